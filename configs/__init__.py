@@ -1,0 +1,1 @@
+"""Run configurations: frozen dataclasses read from strict YAML with dotted overrides."""

@@ -1,0 +1,1 @@
+"""Build verified tasks and training sets from documents, tables and data lakes."""

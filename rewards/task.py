@@ -1,0 +1,144 @@
+"""The two types everything else moves around: a task that carries its gold, and a score."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+Family = Literal["refinement", "structured", "table", "answer"]
+FAMILIES: tuple[Family, ...] = ("refinement", "structured", "table", "answer")
+Message = dict[str, str]
+
+
+class TaskError(ValueError):
+    """A task row that cannot be used; the message names the file, the row and the field."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One problem with the answer a program computed for it.
+
+    `prompt` is a chat (list of `{"role", "content"}`), `tools` the names of tools the model may
+    call, `gold` whatever the family's scorer needs, `files` what a sandbox may see (name → path),
+    `group` the order group the task belongs to, `meta` domain, licence, source, difficulty.
+    """
+
+    id: str
+    family: Family
+    track: str
+    split: str
+    prompt: list[Message]
+    gold: dict[str, Any]
+    tools: tuple[str, ...] = ()
+    files: dict[str, str] = field(default_factory=dict[str, str])
+    group: str | None = None
+    meta: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; `Task.from_json(task.to_json()) == task` and the key order is fixed."""
+        return {
+            "id": self.id,
+            "family": self.family,
+            "track": self.track,
+            "split": self.split,
+            "prompt": self.prompt,
+            "tools": list(self.tools),
+            "gold": self.gold,
+            "files": self.files,
+            "group": self.group,
+            "meta": self.meta,
+        }
+
+    @staticmethod
+    def from_json(row: Mapping[str, Any], where: str = "task") -> Task:
+        """Read one row. Raises `TaskError` naming `where` and the field that is wrong."""
+        for name, kind in (
+            ("id", str), ("family", str), ("track", str), ("split", str),
+            ("prompt", list), ("gold", dict),
+        ):  # fmt: skip
+            if name not in row:
+                raise TaskError(f"{where}: field {name!r} is missing; every task needs it")
+            if not isinstance(row[name], kind):
+                got = type(row[name]).__name__
+                raise TaskError(f"{where}: field {name!r} is {got}, wanted {kind.__name__}")
+        if row["family"] not in FAMILIES:
+            raise TaskError(f"{where}: family {row['family']!r} is none of {', '.join(FAMILIES)}")
+        return Task(
+            id=row["id"],
+            family=row["family"],
+            track=row["track"],
+            split=row["split"],
+            prompt=[dict(m) for m in row["prompt"]],
+            gold=dict(row["gold"]),
+            tools=tuple(row.get("tools") or ()),
+            files=dict(row.get("files") or {}),
+            group=row.get("group"),
+            meta=dict(row.get("meta") or {}),
+        )
+
+    def content_hash(self) -> str:
+        """SHA-256 of the canonical JSON, without `split`: the same problem hashes the same."""
+        row = {k: v for k, v in self.to_json().items() if k != "split"}
+        text = json.dumps(row, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True)
+class Score:
+    """How good an answer is, and why.
+
+    `outcome` is the benchmark's own metric in [0, 1], or None when the scorer or the
+    infrastructure failed (never a wrong answer). `reward` is the shaped number RL sees; it is
+    None exactly when `outcome` is. `parts` are its named components.
+    """
+
+    outcome: float | None
+    reward: float | None
+    parts: dict[str, float] = field(default_factory=dict[str, float])
+    why: str = "ok"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "outcome": self.outcome,
+            "reward": self.reward,
+            "parts": self.parts,
+            "why": self.why,
+        }
+
+
+def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number from 1, object) of every non-blank line; a bad line raises `TaskError`."""
+    with open(path, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                row: Any = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise TaskError(f"{path} line {number}: not valid JSON ({error.msg})") from None
+            if not isinstance(row, dict):
+                raise TaskError(f"{path} line {number}: wanted a JSON object")
+            yield number, cast("dict[str, Any]", row)
+
+
+def read_tasks(path: str | Path) -> list[Task]:
+    """All tasks of a JSONL file, in order. Raises `TaskError` naming file, line and field."""
+    return [Task.from_json(row, f"{path} line {number}") for number, row in read_jsonl(path)]
+
+
+def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Write rows atomically (temporary file, then rename); returns how many."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".tmp")
+    count = 0
+    with open(temporary, "w", encoding="utf-8") as out:
+        for row in rows:
+            out.write(json.dumps(row, ensure_ascii=False) + "\n")
+            count += 1
+    temporary.replace(path)
+    return count

@@ -1,0 +1,1 @@
+"""Let a model answer a task, alone or over several turns with tools."""

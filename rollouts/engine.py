@@ -1,0 +1,18 @@
+"""The seam between episodes and whatever produces tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from rollouts.trajectory import Completion, Sampling
+
+
+class Engine(Protocol):
+    """Anything that continues token ids. One call takes many prompts so it can batch them."""
+
+    async def generate(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
+    ) -> list[list[Completion]]:
+        """`n` completions for each prompt; `seeds[i]` fixes what prompt i's samples draw."""
+        ...
