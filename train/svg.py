@@ -82,7 +82,7 @@ def interval_mark(interval: Interval, low: float = 0.0, high: float = 1.0) -> st
         f'<svg class="mark" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
         f'<line class="grid" x1="{pad}" x2="{width - pad}" y1="9" y2="9"/>{zero}'
         f'<line class="whisker" x1="{left:.1f}" x2="{right:.1f}" y1="9" y2="9"/>'
-        f'<circle class="value" cx="{x(interval.value):.1f}" cy="9" r="4"/></svg>'
+        f'<circle class="value" cx="{x(interval.value):.1f}" cy="9" r="3.2"/></svg>'
     )
 
 
