@@ -1,0 +1,300 @@
+"""Settings from frozen dataclasses, strict YAML and dotted overrides such as `rl.lr=3e-5`.
+
+Layers, later wins: the class's defaults, the YAML file, the overrides. Within a layer a `preset`
+is applied first, so `rl.preset=dare` on the command line replaces what the file says and a
+further `rl.lr=1e-5` changes the preset. Every mistake is a `ConfigError` naming where it stands.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import math
+import types
+import typing
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import Field, field, fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, cast
+
+import yaml
+
+T = TypeVar("T")
+Values = dict[str, Any]
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used; the message names the file (or command line) and the key."""
+
+
+def locked(default: Any) -> Any:
+    """A field whose value a resumed run must not change."""
+    return field(default=default, metadata={"locked": True})
+
+
+def load(cls: type[T], path: str | Path | None = None, overrides: Sequence[str] = ()) -> T:
+    """An instance of `cls` from defaults, then the YAML file at `path`, then `key=value` texts."""
+    values: Values = {}
+    _expand_default_presets(cls, values)
+    if path is not None:
+        _apply(cls, cls, values, _read_yaml(Path(path)), str(path), "")
+    for text in _presets_first(overrides):
+        _apply(cls, cls, values, _parse_override(text), "command line", "")
+    places = ([str(path)] if path is not None else []) + (["command line"] if overrides else [])
+    return cast(T, _build(cls, values, " + ".join(places) or "defaults", ""))
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Plain JSON data of a config, nested, in field order."""
+    return {f.name: _plain(getattr(config, f.name)) for f in fields(config)}
+
+
+def dump(config: Any, path: str | Path | None = None) -> str:
+    """The resolved config as YAML that `load` reads back; also written to `path` if given."""
+    text = yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
+    if path is not None:
+        Path(path).write_text(text, encoding="utf-8")
+    return text
+
+
+def config_hash(config: Any) -> str:
+    """16 hexadecimal digits that depend on the values only."""
+    text = json.dumps(to_dict(config), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def locked_difference(old: Mapping[str, Any] | Any, new: Any) -> list[str]:
+    """Dotted names of locked fields in which `new` differs from `old` (a config or its dict)."""
+    before = to_dict(old) if is_dataclass(old) else cast("Mapping[str, Any]", old)
+    found: list[str] = []
+    for f in fields(new):
+        value = getattr(new, f.name)
+        if is_dataclass(value):
+            names = locked_difference(before.get(f.name) or dict[str, Any](), value)
+            found += [f"{f.name}.{name}" for name in names]
+        elif f.metadata.get("locked") and before.get(f.name, _MISSING) != _plain(value):
+            found.append(f.name)
+    return found
+
+
+_MISSING = object()
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return to_dict(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in cast("tuple[Any, ...]", value)]
+    return str(value) if isinstance(value, Path) else value
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def _fields(cls: type) -> tuple[Field[Any], ...]:
+    return fields(cast(Any, cls))
+
+
+def _section(cls: type, name: str) -> type | None:
+    """The dataclass of a nested section, or None for a plain setting."""
+    kind = _hints(cls)[name]
+    return kind if is_dataclass(kind) and isinstance(kind, type) else None
+
+
+def dotted_names(cls: type, prefix: str = "") -> list[str]:
+    """Every setting of `cls` by its full dotted name, sections before their settings."""
+    names: list[str] = []
+    for f in _fields(cls):
+        names.append(prefix + f.name)
+        inner = _section(cls, f.name)
+        if inner is not None:
+            names += dotted_names(inner, f"{prefix}{f.name}.")
+    return names
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """SafeLoader that refuses a key given twice (PyYAML silently takes the last)."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = cast(Any, self.construct_object(key_node, deep=True))  # pyright: ignore[reportUnknownMemberType]
+            if not isinstance(key, Hashable):
+                continue  # super says so
+            if key in seen:
+                line = key_node.start_mark.line + 1
+                raise ConfigError(f"line {line}: key {key!r} is given twice; keep one")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def _read_yaml(path: Path) -> Mapping[str, Any]:
+    try:
+        data: Any = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); give a YAML file") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{path} {error}") from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: wanted `key: value` lines, got {type(data).__name__}")
+    return cast("dict[str, Any]", data)
+
+
+def _presets_first(overrides: Sequence[str]) -> list[str]:
+    """`rl.lr=1e-5 rl.preset=dare` means the preset, then the rate, in either order."""
+    return sorted(overrides, key=lambda text: not text.partition("=")[0].endswith("preset"))
+
+
+def _parse_override(text: str) -> Mapping[str, Any]:
+    key, equals, raw = text.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        raise ConfigError(f"command line: {text!r} is not a setting; write key=value, as in seed=1")
+    value: Any = _Text(raw)
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    return value
+
+
+class _Text(str):
+    """The right side of an override: what it means depends on the type of its field."""
+
+
+def _presets(cls: type) -> dict[str, Values]:
+    return cast("dict[str, Values]", cls.__dict__.get("PRESETS", {}))
+
+
+def _expand_default_presets(cls: type, values: Values) -> None:
+    for f in _fields(cls):
+        inner = _section(cls, f.name)
+        if inner is not None:
+            _expand_default_presets(inner, values.setdefault(f.name, {}))
+        elif f.name == "preset" and f.default in _presets(cls):
+            values.update(_presets(cls)[f.default])
+
+
+def _apply(
+    root: type, cls: type, values: Values, layer: Mapping[str, Any], where: str, prefix: str
+) -> None:
+    """Check one layer against `cls` and merge it into `values`."""
+    known = {f.name for f in _fields(cls)}
+    for key in sorted(layer, key=lambda k: k != "preset"):
+        name = f"{prefix}{key}"
+        if key not in known:
+            raise ConfigError(f"{where}: unknown key {name}; {_nearest(root, prefix, str(key))}")
+        inner, value = _section(cls, key), layer[key]
+        if inner is None:
+            values[key] = _convert(value, _hints(cls)[key], f"{where}: {name}")
+            if key == "preset":
+                values.update(_presets(cls).get(values[key], {}))
+        elif value is None or isinstance(value, Mapping):
+            section = cast("Mapping[str, Any]", value or {})
+            _apply(root, inner, values.setdefault(key, {}), section, where, f"{name}.")
+        else:
+            some = f"{name}.{_fields(inner)[0].name}"
+            raise ConfigError(f"{where}: {name} is a section; set a key in it: {some}")
+
+
+def _nearest(root: type, prefix: str, key: str) -> str:
+    """Name the known setting that was most likely meant, by its full dotted name."""
+    names = dotted_names(root)
+    leaf = key.lower()
+    same = [n for n in names if n.rsplit(".", 1)[-1] == leaf]
+    siblings = {n.removeprefix(prefix): n for n in names if n.startswith(prefix)}
+    near = difflib.get_close_matches(leaf, siblings, 1, cutoff=0.6)
+    if near:
+        same = [siblings[near[0]]]
+    if not same:
+        leaves = {n.rsplit(".", 1)[-1]: n for n in reversed(names)}
+        near = difflib.get_close_matches(leaf, leaves, 1, cutoff=0.6)
+        whole = difflib.get_close_matches(prefix + leaf, names, 1, cutoff=0.0)
+        same = [leaves[near[0]]] if near else whole
+    return f"did you mean {' or '.join(same[:3])}?"
+
+
+def _build(cls: type, values: Values, where: str, prefix: str) -> Any:
+    arguments = dict(values)
+    for f in _fields(cls):
+        inner = _section(cls, f.name)
+        if inner is not None:
+            below = f"{prefix}{f.name}."
+            arguments[f.name] = _build(inner, values.get(f.name, {}), where, below)
+    try:
+        return cls(**arguments)
+    except ConfigError:
+        raise
+    except ValueError as error:  # the section's own cross-field rules
+        raise ConfigError(f"{where}: {prefix}{error}") from None
+
+
+def _convert(value: Any, kind: Any, where: str) -> Any:
+    """`value` as `kind`, or a ConfigError: got, wanted."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (Union, types.UnionType):
+        if value is None or (isinstance(value, _Text) and value.lower() in ("null", "none")):
+            return None
+        return _convert(value, next(k for k in inner if k is not type(None)), where)
+    if origin is Literal:
+        return _choice(value, inner, where)
+    if kind is str and isinstance(value, str):
+        return str(value)
+    if isinstance(value, _Text):
+        try:
+            value = yaml.safe_load(value)
+        except yaml.YAMLError:
+            value = str(value)
+    if origin is tuple:
+        return _tuple(value, inner, where)
+    if kind is float:
+        number = _float(value)
+        if number is not None:
+            return number
+    elif isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return value
+    wanted = {"int": "a whole number", "float": "a number", "bool": "true or false",
+              "str": "text"}.get(kind.__name__, kind.__name__)  # fmt: skip
+    raise ConfigError(f"{where}={_show(value)} is {type(value).__name__}; wanted {wanted}")
+
+
+def _choice(value: Any, choices: tuple[Any, ...], where: str) -> Any:
+    if value is False and "off" in choices:  # YAML 1.1 reads a bare `off` as false
+        return "off"
+    if value in choices:
+        return choices[choices.index(value)]
+    raise ConfigError(f"{where}={_show(value)}; wanted one of {', '.join(map(str, choices))}")
+
+
+def _tuple(value: Any, inner: tuple[Any, ...], where: str) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise ConfigError(f"{where}={_show(value)}; wanted a list such as [a, b]")
+    items = cast("list[Any]", value)
+    if inner[-1] is not Ellipsis and len(items) != len(inner):
+        raise ConfigError(f"{where} has {len(items)} entries; wanted {len(inner)}")
+    kinds = [inner[0]] * len(items) if inner[-1] is Ellipsis else inner
+    return tuple(
+        _convert(v, k, f"{where}[{i}]") for i, (v, k) in enumerate(zip(items, kinds, strict=True))
+    )
+
+
+def _float(value: Any) -> float | None:
+    """A finite float from a number, or from text as PyYAML leaves `1e-6`."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _show(value: Any) -> str:
+    text = repr(str(value)) if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
