@@ -146,7 +146,9 @@ def _patterns() -> list[tuple[str, str, str]]:
 
 _PATTERNS = _patterns()
 _ANY = re.compile(
-    "|".join(f"(?P<f{i}>{re.sub(r'[(](?=.d)', '(?:', p)})" for i, (p, _, _) in enumerate(_PATTERNS)),
+    "|".join(
+        f"(?P<f{i}>{re.sub(r'[(](?=.d)', '(?:', p)})" for i, (p, _, _) in enumerate(_PATTERNS)
+    ),
     re.IGNORECASE,
 )
 
