@@ -88,7 +88,9 @@ def rst_paragraphs(text: str) -> Iterator[str]:
 def html_paragraphs(text: str) -> Iterator[str]:
     """Paragraphs with their inline tags and entities left in place: the tags are the task."""
     body = re.sub(r"<(script|style|pre|table)\b.*?</\1>", " ", text, flags=re.S | re.I)
-    for block in re.split(r"</?(?:p|li|ul|ol|div|h\d|dl|dt|dd|blockquote|body|br)\b[^>]*>", body, flags=re.I):
+    for block in re.split(
+        r"</?(?:p|li|ul|ol|div|h\d|dl|dt|dd|blockquote|body|br)\b[^>]*>", body, flags=re.I
+    ):
         flat = re.sub(r"\s+", " ", block).strip()
         if not re.search(r"<(?!/?(b|i|em|strong|a|code|tt|u|var)\b)", flat, re.I):
             yield flat
@@ -98,7 +100,9 @@ def usable(paragraph: str) -> bool:
     """Prose: starts like a sentence, ends like one, mostly letters."""
     if not 25 <= len(paragraph) <= 700 or paragraph[-1] not in ".!?:":
         return False
-    if not re.match(r"(<[^>]+>)?[A-Z]", paragraph) or re.search(r"\ufffd| [*#+] |\w_[\s.,)]", paragraph):
+    if not re.match(r"(<[^>]+>)?[A-Z]", paragraph) or re.search(
+        r"\ufffd| [*#+] |\w_[\s.,)]", paragraph
+    ):
         return False
     plain = re.sub(r"<[^>]+>", "", paragraph)
     letters = sum(c.isalpha() or c == " " for c in plain)
@@ -125,7 +129,9 @@ def document(source: Source, path: str, text: str) -> dict[str, str] | None:
 def build(root: Path) -> list[dict[str, str]]:
     rows: list[dict[str, str]] = []
     for source in SOURCES:
-        found = [row for path, text in members(source, root) if (row := document(source, path, text))]
+        found = [
+            row for path, text in members(source, root) if (row := document(source, path, text))
+        ]
         step = max(1.0, len(found) / source.limit)  # spread over the source, not its first files
         chosen = [found[int(i * step)] for i in range(min(source.limit, len(found)))]
         print(f"{source.name:24} {source.licence:14} {len(chosen):4} of {len(found)}")
