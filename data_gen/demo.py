@@ -25,8 +25,8 @@ from rewards.seeds import derive_seed
 from rewards.task import Task
 
 SYSTEM = (
-    "Do the steps in order. Reply <status>KEEP</status><clean_text>result</clean_text>. "
-    "If a step rejects the text, stop: <status>DROP</status><clean_text>text so far</clean_text>."
+    "Do the steps. Reply <status>KEEP</status><clean_text>result</clean_text>; when a step "
+    "rejects the text stop there, with DROP and the text so far."
 )
 # Spoken thresholds. Passages come clearly below or clearly above all of them.
 THRESHOLDS: dict[str, tuple[int, ...]] = {

@@ -9,11 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hypothesis import given, settings  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
-
 from rollouts.torch_engine.llama import to_state  # noqa: E402
-from train.batch import Segment, micro_batches, pack, to_rows, tree_mask  # noqa: E402
+from train.batch import Segment, micro_batches, pack, to_rows  # noqa: E402
 from train.loss import centre, kl_penalty, linear_logp, policy_loss, sampling_weight  # noqa: E402
 from train.optim import MasterAdamW, learning_rate  # noqa: E402
 from train.policy import LlamaPolicy, TransformersPolicy, load_policy  # noqa: E402
@@ -97,15 +94,11 @@ def test_saved_folder_is_what_transformers_loads(tiny_folder: Path, tmp_path: Pa
     assert torch.allclose(policy.logp(pack(parts))[0], reference_logp(model, parts), atol=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(1, 6), st.lists(st.integers(1, 5), min_size=1, max_size=4))
-def test_tree_mask_sees_own_branch_and_prompt_only(prompt: int, sizes: list[int]) -> None:
-    mask = tree_mask(prompt, sizes)
-    branch = [0] * prompt + [i + 1 for i, n in enumerate(sizes) for _ in range(n)]
-    for q in range(len(branch)):
-        for k in range(len(branch)):
-            wanted = k <= q and branch[k] in (0, branch[q])
-            assert bool(mask[q, k]) == wanted
+def test_siblings_do_not_see_each_other(tiny_folder: Path) -> None:
+    policy = load_policy(tiny_folder, "float32")
+    alone, _ = policy.logp(pack([Segment([5, 6, 7], [[8, 9, 10]], [0])]))
+    beside, _ = policy.logp(pack([Segment([5, 6, 7], [[20, 30], [8, 9, 10]], [0, 1])]))
+    assert torch.allclose(alone, beside[2:], atol=1e-6)
 
 
 def test_linear_logp_matches_full_logits_in_any_chunk() -> None:

@@ -25,33 +25,31 @@ class Segment:
 
 @dataclass(frozen=True)
 class Packed:
-    """A flat micro-batch. T positions in all, N of them predicted.
+    """A flat micro-batch: T positions, N of them predicted, S stems, B branches.
 
-    `ids`, `positions` (T,): completions restart at their prompt's length. `spans`: start and end
-    of each segment. `masks`: per segment (t, t) bool, True where a query may look (its prompt and
-    its own branch, up to itself), or None for a single branch, which is plain causal. `source`
-    (N,): position whose hidden state predicts `target` (N,); `row`, `column` (N,): which rollout
-    and which of its tokens that is.
+    A stem is what starts a sequence: a prompt, together with its completion if it has only one.
+    A branch is one of several completions of a stem; it looks at the whole stem and at itself,
+    never at a sibling. Attention runs on padded blocks of stems (S, P) and branches (B, C):
+
+    `ids`, `positions` (T,): branches restart at their prompt's length. `stems`: flat positions
+    (S, P); `stem_mask` (S, P, P) additive, 0 or -inf. `branches` (B, C), `stem_of` (B,),
+    `branch_mask` (B, C, P + C). `place` (T,): where each flat position sits in the stems' and
+    branches' blocks laid out one after the other. `source` (N,): position whose hidden state
+    predicts `target` (N,); `row`, `column` (N,): which rollout and which of its tokens that is.
     """
 
     ids: Tensor
     positions: Tensor
-    spans: list[tuple[int, int]]
-    masks: list[Tensor | None]
+    stems: Tensor
+    stem_mask: Tensor
+    branches: Tensor
+    stem_of: Tensor
+    branch_mask: Tensor
+    place: Tensor
     source: Tensor
     target: Tensor
     row: Tensor
     column: Tensor
-
-
-def tree_mask(prompt: int, completions: Sequence[int]) -> Tensor:
-    """(t, t) bool: causal, and no completion sees a sibling."""
-    branch = torch.cat(
-        [torch.zeros(prompt, dtype=torch.long)]
-        + [torch.full((size,), i + 1) for i, size in enumerate(completions)]
-    )
-    causal = torch.ones(len(branch), len(branch), dtype=torch.bool).tril()
-    return causal & ((branch[None, :] == 0) | (branch[None, :] == branch[:, None]))
 
 
 def pack(segments: Sequence[Segment], device: str | torch.device = "cpu") -> Packed:
@@ -62,8 +60,9 @@ def pack(segments: Sequence[Segment], device: str | torch.device = "cpu") -> Pac
     target: list[int] = []
     row: list[int] = []
     column: list[int] = []
-    spans: list[tuple[int, int]] = []
-    masks: list[Tensor | None] = []
+    stems: list[range] = []
+    branches: list[range] = []
+    stem_of: list[int] = []
     for segment in segments:
         start, size = len(ids), len(segment.prompt)
         ids += segment.prompt
@@ -77,24 +76,73 @@ def pack(segments: Sequence[Segment], device: str | torch.device = "cpu") -> Pac
             target += completion
             row += [which] * len(completion)
             column += range(len(completion))
-        spans.append((start, len(ids)))
-        lone = len(segment.completions) == 1
-        mask = None if lone else tree_mask(size, [len(c) for c in segment.completions])
-        masks.append(None if mask is None else mask.to(device))
+            if len(segment.completions) > 1:
+                branches.append(range(first, len(ids)))
+                stem_of.append(len(stems))
+        alone = len(segment.completions) == 1
+        stems.append(range(start, len(ids) if alone else start + size))
 
     def tensor(values: list[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.long, device=device)
 
+    stem_block, stem_len, branch_block, branch_len = *_block(stems), *_block(branches)
+    stem_mask = _causal(stem_len, stem_block.shape[1])
+    seen = _fill_mask(stem_len[tensor(stem_of).cpu()], stem_block.shape[1])
+    own = _causal(branch_len, branch_block.shape[1])
+    reach = seen[:, None, :].expand(-1, own.shape[1], -1)
     return Packed(
         ids=tensor(ids),
         positions=tensor(positions),
-        spans=spans,
-        masks=masks,
+        stems=stem_block.to(device),
+        stem_mask=stem_mask.to(device),
+        branches=branch_block.to(device),
+        stem_of=tensor(stem_of),
+        branch_mask=torch.cat([reach, own], 2).to(device),
+        place=_place(len(ids), stem_block, stem_len, branch_block, branch_len).to(device),
         source=tensor(source),
         target=tensor(target),
         row=tensor(row),
         column=tensor(column),
     )
+
+
+def _block(spans: Sequence[range]) -> tuple[Tensor, Tensor]:
+    """(rows, width) flat positions padded with 0, and the lengths (rows,)."""
+    lengths = torch.tensor([len(s) for s in spans], dtype=torch.long)
+    block = torch.zeros(len(spans), max(map(len, spans), default=0), dtype=torch.long)
+    for i, span in enumerate(spans):
+        block[i, : len(span)] = torch.arange(span.start, span.stop)
+    return block, lengths
+
+
+def _fill_mask(lengths: Tensor, width: int) -> Tensor:
+    """(rows, width): 0 inside each row's length, -inf beyond."""
+    beyond = torch.arange(width)[None, :] >= lengths[:, None]
+    return torch.zeros(len(lengths), width).masked_fill(beyond, float("-inf"))
+
+
+def _causal(lengths: Tensor, width: int) -> Tensor:
+    """(rows, width, width): a query sees itself and what came before it.
+
+    Padded queries see their row's earlier positions too: their values are never read, and a row
+    of nothing but -inf would turn into NaN.
+    """
+    future = torch.ones(width, width, dtype=torch.bool).triu(1)
+    mask = torch.zeros(width, width).masked_fill(future, float("-inf"))
+    return mask.expand(len(lengths), width, width)
+
+
+def _place(
+    total: int, stems: Tensor, stem_len: Tensor, branches: Tensor, branch_len: Tensor
+) -> Tensor:
+    """(T,): index of each flat position in cat(stems.flatten(), branches.flatten())."""
+    place = torch.zeros(total, dtype=torch.long)
+    base = 0
+    for block, lengths in ((stems, stem_len), (branches, branch_len)):
+        inside = torch.arange(block.shape[1])[None, :] < lengths[:, None]
+        place[block[inside]] = inside.flatten().nonzero()[:, 0] + base
+        base += block.numel()
+    return place
 
 
 def micro_batches(segments: Sequence[Segment], max_tokens: int) -> Iterator[list[Segment]]:

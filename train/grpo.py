@@ -24,7 +24,7 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.torch_engine import TorchEngine, TransformersEngine
 from rollouts.trajectory import Sampling, Trajectory
 from train.batch import Segment, micro_batches, pack, to_rows
-from train.checkpoint import Checkpoints
+from train.resume import Checkpoints
 from train.log import RunLog
 from train.loss import centre, kl_penalty, policy_loss, sampling_weight
 from train.metrics import group_metrics

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rollouts.torch_engine import Llama, ModelError, TorchEngine, TransformersEngine, load_llama
 from rollouts.torch_engine.engine import DTYPES, folder_is_llama
-from rollouts.torch_engine.llama import Layer, rms_norm, rope_tables, rotate, to_state
+from rollouts.torch_engine.llama import Shape, rms_norm, rope_tables, rotate, to_state
 from train.batch import Packed
 from train.loss import linear_logp
 
@@ -41,18 +41,45 @@ class Policy(Protocol):
         ...
 
 
-def _attention(layer: Layer, heads: Tensor, packed: Packed, rope: tuple[Tensor, Tensor], shape: Any) -> Tensor:
-    """(T, H·C): every segment attends within itself, under its tree mask."""
-    cut = shape.heads + shape.kv_heads
-    turned = rotate(heads[:, :cut], *rope)
-    q, k, v = turned[:, : shape.heads], turned[:, shape.heads :], heads[:, cut:]
-    k, v = (t.repeat_interleave(shape.repeat, 1) for t in (k, v))
-    parts: list[Tensor] = []
-    for (start, end), mask in zip(packed.spans, packed.masks, strict=True):
-        qs, ks, vs = (t[start:end].transpose(0, 1)[None] for t in (q, k, v))
-        out = F.scaled_dot_product_attention(qs, ks, vs, attn_mask=mask, is_causal=mask is None)
-        parts.append(out[0].transpose(0, 1))
-    return torch.cat(parts).reshape(len(heads), -1)
+def _blocks(heads: Tensor, rows: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries (R·K, Q·L, C), keys and values (R·K, L, C) of padded rows (R, L) of positions."""
+    r, length = rows.shape
+    k, g, c = shape.kv_heads, shape.repeat, shape.head_dim
+    block = heads.index_select(0, rows.flatten()).view(r, length, -1, c)
+    q, keys, values = block.split([shape.heads, k, k], 2)
+    q = q.reshape(r, length, k, g, c).permute(0, 2, 3, 1, 4).reshape(r * k, g * length, c)
+    keys, values = (t.transpose(1, 2).reshape(r * k, length, c) for t in (keys, values))
+    return q, keys, values
+
+
+def _attend(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shape: Shape) -> Tensor:
+    """(R·L, H·C) from the blocks above and an additive mask (R, L, J) over the J keys."""
+    r, length, reach = mask.shape
+    k, g, c = shape.kv_heads, shape.repeat, shape.head_dim
+    wide = mask[:, None, None].expand(r, k, g, length, reach).reshape(r * k, g * length, reach)
+    scores = torch.baddbmm(wide, q, keys.transpose(1, 2), alpha=c**-0.5)
+    out = torch.bmm(scores.softmax(-1), values)
+    return out.view(r, k, g, length, c).permute(0, 3, 1, 2, 4).reshape(r * length, -1)
+
+
+def _attention(heads: Tensor, packed: Packed, masks: tuple[Tensor, Tensor], shape: Shape) -> Tensor:
+    """(T, H·C) from rotated queries and keys and plain values (T, H + 2K, C).
+
+    Plain products on padded blocks: on a CPU the fused kernel's backward is several times slower.
+    """
+    q, keys, values = _blocks(heads, packed.stems, shape)
+    out = _attend(q, keys, values, masks[0], shape)
+    if len(packed.branches):
+        own_q, own_k, own_v = _blocks(heads, packed.branches, shape)
+        size = (len(packed.stems), shape.kv_heads, -1, shape.head_dim)
+
+        def behind_stem(stem: Tensor, own: Tensor) -> Tensor:
+            picked = stem.view(size).index_select(0, packed.stem_of).flatten(0, 1)
+            return torch.cat([picked, own], 1)
+
+        branch = _attend(own_q, behind_stem(keys, own_k), behind_stem(values, own_v), masks[1], shape)
+        out = torch.cat([out, branch])
+    return out.index_select(0, packed.place)
 
 
 class LlamaPolicy:
@@ -71,11 +98,14 @@ class LlamaPolicy:
         model, shape = self.model, self.model.shape
         cos, sin = rope_tables(shape, packed.positions, model.embed.dtype)
         rope = (cos[:, None], sin[:, None])
+        masks = (packed.stem_mask.to(cos.dtype), packed.branch_mask.to(cos.dtype))
+        cut = shape.heads + shape.kv_heads
         x = F.embedding(packed.ids, model.embed)
         for layer in model.layers:
             heads = F.linear(rms_norm(x, layer.norm_attn, shape.eps), layer.qkv)
-            heads = heads.view(len(x), -1, shape.head_dim)
-            x = x + F.linear(_attention(layer, heads, packed, rope, shape), layer.o)
+            turn, keep = heads.view(len(x), -1, shape.head_dim).split([cut, shape.kv_heads], 1)
+            heads = torch.cat([rotate(turn, *rope), keep], 1)
+            x = x + F.linear(_attention(heads, packed, masks, shape), layer.o)
             both = F.linear(rms_norm(x, layer.norm_mlp, shape.eps), layer.gate_up)
             gate, up = both.split(shape.mlp, -1)
             x = x + F.linear(F.silu(gate) * up, layer.down)
@@ -126,9 +156,8 @@ class TransformersPolicy:
     def _sequence(packed: Packed, row: int) -> tuple[Tensor, int]:
         """Ids of one rollout with its prompt, and the prompt's length."""
         mine = packed.row == row
-        first = int(packed.source[mine][0])
-        start = next(s for s, e in packed.spans if s <= first < e)
-        prompt = packed.ids[start : first + 1]
+        last = int(packed.source[mine][0])  # the prompt's last position; positions count from 0
+        prompt = packed.ids[last - int(packed.positions[last]) : last + 1]
         return torch.cat([prompt, packed.target[mine]]), len(prompt)
 
     def engine(self, stop_ids: list[int], slots: int) -> TransformersEngine:

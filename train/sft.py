@@ -16,7 +16,7 @@ import numpy as np
 from configs.schema import SftConfig
 from rewards.seeds import derive_seed
 from train.batch import Segment, micro_batches, pack
-from train.checkpoint import Checkpoints
+from train.resume import Checkpoints
 from train.log import RunLog
 from train.optim import MasterAdamW, learning_rate
 from train.policy import Policy
