@@ -12,6 +12,7 @@ from typing import Any
 
 import regex
 
+
 @functools.lru_cache(maxsize=256)
 def rx(pattern: str, flags: int = 0) -> Any:
     """A `regex` pattern (version 0 behaviour)."""
