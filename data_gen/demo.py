@@ -25,12 +25,12 @@ from rewards.seeds import derive_seed
 from rewards.task import Task
 
 SYSTEM = (
-    "Do the steps in order. Reply <status>KEEP</status><clean_text>result</clean_text>. "
-    "If a step rejects the text, stop: <status>DROP</status><clean_text>text so far</clean_text>."
+    "Do the steps in order. Answer <status>KEEP</status><clean_text>result</clean_text>. "
+    "If a step rejects the text, stop with DROP and the text so far."
 )
 # Spoken thresholds. Passages come clearly below or clearly above all of them.
 THRESHOLDS: dict[str, tuple[int, ...]] = {
-    "text_length_filter": (100, 110, 120),
+    "text_length_filter": (90, 100, 110),
     "words_num_filter": (16, 18, 20),
     "maximum_line_length_filter": (60, 70, 80),
     "alphanumeric_filter": (35, 40),
@@ -260,7 +260,7 @@ class _Builder:
         """Characters of the bare passage that can end on the wanted side of the filter."""
         least, most = self.settings.min_chars, self.settings.max_chars
         if filter_ is None:
-            middle = least + int(rng.random() * (most - least))
+            middle = least + int(rng.random() * (0.8 * most - least))
             return max(least, middle - 25), min(most, middle + 25)
         number = filter_number(filter_)[1]
         if filter_.operator == "alphanumeric_filter":
@@ -314,7 +314,7 @@ def _as_meant(woven: Woven, recipe: Recipe, run: Execution) -> bool:
 
 def _task(name: str, split: str, recipe: Recipe, draft: Draft) -> Task:
     run, document = draft.run, draft.passage.document
-    user = f"{recipe.requirement}\n<input>\n{draft.text}\n</input>"
+    user = f"{recipe.requirement}\nText:\n{draft.text}"
     return Task(
         id=name,
         family="refinement",

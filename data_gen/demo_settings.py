@@ -38,7 +38,7 @@ class DemoTaskSettings:
     heldout: int = 420
     heldout_documents: float = 0.25
     min_chars: int = 18
-    max_chars: int = 230  # of an input, rules of a banner not counted
+    max_chars: int = 220  # of an input, rules of a banner not counted
     operators: tuple[str, ...] = MEDIUM_OPERATORS
     filters: tuple[str, ...] = FILTERS
     directions: tuple[str, ...] = ("min", "max")
@@ -87,7 +87,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "filters": ("text_length_filter", "words_num_filter"),
         "mappers": (0.6, 0.4),
         "forms": 1,
-        "max_chars": 220,
+        "max_chars": 210,
         "wrapped": 0.0,
     },
     "medium": {},
