@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from data_gen.corpora import Corpus, CorpusError, read_corpus
 from data_gen.demo import DemoTaskError, build_demo_tasks
@@ -34,32 +34,35 @@ def parse_settings(pairs: Sequence[str]) -> DemoTaskSettings:
     return preset(str(changes.pop("difficulty", "medium")), **changes)
 
 
+def _numbers(value: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in value.split(",") if part.strip())
+
+
+def _names(value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def _flag(value: str) -> bool:
+    return {"true": True, "false": False}[value.lower()]
+
+
 def _value(name: str, value: str, default: object) -> Any:
     """`value` as the type of the setting's default."""
+    read: Callable[[str], Any] = str
+    wanted = "text"
+    if isinstance(default, bool):
+        read, wanted = _flag, "true or false"
+    elif isinstance(default, int):
+        read, wanted = int, "a whole number"
+    elif isinstance(default, float):
+        read, wanted = float, "a number"
+    elif isinstance(default, tuple):
+        read = _numbers if "mappers" in name else _names
+        wanted = "numbers with commas between"
     try:
-        if isinstance(default, bool):
-            return {"true": True, "false": False}[value.lower()]
-        if isinstance(default, tuple):
-            parts = [part.strip() for part in value.split(",") if part.strip()]
-            return tuple(map(float, parts)) if "mappers" in name else tuple(parts)
-        return (
-            int(value)
-            if isinstance(default, int)
-            else float(value)
-            if isinstance(default, float)
-            else value
-        )
+        return read(value)
     except (ValueError, KeyError):
-        wanted = _WANTED[cast("type[object]", type(default))]
         raise SettingsError(f"{name}={value}: wanted {wanted}") from None
-
-
-_WANTED: dict[type[object], str] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    tuple: "numbers with commas",
-}
 
 
 def write_demo(corpus: Corpus, settings: DemoTaskSettings, seed: int, out: Path) -> dict[str, Any]:
@@ -138,6 +141,8 @@ def main(argv: list[str]) -> int:
     except (SettingsError, CorpusError, DemoTaskError) as error:
         print(f"assay tasks: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        raise  # the reader of our output went away; the front door knows what that means
     except OSError as error:
         print(f"assay tasks: cannot write {error.filename}: {error.strerror}", file=sys.stderr)
         return 2

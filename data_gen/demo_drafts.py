@@ -18,7 +18,7 @@ from rewards.seeds import derive_seed
 # Spoken thresholds. Passages come clearly below or clearly above all of them.
 THRESHOLDS: dict[str, tuple[int, ...]] = {
     "text_length_filter": (90, 100, 110),
-    "words_num_filter": (16, 18, 20),
+    "words_num_filter": (14, 16, 18),
     "maximum_line_length_filter": (60, 70, 80),
     "alphanumeric_filter": (35, 40),
 }
@@ -102,7 +102,8 @@ class Builder:
                 chosen.insert(int(rng.random() * (len(chosen) + 1)), name)
         steps = [Step(name) for name in chosen]
         if filter_ is not None:
-            steps.insert(int(rng.random() * (len(steps) + 1)), filter_)
+            places = {"any": int(rng.random() * (count + 1)), "first": 0, "last": count}
+            steps.insert(places[settings.filter_place], filter_)
         said = say_recipe(steps, rng, settings.forms, settings.polarities)
         if read_requirement(said) != steps:
             raise DemoTaskError(f"the wording {said!r} does not read back to its recipe")

@@ -45,6 +45,7 @@ class DemoTaskSettings:
     polarities: tuple[str, ...] = ("reject",)  # "keep" also says filters the other way round
     filter_share: float = 2 / 3
     drop_share: float = 0.5  # of the tasks with a filter
+    filter_place: str = "any"  # among the mappers: any, first or last
     mappers: tuple[float, ...] = (0.45, 0.4, 0.15)  # how often a recipe has 1, 2, 3… mappers
     sft_mappers: tuple[float, ...] = ()  # the same for the SFT split alone; empty: as `mappers`
     forms: int = 3  # surface forms in use, 1 to 3
@@ -66,6 +67,8 @@ class DemoTaskSettings:
         _subset("filters", self.filters, FILTERS)
         _subset("directions", self.directions, ("min", "max"))
         _subset("polarities", self.polarities, POLARITIES)
+        if self.filter_place not in ("any", "first", "last"):
+            raise SettingsError(f"filter_place={self.filter_place!r}: wanted any, first or last")
         if not 1 <= self.forms <= 3:
             raise SettingsError(f"forms={self.forms}: wanted 1, 2 or 3")
         if not self.low_margin < 1 < self.high_margin:
