@@ -38,13 +38,14 @@ class DemoTaskSettings:
     heldout: int = 420
     heldout_documents: float = 0.25
     min_chars: int = 18
-    max_chars: int = 230  # of an input, rules of a banner not counted
+    max_chars: int = 220  # of an input, rules of a banner not counted
     operators: tuple[str, ...] = MEDIUM_OPERATORS
     filters: tuple[str, ...] = FILTERS
     directions: tuple[str, ...] = ("min", "max")
     polarities: tuple[str, ...] = ("reject",)  # "keep" also says filters the other way round
     filter_share: float = 2 / 3
     drop_share: float = 0.5  # of the tasks with a filter
+    filter_place: str = "any"  # among the mappers: any, first or last
     mappers: tuple[float, ...] = (0.45, 0.4, 0.15)  # how often a recipe has 1, 2, 3… mappers
     sft_mappers: tuple[float, ...] = ()  # the same for the SFT split alone; empty: as `mappers`
     forms: int = 3  # surface forms in use, 1 to 3
@@ -66,6 +67,8 @@ class DemoTaskSettings:
         _subset("filters", self.filters, FILTERS)
         _subset("directions", self.directions, ("min", "max"))
         _subset("polarities", self.polarities, POLARITIES)
+        if self.filter_place not in ("any", "first", "last"):
+            raise SettingsError(f"filter_place={self.filter_place!r}: wanted any, first or last")
         if not 1 <= self.forms <= 3:
             raise SettingsError(f"forms={self.forms}: wanted 1, 2 or 3")
         if not self.low_margin < 1 < self.high_margin:
@@ -87,7 +90,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "filters": ("text_length_filter", "words_num_filter"),
         "mappers": (0.6, 0.4),
         "forms": 1,
-        "max_chars": 220,
+        "max_chars": 210,
         "wrapped": 0.0,
     },
     "medium": {},

@@ -46,7 +46,8 @@ MAPPER_FORMS: dict[str, tuple[str, ...]] = {
         "remove words that are only punctuation", "delete stray runs of punctuation",
         "take out loose punctuation"),
     "remove_words_with_incorrect_substrings_mapper": (
-        "remove words with www, http or .com in them", "delete words that contain www, http or .com",
+        "remove words with www, http or .com in them",
+        "delete words that contain www, http or .com",
         "take out words with http, www or .com"),
 }  # fmt: skip
 

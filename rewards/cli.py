@@ -1,4 +1,4 @@
-"""`assay score`: rows `{id, family, task, output}` in, scores out, as JSONL; `-` is std in or out."""
+"""`assay score`: rows `{id, family, task, output}` in, scores out; JSONL, `-` for std streams."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def score_lines(lines: Iterable[str]) -> Iterator[Row]:
             result = score_row(cast("Row", row))
         except json.JSONDecodeError as error:
             result = {"id": None, "error": f"line {number}: not valid JSON ({error.msg})"}
-        except (ValueError, RecursionError) as error:
+        except RecursionError:
+            result = {"id": name, "error": f"line {number}: JSON nested too deep"}
+        except ValueError as error:
             result = {"id": name, "error": f"line {number}: {error}"}
         yield result
 
@@ -81,4 +83,5 @@ def main(argv: list[str]) -> int:
 def _open(name: str, mode: str, standard: TextIO, stack: ExitStack) -> TextIO:
     if name == "-":
         return standard
-    return cast("TextIO", stack.enter_context(open(name, mode, encoding="utf-8")))
+    # A byte that is not UTF-8 spoils its own row's JSON, not the whole run.
+    return cast("TextIO", stack.enter_context(open(name, mode, encoding="utf-8", errors="replace")))

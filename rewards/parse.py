@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 Parsing = Literal["strict", "release"]
 PARSINGS: tuple[Parsing, ...] = ("strict", "release")
@@ -63,7 +63,7 @@ def parse(output: str, parsing: str = "strict") -> Parsed:
     """Read an answer. Raises ValueError only for a `parsing` that does not exist."""
     if parsing not in PARSINGS:
         raise ValueError(f"parsing={parsing!r}: wanted one of {', '.join(PARSINGS)}")
-    return parse_strict(output) if cast("Parsing", parsing) == "strict" else parse_release(output)
+    return parse_strict(output) if parsing == "strict" else parse_release(output)
 
 
 def render(status: str, text: str) -> str:

@@ -35,12 +35,13 @@ class Source:
 
 
 SOURCES = (
-    Source("django-5.1", "Django-5.1.tar.gz", r"docs/(topics|ref|howto|intro|misc|faq|internals)/.*\.txt$",
+    Source("django-5.1", "Django-5.1.tar.gz",
+           r"docs/(topics|ref|howto|intro|misc|faq|internals)/.*\.txt$",
            "BSD-3-Clause", "docs", 110),
     Source("django-5.1-releases", "Django-5.1.tar.gz", r"docs/releases/\d.*\.txt$",
            "BSD-3-Clause", "releases", 70),
-    Source("sqlalchemy-2.0.36", "sqlalchemy-2.0.36.tar.gz", r"doc/build/(orm|core|faq|tutorial)/.*\.rst$",
-           "MIT", "docs", 50),
+    Source("sqlalchemy-2.0.36", "sqlalchemy-2.0.36.tar.gz",
+           r"doc/build/(orm|core|faq|tutorial)/.*\.rst$", "MIT", "docs", 50),
     Source("twisted-24.7.0", "twisted-24.7.0.tar.gz", r"docs/.*\.rst$", "MIT", "docs", 60),
     Source("sphinx-8.0.2", "sphinx-8.0.2.tar.gz", r"doc/.*\.rst$", "BSD-2-Clause", "docs", 30),
     Source("pytest-8.3.5", "pytest-8.3.5.tar.gz", r"doc/en/(how-to|explanation|reference).*\.rst$",
