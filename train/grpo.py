@@ -25,9 +25,8 @@ from rollouts.torch_engine import TorchEngine, TransformersEngine
 from rollouts.trajectory import Sampling, Trajectory
 from train.batch import Segment, micro_batches, pack, to_rows
 from train.resume import Checkpoints
-from train.log import RunLog
+from train.log import RunLog, rollout_metrics
 from train.loss import centre, kl_penalty, policy_loss, sampling_weight
-from train.metrics import group_metrics
 from train.optim import MasterAdamW, learning_rate
 from train.policy import Policy
 from train.sft import batch_of
@@ -218,11 +217,11 @@ def train_grpo(
     """Train in place, from the newest checkpoint if there is one."""
     if not tasks:
         raise ValueError("no tasks to train on; give a tasks file with at least one row")
-    log.say(describe(config))
+    print(describe(config), flush=True)
     optimiser = MasterAdamW(policy.named(), config.betas, weight_decay=config.weight_decay)
     engine = policy.engine(tokenizer.stop_ids, slots)
     start = checkpoints.restore(optimiser)
-    log.resume(start)
+    log.resume("rl", start)
     for step in range(start, config.steps):
         began = time.perf_counter()
         rows = batch_of(step, len(tasks), config.prompts_per_step, seed)
@@ -234,7 +233,12 @@ def train_grpo(
             policy, optimiser, batch, config, lr=lr, micro_tokens=micro_tokens, reference=reference
         )
         engine.update_weights()
-        metrics = group_metrics(batch.groups, batch.scores) | learned | {"lr": lr}
+        metrics = rollout_metrics(
+            batch.scores,
+            [[sum(t.loss_mask) for t in group] for group in batch.groups],
+            [[t.stop == "length" for t in group] for group in batch.groups],
+        )
+        metrics |= learned | {"lr": lr}
         metrics |= {
             "time/rollout": sampled - began,
             "time/train": time.perf_counter() - sampled,
@@ -243,15 +247,12 @@ def train_grpo(
         done = step + 1
         if on_eval is not None and config.eval_every and done % config.eval_every == 0:
             metrics |= on_eval(done)
-        log.rollouts(
-            done,
-            [
-                to_json(t, s, task)
-                for task, group, row in zip(batch.tasks, batch.groups, batch.scores, strict=True)
-                for t, s in zip(group, row, strict=True)
-            ],
-        )
-        log.step(done, config.steps, metrics)
+        lines = [
+            to_json(t, s, task)
+            for task, group, row in zip(batch.tasks, batch.groups, batch.scores, strict=True)
+            for t, s in zip(group, row, strict=True)
+        ]
+        log.step("rl", done, config.steps, metrics, lines)
         if done % config.save_every == 0 or done == config.steps:
             checkpoints.save(done, optimiser, position=done * config.prompts_per_step)
 

@@ -65,11 +65,12 @@ def train_sft(
     if not fitting:
         raise ValueError(f"none of {len(examples)} examples fits sft.max_length={config.max_length}")
     if len(fitting) < len(examples):
-        log.say(f"{len(examples) - len(fitting)} examples longer than sft.max_length left out")
+        left = len(examples) - len(fitting)
+        print(f"{left} examples longer than sft.max_length={config.max_length} left out")
     steps = sft_steps(len(fitting), config)
     optimiser = MasterAdamW(policy.named(), config.betas, weight_decay=config.weight_decay)
     start = checkpoints.restore(optimiser)
-    log.resume(start)
+    log.resume("sft", start)
     for step in range(start, steps):
         began = time.perf_counter()
         rows = batch_of(step, len(fitting), config.batch_size, seed)
@@ -85,17 +86,15 @@ def train_sft(
             total += float(loss.detach())
         lr = learning_rate(step, steps, config.lr, config.warmup, "cosine")
         norm = optimiser.step(lr, config.grad_clip)
-        log.step(
-            step + 1,
-            steps,
-            {
-                "loss": total,
-                "grad_norm": norm,
-                "lr": lr,
-                "tokens": float(sum(s.tokens for s in segments)),
-                "time/step": time.perf_counter() - began,
-            },
-        )
+        took = time.perf_counter() - began
+        metrics = {
+            "loss": total,
+            "grad_norm": norm,
+            "lr": lr,
+            "time/step": took,
+            "time/tokens_per_second": sum(s.tokens for s in segments) / took,
+        }
+        log.step("sft", step + 1, steps, metrics)
         if (step + 1) % every == 0 or step + 1 == steps:
             checkpoints.save(step + 1, optimiser, position=(step + 1) * config.batch_size)
 
