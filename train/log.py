@@ -44,7 +44,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("cut", "response_length/clip_ratio", "{:.0%}", 4),
         Column("entropy", "entropy", "{:.2f}", 4),
         Column("grad", "grad_norm", "{:.2f}", 5),
-        Column("kl", "kl", "{:.4f}", 6),
+        Column("kl", "kl/sampler", "{:.4f}", 7),
         Column("", "time/step", "{:.1f}s", 6),
     ),
 }

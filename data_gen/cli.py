@@ -1,0 +1,148 @@
+"""`assay tasks`: build tasks and splits, and write them with the certificate of their split."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from data_gen.corpora import Corpus, CorpusError, read_corpus
+from data_gen.demo import DemoTaskError, build_demo_tasks
+from data_gen.demo_settings import DemoTaskSettings, SettingsError, preset
+from data_gen.splits import certificate
+from rewards.task import Task, write_jsonl
+
+
+def parse_settings(pairs: Sequence[str]) -> DemoTaskSettings:
+    """Settings from `key=value` words; tuples are comma-separated.
+
+    Raises `SettingsError` naming the key, what was given and what is wanted.
+    """
+    defaults = {spec.name: spec.default for spec in fields(DemoTaskSettings)}
+    changes: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise SettingsError(f"{pair!r}: wanted key=value")
+        changes[name] = _value(name, value, defaults.get(name, ""))
+    return preset(str(changes.pop("difficulty", "medium")), **changes)
+
+
+def _numbers(value: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in value.split(",") if part.strip())
+
+
+def _names(value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def _flag(value: str) -> bool:
+    return {"true": True, "false": False}[value.lower()]
+
+
+def _value(name: str, value: str, default: object) -> Any:
+    """`value` as the type of the setting's default."""
+    read: Callable[[str], Any] = str
+    wanted = "text"
+    if isinstance(default, bool):
+        read, wanted = _flag, "true or false"
+    elif isinstance(default, int):
+        read, wanted = int, "a whole number"
+    elif isinstance(default, float):
+        read, wanted = float, "a number"
+    elif isinstance(default, tuple):
+        read = _numbers if "mappers" in name else _names
+        wanted = "numbers with commas between"
+    try:
+        return read(value)
+    except (ValueError, KeyError):
+        raise SettingsError(f"{name}={value}: wanted {wanted}") from None
+
+
+def write_demo(corpus: Corpus, settings: DemoTaskSettings, seed: int, out: Path) -> dict[str, Any]:
+    """Build and write the three splits and certificate.json; returns the certificate.
+
+    Raises `DemoTaskError` when a split would share anything with the held-out one.
+    """
+    sft, rl, heldout = build_demo_tasks(corpus, settings, seed)
+    splits = {"train_sft": sft, "train_rl": rl, "heldout": heldout}
+    proof = certificate(splits)
+    if not proof["ok"]:
+        raise DemoTaskError(f"the splits overlap: {proof['overlaps']}; nothing was written")
+    for name, tasks in splits.items():
+        write_jsonl(out / f"{name}.jsonl", (task.to_json() for task in tasks))
+    files = {f"{n}.jsonl": _sha256(out / f"{n}.jsonl") for n in splits}
+    proof |= {
+        "seed": seed,
+        "settings": asdict(settings),
+        "corpus": {"sha256": corpus.sha256, "documents": len(corpus.documents),
+                   "rows_left_out": len(corpus.problems)},
+        "classes": {name: class_counts(tasks) for name, tasks in splits.items()},
+        "sha256": files,
+    }  # fmt: skip
+    text = json.dumps(proof, indent=2, sort_keys=True) + "\n"
+    (out / "certificate.json").write_text(text, encoding="utf-8")
+    return proof
+
+
+def class_counts(tasks: Sequence[Task]) -> dict[str, int]:
+    """Tasks without a filter, with one that keeps, with one that drops."""
+    counts = Counter(str(task.meta["class"]) for task in tasks)
+    return {name: counts[name] for name in ("keep", "keep_filter", "drop")}
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _demo(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="assay tasks demo",
+        description="Short refinement tasks from real prose, for a small model. Settings are "
+        "key=value words: " + ", ".join(spec.name for spec in fields(DemoTaskSettings)) + ".",
+    )
+    parser.add_argument("settings", nargs="*", metavar="key=value")
+    parser.add_argument("--out", required=True, type=Path, help="folder to write into")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--corpus", help="JSONL corpus, gzip or plain (default: the shipped one)")
+    args = parser.parse_args(argv)
+    settings = parse_settings(args.settings)
+    corpus = read_corpus(args.corpus)
+    for problem in corpus.problems[:5]:
+        print(f"assay tasks: {problem}", file=sys.stderr)
+    if corpus.problems:
+        print(f"assay tasks: {len(corpus.problems)} corpus rows left out", file=sys.stderr)
+    proof = write_demo(corpus, settings, args.seed, args.out)
+    for name, counts in proof["classes"].items():
+        listed = ", ".join(f"{n} {kind}" for kind, n in counts.items())
+        print(f"{args.out / name}.jsonl: {sum(counts.values())} tasks ({listed})")
+    print(f"{args.out / 'certificate.json'}: no document, sentence or input is shared with heldout")
+    return 0
+
+
+# kind of tasks -> its command. A new kind adds one function and one line.
+BUILDERS: dict[str, Callable[[Sequence[str]], int]] = {"demo": _demo}
+
+
+def main(argv: list[str]) -> int:
+    """Exit status 0, or 2 with one sentence when the request or the corpus cannot be used."""
+    if not argv or argv[0] not in BUILDERS:
+        print(f"usage: assay tasks {{{','.join(BUILDERS)}}} --out DIR [--seed S] [key=value …]",
+              file=sys.stderr)  # fmt: skip
+        return 0 if argv and argv[0] in ("-h", "--help") else 2
+    try:
+        return BUILDERS[argv[0]](argv[1:])
+    except (SettingsError, CorpusError, DemoTaskError) as error:
+        print(f"assay tasks: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        raise  # the reader of our output went away; the front door knows what that means
+    except OSError as error:
+        print(f"assay tasks: cannot write {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2

@@ -1,0 +1,87 @@
+"""`assay score`: rows `{id, family, task, output}` in, scores out; JSONL, `-` for std streams."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any, TextIO, cast
+
+from rewards.refinement import score_refinement
+from rewards.task import Score, TaskError
+
+Row = dict[str, Any]
+
+
+def _refinement(task: Mapping[str, Any], output: str, row: Row) -> Score:
+    truncated = row.get("truncated", False)
+    return score_refinement(task, output, str(row.get("parsing", "strict")), truncated=truncated)
+
+
+# family -> scorer(task, output, whole row). A family adds one function and one line.
+SCORERS: dict[str, Callable[[Mapping[str, Any], str, Row], Score]] = {"refinement": _refinement}
+
+
+def score_row(row: Row) -> Row:
+    """One result row. Raises `TaskError` or ValueError when the row itself is unusable."""
+    family, task, output = row.get("family"), row.get("task"), row.get("output")
+    if family not in SCORERS:
+        raise TaskError(f"field 'family' is {family!r}; wanted one of {', '.join(SCORERS)}")
+    if not isinstance(task, dict):
+        raise TaskError("field 'task' is missing or not an object; give the task's gold there")
+    if not isinstance(output, str):
+        raise TaskError("field 'output' is missing or not a string; give the model's answer there")
+    gold = cast("dict[str, Any]", task)
+    return {"id": row.get("id"), **SCORERS[family](gold, output, row).to_json()}
+
+
+def score_lines(lines: Iterable[str]) -> Iterator[Row]:
+    """A result for every non-blank line, in order; a bad line gives `{id, error}`."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        name: Any = None
+        try:
+            row: Any = json.loads(line)
+            if not isinstance(row, dict):
+                raise TaskError("wanted a JSON object")
+            name = cast("Row", row).get("id")
+            result = score_row(cast("Row", row))
+        except json.JSONDecodeError as error:
+            result = {"id": None, "error": f"line {number}: not valid JSON ({error.msg})"}
+        except RecursionError:
+            result = {"id": name, "error": f"line {number}: JSON nested too deep"}
+        except ValueError as error:
+            result = {"id": name, "error": f"line {number}: {error}"}
+        yield result
+
+
+def main(argv: list[str]) -> int:
+    """Exit status 0, 2 when a file cannot be opened, 3 when some row could not be scored."""
+    parser = argparse.ArgumentParser(prog="assay score", description=__doc__)
+    parser.add_argument("input", nargs="?", default="-", help="rows, JSONL; - is standard input")
+    parser.add_argument("--out", default="-", help="scores, JSONL; - is standard output")
+    args = parser.parse_args(argv)
+    with ExitStack() as stack:
+        try:
+            source = _open(args.input, "r", sys.stdin, stack)
+            target = _open(args.out, "w", sys.stdout, stack)
+        except OSError as error:
+            print(f"assay score: {error.filename}: {error.strerror}", file=sys.stderr)
+            return 2
+        bad = 0
+        for result in score_lines(source):
+            bad += "error" in result
+            target.write(json.dumps(result) + "\n")
+    if bad:
+        print(f"assay score: {bad} rows could not be scored; see their 'error'", file=sys.stderr)
+    return 3 if bad else 0
+
+
+def _open(name: str, mode: str, standard: TextIO, stack: ExitStack) -> TextIO:
+    if name == "-":
+        return standard
+    # A byte that is not UTF-8 spoils its own row's JSON, not the whole run.
+    return cast("TextIO", stack.enter_context(open(name, mode, encoding="utf-8", errors="replace")))

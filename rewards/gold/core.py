@@ -1,0 +1,140 @@
+"""The types of the gold layer: parameters, operators, recipe steps, and the error they raise."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+Profile = Literal["bench", "dj"]
+Kind = Literal["mapper", "filter"]
+PROFILES: tuple[Profile, ...] = ("bench", "dj")
+# Data-Juicer's stand-in for "no upper bound"; kept because it appears in published parameters.
+INF = 9223372036854775807
+
+
+class GoldError(ValueError):
+    """A recipe or row that cannot be executed; the message says what to change."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`"; did you mean 'x'?"` for the closest known name, or an empty string."""
+    close = difflib.get_close_matches(name, list(known), 1, 0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    # NaN compares false with everything, so a NaN bound would silently drop every text.
+    if isinstance(value, float):
+        return not math.isnan(value)
+    return _is_int(value)
+
+
+def _is_bound(value: object) -> bool:
+    return value is None or _is_number(value)
+
+
+def _is_words(value: object) -> bool:
+    if not isinstance(value, list | tuple | set | frozenset):
+        return False
+    return all(isinstance(v, str) for v in cast("Iterable[object]", value))
+
+
+def _is_text_or_words(value: object) -> bool:
+    return _is_text(value) or _is_words(value)
+
+
+# type name: (check, how to say it in a message)
+TYPES: dict[str, tuple[Callable[[object], bool], str]] = {
+    "text": (_is_text, "a string"),
+    "bool": (_is_bool, "true or false"),
+    "int": (_is_int, "a whole number"),
+    "number or none": (_is_bound, "a number or null"),
+    "list of text": (_is_words, "a list of strings"),
+    "text or list of text": (_is_text_or_words, "a string or a list of strings"),
+}
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter of an operator. `type` is a key of `TYPES`; `required` has no default."""
+
+    name: str
+    type: str
+    default: Any
+    help: str
+    choices: tuple[Any, ...] = ()
+    required: bool = False
+
+    def check(self, value: object, owner: str) -> None:
+        """Raises `GoldError` naming the operator, the parameter, the value and the wanted type."""
+        accepts, wanted = TYPES[self.type]
+        if not accepts(value):
+            raise GoldError(f"{owner}: parameter {self.name}={value!r} is not {wanted}")
+        if self.choices and value not in self.choices:
+            names = ", ".join(repr(c) for c in self.choices)
+            raise GoldError(f"{owner}: parameter {self.name}={value!r}; choose one of {names}")
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A named pure function of a text.
+
+    A mapper's function returns the new text, a filter's the statistic that its bounds are
+    compared with. `dj` is set only where the `dj` profile behaves differently.
+    """
+
+    name: str
+    kind: Kind
+    domain: str
+    summary: str
+    bench: Callable[..., Any]
+    params: tuple[Param, ...] = ()
+    dj: Callable[..., Any] | None = None
+    difference: str = ""
+    stat_key: str = ""
+    bounds: tuple[str, str] = ("", "")
+    example: tuple[str, dict[str, Any]] = ("", {})
+
+    def function(self, profile: Profile = "bench") -> Callable[..., Any]:
+        return self.dj if profile == "dj" and self.dj is not None else self.bench
+
+    def defaults(self) -> dict[str, Any]:
+        return {p.name: p.default for p in self.params if not p.required}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator of a recipe with the parameters that differ from its defaults."""
+
+    operator: str
+    params: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+def bind_params(operator: Operator, given: dict[str, Any]) -> dict[str, Any]:
+    """Defaults overlaid with `given`. Raises `GoldError` for unknown, mistyped or missing ones."""
+    known = {p.name: p for p in operator.params}
+    for name, value in given.items():
+        if name not in known:
+            options = ", ".join(known) or "none"
+            hint = nearest(name, known)
+            raise GoldError(f"{operator.name}: no parameter {name!r}{hint} (it takes: {options})")
+        known[name].check(value, operator.name)
+    for param in operator.params:
+        if param.required and param.name not in given:
+            raise GoldError(f"{operator.name}: parameter {param.name!r} is required ({param.help})")
+    return operator.defaults() | given

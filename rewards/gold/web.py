@@ -1,0 +1,158 @@
+"""Web mappers: markup, encoding repair, tables and punctuation."""
+
+from __future__ import annotations
+
+import functools
+import html
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import regex
+
+from rewards.gold.core import GoldError
+from rewards.gold.patterns import rx, std
+from rewards.gold.text import SYMBOLS
+
+
+def clean_copyright(text: str) -> str:
+    # Equal to searching the C-comment pattern: the first opener that is ever closed is the first.
+    start = text.find("/*")
+    end = text.find("*/", start + 2) + 2 if start >= 0 else 1
+    if end > 1:
+        if rx("copyright", regex.IGNORECASE).search(text, start, end):
+            return text[:start] + text[end:]
+        return text
+    kept = 0
+    while kept < len(text) and (text[kept] == "\n" or text.startswith(("//", "#", "--"), kept)):
+        kept = text.find("\n", kept) + 1 or len(text)
+    return text[kept:]
+
+
+def clean_html(text: str, repl: str = "") -> str:
+    if "<" in text:
+        text = std(r"<!--.*?-->", re.DOTALL).sub(repl, text)
+        text = std(r"<[^>\n]+>").sub(repl, text)
+    return html.unescape(text)
+
+
+def clean_html_dj(text: str, repl: str = "") -> str:
+    try:
+        from selectolax.parser import HTMLParser
+    except ImportError:
+        raise GoldError(
+            "clean_html_mapper in profile dj needs the Modest engine of selectolax; "
+            "run: pip install 'selectolax>=0.3.30,<0.5'"
+        ) from None
+    for old, new in (("<li>", "\n*"), ("</li>", ""), ("<ol>", "\n*"), ("</ol>", "")):
+        text = text.replace(old, new)
+    return HTMLParser(text).text()
+
+
+def extract_tables(
+    text: str,
+    output_mode: str = "meta",
+    text_output_format: str = "tsv",
+    include_header: bool = True,
+    retain_html_tags: bool = False,
+) -> str:
+    if output_mode == "meta" or "<table" not in text.lower():
+        return text
+    from bs4 import BeautifulSoup
+
+    tables: list[Any] = BeautifulSoup(text, "html.parser").find_all("table")
+    if not tables:
+        return text
+    if retain_html_tags:
+        return "\n\n".join(str(table) for table in tables)
+    extracted: list[str] = []
+    for table in tables:
+        rows: list[str] = []
+        for row in table.find_all("tr"):
+            cells = row.find_all(["td", "th"], recursive=False)
+            if not cells or (not include_header and row.find("th", recursive=False)):
+                continue
+            rows.append("\t".join(cell.get_text(strip=True) for cell in cells))
+        if rows:
+            extracted.append("\n".join(rows))
+    return "\n\n".join(extracted)
+
+
+# What ftfy could change: anything but printable ASCII, tabs and newlines, and entities.
+_ODD = r"[^\t\n -~]|&#?[0-9A-Za-z]{1,24};"
+_ODD_TEXT = r"[^\t\n -~]"
+_FTFY_SEGMENT = 1_000_000
+
+
+def fix_unicode(text: str, normalization: Literal["NFC", "NFKC", "NFD", "NFKD"] = "NFC") -> str:
+    """As `ftfy.fix_text`, handing it only the lines that it could change.
+
+    ftfy works line by line and stops decoding entities at the first line with a `<`.
+    """
+    odd = std(_ODD).search(text)
+    if not odd:
+        return text
+    import ftfy
+
+    markup = text.find("<")
+    out: list[str] = []
+    last = 0
+    while odd:
+        start = text.rfind("\n", 0, odd.start()) + 1
+        end = text.find("\n", odd.end() - 1) + 1 or len(text)
+        if end - start > _FTFY_SEGMENT:  # ftfy cuts such lines by counting from the text start
+            return ftfy.fix_text(text, normalization=normalization)
+        decode = markup < 0 or markup >= end
+        config = ftfy.TextFixerConfig(
+            unescape_html=decode, normalization=normalization, explain=False
+        )
+        fixed = ftfy.fix_and_explain(text[start:end], config)
+        out += (text[last:start], fixed.text)
+        last = end
+        odd = std(_ODD if markup < 0 or markup >= end else _ODD_TEXT).search(text, end)
+    return "".join((*out, text[last:]))
+
+
+PUNCTUATION = {
+    "，": ",", "。": ".", "、": ",", "„": '"', "”": '"', "“": '"', "«": '"', "»": '"',
+    "１": '"', "」": '"', "「": '"', "《": '"', "》": '"', "´": "'", "∶": ":", "：": ":",
+    "？": "?", "！": "!", "（": "(", "）": ")", "；": ";", "–": "-", "—": " - ", "．": ". ",
+    "～": "~", "’": "'", "…": "...", "━": "-", "〈": "<", "〉": ">", "【": "[", "】": "]",
+    "％": "%", "►": "-",
+}  # fmt: skip
+
+
+def punctuation_normalization(text: str) -> str:
+    if text.isascii():
+        return text
+    return std(f"[{''.join(PUNCTUATION)}]").sub(lambda m: PUNCTUATION[m[0]], text)
+
+
+@functools.lru_cache(maxsize=64)
+def _deletion(characters: frozenset[str]) -> re.Pattern[str]:
+    return re.compile("[" + "".join(re.escape(c) for c in sorted(characters)) + "]")
+
+
+def remove_specific_chars(text: str, chars_to_remove: str | Sequence[str] = SYMBOLS) -> str:
+    characters = frozenset(c for c in chars_to_remove if len(c) == 1)
+    return _deletion(characters).sub("", text) if characters else text
+
+
+def remove_specific_chars_dj(text: str, chars_to_remove: str | Sequence[str] = SYMBOLS) -> str:
+    if not chars_to_remove:
+        return text
+    pattern = "[" + "|".join(chars_to_remove) + "]"
+    try:
+        return rx(pattern, regex.DOTALL).sub("", text)
+    except regex.error as error:
+        raise GoldError(
+            f"remove_specific_chars_mapper: chars_to_remove={chars_to_remove!r} is no valid "
+            f"character class in profile dj, which does not escape ({error}); use profile bench"
+        ) from None
+
+
+SPACES = "\t\x84\u00a0\u2000-\u200d\u202f\u205f\u2060\u3000\ufffc"
+
+
+def whitespace_normalization(text: str) -> str:
+    return std(f"[{SPACES}]").sub(" ", text.strip())

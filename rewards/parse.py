@@ -1,0 +1,86 @@
+"""Reading a model's tagged answer, and the text normalisation answers are compared under.
+
+Two readings of the same answer. `release` is the published scorer's and forgives everything: no
+status means KEEP, no text tag means the whole response. `strict` is what training uses, because a
+forgiving reading pays a model for never learning the format.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Parsing = Literal["strict", "release"]
+PARSINGS: tuple[Parsing, ...] = ("strict", "release")
+
+_RELEASE_STATUS = re.compile(r"<status>\s*(KEEP|DROP)\s*</status>", re.IGNORECASE)
+_RELEASE_TEXT = re.compile(r"<clean_text>(.*?)</clean_text>", re.IGNORECASE | re.DOTALL)
+_STRICT = re.compile(
+    r"\s*<status>([^<]*)</status>\s*<clean_text>(.*)</clean_text>\s*", re.DOTALL
+)  # fmt: skip
+_TAGS = ("<status>", "</status>", "<clean_text>", "</clean_text>")
+_BLANK_LINES = re.compile(r"\n{3,}")
+_SPACES = re.compile(r"[ \t]+")
+_SPACE_BEFORE_MARK = re.compile(r" (?=[,.;:!?])")
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What was read: `why` is `ok`, `no_answer` or `bad_status`; text is "" unless it is `ok`."""
+
+    status: str
+    text: str
+    why: str = "ok"
+
+
+def parse_release(output: str) -> Parsed:
+    """The published reading; it always finds an answer."""
+    status = _RELEASE_STATUS.search(output)
+    text = _RELEASE_TEXT.search(output)
+    return Parsed(
+        status.group(1).upper() if status else "KEEP", text.group(1) if text else output.strip()
+    )
+
+
+def parse_strict(output: str) -> Parsed:
+    """Each of the four tags exactly once, in order, and nothing but whitespace around the pairs.
+
+    `bad_status` is a well-formed answer whose status is neither KEEP nor DROP.
+    """
+    if any(output.count(tag) != 1 for tag in _TAGS):
+        return Parsed("", "", "no_answer")
+    match = _STRICT.fullmatch(output)
+    if match is None:
+        return Parsed("", "", "no_answer")
+    status = match.group(1).strip()
+    if status not in ("KEEP", "DROP"):
+        return Parsed("", "", "bad_status")
+    return Parsed(status, match.group(2))
+
+
+def parse(output: str, parsing: str = "strict") -> Parsed:
+    """Read an answer. Raises ValueError only for a `parsing` that does not exist."""
+    if parsing not in PARSINGS:
+        raise ValueError(f"parsing={parsing!r}: wanted one of {', '.join(PARSINGS)}")
+    return parse_strict(output) if parsing == "strict" else parse_release(output)
+
+
+def render(status: str, text: str) -> str:
+    """The answer a model should have given; `parse(render(s, t))` gives back `s` and `t`."""
+    return f"<status>{status}</status><clean_text>{text}</clean_text>"
+
+
+def normalise_lines(text: str) -> str:
+    """n1: one line ending, no trailing blanks, at most one empty line in a row, trimmed.
+
+    By splitting, not by the pattern `[ \\t]+\\n`, which is quadratic on a long run of spaces.
+    """
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    body = "\n".join([*(line.rstrip(" \t") for line in lines[:-1]), lines[-1]])
+    return _BLANK_LINES.sub("\n\n", body).strip()
+
+
+def normalise(text: str) -> str:
+    """n2: n1, then runs of spaces and tabs as one space and none before `, . ; : ! ?`."""
+    return _SPACE_BEFORE_MARK.sub("", _SPACES.sub(" ", normalise_lines(text)))

@@ -1,0 +1,20 @@
+"""The embedded engine: decode on this machine's CPU or GPU with torch alone."""
+
+from rollouts.torch_engine.engine import (
+    TorchEngine,
+    TransformersEngine,
+    folder_is_llama,
+    load_llama,
+    set_threads,
+)
+from rollouts.torch_engine.llama import Llama, ModelError
+
+__all__ = [
+    "Llama",
+    "ModelError",
+    "TorchEngine",
+    "TransformersEngine",
+    "folder_is_llama",
+    "load_llama",
+    "set_threads",
+]

@@ -1,0 +1,196 @@
+"""Llama-shaped weights as plain tensors, and the arithmetic that decoding and training share.
+
+Projections that read the same input are stored as one matrix (query, key and value; gate and
+up), so a layer is four matrix products. Shapes: D hidden, H query heads, K key/value heads,
+C head size, M MLP width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class ModelError(RuntimeError):
+    """A model folder that cannot be used; the message says what is missing and what to do."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a Llama-shaped model, and the rotary frequencies (C/2,)."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    mlp: int
+    vocab: int
+    eps: float
+    tied: bool
+    inv_freq: Tensor = field(repr=False, compare=False)
+    rope_scale: float = 1.0
+
+    @property
+    def repeat(self) -> int:
+        """Query heads that share one key/value head."""
+        return self.heads // self.kv_heads
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One block: qkv ((H+2K)·C, D), o (D, H·C), gate_up (2M, D), down (D, M), two norms (D,)."""
+
+    norm_attn: Tensor
+    qkv: Tensor
+    o: Tensor
+    norm_mlp: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+
+@dataclass(frozen=True)
+class Llama:
+    """All weights. `head` is `embed` itself when the two are tied."""
+
+    shape: Shape
+    embed: Tensor
+    layers: tuple[Layer, ...]
+    norm: Tensor
+    head: Tensor
+
+    def named(self) -> Iterator[tuple[str, Tensor]]:
+        """(name, tensor) of every distinct weight, in a fixed order."""
+        yield "embed", self.embed
+        for index, layer in enumerate(self.layers):
+            for name in ("norm_attn", "qkv", "o", "norm_mlp", "gate_up", "down"):
+                yield f"layers.{index}.{name}", getattr(layer, name)
+        yield "norm", self.norm
+        if not self.shape.tied:
+            yield "head", self.head
+
+
+def is_llama_shaped(config: Any) -> bool:
+    """Whether a transformers config describes exactly what this module computes."""
+    return (
+        getattr(config, "model_type", "") == "llama"
+        and not getattr(config, "attention_bias", False)
+        and not getattr(config, "mlp_bias", False)
+        and getattr(config, "hidden_act", "silu") == "silu"
+        and getattr(config, "quantization_config", None) is None
+    )
+
+
+def _shape(config: Any) -> Shape:
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    rotary: Any = LlamaRotaryEmbedding(config)
+    if (getattr(rotary, "rope_type", "default") or "default") not in ("default", "linear", "llama3"):
+        raise ModelError(f"rotary scaling {rotary.rope_type!r} changes with length; not supported")
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return Shape(
+        layers=config.num_hidden_layers,
+        hidden=config.hidden_size,
+        heads=config.num_attention_heads,
+        kv_heads=config.num_key_value_heads,
+        head_dim=head_dim,
+        mlp=config.intermediate_size,
+        vocab=config.vocab_size,
+        eps=config.rms_norm_eps,
+        tied=bool(config.tie_word_embeddings),
+        inv_freq=rotary.inv_freq.float().clone(),
+        rope_scale=float(getattr(rotary, "attention_scaling", 1.0)),
+    )
+
+
+def from_state(config: Any, state: dict[str, Tensor], dtype: torch.dtype) -> Llama:
+    """Fuse a transformers Llama state dict. Raises `ModelError` naming a missing tensor."""
+
+    def take(name: str) -> Tensor:
+        if name not in state:
+            raise ModelError(f"the checkpoint has no tensor {name!r}; is it a causal language model?")
+        return state[name].to(dtype)
+
+    layers: list[Layer] = []
+    for index in range(config.num_hidden_layers):
+        at = f"model.layers.{index}."
+        attn, mlp = at + "self_attn.", at + "mlp."
+        layers.append(
+            Layer(
+                norm_attn=take(at + "input_layernorm.weight"),
+                qkv=torch.cat([take(f"{attn}{p}_proj.weight") for p in "qkv"]),
+                o=take(attn + "o_proj.weight").contiguous(),
+                norm_mlp=take(at + "post_attention_layernorm.weight"),
+                gate_up=torch.cat([take(f"{mlp}{p}_proj.weight") for p in ("gate", "up")]),
+                down=take(mlp + "down_proj.weight").contiguous(),
+            )
+        )
+    shape = _shape(config)
+    embed = take("model.embed_tokens.weight").contiguous()
+    head = embed if shape.tied else take("lm_head.weight").contiguous()
+    return Llama(shape, embed, tuple(layers), take("model.norm.weight"), head)
+
+
+def to_state(model: Llama) -> dict[str, Tensor]:
+    """The inverse of `from_state`: transformers' names, one tensor each."""
+    shape = model.shape
+    q, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    state = {"model.embed_tokens.weight": model.embed, "model.norm.weight": model.norm}
+    for index, layer in enumerate(model.layers):
+        at = f"model.layers.{index}."
+        parts = layer.qkv.split([q, kv, kv])
+        state |= {f"{at}self_attn.{p}_proj.weight": t for p, t in zip("qkv", parts, strict=True)}
+        state[at + "self_attn.o_proj.weight"] = layer.o
+        gate, up = layer.gate_up.split(shape.mlp)
+        state[at + "mlp.gate_proj.weight"], state[at + "mlp.up_proj.weight"] = gate, up
+        state[at + "mlp.down_proj.weight"] = layer.down
+        state[at + "input_layernorm.weight"] = layer.norm_attn
+        state[at + "post_attention_layernorm.weight"] = layer.norm_mlp
+    if not shape.tied:
+        state["lm_head.weight"] = model.head
+    return {name: tensor.detach().contiguous() for name, tensor in state.items()}
+
+
+def read_state(folder: Path) -> dict[str, Tensor]:
+    """All tensors of a Hugging Face folder with safetensors weights."""
+    from safetensors.torch import load_file
+
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    else:
+        names = ["model.safetensors"]
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing:
+        raise ModelError(f"{folder} has no {missing[0]}; give a Hugging Face folder with weights")
+    state: dict[str, Tensor] = {}
+    for name in names:
+        state |= load_file(str(folder / name))
+    return state
+
+
+def rope_tables(shape: Shape, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """cos and sin (N, C) for N positions, computed in float32 as transformers does."""
+    angles = positions.float()[:, None] * shape.inv_freq.to(positions.device)[None, :]
+    angles = torch.cat([angles, angles], dim=-1)
+    scale = shape.rope_scale
+    return (angles.cos() * scale).to(dtype), (angles.sin() * scale).to(dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary embedding of x (N, heads, C) with tables (N, 1, C)."""
+    half = x.shape[-1] // 2
+    turned = torch.cat([-x[..., half:], x[..., :half]], dim=-1)
+    return x * cos + turned * sin
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Root-mean-square norm over the last axis, with the scale in x's own precision."""
+    return F.rms_norm(x, (x.shape[-1],), weight, eps)

@@ -1,0 +1,70 @@
+"""Draw the next token: temperature, top-k, top-p, and the log-probability under both laws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rollouts.trajectory import Sampling
+
+_BLOCK = 256
+
+
+def uniforms(seeds: Sequence[int], length: int) -> Tensor:
+    """(B, length) float64 in [0, 1): row b depends on seeds[b] alone, not on its neighbours."""
+    rows = [np.random.Generator(np.random.Philox(seed)).random(length) for seed in seeds]
+    return torch.from_numpy(np.stack(rows)) if rows else torch.zeros(0, length, dtype=torch.float64)
+
+
+def _invert(weights_BV: Tensor, u_B: Tensor) -> Tensor:
+    """First index whose running sum passes u·total, by blocks: rounding stays within a block."""
+    rows, size = weights_BV.shape
+    pad = -size % _BLOCK
+    blocks = torch.nn.functional.pad(weights_BV, (0, pad)).view(rows, -1, _BLOCK)
+    sums = blocks.sum(-1, dtype=torch.float64)
+    running = sums.cumsum(-1)
+    whole = running[:, -1]
+    target = torch.minimum(u_B * whole, torch.nextafter(whole, torch.zeros_like(whole)))
+    block = torch.searchsorted(running, target[:, None], right=True).clamp_(max=sums.shape[1] - 1)
+    before = (running - sums).gather(1, block)
+    inner = blocks.gather(1, block[:, :, None].expand(-1, -1, _BLOCK))[:, 0].double().cumsum(-1)
+    offset = torch.searchsorted(inner, target[:, None] - before, right=True)
+    last = (inner < inner[:, -1:]).sum(-1, keepdim=True)  # never past the last positive weight
+    index = block * _BLOCK + torch.minimum(offset, last)
+    return index[:, 0].clamp_(max=size - 1)
+
+
+def pick(logits_BV: Tensor, sampling: Sampling, u_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Token ids (B,), their full log-probabilities and their sampling log-probabilities.
+
+    The full law is softmax(logits / T) (raw softmax at T = 0); the sampling law keeps the `top_k`
+    best tokens, then the smallest set of them whose renormalised mass reaches `top_p`, as
+    transformers' warpers do. `u_B` in [0, 1) decides; the same u gives the same token.
+    """
+    logits = logits_BV.float()
+    if sampling.temperature == 0:
+        ids = logits.argmax(-1)
+        full = logits.gather(1, ids[:, None])[:, 0] - logits.logsumexp(-1)
+        return ids, full, torch.zeros_like(full)
+    if sampling.temperature != 1:
+        logits = logits / sampling.temperature
+    peak = logits.amax(-1, keepdim=True)
+    weights = (logits - peak).exp_()
+    total = weights.sum(-1, dtype=torch.float64)
+    if sampling.top_k <= 0 and sampling.top_p >= 1:
+        ids = _invert(weights, u_B)
+        full = (logits.gather(1, ids[:, None]) - peak)[:, 0] - total.log().float()
+        return ids, full, full
+    kept, order = weights.topk(min(sampling.top_k or weights.shape[1], weights.shape[1]), dim=-1)
+    if sampling.top_p < 1:
+        share = kept.double() / kept.sum(-1, keepdim=True, dtype=torch.float64)
+        kept = kept.masked_fill((share.cumsum(-1) - share) >= sampling.top_p, 0.0)
+    slot = _invert(kept, u_B)
+    ids = order.gather(1, slot[:, None])[:, 0]
+    log_weight = kept.gather(1, slot[:, None])[:, 0].double().log()
+    full = (log_weight - total.log()).float()
+    narrow = (log_weight - kept.sum(-1, dtype=torch.float64).log()).float()
+    return ids, full, narrow

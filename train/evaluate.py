@@ -1,0 +1,123 @@
+"""Score a checkpoint on held-out tasks: greedy answers, and pass@k samples when asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from configs.schema import RewardConfig
+from rewards.parse import parse_strict
+from rewards.refinement import (
+    RefinementReward,
+    always_drop,
+    always_keep_copy,
+    copy_input,
+    gold_answer,
+    score_refinement,
+)
+from rewards.seeds import derive_seed
+from rewards.task import Score, Task
+from rollouts.episode import rollout
+from rollouts.prompts import ChatTokenizer
+from rollouts.torch_engine import TorchEngine, TransformersEngine
+from rollouts.trajectory import Sampling, Trajectory
+from train.stats import pass_at_k
+
+Row = dict[str, Any]
+
+
+def reward_weights(config: RewardConfig) -> RefinementReward:
+    """The scorer's weights from the run's settings."""
+    return RefinementReward(
+        format=config.format,
+        status=config.status,
+        progress=config.progress,
+        success=config.success,
+        wrong_drop=config.wrong_drop,
+        drop_progress=config.drop_progress,
+    )
+
+
+def scorer(config: RewardConfig) -> Any:
+    """(task, trajectory) → Score, with strict parsing and the run's weights."""
+    weights = reward_weights(config)
+
+    def score(task: Task, trajectory: Trajectory) -> Score:
+        cut = trajectory.stop == "length"
+        return score_refinement(task.gold, trajectory.text, "strict", weights, truncated=cut)
+
+    return score
+
+
+def row_of(task: Task, score: Score, output: str, tokens: int) -> Row:
+    """One line of results.json: what the tables are computed from."""
+    said = parse_strict(output)
+    return {
+        "task_id": task.id,
+        "status_gold": task.gold["status"],
+        "has_filter": bool(task.meta.get("has_filter")),
+        "difficulty": task.meta.get("difficulty"),
+        "predicted_status": said.status if said.why == "ok" else None,
+        "output": output,
+        "tokens": tokens,
+        **score.to_json(),
+    }
+
+
+def baselines(tasks: Sequence[Task], reward: RewardConfig) -> dict[str, list[Row]]:
+    """Rows of the answers that need no model, and of gold itself."""
+    weights = reward_weights(reward)
+    makers = {
+        "copy_input": copy_input,
+        "always_drop": always_drop,
+        "always_keep_copy": always_keep_copy,
+        "gold": gold_answer,
+    }
+    return {
+        name: [
+            row_of(t, score_refinement(t.gold, make(t.gold), "strict", weights), make(t.gold), 0)
+            for t in tasks
+        ]
+        for name, make in makers.items()
+    }
+
+
+def evaluate(
+    tasks: Sequence[Task],
+    engine: TorchEngine | TransformersEngine,
+    tokenizer: ChatTokenizer,
+    score: Any,
+    *,
+    max_new_tokens: int,
+    pass_k: int,
+    seed: int,
+    chunk: int = 64,
+    progress: Any = None,
+) -> list[Row]:
+    """One greedy row a task; with `pass_k`, also the unbiased pass@1 and pass@k at T = 1."""
+    rows: list[Row] = []
+    for at in range(0, len(tasks), chunk):
+        part = tasks[at : at + chunk]
+        greedy = Sampling(max_new_tokens, temperature=0.0)
+        groups = asyncio.run(rollout(part, engine, tokenizer, greedy, 1, seed))
+        for task, (answer,) in zip(part, groups, strict=True):
+            rows.append(row_of(task, score(task, answer), answer.text, sum(answer.loss_mask)))
+        if pass_k:
+            drawn = Sampling(max_new_tokens, temperature=1.0)
+            key = derive_seed(seed, "pass_k")
+            samples = asyncio.run(rollout(part, engine, tokenizer, drawn, pass_k, key))
+            for row, task, group in zip(rows[at:], part, samples, strict=True):
+                right = sum(score(task, t).outcome == 1.0 for t in group)
+                row["pass@1"] = pass_at_k(pass_k, right, 1)
+                row[f"pass@{pass_k}"] = pass_at_k(pass_k, right, pass_k)
+        if progress is not None:
+            progress.update(len(part))
+    return rows
+
+
+def main(argv: list[str]) -> int:
+    """`assay eval --model DIR --tasks FILE --out DIR`."""
+    from train.cli import eval_main
+
+    return eval_main(argv)

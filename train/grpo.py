@@ -1,0 +1,264 @@
+"""Dr.GRPO, top to bottom: sample, score, centre, loss, step, log, save. `assay grpo`.
+
+What is left out of textbook PPO, and why: no critic (the group's mean is the baseline), no
+division by the group's spread (it over-weights tasks that are nearly always or never solved), no
+per-answer length division under `dr_grpo` (it favours long wrong answers), no KL term unless asked
+for, and groups whose rewards are all equal never reach the backward pass: their advantage is 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from configs.schema import GrpoConfig
+from rewards.seeds import derive_seed
+from rewards.task import Score, Task
+from rollouts.episode import completion_ids, rollout, to_json
+from rollouts.prompts import ChatTokenizer
+from rollouts.torch_engine import TorchEngine, TransformersEngine
+from rollouts.trajectory import Sampling, Trajectory
+from train.batch import Segment, micro_batches, pack, to_rows
+from train.resume import Checkpoints
+from train.log import RunLog, rollout_metrics
+from train.loss import centre, kl_penalty, policy_loss, sampling_weight
+from train.optim import MasterAdamW, learning_rate
+from train.policy import Policy
+from train.sft import batch_of
+
+Scorer = Callable[[Task, Trajectory], Score]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Scored rollouts of one step. P prompts, G rollouts each; `scores` and `groups` align."""
+
+    tasks: list[Task]
+    groups: list[list[Trajectory]]
+    scores: list[list[Score]]
+    adv_PG: Tensor
+    valid_PG: Tensor
+
+
+def sample(
+    tasks: list[Task],
+    engine: TorchEngine | TransformersEngine,
+    tokenizer: ChatTokenizer,
+    score: Scorer,
+    config: GrpoConfig,
+    seed: int,
+) -> Batch:
+    """Roll out and score. A rollout without an outcome (infrastructure) gets no advantage."""
+    sampling = Sampling(
+        config.max_new_tokens, config.temperature, config.top_k, config.top_p, seed
+    )
+    n = config.rollouts_per_prompt
+    groups = asyncio.run(rollout(tasks, engine, tokenizer, sampling, n, seed))
+    scores = [[score(task, t) for t in group] for task, group in zip(tasks, groups, strict=True)]
+    valid = torch.tensor([[s.outcome is not None for s in row] for row in scores])
+    rewards = torch.tensor([[s.reward or 0.0 for s in row] for row in scores], dtype=torch.float32)
+    adv = centre(rewards, valid)
+    if config.divide_by_std:
+        adv = adv / (rewards.std(dim=1, keepdim=True) + 1e-6)
+    return Batch(tasks, groups, scores, adv, valid)
+
+
+def segments_of(batch: Batch, prompts: Sequence[int]) -> list[Segment]:
+    """Groups of the given prompts with an advantage, as segments; rows number P·G rollouts."""
+    n = batch.adv_PG.shape[1]
+    segments: list[Segment] = []
+    for p in prompts:
+        pairs = [completion_ids(t) for t in batch.groups[p]]
+        kept = [g for g in range(n) if float(batch.adv_PG[p, g]) != 0.0 and pairs[g][1]]
+        if kept:
+            rows = [p * n + g for g in kept]
+            segments.append(Segment(pairs[0][0], [pairs[g][1] for g in kept], rows))
+    return segments
+
+
+def padded(values: list[list[float]], width: int) -> Tensor:
+    """(B, width) float32, zeros after each row's end."""
+    out = torch.zeros(len(values), width)
+    for row, line in enumerate(values):
+        out[row, : len(line)] = torch.tensor(line)
+    return out
+
+
+@torch.no_grad()
+def recompute(policy: Policy, segments: list[Segment], config: GrpoConfig, micro_tokens: int,
+              shape: tuple[int, int]) -> Tensor:  # fmt: skip
+    """Log-probabilities (B, T) of the policy as it is now, before any update of this batch."""
+    out = torch.zeros(shape)
+    for micro in micro_batches(segments, micro_tokens):
+        packed = pack(micro, device_of(policy))
+        logp_N, _ = policy.logp(packed, config.temperature)
+        out[packed.row.cpu(), packed.column.cpu()] = logp_N.float().cpu()
+    return out
+
+
+def device_of(policy: Policy) -> torch.device:
+    return policy.named()[0][1].device
+
+
+def update(
+    policy: Policy,
+    optimiser: MasterAdamW,
+    batch: Batch,
+    config: GrpoConfig,
+    *,
+    lr: float,
+    micro_tokens: int,
+    reference: Policy | None,
+) -> dict[str, float]:
+    """All optimiser steps of one batch. Returns loss, clip share, entropy, grad norm and KLs."""
+    prompts, n = batch.adv_PG.shape
+    device = device_of(policy)
+    flat = [t for group in batch.groups for t in group]
+    drawn = [[x for x, m in zip(t.sampling_logprobs, t.loss_mask, strict=True) if m] for t in flat]
+    width = max(1, max(map(len, drawn)))
+    sampling_BT = padded(drawn, width).to(device)
+    adv_B = batch.adv_PG.flatten().to(device)
+    everything = segments_of(batch, range(prompts))
+    several = config.mini_batch < prompts
+    old_BT = (
+        recompute(policy, everything, config, micro_tokens, (prompts * n, width)).to(device)
+        if several else None
+    )  # fmt: skip
+    sums = {"loss": 0.0, "pg_clipfrac": 0.0, "entropy": 0.0, "kl/sampler": 0.0, "kl/reference": 0.0}
+    norms: list[float] = []
+    tokens = 0
+    for first in range(0, prompts, config.mini_batch):
+        chosen = range(first, first + config.mini_batch)
+        rollouts = max(1, int(batch.valid_PG[first : first + config.mini_batch].sum()))
+        for micro in micro_batches(segments_of(batch, chosen), micro_tokens):
+            packed = pack(micro, device)
+            logp_N, entropy_N = policy.logp(packed, config.temperature)
+            shape = (prompts * n, width)
+            logp_BT = to_rows(logp_N, packed, *shape)
+            mask_BT = to_rows(torch.ones_like(logp_N), packed, *shape) > 0
+            before_BT = logp_BT.detach() if old_BT is None else old_BT
+            weight_BT = None
+            if config.sampling_correction == "token":
+                weight_BT = sampling_weight(before_BT, sampling_BT, mask_BT, config.correction_cap)
+            loss, clipped = policy_loss(
+                logp_BT, before_BT, adv_B, mask_BT, normaliser=config.normaliser,
+                budget=config.max_new_tokens, rollouts=rollouts, clip_low=config.clip_low,
+                clip_high=config.clip_high, weight_BT=weight_BT,
+            )  # fmt: skip
+            count = len(logp_N)
+            if reference is not None:
+                with torch.no_grad():
+                    ref_N, _ = reference.logp(packed, config.temperature)
+                kl_BT = kl_penalty(logp_BT, to_rows(ref_N, packed, *shape), mask_BT)
+                loss = loss + config.kl_coef * _reduce(kl_BT, mask_BT, config, rollouts)
+                sums["kl/reference"] += float(kl_BT.detach().sum())
+            loss.backward()
+            optimiser.collect()
+            gap = (sampling_BT - before_BT.detach()).masked_fill(~mask_BT, 0.0)
+            sums["loss"] += float(loss.detach())
+            sums["pg_clipfrac"] += float(clipped) * count
+            sums["entropy"] += float(entropy_N.sum())
+            sums["kl/sampler"] += float(gap.sum())
+            tokens += count
+        norms.append(optimiser.step(lr, config.grad_clip))
+    per_token = {k: v / max(tokens, 1) for k, v in sums.items() if k != "loss"}
+    return {"loss": sums["loss"], "grad_norm": max(norms), **per_token}
+
+
+def _reduce(values_BT: Tensor, mask_BT: Tensor, config: GrpoConfig, rollouts: int) -> Tensor:
+    """Sum of token terms under the run's normaliser."""
+    if config.normaliser == "constant":
+        return values_BT.sum() / (config.max_new_tokens * rollouts)
+    return (values_BT.sum(1) / mask_BT.sum(1).clamp(min=1)).sum() / rollouts
+
+
+def describe(config: GrpoConfig) -> str:
+    """The resolved objective and the batch arithmetic, printed before the first step."""
+    prompts, n = config.prompts_per_step, config.rollouts_per_prompt
+    scale = {
+        "constant": f"1/({config.max_new_tokens}·{config.mini_batch * n}) Σ_rollouts Σ_tokens",
+        "sequence_mean": f"1/{config.mini_batch * n} Σ_rollouts 1/|tokens| Σ_tokens",
+    }[config.normaliser]
+    spread = " / std(group)" if config.divide_by_std else ""
+    weight = (
+        f"min(π_old/q, {config.correction_cap:g})·" if config.sampling_correction == "token" else ""
+    )
+    kl = f" + {config.kl_coef:g}·KL(π‖π_ref)" if config.kl_coef else ""
+    return (
+        f"objective ({config.preset}): minimise −{scale} {weight}min(r·A, clip(r, "
+        f"{1 - config.clip_low:g}, {1 + config.clip_high:g})·A){kl},  A = reward − mean(group){spread}\n"
+        f"batch: {prompts} prompts × {n} rollouts = {prompts * n} rollouts a step, "
+        f"{prompts // config.mini_batch} optimiser step(s) of {config.mini_batch * n}; "
+        f"T={config.temperature:g} top_p={config.top_p:g} top_k={config.top_k}, "
+        f"≤ {config.max_new_tokens} new tokens, lr {config.lr:g}, {config.steps} steps"
+    )
+
+
+def train_grpo(
+    policy: Policy,
+    tasks: Sequence[Task],
+    tokenizer: ChatTokenizer,
+    score: Scorer,
+    config: GrpoConfig,
+    *,
+    seed: int,
+    micro_tokens: int,
+    slots: int,
+    log: RunLog,
+    checkpoints: Checkpoints,
+    reference: Policy | None = None,
+    on_eval: Callable[[int], dict[str, float]] | None = None,
+) -> None:
+    """Train in place, from the newest checkpoint if there is one."""
+    if not tasks:
+        raise ValueError("no tasks to train on; give a tasks file with at least one row")
+    print(describe(config), flush=True)
+    optimiser = MasterAdamW(policy.named(), config.betas, weight_decay=config.weight_decay)
+    engine = policy.engine(tokenizer.stop_ids, slots)
+    start = checkpoints.restore(optimiser)
+    log.resume("rl", start)
+    for step in range(start, config.steps):
+        began = time.perf_counter()
+        rows = batch_of(step, len(tasks), config.prompts_per_step, seed)
+        draw = derive_seed(seed, "rollouts", step)
+        batch = sample([tasks[i] for i in rows], engine, tokenizer, score, config, draw)
+        sampled = time.perf_counter()
+        lr = learning_rate(step, config.steps, config.lr, config.warmup, "constant")
+        learned = update(
+            policy, optimiser, batch, config, lr=lr, micro_tokens=micro_tokens, reference=reference
+        )
+        engine.update_weights()
+        metrics = rollout_metrics(
+            batch.scores,
+            [[sum(t.loss_mask) for t in group] for group in batch.groups],
+            [[t.stop == "length" for t in group] for group in batch.groups],
+        )
+        metrics |= learned | {"lr": lr}
+        metrics |= {
+            "time/rollout": sampled - began,
+            "time/train": time.perf_counter() - sampled,
+            "time/step": time.perf_counter() - began,
+        }
+        done = step + 1
+        if on_eval is not None and config.eval_every and done % config.eval_every == 0:
+            metrics |= on_eval(done)
+        lines = [
+            to_json(t, s, task)
+            for task, group, row in zip(batch.tasks, batch.groups, batch.scores, strict=True)
+            for t, s in zip(group, row, strict=True)
+        ]
+        log.step("rl", done, config.steps, metrics, lines)
+        if done % config.save_every == 0 or done == config.steps:
+            checkpoints.save(done, optimiser, position=done * config.prompts_per_step)
+
+
+def main(argv: list[str]) -> int:
+    """`assay grpo --config C [key=value …]`."""
+    from train.cli import grpo_main
+
+    return grpo_main(argv)

@@ -1,0 +1,37 @@
+"""Where a loop's checkpoints live, and how an optimiser comes back from the newest one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from train.checkpoint import load_latest, restore_random, save
+from train.optim import MasterAdamW
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """One loop's checkpoint folder. `config` is the resolved run config whose locked fields bind."""
+
+    folder: Path
+    config: Any
+    keep: int = 2
+
+    def restore(self, optimiser: MasterAdamW) -> int:
+        """Load the newest whole checkpoint into `optimiser`; returns its step, 0 if none.
+
+        Raises `CheckpointError` naming a locked field that has changed since.
+        """
+        found = load_latest(self.folder, self.config)
+        if found is None:
+            return 0
+        optimiser.load(found.tensors["optimiser"])
+        restore_random(found)
+        return found.step
+
+    def save(self, step: int, optimiser: MasterAdamW, position: int) -> None:
+        """Everything a restart needs: masters, moments, random states, place in the data."""
+        tensors = {"optimiser": optimiser.state()}
+        meta = {"position": position}
+        save(self.folder, step, tensors, meta, config=self.config, keep=self.keep)

@@ -1,0 +1,109 @@
+"""Supervised fine-tuning: `assay sft`, and the loop the demo calls.
+
+Loss: minus the mean log-probability of the answer's tokens (stop token included), over all answer
+tokens of an optimiser step, whatever micro-batches it is cut into. Prompt tokens carry no loss.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from configs.schema import SftConfig
+from rewards.seeds import derive_seed
+from train.batch import Segment, micro_batches, pack
+from train.resume import Checkpoints
+from train.log import RunLog
+from train.optim import MasterAdamW, learning_rate
+from train.policy import Policy
+
+
+@dataclass(frozen=True)
+class Example:
+    """One training text as ids: the prompt, and the answer the loss is on."""
+
+    prompt: list[int]
+    answer: list[int]
+
+
+def epoch_order(count: int, seed: int, epoch: int) -> list[int]:
+    """The order in which `count` rows are seen in an epoch; depends on (seed, epoch) alone."""
+    generator = np.random.Generator(np.random.Philox(derive_seed(seed, "order", epoch)))
+    return [int(i) for i in generator.permutation(count)]
+
+
+def batch_of(step: int, count: int, size: int, seed: int) -> list[int]:
+    """Rows of optimiser step `step`; the data is one endless sequence of shuffled epochs."""
+    first = step * size
+    return [
+        epoch_order(count, seed, at // count)[at % count] for at in range(first, first + size)
+    ]
+
+
+def sft_steps(count: int, config: SftConfig) -> int:
+    """Optimiser steps: the epochs' rows over the batch, rounded up (the last batch runs on)."""
+    return -(-count * config.epochs // config.batch_size)
+
+
+def train_sft(
+    policy: Policy,
+    examples: Sequence[Example],
+    config: SftConfig,
+    *,
+    seed: int,
+    micro_tokens: int,
+    log: RunLog,
+    checkpoints: Checkpoints,
+    every: int,
+) -> None:
+    """Train in place, from the newest checkpoint if there is one. Raises ValueError on no data."""
+    fitting = [e for e in examples if len(e.prompt) + len(e.answer) <= config.max_length]
+    if not fitting:
+        raise ValueError(f"none of {len(examples)} examples fits sft.max_length={config.max_length}")
+    if len(fitting) < len(examples):
+        left = len(examples) - len(fitting)
+        print(f"{left} examples longer than sft.max_length={config.max_length} left out")
+    steps = sft_steps(len(fitting), config)
+    optimiser = MasterAdamW(policy.named(), config.betas, weight_decay=config.weight_decay)
+    start = checkpoints.restore(optimiser)
+    log.resume("sft", start)
+    for step in range(start, steps):
+        began = time.perf_counter()
+        rows = batch_of(step, len(fitting), config.batch_size, seed)
+        batch = [fitting[i] for i in rows]
+        tokens = sum(len(e.answer) for e in batch)
+        segments = [Segment(e.prompt, [e.answer], [i]) for i, e in enumerate(batch)]
+        total = 0.0
+        for micro in micro_batches(segments, micro_tokens):
+            logp_N, _ = policy.logp(pack(micro))
+            loss = -logp_N.sum() / tokens
+            loss.backward()
+            optimiser.collect()
+            total += float(loss.detach())
+        lr = learning_rate(step, steps, config.lr, config.warmup, "cosine")
+        norm = optimiser.step(lr, config.grad_clip)
+        took = time.perf_counter() - began
+        metrics = {
+            "loss": total,
+            "grad_norm": norm,
+            "lr": lr,
+            "time/step": took,
+            "time/tokens_per_second": sum(s.tokens for s in segments) / took,
+        }
+        log.step("sft", step + 1, steps, metrics)
+        if (step + 1) % every == 0 or step + 1 == steps:
+            checkpoints.save(step + 1, optimiser, position=(step + 1) * config.batch_size)
+
+
+def main(argv: list[str]) -> int:
+    """`assay sft --config C [key=value …]`."""
+    from train.cli import sft_main
+
+    return sft_main(argv)
+
+
+__all__ = ["Example", "Path", "train_sft"]
