@@ -6,7 +6,7 @@ threads and where results go are free to change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 from configs.loader import locked
@@ -66,23 +66,43 @@ class SamplingConfig:
 
 @dataclass(frozen=True)
 class TasksConfig:
-    """Which refinement tasks are built; held-out tasks come from other documents."""
+    """Which refinement tasks are built; held-out tasks come from other documents.
 
-    train: int = locked(1200)
-    heldout: int = locked(400)
-    min_steps: int = locked(1)
-    max_steps: int = locked(2)
-    filter_share: float = locked(0.5)  # of tasks whose recipe has a filter
-    drop_share: float = locked(0.5)  # of those, gold is DROP
-    max_chars: int = locked(280)  # of the passage
+    `difficulty` names a preset of `data_gen.demo_settings`; null leaves a setting to it.
+    """
+
+    difficulty: Literal["easy", "medium", "hard"] = locked("medium")
+    train_sft: int = locked(600)
+    train_rl: int = locked(800)
+    heldout: int = locked(420)
+    heldout_documents: float | None = locked(None)
+    min_chars: int | None = locked(None)
+    max_chars: int | None = locked(None)
+    operators: tuple[str, ...] | None = locked(None)
+    filters: tuple[str, ...] | None = locked(None)
+    directions: tuple[str, ...] | None = locked(None)
+    polarities: tuple[str, ...] | None = locked(None)
+    filter_share: float | None = locked(None)
+    drop_share: float | None = locked(None)
+    filter_place: Literal["any", "first", "last"] | None = locked(None)
+    mappers: tuple[float, ...] | None = locked(None)
+    sft_mappers: tuple[float, ...] | None = locked(None)
+    forms: int | None = locked(None)
+    low_margin: float | None = locked(None)
+    high_margin: float | None = locked(None)
+    steady: bool | None = locked(None)
+    distractors: float | None = locked(None)
+    wrapped: float | None = locked(None)
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "train", "heldout", "min_steps", "max_chars")
-        _share(self, "filter_share", "drop_share")
-        if self.max_steps < self.min_steps:
-            raise ValueError(
-                f"max_steps={self.max_steps} is below min_steps={self.min_steps}; raise it"
-            )
+        _at_least(self, 1, "train_sft", "train_rl", "heldout")
+        shares = ("heldout_documents", "filter_share", "drop_share", "distractors", "wrapped")
+        _share(self, *(name for name in shares if getattr(self, name) is not None))
+
+    def changes(self) -> dict[str, Any]:
+        """What is set, for `data_gen.demo_settings.preset(difficulty, **changes)`."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "difficulty"}
+        return {name: value for name, value in own.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -268,8 +288,8 @@ class DemoConfig:
                 f"eval.tasks={self.eval.tasks} is more than tasks.heldout={self.tasks.heldout}; "
                 "raise the latter"
             )
-        if self.sft.examples > self.tasks.train:
+        if self.sft.examples > self.tasks.train_sft:
             raise ValueError(
-                f"sft.examples={self.sft.examples} is more than tasks.train={self.tasks.train}; "
-                "raise the latter"
+                f"sft.examples={self.sft.examples} is more than "
+                f"tasks.train_sft={self.tasks.train_sft}; raise the latter"
             )
