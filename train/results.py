@@ -3,8 +3,8 @@
 `{"rows": {name: [row, ...]}, "meta": {...}}`. A row is one answer to one held-out task: task_id,
 status_gold, has_filter, outcome, reward, parts, why, predicted_status, output, tokens; optional
 are input_text, gold_text, prompt (shown with samples) and `pass@k` for one or several k (from
-answers at temperature 1; the table shows the largest). `outcome` None is an infrastructure failure and
-counts nowhere.
+answers at temperature 1; the table shows the largest). `outcome` None is an infrastructure
+failure and counts nowhere.
 """
 
 from __future__ import annotations
