@@ -14,7 +14,7 @@ help:
 	@echo "make clean  remove .venv"
 
 setup:
-	@$(PYTHON) -m train.setup_env
+	@$(PYTHON) -m train.install
 
 demo: setup
 	$(BIN)/assay demo $(ARGS)
@@ -24,7 +24,7 @@ test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto $(ARGS)
 
 check: setup
-	@$(PYTHON) -m train.setup_env --extras dev
+	@$(PYTHON) -m train.install --extras dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright

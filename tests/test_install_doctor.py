@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import assay
-from train import doctor, setup_env
-from train.setup_env import SetupError
+from train import doctor, install
+from train.install import SetupError
 
 ROOT = Path(__file__).parent.parent
 
@@ -27,9 +27,9 @@ def test_an_old_python_gets_a_sentence_or_a_newer_one(
     monkeypatch.setattr(sys, "version_info", (3, 9, 1))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SetupError, match=r"Python 3.9 is too old; .*PYTHON=/path/to/python3.11"):
-        setup_env.find_python()
+        install.find_python()
     executable(tmp_path, "python3.12", "exit 0")
-    assert setup_env.find_python() == str(tmp_path / "python3.12")
+    assert install.find_python() == str(tmp_path / "python3.12")
 
 
 @pytest.mark.parametrize(
@@ -41,38 +41,38 @@ def test_a_gpu_counts_only_when_its_driver_works(
 ) -> None:
     executable(tmp_path, "nvidia-smi", script)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert setup_env.has_gpu() is found
+    assert install.has_gpu() is found
     (tmp_path / "nvidia-smi").unlink()
-    assert setup_env.has_gpu() is False
+    assert install.has_gpu() is False
 
 
 def test_the_stamp_changes_with_what_it_stands_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(setup_env, "ROOT", tmp_path)
+    monkeypatch.setattr(install, "ROOT", tmp_path)
     (tmp_path / "pyproject.toml").write_text("a")
-    first = setup_env.stamp_text("train", "cpu", "python3")
-    assert setup_env.stamp_text("train", "cpu", "python3") == first
-    assert setup_env.stamp_text("train", "cuda", "python3") != first
+    first = install.stamp_text("train", "cpu", "python3")
+    assert install.stamp_text("train", "cpu", "python3") == first
+    assert install.stamp_text("train", "cuda", "python3") != first
     (tmp_path / "pyproject.toml").write_text("b")
-    assert setup_env.stamp_text("train", "cpu", "python3") != first
+    assert install.stamp_text("train", "cpu", "python3") != first
 
 
 def test_a_full_disk_is_said_before_anything_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(setup_env, "ROOT", tmp_path)
-    monkeypatch.setattr(setup_env, "VENV", tmp_path / ".venv")
-    monkeypatch.setattr(setup_env, "NEED_GB", {"cpu": 1e9, "cuda": 1e9})
+    monkeypatch.setattr(install, "ROOT", tmp_path)
+    monkeypatch.setattr(install, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(install, "NEED_GB", {"cpu": 1e9, "cuda": 1e9})
     (tmp_path / "pyproject.toml").write_text("")
     with pytest.raises(SetupError, match=r"GB free in .* setup needs 1000000000 GB"):
-        setup_env.setup("train,test")
+        install.setup("train,test")
     assert not (tmp_path / ".venv").exists()
 
 
 def test_setup_needs_nothing_but_the_standard_library() -> None:
     done = subprocess.run(
-        [sys.executable, "-S", "-I", str(ROOT / "train" / "setup_env.py"), "--help"],
+        [sys.executable, "-S", "-I", str(ROOT / "train" / "install.py"), "--help"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0 and "--extras" in done.stdout, done.stderr
