@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Collection
+import string
+from collections.abc import Callable, Collection
 
 from rewards.gold.core import GoldError
+from rewards.gold.ngrams import char_ngram_counts, repeated_share
+from rewards.gold.patterns import std
 from rewards.gold.special import SPECIAL_DJ
 from rewards.gold.text import SPECIAL_BENCH, refined_words
 
-STRIP_BENCH = "".join(sorted(SPECIAL_BENCH))
-STRIP_DJ = "".join(sorted(SPECIAL_DJ))
+_NOT_ASCII = r"[^\x00-\x7f]+"
+_ALNUM_BYTES = (string.ascii_letters + string.digits).encode()
+_SPECIAL_BYTES = (string.punctuation + string.digits + string.whitespace).encode()
 
 
 def no_subwords(operator: str, tokenization: bool) -> None:
@@ -22,9 +25,22 @@ def no_subwords(operator: str, tokenization: bool) -> None:
         )
 
 
+def _ratio_of(text: str, ascii_bytes: bytes, belongs: Callable[[str], bool]) -> float:
+    """Share of characters that are in `ascii_bytes` or, outside ASCII, satisfy `belongs`."""
+    if not text:
+        return 0.0
+    if text.isascii():
+        rest, other = text.encode(), 0
+    else:
+        rest = text.encode("ascii", "ignore")
+        other = sum(map(belongs, "".join(std(_NOT_ASCII).findall(text))))
+    count = len(rest) - len(rest.translate(None, ascii_bytes))
+    return (count + other) / len(text)
+
+
 def alnum_ratio(text: str, tokenization: bool = False) -> float:
     no_subwords("alphanumeric_filter", tokenization)
-    return sum(map(str.isalnum, text)) / len(text) if text else 0.0
+    return _ratio_of(text, _ALNUM_BYTES, str.isalnum)
 
 
 def avg_line_length(text: str) -> float:
@@ -41,75 +57,67 @@ def text_len(text: str) -> int:
 
 
 def char_rep_ratio(text: str, rep_len: int = 10) -> float:
-    counts = Counter(text[i : i + rep_len] for i in range(len(text) - rep_len + 1))
-    if not counts:
+    total = len(text) - rep_len + 1
+    if total < 1:
         return 0.0
-    ordered = sorted(counts.values(), reverse=True)
-    repeated = sum(1 for c in ordered if c > 1)
-    top = min(int(math.sqrt(len(ordered))), repeated)
-    return sum(ordered[:top]) / sum(ordered)
-
-
-def _word_rep(text: str, rep_len: int, strip: str) -> float:
-    words = refined_words(text, strip, lower=True)
-    counts = Counter(" ".join(words[i : i + rep_len]) for i in range(len(words) - rep_len + 1))
-    if not counts:
-        return 0.0
-    return sum(c for c in counts.values() if c > 1) / sum(counts.values())
+    counts = char_ngram_counts(text, rep_len)
+    # At most as many as occur more than once: a later count of 1 ends the sum.
+    top = counts[: int(math.sqrt(len(counts)))]
+    return sum(c for c in top if c > 1) / total
 
 
 def word_rep_ratio(
     text: str, rep_len: int = 10, lang: str = "en", tokenization: bool = False
 ) -> float:
     no_subwords("word_repetition_filter", tokenization)
-    return _word_rep(text, rep_len, STRIP_BENCH)
+    return repeated_share(refined_words(text.lower(), SPECIAL_BENCH), rep_len)
 
 
 def word_rep_ratio_dj(
     text: str, rep_len: int = 10, lang: str = "en", tokenization: bool = False
 ) -> float:
     no_subwords("word_repetition_filter", tokenization)
-    return _word_rep(text, rep_len, STRIP_DJ)
+    return repeated_share(refined_words(text.lower(), SPECIAL_DJ), rep_len)
 
 
 def num_words(text: str, lang: str = "en", tokenization: bool = False) -> int:
     no_subwords("words_num_filter", tokenization)
-    return len(refined_words(text, STRIP_BENCH, lower=False))
+    return len(refined_words(text, SPECIAL_BENCH))
 
 
 def num_words_dj(text: str, lang: str = "en", tokenization: bool = False) -> int:
     no_subwords("words_num_filter", tokenization)
-    return len(refined_words(text, STRIP_DJ, lower=False))
+    return len(refined_words(text, SPECIAL_DJ))
 
 
 def special_char_ratio(text: str) -> float:
-    return sum(1 for c in text if c in SPECIAL_BENCH) / len(text) if text else 0.0
+    return _ratio_of(text, _SPECIAL_BYTES, SPECIAL_BENCH.__contains__)
 
 
 def special_char_ratio_dj(text: str) -> float:
-    return sum(1 for c in text if c in SPECIAL_DJ) / len(text) if text else 0.0
+    return _ratio_of(text, _SPECIAL_BYTES, SPECIAL_DJ.__contains__)
 
 
-def _listed_ratio(text: str, word_list: Collection[str], strip: str) -> float:
-    words = refined_words(text, strip, lower=True)
+def _listed_ratio(text: str, word_list: Collection[str], special: frozenset[str]) -> float:
+    words = refined_words(text.lower(), special)
     if not words:
         return 0.0
     listed = word_list if isinstance(word_list, frozenset) else frozenset(word_list)
-    return min(sum(1 for w in words if w in listed) / len(words), 1.0)
+    return min(sum(map(listed.__contains__, words)) / len(words), 1.0)
 
 
 def listed_ratio(
     text: str, word_list: Collection[str], lang: str = "en", tokenization: bool = False
 ) -> float:
     no_subwords("word-list filters", tokenization)
-    return _listed_ratio(text, word_list, STRIP_BENCH)
+    return _listed_ratio(text, word_list, SPECIAL_BENCH)
 
 
 def listed_ratio_dj(
     text: str, word_list: Collection[str], lang: str = "en", tokenization: bool = False
 ) -> float:
     no_subwords("word-list filters", tokenization)
-    return _listed_ratio(text, word_list, STRIP_DJ)
+    return _listed_ratio(text, word_list, SPECIAL_DJ)
 
 
 def within(

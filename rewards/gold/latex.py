@@ -56,17 +56,18 @@ def remove_comments(
 ) -> str:
     # Both questions are asked of the original text, before HTML comments go.
     is_tex = any(mark in text for mark in TEX_MARKS)
-    is_script = text.strip().startswith(("#", "//"))
+    is_script = not is_tex and text.strip().startswith(("#", "//"))
     if "<!--" in text:
         text = std(r"<!--.*?-->", re.DOTALL).sub("", text)
-    if is_tex:
-        if inline:
-            text = std(r"(?<!\\)%.*$", re.MULTILINE).sub("", text)
-        if multiline:
-            text = std(r"^%.*\n?", re.MULTILINE).sub("", text)
-    elif is_script:
-        text = std(r"^\s*(?:#|//).*\n?", re.MULTILINE).sub("", text)
-    return text
+    if is_script:
+        return std(r"^\s*(?:#|//).*\n?", re.MULTILINE).sub("", text)
+    if not is_tex or "%" not in text:
+        return text
+    # Look-behinds follow the sign, so that the search can start at it. The inline pass leaves no
+    # sign at a line start for the other one to find.
+    if inline:
+        return std(r"%(?<!\\%).*").sub("", text)
+    return std(r"%(?<![^\n]%).*\n?").sub("", text) if multiline else text
 
 
 def remove_comments_dj(

@@ -5,7 +5,7 @@ Adding one: a function in its domain's module, an entry here, a line in the test
 
 from __future__ import annotations
 
-from rewards.gold import figures, filters, latex, privacy, rag, web
+from rewards.gold import figures, filters, latex, links, privacy, rag, web
 from rewards.gold.core import INF, Operator, Param
 from rewards.gold.text import SYMBOLS
 
@@ -97,7 +97,7 @@ WEB = (
     Operator(
         "clean_links_mapper", "mapper", "web",
         "Replaces web, FTP and bare-domain links; in `bench` e-mail addresses too.",
-        privacy.clean_links, (REPL,), dj=privacy.clean_links_dj,
+        links.clean_links, (REPL,), dj=links.clean_links_dj,
         difference="`dj` removes any `word:x` (namespaces, `key:value`), stops before trailing "
         "punctuation and balances parentheses; `bench` takes e-mail addresses and keeps trailing "
         "`.,;` in the link.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 import string
 
 SYMBOLS = "◆●■►▼▲▴∆▻▷❖♡□"
@@ -9,24 +11,21 @@ SPECIAL_BENCH = frozenset(string.punctuation + string.digits + string.whitespace
 # Above this length the benchmark pipeline returns the text untouched for its two slowest mappers.
 MAX_GUARDED_LENGTH = 80_000
 
-# Whitespace that separates words for str.split but not for the operators.
-_OTHER_ASCII_SPACE = "\r\x0b\x0c\x1c\x1d\x1e\x1f"
+
+@functools.lru_cache(maxsize=4)
+def _refined(special: frozenset[str]) -> re.Pattern[str]:
+    """One refined word: from a character that is not special to the last such before a break."""
+    inside = "[^" + "".join(map(re.escape, sorted(special))) + "]"
+    return re.compile(rf"{inside}(?:[^ \n\t]*{inside})?")
 
 
-def split_words(text: str) -> list[str]:
-    """Pieces between spaces, newlines and tabs; every other white space stays inside a word."""
-    if text.isascii() and not any(c in text for c in _OTHER_ASCII_SPACE):
-        return text.split()
-    pieces = text.replace("\n", " ").replace("\t", " ").split(" ")
-    return [p for p in pieces if p]
+def refined_words(text: str, special: frozenset[str]) -> list[str]:
+    """Words between spaces, newlines and tabs, with special characters stripped from both ends.
 
-
-def refined_words(text: str, strip: str, lower: bool) -> list[str]:
-    """Words with the characters of `strip` taken off both ends; emptied words are dropped."""
-    words = split_words(text)
-    if lower:
-        words = [w.lower() for w in words]
-    return [s for w in words if (s := w.strip(strip))]
+    Emptied words are dropped, so `special` must hold the three separators. For lower-cased words
+    pass a lower-cased text: case rules never look across white space.
+    """
+    return _refined(special).findall(text)
 
 
 def split_cells(text: str) -> list[list[list[str]]]:

@@ -23,11 +23,10 @@ def clean_copyright(text: str) -> str:
         if rx("copyright", regex.IGNORECASE).search(text, start, end):
             return text[:start] + text[end:]
         return text
-    lines = text.split("\n")
-    skip = 0
-    while skip < len(lines) and (not lines[skip] or lines[skip].startswith(("//", "#", "--"))):
-        skip += 1
-    return "\n".join(lines[skip:]) if skip else text
+    kept = 0
+    while kept < len(text) and (text[kept] == "\n" or text.startswith(("//", "#", "--"), kept)):
+        kept = text.find("\n", kept) + 1 or len(text)
+    return text[kept:]
 
 
 def clean_html(text: str, repl: str = "") -> str:
@@ -79,10 +78,39 @@ def extract_tables(
     return "\n\n".join(extracted)
 
 
+# What ftfy could change: anything but printable ASCII, tabs and newlines, and entities.
+_ODD = r"[^\t\n -~]|&#?[0-9A-Za-z]{1,24};"
+_ODD_TEXT = r"[^\t\n -~]"
+_FTFY_SEGMENT = 1_000_000
+
+
 def fix_unicode(text: str, normalization: Literal["NFC", "NFKC", "NFD", "NFKD"] = "NFC") -> str:
+    """As `ftfy.fix_text`, handing it only the lines that it could change.
+
+    ftfy works line by line and stops decoding entities at the first line with a `<`.
+    """
+    odd = std(_ODD).search(text)
+    if not odd:
+        return text
     import ftfy
 
-    return ftfy.fix_text(text, normalization=normalization)
+    markup = text.find("<")
+    out: list[str] = []
+    last = 0
+    while odd:
+        start = text.rfind("\n", 0, odd.start()) + 1
+        end = text.find("\n", odd.end() - 1) + 1 or len(text)
+        if end - start > _FTFY_SEGMENT:  # ftfy cuts such lines by counting from the text start
+            return ftfy.fix_text(text, normalization=normalization)
+        decode = markup < 0 or markup >= end
+        config = ftfy.TextFixerConfig(
+            unescape_html=decode, normalization=normalization, explain=False
+        )
+        fixed = ftfy.fix_and_explain(text[start:end], config)
+        out += (text[last:start], fixed.text)
+        last = end
+        odd = std(_ODD if markup < 0 or markup >= end else _ODD_TEXT).search(text, end)
+    return "".join((*out, text[last:]))
 
 
 PUNCTUATION = {
