@@ -73,11 +73,14 @@ class _Gold:
 def refinement_metrics(
     input_text: str, gold_status: str, gold_text: str, status: str, text: str
 ) -> Metrics:
-    """RS, RG and the edit distances of one prediction; an empty `status` counts as KEEP."""
+    """RS, RG and the edit distances of one prediction; an empty `status` matches nothing.
+
+    (It is the release *parser* that reads an answer without a status as KEEP.)
+    """
     d_in = Levenshtein.distance(input_text, gold_text)
     d_pred = Levenshtein.distance(text, gold_text)
     d_edit = Levenshtein.distance(input_text, text)
-    match = (status.strip().upper() or "KEEP") == gold_status.strip().upper()
+    match = status.strip().upper() == gold_status.strip().upper()
     rg = 1.0 if d_pred == 0 else min(1.0, max(0.0, (d_in - d_pred) / max(d_in, 1)))
     return Metrics(
         d_in=d_in,
