@@ -66,23 +66,26 @@ class SamplingConfig:
 
 @dataclass(frozen=True)
 class TasksConfig:
-    """Which refinement tasks are built; held-out tasks come from other documents."""
+    """Which refinement tasks are built; held-out tasks come from other documents.
 
-    train: int = locked(1200)
-    heldout: int = locked(400)
-    min_steps: int = locked(1)
-    max_steps: int = locked(2)
-    filter_share: float = locked(0.5)  # of tasks whose recipe has a filter
+    An empty list or text means the builder's own choice at that `difficulty`.
+    """
+
+    corpus: str = locked("")  # JSONL of documents; empty: the one that ships with Assay
+    difficulty: Literal["easy", "medium", "hard"] = locked("medium")
+    train_sft: int = locked(480)
+    train_rl: int = locked(800)
+    heldout: int = locked(420)
+    max_chars: int = locked(200)  # of the passage
+    filter_share: float = locked(0.667)  # of tasks whose recipe has a filter
     drop_share: float = locked(0.5)  # of those, gold is DROP
-    max_chars: int = locked(280)  # of the passage
+    mappers: tuple[float, ...] = locked((0.6, 0.4))  # how often a recipe has 1, 2, … mappers
+    operators: tuple[str, ...] = locked(())
+    filters: tuple[str, ...] = locked(())
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "train", "heldout", "min_steps", "max_chars")
+        _at_least(self, 1, "train_sft", "train_rl", "heldout", "max_chars")
         _share(self, "filter_share", "drop_share")
-        if self.max_steps < self.min_steps:
-            raise ValueError(
-                f"max_steps={self.max_steps} is below min_steps={self.min_steps}; raise it"
-            )
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,6 @@ class RewardConfig:
 class SftConfig:
     """Supervised fine-tuning on gold answers; AdamW, linear warm-up, then a cosine to 0."""
 
-    examples: int = locked(480)
     epochs: int = locked(1)
     batch_size: int = locked(8)
     lr: float = locked(1.5e-4)
@@ -118,7 +120,7 @@ class SftConfig:
     max_length: int = locked(512)
 
     def __post_init__(self) -> None:
-        _at_least(self, 0, "examples", "warmup", "weight_decay", "lr")
+        _at_least(self, 0, "warmup", "weight_decay", "lr")
         _at_least(self, 1, "epochs", "batch_size", "max_length")
         _check_optimiser(self.betas, self.grad_clip)
 
@@ -268,8 +270,38 @@ class DemoConfig:
                 f"eval.tasks={self.eval.tasks} is more than tasks.heldout={self.tasks.heldout}; "
                 "raise the latter"
             )
-        if self.sft.examples > self.tasks.train:
-            raise ValueError(
-                f"sft.examples={self.sft.examples} is more than tasks.train={self.tasks.train}; "
-                "raise the latter"
-            )
+
+
+@dataclass(frozen=True)
+class SftRunConfig:
+    """`assay sft`: a model, and `data`, tasks (JSONL) whose gold answers are the targets."""
+
+    seed: int = locked(0)
+    out: str = "runs/sft"
+    data: str = locked("")
+    model: ModelConfig = field(default_factory=ModelConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    sft: SftConfig = field(default_factory=SftConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+
+    def __post_init__(self) -> None:
+        _at_least(self, 0, "seed")
+
+
+@dataclass(frozen=True)
+class GrpoRunConfig:
+    """`assay grpo`: a model, and `data`, a JSONL file of tasks to train on."""
+
+    seed: int = locked(0)
+    out: str = "runs/grpo"
+    data: str = locked("")
+    model: ModelConfig = field(default_factory=ModelConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    rl: GrpoConfig = field(default_factory=GrpoConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+
+    def __post_init__(self) -> None:
+        _at_least(self, 0, "seed")

@@ -118,7 +118,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ("sft.batch_size=0", "sft.batch_size=0 is too small; set 1 or more"),
         ("reward.success=0.5", r"format \+ status \+ progress \+ success = 1.1"),
         ("tasks.heldout=10", "eval.tasks=400 is more than tasks.heldout=10"),
-        ("tasks.max_steps=0", "max_steps=0 is below min_steps=1"),
+        ("tasks.mappers=0.5", r"wanted a list such as \[a, b\]"),
         ("seed", "'seed' is not a setting; write key=value"),
         ("seed=1=2", "seed='1=2' is str; wanted a whole number"),
         ("rl.stpes=3", "command line: unknown key rl.stpes; did you mean rl.steps?"),
