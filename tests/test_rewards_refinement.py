@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rewards.parse import normalise, render
@@ -22,6 +22,8 @@ from rewards.refinement import (
 )
 from rewards.task import TaskError
 
+settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure
+settings.load_profile("no deadline")
 VECTORS = Path(__file__).parents[2] / "shared/cdr/conformance/scorer.jsonl.gz"
 TEXT = st.text("ab c.\n<", max_size=40)
 ANYTHING = st.text(st.characters(), max_size=200)
