@@ -98,9 +98,11 @@ def progress(metrics: Metrics, gold_length: int) -> float:
     """How far the text went from both lazy answers, copy and nothing, to gold; in [0, 1].
 
     The smaller of RG and its twin measured from the empty text, so that neither the input nor ""
-    earns anything. An empty gold has no twin: there "" is the right answer.
+    earns anything. Success is all the way; an empty gold has no twin (there "" is the answer).
     """
-    if metrics.rg >= 1.0 or gold_length == 0:
+    if metrics.rs or metrics.rg >= 1.0:
+        return 1.0
+    if gold_length == 0:
         return metrics.rg
     return max(0.0, min(metrics.rg, 1.0 - metrics.d_pred / gold_length))
 

@@ -29,6 +29,8 @@ from rewards.parse import normalise
 from rewards.refinement import always_drop, always_keep_copy, score_refinement
 from rewards.task import read_tasks
 
+settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure
+settings.load_profile("no deadline")
 SIZES = {"train_sft": 60, "train_rl": 60, "heldout": 96}
 
 

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewards.parse import (
@@ -17,6 +17,8 @@ from rewards.parse import (
     render,
 )
 
+settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure
+settings.load_profile("no deadline")
 VECTORS = Path(__file__).parents[2] / "shared/cdr/conformance/scorer.jsonl.gz"
 ANYTHING = st.text(st.characters(), max_size=200)  # surrogates and NUL included
 TAGGED = st.lists(
