@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tqdm import tqdm
+
 from data_gen.corpora import Corpus, Document
 from data_gen.demo_drafts import THRESHOLDS, Builder, DemoTaskError, Draft, Recipe
 from data_gen.demo_settings import DemoTaskSettings, preset
@@ -95,7 +97,8 @@ def _split(
     cells.sort(key=lambda step: derive_seed(seed, split, step.operator, *filter_number(step)))
     builder = Builder(split, pool, settings, seed, used)
     tasks: list[Task] = []
-    for index, statuses in enumerate(_plan(count, settings)):
+    plan = _plan(count, settings)
+    for index, statuses in enumerate(tqdm(plan, f"tasks {split}", disable=None, delay=2)):
         step = cells[index % len(cells)] if statuses != ("",) else None
         for recipe, draft in builder.group(index, step, statuses):
             task = _task(f"demo-{split}-{len(tasks):05d}", split, recipe, draft)

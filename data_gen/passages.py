@@ -8,6 +8,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 
 from data_gen.corpora import Document
@@ -35,6 +36,7 @@ def plain(text: str) -> str:
     return re.sub(r"\s+", " ", html.unescape(_TAG.sub("", text))).strip()
 
 
+@lru_cache(maxsize=1 << 16)  # the same sentences are asked about by every pool and certificate
 def canonical_hash(text: str) -> str:
     """Same hash for texts that differ only in case, space, markup or punctuation."""
     letters = "".join(c for c in plain(text).lower() if c.isalnum())
@@ -48,14 +50,13 @@ def cut_passages(document: Document, max_chars: int, max_sentences: int = 3) -> 
         if _ANSWER_TAG.search(paragraph):
             continue
         marked = [s.strip() for s in _SENTENCE_END.split(paragraph) if s.strip()]
+        clean = [plain(s) for s in marked]
         for first in range(len(marked)):
             for last in range(first + 1, min(first + max_sentences, len(marked)) + 1):
-                markup = " ".join(marked[first:last])
-                sentences = tuple(plain(s) for s in marked[first:last])
-                if len(" ".join(sentences)) > max_chars:
+                sentences = tuple(clean[first:last])
+                if len(" ".join(sentences)) > max_chars or not _is_sentence(sentences[-1]):
                     break
-                if all(map(_is_sentence, sentences)):
-                    found.append(Passage(document, sentences, markup))
+                found.append(Passage(document, sentences, " ".join(marked[first:last])))
     return found
 
 

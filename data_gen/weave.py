@@ -64,7 +64,7 @@ _WORDS = ("news", "help", "docs", "login", "guide", "archive", "files", "team", 
 _ROOTS = ("/home", "/var", "/etc", "/tmp", "/opt", "/usr")
 _BULLETS = ("◆", "●", "■", "►", "▲", "❖")
 _RUNS = ("---", "***", "===", "~~~", "|", "--", "+++", "...")
-_ODD_SPACES = ("\u00a0", "\u2003", "\u3000", "\t")
+_ODD_SPACES = ("\u00a0", "\u2003", "\u3000")  # a tab would not count: answers may differ in tabs
 _LETTERS = "abcdefghkmnpqrstuvwxyz23456789"
 
 

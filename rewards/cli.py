@@ -27,7 +27,7 @@ SCORERS: dict[str, Callable[[Mapping[str, Any], str, Row], Score]] = {"refinemen
 def score_row(row: Row) -> Row:
     """One result row. Raises `TaskError` or ValueError when the row itself is unusable."""
     family, task, output = row.get("family"), row.get("task"), row.get("output")
-    if family not in SCORERS:
+    if not isinstance(family, str) or family not in SCORERS:
         raise TaskError(f"field 'family' is {family!r}; wanted one of {', '.join(SCORERS)}")
     if not isinstance(task, dict):
         raise TaskError("field 'task' is missing or not an object; give the task's gold there")

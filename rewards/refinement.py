@@ -73,11 +73,14 @@ class _Gold:
 def refinement_metrics(
     input_text: str, gold_status: str, gold_text: str, status: str, text: str
 ) -> Metrics:
-    """RS, RG and the edit distances of one prediction; an empty `status` counts as KEEP."""
+    """RS, RG and the edit distances of one prediction; an empty `status` matches nothing.
+
+    (It is the release *parser* that reads an answer without a status as KEEP.)
+    """
     d_in = Levenshtein.distance(input_text, gold_text)
     d_pred = Levenshtein.distance(text, gold_text)
     d_edit = Levenshtein.distance(input_text, text)
-    match = (status.strip().upper() or "KEEP") == gold_status.strip().upper()
+    match = status.strip().upper() == gold_status.strip().upper()
     rg = 1.0 if d_pred == 0 else min(1.0, max(0.0, (d_in - d_pred) / max(d_in, 1)))
     return Metrics(
         d_in=d_in,
@@ -95,9 +98,11 @@ def progress(metrics: Metrics, gold_length: int) -> float:
     """How far the text went from both lazy answers, copy and nothing, to gold; in [0, 1].
 
     The smaller of RG and its twin measured from the empty text, so that neither the input nor ""
-    earns anything. An empty gold has no twin: there "" is the right answer.
+    earns anything. Success is all the way; an empty gold has no twin (there "" is the answer).
     """
-    if metrics.rg >= 1.0 or gold_length == 0:
+    if metrics.rs or metrics.rg >= 1.0:
+        return 1.0
+    if gold_length == 0:
         return metrics.rg
     return max(0.0, min(metrics.rg, 1.0 - metrics.d_pred / gold_length))
 

@@ -24,11 +24,11 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.torch_engine import TorchEngine, TransformersEngine
 from rollouts.trajectory import Sampling, Trajectory
 from train.batch import Segment, micro_batches, pack, to_rows
-from train.resume import Checkpoints
 from train.log import RunLog, rollout_metrics
 from train.loss import centre, kl_penalty, policy_loss, sampling_weight
 from train.optim import MasterAdamW, learning_rate
 from train.policy import Policy
+from train.resume import Checkpoints
 from train.sft import batch_of
 
 Scorer = Callable[[Task, Trajectory], Score]
@@ -54,9 +54,7 @@ def sample(
     seed: int,
 ) -> Batch:
     """Roll out and score. A rollout without an outcome (infrastructure) gets no advantage."""
-    sampling = Sampling(
-        config.max_new_tokens, config.temperature, config.top_k, config.top_p, seed
-    )
+    sampling = Sampling(config.max_new_tokens, config.temperature, config.top_k, config.top_p, seed)
     n = config.rollouts_per_prompt
     groups = asyncio.run(rollout(tasks, engine, tokenizer, sampling, n, seed))
     scores = [[score(task, t) for t in group] for task, group in zip(tasks, groups, strict=True)]
@@ -191,7 +189,8 @@ def describe(config: GrpoConfig) -> str:
     kl = f" + {config.kl_coef:g}·KL(π‖π_ref)" if config.kl_coef else ""
     return (
         f"objective ({config.preset}): minimise −{scale} {weight}min(r·A, clip(r, "
-        f"{1 - config.clip_low:g}, {1 + config.clip_high:g})·A){kl},  A = reward − mean(group){spread}\n"
+        f"{1 - config.clip_low:g}, {1 + config.clip_high:g})·A){kl}, "
+        f"A = reward − mean(group){spread}\n"
         f"batch: {prompts} prompts × {n} rollouts = {prompts * n} rollouts a step, "
         f"{prompts // config.mini_batch} optimiser step(s) of {config.mini_batch * n}; "
         f"T={config.temperature:g} top_p={config.top_p:g} top_k={config.top_k}, "

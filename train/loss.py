@@ -128,7 +128,11 @@ class LinearLogProb(torch.autograd.Function):
 
 
 def linear_logp(
-    hidden_ND: Tensor, weight_VD: Tensor, target_N: Tensor, temperature: float = 1.0, chunk: int = 512
+    hidden_ND: Tensor,
+    weight_VD: Tensor,
+    target_N: Tensor,
+    temperature: float = 1.0,
+    chunk: int = 512,
 ) -> tuple[Tensor, Tensor]:
     """(log-probabilities (N,), entropies (N,)) in float32; the entropies carry no gradient."""
     out: tuple[Tensor, Tensor] = LinearLogProb.apply(

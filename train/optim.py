@@ -54,7 +54,9 @@ class MasterAdamW:
         norm = torch.nn.utils.get_total_norm([m.grad for m in self.masters if m.grad is not None])
         if not bool(torch.isfinite(norm)):
             self.clear()
-            return float(norm)  # a batch with a non-finite gradient is skipped, and shows in the log
+            return float(
+                norm
+            )  # a batch with a non-finite gradient is skipped, and shows in the log
         if max_norm > 0:
             torch.nn.utils.clip_grads_with_norm_(self.masters, max_norm, norm)
         for group in self.adam.param_groups:
@@ -85,6 +87,10 @@ class MasterAdamW:
         for (name, tensor), master in zip(self.working, self.masters, strict=True):
             master.copy_(state["master." + name])
             tensor.copy_(master)
-            kept = {k: state[f"{k}.{name}"] for k in ("step", "exp_avg", "exp_avg_sq") if f"{k}.{name}" in state}
+            kept = {
+                k: state[f"{k}.{name}"]
+                for k in ("step", "exp_avg", "exp_avg_sq")
+                if f"{k}.{name}" in state
+            }
             if kept:
                 self.adam.state[master] = {k: v.clone() for k, v in kept.items()}

@@ -77,7 +77,9 @@ def _attention(heads: Tensor, packed: Packed, masks: tuple[Tensor, Tensor], shap
             picked = stem.view(size).index_select(0, packed.stem_of).flatten(0, 1)
             return torch.cat([picked, own], 1)
 
-        branch = _attend(own_q, behind_stem(keys, own_k), behind_stem(values, own_v), masks[1], shape)
+        branch = _attend(
+            own_q, behind_stem(keys, own_k), behind_stem(values, own_v), masks[1], shape
+        )
         out = torch.cat([out, branch])
     return out.index_select(0, packed.place)
 
@@ -122,7 +124,7 @@ class LlamaPolicy:
 
 
 class TransformersPolicy:
-    """Any causal LM of transformers: prompts are repeated, log-probabilities come from full logits."""
+    """Any causal LM of transformers: prompts are repeated, and all logits are computed."""
 
     def __init__(self, folder: Path, dtype: str, device: str) -> None:
         from transformers import AutoModelForCausalLM
@@ -145,7 +147,9 @@ class TransformersPolicy:
         for i, (sequence, _) in enumerate(sequences):
             ids[i, : len(sequence)], mask[i, : len(sequence)] = sequence, 1
         logits = self.module(ids, attention_mask=mask).logits
-        prompt = torch.tensor([sequences[where[r]][1] for r in packed.row.tolist()], device=ids.device)
+        prompt = torch.tensor(
+            [sequences[where[r]][1] for r in packed.row.tolist()], device=ids.device
+        )
         line = torch.tensor([where[r] for r in packed.row.tolist()], device=ids.device)
         chosen = logits[line, prompt + packed.column - 1].float() / temperature
         law = chosen.log_softmax(-1)
@@ -170,7 +174,9 @@ class TransformersPolicy:
         save_folder(self.folder, folder, state)
 
 
-def load_policy(folder: Path, dtype: str = "bfloat16", device: str = "cpu") -> LlamaPolicy | TransformersPolicy:
+def load_policy(
+    folder: Path, dtype: str = "bfloat16", device: str = "cpu"
+) -> LlamaPolicy | TransformersPolicy:
     """The fast path where the architecture allows it, transformers elsewhere."""
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} has no config.json; give a Hugging Face model folder")

@@ -12,7 +12,7 @@ from train.optim import MasterAdamW
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """One loop's checkpoint folder. `config` is the resolved run config whose locked fields bind."""
+    """One loop's checkpoint folder. The locked fields of `config`, as resolved, bind a resume."""
 
     folder: Path
     config: Any

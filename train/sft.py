@@ -9,17 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from configs.schema import SftConfig
 from rewards.seeds import derive_seed
 from train.batch import Segment, micro_batches, pack
-from train.resume import Checkpoints
 from train.log import RunLog
 from train.optim import MasterAdamW, learning_rate
 from train.policy import Policy
+from train.resume import Checkpoints
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,7 @@ def epoch_order(count: int, seed: int, epoch: int) -> list[int]:
 def batch_of(step: int, count: int, size: int, seed: int) -> list[int]:
     """Rows of optimiser step `step`; the data is one endless sequence of shuffled epochs."""
     first = step * size
-    return [
-        epoch_order(count, seed, at // count)[at % count] for at in range(first, first + size)
-    ]
+    return [epoch_order(count, seed, at // count)[at % count] for at in range(first, first + size)]
 
 
 def sft_steps(count: int, config: SftConfig) -> int:
@@ -63,7 +60,9 @@ def train_sft(
     """Train in place, from the newest checkpoint if there is one. Raises ValueError on no data."""
     fitting = [e for e in examples if len(e.prompt) + len(e.answer) <= config.max_length]
     if not fitting:
-        raise ValueError(f"none of {len(examples)} examples fits sft.max_length={config.max_length}")
+        raise ValueError(
+            f"none of {len(examples)} examples fits sft.max_length={config.max_length}"
+        )
     if len(fitting) < len(examples):
         left = len(examples) - len(fitting)
         print(f"{left} examples longer than sft.max_length={config.max_length} left out")
@@ -104,6 +103,3 @@ def main(argv: list[str]) -> int:
     from train.cli import sft_main
 
     return sft_main(argv)
-
-
-__all__ = ["Example", "Path", "train_sft"]

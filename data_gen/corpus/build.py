@@ -15,7 +15,7 @@ import re
 import sys
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 MAX_CHARS = 2600  # of one document: enough for a dozen passages, small enough to ship
@@ -32,28 +32,52 @@ class Source:
     licence: str
     domain: str
     limit: int
+    notice: str  # path of the licence text inside the origin, or beside it
 
 
 SOURCES = (
     Source("django-5.1", "Django-5.1.tar.gz",
            r"docs/(topics|ref|howto|intro|misc|faq|internals)/.*\.txt$",
-           "BSD-3-Clause", "docs", 110),
+           "BSD-3-Clause", "docs", 110, "LICENSE"),
     Source("django-5.1-releases", "Django-5.1.tar.gz", r"docs/releases/\d.*\.txt$",
-           "BSD-3-Clause", "releases", 70),
+           "BSD-3-Clause", "releases", 70, "LICENSE"),
     Source("sqlalchemy-2.0.36", "sqlalchemy-2.0.36.tar.gz",
-           r"doc/build/(orm|core|faq|tutorial)/.*\.rst$", "MIT", "docs", 50),
-    Source("twisted-24.7.0", "twisted-24.7.0.tar.gz", r"docs/.*\.rst$", "MIT", "docs", 60),
-    Source("sphinx-8.0.2", "sphinx-8.0.2.tar.gz", r"doc/.*\.rst$", "BSD-2-Clause", "docs", 30),
-    Source("pytest-8.3.5", "pytest-8.3.5.tar.gz", r"doc/en/(how-to|explanation|reference).*\.rst$",
-           "MIT", "docs", 25),
-    Source("flask-3.0.3", "flask-3.0.3.tar.gz", r"docs/.*\.rst$", "BSD-3-Clause", "docs", 30),
-    Source("jinja2-3.1.4", "jinja2-3.1.4.tar.gz", r"docs/.*\.rst$", "BSD-3-Clause", "docs", 10),
-    Source("attrs-24.2.0", "attrs-24.2.0.tar.gz", r"docs/.*\.(rst|md)$", "MIT", "docs", 15),
+           r"doc/build/(orm|core|faq|tutorial)/.*\.rst$", "MIT", "docs", 50, "LICENSE"),
+    Source("twisted-24.7.0", "twisted-24.7.0.tar.gz", r"docs/.*\.rst$",
+           "MIT", "docs", 60, "LICENSE"),
+    Source("sphinx-8.0.2", "sphinx-8.0.2.tar.gz", r"doc/.*\.rst$",
+           "BSD-2-Clause", "docs", 30, "LICENSE.rst"),
+    Source("pytest-8.3.5", "pytest-8.3.5.tar.gz",
+           r"doc/en/(how-to|explanation|reference).*\.rst$", "MIT", "docs", 25, "LICENSE"),
+    Source("flask-3.0.3", "flask-3.0.3.tar.gz", r"docs/.*\.rst$",
+           "BSD-3-Clause", "docs", 30, "LICENSE.txt"),
+    Source("jinja2-3.1.4", "jinja2-3.1.4.tar.gz", r"docs/.*\.rst$",
+           "BSD-3-Clause", "docs", 10, "LICENSE.txt"),
+    Source("attrs-24.2.0", "attrs-24.2.0.tar.gz", r"docs/.*\.(rst|md)$",
+           "MIT", "docs", 15, "LICENSE"),
     Source("sqlite3-doc-3.40.1", "deb/sqlite3-doc", r"share/doc/sqlite3/[^/]*\.html$",
-           "public domain", "web", 90),
+           "public domain", "web", 90, ""),
     Source("apache2-doc-2.4.68", "deb/apache2-doc", r"/manual/en/.*\.html$",
-           "Apache-2.0", "web", 90),
+           "Apache-2.0", "web", 90, "../../LICENSE"),
 )  # fmt: skip
+PREFACE = """# Sources of the demo corpus
+
+`documents.jsonl.gz` holds prose from the documentation of the projects below. Each document is one
+file of its origin, cut to its first plain paragraphs (about 2,600 characters); code, tables and
+directives are left out, line breaks inside paragraphs are joined, and the HTML pages keep their
+inline tags. Nothing else was changed. Files about licences themselves are left out.
+
+The Python packages are the source archives of the package index, the other two the documentation
+packages of Debian 12. The notices that the licences ask for are in LICENCES.txt.
+
+| source | origin | kind | licence | documents |
+|---|---|---|---|---|
+"""
+APACHE_NOTICE = """Apache HTTP Server, documentation.
+Copyright The Apache Software Foundation.
+This product includes software developed at The Apache Software Foundation.
+The excerpts were changed: cut to paragraphs, line breaks joined.
+"""
 
 
 def members(source: Source, root: Path) -> Iterator[tuple[str, str]]:
@@ -102,7 +126,7 @@ def usable(paragraph: str) -> bool:
     if not 25 <= len(paragraph) <= 700 or paragraph[-1] not in ".!?:":
         return False
     if not re.match(r"(<[^>]+>)?[A-Z]", paragraph) or re.search(
-        r"\ufffd| [*#+] |\w_[\s.,)]", paragraph
+        r"\ufffd| [*#+] |\w_[\s.,)]|pypi", paragraph
     ):
         return False
     plain = re.sub(r"<[^>]+>", "", paragraph)
@@ -112,6 +136,8 @@ def usable(paragraph: str) -> bool:
 
 def document(source: Source, path: str, text: str) -> dict[str, str] | None:
     """One row, or None when the file holds too little prose."""
+    if re.search(r"licen[sc]e", path.rsplit("/", 1)[-1], re.I):
+        return None
     cut = html_paragraphs if source.domain == "web" else rst_paragraphs
     kept: list[str] = []
     for paragraph in cut(text):
@@ -125,6 +151,31 @@ def document(source: Source, path: str, text: str) -> dict[str, str] | None:
     short = re.sub(r"^(usr/share/doc/|[^/]+-\d[^/]*/)", "", path)
     return {"id": f"{source.name}/{short}", "domain": source.domain, "source": source.name,
             "licence": source.licence, "text": body}  # fmt: skip
+
+
+def notice(source: Source, root: Path) -> str:
+    """The licence text of an origin under a heading that names it."""
+    if not source.notice:
+        return ""
+    path = root / source.path
+    if path.is_dir():
+        ours = (Path(__file__).parent / source.notice).read_text("utf-8")
+        text = APACHE_NOTICE + "\n" + ours
+    else:
+        text = next(t for _, t in members(replace(source, files=rf"^[^/]+/{source.notice}$"), root))
+    return f"{'=' * 80}\n{source.name} ({source.licence})\n{'=' * 80}\n{text.strip()}\n\n"
+
+
+def describe(rows: list[dict[str, str]]) -> str:
+    """SOURCES.md: one line for each source, with the number of its documents."""
+    lines = [PREFACE]
+    for source in SOURCES:
+        count = sum(row["source"] == source.name for row in rows)
+        origin = source.path.replace("deb/", "Debian package ")
+        lines.append(
+            f"| {source.name} | {origin} | {source.domain} | {source.licence} | {count} |\n"
+        )
+    return "".join(lines)
 
 
 def build(root: Path) -> list[dict[str, str]]:
@@ -141,10 +192,14 @@ def build(root: Path) -> list[dict[str, str]]:
 
 
 def main(argv: list[str]) -> int:
-    rows = build(Path(argv[0]))
+    root = Path(argv[0])
+    rows = build(root)
     target = Path(__file__).with_name("documents.jsonl.gz")
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     target.write_bytes(gzip.compress(lines.encode(), compresslevel=9, mtime=0))
+    target.with_name("SOURCES.md").write_text(describe(rows), encoding="utf-8")
+    notices = dict.fromkeys(notice(source, root) for source in SOURCES)
+    target.with_name("LICENCES.txt").write_text("".join(notices), encoding="utf-8")
     print(f"{len(rows)} documents, {len(lines):,} characters, {target.stat().st_size:,} bytes")
     return 0
 

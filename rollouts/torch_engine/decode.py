@@ -48,7 +48,7 @@ def can_prepack(weight: Tensor) -> bool:
 
 
 def products(model: Llama, rows: int, packed: bool) -> Products:
-    """Products for batches of about `rows` rows; prepacked ones copy the weights as they are now."""
+    """Products for about `rows` rows at once; prepacked ones copy the weights as they are now."""
 
     def make(weight: Tensor) -> Linear:
         return _linear(weight.detach(), rows, packed)
@@ -83,7 +83,9 @@ class Cache:
     def keep(self, groups: Tensor, rows: Tensor, width: int, kv_heads: int) -> None:
         """Keep the given groups (P',) and rows (P'·width,), in that order."""
         if len(groups) < self.groups:
-            heads = (groups[:, None] * kv_heads + torch.arange(kv_heads, device=groups.device)).flatten()
+            heads = (
+                groups[:, None] * kv_heads + torch.arange(kv_heads, device=groups.device)
+            ).flatten()
             self.prompt_k = [t.index_select(0, heads) for t in self.prompt_k]
             self.prompt_v = [t.index_select(0, heads) for t in self.prompt_v]
             self.prompt_mask = self.prompt_mask.index_select(0, groups)

@@ -204,9 +204,16 @@ class TransformersEngine:
                 break
             out = self.model(token[:, None], past_key_values=out.past_key_values, use_cache=True)
         ids, full, narrow = (torch.stack(column, 1) for column in zip(*kept, strict=True))
-        stopped = torch.isin(ids.gather(1, (length.clamp(max=ids.shape[1]) - 1)[:, None])[:, 0], stops)
+        stopped = torch.isin(
+            ids.gather(1, (length.clamp(max=ids.shape[1]) - 1)[:, None])[:, 0], stops
+        )
         columns = zip(
-            ids.tolist(), full.tolist(), narrow.tolist(), length.tolist(), stopped.tolist(), strict=True
+            ids.tolist(),
+            full.tolist(),
+            narrow.tolist(),
+            length.tolist(),
+            stopped.tolist(),
+            strict=True,
         )
         return [_completion(i, f, s, size, end) for i, f, s, size, end in columns]
 

@@ -92,7 +92,11 @@ def _shape(config: Any) -> Shape:
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
     rotary: Any = LlamaRotaryEmbedding(config)
-    if (getattr(rotary, "rope_type", "default") or "default") not in ("default", "linear", "llama3"):
+    if (getattr(rotary, "rope_type", "default") or "default") not in (
+        "default",
+        "linear",
+        "llama3",
+    ):
         raise ModelError(f"rotary scaling {rotary.rope_type!r} changes with length; not supported")
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return Shape(
@@ -115,7 +119,9 @@ def from_state(config: Any, state: dict[str, Tensor], dtype: torch.dtype) -> Lla
 
     def take(name: str) -> Tensor:
         if name not in state:
-            raise ModelError(f"the checkpoint has no tensor {name!r}; is it a causal language model?")
+            raise ModelError(
+                f"the checkpoint has no tensor {name!r}; is it a causal language model?"
+            )
         return state[name].to(dtype)
 
     layers: list[Layer] = []

@@ -1,0 +1,173 @@
+"""`assay sft`, `assay grpo` and `assay eval`: settings in, run folder out."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from configs.loader import ConfigError, dump, load, to_dict
+from configs.schema import EngineConfig, EvalConfig, GrpoRunConfig, RewardConfig, SftRunConfig
+from rewards.refinement import gold_answer
+from rewards.task import Task, TaskError, read_tasks
+from train.checkpoint import require_disk
+from train.errors import say_known_errors
+from train.resume import Checkpoints
+
+
+def _options(command: str, what: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"assay {command}", description=what)
+    parser.add_argument("settings", nargs="*", metavar="key=value")
+    parser.add_argument("--config", help="YAML of settings; see docs/configs.md")
+    parser.add_argument("--dry-run", action="store_true", help="print the resolved settings only")
+    return parser
+
+
+def _tasks(path: str, key: str) -> list[Task]:
+    if not path:
+        raise ConfigError(f"{key} is empty; give a tasks.jsonl file, as `assay tasks` writes")
+    if not Path(path).is_file():
+        raise ConfigError(f"{key}={path}: no such file; give a tasks.jsonl file")
+    tasks = read_tasks(path)
+    if not tasks:
+        raise TaskError(f"{path}: no tasks in it; build some with `assay tasks`")
+    return tasks
+
+
+class _Run:
+    """What SFT and GRPO runs set up alike."""
+
+    def __init__(self, config: SftRunConfig | GrpoRunConfig, stage: str) -> None:
+        from rollouts.prompts import ChatTokenizer
+        from train.log import RunLog
+        from train.model_source import resolve_model
+        from train.run_record import write_run_record
+        from train.setup import load_checked, prepare
+
+        self.tasks = _tasks(config.data, "data")
+        self.out = Path(config.out)
+        require_disk(self.out, 4_000_000_000, "checkpoints of this run")
+        machine = prepare(config.engine)
+        source = resolve_model(config.model.path)
+        self.tokenizer = ChatTokenizer(source)
+        self.policy = load_checked(source, config.engine, machine, train=True)
+        self.reload = lambda: load_checked(source, config.engine, machine, train=False)
+        write_run_record(self.out, config, {"data": Path(config.data), "model": source})
+        self.log = RunLog(
+            self.out, wandb=config.log.wandb, project=config.log.project, config=to_dict(config),
+            keep_rollouts=config.log.rollouts,
+        )  # fmt: skip
+        self.checkpoints = Checkpoints(
+            self.out / "checkpoints" / stage, config, config.checkpoint.keep
+        )
+
+    def finish(self) -> None:
+        from train.setup import publish
+
+        work = self.out / ".tmp-model"
+        self.policy.save(work)
+        print(f"model: {publish(work, self.out / 'model')}")
+        self.log.close()
+
+
+def sft_main(argv: list[str]) -> int:
+    args = _options("sft", "Fine-tune on the gold answers of tasks.").parse_args(argv)
+    with say_known_errors("assay sft") as status:
+        config = load(SftRunConfig, args.config, args.settings)
+        if args.dry_run:
+            print(dump(config), end="")
+            return 0
+        _sft(config)
+    return status.code
+
+
+def _sft(config: SftRunConfig) -> None:
+    from train.sft import Example, train_sft
+
+    run = _Run(config, "sft")
+    bad = next((t for t in run.tasks if t.family != "refinement"), None)
+    if bad is not None:
+        raise TaskError(
+            f"{config.data}: task {bad.id} is of family {bad.family}, whose gold is no text to "
+            "imitate; build its set by rejection sampling"
+        )
+    examples = [
+        Example(run.tokenizer.prompt(t.prompt), run.tokenizer.answer(gold_answer(t.gold)))
+        for t in run.tasks
+    ]
+    train_sft(
+        run.policy, examples, config.sft, seed=config.seed,
+        micro_tokens=config.engine.micro_tokens, log=run.log, checkpoints=run.checkpoints,
+        every=config.checkpoint.sft_every,
+    )  # fmt: skip
+    run.finish()
+
+
+def grpo_main(argv: list[str]) -> int:
+    args = _options("grpo", "Dr.GRPO on tasks with gold, on this machine.").parse_args(argv)
+    with say_known_errors("assay grpo") as status:
+        config = load(GrpoRunConfig, args.config, args.settings)
+        if args.dry_run:
+            from train.grpo import describe
+
+            print(f"{dump(config)}\n{describe(config.rl)}")
+            return 0
+        _grpo(config)
+    return status.code
+
+
+def _grpo(config: GrpoRunConfig) -> None:
+    from train.evaluate import scorer
+    from train.grpo import train_grpo
+
+    run = _Run(config, "rl")
+    if config.rl.eval_every:
+        raise ConfigError("rl.eval_every: `assay grpo` has no held-out tasks; set it to 0")
+    train_grpo(
+        run.policy, run.tasks, run.tokenizer, scorer(config.reward), config.rl, seed=config.seed,
+        micro_tokens=config.engine.micro_tokens, slots=config.engine.slots, log=run.log,
+        checkpoints=run.checkpoints, reference=run.reload() if config.rl.kl_coef else None,
+    )  # fmt: skip
+    run.finish()
+
+
+def eval_main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="assay eval", description="Score a model on tasks.")
+    parser.add_argument("--model", required=True, help="Hugging Face folder or hub name")
+    parser.add_argument("--tracks", "--tasks", required=True, help="tasks.jsonl file")
+    parser.add_argument("--out", required=True, type=Path, help="folder for results and report")
+    parser.add_argument("--limit", type=int, default=0, help="first N tasks only")
+    parser.add_argument("--max-new-tokens", type=int, default=EvalConfig().max_new_tokens)
+    parser.add_argument("--pass-k", type=int, default=0, help="also pass@k over k samples")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    with say_known_errors("assay eval") as status:
+        _eval(args)
+    return status.code
+
+
+def _eval(args: Any) -> None:
+    from rollouts.prompts import ChatTokenizer
+    from train.evaluate import baselines, evaluate, scorer
+    from train.model_source import resolve_model
+    from train.progress import Bar
+    from train.report import write_report
+    from train.results import text_table
+    from train.setup import load_checked, prepare
+
+    tasks = _tasks(args.tracks, "--tracks")[: args.limit or None]
+    engine_config, reward = EngineConfig(), RewardConfig()
+    machine = prepare(engine_config)
+    folder = resolve_model(args.model)
+    tokenizer = ChatTokenizer(folder)
+    policy = load_checked(folder, engine_config, machine, train=False)
+    engine = policy.engine(tokenizer.stop_ids, engine_config.slots)
+    with Bar("evaluating", len(tasks)) as bar:
+        rows = evaluate(
+            tasks, engine, tokenizer, scorer(reward), max_new_tokens=args.max_new_tokens,
+            pass_k=args.pass_k, seed=args.seed, progress=bar,
+        )  # fmt: skip
+    meta = {"model": str(args.model), "tasks": str(args.tracks), "seed": args.seed}
+    data = {"rows": {**baselines(tasks, reward), Path(args.model).name: rows}, "meta": meta}
+    page = write_report(args.out, data)
+    print(f"{text_table(data)}\nresults: {args.out / 'results.json'}\nreport: {page}")

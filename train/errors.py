@@ -1,0 +1,46 @@
+"""Turn the mistakes a user can mend into one sentence and an exit status, at the edge only."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass
+class Status:
+    """Exit status of a command: 0, or 2 when a known error was said."""
+
+    code: int = 0
+
+
+@contextmanager
+def say_known_errors(command: str) -> Iterator[Status]:
+    """Run a command's body; errors that name their own remedy are printed without a traceback."""
+    from configs.loader import ConfigError
+    from rewards.task import TaskError
+    from rollouts.prompts import PromptError
+    from rollouts.torch_engine import ModelError
+    from train.checkpoint import CheckpointError
+    from train.log import LogError
+    from train.model_source import ModelError as SourceError
+
+    status = Status()
+    known = (ConfigError, TaskError, PromptError, ModelError, CheckpointError, LogError,
+             SourceError)  # fmt: skip
+    try:
+        yield status
+    except known as error:
+        print(f"{command}: {error}", file=sys.stderr)
+        status.code = 2
+    except ValueError as error:
+        # the task builder's own errors: imported by the caller only where it builds tasks
+        if type(error).__module__.split(".")[0] != "data_gen":
+            raise
+        print(f"{command}: {error}", file=sys.stderr)
+        status.code = 2
+    except MemoryError:
+        print(f"{command}: out of memory; lower engine.micro_tokens or engine.slots",
+              file=sys.stderr)  # fmt: skip
+        status.code = 2

@@ -1,0 +1,72 @@
+"""What every training or evaluation command does first: device, threads, model, checks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from configs.loader import ConfigError
+from configs.schema import EngineConfig
+from rollouts.torch_engine import ModelError
+from train.policy import LlamaPolicy, TransformersPolicy, load_policy
+
+# Resident bytes a parameter while training: bf16 weight and gradient, float32 master, gradient and
+# two moments, and a packed copy for decoding.
+BYTES_A_PARAMETER = 22
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where tensors live and how many threads one operation may use."""
+
+    device: str
+    threads: int
+
+
+def prepare(config: EngineConfig) -> Machine:
+    """Choose the device and set the threads. Raises `ConfigError` for a GPU that is not there."""
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("engine.device=cuda: torch sees no GPU; set engine.device=auto or cpu")
+    cuda = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
+    threads = config.threads or len(os.sched_getaffinity(0))
+    torch.set_num_threads(threads)
+    return Machine("cuda" if cuda else "cpu", threads)
+
+
+def load_checked(
+    folder: Path, config: EngineConfig, machine: Machine, train: bool
+) -> LlamaPolicy | TransformersPolicy:
+    """Load a model after asking whether it can fit. Raises `ModelError` in one sentence."""
+    weights = sum(p.stat().st_size for p in folder.glob("*.safetensors"))
+    if not weights:
+        raise ModelError(f"{folder} holds no *.safetensors weights; give a Hugging Face folder")
+    if machine.device == "cpu":
+        need = weights // 2 * (BYTES_A_PARAMETER if train else 4)
+        free = _available_memory()
+        if free is not None and need > free:
+            raise ModelError(
+                f"{folder}: about {need / 1e9:.1f} GB of memory needed, {free / 1e9:.1f} GB "
+                "available; use a smaller model, or a machine with more memory"
+            )
+    return load_policy(folder, config.dtype, machine.device)
+
+
+def _available_memory() -> int | None:
+    """Bytes Linux says can be had without swapping, or None elsewhere."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    fields = dict(line.split(":", 1) for line in lines)
+    return int(fields["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in fields else None
+
+
+def publish(work: Path, target: Path) -> Path:
+    """Rename a finished folder into place, replacing an older one."""
+    shutil.rmtree(target, ignore_errors=True)
+    work.rename(target)
+    return target
