@@ -62,9 +62,13 @@ def test_a_summary_by_hand() -> None:
     assert s.passed is None and math.isnan(summarise("empty", []).reward)
 
 
-def test_pass_at_k_needs_samples_of_every_row() -> None:
-    rows = [row(0, "KEEP", True, sampled=[1, 0]), row(1, "KEEP", True, sampled=[0, 0])]
-    assert summarise("m", rows).passed == (2, 0.5)
+def test_pass_at_k_is_the_mean_of_the_largest_k_that_all_rows_have() -> None:
+    rows = [row(0, "KEEP", True, **{"pass@1": 0.5, "pass@8": 1.0}),
+            row(1, "KEEP", True, **{"pass@1": 0.1, "pass@8": 0.5})]  # fmt: skip
+    assert summarise("m", rows).passed == (8, 0.75)
+    assert summarise("m", [*rows, row(2, "KEEP", True, **{"pass@1": 0.0})]).passed == (
+        1, pytest.approx(0.2),
+    )  # fmt: skip
     assert summarise("m", [*rows, row(2, "KEEP", True)]).passed is None
 
 

@@ -42,7 +42,8 @@ tr + tr td { border-top:1px solid var(--faint) } tr.trained td { font-weight:600
 .charts { display:grid; grid-template-columns:repeat(auto-fill,minmax(320px,1fr)); gap:16px }
 figure { margin:0; background:var(--panel); border-radius:8px; padding:12px }
 figcaption { font-size:13px; font-weight:600; margin-bottom:4px }
-.key { font-weight:400; margin-left:8px; white-space:nowrap } .key i { display:inline-block; width:9px; height:9px;
+.key { font-weight:400; margin-left:8px; white-space:nowrap }
+.key i { display:inline-block; width:9px; height:9px;
   border-radius:50%; margin-right:4px }
 svg { display:block; width:100%; height:auto } svg.mark { width:110px; margin-left:auto }
 svg text { font-size:10.5px; fill:var(--soft) } .grid { stroke:var(--faint) }

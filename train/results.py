@@ -2,8 +2,9 @@
 
 `{"rows": {name: [row, ...]}, "meta": {...}}`. A row is one answer to one held-out task: task_id,
 status_gold, has_filter, outcome, reward, parts, why, predicted_status, output, tokens; optional
-are input_text, gold_text, prompt (shown with samples) and sampled (outcomes of k answers at
-temperature 1, for pass@k). `outcome` None is an infrastructure failure and counts nowhere.
+are input_text, gold_text, prompt (shown with samples) and `pass@k` for one or several k (from
+answers at temperature 1; the table shows the largest). `outcome` None is an infrastructure
+failure and counts nowhere.
 """
 
 from __future__ import annotations
@@ -22,12 +23,11 @@ from train.stats import (
     balanced_difference,
     mcnemar_exact,
     paired_difference,
-    pass_at_k,
     wilson,
 )
 
 Row = Mapping[str, Any]
-ORDER = ("copy_input", "always_drop", "always_keep_copy", "untouched", "sft", "rl")
+ORDER = ("copy_input", "always_drop", "always_keep_copy", "gold", "untouched", "sft", "rl")
 NEEDED = ("task_id", "status_gold", "has_filter", "outcome", "reward", "why", "tokens")
 STATUSES = ("KEEP", "DROP")
 PREDICTED = (*STATUSES, "none")
@@ -235,12 +235,13 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _passed(rows: Sequence[Row]) -> tuple[int, float] | None:
-    """pass@k with k the number of samples that every row has, or None without samples."""
-    samples = [r["sampled"] for r in rows if r.get("sampled")]
-    if not samples or len(samples) < len(rows):
-        return None
-    k = min(len(s) for s in samples)
-    return k, _mean([pass_at_k(len(s), sum(x == 1 for x in s), k) for s in samples])
+    """(k, mean pass@k) for the largest k that every row has, or None."""
+    ks = [int(k.removeprefix("pass@")) for k in (rows[0] if rows else ()) if k.startswith("pass@")]
+    for k in sorted(ks, reverse=True):
+        values = [r.get(f"pass@{k}") for r in rows]
+        if None not in values:
+            return k, _mean([float(v) for v in values if v is not None])
+    return None
 
 
 def _confusion(rows: Sequence[Row]) -> dict[str, dict[str, int]]:

@@ -1,0 +1,33 @@
+# Needs only Python 3.11 or newer, git and make. ARGS goes to the command:
+#   make demo ARGS="--seed 1 --out runs/one rl.steps=40"     make test ARGS="-k rewards"
+PYTHON ?= python3
+BIN := .venv/bin
+ARGS ?=
+
+.PHONY: help setup demo test check clean
+
+help:
+	@echo "make demo   train a real model against gold, evaluate it, write runs/demo/report.html"
+	@echo "make test   run the tests"
+	@echo "make check  ruff and pyright"
+	@echo "make setup  make .venv (the others call it first)"
+	@echo "make clean  remove .venv"
+
+setup:
+	@$(PYTHON) -m train.setup_env
+
+demo: setup
+	$(BIN)/assay demo $(ARGS)
+
+# One thread a worker: the tests run side by side.
+test: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto $(ARGS)
+
+check: setup
+	@$(PYTHON) -m train.setup_env --extras dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+clean:
+	rm -rf .venv
