@@ -68,6 +68,7 @@ class SamplingConfig:
 class TasksConfig:
     """Which refinement tasks are built; held-out tasks come from other documents.
 
+<<<<<<< HEAD
     An empty list or text means the builder's own choice at that `difficulty`.
     """
 
@@ -86,6 +87,45 @@ class TasksConfig:
     def __post_init__(self) -> None:
         _at_least(self, 1, "train_sft", "train_rl", "heldout", "max_chars")
         _share(self, "filter_share", "drop_share")
+=======
+    `difficulty` names a preset of `data_gen.demo_settings`; null leaves a setting to it.
+    """
+
+    corpus: str | None = locked(None)  # JSONL of documents; null: the one that ships with Assay
+    difficulty: Literal["easy", "medium", "hard"] = locked("medium")
+    train_sft: int = locked(600)
+    train_rl: int = locked(800)
+    heldout: int = locked(420)
+    heldout_documents: float | None = locked(None)
+    min_chars: int | None = locked(None)
+    max_chars: int | None = locked(None)
+    operators: tuple[str, ...] | None = locked(None)
+    filters: tuple[str, ...] | None = locked(None)
+    directions: tuple[str, ...] | None = locked(None)
+    polarities: tuple[str, ...] | None = locked(None)
+    filter_share: float | None = locked(None)
+    drop_share: float | None = locked(None)
+    filter_place: Literal["any", "first", "last"] | None = locked(None)
+    mappers: tuple[float, ...] | None = locked(None)
+    sft_mappers: tuple[float, ...] | None = locked(None)
+    forms: int | None = locked(None)
+    low_margin: float | None = locked(None)
+    high_margin: float | None = locked(None)
+    steady: bool | None = locked(None)
+    distractors: float | None = locked(None)
+    wrapped: float | None = locked(None)
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "train_sft", "train_rl", "heldout")
+        shares = ("heldout_documents", "filter_share", "drop_share", "distractors", "wrapped")
+        _share(self, *(name for name in shares if getattr(self, name) is not None))
+
+    def changes(self) -> dict[str, Any]:
+        """What is set, for `data_gen.demo_settings.preset(difficulty, **changes)`."""
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        del own["corpus"], own["difficulty"]
+        return {name: value for name, value in own.items() if value is not None}
+>>>>>>> main
 
 
 @dataclass(frozen=True)
@@ -110,6 +150,7 @@ class RewardConfig:
 class SftConfig:
     """Supervised fine-tuning on gold answers; AdamW, linear warm-up, then a cosine to 0."""
 
+    examples: int = locked(480)
     epochs: int = locked(1)
     batch_size: int = locked(8)
     lr: float = locked(1.5e-4)
@@ -120,7 +161,7 @@ class SftConfig:
     max_length: int = locked(512)
 
     def __post_init__(self) -> None:
-        _at_least(self, 0, "warmup", "weight_decay", "lr")
+        _at_least(self, 0, "examples", "warmup", "weight_decay", "lr")
         _at_least(self, 1, "epochs", "batch_size", "max_length")
         _check_optimiser(self.betas, self.grad_clip)
 
@@ -270,6 +311,14 @@ class DemoConfig:
                 f"eval.tasks={self.eval.tasks} is more than tasks.heldout={self.tasks.heldout}; "
                 "raise the latter"
             )
+<<<<<<< HEAD
+=======
+        if self.sft.examples > self.tasks.train_sft:
+            raise ValueError(
+                f"sft.examples={self.sft.examples} is more than "
+                f"tasks.train_sft={self.tasks.train_sft}; raise the latter"
+            )
+>>>>>>> main
 
 
 @dataclass(frozen=True)

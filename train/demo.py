@@ -34,17 +34,12 @@ def build_tasks(config: TasksConfig, seed: int, folder: Path) -> dict[str, list[
 
     names = ("train_sft", "train_rl", "heldout")
     if not (folder / "certificate.json").is_file():  # written last
-        given = to_dict(config)
-        path, difficulty = given.pop("corpus"), given.pop("difficulty")
-        changes = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in given.items() if v not in ([], "")
-        }
-        corpus = read_corpus(path or None)
+        corpus = read_corpus(config.corpus)
         for problem in corpus.problems[:5]:
             print(f"left out: {problem}", file=sys.stderr)
         if corpus.problems:
             print(f"{len(corpus.problems)} corpus rows left out", file=sys.stderr)
-        write_demo(corpus, preset(difficulty, **changes), seed, folder)
+        write_demo(corpus, preset(config.difficulty, **config.changes()), seed, folder)
     return {name: read_tasks(folder / f"{name}.jsonl") for name in names}
 
 
