@@ -17,10 +17,11 @@ class ChatTokenizer:
     """A tokenizer with its chat template, and the ids that end an answer."""
 
     def __init__(self, folder: Path) -> None:
-        from transformers import AutoTokenizer
+        import transformers
 
+        library: Any = transformers  # its own annotations are partial
         try:
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+            self._tokenizer: Any = library.AutoTokenizer.from_pretrained(folder)
         except (OSError, ValueError):  # its own message is a page long
             raise PromptError(
                 f"{folder} holds no tokenizer that transformers can load; give a Hugging Face "

@@ -1,3 +1,6 @@
+# torch ships partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 """Decode a wave of prompts, G samples each, with one prefill a prompt.
 
 Attention of a sampled token has two parts: the prompt's keys and values, stored once a group and

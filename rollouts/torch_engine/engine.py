@@ -1,3 +1,6 @@
+# torch ships partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 """The embedded engines: our own decoder for Llama-shaped models, transformers for the rest."""
 
 from __future__ import annotations

@@ -1,3 +1,6 @@
+# torch ships partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 """Llama-shaped weights as plain tensors, and the arithmetic that decoding and training share.
 
 Projections that read the same input are stored as one matrix (query, key and value; gate and

@@ -1,3 +1,6 @@
+# torch ships partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 """Draw the next token: temperature, top-k, top-p, and the log-probability under both laws."""
 
 from __future__ import annotations
