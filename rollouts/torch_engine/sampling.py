@@ -54,20 +54,21 @@ def pick(logits_BV: Tensor, sampling: Sampling, u_B: Tensor) -> tuple[Tensor, Te
         return ids, full, torch.zeros_like(full)
     if sampling.temperature != 1:
         logits = logits / sampling.temperature
-    peak = logits.amax(-1, keepdim=True)
-    weights = (logits - peak).exp_()
-    total = weights.sum(-1, dtype=torch.float64)
     if sampling.top_k <= 0 and sampling.top_p >= 1:
+        peak = logits.amax(-1, keepdim=True)
+        weights = (logits - peak).exp_()
         ids = _invert(weights, u_B)
-        full = (logits.gather(1, ids[:, None]) - peak)[:, 0] - total.log().float()
+        total = weights.sum(-1)
+        full = (logits.gather(1, ids[:, None]) - peak)[:, 0] - total.log()
         return ids, full, full
-    kept, order = weights.topk(min(sampling.top_k or weights.shape[1], weights.shape[1]), dim=-1)
+    size = logits.shape[1]
+    best, order = logits.topk(min(sampling.top_k or size, size), dim=-1)
+    kept = (best - best[:, :1]).double().exp_()  # few columns from here on
     if sampling.top_p < 1:
-        share = kept.double() / kept.sum(-1, keepdim=True, dtype=torch.float64)
+        share = kept / kept.sum(-1, keepdim=True)
         kept = kept.masked_fill((share.cumsum(-1) - share) >= sampling.top_p, 0.0)
-    slot = _invert(kept, u_B)
-    ids = order.gather(1, slot[:, None])[:, 0]
-    log_weight = kept.gather(1, slot[:, None])[:, 0].double().log()
-    full = (log_weight - total.log()).float()
-    narrow = (log_weight - kept.sum(-1, dtype=torch.float64).log()).float()
-    return ids, full, narrow
+    slot = _invert(kept, u_B)[:, None]
+    ids = order.gather(1, slot)[:, 0]
+    full = best.gather(1, slot)[:, 0] - logits.logsumexp(-1)
+    narrow = kept.gather(1, slot)[:, 0].log() - kept.sum(-1).log()
+    return ids, full, narrow.float()
