@@ -6,7 +6,7 @@ threads and where results go are free to change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 from configs.loader import locked
@@ -68,26 +68,6 @@ class SamplingConfig:
 class TasksConfig:
     """Which refinement tasks are built; held-out tasks come from other documents.
 
-<<<<<<< HEAD
-    An empty list or text means the builder's own choice at that `difficulty`.
-    """
-
-    corpus: str = locked("")  # JSONL of documents; empty: the one that ships with Assay
-    difficulty: Literal["easy", "medium", "hard"] = locked("medium")
-    train_sft: int = locked(480)
-    train_rl: int = locked(800)
-    heldout: int = locked(420)
-    max_chars: int = locked(200)  # of the passage
-    filter_share: float = locked(0.667)  # of tasks whose recipe has a filter
-    drop_share: float = locked(0.5)  # of those, gold is DROP
-    mappers: tuple[float, ...] = locked((0.6, 0.4))  # how often a recipe has 1, 2, … mappers
-    operators: tuple[str, ...] = locked(())
-    filters: tuple[str, ...] = locked(())
-
-    def __post_init__(self) -> None:
-        _at_least(self, 1, "train_sft", "train_rl", "heldout", "max_chars")
-        _share(self, "filter_share", "drop_share")
-=======
     `difficulty` names a preset of `data_gen.demo_settings`; null leaves a setting to it.
     """
 
@@ -125,7 +105,6 @@ class TasksConfig:
         own = {f.name: getattr(self, f.name) for f in fields(self)}
         del own["corpus"], own["difficulty"]
         return {name: value for name, value in own.items() if value is not None}
->>>>>>> main
 
 
 @dataclass(frozen=True)
@@ -311,14 +290,11 @@ class DemoConfig:
                 f"eval.tasks={self.eval.tasks} is more than tasks.heldout={self.tasks.heldout}; "
                 "raise the latter"
             )
-<<<<<<< HEAD
-=======
         if self.sft.examples > self.tasks.train_sft:
             raise ValueError(
                 f"sft.examples={self.sft.examples} is more than "
                 f"tasks.train_sft={self.tasks.train_sft}; raise the latter"
             )
->>>>>>> main
 
 
 @dataclass(frozen=True)

@@ -118,13 +118,9 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ("sft.batch_size=0", "sft.batch_size=0 is too small; set 1 or more"),
         ("reward.success=0.5", r"format \+ status \+ progress \+ success = 1.1"),
         ("tasks.heldout=10", "eval.tasks=400 is more than tasks.heldout=10"),
-<<<<<<< HEAD
-        ("tasks.mappers=0.5", r"wanted a list such as \[a, b\]"),
-=======
         ("tasks.mappers=[1, x]", r"tasks.mappers\[1\]='x' is str; wanted a number"),
         ("tasks.drop_share=2", "tasks.drop_share=2.0 is not a share"),
         ("sft.examples=601", "sft.examples=601 is more than tasks.train_sft=600"),
->>>>>>> main
         ("seed", "'seed' is not a setting; write key=value"),
         ("seed=1=2", "seed='1=2' is str; wanted a whole number"),
         ("rl.stpes=3", "command line: unknown key rl.stpes; did you mean rl.steps?"),
@@ -177,8 +173,6 @@ def test_locked_difference_names_only_locked_fields() -> None:
     assert locked_difference(old, load(DemoConfig)) == ["tasks.max_chars"]
 
 
-<<<<<<< HEAD
-=======
 def test_task_settings_fit_the_task_builder() -> None:
     settings = pytest.importorskip("data_gen.demo_settings")
     texts = ["tasks.difficulty=hard", "tasks.mappers=[1, 2]", "tasks.steady=null"]
@@ -188,7 +182,6 @@ def test_task_settings_fit_the_task_builder() -> None:
     assert {f.name for f in fields(built)} == {f.name for f in fields(tasks)} - {"corpus"}
 
 
->>>>>>> main
 def test_reward_settings_fit_the_scorer() -> None:
     from rewards.refinement import RefinementReward
 
