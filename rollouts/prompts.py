@@ -19,7 +19,13 @@ class ChatTokenizer:
     def __init__(self, folder: Path) -> None:
         from transformers import AutoTokenizer
 
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        try:
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        except (OSError, ValueError):  # its own message is a page long
+            raise PromptError(
+                f"{folder} holds no tokenizer that transformers can load; give a Hugging Face "
+                "model folder with tokenizer.json"
+            ) from None
         if not getattr(self._tokenizer, "chat_template", None):
             raise PromptError(f"{folder} has no chat template; give an instruction-tuned model")
         if self._tokenizer.eos_token_id is None:

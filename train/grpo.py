@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -103,6 +104,69 @@ def device_of(policy: Policy) -> torch.device:
     return policy.named()[0][1].device
 
 
+@dataclass(frozen=True)
+class Frame:
+    """What the token terms of one batch are computed against; B = P·G rollouts, T tokens."""
+
+    shape: tuple[int, int]
+    adv_B: Tensor
+    sampling_BT: Tensor
+    old_BT: Tensor | None  # None: one optimiser step a batch, so old is new and the ratio is 1
+
+
+def frame_of(policy: Policy, batch: Batch, config: GrpoConfig, micro_tokens: int) -> Frame:
+    """Advantages and log-probabilities before the first update, padded by rollout."""
+    prompts, n = batch.adv_PG.shape
+    device = device_of(policy)
+    flat = [t for group in batch.groups for t in group]
+    drawn = [[x for x, m in zip(t.sampling_logprobs, t.loss_mask, strict=True) if m] for t in flat]
+    shape = (prompts * n, max(1, max(map(len, drawn))))
+    old_BT = None
+    if config.mini_batch < prompts:
+        everything = segments_of(batch, range(prompts))
+        old_BT = recompute(policy, everything, config, micro_tokens, shape).to(device)
+    sampling_BT = padded(drawn, shape[1]).to(device)
+    return Frame(shape, batch.adv_PG.flatten().to(device), sampling_BT, old_BT)
+
+
+def micro_loss(
+    policy: Policy,
+    segments: list[Segment],
+    frame: Frame,
+    config: GrpoConfig,
+    rollouts: int,
+    reference: Policy | None,
+) -> tuple[Tensor, dict[str, float]]:
+    """The loss of one micro-batch, and sums over its tokens for the log."""
+    packed = pack(segments, device_of(policy))
+    logp_N, entropy_N = policy.logp(packed, config.temperature)
+    logp_BT = to_rows(logp_N, packed, *frame.shape)
+    mask_BT = to_rows(torch.ones_like(logp_N), packed, *frame.shape) > 0
+    before_BT = logp_BT.detach() if frame.old_BT is None else frame.old_BT
+    weight_BT = None
+    if config.sampling_correction == "token":
+        weight_BT = sampling_weight(before_BT, frame.sampling_BT, mask_BT, config.correction_cap)
+    loss, clipped = policy_loss(
+        logp_BT, before_BT, frame.adv_B, mask_BT, normaliser=config.normaliser,
+        budget=config.max_new_tokens, rollouts=rollouts, clip_low=config.clip_low,
+        clip_high=config.clip_high, weight_BT=weight_BT,
+    )  # fmt: skip
+    gap = (frame.sampling_BT - before_BT).masked_fill(~mask_BT, 0.0)
+    sums = {
+        "tokens": float(len(logp_N)),
+        "pg_clipfrac": float(clipped) * len(logp_N),
+        "entropy": float(entropy_N.sum()),
+        "kl/sampler": float(gap.sum()),
+    }
+    if reference is not None:
+        with torch.no_grad():
+            ref_N, _ = reference.logp(packed, config.temperature)
+        kl_BT = kl_penalty(logp_BT, to_rows(ref_N, packed, *frame.shape), mask_BT)
+        loss = loss + config.kl_coef * _reduce(kl_BT, mask_BT, config, rollouts)
+        sums["kl/reference"] = float(kl_BT.detach().sum())
+    return loss, sums
+
+
 def update(
     policy: Policy,
     optimiser: MasterAdamW,
@@ -113,59 +177,23 @@ def update(
     micro_tokens: int,
     reference: Policy | None,
 ) -> dict[str, float]:
-    """All optimiser steps of one batch. Returns loss, clip share, entropy, grad norm and KLs."""
-    prompts, n = batch.adv_PG.shape
-    device = device_of(policy)
-    flat = [t for group in batch.groups for t in group]
-    drawn = [[x for x, m in zip(t.sampling_logprobs, t.loss_mask, strict=True) if m] for t in flat]
-    width = max(1, max(map(len, drawn)))
-    sampling_BT = padded(drawn, width).to(device)
-    adv_B = batch.adv_PG.flatten().to(device)
-    everything = segments_of(batch, range(prompts))
-    several = config.mini_batch < prompts
-    old_BT = (
-        recompute(policy, everything, config, micro_tokens, (prompts * n, width)).to(device)
-        if several else None
-    )  # fmt: skip
-    sums = {"loss": 0.0, "pg_clipfrac": 0.0, "entropy": 0.0, "kl/sampler": 0.0, "kl/reference": 0.0}
+    """All optimiser steps of one batch. Returns loss, grad norm, and means over trained tokens."""
+    frame = frame_of(policy, batch, config, micro_tokens)
+    totals: Counter[str] = Counter()
     norms: list[float] = []
-    tokens = 0
-    for first in range(0, prompts, config.mini_batch):
+    for first in range(0, len(batch.tasks), config.mini_batch):
         chosen = range(first, first + config.mini_batch)
         rollouts = max(1, int(batch.valid_PG[first : first + config.mini_batch].sum()))
         for micro in micro_batches(segments_of(batch, chosen), micro_tokens):
-            packed = pack(micro, device)
-            logp_N, entropy_N = policy.logp(packed, config.temperature)
-            shape = (prompts * n, width)
-            logp_BT = to_rows(logp_N, packed, *shape)
-            mask_BT = to_rows(torch.ones_like(logp_N), packed, *shape) > 0
-            before_BT = logp_BT.detach() if old_BT is None else old_BT
-            weight_BT = None
-            if config.sampling_correction == "token":
-                weight_BT = sampling_weight(before_BT, sampling_BT, mask_BT, config.correction_cap)
-            loss, clipped = policy_loss(
-                logp_BT, before_BT, adv_B, mask_BT, normaliser=config.normaliser,
-                budget=config.max_new_tokens, rollouts=rollouts, clip_low=config.clip_low,
-                clip_high=config.clip_high, weight_BT=weight_BT,
-            )  # fmt: skip
-            count = len(logp_N)
-            if reference is not None:
-                with torch.no_grad():
-                    ref_N, _ = reference.logp(packed, config.temperature)
-                kl_BT = kl_penalty(logp_BT, to_rows(ref_N, packed, *shape), mask_BT)
-                loss = loss + config.kl_coef * _reduce(kl_BT, mask_BT, config, rollouts)
-                sums["kl/reference"] += float(kl_BT.detach().sum())
+            loss, sums = micro_loss(policy, micro, frame, config, rollouts, reference)
             loss.backward()
             optimiser.collect()
-            gap = (sampling_BT - before_BT.detach()).masked_fill(~mask_BT, 0.0)
-            sums["loss"] += float(loss.detach())
-            sums["pg_clipfrac"] += float(clipped) * count
-            sums["entropy"] += float(entropy_N.sum())
-            sums["kl/sampler"] += float(gap.sum())
-            tokens += count
+            totals.update({**sums, "loss": float(loss.detach())})
         norms.append(optimiser.step(lr, config.grad_clip))
-    per_token = {k: v / max(tokens, 1) for k, v in sums.items() if k != "loss"}
-    return {"loss": sums["loss"], "grad_norm": max(norms), **per_token}
+    tokens = max(totals.pop("tokens", 0.0), 1.0)
+    loss_total = totals.pop("loss", 0.0)
+    means = {name: value / tokens for name, value in totals.items()}
+    return {"loss": loss_total, "grad_norm": max(norms), **means}
 
 
 def _reduce(values_BT: Tensor, mask_BT: Tensor, config: GrpoConfig, rollouts: int) -> Tensor:

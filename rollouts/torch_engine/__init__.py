@@ -4,6 +4,7 @@ from rollouts.torch_engine.engine import (
     TorchEngine,
     TransformersEngine,
     folder_is_llama,
+    load_engine,
     load_llama,
     set_threads,
 )
@@ -15,6 +16,7 @@ __all__ = [
     "TorchEngine",
     "TransformersEngine",
     "folder_is_llama",
+    "load_engine",
     "load_llama",
     "set_threads",
 ]

@@ -12,7 +12,13 @@ from torch import Tensor
 
 from rewards.seeds import derive_seed
 from rollouts.torch_engine import decode
-from rollouts.torch_engine.llama import Llama, from_state, is_llama_shaped, read_state
+from rollouts.torch_engine.llama import (
+    Llama,
+    ModelError,
+    from_state,
+    is_llama_shaped,
+    read_state,
+)
 from rollouts.torch_engine.sampling import pick, uniforms
 from rollouts.trajectory import Completion, Sampling, Stop
 
@@ -216,6 +222,20 @@ class TransformersEngine:
             strict=True,
         )
         return [_completion(i, f, s, size, end) for i, f, s, size, end in columns]
+
+
+def load_engine(
+    folder: Path, stop_ids: Sequence[int], slots: int, dtype: str = "bfloat16", device: str = "cpu"
+) -> TorchEngine | TransformersEngine:
+    """The embedded decoder where the architecture allows it, transformers elsewhere."""
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{folder} has no config.json; give a Hugging Face model folder")
+    if folder_is_llama(folder):
+        return TorchEngine(load_llama(folder, dtype, device), stop_ids, slots)
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype])
+    return TransformersEngine(model.to(device).eval(), stop_ids, slots)
 
 
 def set_threads(threads: int | Literal["auto"]) -> int:

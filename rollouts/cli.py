@@ -1,0 +1,127 @@
+"""`assay rollout`: sample answers to tasks from a model, score them, write them as JSONL.
+
+Resumable: tasks whose samples are already in the output file, under the same settings, are
+skipped; the file grows by whole tasks, so a killed run loses the chunk it was in and no more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from rewards.refinement import score_refinement
+from rewards.task import Score, Task, TaskError, read_jsonl, read_tasks
+from rollouts.trajectory import Sampling, Trajectory
+
+
+def score(task: Task, trajectory: Trajectory) -> Score:
+    """Score one trajectory by its task's family."""
+    if task.family != "refinement":
+        raise TaskError(f"task {task.id}: no scorer for family {task.family!r} in `assay rollout`")
+    cut = trajectory.stop == "length"
+    return score_refinement(task.gold, trajectory.text, "strict", truncated=cut)
+
+
+def finished(out: Path, n: int) -> set[str]:
+    """Ids of tasks with all `n` samples in `out`. A torn last line is cut off the file first."""
+    if not out.is_file():
+        return set()
+    data = out.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) != len(data):
+        out.write_bytes(whole)
+    counts = Counter(str(row["task_id"]) for _, row in read_jsonl(out))
+    torn = {task for task, count in counts.items() if count != n}
+    if torn:
+        rows = [row for _, row in read_jsonl(out) if row["task_id"] not in torn]
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        out.write_text(text, encoding="utf-8")
+    return set(counts) - torn
+
+
+def check_settings(out: Path, settings: dict[str, Any]) -> None:
+    """Refuse to mix two samplings in one file: the settings stand beside it."""
+    beside = out.with_name(out.name + ".settings.json")
+    if beside.is_file() and out.is_file():
+        old = json.loads(beside.read_text(encoding="utf-8"))
+        changed = sorted(k for k in settings if old.get(k) != settings[k])
+        if changed:
+            raise TaskError(
+                f"{out} was sampled with another {', '.join(changed)}; give another --out"
+            )
+    beside.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="assay rollout", description=__doc__)
+    made.add_argument("--tasks", required=True, type=Path, help="tasks.jsonl")
+    made.add_argument("--model", required=True, help="Hugging Face folder")
+    made.add_argument("--out", required=True, type=Path, help="rollouts.jsonl")
+    made.add_argument("--n", type=int, default=8, help="samples a task")
+    made.add_argument("--temperature", type=float, default=1.0)
+    made.add_argument("--top-p", type=float, default=1.0)
+    made.add_argument("--top-k", type=int, default=0)
+    made.add_argument("--max-new-tokens", type=int, default=96)
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--slots", type=int, default=64, help="answers decoded side by side")
+    made.add_argument("--threads", type=int, default=0, help="0: all cores")
+    return made
+
+
+def main(argv: list[str]) -> int:
+    """Exit status 0, or 2 with one sentence when tasks or model cannot be used."""
+    args = parser().parse_args(argv)
+    from rollouts.prompts import PromptError
+    from rollouts.torch_engine import ModelError
+
+    try:
+        _sample(args)
+    except (TaskError, PromptError, ModelError, OSError) as error:
+        print(f"assay rollout: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _sample(args: argparse.Namespace) -> None:
+    from tqdm import tqdm
+
+    from rollouts.episode import rollout, to_json
+    from rollouts.prompts import ChatTokenizer
+    from rollouts.torch_engine import load_engine, set_threads
+
+    tasks = read_tasks(args.tasks)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    sampling = Sampling(args.max_new_tokens, args.temperature, args.top_k, args.top_p, args.seed)
+    keys = ("n", "temperature", "top_p", "top_k", "max_new_tokens", "seed")
+    check_settings(args.out, {"model": args.model} | {k: getattr(args, k) for k in keys})
+    done = finished(args.out, args.n)
+    todo = [task for task in tasks if task.id not in done]
+    if done:
+        print(f"{len(done)} tasks are done already; {len(todo)} to go")
+    set_threads(args.threads or "auto")
+    folder = Path(args.model)
+    tokenizer = ChatTokenizer(folder)
+    engine = load_engine(folder, tokenizer.stop_ids, args.slots)
+    outcomes: list[float] = []
+    chunk = max(1, args.slots // args.n)
+    with (
+        open(args.out, "a", encoding="utf-8") as file,
+        tqdm(total=len(todo), desc="rollouts", unit="task") as bar,
+    ):
+        for at in range(0, len(todo), chunk):
+            part = todo[at : at + chunk]
+            groups = asyncio.run(rollout(part, engine, tokenizer, sampling, args.n, args.seed))
+            for task, group in zip(part, groups, strict=True):
+                scores = [score(task, t) for t in group]
+                outcomes += [s.outcome for s in scores if s.outcome is not None]
+                rows = [to_json(t, s, task) for t, s in zip(group, scores, strict=True)]
+                file.write("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows))
+            file.flush()
+            bar.update(len(part))
+    mean = sum(outcomes) / len(outcomes) if outcomes else float("nan")
+    print(f"{args.out}: {len(outcomes)} new scored rollouts, mean outcome {mean:.3f}")

@@ -1,0 +1,82 @@
+"""`assay rollout` and `assay eval` on a tiny model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import assay  # noqa: E402
+from rewards.task import Task, write_jsonl  # noqa: E402
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    path = tmp_path / "tasks.jsonl"
+    gold = {"input_text": "a b", "status": "KEEP", "text": "a"}
+    prompt = [{"role": "user", "content": "drop b: a b"}]
+    meta = {"has_filter": False}
+    rows = [
+        Task(f"t{i}", "refinement", "toy", "heldout", prompt, gold, meta=meta).to_json()
+        for i in range(5)
+    ]
+    write_jsonl(path, rows)
+    return path
+
+
+def sample(tasks: Path, model: Path, out: Path, *more: str) -> int:
+    words = ["rollout", "--tasks", str(tasks), "--model", str(model), "--out", str(out)]
+    return assay.main([*words, "--n", "3", "--max-new-tokens", "6", "--threads", "1",
+                       "--slots", "6", *more])  # fmt: skip
+
+
+def test_rollouts_resume_without_losing_or_repeating(
+    tasks: Path, tiny_folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "r.jsonl"
+    assert sample(tasks, tiny_folder, out) == 0
+    whole = out.read_bytes()
+    rows = [json.loads(line) for line in whole.splitlines()]
+    assert [(r["task_id"], r["sample"]) for r in rows] == [
+        (f"t{i}", j) for i in range(5) for j in range(3)
+    ]
+    assert all(len(r["ids"]) == len(r["loss_mask"]) == len(r["logprobs"]) for r in rows)
+    out.write_bytes(whole[: len(whole) * 3 // 5])  # a kill in the middle of a line
+    assert sample(tasks, tiny_folder, out) == 0
+    assert out.read_bytes() == whole
+
+
+def test_other_settings_do_not_mix_into_a_file(
+    tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "r.jsonl"
+    assert sample(tasks, tiny_folder, out) == 0
+    assert sample(tasks, tiny_folder, out, "--temperature", "0.5") == 2
+    assert "another temperature" in capsys.readouterr().err
+
+
+def test_bad_inputs_get_one_sentence(
+    tasks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sample(tasks, tmp_path, tmp_path / "r.jsonl") == 2
+    said = capsys.readouterr().err
+    assert said.startswith("assay rollout: ") and said.count("\n") == 1
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"id": "x"}\n')
+    assert sample(bad, tmp_path, tmp_path / "r.jsonl") == 2
+    assert f"{bad} line 1: field 'family' is missing" in capsys.readouterr().err
+
+
+def test_eval_writes_results_and_a_report(
+    tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "e"
+    words = ["eval", "--model", str(tiny_folder), "--tracks", str(tasks), "--out", str(out)]
+    assert assay.main([*words, "--max-new-tokens", "5", "--pass-k", "2"]) == 0
+    rows = json.loads((out / "results.json").read_text())["rows"]
+    assert [r["outcome"] for r in rows["gold"]] == [1.0] * 5
+    assert len(rows[tiny_folder.name]) == 5 and "pass@2" in rows[tiny_folder.name][0]
+    assert (out / "report.html").is_file() and "always_drop" in capsys.readouterr().out
