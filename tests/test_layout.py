@@ -125,3 +125,12 @@ def test_the_front_door_names_no_command_twice_and_help_is_cheap() -> None:
 
 def test_tests_are_no_package() -> None:
     assert not list((ROOT / "tests").rglob("__init__.py"))
+
+
+def test_no_file_names_a_registry_host() -> None:
+    """Indexes and hubs are the user's own configuration, never ours."""
+    hosts = re.compile(r"(pypi|pythonhosted|pytorch|huggingface|npmjs)\.(org|co|com)\b", re.I)
+    own = [ROOT / name for name in ("README.md", "Makefile", "pyproject.toml", ".ci/run")]
+    own += [p for top in OURS for p in (ROOT / top).rglob("*") if p.suffix in (".py", ".yaml")]
+    found = [name_of(p) for p in own if hosts.search(p.read_text(encoding="utf-8"))]
+    assert found == []
