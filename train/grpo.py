@@ -30,6 +30,7 @@ from train.loss import centre, kl_penalty, policy_loss, sampling_weight
 from train.optim import MasterAdamW, learning_rate
 from train.policy import Policy
 from train.resume import Checkpoints
+from train.setup import give_back_memory
 from train.sft import batch_of
 
 Scorer = Callable[[Task, Trajectory], Score]
@@ -260,6 +261,7 @@ def train_grpo(
             policy, optimiser, batch, config, lr=lr, micro_tokens=micro_tokens, reference=reference
         )
         engine.update_weights()
+        give_back_memory()
         metrics = rollout_metrics(
             batch.scores,
             [[sum(t.loss_mask) for t in group] for group in batch.groups],

@@ -37,6 +37,7 @@ class MasterAdamW:
         self.masters = [t.detach().float().clone().requires_grad_(True) for _, t in named]
         for master in self.masters:
             master.grad = torch.zeros_like(master)
+        self._empty = True  # nothing collected yet: the next gradients replace what is there
         self.adam = torch.optim.AdamW(
             self.masters, lr=0.0, betas=betas, eps=eps, weight_decay=weight_decay, fused=True
         )
@@ -44,33 +45,35 @@ class MasterAdamW:
     def collect(self) -> None:
         """Add the working weights' gradients to the masters' and clear them."""
         for (_, tensor), master in zip(self.working, self.masters, strict=True):
-            if tensor.grad is not None and master.grad is not None:
+            if master.grad is None:
+                continue
+            if tensor.grad is None:
+                if self._empty:
+                    master.grad.zero_()
+            elif self._empty:
+                master.grad.copy_(tensor.grad)
+            else:
                 master.grad.add_(tensor.grad)
-                tensor.grad = None
+            tensor.grad = None
+        self._empty = False
 
     @torch.no_grad()
     def step(self, lr: float, max_norm: float) -> float:
-        """Clip to `max_norm` (0 = off), update, copy down, clear; returns the norm before."""
+        """Clip to `max_norm` (0 = off), update, copy down; returns the norm before clipping."""
+        if self._empty:  # no group had an advantage: nothing to learn from this batch
+            return 0.0
+        self._empty = True
         norm = torch.nn.utils.get_total_norm([m.grad for m in self.masters if m.grad is not None])
         if not bool(torch.isfinite(norm)):
-            self.clear()
-            return float(
-                norm
-            )  # a batch with a non-finite gradient is skipped, and shows in the log
-        if max_norm > 0:
+            return float(norm)  # a batch with a non-finite gradient is skipped; the log shows it
+        if 0 < max_norm < float(norm):
             torch.nn.utils.clip_grads_with_norm_(self.masters, max_norm, norm)
         for group in self.adam.param_groups:
             group["lr"] = lr
         self.adam.step()
         for (_, tensor), master in zip(self.working, self.masters, strict=True):
             tensor.copy_(master)
-        self.clear()
         return float(norm)
-
-    def clear(self) -> None:
-        for master in self.masters:
-            if master.grad is not None:
-                master.grad.zero_()
 
     def state(self) -> dict[str, Tensor]:
         """Masters, both moments and the step count, by weight name."""

@@ -19,6 +19,7 @@ from train.log import RunLog
 from train.optim import MasterAdamW, learning_rate
 from train.policy import Policy
 from train.resume import Checkpoints
+from train.setup import give_back_memory
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ def train_sft(
             total += float(loss.detach())
         lr = learning_rate(step, steps, config.lr, config.warmup, "cosine")
         norm = optimiser.step(lr, config.grad_clip)
+        give_back_memory()
         took = time.perf_counter() - began
         metrics = {
             "loss": total,
