@@ -129,7 +129,6 @@ class RewardConfig:
 class SftConfig:
     """Supervised fine-tuning on gold answers; AdamW, linear warm-up, then a cosine to 0."""
 
-    examples: int = locked(480)
     epochs: int = locked(1)
     batch_size: int = locked(8)
     lr: float = locked(1.5e-4)
@@ -140,7 +139,7 @@ class SftConfig:
     max_length: int = locked(512)
 
     def __post_init__(self) -> None:
-        _at_least(self, 0, "examples", "warmup", "weight_decay", "lr")
+        _at_least(self, 0, "warmup", "weight_decay", "lr")
         _at_least(self, 1, "epochs", "batch_size", "max_length")
         _check_optimiser(self.betas, self.grad_clip)
 
@@ -289,11 +288,6 @@ class DemoConfig:
             raise ValueError(
                 f"eval.tasks={self.eval.tasks} is more than tasks.heldout={self.tasks.heldout}; "
                 "raise the latter"
-            )
-        if self.sft.examples > self.tasks.train_sft:
-            raise ValueError(
-                f"sft.examples={self.sft.examples} is more than "
-                f"tasks.train_sft={self.tasks.train_sft}; raise the latter"
             )
 
 

@@ -105,6 +105,7 @@ class Demo:
     def rl(self, start: Path) -> Path:
         """Dr.GRPO from the SFT model; returns the model folder."""
         from train.grpo import train_grpo
+        from train.results import summarise
 
         record = self.out / "rl.json"
         steps = {"steps": self.config.rl.steps}
@@ -115,8 +116,10 @@ class Demo:
         held = self.tasks["heldout"][: self.config.eval.tasks]
 
         def on_eval(step: int) -> dict[str, float]:
-            rows = self.evaluate(policy, held, f"evaluating step {step}")
-            return {"eval/rs": sum(r["outcome"] or 0.0 for r in rows) / len(rows)}
+            done = summarise("rl", self.evaluate(policy, held, f"evaluating step {step}"))
+            found = {"rs": done.rs.value, "rs_balanced": done.balanced, "keep": done.keep}
+            self.log.record("eval", step, {**found, "drop": done.drop})
+            return {}
 
         train_grpo(
             policy, self.tasks["train_rl"], self.tokenizer, self.score, self.config.rl,

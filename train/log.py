@@ -188,7 +188,8 @@ def _keep_bytes(data: bytes, stage: str, step: int) -> int:
         if not line.endswith(b"\n"):
             break
         row = json.loads(line)
-        if row["stage"] == stage and row["step"] > step:
+        mine = row["stage"] == stage or (stage == "rl" and row["stage"] == "eval")
+        if mine and row["step"] > step:
             break
         end += len(line)
     return end
