@@ -37,6 +37,10 @@ def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_count(value: object) -> bool:
+    return _is_int(value) and cast("int", value) >= 1
+
+
 def _is_number(value: object) -> bool:
     # NaN compares false with everything, so a NaN bound would silently drop every text.
     if isinstance(value, float):
@@ -63,6 +67,7 @@ TYPES: dict[str, tuple[Callable[[object], bool], str]] = {
     "text": (_is_text, "a string"),
     "bool": (_is_bool, "true or false"),
     "int": (_is_int, "a whole number"),
+    "count": (_is_count, "a whole number of 1 or more"),
     "number or none": (_is_bound, "a number or null"),
     "list of text": (_is_words, "a list of strings"),
     "text or list of text": (_is_text_or_words, "a string or a list of strings"),

@@ -12,31 +12,32 @@ def char_ngram_counts(text: str, n: int) -> list[int]:
     """How often each distinct substring of length n occurs, most frequent first; n ≥ 1."""
     total = len(text) - n + 1
     if total >= _SMALL:
-        counts = _packed_counts(text, n)
-        if counts is not None:
-            return counts
+        return _packed_counts(text, n)
     return sorted(Counter(text[i : i + n] for i in range(total)).values(), reverse=True)
 
 
-def _packed_counts(text: str, n: int) -> list[int] | None:
-    """Counts by sorting n-grams packed into 64-bit numbers; None where they would not fit."""
+def _packed_counts(text: str, n: int) -> list[int]:
+    """Counts by numbering the n-grams and sorting the numbers."""
     import numpy as np
 
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
     used = np.zeros(int(codes.max()) + 1, dtype=np.uint64)
     used[codes] = 1
     base = int(used.sum())
-    if base**n >= 2**64:
-        return None
-    keys = (np.cumsum(used, dtype=np.uint64) - np.uint64(1))[codes]
-    # Square-and-multiply over positions: `keys` holds the numbers of all substrings of `length`.
-    digits, length = keys, 1
+    digits = (np.cumsum(used, dtype=np.uint64) - np.uint64(1))[codes]
+    # Square-and-multiply over positions: `keys[i]`, below `size`, numbers text[i : i + length].
+    keys, size, length = digits, base, 1
     for bit in bin(n)[3:]:
-        keys = keys[:-length] * np.uint64(base**length) + keys[length:]
-        length *= 2
+        if size * size * (base if bit == "1" else 1) >= 2**64:
+            # Renumbering densely leaves at most len(text) numbers.
+            _, keys = np.unique(keys, return_inverse=True)
+            keys = keys.astype(np.uint64)
+            size = len(text)
+        keys = keys[:-length] * np.uint64(size) + keys[length:]
+        size, length = size * size, 2 * length
         if bit == "1":
             keys = keys[:-1] * np.uint64(base) + digits[length:]
-            length += 1
+            size, length = size * base, length + 1
     keys = np.sort(keys)
     ends = np.flatnonzero(keys[1:] != keys[:-1])
     counts = np.diff(ends, prepend=-1, append=len(keys) - 1)

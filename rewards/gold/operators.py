@@ -12,7 +12,7 @@ from rewards.gold.text import SYMBOLS
 REPL = Param("repl", "text", "", "what a match becomes: a regular expression template")
 LANG = Param("lang", "text", "en", "accepted for compatibility; the word rules do not use it")
 SUBWORDS = Param("tokenization", "bool", False, "must stay false: gold used no subword model")
-REP_LEN = Param("rep_len", "int", 10, "length of the counted n-grams")
+REP_LEN = Param("rep_len", "count", 10, "length of the counted n-grams")
 RANGE = (
     Param("min_closed_interval", "bool", True, "whether a statistic equal to the minimum passes"),
     Param("max_closed_interval", "bool", True, "whether a statistic equal to the maximum passes"),

@@ -44,11 +44,11 @@ CHANNEL_USER_ID = r"\b(ou_|u_|uid_)[0-9a-zA-Z_-]{16,64}\b"
 # other scripts are taken in by accepting any character outside ASCII.
 _ANY_DIGIT = r"[0-9\u0080-\U0010ffff]"
 _HAS_IPV4 = r"[0-9]\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]"
-_IP_RUN = r"[0-9a-fA-F:.\u0080-\U0010ffff]{7,}"
-_HAS_MAC = r"[0-9A-Fa-f]{2}[:-][0-9A-Fa-f]{2}[:-][0-9A-Fa-f]{2}[:-]"
-_MAC_RUN = r"[0-9A-Fa-f:-]{17,}"
+_IP_RUN = r"[0-9a-fA-F:.\u0080-\U0010ffff][0-9a-fA-F:.\u0080-\U0010ffff]{6,}"
+_HAS_MAC = r"[:-][0-9A-Fa-f]{2}[:-][0-9A-Fa-f]{2}[:-]"
+_MAC_RUN = r"[0-9A-Fa-f:-][0-9A-Fa-f:-]{16,}"
 _DIGIT_RUN = r"[+(\d][+()\d\s.-]{6,}"
-_HAS_ID_CARD = _ANY_DIGIT + "{17}"
+_HAS_ID_CARD = r"[0-9][0-9]{16}"
 _EMAIL_TAIL = r"@(?<=[A-Za-z0-9.\-+_]@)[a-z0-9.\-+_]+\.[a-z]+"
 _EMAIL_LOCAL = string.ascii_letters + string.digits + ".-+_"
 
@@ -124,7 +124,9 @@ def clean_phone_dj(text: str, repl: str = "") -> str:
 
 
 def clean_id_card(text: str, repl: str = "") -> str:
-    return rx(ID_CARD).sub(repl, text) if std(_HAS_ID_CARD).search(text) else text
+    if std(_HAS_ID_CARD if text.isascii() else _ANY_DIGIT * 17).search(text):
+        return rx(ID_CARD).sub(repl, text)
+    return text
 
 
 def clean_jwt(text: str, repl: str = "") -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rewards.gold import bridge
 from rewards.gold.core import (
     PROFILES,
     GoldError,
@@ -48,6 +49,14 @@ class BoundStep:
     low: float | None = None
     high: float | None = None
     closed: tuple[bool, bool, bool] = (True, True, False)
+    verdict: bridge.Verdict | None = None
+
+    def judge(self, text: str) -> tuple[bool, dict[str, Any]]:
+        """(keep, statistics) of a filter step."""
+        if self.verdict is not None:
+            return self.verdict(text)
+        statistic = self.call(text, **self.params)
+        return self.keeps(statistic), {self.operator.stat_key: statistic}
 
     def keeps(self, statistic: float) -> bool:
         low_closed, high_closed, reverse = self.closed
@@ -67,8 +76,7 @@ def bind(step: Step, profile: Profile = "bench") -> BoundStep:
         raise GoldError(f"profile {profile!r} is unknown; choose one of {', '.join(PROFILES)}")
     operator = OPERATORS.get(step.operator)
     if operator is None:
-        hint = nearest(step.operator, OPERATORS)
-        raise GoldError(f"no operator {step.operator!r}{hint}; docs/operators.md lists them all")
+        return _bind_foreign(step)
     params = bind_params(operator, step.params)
     if operator.kind == "mapper":
         return BoundStep(operator, operator.function(profile), params)
@@ -77,6 +85,17 @@ def bind(step: Step, profile: Profile = "bench") -> BoundStep:
     if "word_list" in params:
         params["word_list"] = frozenset(params["word_list"])
     return BoundStep(operator, operator.function(profile), params, low, high, closed)
+
+
+def _bind_foreign(step: Step) -> BoundStep:
+    """A step of py-data-juicer, which is asked only for names that are not ours."""
+    if not step.operator.startswith(bridge.PREFIX) and not bridge.has(step.operator):
+        hint = nearest(step.operator, OPERATORS)
+        raise GoldError(f"no operator {step.operator!r}{hint or ', see docs/operators.md'}")
+    operator, built = bridge.load(step.operator, step.params)
+    if operator.kind == "mapper":
+        return BoundStep(operator, bridge.mapper(operator.name, built), {})
+    return BoundStep(operator, operator.bench, {}, verdict=bridge.verdict(built))
 
 
 def bind_recipe(recipe: Sequence[Step], profile: Profile = "bench") -> tuple[BoundStep, ...]:
@@ -105,11 +124,10 @@ def run_bound(text: str, steps: Sequence[BoundStep]) -> Execution:
             entry["output_length"] = len(text)
             entry["delta_chars"] = len(text) - len(before)
         elif status == "KEEP":
-            statistic = step.call(text, **step.params)
-            keep = step.keeps(statistic)
+            keep, stats = step.judge(text)
             entry["keep"] = keep
             entry["status"] = "KEEP" if keep else "DROP"
-            entry["stats"] = {step.operator.stat_key: statistic}
+            entry["stats"] = stats
             if not keep:
                 trace.append(entry)
                 status, stopped = "DROP", text

@@ -1,0 +1,157 @@
+"""Ordered execution of row batches in worker processes that can be killed."""
+
+from __future__ import annotations
+
+import json
+import queue
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, TypeVar, cast
+
+from rewards.gold.rows import dump, row_id
+from rewards.gold.worker import read_frame, write_frame
+
+Key = TypeVar("Key")
+_ROOT = str(Path(__file__).resolve().parents[2])
+# The child finds this very code, whatever its working directory or the way we were started.
+_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from rewards.gold.worker import serve; serve()"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One row's answer: a JSON line, and whether the row was executed."""
+
+    line: bytes
+    good: bool
+
+
+class Pool:
+    """`workers` child processes; use as a context manager.
+
+    `deadline` is processor seconds a row may take: a busy machine never turns a good row into a
+    failed one. A row that kills its worker is answered with an `infrastructure:` error and its id.
+    """
+
+    def __init__(self, workers: int, deadline: float, options: dict[str, Any]) -> None:
+        self._deadline = deadline
+        self._options = json.dumps(options | {"deadline": deadline}).encode()
+        self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
+        self._workers = [self._spawn() for _ in range(workers)]
+        for worker in self._workers:
+            self._await(worker)
+            self._idle.put(worker)
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="gold")
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            for worker in self._workers:
+                worker.kill()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        for worker in self._workers:
+            self._stop(worker)
+
+    def run(
+        self, batches: Iterable[tuple[Key, int, list[bytes]]]
+    ) -> Iterator[tuple[Key, list[Answer]]]:
+        """Answers of every batch (key, first line number, lines), in order.
+
+        Holds at most three batches a worker at a time.
+        """
+        waiting: deque[tuple[Key, Future[list[Answer]]]] = deque()
+        for key, number, lines in batches:
+            waiting.append((key, self._threads.submit(self._batch, number, lines)))
+            if len(waiting) >= 3 * len(self._workers):
+                done, future = waiting.popleft()
+                yield done, future.result()
+        while waiting:
+            done, future = waiting.popleft()
+            yield done, future.result()
+
+    def _batch(self, number: int, lines: list[bytes]) -> list[Answer]:
+        answers: list[Answer] = []
+        worker = self._idle.get()
+        while len(answers) < len(lines):
+            self._ask(worker, number + len(answers), lines[len(answers) :], answers)
+            if len(answers) < len(lines):
+                why = self._why_died(worker.wait())
+                line = lines[len(answers)]
+                error = f"line {number + len(answers)}: infrastructure: {why}"
+                answers.append(Answer(dump({"id": _id_in(line), "error": error}), False))
+                self._stop(worker)
+                fresh = self._spawn()
+                self._await(fresh)
+                self._workers[self._workers.index(worker)] = fresh
+                worker = fresh
+        self._idle.put(worker)
+        return answers
+
+    def _ask(
+        self,
+        worker: subprocess.Popen[bytes],
+        number: int,
+        lines: list[bytes],
+        answers: list[Answer],
+    ) -> None:
+        """Append the answers to `lines`, fewer if the worker dies."""
+        payload = str(number).encode() + b"\n" + b"\n".join(lines)
+        try:
+            write_frame(cast("BinaryIO", worker.stdin), payload)
+        except BrokenPipeError:
+            return
+        for _ in lines:
+            frame = read_frame(cast("BinaryIO", worker.stdout))
+            if frame is None:
+                return
+            answers.append(Answer(frame[1:], frame[:1] == b"+"))
+
+    def _why_died(self, status: int) -> str:
+        if status == -signal.SIGPROF:
+            return (
+                f"timeout: the row took more than {self._deadline:g} s of processor time; "
+                "raise --deadline to wait longer"
+            )
+        name = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+        return f"the worker process died ({name}) at this row"
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        worker = subprocess.Popen(
+            [sys.executable, "-c", _CHILD, _ROOT], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        write_frame(cast("BinaryIO", worker.stdin), self._options)
+        return worker
+
+    def _await(self, worker: subprocess.Popen[bytes]) -> None:
+        # Without this a worker that cannot even start would fail every row of the input.
+        if read_frame(cast("BinaryIO", worker.stdout)) is None:
+            raise RuntimeError(
+                f"a worker process ended with status {worker.wait()} before its first row; its "
+                "message stands above"
+            )
+
+    def _stop(self, worker: subprocess.Popen[bytes]) -> None:
+        """Close the pipes, which ends an idle worker, and wait for it."""
+        cast("BinaryIO", worker.stdin).close()
+        worker.wait()
+        cast("BinaryIO", worker.stdout).close()
+
+
+def _id_in(line: bytes) -> Any:
+    try:
+        return row_id(json.loads(line))
+    except (ValueError, RecursionError):
+        return None
