@@ -18,7 +18,7 @@ from train.resume import Checkpoints
 def _options(command: str, what: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"assay {command}", description=what)
     parser.add_argument("settings", nargs="*", metavar="key=value")
-    parser.add_argument("--config", help="YAML of settings; see docs/configs.md")
+    parser.add_argument("--config", help="YAML of settings; see docs/training.md")
     parser.add_argument("--dry-run", action="store_true", help="print the resolved settings only")
     return parser
 
