@@ -145,3 +145,14 @@ def test_pick_follows_the_distribution() -> None:
     ids, _, _ = pick(logits, Sampling(1, temperature=1.0), u)
     seen = torch.bincount(ids, minlength=4)[:4] / 20_000
     assert torch.allclose(seen, logits[0, :4].softmax(-1), atol=0.012)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_cuda_decodes_what_the_cpu_does(tiny_folder: Path, engine: TorchEngine) -> None:
+    other = TorchEngine(load_llama(tiny_folder, "float32", "cuda"), [2], slots=16)
+    for sampling in (Sampling(20, temperature=0), Sampling(20, temperature=1.0, top_k=30)):
+        ours = engine.generate_now(PROMPTS, sampling, 2, SEEDS)
+        theirs = other.generate_now(PROMPTS, sampling, 2, SEEDS)
+        for a, b in zip(ours, theirs, strict=True):
+            assert [c.ids for c in a] == [c.ids for c in b]

@@ -28,7 +28,7 @@ from train.batch import Segment, micro_batches, pack, to_rows
 from train.log import RunLog, rollout_metrics
 from train.loss import centre, kl_penalty, policy_loss, sampling_weight
 from train.optim import MasterAdamW, learning_rate
-from train.policy import Policy
+from train.policy import Policy, device_of
 from train.resume import Checkpoints
 from train.setup import give_back_memory
 from train.sft import batch_of
@@ -99,10 +99,6 @@ def recompute(policy: Policy, segments: list[Segment], config: GrpoConfig, micro
         logp_N, _ = policy.logp(packed, config.temperature)
         out[packed.row.cpu(), packed.column.cpu()] = logp_N.float().cpu()
     return out
-
-
-def device_of(policy: Policy) -> torch.device:
-    return policy.named()[0][1].device
 
 
 @dataclass(frozen=True)

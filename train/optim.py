@@ -96,4 +96,6 @@ class MasterAdamW:
                 if f"{k}.{name}" in state
             }
             if kept:
-                self.adam.state[master] = {k: v.clone() for k, v in kept.items()}
+                self.adam.state[master] = {
+                    k: v.to(master.device, copy=True) for k, v in kept.items()
+                }

@@ -41,6 +41,11 @@ class Policy(Protocol):
         ...
 
 
+def device_of(policy: Policy) -> torch.device:
+    """Where the policy's weights live."""
+    return policy.named()[0][1].device
+
+
 def _blocks(heads: Tensor, rows: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
     """Queries (R·K, Q·L, C), keys and values (R·K, L, C) of padded rows (R, L) of positions."""
     r, length = rows.shape

@@ -17,7 +17,7 @@ from rewards.seeds import derive_seed
 from train.batch import Segment, micro_batches, pack
 from train.log import RunLog
 from train.optim import MasterAdamW, learning_rate
-from train.policy import Policy
+from train.policy import Policy, device_of
 from train.resume import Checkpoints
 from train.setup import give_back_memory
 
@@ -69,7 +69,7 @@ def train_sft(
         print(f"{left} examples longer than sft.max_length={config.max_length} left out")
     steps = sft_steps(len(fitting), config)
     optimiser = MasterAdamW(policy.named(), config.betas, weight_decay=config.weight_decay)
-    start = checkpoints.restore(optimiser)
+    start, device = checkpoints.restore(optimiser), device_of(policy)
     log.resume("sft", start)
     for step in range(start, steps):
         began = time.perf_counter()
@@ -79,7 +79,7 @@ def train_sft(
         segments = [Segment(e.prompt, [e.answer], [i]) for i, e in enumerate(batch)]
         total = 0.0
         for micro in micro_batches(segments, micro_tokens):
-            logp_N, _ = policy.logp(pack(micro))
+            logp_N, _ = policy.logp(pack(micro, device))
             loss = -logp_N.sum() / tokens
             loss.backward()
             optimiser.collect()
