@@ -49,22 +49,6 @@ class EngineConfig:
 
 
 @dataclass(frozen=True)
-class SamplingConfig:
-    """How `assay rollout` samples; training and evaluation have their own settings."""
-
-    n: int = 8
-    max_new_tokens: int = 96
-    temperature: float = 1.0
-    top_k: int = 0  # 0: off
-    top_p: float = 1.0  # 1: off
-
-    def __post_init__(self) -> None:
-        _at_least(self, 1, "n", "max_new_tokens")
-        _at_least(self, 0, "temperature", "top_k")
-        _share(self, "top_p")
-
-
-@dataclass(frozen=True)
 class TasksConfig:
     """Which refinement tasks are built; held-out tasks come from other documents.
 

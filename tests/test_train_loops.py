@@ -18,11 +18,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from configs.schema import GrpoConfig, GrpoRunConfig, SftConfig  # noqa: E402
-from rewards.task import Score, Task, write_jsonl  # noqa: E402
+from rewards.task import Score, Task, TaskError, write_jsonl  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
 from train.checkpoint import CheckpointError  # noqa: E402
-from train.grpo import describe, sample, train_grpo, update  # noqa: E402
+from train.grpo import describe, fitting, sample, train_grpo, update  # noqa: E402
 from train.log import RunLog, read_metrics  # noqa: E402
 from train.optim import MasterAdamW  # noqa: E402
 from train.policy import load_policy  # noqa: E402
@@ -211,6 +211,16 @@ def test_kill_9_anywhere_and_rerun_gives_the_same_bits(tiny_folder: Path, tmp_pa
     assert a.read_bytes() == b.read_bytes()
     steps = [row["step"] for row in read_metrics(killed)]
     assert steps == list(range(1, 13))
+
+
+def test_prompts_that_leave_no_room_are_left_out_or_refused(tiny_folder: Path) -> None:
+    tokenizer = ChatTokenizer(tiny_folder)
+    tasks = refinement_tasks(3)
+    long = replace(tasks[0], prompt=[{"role": "user", "content": "y" * 500}])
+    kept = fitting([*tasks, long], tokenizer, RL)
+    assert [t.id for t in kept] == ["t0", "t1", "t2"]
+    with pytest.raises(TaskError, match=r"raise rl\.max_length"):
+        fitting([long], tokenizer, RL)
 
 
 def test_write_jsonl_of_tasks_trains_from_the_command_line(

@@ -197,7 +197,9 @@ def run_demo(config: DemoConfig) -> Path:
         row |= {"input_text": task.gold["input_text"], "gold_text": task.gold["text"]}
         row["prompt"] = task.prompt[-1]["content"]
     write_run_record(out, config, {"tasks": out / "tasks", "model": demo.source}, times=times)
-    data = {"rows": rows, "meta": {"seed": config.seed, "times": times, "tasks": len(held)}}
+    draw = {"bootstrap": config.eval.bootstrap, "bootstrap_seed": config.eval.seed}
+    meta = {"seed": config.seed, "times": times, "tasks": len(held), **draw}
+    data = {"rows": rows, "meta": meta}
     page = write_report(out, data)
     spent = ", ".join(f"{name} {seconds:.0f}s" for name, seconds in times.items())
     print(f"\n{text_table(data)}\n\ntime: {spent}; {sum(times.values()) / 60:.1f} minutes\n"

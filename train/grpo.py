@@ -19,7 +19,7 @@ from torch import Tensor
 
 from configs.schema import GrpoConfig
 from rewards.seeds import derive_seed
-from rewards.task import Score, Task
+from rewards.task import Score, Task, TaskError
 from rollouts.episode import completion_ids, rollout, to_json
 from rollouts.prompts import ChatTokenizer
 from rollouts.torch_engine import TorchEngine, TransformersEngine
@@ -200,6 +200,20 @@ def _reduce(values_BT: Tensor, mask_BT: Tensor, config: GrpoConfig, rollouts: in
     return (values_BT.sum(1) / mask_BT.sum(1).clamp(min=1)).sum() / rollouts
 
 
+def fitting(tasks: Sequence[Task], tokenizer: ChatTokenizer, config: GrpoConfig) -> Sequence[Task]:
+    """Tasks whose prompt leaves room for an answer. Raises `TaskError` if none does."""
+    room = config.max_length - config.max_new_tokens
+    kept = [task for task in tasks if len(tokenizer.prompt(task.prompt)) <= room]
+    if not kept:
+        raise TaskError(
+            f"none of {len(tasks)} tasks has a prompt of at most {room} tokens (rl.max_length − "
+            "rl.max_new_tokens); raise rl.max_length"
+        )
+    if len(kept) < len(tasks):
+        print(f"{len(tasks) - len(kept)} tasks with longer prompts than {room} tokens left out")
+    return kept
+
+
 def describe(config: GrpoConfig) -> str:
     """The resolved objective and the batch arithmetic, printed before the first step."""
     prompts, n = config.prompts_per_step, config.rollouts_per_prompt
@@ -239,8 +253,7 @@ def train_grpo(
     on_eval: Callable[[int], dict[str, float]] | None = None,
 ) -> None:
     """Train in place, from the newest checkpoint if there is one."""
-    if not tasks:
-        raise ValueError("no tasks to train on; give a tasks file with at least one row")
+    tasks = fitting(tasks, tokenizer, config)
     print(describe(config), flush=True)
     optimiser = MasterAdamW(policy.named(), config.betas, weight_decay=config.weight_decay)
     engine = policy.engine(tokenizer.stop_ids, slots)

@@ -14,6 +14,7 @@ import numpy as np
 
 from configs.schema import SftConfig
 from rewards.seeds import derive_seed
+from rewards.task import TaskError
 from train.batch import Segment, micro_batches, pack
 from train.log import RunLog
 from train.optim import MasterAdamW, learning_rate
@@ -58,11 +59,11 @@ def train_sft(
     checkpoints: Checkpoints,
     every: int,
 ) -> None:
-    """Train in place, from the newest checkpoint if there is one. Raises ValueError on no data."""
+    """Train in place, from the newest checkpoint if there is one. Raises `TaskError` on no data."""
     fitting = [e for e in examples if len(e.prompt) + len(e.answer) <= config.max_length]
     if not fitting:
-        raise ValueError(
-            f"none of {len(examples)} examples fits sft.max_length={config.max_length}"
+        raise TaskError(
+            f"none of {len(examples)} examples fits sft.max_length={config.max_length}; raise it"
         )
     if len(fitting) < len(examples):
         left = len(examples) - len(fitting)
