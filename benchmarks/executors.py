@@ -46,7 +46,7 @@ def load(corpus: Path, documents: int) -> list[str]:
     texts: list[str] = []
     for path in sorted(corpus.glob("*.jsonl.gz")):
         with gzip.open(path, "rt", encoding="utf-8") as lines:
-            texts += [json.loads(line)["text"] for _, line in zip(range(documents), lines)]
+            texts += [json.loads(line)["text"] for _, line in zip(range(documents), lines, strict=False)]
     return texts
 
 

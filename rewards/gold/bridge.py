@@ -6,13 +6,12 @@ where we have our own. Needs `pip install assay[datajuicer]`.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import inspect
 from collections.abc import Callable
 from typing import Any
 
-from rewards.gold.core import GoldError, Operator, Param, nearest
+from rewards.gold.core import GoldError, Operator, Param, library, nearest
 
 PREFIX = "data_juicer:"
 # Where an operator keeps what it measured, and what it was told about a sample.
@@ -30,8 +29,7 @@ def has(name: str) -> bool:
 
 
 def _registry() -> dict[str, Any]:
-    # By name, because the package is optional and carries no types.
-    operators: Any = importlib.import_module("data_juicer.ops").OPERATORS
+    operators: Any = library("data_juicer.ops", "py-data-juicer", "assay[datajuicer]").OPERATORS
     modules: dict[str, Any] = operators.modules
     return modules
 
@@ -42,11 +40,18 @@ def _parameters(kind: Any) -> dict[str, inspect.Parameter]:
     return {n: p for n, p in found.items() if n != "self" and p.kind not in variable}
 
 
+def _unused(text: str) -> str:
+    # A foreign step carries its own call or verdict.
+    return text
+
+
 def load(name: str, params: dict[str, Any]) -> tuple[Operator, Any]:
     """(description, built operator). Raises `GoldError` when there is no such text operator."""
     bare = name.removeprefix(PREFIX)
     if not available():
-        raise GoldError(f"operator {name!r} needs py-data-juicer; run: pip install assay[datajuicer]")
+        raise GoldError(
+            f"operator {name!r} needs py-data-juicer; run: pip install assay[datajuicer]"
+        )
     registry = _registry()
     if bare not in registry:
         raise GoldError(f"no operator {bare!r} in py-data-juicer{nearest(bare, registry)}")
@@ -69,7 +74,7 @@ def load(name: str, params: dict[str, Any]) -> tuple[Operator, Any]:
         kind="filter" if bare.endswith("_filter") else "mapper",
         domain="data-juicer",
         summary=" ".join((inspect.getdoc(kind) or "").split("\n\n")[0].split()),
-        bench=lambda text: text,
+        bench=_unused,
         params=tuple(
             Param(n, "text", None if p.default is empty else p.default, "see py-data-juicer")
             for n, p in known.items()
@@ -83,7 +88,9 @@ def mapper(name: str, built: Any) -> Callable[[str], str]:
 
     def call(text: str) -> str:
         if built.is_batched_op():
-            out: list[Any] = built.process_batched({"text": [text], _STATS: [{}], _META: [{}]})["text"]
+            out: list[Any] = built.process_batched({"text": [text], _STATS: [{}], _META: [{}]})[
+                "text"
+            ]
             if len(out) != 1:
                 raise GoldError(f"{name}: made {len(out)} texts of one, and a recipe has one text")
             result: Any = out[0]

@@ -7,11 +7,11 @@ import contextlib
 import gzip
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from rewards.gold.core import PROFILES, GoldError
+from rewards.gold.core import PROFILES, GoldError, library
 from rewards.gold.pool import Pool
 from rewards.gold.recipe_file import read_recipe
 
@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
                       help="processor time a row may take (30)")  # fmt: skip
     made.add_argument("--states", action="store_true", help="add the text after each mapper")
     made.add_argument("--all-rows", action="store_true",
-                      help="parquet: also write dropped and failed rows, with a gold_status")  # fmt: skip
+                      help="parquet: write dropped and failed rows too")  # fmt: skip
     made.add_argument("--engine", choices=("local", "ray"), default="local")
     return made
 
@@ -104,17 +104,11 @@ def _table(args: argparse.Namespace, options: dict[str, Any]) -> int:
         )
         print(f"assay execute: wrote {target}, {failed} rows failed", file=sys.stderr)
         return BAD_ROWS if failed else 0
-    import pyarrow.parquet as pq
-    from tqdm import tqdm
+    from rewards.gold.tables import open_parquet, run_parquet
 
-    from rewards.gold.tables import run_parquet
-
-    try:
-        rows = pq.ParquetFile(source).metadata.num_rows
-    except ValueError as error:
-        raise GoldError(f"{source}: not a parquet file ({error})") from None
+    rows = open_parquet(source).metadata.num_rows
     # A bar for a person, nothing in a log file.
-    bar = tqdm(total=rows, unit="row", disable=None)
+    bar = library("tqdm", "the progress bar", "tqdm").tqdm(total=rows, unit="row", disable=None)
     with Pool(args.workers, args.deadline, options) as pool, bar:
         tally = run_parquet(
             source,
@@ -122,7 +116,7 @@ def _table(args: argparse.Namespace, options: dict[str, Any]) -> int:
             args.text_column,
             pool,
             all_rows=args.all_rows,
-            progress=cast("Any", bar).update,
+            progress=bar.update,
         )
     print(f"assay execute: {tally}", file=sys.stderr)
     if tally.failed:
@@ -131,12 +125,12 @@ def _table(args: argparse.Namespace, options: dict[str, Any]) -> int:
 
 
 @contextlib.contextmanager
-def _reading(name: str) -> Iterator[BinaryIO]:
+def _reading(name: str) -> Generator[BinaryIO]:
     if name == "-":
         yield sys.stdin.buffer
         return
-    opened = gzip.open(name) if name.endswith(".gz") else open(name, "rb")
-    with opened as stream:
+    opener = gzip.open if name.endswith(".gz") else open
+    with opener(name, "rb") as stream:
         yield cast("BinaryIO", stream)
 
 
@@ -172,7 +166,7 @@ def _stream(lines: BinaryIO, output: str, pool: Pool) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def _writing(name: str) -> Iterator[BinaryIO]:
+def _writing(name: str) -> Generator[BinaryIO]:
     if name == "-":
         yield sys.stdout.buffer
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -17,6 +18,17 @@ INF = 9223372036854775807
 
 class GoldError(ValueError):
     """A recipe or row that cannot be executed; the message says what to change."""
+
+
+def library(name: str, purpose: str, install: str) -> Any:
+    """An optional library, imported by name because none of them carries complete types.
+
+    Raises `GoldError` saying what wants it and how to install it.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise GoldError(f"{purpose} needs {name}; run: pip install '{install}'") from None
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

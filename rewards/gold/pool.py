@@ -21,7 +21,9 @@ from rewards.gold.worker import read_frame, write_frame
 Key = TypeVar("Key")
 _ROOT = str(Path(__file__).resolve().parents[2])
 # The child finds this very code, whatever its working directory or the way we were started.
-_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from rewards.gold.worker import serve; serve()"
+_CHILD = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from rewards.gold.worker import serve; serve()"
+)
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rewards.gold.core import GoldError
+from rewards.gold.core import GoldError, library
 from rewards.gold.pool import Pool
-from rewards.gold.tables import STATUS, apply_answers, as_lines, check_column
+from rewards.gold.tables import (
+    STATUS,
+    apply_answers,
+    arrow,
+    as_lines,
+    check_column,
+    open_parquet,
+)
 
 
 class Executor:
@@ -18,8 +25,7 @@ class Executor:
         self._pool = Pool(1, deadline, options)
 
     def __call__(self, table: Any) -> Any:
-        import pyarrow as pa
-
+        pa = arrow()
         lines = as_lines(table.column(self._column).to_pylist(), 0)
         (batch,) = table.combine_chunks().to_batches() or [None]
         if batch is None:
@@ -49,16 +55,12 @@ def run_ray(
     Every row lands in one of the three, failed ones with their text unchanged and the reason in
     `gold_error`. Needs the `ray` extra.
     """
-    try:
-        import ray
-        import ray.data
-    except ImportError:
-        raise GoldError("--engine ray needs ray; run: pip install 'assay[ray]'") from None
+    ray, ray_data = (library(m, "--engine ray", "assay[ray]") for m in ("ray", "ray.data"))
     if target.exists():
         raise GoldError(f"{target}: exists already; --engine ray writes a new folder")
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
-    data: Any = ray.data.read_parquet(str(source))
+    data: Any = ray_data.read_parquet(str(source))
     check_column(data.schema().base_schema, column, source)
     data = data.map_batches(
         Executor,
@@ -71,6 +73,4 @@ def run_ray(
     failed = target / f"{STATUS}=FAILED"
     if not failed.is_dir():
         return 0
-    import pyarrow.parquet as pq
-
-    return sum(pq.ParquetFile(f).metadata.num_rows for f in failed.glob("*.parquet"))
+    return sum(open_parquet(f).metadata.num_rows for f in failed.glob("*.parquet"))

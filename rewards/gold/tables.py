@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rewards.gold.core import GoldError
+from rewards.gold.core import GoldError, library
 from rewards.gold.pool import Answer, Pool
 
 BATCH_ROWS = 256
@@ -30,8 +30,20 @@ class Tally:
         return f"{total} rows: kept {self.kept}, dropped {self.dropped}, failed {self.failed}"
 
 
+def arrow(module: str = "pyarrow") -> Any:
+    return library(module, "a parquet file", "assay[parquet]")
+
+
+def open_parquet(path: Path) -> Any:
+    """Raises `GoldError` when the file is no parquet."""
+    try:
+        return arrow("pyarrow.parquet").ParquetFile(path)
+    except arrow().ArrowInvalid as error:
+        raise GoldError(f"{path}: not a parquet file ({error})") from None
+
+
 def as_lines(texts: list[Any], first: int) -> list[bytes]:
-    """Row `first + i` as an input line; a null text becomes a row that is answered with an error."""
+    """Row `first + i` as an input line; a null text is answered with an error."""
     return [
         json.dumps({"id": first + i, "input_text": text}).encode() for i, text in enumerate(texts)
     ]
@@ -40,8 +52,7 @@ def as_lines(texts: list[Any], first: int) -> list[bytes]:
 def apply_answers(batch: Any, column: str, answers: list[Answer]) -> tuple[Any, list[str]]:
     """(the batch with new texts and a status column, its error lines). Failed rows keep their text
     and have a null status."""
-    import pyarrow as pa
-
+    pa = arrow()
     results = [json.loads(a.line) for a in answers]
     old = batch.column(column).to_pylist()
     texts = [r.get("reference_text", o) for r, o in zip(results, old, strict=True)]
@@ -56,8 +67,7 @@ def apply_answers(batch: Any, column: str, answers: list[Answer]) -> tuple[Any, 
 
 def check_column(schema: Any, column: str, path: Path) -> None:
     """Raises `GoldError` unless `column` is a text column and the status column is free."""
-    import pyarrow.types as kinds
-
+    kinds = arrow("pyarrow.types")
     if column not in schema.names:
         raise GoldError(f"{path}: no column {column!r}; it has {', '.join(schema.names)}")
     kind = schema.field(column).type
@@ -82,14 +92,8 @@ def run_parquet(
     (KEEP, DROP, null). Failed rows are also listed in `<target>.errors.jsonl`. Both files appear
     when they are complete.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    try:
-        file = pq.ParquetFile(source)
-    except pa.ArrowInvalid as error:
-        raise GoldError(f"{source}: not a parquet file ({error})") from None
+    pa, pc, pq = arrow(), arrow("pyarrow.compute"), arrow("pyarrow.parquet")
+    file = open_parquet(source)
     check_column(file.schema_arrow, column, source)
     schema = file.schema_arrow
     if all_rows:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import regex
 
-from rewards.gold.core import GoldError
+from rewards.gold.core import GoldError, library
 from rewards.gold.patterns import rx, std
 from rewards.gold.text import SYMBOLS
 
@@ -37,16 +37,11 @@ def clean_html(text: str, repl: str = "") -> str:
 
 
 def clean_html_dj(text: str, repl: str = "") -> str:
-    try:
-        from selectolax.parser import HTMLParser
-    except ImportError:
-        raise GoldError(
-            "clean_html_mapper in profile dj needs the Modest engine of selectolax; "
-            "run: pip install 'selectolax>=0.3.30,<0.5'"
-        ) from None
+    wanted = "clean_html_mapper in profile dj (the Modest engine of selectolax below 1.0)"
+    parse = library("selectolax.parser", wanted, "selectolax>=0.3.30,<0.5").HTMLParser
     for old, new in (("<li>", "\n*"), ("</li>", ""), ("<ol>", "\n*"), ("</ol>", "")):
         text = text.replace(old, new)
-    return HTMLParser(text).text()
+    return str(parse(text).text())
 
 
 def extract_tables(
