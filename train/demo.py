@@ -140,7 +140,7 @@ class Demo:
             return evaluate(
                 tasks, engine, self.tokenizer, self.score,
                 max_new_tokens=self.config.eval.max_new_tokens, pass_k=self.config.eval.pass_k,
-                seed=self.config.eval.seed, progress=bar,
+                seed=self.config.eval.seed, chunk=self.config.engine.slots, progress=bar,
             )  # fmt: skip
 
     def rows(self, name: str, folder: Path) -> list[Row]:

@@ -92,7 +92,7 @@ def evaluate(
     max_new_tokens: int,
     pass_k: int,
     seed: int,
-    chunk: int = 64,
+    chunk: int = 128,
     progress: Any = None,
 ) -> list[Row]:
     """One greedy row a task; with `pass_k`, also the unbiased pass@1 and pass@k at T = 1."""
