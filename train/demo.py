@@ -8,6 +8,7 @@ where training meets task building (elsewhere they meet in files).
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import shutil
 import sys
@@ -167,6 +168,7 @@ def run_demo(config: DemoConfig) -> Path:
     from train.report import write_report
     from train.results import text_table
     from train.run_record import write_run_record
+    from train.setup import give_back_memory
 
     out = Path(config.out)
     refuse_other_run(config, out)
@@ -180,6 +182,8 @@ def run_demo(config: DemoConfig) -> Path:
         began = time.perf_counter()
         result = work()
         times[name] = round(time.perf_counter() - began, 1)
+        gc.collect()  # optimisers hold themselves in a cycle, 2 GB of it
+        give_back_memory()
         return result
 
     demo: Demo = timed("model and tasks", lambda: Demo(config, out))
