@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import gc
 import gzip
+import itertools
 import json
 import os
 import random
@@ -46,7 +47,7 @@ def load(corpus: Path, documents: int) -> list[str]:
     texts: list[str] = []
     for path in sorted(corpus.glob("*.jsonl.gz")):
         with gzip.open(path, "rt", encoding="utf-8") as lines:
-            texts += [json.loads(line)["text"] for _, line in zip(range(documents), lines, strict=False)]
+            texts += [json.loads(line)["text"] for line in itertools.islice(lines, documents)]
     return texts
 
 
