@@ -95,7 +95,7 @@ def juicer_operator(name: str) -> Any:
 
     if name not in theirs.modules or "word_list" in [p.name for p in OPERATORS[name].params]:
         return None
-    return theirs.modules[name]()
+    return theirs.modules[name](num_proc=1)
 
 
 def run_juicer(op: Any, texts: Sequence[str]) -> None:
