@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import gc
 import gzip
+import itertools
 import json
 import os
 import random
@@ -25,6 +26,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rewards.gold import OPERATORS, RECIPE_PARAMS, BoundStep, Step, bind, privacy, run_bound
+from rewards.gold.pool import Pool
 
 WORDS = ["the", "a", "of", "and", "to", "in", "is", "it", "that", "for"]
 # Slow operators and a 10 GB model list are not what is measured here.
@@ -46,7 +48,7 @@ def load(corpus: Path, documents: int) -> list[str]:
     texts: list[str] = []
     for path in sorted(corpus.glob("*.jsonl.gz")):
         with gzip.open(path, "rt", encoding="utf-8") as lines:
-            texts += [json.loads(line)["text"] for _, line in zip(range(documents), lines, strict=False)]
+            texts += [json.loads(line)["text"] for line in itertools.islice(lines, documents)]
     return texts
 
 
@@ -93,7 +95,7 @@ def juicer_operator(name: str) -> Any:
 
     if name not in theirs.modules or "word_list" in [p.name for p in OPERATORS[name].params]:
         return None
-    return theirs.modules[name]()
+    return theirs.modules[name](num_proc=1)
 
 
 def run_juicer(op: Any, texts: Sequence[str]) -> None:
@@ -189,6 +191,31 @@ def compare_edit_distance(repeat: int) -> None:
         print(f"edit distance, 10,000 characters, {edited:.0%} edited: {slow / fast:.1f}x")
 
 
+def compare_workers(texts: list[str]) -> None:
+    """Wall time of `assay execute`'s pool with one and two workers; needs two free cores."""
+    # Steps after a rejecting filter still run, for the full-run text.
+    recipe = [
+        {"operator": n, "params": RECIPE_PARAMS.get(n, {})}
+        for n, o in OPERATORS.items()
+        if n not in SKIPPED and not any(p.required for p in o.params)
+    ]
+    lines = [
+        json.dumps({"id": i, "input_text": t, "recipe": recipe}).encode()
+        for i, t in enumerate(texts * 4)
+    ]
+    batches = [(None, i + 1, lines[i : i + 64]) for i in range(0, len(lines), 64)]
+    taken: list[float] = []
+    for workers in (1, 2):
+        with Pool(workers, 60.0, {}) as pool:
+            for _ in pool.run(batches[:2]):
+                pass
+            start = time.perf_counter()
+            for _ in pool.run(batches):
+                pass
+            taken.append(time.perf_counter() - start)
+    print(f"two workers: {taken[0] / taken[1]:.2f}x the throughput of one")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--corpus", type=Path, required=True, help="folder of *.jsonl.gz")
@@ -197,11 +224,14 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--run-path", action="store_true", help="also py-data-juicer's own run")
     parser.add_argument("--edit", action="store_true", help="also edit distance")
+    parser.add_argument("--workers", action="store_true", help="also two workers against one")
     args = parser.parse_args()
     texts = load(args.corpus, args.documents)
     print(f"{len(texts)} documents, {sum(map(len, texts)) / 1e6:.2f} million characters")
     compare_operators(texts, args.profile, args.repeat, args.run_path)
     compare_recipe(texts, args.profile, args.repeat)
+    if args.workers:
+        compare_workers(texts)
     if args.edit:
         compare_edit_distance(args.repeat)
     return 0

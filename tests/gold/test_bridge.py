@@ -16,7 +16,7 @@ needs_juicer = pytest.mark.skipif(not INSTALLED, reason="needs the datajuicer ex
 @needs_juicer
 def test_their_operator_runs_by_its_name() -> None:
     done = execute("中é文 b", [Step("remove_non_chinese_character_mapper"), Step("suffix_filter")])
-    assert (done.status, done.text) == ("KEEP", "中文b")
+    assert (done.status, done.text) == ("KEEP", "中文 b")
     assert [t["kind"] for t in done.trace] == ["mapper", "filter"]
 
 

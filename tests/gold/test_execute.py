@@ -1,4 +1,4 @@
-"""`assay execute` as a user runs it: rows in, rows out, and every way a row or a file can be bad."""
+"""`assay execute` as a user runs it: rows in and out, and how rows and files can be bad."""
 
 from __future__ import annotations
 
