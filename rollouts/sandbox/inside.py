@@ -1,0 +1,275 @@
+"""Init of one call: pid 1 of the jail. Takes the request, starts the user process, watches it,
+kills everything, and only then reads what was asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from rollouts.sandbox import jail, scene, script, watch, wire
+from rollouts.sandbox import syscalls as sc
+from rollouts.sandbox.model import MIB, Limits
+from rollouts.sandbox.results import Collected, collect, listing
+from rollouts.sandbox.scene import Place, Scene
+from rollouts.sandbox.text import Capture
+
+_TICK = 0.05
+
+
+@dataclass
+class Job:
+    """One call while it runs."""
+
+    conn: socket.socket
+    stage: Scene
+    place: Place
+    proc: int
+    ruleset: int
+    work_fd: int
+    limits: Limits = field(default_factory=Limits)
+    before: dict[str, tuple[int, int, int]] = field(default_factory=dict[str, Any])
+    user: int = 0
+    status: int | None = None
+    end: str = "exit"
+    started: float = 0.0
+    peak: int = 0
+
+
+def serve(stage: Scene, channel: socket.socket) -> NoReturn:
+    """Make the jail, wait for a call on `channel`, run it, exit."""
+    try:
+        job = _ahead(stage, channel)
+        if job is not None:
+            _run(job)
+    except (EOFError, OSError):
+        pass  # the pool is gone or the call was given up: nobody is left to tell
+    os._exit(0)
+
+
+def _ahead(stage: Scene, channel: socket.socket) -> Job | None:
+    """All that needs no request, done before there is one."""
+    sc.prctl(sc.PR_SET_PDEATHSIG, signal.SIGKILL)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+    scene.prepare(stage, Limits())
+    place = scene.place_of(stage)
+    if not stage.namespaces:
+        sc.prctl(sc.PR_SET_CHILD_SUBREAPER, 1)
+    proc = os.dup(stage.proc) if stage.proc >= 0 else os.open("/proc", os.O_RDONLY)
+    work = os.open(place.work, os.O_RDONLY | os.O_DIRECTORY)
+    ruleset = scene.ahead_ruleset(stage, place)
+    sc.prctl(sc.PR_SET_DUMPABLE, 0)
+    data, descriptors, _, _ = socket.recv_fds(channel, 64, 1)
+    channel.close()
+    if not data or not descriptors:
+        return None
+    return Job(socket.socket(fileno=descriptors[0]), stage, place, proc, ruleset, work)
+
+
+def _run(job: Job) -> None:
+    request = wire.receive_header(job.conn)
+    job.limits = Limits(**request["limits"])
+    capture = [Capture(job.limits.output_kb * 1024) for _ in range(2)]
+    try:
+        source, stdin = _receive_files(job, request)
+    except OSError as error:
+        job.end = f"input: {error.strerror}"
+        _answer(job, request, capture)
+        return
+    pipes = [os.pipe(), os.pipe(), os.pipe()]
+    job.started = time.monotonic()
+    job.user = os.fork()
+    if job.user == 0:
+        streams = script.Streams(stdin, pipes[0][1], pipes[1][1], pipes[2][1])
+        _user_process(job, request, streams, source)
+    os.close(stdin)
+    for _, write in pipes:
+        os.close(write)
+    _supervise(job, [read for read, _ in pipes[:2]], capture)
+    if not os.read(pipes[2][0], 1):
+        job.end = "open jail" if job.end == "exit" else job.end
+    _answer(job, request, capture)
+
+
+def _user_process(
+    job: Job, request: dict[str, Any], streams: script.Streams, source: bytes
+) -> NoReturn:
+    """Never returns into init's code, whatever happens."""
+    try:
+        script.lock_down(job.stage, job.place, job.limits, streams, job.ruleset, job.proc)
+    except BaseException as error:
+        os.write(2, f"the jail could not be closed: {error}\n".encode())
+        os._exit(1)
+    try:
+        script.run(source, job.place, request.get("argv", []), request.get("seed"))
+    finally:
+        os._exit(1)
+
+
+def _receive_files(job: Job, request: dict[str, Any]) -> tuple[bytes, int]:
+    """Write the inputs; the code itself comes first. Returns the code and an open stdin."""
+    if job.stage.namespaces:
+        if _scratch(job.limits) != _scratch(Limits()):
+            jail.resize_scratch(*_scratch(job.limits))
+        if name := request.get("shared"):
+            jail.overlay(name)
+            os.close(job.work_fd)
+            job.work_fd = os.open(job.place.work, os.O_RDONLY | os.O_DIRECTORY)
+    source = wire.receive(job.conn, request["code"])
+    with open(f"{job.place.work}/main.py", "wb") as file:
+        file.write(source)
+    for name, size in request["files"]:
+        _receive_file(job, f"{job.place.work}/{name}", size)
+    stdin = os.open(os.devnull, os.O_RDONLY)
+    if request.get("stdin"):
+        path = f"{job.place.tmp}/.stdin"
+        _receive_file(job, path, request["stdin"])
+        os.dup2(os.open(path, os.O_RDONLY), stdin)
+        os.unlink(path)
+    job.before = listing(job.work_fd)
+    return source, stdin
+
+
+def _scratch(limits: Limits) -> tuple[tuple[int, int], int, int]:
+    return (limits.work_mb, limits.work_files), limits.tmp_mb, limits.shm_mb
+
+
+def _receive_file(job: Job, path: str, size: int) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        while size:
+            part = wire.receive(job.conn, min(size, MIB))
+            file.write(part)
+            size -= len(part)
+
+
+def _supervise(job: Job, pipes: list[int], capture: list[Capture]) -> None:
+    """Drain, watch and wait until the user process ends or has to; then leave nobody alive."""
+    poller = select.poll()
+    for descriptor in (*pipes, job.conn.fileno()):
+        poller.register(descriptor, select.POLLIN)
+    tick = _TICK
+    try:
+        poller.register(os.pidfd_open(job.user), select.POLLIN)
+    except OSError:
+        tick = 0.01  # before Linux 5.3 only asking tells
+    memory = watch.MemoryWatch(job.proc, job.limits.total_mb * MIB, job.stage.own_proc)
+    disk = _disk_watch(job, memory)
+    deadline, look = job.started + job.limits.wall_s, job.started + _TICK
+    while job.status is None and job.end == "exit":
+        now = time.monotonic()
+        events = poller.poll(max(0, min(tick, deadline - now)) * 1000)
+        for descriptor, _ in events:
+            if descriptor in pipes:
+                _drain(descriptor, capture[pipes.index(descriptor)], poller)
+            elif descriptor == job.conn.fileno():
+                job.end = "abandoned"
+        _reap(job)
+        now = time.monotonic()
+        if job.status is None and now >= deadline:
+            job.end = "timeout"
+        elif job.status is None and now >= look:
+            job.end = _over(memory, disk) or job.end
+            look = time.monotonic() + _TICK
+    _kill_all(job)
+    for descriptor, into in zip(pipes, capture, strict=True):
+        os.set_blocking(descriptor, False)
+        with contextlib.suppress(BlockingIOError):
+            while _drain(descriptor, into, None):
+                pass
+    job.peak = memory.peak
+
+
+def _disk_watch(job: Job, memory: watch.MemoryWatch) -> watch.DiskWatch | None:
+    if job.stage.namespaces:
+        return None  # the mounts have their sizes
+    size = (job.limits.work_mb + job.limits.tmp_mb) * MIB
+    return watch.DiskWatch(memory, job.place.writable, size, job.limits.work_files)
+
+
+def _over(memory: watch.MemoryWatch, disk: watch.DiskWatch | None) -> str:
+    if memory.exceeded():
+        return "memory"
+    return "disk" if disk is not None and disk.exceeded() else ""
+
+
+def _drain(descriptor: int, into: Capture, poller: select.poll | None) -> bool:
+    data = os.read(descriptor, 1 << 18)
+    if data:
+        into.add(data)
+    elif poller is not None:
+        poller.unregister(descriptor)  # closed by the code, which may well go on
+    return bool(data)
+
+
+def _reap(job: Job) -> bool:
+    """Collect the dead; false when there is no child at all."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if pid == 0:
+            return True
+        if pid == job.user:
+            job.status = status
+
+
+def _kill_all(job: Job) -> None:
+    """Kill until no process is left, including those that detached."""
+    while _reap(job):
+        for pid in _targets(job):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.0005)
+
+
+def _targets(job: Job) -> Iterator[int]:
+    if job.stage.namespaces:
+        yield -1
+        return
+    for pid in watch.descendants(job.proc, os.getpid()):
+        with contextlib.suppress(OSError):  # no more forks while we go through the list
+            resource.prlimit(pid, resource.RLIMIT_NPROC, (0, 0))
+        yield pid
+
+
+def _answer(job: Job, request: dict[str, Any], capture: list[Capture]) -> None:
+    if job.end == "abandoned":
+        return
+    names = request["fetch"]
+    found = collect(job.work_fd, names, job.limits, job.before) if job.user else Collected()
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    header = {
+        "end": job.end,
+        "status": job.status,
+        "wall": time.monotonic() - job.started if job.user else 0.0,
+        "cpu": usage.ru_utime + usage.ru_stime,
+        "peak": max(usage.ru_maxrss * 1024, job.peak),
+        "started": job.started,
+        "full": _is_full(job),
+        "streams": [[len(c.head), len(c.tail()), c.total] for c in capture],
+        "files": [[name, size] for name, _, size in found.files],
+        "refused": found.refused,
+    }
+    parts = [part for c in capture for part in (c.head, c.tail())]
+    wire.send(job.conn, header, parts)
+    for _, descriptor, size in found.files:
+        found.stream(job.conn, descriptor, size)
+    job.conn.shutdown(socket.SHUT_WR)
+
+
+def _is_full(job: Job) -> bool:
+    """Whether a scratch file system has no byte or no inode left."""
+    if not job.stage.namespaces:
+        return False
+    seen = [os.statvfs(path) for path in (*job.place.writable, jail.SHM)]
+    return any(s.f_bavail == 0 or s.f_favail == 0 for s in seen)
