@@ -179,6 +179,8 @@ def _supervise(job: Job, pipes: list[int], capture: list[Capture]) -> None:
         elif job.status is None and now >= look:
             job.end = _over(memory, disk) or job.end
             look = time.monotonic() + _TICK
+    if job.end == "exit" and disk is not None and disk.exceeded():
+        job.end = "disk"
     _kill_all(job)
     for descriptor, into in zip(pipes, capture, strict=True):
         os.set_blocking(descriptor, False)
@@ -191,8 +193,8 @@ def _supervise(job: Job, pipes: list[int], capture: list[Capture]) -> None:
 def _disk_watch(job: Job, memory: watch.MemoryWatch) -> watch.DiskWatch | None:
     if job.stage.namespaces:
         return None  # the mounts have their sizes
-    size = (job.limits.work_mb + job.limits.tmp_mb) * MIB
-    return watch.DiskWatch(memory, job.place.writable, size, job.limits.work_files)
+    sizes = {job.place.work: job.limits.work_mb * MIB, job.place.tmp: job.limits.tmp_mb * MIB}
+    return watch.DiskWatch(memory, sizes, job.limits.work_files)
 
 
 def _over(memory: watch.MemoryWatch, disk: watch.DiskWatch | None) -> str:

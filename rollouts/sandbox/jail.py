@@ -155,7 +155,7 @@ def _seal(target: str) -> None:
 
 def _furnish(base: str, plan: RootPlan) -> None:
     """The made-up files, directories to mount on, and links of the new root."""
-    for name in ("etc", "dev/shm", "proc", TMP[1:], WORK[1:], "run", "var/tmp", SHARED[1:]):
+    for name in ("etc", "dev/shm", "proc", TMP[1:], WORK[1:], "run", "var/tmp"):
         os.makedirs(f"{base}/{name}", exist_ok=True)
     cpus = "0\n" if plan.cpus == 1 else f"0-{plan.cpus - 1}\n"
     known = {f"sys/devices/system/cpu/{n}": cpus for n in ("online", "possible", "present")}

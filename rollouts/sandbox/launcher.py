@@ -78,6 +78,8 @@ def _inner(control: socket.socket, plan: trial.Choice, request: Any, proc: int) 
     try:
         sc.prctl(sc.PR_SET_PDEATHSIG, signal.SIGKILL)
         trial.settle(plan, request)
+        if not plan.namespaces:
+            os.environ["JOBLIB_MULTIPROCESSING"] = "0"  # its semaphores need a /dev/shm
         sc.close_from_except((control.fileno(), proc))
         began = time.monotonic()
         versions, absent = _import(request["stack"], proc)

@@ -43,7 +43,7 @@ def set_limits(limits: Limits, processes: int, base: int) -> None:
     wanted = {
         resource.RLIMIT_CPU: (cpu, cpu + 1),
         resource.RLIMIT_DATA: base + limits.memory_mb * MIB,
-        resource.RLIMIT_FSIZE: limits.file_mb * MIB,
+        resource.RLIMIT_FSIZE: min(limits.file_mb, limits.work_mb) * MIB,
         resource.RLIMIT_NOFILE: limits.descriptors,
         resource.RLIMIT_NPROC: processes,
         resource.RLIMIT_CORE: 0,
@@ -65,6 +65,9 @@ def set_limits(limits: Limits, processes: int, base: int) -> None:
 def detach(streams: Streams, place: Place, ruleset: int) -> tuple[int, int, int]:
     """No terminal, no descriptor but ours; returns (ruleset, ready, control) where they are now."""
     os.setsid()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_DFL)  # init ignores them, and that is inherited
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for number, source in enumerate((streams.stdin, streams.stdout, streams.stderr)):
         os.dup2(source, number)
     wanted = (ruleset, streams.ready, streams.control)
@@ -93,6 +96,7 @@ def lock_down(
     if stage.namespaces:
         jail.enter_user_namespace(0, proc)  # the process limit then counts this call alone
     else:
+        sc.prctl(sc.PR_SET_PDEATHSIG, signal.SIGKILL)
         processes += _tasks_of_user(proc)
     ruleset, ready, control = detach(streams, place, ruleset)
     set_limits(limits, processes, base)
@@ -112,7 +116,10 @@ def _tasks_of_user(proc: int) -> int:
     mine, total = os.getuid(), 0
     for name in os.listdir(proc):
         if name.isdigit():
-            status = watch.read(proc, f"{name}/status")
+            try:
+                status = watch.read(proc, f"{name}/status")
+            except watch.Shut:
+                continue
             uid = status.partition(b"\nUid:")[2].split(None, 1)[:1]
             if uid == [str(mine).encode()]:
                 total += int(status.partition(b"\nThreads:")[2].split(None, 1)[0])

@@ -6,6 +6,7 @@ refused. Then the members are found by parent, which is closed because orphans c
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from dataclasses import dataclass
@@ -15,10 +16,16 @@ _SOCKET_BYTES = 212_992  # the most that one unread Unix socket holds
 _FREE_DESCRIPTORS = 2048  # beyond these, each is counted as a full socket
 
 
+class Shut(Exception):
+    """A file of /proc that exists and that we may not read."""
+
+
 def read(proc: int, name: str, limit: int = 1 << 22) -> bytes:
-    """A file of /proc, or nothing where it is gone or shut."""
+    """A file of /proc; nothing where the process is gone or on its way out."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+    except PermissionError:
+        raise Shut(name) from None
     except OSError:
         return b""
     try:
@@ -47,7 +54,10 @@ def _parents(proc: int) -> dict[int, int]:
     found: dict[int, int] = {}
     for name in os.listdir(proc):
         if name.isdigit():
-            fields = read(proc, f"{name}/stat", 4096).rpartition(b")")[2].split()
+            try:
+                fields = read(proc, f"{name}/stat", 4096).rpartition(b")")[2].split()
+            except Shut:
+                continue  # /proc mounted with hidepid: not one of ours
             if len(fields) > 1:
                 found[int(name)] = int(fields[1])
     return found
@@ -74,32 +84,45 @@ class _Use:
     private: int  # what RLIMIT_DATA counts
 
 
-def _statm(proc: int, pid: int) -> _Use:
-    fields = read(proc, f"{pid}/statm", 4096).split()
+def _statm(proc: int, task: str) -> _Use:
+    fields = read(proc, f"{task}/statm", 4096).split()
     if len(fields) < 6:
         return _Use(0, 0, 0)
     return _Use(*(int(fields[i]) * _PAGE for i in (0, 1, 5)))
 
 
-def _proportional(proc: int, pid: int) -> int | None:
-    """PSS in bytes, shared memory left out; None where /proc does not tell."""
-    total, shmem = None, 0
-    for line in read(proc, f"{pid}/smaps_rollup", 65536).splitlines():
-        if line.startswith(b"Pss:"):
-            total = int(line.split()[1])
-        elif line.startswith(b"Pss_Shmem:"):
-            shmem = int(line.split()[1])
-    return None if total is None else (total - shmem) * 1024
+def _memory_task(proc: int, pid: int) -> tuple[str, _Use]:
+    """The task to ask about a process's memory: its first thread, or another when that one has
+    exited. The process then looks like an empty zombie while its threads hold all they had."""
+    use = _statm(proc, str(pid))
+    if use.size == 0:
+        with contextlib.suppress(OSError):
+            for tid in _names(proc, f"{pid}/task"):
+                other = _statm(proc, f"{pid}/task/{tid}")
+                if other.size:
+                    return f"{pid}/task/{tid}", other
+    return str(pid), use
 
 
-def _shared_mappings(proc: int, pid: int) -> dict[bytes, int] | None:
+def _proportional(proc: int, task: str, use: _Use) -> int:
+    """PSS in bytes, shared memory left out; all that is resident where /proc does not tell."""
+    total, shmem = 0, 0
+    try:
+        for line in read(proc, f"{task}/smaps_rollup", 65536).splitlines():
+            if line.startswith(b"Pss:"):
+                total = int(line.split()[1])
+            elif line.startswith(b"Pss_Shmem:"):
+                shmem = int(line.split()[1])
+    except Shut:
+        return use.resident
+    return (total - shmem) * 1024
+
+
+def _shared_mappings(proc: int, task: str) -> dict[bytes, int]:
     """Bytes per anonymous shared object. Its whole size counts: pages stay when unmapped from
     the page table, and then show up in nobody's PSS."""
-    text = read(proc, f"{pid}/maps", 1 << 24)
-    if not text:
-        return None
     sizes: dict[bytes, int] = {}
-    for line in text.splitlines():
+    for line in read(proc, f"{task}/maps", 1 << 24).splitlines():
         fields = line.split(None, 5)
         if len(fields) == 6 and fields[1][3:4] == b"s" and fields[5].endswith(b"(deleted)"):
             start, _, end = fields[0].partition(b"-")
@@ -113,7 +136,7 @@ class MemoryWatch:
     def __init__(self, proc: int, limit: int, everyone: bool) -> None:
         self.proc, self.limit, self.everyone = proc, limit, everyone
         self.root = own_pid(proc)
-        self.plain = _statm(proc, self.root)
+        self.plain = _statm(proc, str(self.root))
         self.peak = 0
 
     def members(self) -> list[int]:
@@ -123,31 +146,28 @@ class MemoryWatch:
 
     def exceeded(self) -> bool:
         members = self.members()
-        uses = {pid: _statm(self.proc, pid) for pid in members}
+        uses = dict(_memory_task(self.proc, pid) for pid in members)
         total = sum(use.resident for use in uses.values())
         if total > self.limit:
-            total = sum(self._detailed(pid, use) for pid, use in uses.items())
+            total = sum(_proportional(self.proc, task, use) for task, use in uses.items())
         total += self._hidden_shared(uses) + self._sockets(members)
         self.peak = max(self.peak, total)
         return total > self.limit
 
-    def _detailed(self, pid: int, use: _Use) -> int:
-        known = _proportional(self.proc, pid)
-        return use.resident if known is None else known
-
-    def _hidden_shared(self, uses: dict[int, _Use]) -> int:
+    def _hidden_shared(self, uses: dict[str, _Use]) -> int:
         """Shared anonymous memory, looked for only where mappings grew beyond private ones."""
         plain = self.plain.size - self.plain.private
         objects: dict[bytes, int] = {}
         unread = 0
-        for pid, use in uses.items():
+        for task, use in uses.items():
             grown = use.size - use.private - plain
             if grown < self.limit // 16:
                 continue
-            sizes = _shared_mappings(self.proc, pid)
-            unread += grown if sizes is None else 0
-            for inode, size in (sizes or {}).items():
-                objects[inode] = max(objects.get(inode, 0), size)
+            try:
+                for inode, size in _shared_mappings(self.proc, task).items():
+                    objects[inode] = max(objects.get(inode, 0), size)
+            except Shut:
+                unread += grown
         return unread + sum(objects.values())
 
     def _sockets(self, members: list[int]) -> int:
@@ -192,15 +212,16 @@ def _tree(path: str, most: int) -> tuple[int, int]:
 class DiskWatch:
     """Size and inodes of real directories, open files without a name included."""
 
-    def __init__(self, memory: MemoryWatch, paths: list[str], size: int, files: int) -> None:
-        self.memory, self.paths, self.size, self.files = memory, paths, size, files
+    def __init__(self, memory: MemoryWatch, sizes: dict[str, int], files: int) -> None:
+        self.memory, self.sizes, self.files = memory, sizes, files
 
     def exceeded(self) -> bool:
-        sizes = [_tree(path, self.files) for path in self.paths]
         nameless = sum(self._nameless(pid) for pid in self.memory.members())
-        return sum(s for s, _ in sizes) + nameless > self.size or any(
-            count > self.files for _, count in sizes
-        )
+        for path, most in self.sizes.items():
+            size, count = _tree(path, self.files)
+            if size + nameless > most or count > self.files:
+                return True
+        return False
 
     def _nameless(self, pid: int) -> int:
         total = 0
