@@ -136,6 +136,9 @@ def _rules(policy: Policy) -> dict[str, list[Instruction]]:
     for name in _SIGNALLING.split():
         allowed = _only(0, (policy.own_pid,), errno.EPERM) if policy.own_pid else None
         rules[name] = allowed or [_op(_RET, ALLOW)]
+    if not policy.sockets and not policy.own_pid:
+        everyone = [_arg(0), _op(_JEQ, 0xFFFFFFFF, jf=1), _deny(errno.EPERM)]
+        rules["kill"] = [*everyone, _op(_RET, ALLOW)]  # the whole node is in sight
     if policy.own_pid:
         rules["pidfd_send_signal"] = [_deny(errno.EPERM)]  # a descriptor does not show whose
         rules["tkill"] = [_deny(errno.EPERM)]
