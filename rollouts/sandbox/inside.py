@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from rollouts.sandbox import jail, scene, script, watch, wire
+from rollouts.sandbox import cells, jail, scene, script, watch, wire
 from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.model import MIB, Limits
 from rollouts.sandbox.results import Collected, collect, listing
@@ -41,6 +41,7 @@ class Job:
     end: str = "exit"
     started: float = 0.0
     peak: int = 0
+    cell: int = 0  # in a session: whether the last cell raised
 
 
 def serve(stage: Scene, channel: socket.socket) -> NoReturn:
@@ -77,26 +78,43 @@ def _ahead(stage: Scene, channel: socket.socket) -> Job | None:
 def _run(job: Job) -> None:
     request = wire.receive_header(job.conn)
     job.limits = Limits(**request["limits"])
-    capture = [Capture(job.limits.output_kb * 1024) for _ in range(2)]
+    capture = new_capture(job)
     try:
         source, stdin = _receive_files(job, request)
     except OSError as error:
         job.end = f"input: {error.strerror}"
-        _answer(job, request, capture)
+        answer(job, request["fetch"], capture)
         return
     pipes = [os.pipe(), os.pipe(), os.pipe()]
+    ours, theirs = socket.socketpair()
+    session = bool(request.get("session"))
     job.started = time.monotonic()
     job.user = os.fork()
     if job.user == 0:
-        streams = script.Streams(stdin, pipes[0][1], pipes[1][1], pipes[2][1])
+        control = theirs.fileno() if session else -1
+        streams = script.Streams(stdin, *(write for _, write in pipes), control)
         _user_process(job, request, streams, source)
-    os.close(stdin)
-    for _, write in pipes:
-        os.close(write)
-    _supervise(job, [read for read, _ in pipes[:2]], capture)
-    if not os.read(pipes[2][0], 1):
-        job.end = "open jail" if job.end == "exit" else job.end
-    _answer(job, request, capture)
+    theirs.close()
+    for descriptor in (stdin, *(write for _, write in pipes)):
+        os.close(descriptor)
+    reads = [read for read, _ in pipes[:2]]
+    if session:
+        cells.serve(job, reads, ours, pipes[2][0])
+        return
+    supervise(job, reads, capture)
+    finish(job, reads, capture)
+    check_closed(job, pipes[2][0])
+    answer(job, request["fetch"], capture)
+
+
+def new_capture(job: Job) -> list[Capture]:
+    return [Capture(job.limits.output_kb * 1024) for _ in range(2)]
+
+
+def check_closed(job: Job, ready: int) -> None:
+    """Without the word of the user process that its jail is closed, nothing it did counts."""
+    if job.end != "abandoned" and not os.read(ready, 1):
+        job.end = "open jail"
 
 
 def _user_process(
@@ -104,11 +122,13 @@ def _user_process(
 ) -> NoReturn:
     """Never returns into init's code, whatever happens."""
     try:
-        script.lock_down(job.stage, job.place, job.limits, streams, job.ruleset, job.proc)
+        control = script.lock_down(job.stage, job.place, job.limits, streams, job.ruleset, job.proc)
     except BaseException as error:
         os.write(2, f"the jail could not be closed: {error}\n".encode())
         os._exit(1)
     try:
+        if streams.control >= 0:
+            script.run_cells(job.place, request.get("seed"), control)
         script.run(source, job.place, request.get("argv", []), request.get("seed"))
     finally:
         os._exit(1)
@@ -119,8 +139,12 @@ def _receive_files(job: Job, request: dict[str, Any]) -> tuple[bytes, int]:
     if job.stage.namespaces:
         if _scratch(job.limits) != _scratch(Limits()):
             jail.resize_scratch(*_scratch(job.limits))
-        if name := request.get("shared"):
+        name = request.get("shared")
+        if name:
             jail.overlay(name)
+        if job.stage.shared:
+            jail.hide_shared()
+        if name:
             os.close(job.work_fd)
             job.work_fd = os.open(job.place.work, os.O_RDONLY | os.O_DIRECTORY)
     source = wire.receive(job.conn, request["code"])
@@ -151,16 +175,17 @@ def _receive_file(job: Job, path: str, size: int) -> None:
             size -= len(part)
 
 
-def _supervise(job: Job, pipes: list[int], capture: list[Capture]) -> None:
-    """Drain, watch and wait until the user process ends or has to; then leave nobody alive."""
+def supervise(job: Job, pipes: list[int], capture: list[Capture], control: int = -1) -> None:
+    """Drain, watch and wait until the user process ends, says that a cell ended, or has to end."""
     poller = select.poll()
-    for descriptor in (*pipes, job.conn.fileno()):
-        poller.register(descriptor, select.POLLIN)
-    tick = _TICK
+    watched = [*pipes, job.conn.fileno(), *([control] if control >= 0 else [])]
+    tick, pidfd = _TICK, -1
     try:
-        poller.register(os.pidfd_open(job.user), select.POLLIN)
+        watched.append(pidfd := os.pidfd_open(job.user))
     except OSError:
         tick = 0.01  # before Linux 5.3 only asking tells
+    for descriptor in watched:
+        poller.register(descriptor, select.POLLIN)
     memory = watch.MemoryWatch(job.proc, job.limits.total_mb * MIB, job.stage.own_proc)
     disk = _disk_watch(job, memory)
     deadline, look = job.started + job.limits.wall_s, job.started + _TICK
@@ -172,6 +197,8 @@ def _supervise(job: Job, pipes: list[int], capture: list[Capture]) -> None:
                 _drain(descriptor, capture[pipes.index(descriptor)], poller)
             elif descriptor == job.conn.fileno():
                 job.end = "abandoned"
+            elif descriptor == control:
+                _cell_ended(job, control, poller)
         _reap(job)
         now = time.monotonic()
         if job.status is None and now >= deadline:
@@ -179,15 +206,33 @@ def _supervise(job: Job, pipes: list[int], capture: list[Capture]) -> None:
         elif job.status is None and now >= look:
             job.end = _over(memory, disk) or job.end
             look = time.monotonic() + _TICK
-    if job.end == "exit" and disk is not None and disk.exceeded():
+    if job.end in ("exit", "cell") and disk is not None and disk.exceeded():
         job.end = "disk"
+    job.peak = max(job.peak, memory.peak)
+    if pidfd >= 0:
+        os.close(pidfd)
+
+
+def _cell_ended(job: Job, control: int, poller: select.poll) -> None:
+    said = os.read(control, 1)
+    if said:
+        job.end, job.cell = "cell", 1 if said != b"\0" else 0
+    else:
+        poller.unregister(control)  # the process ends or hides: the deadline will tell
+
+
+def finish(job: Job, pipes: list[int], capture: list[Capture]) -> None:
+    """Leave nobody alive, then take what is still in the pipes."""
     _kill_all(job)
+    drain_rest(pipes, capture)
+
+
+def drain_rest(pipes: list[int], capture: list[Capture]) -> None:
     for descriptor, into in zip(pipes, capture, strict=True):
         os.set_blocking(descriptor, False)
         with contextlib.suppress(BlockingIOError):
             while _drain(descriptor, into, None):
                 pass
-    job.peak = memory.peak
 
 
 def _disk_watch(job: Job, memory: watch.MemoryWatch) -> watch.DiskWatch | None:
@@ -228,31 +273,32 @@ def _reap(job: Job) -> bool:
 def _kill_all(job: Job) -> None:
     """Kill until no process is left, including those that detached."""
     while _reap(job):
-        for pid in _targets(job):
+        for pid in targets(job):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.0005)
 
 
-def _targets(job: Job) -> Iterator[int]:
+def targets(job: Job, freeze: bool = True) -> Iterator[int]:
     if job.stage.namespaces:
         yield -1
         return
     for pid in watch.descendants(job.proc, os.getpid()):
-        with contextlib.suppress(OSError):  # no more forks while we go through the list
-            resource.prlimit(pid, resource.RLIMIT_NPROC, (0, 0))
+        if freeze:
+            with contextlib.suppress(OSError):  # no more forks while we go through the list
+                resource.prlimit(pid, resource.RLIMIT_NPROC, (0, 0))
         yield pid
 
 
-def _answer(job: Job, request: dict[str, Any], capture: list[Capture]) -> None:
+def answer(job: Job, names: list[str], capture: list[Capture]) -> None:
+    """Send how it ended, the output, and the files that may go."""
     if job.end == "abandoned":
         return
-    names = request["fetch"]
     found = collect(job.work_fd, names, job.limits, job.before) if job.user else Collected()
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     header = {
         "end": job.end,
-        "status": job.status,
+        "status": job.cell << 8 if job.end == "cell" else job.status,
         "wall": time.monotonic() - job.started if job.user else 0.0,
         "cpu": usage.ru_utime + usage.ru_stime,
         "peak": max(usage.ru_maxrss * 1024, job.peak),
@@ -266,7 +312,12 @@ def _answer(job: Job, request: dict[str, Any], capture: list[Capture]) -> None:
     wire.send(job.conn, header, parts)
     for _, descriptor, size in found.files:
         found.stream(job.conn, descriptor, size)
-    job.conn.shutdown(socket.SHUT_WR)
+
+
+def signal_all(job: Job, number: int) -> None:
+    for pid in targets(job, freeze=False):
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)
 
 
 def _is_full(job: Job) -> bool:

@@ -233,8 +233,13 @@ def resize_scratch(work: tuple[int, int], tmp: int, shm: int) -> None:
 
 def overlay(name: str) -> None:
     """Put shared directory `name` under the work directory: it can be read, never changed."""
-    upper, scratch = f"{WORK}/.upper", f"{WORK}/.scratch"
+    upper, scratch = f"{WORK}/upper", f"{WORK}/scratch"
     os.mkdir(upper)
     os.mkdir(scratch)
     data = f"lowerdir={SHARED}/{name},upperdir={upper},workdir={scratch},userxattr"
     sc.mount("overlay", WORK, "overlay", sc.MS_NOSUID | sc.MS_NODEV, data)
+
+
+def hide_shared() -> None:
+    """Cover the shared directories: a call sees the one it asked for, through its overlay."""
+    sc.mount("tmpfs", SHARED, "tmpfs", sc.MS_RDONLY | sc.MS_NOSUID | sc.MS_NODEV, "size=4k")

@@ -12,7 +12,7 @@ import signal
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,10 +122,22 @@ class Pool:
         source, inputs = check(code, files, fetch, self.config, shared)
         call = Call(source, inputs, fetch, limits or Limits(), seed, stdin, argv, shared)
         asked = time.monotonic()
-        async with self._door, self._slots:
+        async with self.turn():
             result = await self._attempts(call, time.monotonic() - asked)
         self.metrics.add(result)
         return result
+
+    @contextlib.asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """A worker's slot, after waiting in the bounded queue."""
+        async with self._door, self._slots:
+            yield
+
+    async def borrow(self) -> Launcher:
+        """A launcher that counts one more call until `active` is lowered again."""
+        launcher = await self._pick()
+        launcher.active += 1
+        return launcher
 
     async def _attempts(self, call: Call, queued: float) -> Result:
         """A jail that is lost says nothing about the code, so it is tried once more."""

@@ -8,6 +8,7 @@ import ctypes
 import fcntl
 import gc
 import importlib.machinery
+import linecache
 import os
 import random
 import resource
@@ -163,16 +164,21 @@ def become_main(path: str, arguments: list[str]) -> types.ModuleType:
     return main
 
 
-def execute(source: bytes, path: str, main: types.ModuleType) -> int:
-    """Run the code; the exit status that `python main.py` would have. Minus 2: by SIGINT."""
+def execute(source: bytes, path: str, main: types.ModuleType, leave: bool = True) -> int:
+    """Run the code; the exit status that `python main.py` would have. Minus 2: by SIGINT.
+
+    With `leave` false a SystemExit is passed on.
+    """
     try:
         code: CodeType = compile(source, path, "exec", dont_inherit=True)
     except BaseException:
         return report_exception(strip=99)
     try:
         exec(code, main.__dict__)
-    except SystemExit as leave:
-        return exit_status(leave)
+    except SystemExit as end:
+        if not leave:
+            raise
+        return exit_status(end)
     except BaseException:
         return report_exception(strip=1)
     return 0
@@ -189,8 +195,8 @@ def report_exception(strip: int) -> int:
     sys.last_type, sys.last_value, sys.last_traceback = kind, value, trace
     try:
         sys.excepthook(kind, value, trace)
-    except SystemExit as leave:
-        return exit_status(leave)
+    except SystemExit as end:
+        return exit_status(end)
     except BaseException:
         print("Error in sys.excepthook:", file=sys.stderr)
         sys.__excepthook__(*sys.exc_info())  # type: ignore[arg-type]
@@ -199,14 +205,14 @@ def report_exception(strip: int) -> int:
     return -2 if isinstance(value, KeyboardInterrupt) else 1
 
 
-def exit_status(leave: SystemExit) -> int:
+def exit_status(end: SystemExit) -> int:
     """As the interpreter reads `SystemExit.code`: nothing is 0, other objects are printed."""
-    if leave.code is None:
+    if end.code is None:
         return 0
-    if isinstance(leave.code, int):
-        return leave.code & 0xFF if abs(leave.code) < 1 << 63 else 0xFF
+    if isinstance(end.code, int):
+        return end.code & 0xFF if abs(end.code) < 1 << 63 else 0xFF
     with contextlib.suppress(Exception):
-        print(leave.code, file=sys.stderr)
+        print(end.code, file=sys.stderr)
     return 1
 
 
@@ -260,3 +266,35 @@ def run(source: bytes, place: Place, arguments: list[str], seed: int | None) -> 
     main = become_main(path, arguments)
     seed_generators(seed)
     finish(execute(source, path, main), main)
+
+
+def run_cells(place: Place, seed: int | None, control: int) -> NoReturn:
+    """A session: run each cell in the same `__main__` and say so on `control`."""
+    os.environ.update(HOME=place.work, TMPDIR=place.tmp, PWD=place.work)
+    main = become_main(f"{place.work}/main.py", [])
+    seed_generators(seed)
+    said, number = b"\0", 0
+    while True:
+        _flush()
+        os.write(control, said)
+        size = int.from_bytes(_exactly(control, 8), "big")
+        source = _exactly(control, size)
+        number += 1
+        path = f"<cell {number}>"
+        lines = source.decode("utf-8", "replace").splitlines(keepends=True)
+        linecache.cache[path] = (len(source), None, lines, path)
+        try:
+            status = execute(source, path, main, leave=False)
+        except SystemExit as end:
+            finish(exit_status(end), main)
+        said = b"\1" if status else b"\0"
+
+
+def _exactly(descriptor: int, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = os.read(descriptor, size - len(data))
+        if not part:
+            os._exit(0)  # init hung up
+        data += part
+    return data

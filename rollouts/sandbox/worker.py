@@ -40,6 +40,7 @@ class Call:
     stdin: bytes = b""
     argv: Sequence[str] = ()
     shared: str | None = None
+    session: bool = False
 
     def header(self) -> dict[str, Any]:
         return {
@@ -51,6 +52,7 @@ class Call:
             "stdin": len(self.stdin),
             "argv": list(self.argv),
             "shared": self.shared,
+            "session": self.session,
         }
 
 
@@ -172,26 +174,40 @@ class Launcher:
 
     async def call(self, call: Call) -> Answer:
         """Pass one call to a fresh jail. OSError, EOFError, WireError: the jail was lost."""
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        self._next += 1
-        number = self._next
         self.active += 1
-        self.served += 1
-        payload = len(call.code) + len(call.stdin) + sum(map(len, call.files.values()))
-        patience = call.limits.wall_s + _BACKUP_S + payload / (10 * MIB)
         try:
-            with ours:
-                with theirs:
-                    await self._pass(number, call.limits.wall_s, theirs)
-                async with asyncio.timeout(patience):
-                    return await _converse(ours, call)
+            payload = len(call.code) + len(call.stdin) + sum(map(len, call.files.values()))
+            with await self.open(call.limits.wall_s) as conn:
+                async with asyncio.timeout(call.limits.wall_s + _BACKUP_S + payload / (10 * MIB)):
+                    await self.send(conn, call)
+                    return await receive_answer(conn, call.limits)
         except TimeoutError:
             with contextlib.suppress(OSError):
-                self.control.send(json.dumps({"op": "kill", "id": number}).encode())
+                self.control.send(json.dumps({"op": "kill", "id": self._next}).encode())
             raise OSError(f"no answer {_BACKUP_S:.0f} s after the deadline") from None
         finally:
             self.active -= 1
+
+    async def open(self, wall_s: float) -> socket.socket:
+        """A connection to the init of a fresh jail."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        self._next += 1
+        self.served += 1
+        with theirs:
+            try:
+                await self._pass(self._next, wall_s, theirs)
+            except BaseException:
+                ours.close()
+                raise
+        return ours
+
+    async def send(self, conn: socket.socket, call: Call) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(conn, wire.pack(call.header()) + call.code)
+        for data in (*call.files.values(), call.stdin):
+            if data:
+                await loop.sock_sendall(conn, data)
 
     async def _pass(self, number: int, wall: float, end: socket.socket) -> None:
         message = json.dumps({"op": "call", "id": number, "wall": wall}).encode()
@@ -204,7 +220,7 @@ class Launcher:
                 if time.monotonic() > until:
                     self.broken = True
                     raise OSError("the launcher takes no calls any more") from None
-                await asyncio.sleep(0.002)
+                await asyncio.sleep(0.001)
             except OSError:
                 self.broken = True
                 raise
@@ -252,15 +268,11 @@ async def _read(sock: socket.socket, size: int) -> bytes:
     return bytes(buffer)
 
 
-async def _converse(sock: socket.socket, call: Call) -> Answer:
-    loop = asyncio.get_running_loop()
-    await loop.sock_sendall(sock, wire.pack(call.header()) + call.code)
-    for data in (*call.files.values(), call.stdin):
-        if data:
-            await loop.sock_sendall(sock, data)
+async def receive_answer(sock: socket.socket, limits: Limits) -> Answer:
+    """What init says; WireError for anything it could not have said."""
     header = wire.parse(await _read(sock, wire.header_length(await _read(sock, 8))))
     try:
-        return await _answer(sock, header, call.limits)
+        return await _answer(sock, header, limits)
     except (KeyError, TypeError, AttributeError) as error:
         raise wire.WireError(f"an answer of the wrong shape: {error!r}") from None
 
