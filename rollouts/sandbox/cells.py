@@ -30,9 +30,10 @@ def serve(job: Job, pipes: list[int], control: socket.socket, ready: int) -> Non
         except EOFError:
             inside.finish(job, pipes, capture)
             return
-        job.end, job.started = "exit", time.monotonic()
+        job.end, job.cell, job.started = "exit", None, time.monotonic()
         inside.supervise(job, pipes, capture, control.fileno())
-        if job.end == "cell":
+        alive = job.cell is not None
+        if alive:
             inside.signal_all(job, signal.SIGSTOP)
             inside.drain_rest(pipes, capture)
         else:
@@ -41,7 +42,7 @@ def serve(job: Job, pipes: list[int], control: socket.socket, ready: int) -> Non
             inside.check_closed(job, ready)
             first = False
         inside.answer(job, fetch, capture)
-        if job.end != "cell":
+        if not alive:
             return
 
 

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from rollouts.sandbox import cells, jail, scene, script, watch, wire
+from rollouts.sandbox import cells, intake, jail, scene, script, watch, wire
 from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.model import MIB, Limits
-from rollouts.sandbox.results import Collected, collect, listing
+from rollouts.sandbox.results import Collected, collect
 from rollouts.sandbox.scene import Place, Scene
 from rollouts.sandbox.text import Capture
 
@@ -41,7 +41,7 @@ class Job:
     end: str = "exit"
     started: float = 0.0
     peak: int = 0
-    cell: int = 0  # in a session: whether the last cell raised
+    cell: int | None = None  # in a session: 1 when the cell raised, 0 when not, none if not over
 
 
 def serve(stage: Scene, channel: socket.socket) -> NoReturn:
@@ -80,7 +80,7 @@ def _run(job: Job) -> None:
     job.limits = Limits(**request["limits"])
     capture = new_capture(job)
     try:
-        source, stdin = _receive_files(job, request)
+        source, stdin = intake.receive(job, request)
     except OSError as error:
         job.end = f"input: {error.strerror}"
         answer(job, request["fetch"], capture)
@@ -92,7 +92,7 @@ def _run(job: Job) -> None:
     job.user = os.fork()
     if job.user == 0:
         control = theirs.fileno() if session else -1
-        streams = script.Streams(stdin, *(write for _, write in pipes), control)
+        streams = script.Streams(stdin, pipes[0][1], pipes[1][1], pipes[2][1], control)
         _user_process(job, request, streams, source)
     theirs.close()
     for descriptor in (stdin, *(write for _, write in pipes)):
@@ -134,47 +134,6 @@ def _user_process(
         os._exit(1)
 
 
-def _receive_files(job: Job, request: dict[str, Any]) -> tuple[bytes, int]:
-    """Write the inputs; the code itself comes first. Returns the code and an open stdin."""
-    if job.stage.namespaces:
-        if _scratch(job.limits) != _scratch(Limits()):
-            jail.resize_scratch(*_scratch(job.limits))
-        name = request.get("shared")
-        if name:
-            jail.overlay(name)
-        if job.stage.shared:
-            jail.hide_shared()
-        if name:
-            os.close(job.work_fd)
-            job.work_fd = os.open(job.place.work, os.O_RDONLY | os.O_DIRECTORY)
-    source = wire.receive(job.conn, request["code"])
-    with open(f"{job.place.work}/main.py", "wb") as file:
-        file.write(source)
-    for name, size in request["files"]:
-        _receive_file(job, f"{job.place.work}/{name}", size)
-    stdin = os.open(os.devnull, os.O_RDONLY)
-    if request.get("stdin"):
-        path = f"{job.place.tmp}/.stdin"
-        _receive_file(job, path, request["stdin"])
-        os.dup2(os.open(path, os.O_RDONLY), stdin)
-        os.unlink(path)
-    job.before = listing(job.work_fd)
-    return source, stdin
-
-
-def _scratch(limits: Limits) -> tuple[tuple[int, int], int, int]:
-    return (limits.work_mb, limits.work_files), limits.tmp_mb, limits.shm_mb
-
-
-def _receive_file(job: Job, path: str, size: int) -> None:
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as file:
-        while size:
-            part = wire.receive(job.conn, min(size, MIB))
-            file.write(part)
-            size -= len(part)
-
-
 def supervise(job: Job, pipes: list[int], capture: list[Capture], control: int = -1) -> None:
     """Drain, watch and wait until the user process ends, says that a cell ended, or has to end."""
     poller = select.poll()
@@ -201,13 +160,15 @@ def supervise(job: Job, pipes: list[int], capture: list[Capture], control: int =
                 _cell_ended(job, control, poller)
         _reap(job)
         now = time.monotonic()
-        if job.status is None and now >= deadline:
+        if job.status is not None or job.end != "exit":
+            break
+        if now >= deadline:
             job.end = "timeout"
-        elif job.status is None and now >= look:
+        elif now >= look:
             job.end = _over(memory, disk) or job.end
             look = time.monotonic() + _TICK
     if job.end in ("exit", "cell") and disk is not None and disk.exceeded():
-        job.end = "disk"
+        job.end, job.cell = "disk", None
     job.peak = max(job.peak, memory.peak)
     if pidfd >= 0:
         os.close(pidfd)
@@ -298,7 +259,7 @@ def answer(job: Job, names: list[str], capture: list[Capture]) -> None:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     header = {
         "end": job.end,
-        "status": job.cell << 8 if job.end == "cell" else job.status,
+        "status": job.status if job.cell is None else job.cell << 8,
         "wall": time.monotonic() - job.started if job.user else 0.0,
         "cpu": usage.ru_utime + usage.ru_stime,
         "peak": max(usage.ru_maxrss * 1024, job.peak),

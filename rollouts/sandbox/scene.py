@@ -102,6 +102,6 @@ def confine(scene: Scene, place: Place, ruleset: int) -> None:
 
 
 def own_filter(scene: Scene) -> bytes:
-    """The filter without namespaces: no sockets, and signals only as far as Landlock bounds them."""
+    """The filter without namespaces: no sockets; Landlock bounds the signals, or the pid does."""
     own = 0 if scene.landlock_abi >= 6 else os.getpid()
     return seccomp.encode(seccomp.build(seccomp.Policy(sockets=False, own_pid=own)))

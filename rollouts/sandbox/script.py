@@ -218,7 +218,7 @@ def exit_status(end: SystemExit) -> int:
 
 def finish(status: int, main: types.ModuleType) -> NoReturn:
     """Join threads, run exit hooks, drop globals, flush: the order of an interpreter's end."""
-    for step in (_join_threads, atexit._run_exitfuncs, _flush, lambda: _clear(main)):
+    for step in (_join_threads, _run_exit_hooks, _flush, lambda: _clear(main)):
         try:
             step()
         except BaseException:
@@ -233,8 +233,13 @@ def finish(status: int, main: types.ModuleType) -> NoReturn:
 
 
 def _join_threads() -> None:
-    shutdown: Any = threading._shutdown  # type: ignore[attr-defined]
-    shutdown()
+    module: Any = threading
+    module._shutdown()
+
+
+def _run_exit_hooks() -> None:
+    hooks: Any = atexit
+    hooks._run_exitfuncs()
 
 
 def _flush() -> None:

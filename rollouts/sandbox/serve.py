@@ -53,7 +53,7 @@ class _Loop:
         write.setblocking(False)
         self.wake.setblocking(False)
         self.write = write
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGCHLD, _nothing)
         signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
 
     def turn(self) -> bool:
@@ -151,6 +151,10 @@ class _Loop:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, 0):
                 pass
+
+
+def _nothing(*_: object) -> None:
+    """A handler has to exist for the wake-up descriptor to be written to."""
 
 
 def _kill(pid: int) -> None:

@@ -5,6 +5,7 @@ Every function raises OSError with the call's name; none of them goes through a 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from collections.abc import Iterable
@@ -57,7 +58,9 @@ def mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") -
     try:
         call("mount", source.encode(), target.encode(), kind.encode(), flags, data.encode())
     except OSError as error:
-        raise OSError(error.errno, f"mount {kind or source} on {target}: {error.strerror}") from None
+        raise OSError(
+            error.errno, f"mount {kind or source} on {target}: {error.strerror}"
+        ) from None
 
 
 def umount(target: str) -> None:
@@ -90,10 +93,8 @@ def drop_capabilities() -> None:
             prctl(PR_CAPBSET_DROP, cap)
         except OSError:
             break  # past the last one, or none to drop (EPERM without CAP_SETPCAP)
-    try:
+    with contextlib.suppress(OSError):  # kernels without ambient capabilities have none to clear
         prctl(PR_CAP_AMBIENT, 4)
-    except OSError:
-        pass  # kernels without ambient capabilities have none to clear
     header = _CapHeader(version=0x20080522)
     call("capset", ctypes.byref(header), (ctypes.c_uint32 * 6)())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import platform
 import secrets
@@ -11,7 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,7 @@ class Outcome:
 
 
 @contextmanager
-def planted() -> Iterator[Target]:
+def planted() -> Generator[Target]:
     """Gold, a home directory, a process and services to go after; all gone afterwards."""
     token = "gold-" + secrets.token_hex(16)
     top = Path(tempfile.mkdtemp(prefix="assay-attack-"))
@@ -104,6 +105,9 @@ def damage(target: Target) -> str:
         return f"left in the gold directory: {sorted(strange)}"
     places = ("/dev/shm", "/tmp", tempfile.gettempdir())
     found = [f"{p}/{n}" for p in places for n in os.listdir(p) if n.startswith(target.marker)]
+    for path in found:
+        with contextlib.suppress(OSError):
+            os.unlink(path)  # so that the next row answers for itself
     return f"left behind: {found}" if found else ""
 
 
@@ -141,13 +145,14 @@ async def run_rows(rows: Sequence[Attack], config: Config) -> list[Outcome]:
             await pool.run("pass")  # from here on the spare jail stands
             before = _descendants(target.victim)
             found = [await attack(pool, row, target) for row in rows]
+            left = len(before) + 1
             for _ in range(100):
-                left = _descendants(target.victim)
-                if len(left) <= len(before):
+                left = len(_descendants(target.victim)) - len(before)
+                if left <= 0:
                     break
                 await asyncio.sleep(0.05)
-            else:
-                detail = f"{len(left) - len(before)} processes more than before"
+            if left > 0:
+                detail = f"{left} processes more than before"
                 found.append(Outcome(0, "nothing left running", False, detail, found[-1].level))
     return found
 

@@ -17,14 +17,14 @@ ROWS = (
         40,
         "daemon swaps prediction.csv for a link",
         'open("prediction.csv", "w").write("a")\n'
-        'if os.fork() == 0:\n'
-        '    os.setsid()\n'
-        '    while True:\n'
-        '        try:\n'
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    while True:\n"
+        "        try:\n"
         '            os.symlink(GOLD, "link"); os.rename("link", "prediction.csv")\n'
         '            open("plain", "w").write("a"); os.rename("plain", "prediction.csv")\n'
-        '        except OSError: pass\n'
-        'time.sleep(0.1)',
+        "        except OSError: pass\n"
+        "time.sleep(0.1)",
         fetch=_CSV,
     ),
     Attack(
@@ -74,8 +74,8 @@ ROWS = (
     Attack(
         49,
         ".pth in the interpreter prefix",
-        'import sysconfig\n'
-        'def write():\n'
+        "import sysconfig\n"
+        "def write():\n"
         '    path = sysconfig.get_paths()["purelib"] + f"/{MARKER}.pth"\n'
         '    open(path, "w").close(); os.unlink(path)\n'
         'tries(write, lambda: open(os.__file__, "a"), lambda: open(sys.executable, "ab"))',
@@ -91,7 +91,7 @@ ROWS = (
         "make a set-uid file",
         'open("f", "w").close()\n'
         'os.open("g", os.O_CREAT | os.O_RDONLY, 0o755)\n'
-        'def late():\n'
+        "def late():\n"
         '    fd = os.open("h", os.O_CREAT | os.O_RDWR, 0o700); os.fchmod(fd, 0o6755)\n'
         'tries(lambda: os.chmod("f", 0o4755), lambda: os.chmod("f", 0o2755), late,\n'
         '      lambda: os.open("i", os.O_CREAT | os.O_RDONLY, 0o4755),\n'

@@ -31,18 +31,18 @@ ROWS = (
         54,
         "new user namespace (unshare, clone)",
         'refused("unshare", 0x10000000)\n'
-        'for flag in (0x10000000, 0x00020000, 0x20000000, 0x40000000, 0x02000000):\n'
+        "for flag in (0x10000000, 0x00020000, 0x20000000, 0x40000000, 0x02000000):\n"
         '    result, error = call("clone", flag | 17, 0, 0, 0, 0)\n'
-        '    if result == 0: os._exit(0)\n'
-        '    if result > 0 or error != 1: opened()',
+        "    if result == 0: os._exit(0)\n"
+        "    if result > 0 or error != 1: opened()",
     ),
     Attack(
         55,
         "new user namespace (clone3)",
-        'data = (ctypes.c_uint64 * 11)(0x10000000, 0, 0, 0, 17)\n'
+        "data = (ctypes.c_uint64 * 11)(0x10000000, 0, 0, 0, 17)\n"
         'result, error = call("clone3", data, 88)\n'
-        'if result == 0: os._exit(0)\n'
-        'if result > 0 or error != 38: opened()',
+        "if result == 0: os._exit(0)\n"
+        "if result > 0 or error != 38: opened()",
     ),
     Attack(
         56,
@@ -54,25 +54,24 @@ ROWS = (
     Attack(
         58,
         "device node",
-        'import stat\n'
+        "import stat\n"
         'tries(lambda: os.mknod("m", stat.S_IFCHR | 0o666, os.makedev(1, 1)),\n'
         '      lambda: os.mknod("b", stat.S_IFBLK | 0o666, os.makedev(8, 0)))',
     ),
     Attack(
         59,
         "x32 system call numbers",
-        'result = _libc.syscall(ctypes.c_long(0x40000000 | 39))\n'
-        'if result > 0: opened()',
+        "result = _libc.syscall(ctypes.c_long(0x40000000 | 39))\nif result > 0: opened()",
         arch="x86_64",
     ),
     Attack(
         60,
         "32-bit int 0x80 entry",
-        'import mmap\n'
-        'm = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 7)\n'
+        "import mmap\n"
+        "m = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 7)\n"
         'm.write(bytes.fromhex("b814000000cd80c3"))\n'
-        'f = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(m)))\n'
-        'f()\nopened()',
+        "f = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(m)))\n"
+        "f()\nopened()",
         arch="x86_64",
     ),
     Attack(
@@ -85,23 +84,21 @@ ROWS = (
     Attack(
         62,
         "thousands of descriptors",
-        'count = 0\n'
-        'try:\n'
+        "count = 0\n"
+        "try:\n"
         '    while count < 2000: os.open("/dev/null", os.O_RDONLY); count += 1\n'
-        'except OSError: pass\n'
-        'if count > 200: opened()',
+        "except OSError: pass\n"
+        "if count > 200: opened()",
     ),
     Attack(
         63,
         "use a leaked descriptor",
-        'tries(*[lambda n=n: os.fstat(n) for n in range(3, 2000)])',
+        "tries(*[lambda n=n: os.fstat(n) for n in range(3, 2000)])",
     ),
     Attack(
         64,
         "3000 nested directories",
-        'for _ in range(3000):\n'
-        '    try: os.mkdir("d"); os.chdir("d")\n'
-        '    except OSError: break',
+        'for _ in range(3000):\n    try: os.mkdir("d"); os.chdir("d")\n    except OSError: break',
         status("ok", "error", "disk"),
     ),
     Attack(
@@ -121,12 +118,12 @@ ROWS = (
     Attack(
         67,
         "forge the result message",
-        'import json\n'
+        "import json\n"
         'text = json.dumps({"end": "exit", "status": 0, "files": []}).encode()\n'
-        'for n in range(3, 1024):\n'
+        "for n in range(3, 1024):\n"
         '    try: os.write(n, len(text).to_bytes(8, "big") + text)\n'
-        '    except OSError: pass\n'
-        'os._exit(7)',
+        "    except OSError: pass\n"
+        "os._exit(7)",
         _real_exit,
     ),
     Attack(
@@ -138,16 +135,16 @@ ROWS = (
     Attack(
         69,
         "real-time priority",
-        'tries(lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)),\n'
-        '      lambda: os.nice(-5))',
+        "tries(lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)),\n"
+        "      lambda: os.nice(-5))",
     ),
     Attack(
         70,
         "raise own limits",
-        'import resource as r\n'
-        'for kind in (r.RLIMIT_NPROC, r.RLIMIT_DATA, r.RLIMIT_FSIZE, r.RLIMIT_NOFILE):\n'
-        '    tries(lambda: r.setrlimit(kind, (r.RLIM_INFINITY, r.RLIM_INFINITY)),\n'
-        '          lambda: r.setrlimit(kind, (r.getrlimit(kind)[1] + 1,) * 2))',
+        "import resource as r\n"
+        "for kind in (r.RLIMIT_NPROC, r.RLIMIT_DATA, r.RLIMIT_FSIZE, r.RLIMIT_NOFILE):\n"
+        "    tries(lambda: r.setrlimit(kind, (r.RLIM_INFINITY, r.RLIM_INFINITY)),\n"
+        "          lambda: r.setrlimit(kind, (r.getrlimit(kind)[1] + 1,) * 2))",
     ),
     Attack(
         71,
@@ -159,7 +156,7 @@ ROWS = (
     Attack(
         72,
         "/dev/mem, kcore, kmsg, cgroup files",
-        'tries(*[lambda p=p: os.open(p, os.O_RDONLY) for p in (\n'
+        "tries(*[lambda p=p: os.open(p, os.O_RDONLY) for p in (\n"
         '    "/dev/mem", "/proc/kcore", "/dev/kmsg", "/dev/kvm", "/dev/fuse", "/dev/vda")])\n'
         'tries(*[lambda p=p: os.open("/sys/fs/cgroup/" + p, os.O_WRONLY) for p in (\n'
         '    "cgroup.procs", "memory/cgroup.procs", "unified/cgroup.procs")])\n'
@@ -168,7 +165,7 @@ ROWS = (
     Attack(
         73,
         "controlling terminal",
-        'import fcntl\n'
+        "import fcntl\n"
         'tries(lambda: os.open("/dev/tty", os.O_RDWR), lambda: os.open("/dev/ptmx", os.O_RDWR),\n'
         '      lambda: fcntl.ioctl(0, 0x5412, b"x"), lambda: fcntl.ioctl(1, 0x541C, b"\\x02"))',
     ),
@@ -193,13 +190,13 @@ ROWS = (
     Attack(
         77,
         "zombie flood",
-        'count = 0\n'
-        'for _ in range(80):\n'
-        '    try:\n'
-        '        if os.fork() == 0: os._exit(0)\n'
-        '        count += 1\n'
-        '    except OSError: break\n'
-        'if count >= 64: opened()',
+        "count = 0\n"
+        "for _ in range(80):\n"
+        "    try:\n"
+        "        if os.fork() == 0: os._exit(0)\n"
+        "        count += 1\n"
+        "    except OSError: break\n"
+        "if count >= 64: opened()",
     ),
     Attack(
         78,
@@ -217,7 +214,7 @@ ROWS = (
     Attack(
         80,
         "patch builtins for the next call",
-        'import builtins, json, os.path\n'
+        "import builtins, json, os.path\n"
         'builtins.len = lambda x: 0\njson.dumps = None\nsys.modules["math"] = None',
         then='import json, math\nprint("fine" if len([1]) == 1 and json.dumps(1) else "poisoned")',
     ),

@@ -20,39 +20,39 @@ ROWS = (
     Attack(
         19,
         "TCP listen",
-        _IMPORT + 'def listen():\n'
-        '    sock = s.socket()\n'
+        _IMPORT + "def listen():\n"
+        "    sock = s.socket()\n"
         '    sock.bind(("127.0.0.1", 0))\n'
-        '    sock.listen()\n'
-        'tries(listen)',
+        "    sock.listen()\n"
+        "tries(listen)",
     ),
     Attack(
         20,
         "abstract Unix socket",
-        _IMPORT + 'tries(lambda: s.socket(1).connect(ABSTRACT))\n'
-        'def dgram():\n'
-        '    a, b = s.socketpair(s.AF_UNIX, s.SOCK_DGRAM)\n'
+        _IMPORT + "tries(lambda: s.socket(1).connect(ABSTRACT))\n"
+        "def dgram():\n"
+        "    a, b = s.socketpair(s.AF_UNIX, s.SOCK_DGRAM)\n"
         '    a.sendto(b"x", ABSTRACT + "d")\n'
-        'tries(dgram)',
+        "tries(dgram)",
     ),
     Attack(
         21,
         "Unix socket by path",
-        _IMPORT + 'tries(lambda: s.socket(1).connect(SOCKET))\n'
-        'def dgram():\n'
-        '    a, b = s.socketpair(s.AF_UNIX, s.SOCK_DGRAM)\n'
+        _IMPORT + "tries(lambda: s.socket(1).connect(SOCKET))\n"
+        "def dgram():\n"
+        "    a, b = s.socketpair(s.AF_UNIX, s.SOCK_DGRAM)\n"
         '    a.sendto(b"x", SOCKET + ".dgram")\n'
-        'tries(dgram)',
+        "tries(dgram)",
     ),
     Attack(
         22,
         "netlink / packet socket",
-        _IMPORT + 'tries(lambda: s.socket(16, s.SOCK_RAW, 0), lambda: s.socket(17, s.SOCK_RAW, 0))',
+        _IMPORT + "tries(lambda: s.socket(16, s.SOCK_RAW, 0), lambda: s.socket(17, s.SOCK_RAW, 0))",
     ),
     Attack(
         23,
         "AF_VSOCK socket",
-        _IMPORT + 'tries(lambda: s.socket(40, s.SOCK_STREAM), lambda: s.socket(38, 5, 0))',
+        _IMPORT + "tries(lambda: s.socket(40, s.SOCK_STREAM), lambda: s.socket(38, 5, 0))",
     ),
     Attack(
         24,

@@ -29,41 +29,41 @@ ROWS = (
     Attack(
         25,
         "fork bomb",
-        'count = 0\n'
-        'try:\n'
-        '    while count < 80:\n'
-        '        if os.fork() == 0: time.sleep(20); os._exit(0)\n'
-        '        count += 1\n'
-        'except OSError: pass\n'
-        'if count >= 64: opened()',
+        "count = 0\n"
+        "try:\n"
+        "    while count < 80:\n"
+        "        if os.fork() == 0: time.sleep(20); os._exit(0)\n"
+        "        count += 1\n"
+        "except OSError: pass\n"
+        "if count >= 64: opened()",
     ),
     Attack(
         26,
         "thread bomb",
-        'import threading\n'
-        'count = 0\n'
-        'try:\n'
-        '    while count < 80:\n'
-        '        threading.Thread(target=time.sleep, args=(20,), daemon=True).start()\n'
-        '        count += 1\n'
-        'except RuntimeError: pass\n'
-        'if count >= 64: opened()\n'
-        'os._exit(0)',
+        "import threading\n"
+        "count = 0\n"
+        "try:\n"
+        "    while count < 80:\n"
+        "        threading.Thread(target=time.sleep, args=(20,), daemon=True).start()\n"
+        "        count += 1\n"
+        "except RuntimeError: pass\n"
+        "if count >= 64: opened()\n"
+        "os._exit(0)",
     ),
     Attack(27, "too much memory in one process", "x = bytearray(300 << 20)\nopened()"),
     Attack(
         28,
         "too much memory over several processes",
-        'r, w = os.pipe()\n'
-        'for _ in range(6):\n'
-        '    if os.fork() == 0:\n'
-        '        x = bytearray(100 << 20)\n'
-        '        for at in range(0, len(x), 4096): x[at] = 1\n'
+        "r, w = os.pipe()\n"
+        "for _ in range(6):\n"
+        "    if os.fork() == 0:\n"
+        "        x = bytearray(100 << 20)\n"
+        "        for at in range(0, len(x), 4096): x[at] = 1\n"
         '        os.write(w, b"x")\n'
-        '        time.sleep(20)\n'
-        'for _ in range(6): os.read(r, 1)\n'
-        'time.sleep(0.5)\n'
-        'opened()',
+        "        time.sleep(20)\n"
+        "for _ in range(6): os.read(r, 1)\n"
+        "time.sleep(0.5)\n"
+        "opened()",
         status("memory", "timeout"),
     ),
     Attack(
@@ -86,11 +86,11 @@ ROWS = (
     Attack(
         32,
         "fill /tmp",
-        _FILL + 'import tempfile\n'
+        _FILL + "import tempfile\n"
         'for top in ("/tmp", tempfile.gettempdir()):\n'
-        '    try: fill(top, 20)\n'
-        '    except OSError: clean(top)\n'
-        '    else: clean(top); opened()',
+        "    try: fill(top, 20)\n"
+        "    except OSError: clean(top)\n"
+        "    else: clean(top); opened()",
     ),
     Attack(
         33,
@@ -102,10 +102,10 @@ ROWS = (
         34,
         "1 TB sparse prediction.csv",
         'with open("prediction.csv", "wb") as f:\n'
-        '    try: f.truncate(1 << 40)\n'
-        '    except OSError: pass\n'
-        '    try: f.truncate(6 << 20)\n'
-        '    except OSError: pass',
+        "    try: f.truncate(1 << 40)\n"
+        "    except OSError: pass\n"
+        "    try: f.truncate(6 << 20)\n"
+        "    except OSError: pass",
         lambda r, _: r.status in ("ok", "disk") and "prediction.csv" not in r.files,
         replace(SMALL, fetch_mb=4),
         ("prediction.csv",),
@@ -119,19 +119,14 @@ ROWS = (
     Attack(
         36,
         "close stdout/stderr, go on",
-        'os.close(1); os.close(2)\n'
-        'time.sleep(0.2)\n'
-        'open("done", "w").write("yes")\n'
-        'os._exit(0)',
+        'os.close(1); os.close(2)\ntime.sleep(0.2)\nopen("done", "w").write("yes")\nos._exit(0)',
         lambda r, _: r.status == "ok" and r.files.get("done") == b"yes",
         fetch=("done",),
     ),
     Attack(
         37,
         "busy loop, all signals blocked",
-        'import signal\n'
-        'signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n'
-        'while True: pass',
+        "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nwhile True: pass",
         status("timeout"),
         HASTY,
     ),
@@ -139,11 +134,11 @@ ROWS = (
     Attack(
         39,
         "double-fork daemon outlives the call",
-        'if os.fork() == 0:\n'
-        '    os.setsid()\n'
-        '    if os.fork() == 0:\n'
-        '        time.sleep(1e6)\n'
-        '    os._exit(0)\n'
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    if os.fork() == 0:\n"
+        "        time.sleep(1e6)\n"
+        "    os._exit(0)\n"
         'print("started")',
         lambda r, t: closed(r, t) and r.status == "ok",
     ),
