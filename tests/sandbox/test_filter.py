@@ -16,7 +16,9 @@ build = functools.cache(_build)
 ARCHES = ("x86_64", "aarch64")
 
 
-def verdict(arch: str, number: int, *args: int, policy: Policy | None = None, audit: int = 0) -> int:
+def verdict(
+    arch: str, number: int, *args: int, policy: Policy | None = None, audit: int = 0
+) -> int:
     """What the kernel would answer: a small interpreter of the instructions that we use."""
     program = build(policy or Policy(), arch)
     words = {0: number & 0xFFFFFFFF, 4: audit or AUDIT_ARCH[arch]}

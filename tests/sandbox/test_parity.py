@@ -89,7 +89,9 @@ INPUTS = {"helper.py": b"VALUE = 11\n"}
 SHADOW = {"fractions.py": b"MINE = 'local'\n"}
 
 
-def plain(code: bytes, inputs: dict[str, bytes], top: Path) -> tuple[str, str, int, dict[str, bytes]]:
+def plain(
+    code: bytes, inputs: dict[str, bytes], top: Path
+) -> tuple[str, str, int, dict[str, bytes]]:
     for name, data in {**inputs, "main.py": code}.items():
         (top / name).write_bytes(data)
     env = {**environment(Config()), "HOME": str(top), "TMPDIR": "/tmp"}
@@ -99,7 +101,9 @@ def plain(code: bytes, inputs: dict[str, bytes], top: Path) -> tuple[str, str, i
     found = {p.name: p.read_bytes() for p in top.iterdir() if p.is_file()}
     made = {n: d for n, d in found.items() if n not in inputs and n != "main.py"}
     place = os.path.realpath(top)
-    out, err = (s.decode("utf-8", "replace").replace(place, "/sandbox") for s in (done.stdout, done.stderr))
+    out, err = (
+        s.decode("utf-8", "replace").replace(place, "/sandbox") for s in (done.stdout, done.stderr)
+    )
     return neutral(out), neutral(err), done.returncode, made
 
 
@@ -108,7 +112,9 @@ def test_corpus(run, reached: str, name: str, tmp_path: Path) -> None:
     if reached not in ("full", "full-noproc"):
         pytest.skip("paths and semaphores differ without namespaces")
     code = CORPUS[name]
-    source = code if isinstance(code, bytes) else code.encode("latin-1" if "latin" in code else "utf-8")
+    source = (
+        code if isinstance(code, bytes) else code.encode("latin-1" if "latin" in code else "utf-8")
+    )
     inputs = {**INPUTS, **(SHADOW if name == "shadow stdlib" else {})}
     out, err, status, made = plain(source, inputs, tmp_path)
     result = run(source, inputs, ["*"])

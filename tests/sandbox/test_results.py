@@ -17,7 +17,8 @@ from rollouts.sandbox.results import collect, listing, remove_tree
 from rollouts.sandbox.text import Capture, join, neutral
 from rollouts.sandbox.watch import descendants
 
-FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+# No deadline: a loaded machine must not fail a property.
+FIXTURE = settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=50)
 
 
 def read(top: Path, names: list[str], **limits: int) -> tuple[dict[str, bytes], dict[str, str]]:
@@ -98,6 +99,7 @@ def test_removing_a_hostile_tree(tmp_path: Path) -> None:
     assert (tmp_path / "outside").read_text() == "kept"
 
 
+@FIXTURE
 @given(st.lists(st.binary(max_size=50), max_size=30), st.integers(2, 64))
 def test_capture_keeps_both_ends_in_bounds(parts: list[bytes], cap: int) -> None:
     capture, everything = Capture(cap), b"".join(parts)
@@ -107,13 +109,17 @@ def test_capture_keeps_both_ends_in_bounds(parts: list[bytes], cap: int) -> None
     assert capture.total == len(everything)
     assert capture.head == everything[:half]
     assert capture.tail() == everything[half:][-half:]
-    assert "left out" in join(capture.head, capture.tail(), capture.total) or len(everything) <= 2 * half
+    assert (
+        "left out" in join(capture.head, capture.tail(), capture.total)
+        or len(everything) <= 2 * half
+    )
 
 
 def test_cut_in_the_middle_says_how_much() -> None:
     assert join(b"start", b"end", 1008) == "start\n[... 1000 bytes left out ...]\nend"
 
 
+@FIXTURE
 @given(st.text())
 def test_no_control_character_survives(text: str) -> None:
     kept = set(neutral(text))
@@ -124,6 +130,7 @@ def test_terminal_escapes_and_reordering_are_shown_not_obeyed() -> None:
     assert neutral("a\x1b[2Jb\u202egnp\r\nc\rd") == "a\ufffd[2Jb\ufffdgnp\nc\nd"
 
 
+@FIXTURE
 @given(st.binary(max_size=200))
 def test_any_bytes_from_a_jail_are_a_wire_error_or_an_object(data: bytes) -> None:
     try:
