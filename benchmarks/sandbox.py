@@ -107,8 +107,8 @@ async def measure(calls: int, say: Callable[[str], None]) -> dict[str, float]:
                 fast = await warm(pool, code, given, calls, workers)
                 found[f"{name}_{workers}"] = slow / fast
                 say(
-                    f"{name:8} {workers} worker(s): cold {slow * 1e3:7.1f} ms, warm {fast * 1e3:6.1f} ms"
-                    f" a call, ratio {slow / fast:5.1f}"
+                    f"{name:8} {workers} worker(s): cold {slow * 1e3:7.1f} ms,"
+                    f" warm {fast * 1e3:6.1f} ms a call, ratio {slow / fast:5.1f}"
                 )
         found["private_mb"] = await memory_per_call(pool)
         say(f"private memory of an idle call: {found['private_mb']:.1f} MB")

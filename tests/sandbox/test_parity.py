@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - the corpus is code in strings
 """Looks like `python main.py`: a corpus run in the jail and by a plain interpreter."""
 
 from __future__ import annotations

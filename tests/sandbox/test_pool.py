@@ -189,7 +189,8 @@ def test_session_keeps_state_until_the_interpreter_ends() -> None:
             return [(r.status, r.stdout) for r in [*found, last]]
 
     assert asyncio.run(cells()) == [
-        ("ok", ""), ("ok", "in\n"), ("error", ""), ("ok", "inin\n"), ("error", ""), ("ok", "False\n"),
+        ("ok", ""), ("ok", "in\n"), ("error", ""),
+        ("ok", "inin\n"), ("error", ""), ("ok", "False\n"),
     ]  # fmt: skip
 
 
@@ -202,7 +203,8 @@ def test_shared_directories_are_read_only_layers(tmp_path: Path, reached: str) -
         (tmp_path / name).chmod(0o755)
     tmp_path.chmod(0o755)
     shared = {name: str(tmp_path / name) for name in ("lake", "other")}
-    code = "import os\nprint(open('data.csv').read(), os.listdir('/.shared'))\nopen('data.csv','w').write('mine')"
+    code = "import os; print(open('data.csv').read(), os.listdir('/.shared'))"
+    code += "; open('data.csv','w').write('mine')"
     with running(Config(workers=1, stack=(), shared=shared)) as (run, _):
         result = run(code, fetch=["*"], shared="lake")
     assert result.stdout == "lake []\n", result.stderr

@@ -61,7 +61,8 @@ def test_the_protocol() -> None:
     async def ask(url: str) -> Any:
         body = {
             "code": "print(input()); open('o','wb').write(open('i','rb').read())",
-            "language": "python", "stdin": "hey\n", "files": {"i": "/w=="}, "fetch_files": ["o", "x"],
+            "language": "python", "stdin": "hey\n",
+            "files": {"i": "/w=="}, "fetch_files": ["o", "x"],
             "run_timeout": 30,
         }  # fmt: skip
         async with aiohttp.ClientSession() as http, http.post(url + "/run_code", json=body) as got:

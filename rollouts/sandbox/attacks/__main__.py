@@ -1,4 +1,4 @@
-"""`python -m rollouts.sandbox.attacks [LEVEL]`: one JSON line per row, exit status 1 if any is open."""
+"""`python -m rollouts.sandbox.attacks [LEVEL]`: a JSON line per row; status 1 if one is open."""
 
 import json
 import sys
