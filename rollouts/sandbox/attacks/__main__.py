@@ -1,0 +1,14 @@
+"""`python -m rollouts.sandbox.attacks [LEVEL]`: a JSON line per row; status 1 if one is open."""
+
+import json
+import sys
+from dataclasses import asdict
+
+from rollouts.sandbox.attacks import run_all
+from rollouts.sandbox.model import LEVELS
+
+wanted = [level for level in LEVELS if level in sys.argv[1:]]
+outcomes = run_all(wanted[0] if wanted else None)
+for outcome in outcomes:
+    print(json.dumps(asdict(outcome)))
+sys.exit(any(not outcome.stopped for outcome in outcomes))

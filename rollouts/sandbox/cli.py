@@ -1,0 +1,140 @@
+"""`assay sandbox run FILE.py` and `assay sandbox serve`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from rollouts.sandbox import probe
+from rollouts.sandbox.model import LEVELS, STACK, Config, Limits, Result, SandboxError
+from rollouts.sandbox.pool import Pool
+
+_EXIT = {"timeout": 124, "sandbox_error": 125, "memory": 137, "disk": 137}
+
+
+def main(argv: list[str]) -> int:
+    """Returns the code's own exit status; 124 timeout, 125 sandbox, 137 memory or disk, 2 usage."""
+    args = _parser().parse_args(argv)
+    try:
+        return asyncio.run(_serve(args) if args.command == "serve" else _run(args))
+    except (ValueError, SandboxError, OSError) as error:
+        print(f"assay sandbox: {error}", file=sys.stderr)
+        return 125 if isinstance(error, SandboxError) else 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="assay sandbox", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="run one file in a jail")
+    run.add_argument("file", help="the program; - reads it from standard input")
+    run.add_argument(
+        "--files", nargs="*", default=[], help="inputs: PATH, NAME=PATH or a directory"
+    )
+    run.add_argument("--fetch", nargs="*", default=[], help="files to bring back; '*' for all")
+    run.add_argument("--out", default=".", help="where they go (default: here)")
+    run.add_argument("--force", action="store_true", help="overwrite files that are there")
+    run.add_argument("--arg", action="append", default=[], help="an argument for the program")
+    run.add_argument("--timeout", type=float, default=200.0, help="seconds (default 200)")
+    run.add_argument("--memory", type=int, default=4096, help="MB per process (default 4096)")
+    run.add_argument("--seed", type=int, help="seed of random and numpy.random")
+    run.add_argument("--json", action="store_true", help="print the whole result as JSON")
+    run.add_argument("--cold", action="store_true", help="import nothing ahead: starts sooner")
+    serve = commands.add_parser("serve", help="serve SandboxFusion's protocol")
+    serve.add_argument("--host", default="127.0.0.1", help="address (default: loopback only)")
+    serve.add_argument("--port", type=int, default=8080)
+    serve.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    for command in (run, serve):
+        command.add_argument("--min-level", choices=LEVELS, default="confined")
+        command.add_argument("--level", choices=LEVELS, help="force one, for tests")
+    return parser
+
+
+def inputs(given: list[str]) -> dict[str, bytes]:
+    """Read the inputs: a directory gives all its files, NAME=PATH renames."""
+    found: dict[str, bytes] = {}
+    for item in given:
+        name, _, renamed = item.partition("=")
+        path = Path(renamed or name)
+        if path.is_dir():
+            under = [p for p in sorted(path.rglob("*")) if p.is_file()]
+            found |= {str(p.relative_to(path)): p.read_bytes() for p in under}
+        elif path.is_file():
+            found[name if renamed else path.name] = path.read_bytes()
+        else:
+            raise ValueError(f"--files {item}: there is no such file")
+    return found
+
+
+def save(result: Result, directory: str, force: bool) -> list[str]:
+    """Write what came back; a sentence for each file that was not written."""
+    problems: list[str] = []
+    top = Path(directory)
+    top.mkdir(parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | (os.O_TRUNC if force else os.O_EXCL)
+    for name, data in result.files.items():
+        try:
+            with os.fdopen(os.open(top / name, flags, 0o644), "wb") as file:
+                file.write(data)
+        except FileExistsError:
+            problems.append(f"{top / name} is there already; --force overwrites it")
+    return problems
+
+
+async def _run(args: argparse.Namespace) -> int:
+    path = Path(args.file)
+    if args.file != "-" and not path.is_file():
+        raise ValueError(f"there is no file {args.file!r}")
+    code = sys.stdin.buffer.read() if args.file == "-" else path.read_bytes()
+    limits = replace(Limits(), wall_s=args.timeout, memory_mb=args.memory)
+    stack = () if args.cold else STACK
+    config = Config(workers=1, min_level=args.min_level, level=args.level, stack=stack, spares=0)
+    async with Pool(config) as pool:
+        report = await pool.report()
+        if report.level != "full":
+            _say("\n".join(probe.lines(asdict(report))))
+        files = inputs(args.files)
+        result = await pool.run(code, files, args.fetch, limits, args.seed, argv=args.arg)
+    problems = save(result, args.out, args.force)
+    if args.json:
+        print(json.dumps({**asdict(result), "files": sorted(result.files)}, indent=2))
+    else:
+        sys.stdout.write(result.stdout)
+        sys.stderr.write(result.stderr)
+    if result.status not in ("ok", "error"):
+        problems.append(f"{result.status}: {result.why}")
+    problems += [f"{name!r} did not come back: {why}" for name, why in result.refused.items()]
+    for problem in problems:
+        _say(problem)
+    code = result.exit_code or 0
+    return _EXIT.get(result.status, 128 - code if code < 0 else code)
+
+
+def _say(text: str) -> None:
+    print(f"assay sandbox: {text}", file=sys.stderr)
+
+
+async def _serve(args: argparse.Namespace) -> int:
+    try:
+        from rollouts.sandbox import server
+    except ImportError:
+        raise SandboxError("serving needs aiohttp; install the extra: assay[sandbox]") from None
+    config = Config(workers=args.workers, min_level=args.min_level, level=args.level)
+    runner, pool, port = await server.start(config, args.host, args.port)
+    if args.host not in ("127.0.0.1", "localhost", "::1"):
+        _say("anyone who reaches this address can run code here; put a firewall in front")
+    level = (await pool.report()).level
+    print(f"serving http://{args.host}:{port}/run_code at level {level}", flush=True)
+    done = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, done.set)
+    await done.wait()
+    await runner.cleanup()
+    await pool.close()
+    return 0

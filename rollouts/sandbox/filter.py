@@ -1,0 +1,190 @@
+"""The seccomp filter: an allow-list, so that a call nobody thought of is refused.
+
+Refused calls answer EPERM when this file knows them and ENOSYS when they are newer, because C
+libraries fall back on ENOSYS. A call made in another architecture's numbers kills the process.
+Rules on arguments are closed sets too (which ioctl, which fcntl, which prctl, whose pid): a
+same-user process could otherwise lower limits, priority or affinity of the jail's own init.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import struct
+from dataclasses import dataclass
+
+from rollouts.sandbox import syscalls
+from rollouts.sandbox.tables import AUDIT_ARCH, LAST_KNOWN, NUMBERS, machine
+
+ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_LD, _JEQ, _JGE, _JSET, _JA, _AND, _RET = 0x20, 0x15, 0x35, 0x45, 0x05, 0x54, 0x06
+
+_ALLOWED = """
+read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range
+dup dup2 dup3 pipe pipe2 sendfile splice tee copy_file_range readahead fadvise64 fallocate
+stat lstat fstat newfstatat statx access faccessat faccessat2 readlink readlinkat statfs fstatfs
+getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir link linkat symlink symlinkat
+unlink unlinkat truncate ftruncate getdents getdents64 utime utimes utimensat futimesat umask
+chown fchown lchown fchownat flock fsync fdatasync sync_file_range syncfs getxattr lgetxattr
+fgetxattr listxattr llistxattr flistxattr mmap mprotect munmap mremap madvise brk msync mincore
+mlock munlock mlock2 mlockall munlockall mbind get_mempolicy set_mempolicy membarrier mseal
+poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2
+epoll_ctl_old epoll_wait_old eventfd eventfd2 signalfd signalfd4 timerfd_create timerfd_settime
+timerfd_gettime rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait
+rt_sigsuspend sigaltstack pause alarm getitimer setitimer timer_create timer_settime timer_gettime
+timer_getoverrun timer_delete fork vfork execve execveat exit exit_group wait4 waitid
+restart_syscall set_tid_address set_robust_list get_robust_list rseq futex futex_waitv futex_wake
+futex_wait futex_requeue arch_prctl getpid getppid gettid getuid geteuid getgid getegid getresuid
+getresgid getgroups getpgid getpgrp getsid setpgid setsid capget capset getrlimit setrlimit
+getrusage times sysinfo uname getcpu getrandom gettimeofday time clock_gettime clock_getres
+nanosleep clock_nanosleep sched_yield sched_getaffinity sched_getscheduler sched_getparam
+sched_getattr sched_get_priority_max sched_get_priority_min sched_rr_get_interval getpriority
+pidfd_open getsockname getpeername sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg setsockopt
+getsockopt shutdown
+"""
+_LISTENING = "bind listen accept accept4 connect"
+_SIGNALLING = "kill tkill tgkill pidfd_send_signal rt_sigqueueinfo rt_tgsigqueueinfo"
+
+# ioctls on terminals, pipes and plain files; block clones, attributes and owners stay shut.
+_IOCTLS = (0x5401, 0x5413, 0x540F, 0x541B, 0x5421, 0x5450, 0x5451)
+# Duplicate, flags, locks; not F_SETOWN and F_SETSIG (signals to others), F_SETPIPE_SZ, leases.
+_FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 36, 37, 38, 1030, 1032, 1034)
+# Names, death signals, queries, malloc's mapping names; not dumpable (hides memory), not caps.
+_PRCTLS = (1, 2, 3, 15, 16, 21, 23, 27, 30, 38, 39, 41, 42, 0x53564D41)
+
+Instruction = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What differs between levels. `own_pid`: signals may go only to this process (0: to any)."""
+
+    sockets: bool = True
+    own_pid: int = 0
+
+
+def _op(code: int, k: int, jt: int = 0, jf: int = 0) -> Instruction:
+    return (code, jt, jf, k & 0xFFFFFFFF)
+
+
+def _deny(number: int) -> Instruction:
+    return _op(_RET, ERRNO | number)
+
+
+def _arg(index: int) -> Instruction:
+    return _op(_LD, 16 + 8 * index)  # the low half; these arguments are 32-bit in the kernel
+
+
+def _only(index: int, values: tuple[int, ...], error: int) -> list[Instruction]:
+    """Allow when argument `index` is one of `values`."""
+    left = [_op(_JEQ, v, jt=len(values) - i) for i, v in enumerate(values)]
+    return [_arg(index), *left, _deny(error), _op(_RET, ALLOW)]
+
+
+def _no_bits(index: int, bits: int, error: int = errno.EPERM) -> list[Instruction]:
+    return [_arg(index), _op(_JSET, bits, jf=1), _deny(error), _op(_RET, ALLOW)]
+
+
+def _no_device(index: int) -> list[Instruction]:
+    """mknod: no set-id bits, and the type is a plain file, a FIFO or a socket."""
+    kinds = [_op(_JEQ, k, jt=2 - i) for i, k in enumerate((0x2000, 0x6000))]
+    head = [_arg(index), _op(_JSET, 0o6000, jt=4), _op(_AND, 0xF000)]
+    return [*head, *kinds, _op(_RET, ALLOW), _deny(errno.EPERM)]
+
+
+def _unix_stream_pair() -> list[Instruction]:
+    """A datagram pair could still send to any path by name, so only streams."""
+    unix = [_arg(0), _op(_JEQ, 1, jf=4)]
+    stream = [_arg(1), _op(_AND, 0xF), _op(_JEQ, 1, jf=1), _op(_RET, ALLOW)]
+    return [*unix, *stream, _deny(errno.EACCES)]
+
+
+def _rules(policy: Policy) -> dict[str, list[Instruction]]:
+    """Programs for the calls whose arguments matter; each ends in a return on every path."""
+    own = (0,)
+    rules = {
+        "clone": _no_bits(0, syscalls.CLONE_NAMESPACES),
+        "clone3": [_deny(errno.ENOSYS)],
+        "memfd_create": [_deny(errno.ENOSYS)],  # its pages show up in no process's memory
+        "memfd_secret": [_deny(errno.ENOSYS)],
+        "openat2": [_deny(errno.ENOSYS)],  # its mode is behind a pointer
+        "sync": [_deny(0)],  # says done: flushing the whole node is not the model's business
+        "setxattr": [_deny(errno.EOPNOTSUPP)],
+        "lsetxattr": [_deny(errno.EOPNOTSUPP)],
+        "fsetxattr": [_deny(errno.EOPNOTSUPP)],
+        "ioctl": _only(1, _IOCTLS, errno.ENOTTY),
+        "fcntl": _only(1, _FCNTLS, errno.EPERM),
+        "prctl": _only(0, _PRCTLS, errno.EPERM),
+        "chmod": _no_bits(1, 0o6000),
+        "fchmod": _no_bits(1, 0o6000),
+        "fchmodat": _no_bits(2, 0o6000),
+        "fchmodat2": _no_bits(2, 0o6000),
+        "open": _no_bits(2, 0o6000),
+        "openat": _no_bits(3, 0o6000),
+        "creat": _no_bits(1, 0o6000),
+        "mknod": _no_device(1),
+        "mknodat": _no_device(2),
+        "prlimit64": _only(0, own, errno.EPERM),
+        "sched_setaffinity": _only(0, own, errno.EPERM),
+        "sched_setscheduler": _only(0, own, errno.EPERM),
+        "sched_setparam": _only(0, own, errno.EPERM),
+        "sched_setattr": _only(0, own, errno.EPERM),
+        "setpriority": [_arg(0), _op(_JEQ, 0, jf=2), *_only(1, own, errno.EPERM)],
+        "socket": _only(0, (1,), errno.EACCES) if policy.sockets else [_deny(errno.EACCES)],
+        "socketpair": _only(0, (1,), errno.EACCES) if policy.sockets else _unix_stream_pair(),
+    }
+    for name in _SIGNALLING.split():
+        allowed = _only(0, (policy.own_pid,), errno.EPERM) if policy.own_pid else None
+        rules[name] = allowed or [_op(_RET, ALLOW)]
+    if not policy.sockets and not policy.own_pid:
+        everyone = [_arg(0), _op(_JEQ, 0xFFFFFFFF, jf=1), _deny(errno.EPERM)]
+        rules["kill"] = [*everyone, _op(_RET, ALLOW)]  # the whole node is in sight
+    if policy.own_pid:
+        rules["pidfd_send_signal"] = [_deny(errno.EPERM)]  # a descriptor does not show whose
+        rules["tkill"] = [_deny(errno.EPERM)]
+    return rules
+
+
+def _ranges(numbers: set[int]) -> list[tuple[int, int]]:
+    """Runs of consecutive numbers, as half-open intervals."""
+    edges = sorted(numbers)
+    starts = [n for n in edges if n - 1 not in numbers]
+    ends = [n + 1 for n in edges if n + 1 not in numbers]
+    return list(zip(starts, ends, strict=True))
+
+
+def build(policy: Policy, arch: str | None = None) -> list[Instruction]:
+    """The whole program, with the system call number in hand wherever a rule is looked up."""
+    arch = arch or machine()
+    table = NUMBERS[arch]
+    names = _ALLOWED.split() + (_LISTENING.split() if policy.sockets else [])
+    allowed = {table[n] for n in names if n in table}
+    program = [
+        _op(_LD, 4),
+        _op(_JEQ, AUDIT_ARCH[arch], jt=1),
+        _op(_RET, KILL),
+        _op(_LD, 0),
+        _op(_JGE, LAST_KNOWN + 1, jf=1),  # x32 numbers (bit 30) are above it as well
+        _deny(errno.ENOSYS),
+    ]
+    for name, body in _rules(policy).items():
+        if name in table:
+            program += [_op(_JEQ, table[name], jt=1), _op(_JA, len(body)), *body]
+    for start, end in _ranges(allowed - {table[n] for n in _rules(policy) if n in table}):
+        program += [_op(_JGE, end, jt=2), _op(_JGE, start, jf=1), _op(_RET, ALLOW)]
+    return [*program, _deny(errno.EPERM)]
+
+
+def encode(program: list[Instruction]) -> bytes:
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+
+
+class _Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+
+
+def install(code: bytes) -> None:
+    """Load an encoded program into this process, for ever; needs no_new_privs."""
+    buffer = ctypes.create_string_buffer(code, len(code))
+    program = _Program(len(code) // 8, ctypes.addressof(buffer))
+    syscalls.prctl(syscalls.PR_SET_SECCOMP, 2, ctypes.addressof(program))

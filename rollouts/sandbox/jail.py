@@ -1,0 +1,245 @@
+"""Namespaces and the root directory: what the model's code can see at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rollouts.sandbox import syscalls as sc
+
+WORK, TMP, SHM = "/sandbox", "/tmp", "/dev/shm"
+SHARED = "/.shared"
+INSIDE_ID = 1000
+ROOT_DROPS_TO = 1_879_000_000  # plus our pid: an id that nothing else on the node runs under
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_PREFIX_PARTS = ("bin", "lib", "lib64", "libexec", "pyvenv.cfg", "share/zoneinfo")
+_MADE_UP = {
+    "etc/passwd": f"sandbox:x:{INSIDE_ID}:{INSIDE_ID}::{WORK}:/bin/sh\n",
+    "etc/group": f"sandbox:x:{INSIDE_ID}:\n",
+    "etc/hosts": "127.0.0.1 localhost sandbox\n",
+    "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+}
+
+
+@dataclass(frozen=True)
+class RootPlan:
+    """What goes into the jail's root. `own_proc` is false where a fresh /proc is refused."""
+
+    binds: tuple[str, ...]
+    own_proc: bool = True
+    cpus: int = 1
+    shared: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def interpreter_paths() -> tuple[str, ...]:
+    """This interpreter's own directories and libraries, and nothing else of its prefixes.
+
+    A virtual environment may be made in the very directory that holds the data, so a prefix is
+    never taken whole.
+    """
+    prefixes = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix]
+    prefixes += [os.path.dirname(os.path.dirname(os.path.realpath(sys.executable)))]
+    found: list[str] = []
+    for prefix in dict.fromkeys([*prefixes, *map(os.path.realpath, prefixes)]):
+        found += [os.path.join(prefix, part) for part in _PREFIX_PARTS]
+    found += [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p.startswith("/")]
+    with open("/proc/self/maps") as maps:
+        found += [line.split(None, 5)[5].strip() for line in maps if ".so" in line and "/" in line]
+    return tuple(dict.fromkeys(p for p in found if os.path.lexists(p)))
+
+
+def reach(paths: Iterable[str]) -> None:
+    """Let an ordinary id reach the interpreter although an ancestor of it is shut (as /root is).
+
+    Needs real root in a mount namespace of its own: the shut directory is covered by an empty
+    one that holds nothing but `paths`.
+    """
+    shut: dict[str, list[str]] = {}
+    for path in paths:
+        parts = path.split("/")
+        for depth in range(2, len(parts) + 1):
+            above = "/".join(parts[:depth])
+            if os.path.isdir(above) and not os.stat(above).st_mode & 1:
+                shut.setdefault(above, []).append(path)
+                break
+    for above, below in shut.items():
+        sources = {p: os.open(p, os.O_PATH | os.O_CLOEXEC) for p in sorted(below, key=len)}
+        sc.mount("tmpfs", above, "tmpfs", sc.MS_NOSUID | sc.MS_NODEV, "size=1m,mode=755")
+        for path, source in sources.items():
+            if not os.path.lexists(path):
+                _seal(_place(path, source, ""))
+            os.close(source)
+
+
+def drop_root() -> None:
+    """From root to an id of our own; does nothing for an ordinary user."""
+    if os.geteuid() != 0:
+        return
+    new = ROOT_DROPS_TO + os.getpid()
+    os.setgroups([])
+    os.setresgid(new, new, new)
+    os.setresuid(new, new, new)
+    sc.prctl(sc.PR_SET_DUMPABLE, 1)  # the change of id cleared it, and the maps need it
+
+
+def enter_user_namespace(extra: int, proc: int) -> None:
+    """A user namespace of our own (and the namespaces in `extra`), one id mapped.
+
+    `proc` is an open /proc, which may be one that no path leads to any more.
+    """
+    uid, gid = os.geteuid(), os.getegid()
+    sc.unshare(sc.CLONE_NEWUSER | extra)
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{INSIDE_ID} {uid} 1"),
+        ("gid_map", f"{INSIDE_ID} {gid} 1"),
+    ):
+        write_proc(proc, name, text)
+
+
+def write_proc(proc: int, name: str, text: str) -> None:
+    """Write one of our own files in an open /proc."""
+    descriptor = os.open(f"self/{name}", os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def private_mounts() -> None:
+    sc.mount("none", "/", "", sc.MS_REC | sc.MS_PRIVATE)
+
+
+def _wanted(binds: Iterable[str]) -> list[str]:
+    """System paths and `binds`, without those that lie under another one."""
+    chosen: list[str] = []
+    for path in [p for p in SYSTEM if os.path.lexists(p)] + sorted(binds, key=len):
+        if not any(path == c or path.startswith(c + "/") for c in chosen):
+            chosen.append(path)
+    return chosen
+
+
+def _place(path: str, source: int, base: str) -> str:
+    """Make the mount point for `path` under `base` and bind the open `source` there."""
+    target = base + path
+    if stat.S_ISDIR(os.fstat(source).st_mode):
+        os.makedirs(target, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o444))
+    sc.mount(f"/proc/self/fd/{source}", target, "", sc.MS_BIND | sc.MS_REC)
+    return target
+
+
+def _seal(target: str) -> None:
+    """Read-only, by one call where the kernel has it, else mount by mount with its own flags."""
+    try:
+        sc.read_only(target)
+        return
+    except OSError as error:
+        if error.errno != 38:  # ENOSYS, before 5.12
+            raise
+    with open("/proc/self/mountinfo") as table:
+        points = [line.split()[4].encode().decode("unicode_escape") for line in table]
+    for point in points:
+        if point == target or point.startswith(target + "/"):
+            kept = os.statvfs(point).f_flag & (sc.MS_NOEXEC | 1024 | 2048)
+            flags = sc.MS_REMOUNT | sc.MS_BIND | sc.MS_RDONLY | sc.MS_NOSUID | sc.MS_NODEV
+            sc.mount("none", point, "", flags | kept)
+
+
+def _furnish(base: str, plan: RootPlan) -> None:
+    """The made-up files, directories to mount on, and links of the new root."""
+    for name in ("etc", "dev/shm", "proc", TMP[1:], WORK[1:], "run", "var/tmp"):
+        os.makedirs(f"{base}/{name}", exist_ok=True)
+    cpus = "0\n" if plan.cpus == 1 else f"0-{plan.cpus - 1}\n"
+    known = {f"sys/devices/system/cpu/{n}": cpus for n in ("online", "possible", "present")}
+    for name, text in {**_MADE_UP, **known}.items():
+        os.makedirs(os.path.dirname(f"{base}/{name}"), exist_ok=True)
+        with open(f"{base}/{name}", "w") as file:
+            file.write(text)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        os.symlink(f"/proc/self/fd/{number}", f"{base}/dev/{name}")
+    os.symlink("/proc/self/fd", f"{base}/dev/fd")
+
+
+def _base() -> str:
+    for path in ("/tmp", "/var/tmp", "/mnt", "/run"):
+        if os.path.isdir(path):
+            return path
+    raise OSError("no directory to mount the new root on: one of /tmp, /var/tmp, /mnt must exist")
+
+
+def build_root(plan: RootPlan, keep_proc: bool) -> None:
+    """Make the new root and move into it; the old one is gone afterwards.
+
+    `keep_proc` brings the old /proc along: real root builds before it has a pid namespace.
+    """
+    links = {p: os.readlink(p) for p in _wanted(plan.binds) if os.path.islink(p)}
+    paths = {p: p for p in _wanted(plan.binds) if p not in links}
+    paths |= {f"/etc/{n}": f"/etc/{n}" for n in _ETC if os.path.exists(f"/etc/{n}")}
+    paths |= {f"{SHARED}/{name}": os.path.realpath(path) for name, path in plan.shared.items()}
+    sources = {p: os.open(s, os.O_PATH | os.O_CLOEXEC) for p, s in paths.items()}
+    devices = {f"/dev/{n}": os.open(f"/dev/{n}", os.O_PATH | os.O_CLOEXEC) for n in _DEVICES}
+    base, flags = _base(), sc.MS_NOSUID | sc.MS_NODEV
+    sc.mount("tmpfs", base, "tmpfs", flags, "size=16m,mode=755")
+    _furnish(base, plan)
+    for path, source in sources.items():
+        _seal(_place(path, source, base))
+    for path, source in devices.items():
+        _place(path, source, base)
+    for path, link in links.items():
+        os.makedirs(os.path.dirname(base + path), exist_ok=True)
+        os.symlink(link, base + path)
+    for descriptor in (*sources.values(), *devices.values()):
+        os.close(descriptor)
+    if keep_proc:
+        sc.mount("/proc", f"{base}/proc", "", sc.MS_BIND | sc.MS_REC)
+    elif plan.own_proc:
+        mount_proc(f"{base}/proc")
+    os.chdir(base)
+    sc.pivot_root(".", ".")
+    sc.umount(".")
+    os.chdir("/")
+    sc.mount("none", "/", "", sc.MS_REMOUNT | sc.MS_BIND | sc.MS_RDONLY | flags)
+
+
+def mount_proc(target: str = "/proc") -> None:
+    sc.mount("proc", target, "proc", sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC)
+
+
+def mount_scratch(work: tuple[int, int], tmp: int, shm: int) -> None:
+    """The three places a call may write to. Sizes in MiB; `work` also bounds the inodes."""
+    flags = sc.MS_NOSUID | sc.MS_NODEV
+    inodes = f"nr_inodes={work[1] + 1}"
+    sc.mount("tmpfs", WORK, "tmpfs", flags, f"size={work[0]}m,{inodes},mode=755")
+    sc.mount("tmpfs", TMP, "tmpfs", flags, f"size={tmp}m,{inodes},mode=1777")
+    sc.mount("tmpfs", SHM, "tmpfs", flags, f"size={shm}m,nr_inodes=4096,mode=1777")
+
+
+def resize_scratch(work: tuple[int, int], tmp: int, shm: int) -> None:
+    """Give the mounted scratch file systems other sizes, for a call with its own limits."""
+    flags = sc.MS_REMOUNT | sc.MS_NOSUID | sc.MS_NODEV
+    inodes = f"nr_inodes={work[1] + 1}"
+    sc.mount("none", WORK, "", flags, f"size={work[0]}m,{inodes}")
+    sc.mount("none", TMP, "", flags, f"size={tmp}m,{inodes}")
+    sc.mount("none", SHM, "", flags, f"size={shm}m")
+
+
+def overlay(name: str) -> None:
+    """Put shared directory `name` under the work directory: it can be read, never changed."""
+    upper, scratch = f"{WORK}/upper", f"{WORK}/scratch"
+    os.mkdir(upper)
+    os.mkdir(scratch)
+    data = f"lowerdir={SHARED}/{name},upperdir={upper},workdir={scratch},userxattr"
+    sc.mount("overlay", WORK, "overlay", sc.MS_NOSUID | sc.MS_NODEV, data)
+
+
+def hide_shared() -> None:
+    """Cover the shared directories: a call sees the one it asked for, through its overlay."""
+    sc.mount("tmpfs", SHARED, "tmpfs", sc.MS_RDONLY | sc.MS_NOSUID | sc.MS_NODEV, "size=4k")

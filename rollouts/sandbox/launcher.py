@@ -1,0 +1,136 @@
+"""The launcher: exec'd with a built environment, closes itself in, imports the stack, and forks.
+
+Two processes. The outer one chooses the level by trying it, enters the namespaces and waits: when
+the pool's process dies it kills the inner one. The inner one is pid 1 of its own pid namespace,
+holds the warm interpreter and never runs the model's code.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from typing import Any, NoReturn
+
+from rollouts.sandbox import filter as seccomp
+from rollouts.sandbox import serve, trial, watch
+from rollouts.sandbox import syscalls as sc
+from rollouts.sandbox.scene import Scene
+
+
+def main(descriptor: int) -> None:
+    """Entry point of the exec'd interpreter; `descriptor` is the pool's control socket."""
+    control = socket.socket(fileno=descriptor)
+    parent = os.getppid()
+    request: dict[str, Any] = json.loads(control.recv(1 << 20))
+    try:
+        os.umask(0o022)
+        plan = trial.choose(request)
+        _start(control, parent, plan, request)
+    except BaseException:
+        text = traceback.format_exc(limit=-4)
+        control.send(json.dumps({"failed": text[-8000:]}).encode())
+        os._exit(1)
+
+
+def _start(control: socket.socket, parent: int, plan: trial.Choice, request: Any) -> NoReturn:
+    proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    trial.enter(plan, request, proc)
+    inner = os.fork()
+    if inner == 0:
+        _inner(control, plan, request, proc)
+    control.close()
+    _guard(parent, inner)
+
+
+def _guard(parent: int, inner: int) -> NoReturn:
+    """Wait for the inner process; kill it when the pool's process is gone."""
+    sc.prctl(sc.PR_SET_CHILD_SUBREAPER, 1)
+    sc.prctl(sc.PR_SET_DUMPABLE, 0)
+    poller = select.poll()
+    try:
+        poller.register(os.pidfd_open(inner), select.POLLIN)
+        poller.register(os.pidfd_open(parent), select.POLLIN)
+        wait = None
+    except OSError:
+        wait = 200
+    while True:
+        poller.poll(wait)
+        done, _ = os.waitpid(inner, os.WNOHANG)
+        if done:
+            break
+        if os.getppid() != parent:
+            os.kill(inner, signal.SIGKILL)
+            os.waitpid(inner, 0)
+            break
+    serve.sweep_orphans()
+    os._exit(0)
+
+
+def _inner(control: socket.socket, plan: trial.Choice, request: Any, proc: int) -> NoReturn:
+    try:
+        sc.prctl(sc.PR_SET_PDEATHSIG, signal.SIGKILL)
+        trial.settle(plan, request)
+        if not plan.namespaces:
+            os.environ["JOBLIB_MULTIPROCESSING"] = "0"  # its semaphores need a /dev/shm
+        sc.close_from_except((control.fileno(), proc))
+        began = time.monotonic()
+        versions, absent = _import(request["stack"], proc)
+        report = {**plan.report, "stack": versions, "import_s": time.monotonic() - began}
+        report["missing"] = {**plan.report["missing"], **absent}
+        stage = _stage(plan, request, proc)
+        gc.collect()
+        gc.freeze()
+        sc.prctl(sc.PR_SET_DUMPABLE, 0)
+        control.send(json.dumps({"ready": report}).encode())
+        serve.forever(control, stage, request)
+    except BaseException:
+        control.send(json.dumps({"failed": traceback.format_exc(limit=-4)[-8000:]}).encode())
+    os._exit(1)
+
+
+def _stage(plan: trial.Choice, request: Any, proc: int) -> Scene:
+    code = b""
+    if plan.namespaces:
+        code = seccomp.encode(seccomp.build(seccomp.Policy()))
+        if plan.own_proc:
+            os.close(proc)
+            proc = -1
+    return Scene(
+        namespaces=plan.namespaces,
+        own_proc=plan.own_proc,
+        landlock_abi=plan.landlock_abi,
+        filter_code=code,
+        proc=proc,
+        base=request["base"],
+        reads=plan.reads,
+        shared=tuple(request["shared"]),
+    )
+
+
+def _import(names: list[str], proc: int) -> tuple[dict[str, str], dict[str, str]]:
+    """Import the stack; (versions, reason per package that could not be imported).
+
+    A fork copies one thread: with more of them a lock could stay shut in every call.
+    """
+    sys.path[:] = [p for p in sys.path if os.path.exists(p)]
+    versions: dict[str, str] = {}
+    absent: dict[str, str] = {}
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            absent[name] = f"not imported: {error}"
+        if watch.threads(proc) != 1:
+            raise RuntimeError(f"importing {name} starts threads; leave it out of sandbox.stack")
+        top = sys.modules.get(name.partition(".")[0])
+        if top is not None and hasattr(top, "__version__"):
+            versions[top.__name__] = str(top.__version__)
+    return versions, absent

@@ -1,0 +1,145 @@
+"""The sandbox's data: limits of a call, its result, the settings of a pool, the report."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+Status = Literal["ok", "error", "timeout", "memory", "disk", "sandbox_error"]
+Level = Literal["full", "full-noproc", "confined", "limits"]
+LEVELS: tuple[Level, ...] = ("full", "full-noproc", "confined", "limits")  # best first
+
+MIB = 1 << 20
+# What `stack` names is imported once by the launcher; absent packages are left out and reported.
+STACK = (
+    "numpy",
+    "scipy.stats",
+    "scipy.optimize",
+    "pandas",
+    "sqlite3",
+    "sklearn.cluster",
+    "sklearn.compose",
+    "sklearn.decomposition",
+    "sklearn.ensemble",
+    "sklearn.impute",
+    "sklearn.linear_model",
+    "sklearn.metrics",
+    "sklearn.model_selection",
+    "sklearn.neighbors",
+    "sklearn.pipeline",
+    "sklearn.preprocessing",
+    "sklearn.svm",
+    "sklearn.tree",
+    "json",
+    "csv",
+    "subprocess",
+)
+
+
+class SandboxError(RuntimeError):
+    """The sandbox could not be started or asked; never the fault of the code that was to run."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of one call. Sizes in MiB, times in seconds; tmpfs sizes count on top of memory."""
+
+    wall_s: float = 200.0
+    cpu_s: float | None = None  # None: wall_s x threads
+    memory_mb: int = 4096  # of each process (private, writable)
+    total_mb: int = 6144  # of all processes together, shared pages counted once
+    file_mb: int = 200  # largest single file
+    work_mb: int = 1024
+    work_files: int = 20_000
+    tmp_mb: int = 512
+    shm_mb: int = 64
+    processes: int = 128
+    descriptors: int = 256
+    threads: int = 1
+    output_kb: int = 64  # of each stream that is kept: half from the start, half from the end
+    fetch_mb: int = 64  # one fetched file
+    fetch_total_mb: int = 256
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value is None and item.name == "cpu_s":
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+                raise ValueError(f"limits.{item.name}={value!r}: give a number above zero")
+            if value > 1e9:
+                raise ValueError(f"limits.{item.name}={value!r}: too large to mean anything")
+
+    @property
+    def cpu_seconds(self) -> int:
+        return max(1, int(self.cpu_s if self.cpu_s is not None else self.wall_s * self.threads))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one call gave. `refused` says, per requested file, why it did not come back."""
+
+    status: Status
+    exit_code: int | None = None  # as subprocess has it: -9 for a process that signal 9 ended
+    signal: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    stdout_bytes: int = 0  # how much the code wrote, kept or not
+    stderr_bytes: int = 0
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    peak_mb: float = 0.0
+    layers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    why: str = ""  # one sentence when the status is not ok
+    queue_s: float = 0.0  # waiting for a free worker
+    spawn_s: float = 0.0  # from there to the first line of the code
+
+
+@dataclass(frozen=True)
+class Report:
+    """Which layers hold on this machine, by having tried each one."""
+
+    level: Level
+    uid: str  # "ordinary" or "root" (which is dropped before anything runs)
+    layers: Mapping[str, bool | int]
+    missing: Mapping[str, str]
+    import_s: float = 0.0
+    stack: Mapping[str, str] = field(default_factory=dict[str, str])  # package: version
+
+    def short(self) -> dict[str, Any]:
+        return {"level": self.level, "uid": self.uid, **self.layers}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of a pool."""
+
+    workers: int = 2
+    queue: int = 256  # calls that may wait; the next `run` then waits to be let in
+    min_level: Level = "confined"
+    level: Level | None = None  # force one, for tests and benchmarks; None: the best that holds
+    landlock_abi: int | None = None  # pretend the kernel is not newer than this
+    recycle_after: int = 5000
+    workers_per_launcher: int = 8
+    spares: int = 1  # jails forked ahead of need, per launcher
+    python: str = sys.executable
+    stack: tuple[str, ...] = STACK
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    portable_blas: bool = False  # one OpenBLAS kernel everywhere: equal last bits across nodes
+    shared: Mapping[str, str] = field(default_factory=dict[str, str])  # name: directory, read only
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "queue", "recycle_after", "workers_per_launcher"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"sandbox.{name}={getattr(self, name)}: set 1 or more")
+        for name, level in (("min_level", self.min_level), ("level", self.level)):
+            if level is not None and level not in LEVELS:
+                raise ValueError(f"sandbox.{name}={level!r}: choose one of {', '.join(LEVELS)}")
+        for name, path in self.shared.items():
+            if "/" in name or name in ("", ".", "..") or not os.path.isdir(path):
+                raise ValueError(f"sandbox.shared {name!r}: {path!r} must be a directory")

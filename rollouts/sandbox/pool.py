@@ -1,0 +1,280 @@
+"""The pool: a bounded queue in front of warm launchers, and the one way to run a call."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import math
+import os
+import re
+import signal
+import time
+import weakref
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rollouts.sandbox.model import Config, Limits, Report, Result, SandboxError, Status
+from rollouts.sandbox.text import join
+from rollouts.sandbox.wire import WireError
+from rollouts.sandbox.worker import Answer, Call, Launcher
+
+_live: weakref.WeakSet[Launcher] = weakref.WeakSet()
+_OUT_OF_MEMORY = re.compile(r"^(\S*MemoryError\b|.*std::bad_alloc)", re.MULTILINE)
+_NO_ROOM = re.compile(r"^OSError: \[Errno (28|27|122)\]", re.MULTILINE)
+
+
+@dataclass
+class Metrics:
+    """Counts since the pool began and the latest waits, in seconds."""
+
+    calls: int = 0
+    by_status: dict[str, int] = field(default_factory=dict[str, int])
+    retried: int = 0
+    launchers: int = 0
+    recycled: int = 0
+    queue_s: deque[float] = field(default_factory=lambda: deque[float](maxlen=1000))
+    spawn_s: deque[float] = field(default_factory=lambda: deque[float](maxlen=1000))
+    run_s: deque[float] = field(default_factory=lambda: deque[float](maxlen=1000))
+
+    def add(self, result: Result) -> None:
+        self.calls += 1
+        self.by_status[result.status] = self.by_status.get(result.status, 0) + 1
+        self.queue_s.append(result.queue_s)
+        self.spawn_s.append(result.spawn_s)
+        self.run_s.append(result.wall_s)
+
+
+def plain_path(name: str) -> bool:
+    """Whether `name` is a relative path that stays below its directory."""
+    parts = name.split("/")
+    return "\0" not in name and all(p not in ("", ".", "..") for p in parts) and len(name) < 1024
+
+
+def check(
+    code: str | bytes,
+    files: Mapping[str, bytes | str] | None,
+    fetch: Sequence[str],
+    config: Config,
+    shared: str | None,
+) -> tuple[bytes, dict[str, bytes]]:
+    """The code and the inputs as bytes; ValueError for what could never work."""
+    source = code if isinstance(code, bytes) else code.encode("utf-8", "surrogatepass")
+    inputs: dict[str, bytes] = {}
+    for name, data in (files or {}).items():
+        if not plain_path(name) or name == "main.py":
+            raise ValueError(f"file name {name!r}: give a relative path below the work directory")
+        inputs[name] = data if isinstance(data, bytes) else data.encode()
+    for name in fetch:
+        if "/" in name:
+            raise ValueError(f"fetch name {name!r}: only plain names, without '/', come back")
+    if shared is not None and shared not in config.shared:
+        raise ValueError(f"shared={shared!r} is not in the pool's config; add it to sandbox.shared")
+    return source, inputs
+
+
+class Pool:
+    """Warm launchers behind a bounded queue. Use as `async with Pool(Config()) as pool`."""
+
+    def __init__(self, config: Config | None = None) -> None:
+        self.config = config or Config()
+        self.metrics = Metrics()
+        self._slots = asyncio.Semaphore(self.config.workers)
+        self._door = asyncio.Semaphore(self.config.workers + self.config.queue)
+        self._launchers: list[Launcher] = []
+        self._starting = asyncio.Lock()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def __aenter__(self) -> Pool:
+        await self.report()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def report(self) -> Report:
+        """The layers that hold, from a running launcher; SandboxError below the minimum."""
+        launcher = await self._pick()
+        if launcher.report is None:
+            raise SandboxError("the launcher has not reported yet")
+        return launcher.report
+
+    async def run(
+        self,
+        code: str | bytes,
+        files: Mapping[str, bytes | str] | None = None,
+        fetch: Sequence[str] = (),
+        limits: Limits | None = None,
+        seed: int | None = None,
+        *,
+        stdin: bytes = b"",
+        argv: Sequence[str] = (),
+        shared: str | None = None,
+    ) -> Result:
+        """Run `code` as `python main.py` in a jail of its own.
+
+        `files` are put beside it, `fetch` names what comes back ("*": all that is new). Never
+        raises for what the code does; ValueError for names that could never be served.
+        """
+        source, inputs = check(code, files, fetch, self.config, shared)
+        call = Call(source, inputs, fetch, limits or Limits(), seed, stdin, argv, shared)
+        asked = time.monotonic()
+        async with self.turn():
+            result = await self._attempts(call, time.monotonic() - asked)
+        self.metrics.add(result)
+        return result
+
+    @contextlib.asynccontextmanager
+    async def turn(self) -> AsyncGenerator[None]:
+        """A worker's slot, after waiting in the bounded queue."""
+        async with self._door, self._slots:
+            yield
+
+    async def borrow(self) -> Launcher:
+        """A launcher that counts one more call until `active` is lowered again."""
+        launcher = await self._pick()
+        launcher.active += 1
+        return launcher
+
+    async def _attempts(self, call: Call, queued: float) -> Result:
+        """A jail that is lost says nothing about the code, so it is tried once more."""
+        why = ""
+        for attempt in range(2):
+            self.metrics.retried += attempt
+            handed = time.monotonic()
+            try:
+                launcher = await self._pick()
+                answer = await launcher.call(call)
+                result = to_result(answer, call, launcher.report, queued, handed)
+                if result.status != "sandbox_error":
+                    return result
+                why = result.why
+            except (OSError, EOFError, WireError, SandboxError) as error:
+                why = str(error) or type(error).__name__
+        return Result("sandbox_error", why=why, queue_s=queued)
+
+    async def _pick(self) -> Launcher:
+        """The launcher with the fewest calls, started or replaced where that is due."""
+        async with self._starting:
+            if self._closed:
+                raise SandboxError("this pool is closed; make a new one")
+            for launcher in [x for x in self._launchers if not self._usable(x)]:
+                self._launchers.remove(launcher)
+                self._retire(launcher)
+            wanted = math.ceil(self.config.workers / self.config.workers_per_launcher)
+            busy = all(x.active for x in self._launchers)
+            if not self._launchers or (busy and len(self._launchers) < wanted):
+                launcher = await Launcher.start(self.config)
+                _live.add(launcher)
+                self.metrics.launchers += 1
+                self._launchers.append(launcher)
+            return min(self._launchers, key=lambda x: x.active)
+
+    def _usable(self, launcher: Launcher) -> bool:
+        return launcher.alive and launcher.served < self.config.recycle_after
+
+    def _retire(self, launcher: Launcher) -> None:
+        self.metrics.recycled += 1
+        task = asyncio.create_task(_close_when_idle(launcher))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        """End every launcher, and with it every process of every call."""
+        self._closed = True
+        launchers, self._launchers = self._launchers, []
+        await asyncio.gather(*(x.close() for x in launchers), *self._closing)
+
+
+async def _close_when_idle(launcher: Launcher) -> None:
+    while launcher.active and launcher.alive:
+        await asyncio.sleep(0.05)
+    await launcher.close()
+
+
+def to_result(
+    answer: Answer, call: Call, report: Report | None, queued: float, handed: float
+) -> Result:
+    """Name what happened: `status` and one sentence."""
+    out, err = (join(*stream) for stream in answer.streams)
+    code = None if answer.status is None else os.waitstatus_to_exitcode(answer.status)
+    status, why = judge(answer, code, err, call.limits)
+    return Result(
+        status=status,
+        exit_code=code,
+        signal=-code if code is not None and code < 0 else None,
+        stdout=out,
+        stderr=err,
+        stdout_bytes=answer.streams[0][2],
+        stderr_bytes=answer.streams[1][2],
+        files=answer.files,
+        refused=answer.refused,
+        wall_s=answer.wall,
+        cpu_s=answer.cpu,
+        peak_mb=answer.peak / (1 << 20),
+        layers=report.short() if report else {},
+        why=why,
+        queue_s=queued,
+        spawn_s=max(0.0, answer.started - handed),
+    )
+
+
+def judge(answer: Answer, code: int | None, stderr: str, limits: Limits) -> tuple[Status, str]:
+    """The status, and why: killed by us first, then the limits that the kernel enforced."""
+    if answer.end == "timeout":
+        return "timeout", f"still running after {limits.wall_s:g} s"
+    if answer.end == "memory":
+        return "memory", f"all processes together used more than {limits.total_mb} MB"
+    if answer.end == "disk":
+        return "disk", "more files or bytes than the work directory may hold"
+    if answer.end.startswith("input"):
+        return "disk", f"the input files do not fit into the work directory ({answer.end})"
+    if answer.end != "exit" or code is None:
+        return "sandbox_error", f"the jail ended early ({answer.end}): {stderr[-300:]}"
+    if code == 0:
+        return "ok", ""
+    if code == -signal.SIGXCPU or (code == -signal.SIGKILL and answer.cpu >= limits.cpu_seconds):
+        return "timeout", f"used more than {limits.cpu_seconds} s of processor time"
+    last = stderr.rstrip().rpartition("\n")[2]
+    if _OUT_OF_MEMORY.match(last):
+        return "memory", f"one process asked for more than {limits.memory_mb} MB"
+    if _NO_ROOM.match(last) or answer.full or code == -signal.SIGXFSZ:
+        return "disk", "no room left in the work directory, or a file above its limit"
+    if code < 0:
+        return "error", f"ended by signal {-code}"
+    return "error", f"exit status {code}"
+
+
+_default: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pool] = weakref.WeakKeyDictionary()
+
+
+async def run(
+    code: str | bytes,
+    files: Mapping[str, bytes | str] | None = None,
+    fetch: Sequence[str] = (),
+    limits: Limits | None = None,
+    seed: int | None = None,
+    **options: Any,
+) -> Result:
+    """`Pool.run` on a default pool, made on first use and kept for this event loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _default:
+        _default[loop] = Pool()
+    return await _default[loop].run(code, files, fetch, limits, seed, **options)
+
+
+async def close() -> None:
+    """End this event loop's default pool, if there is one."""
+    pool = _default.pop(asyncio.get_running_loop(), None)
+    if pool is not None:
+        await pool.close()
+
+
+@atexit.register
+def _end_all() -> None:
+    for launcher in list(_live):
+        with contextlib.suppress(Exception):
+            launcher.kill()

@@ -1,0 +1,122 @@
+"""Reading what a call left behind, when nobody is alive to change it any more.
+
+The names and the files are hostile: no link is followed, nothing but a plain file with one name
+and a bounded size is taken, and bytes go out as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from dataclasses import dataclass, field
+
+from rollouts.sandbox.model import MIB, Limits
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_MOST_NAMES = 256
+Seen = dict[str, tuple[int, int, int]]
+
+
+@dataclass
+class Collected:
+    """Open descriptors of accepted files with their sizes, and the reasons for the others."""
+
+    files: list[tuple[str, int, int]] = field(default_factory=list[tuple[str, int, int]])
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+
+    def stream(self, conn: socket.socket, descriptor: int, size: int) -> None:
+        """Exactly `size` bytes, short files filled up: the header promised that many."""
+        while size:
+            part = os.read(descriptor, min(size, MIB)) or bytes(min(size, MIB))
+            conn.sendall(part)
+            size -= len(part)
+        os.close(descriptor)
+
+
+def listing(directory: int) -> Seen:
+    """Plain files at the top: name to (inode, size, time of change)."""
+    found: Seen = {}
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            info = entry.stat(follow_symlinks=False)
+            if stat.S_ISREG(info.st_mode):
+                found[entry.name] = (info.st_ino, info.st_size, info.st_mtime_ns)
+    return found
+
+
+def collect(directory: int, names: list[str], limits: Limits, before: Seen) -> Collected:
+    """Open each requested name; "*" stands for every plain file that is new or changed."""
+    found, room = Collected(), limits.fetch_total_mb * MIB
+    wanted = list(dict.fromkeys(n for n in names if n != "*"))
+    if "*" in names:
+        now = listing(directory)
+        wanted += sorted(n for n in now if now[n] != before.get(n) and n not in wanted)
+    for name in wanted[:_MOST_NAMES]:
+        cap = min(limits.fetch_mb * MIB, room)
+        reason, descriptor, size = _open(directory, name, cap)
+        if reason:
+            found.refused[name] = reason
+        else:
+            found.files.append((name, descriptor, size))
+            room -= size
+    for name in wanted[_MOST_NAMES:]:
+        found.refused[name] = f"more than {_MOST_NAMES} files"
+    return found
+
+
+def _open(directory: int, name: str, cap: int) -> tuple[str, int, int]:
+    """(why not, descriptor, size): the first is empty when the file is fine."""
+    if "/" in name or "\0" in name or name in ("", ".", ".."):
+        return "not a plain name", -1, 0
+    try:
+        before = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if not stat.S_ISREG(before.st_mode):
+            return f"not a plain file but a {_kind(before.st_mode)}", -1, 0
+        descriptor = os.open(name, _FLAGS, dir_fd=directory)
+    except FileNotFoundError:
+        return "missing", -1, 0
+    except (OSError, ValueError) as error:
+        return f"unreadable: {error}", -1, 0
+    info = os.fstat(descriptor)
+    reason = ""
+    if not stat.S_ISREG(info.st_mode):
+        reason = f"not a plain file but a {_kind(info.st_mode)}"
+    elif info.st_nlink != 1:
+        reason = f"{info.st_nlink} hard links"
+    elif info.st_size > cap:
+        reason = f"{info.st_size} bytes; the most is {cap}"
+    if reason:
+        os.close(descriptor)
+    return reason, descriptor, info.st_size
+
+
+def _kind(mode: int) -> str:
+    kinds = {stat.S_IFLNK: "link", stat.S_IFDIR: "directory", stat.S_IFIFO: "FIFO"}
+    return kinds.get(stat.S_IFMT(mode), "socket or device")
+
+
+def remove_tree(top: str) -> None:
+    """Remove a directory that hostile code filled: shut directories, thousands of levels.
+
+    Subdirectories are moved up before they are emptied, so depth costs neither stack nor
+    descriptors. Links are removed, never followed.
+    """
+    if not os.path.isdir(top) or os.path.islink(top):
+        return
+    serial = 0
+    while names := os.listdir(top):
+        for name in names:
+            path = f"{top}/{name}"
+            if not stat.S_ISDIR(os.lstat(path).st_mode):
+                os.unlink(path)
+                continue
+            os.chmod(path, 0o700)
+            for below in os.listdir(path):
+                serial += 1
+                inner = f"{path}/{below}"
+                if stat.S_ISDIR(os.lstat(inner).st_mode):
+                    os.chmod(inner, 0o700)  # moving a directory rewrites its parent link
+                os.rename(inner, f"{top}/.{serial}.moved")
+            os.rmdir(path)
+    os.rmdir(top)

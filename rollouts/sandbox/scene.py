@@ -1,0 +1,107 @@
+"""Where a call takes place: what the launcher fixed once and every jail on it shares."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from rollouts.sandbox import filter as seccomp
+from rollouts.sandbox import jail, landlock
+from rollouts.sandbox import syscalls as sc
+from rollouts.sandbox.model import Limits
+
+_DEVICES_RW = ("/dev/null", "/dev/zero", "/dev/full")
+_DEVICES_RO = ("/dev/random", "/dev/urandom")
+_ETC = ("ld.so.cache", "localtime", "alternatives", "passwd", "group", "nsswitch.conf", "hosts")
+_PROC = (
+    "cpuinfo meminfo stat loadavg uptime version filesystems sys/kernel/random sys/vm "
+    "sys/kernel/osrelease sys/kernel/pid_max sys/kernel/threads-max sys/fs/pipe-max-size"
+)
+_SYS = ("/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Fixed per launcher. `filter_code` is empty where the filter depends on the call's pid."""
+
+    namespaces: bool
+    own_proc: bool
+    landlock_abi: int
+    filter_code: bytes
+    proc: int  # the outer /proc, opened before leaving it; -1 where init mounts its own
+    base: str = ""  # without namespaces: the directory that holds the calls' directories
+    reads: tuple[str, ...] = ()  # without namespaces: the interpreter's own paths
+    shared: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Place:
+    """The directories of one call."""
+
+    work: str
+    tmp: str
+    top: str = ""  # what to remove afterwards, without namespaces
+
+    @property
+    def writable(self) -> list[str]:
+        return [self.work, self.tmp]
+
+
+def place_of(scene: Scene) -> Place:
+    """The directories for the calling init, made where they are not mounts."""
+    if scene.namespaces:
+        return Place(jail.WORK, jail.TMP)
+    top = f"{scene.base}/{os.getpid()}"
+    os.mkdir(top, 0o700)
+    for name in ("work", "tmp"):
+        os.mkdir(f"{top}/{name}", 0o700)
+    return Place(f"{top}/work", f"{top}/tmp", top)
+
+
+def prepare(scene: Scene, limits: Limits) -> None:
+    """In a fresh init: its own mounts, and its own network where Landlock cannot part calls."""
+    if not scene.namespaces:
+        return
+    network = sc.CLONE_NEWNET if scene.landlock_abi < 6 else 0
+    sc.unshare(sc.CLONE_NEWNS | network)
+    jail.mount_scratch((limits.work_mb, limits.work_files), limits.tmp_mb, limits.shm_mb)
+    if scene.own_proc:
+        jail.mount_proc()
+
+
+def grants(scene: Scene, place: Place) -> list[tuple[str, int]]:
+    """What Landlock lets the user process do, by path."""
+    found = [(p, landlock.WRITE) for p in place.writable]
+    found += [(p, landlock.DEVICE) for p in _DEVICES_RW]
+    if scene.namespaces:
+        return [("/", landlock.READ), (jail.SHM, landlock.WRITE), *found]
+    read = [*jail.SYSTEM, *scene.reads, *_DEVICES_RO, *_SYS]
+    read += [f"/etc/{name}" for name in _ETC]
+    read += [f"/proc/{name}" for name in (*_PROC.split(), str(os.getpid()))]
+    return found + [(p, landlock.READ) for p in read]
+
+
+def ahead_ruleset(scene: Scene, place: Place) -> int:
+    """The ruleset descriptor made before the call is known; -1 where the user's pid is in it."""
+    if not scene.landlock_abi or not scene.namespaces:
+        return -1
+    return landlock.ruleset(scene.landlock_abi, grants(scene, place))
+
+
+def confine(scene: Scene, place: Place, ruleset: int) -> None:
+    """The last steps in the user process; there is no way back from any of them."""
+    if scene.namespaces:
+        sc.drop_capabilities()
+    sc.prctl(sc.PR_SET_NO_NEW_PRIVS, 1)
+    if scene.landlock_abi:
+        if ruleset < 0:
+            ruleset = landlock.ruleset(scene.landlock_abi, grants(scene, place))
+        landlock.restrict(ruleset)
+        os.close(ruleset)
+    seccomp.install(scene.filter_code or own_filter(scene))
+
+
+def own_filter(scene: Scene) -> bytes:
+    """The filter without namespaces: no sockets; Landlock bounds the signals, or the pid does."""
+    own = 0 if scene.landlock_abi >= 6 else os.getpid()
+    return seccomp.encode(seccomp.build(seccomp.Policy(sockets=False, own_pid=own)))

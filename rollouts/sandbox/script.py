@@ -1,0 +1,305 @@
+"""The user process: give everything away, then run the code as `python main.py` would."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import fcntl
+import gc
+import importlib.machinery
+import linecache
+import os
+import random
+import resource
+import signal
+import sys
+import threading
+import types
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, NoReturn
+
+from rollouts.sandbox import jail, scene, watch
+from rollouts.sandbox import syscalls as sc
+from rollouts.sandbox.model import MIB, Limits
+from rollouts.sandbox.scene import Place, Scene
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Descriptors that become 0, 1, 2 of the user process. `ready` tells init that the jail is
+    closed and is gone before the code runs; `control` exists only in a session."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+    ready: int
+    control: int = -1
+
+
+def set_limits(limits: Limits, processes: int, base: int) -> None:
+    """Hard limits equal soft ones, so they cannot be raised; memory counts on top of `base`."""
+    cpu = limits.cpu_seconds
+    wanted = {
+        resource.RLIMIT_CPU: (cpu, cpu + 1),
+        resource.RLIMIT_DATA: base + limits.memory_mb * MIB,
+        resource.RLIMIT_FSIZE: min(limits.file_mb, limits.work_mb) * MIB,
+        resource.RLIMIT_NOFILE: limits.descriptors,
+        resource.RLIMIT_NPROC: processes,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_STACK: 8 * MIB,
+        resource.RLIMIT_MEMLOCK: 1 << 16,
+        resource.RLIMIT_MSGQUEUE: 0,
+        resource.RLIMIT_NICE: 0,
+        resource.RLIMIT_RTPRIO: 0,
+        resource.RLIMIT_SIGPENDING: 1024,
+    }
+    for kind, value in wanted.items():
+        soft, hard = value if isinstance(value, tuple) else (value, value)
+        most = resource.getrlimit(kind)[1]
+        if most != resource.RLIM_INFINITY:
+            soft, hard = min(soft, most), min(hard, most)
+        resource.setrlimit(kind, (soft, hard))
+
+
+def detach(streams: Streams, place: Place, ruleset: int) -> tuple[int, int, int]:
+    """No terminal, no descriptor but ours; returns (ruleset, ready, control) where they are now."""
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_DFL)  # init ignores them, and that is inherited
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, source in enumerate((streams.stdin, streams.stdout, streams.stderr)):
+        os.dup2(source, number)
+    wanted = (ruleset, streams.ready, streams.control)
+    high = [fcntl.fcntl(d, fcntl.F_DUPFD_CLOEXEC, 10) if d >= 0 else -1 for d in wanted]
+    placed = [-1, -1, -1]
+    for i, descriptor in enumerate(high):
+        if descriptor >= 0:
+            placed[i] = os.dup2(descriptor, 3 + i, inheritable=False)
+        else:
+            with contextlib.suppress(OSError):
+                os.close(3 + i)
+    sc.close_from(6)
+    os.chdir(place.work)
+    return placed[0], placed[1], placed[2]
+
+
+def lock_down(
+    stage: Scene, place: Place, limits: Limits, streams: Streams, ruleset: int, proc: int
+) -> int:
+    """Everything between the fork and the first line of the code; returns the control channel."""
+    sc.prctl(sc.PR_SET_DUMPABLE, 1)  # else our own /proc files are closed to us
+    with contextlib.suppress(OSError):
+        jail.write_proc(proc, "oom_score_adj", "1000")  # the kernel takes us before the trainer
+    base = _private_bytes(proc)
+    processes = limits.processes
+    if stage.namespaces:
+        jail.enter_user_namespace(0, proc)  # the process limit then counts this call alone
+    else:
+        sc.prctl(sc.PR_SET_PDEATHSIG, signal.SIGKILL)
+        processes += _tasks_of_user(proc)
+    ruleset, ready, control = detach(streams, place, ruleset)
+    set_limits(limits, processes, base)
+    scene.confine(stage, place, ruleset)
+    os.write(ready, b"k")
+    os.close(ready)
+    return control
+
+
+def _private_bytes(proc: int) -> int:
+    """What RLIMIT_DATA already counts: the warm interpreter's own memory."""
+    return int(watch.read(proc, "self/statm").split()[5]) * resource.getpagesize()
+
+
+def _tasks_of_user(proc: int) -> int:
+    """Threads that our id already has on the node: without a namespace the limit counts them."""
+    mine, total = os.getuid(), 0
+    for name in os.listdir(proc):
+        if name.isdigit():
+            try:
+                status = watch.read(proc, f"{name}/status")
+            except watch.Shut:
+                continue
+            uid = status.partition(b"\nUid:")[2].split(None, 1)[:1]
+            if uid == [str(mine).encode()]:
+                total += int(status.partition(b"\nThreads:")[2].split(None, 1)[0])
+    return total
+
+
+def seed_generators(seed: int | None) -> None:
+    """The legacy generators were copied by the fork: two calls would draw the same numbers."""
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(None if seed is None else seed % (1 << 32))
+
+
+def shadowed(work: str) -> bool:
+    """Whether a module beside the code bears the name of one that is already imported here."""
+    names = [e.name.removesuffix(".py") for e in os.scandir(work) if _importable(e)]
+    return any(name in sys.modules for name in names)
+
+
+def _importable(entry: os.DirEntry[str]) -> bool:
+    return entry.name.endswith(".py") or entry.is_dir()
+
+
+def become_main(path: str, arguments: list[str]) -> types.ModuleType:
+    """A fresh `__main__`, and `sys` as a new interpreter has it."""
+    for name in [n for n in sys.modules if n == "rollouts" or n.startswith("rollouts.")]:
+        del sys.modules[name]
+    main = types.ModuleType("__main__")
+    loader = importlib.machinery.SourceFileLoader("__main__", path)
+    main.__dict__.update(
+        __file__=path,
+        __builtins__=sys.modules["builtins"],
+        __loader__=loader,
+        __cached__=None,
+    )
+    sys.modules["__main__"] = main
+    sys.argv = ["main.py", *arguments]
+    sys.orig_argv = [sys.executable, "main.py", *arguments]
+    sys.path.insert(0, os.path.dirname(path))
+    return main
+
+
+def execute(source: bytes, path: str, main: types.ModuleType, leave: bool = True) -> int:
+    """Run the code; the exit status that `python main.py` would have. Minus 2: by SIGINT.
+
+    With `leave` false a SystemExit is passed on.
+    """
+    try:
+        code: CodeType = compile(source, path, "exec", dont_inherit=True)
+    except BaseException:
+        return report_exception(strip=99)
+    try:
+        exec(code, main.__dict__)
+    except SystemExit as end:
+        if not leave:
+            raise
+        return exit_status(end)
+    except BaseException:
+        return report_exception(strip=1)
+    return 0
+
+
+def report_exception(strip: int) -> int:
+    """Print what the interpreter prints, without our own frames."""
+    kind, value, trace = sys.exc_info()
+    for _ in range(strip):
+        trace = trace.tb_next if trace is not None else None
+    if kind is None or value is None:
+        return 1
+    value.__traceback__ = trace
+    sys.last_type, sys.last_value, sys.last_traceback = kind, value, trace
+    try:
+        sys.excepthook(kind, value, trace)
+    except SystemExit as end:
+        return exit_status(end)
+    except BaseException:
+        print("Error in sys.excepthook:", file=sys.stderr)
+        sys.__excepthook__(*sys.exc_info())  # type: ignore[arg-type]
+        print("\nOriginal exception was:", file=sys.stderr)
+        sys.__excepthook__(kind, value, trace)
+    return -2 if isinstance(value, KeyboardInterrupt) else 1
+
+
+def exit_status(end: SystemExit) -> int:
+    """As the interpreter reads `SystemExit.code`: nothing is 0, other objects are printed."""
+    if end.code is None:
+        return 0
+    if isinstance(end.code, int):
+        return end.code & 0xFF if abs(end.code) < 1 << 63 else 0xFF
+    with contextlib.suppress(Exception):
+        print(end.code, file=sys.stderr)
+    return 1
+
+
+def finish(status: int, main: types.ModuleType) -> NoReturn:
+    """Join threads, run exit hooks, drop globals, flush: the order of an interpreter's end."""
+    for step in (_join_threads, _run_exit_hooks, _flush, lambda: _clear(main)):
+        try:
+            step()
+        except BaseException:
+            status = 120 if step is _flush else status
+    with contextlib.suppress(BaseException):
+        _flush()
+    ctypes.CDLL(None).fflush(None)
+    if status == -2:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    os._exit(status)
+
+
+def _join_threads() -> None:
+    module: Any = threading
+    module._shutdown()
+
+
+def _run_exit_hooks() -> None:
+    hooks: Any = atexit
+    hooks._run_exitfuncs()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and not stream.closed:
+            stream.flush()
+
+
+def _clear(main: types.ModuleType) -> None:
+    """Objects held by globals run their `__del__`, underscored names first."""
+    space = main.__dict__
+    for name in list(space):
+        if name.startswith("_") and not name.startswith("__"):
+            space[name] = None
+    for name in list(space):
+        if name != "__builtins__":
+            space[name] = None
+    gc.collect()
+
+
+def run(source: bytes, place: Place, arguments: list[str], seed: int | None) -> NoReturn:
+    """The whole life of the user process after it was confined."""
+    path = f"{place.work}/main.py"
+    os.environ.update(HOME=place.work, TMPDIR=place.tmp, PWD=place.work)
+    with contextlib.suppress(OSError):
+        sc.rename_process("python", "main.py", *arguments)
+    if shadowed(place.work):
+        os.execv(sys.executable, [sys.executable, "main.py", *arguments])
+    main = become_main(path, arguments)
+    seed_generators(seed)
+    finish(execute(source, path, main), main)
+
+
+def run_cells(place: Place, seed: int | None, control: int) -> NoReturn:
+    """A session: run each cell in the same `__main__` and say so on `control`."""
+    os.environ.update(HOME=place.work, TMPDIR=place.tmp, PWD=place.work)
+    main = become_main(f"{place.work}/main.py", [])
+    seed_generators(seed)
+    said, number = b"\0", 0
+    while True:
+        _flush()
+        os.write(control, said)
+        size = int.from_bytes(_exactly(control, 8), "big")
+        source = _exactly(control, size)
+        number += 1
+        path = f"<cell {number}>"
+        lines = source.decode("utf-8", "replace").splitlines(keepends=True)
+        linecache.cache[path] = (len(source), None, lines, path)
+        try:
+            status = execute(source, path, main, leave=False)
+        except SystemExit as end:
+            finish(exit_status(end), main)
+        said = b"\1" if status else b"\0"
+
+
+def _exactly(descriptor: int, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = os.read(descriptor, size - len(data))
+        if not part:
+            os._exit(0)  # init hung up
+        data += part
+    return data

@@ -1,0 +1,185 @@
+"""The launcher's loop: hand each call to a jail that was forked ahead, fork the next one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from rollouts.sandbox import inside, watch
+from rollouts.sandbox import syscalls as sc
+from rollouts.sandbox.results import remove_tree
+from rollouts.sandbox.scene import Scene
+
+_GRACE_S = 2.0  # init enforces the deadline itself; this is for an init that does not
+
+
+@dataclass
+class Jail:
+    """One forked init. `deadline` is none while it waits for a call."""
+
+    pid: int
+    channel: socket.socket
+    deadline: float | None = None
+    call: int = -1
+
+
+def forever(control: socket.socket, stage: Scene, request: dict[str, Any]) -> NoReturn:
+    """Serve until the pool closes its end."""
+    loop = _Loop(control, stage, request["spares"])
+    while loop.turn():
+        pass
+    loop.end()
+    os._exit(0)
+
+
+class _Loop:
+    def __init__(self, control: socket.socket, stage: Scene, spares: int) -> None:
+        self.control, self.stage, self.wanted = control, stage, spares
+        self.own_pid_ns = os.open("/proc/self/ns/pid", os.O_RDONLY) if stage.own_proc else -1
+        if stage.namespaces and not stage.own_proc:
+            self.own_pid_ns = os.open("self/ns/pid", os.O_RDONLY, dir_fd=stage.proc)
+        self.spare: deque[Jail] = deque()
+        self.running: dict[int, Jail] = {}
+        # SIGCHLD wakes the poll through this pair, so no descriptor per child is needed
+        self.wake, write = socket.socketpair()
+        write.setblocking(False)
+        self.wake.setblocking(False)
+        self.write = write
+        signal.signal(signal.SIGCHLD, _nothing)
+        signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
+
+    def turn(self) -> bool:
+        """One round; false when the pool has gone."""
+        while len(self.spare) < self.wanted:
+            self.spare.append(self._fork())
+        poller = select.poll()
+        poller.register(self.control, select.POLLIN)
+        poller.register(self.wake, select.POLLIN)
+        for descriptor, _ in poller.poll(self._patience()):
+            if descriptor == self.wake.fileno():
+                with contextlib.suppress(BlockingIOError):
+                    while self.wake.recv(4096):
+                        pass
+            elif not self._message():
+                return False
+        self._reap()
+        self._enforce()
+        return True
+
+    def _patience(self) -> float | None:
+        ends = [j.deadline for j in self.running.values() if j.deadline is not None]
+        return max(0.0, min(ends) - time.monotonic()) * 1000 + 1 if ends else None
+
+    def _message(self) -> bool:
+        data, descriptors, _, _ = socket.recv_fds(self.control, 1 << 16, 1)
+        if not data:
+            return False
+        message: dict[str, Any] = json.loads(data)
+        if message["op"] == "kill":
+            for jail in self.running.values():
+                if jail.call == message["id"]:
+                    _kill(jail.pid)
+        elif descriptors:
+            jail = self.spare.popleft() if self.spare else self._fork()
+            jail.call = message["id"]
+            jail.deadline = time.monotonic() + message["wall"] + _GRACE_S
+            self.running[jail.pid] = jail
+            with contextlib.suppress(OSError):  # a dead spare: the pool sees its end closed
+                socket.send_fds(jail.channel, [b"call"], descriptors)
+            jail.channel.close()
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return True
+
+    def _fork(self) -> Jail:
+        ours, theirs = socket.socketpair()
+        if self.stage.namespaces:
+            sc.unshare(sc.CLONE_NEWPID)
+        pid = os.fork()
+        if pid == 0:
+            self._become_init(theirs)
+        if self.stage.namespaces:
+            # a second unshare of the pid namespace fails unless we come back to our own
+            sc.setns(self.own_pid_ns, sc.CLONE_NEWPID)
+        theirs.close()
+        return Jail(pid, ours)
+
+    def _become_init(self, channel: socket.socket) -> NoReturn:
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            kept = {channel.fileno(), self.stage.proc}
+            sc.close_from_except(kept)
+            inside.serve(self.stage, channel)
+        finally:
+            os._exit(1)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self.running.pop(pid, None)
+            for jail in [j for j in self.spare if j.pid == pid]:
+                self.spare.remove(jail)
+                jail.channel.close()
+            if not self.stage.namespaces:
+                sweep_orphans(keep={*self.running, *(j.pid for j in self.spare)})
+                remove_tree(f"{self.stage.base}/{pid}")
+
+    def _enforce(self) -> None:
+        now = time.monotonic()
+        for jail in self.running.values():
+            if jail.deadline is not None and now > jail.deadline:
+                _kill(jail.pid)
+                jail.deadline = None
+
+    def end(self) -> None:
+        for jail in [*self.spare, *self.running.values()]:
+            _kill(jail.pid)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, 0):
+                pass
+
+
+def _nothing(*_: object) -> None:
+    """A handler has to exist for the wake-up descriptor to be written to."""
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def sweep_orphans(keep: set[int] | None = None) -> None:
+    """Without a pid namespace: kill what a dead init left, which has come to us as a subreaper."""
+    alive = keep or set()
+    try:
+        proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return
+    try:
+        for _ in range(200):
+            children = watch.children(proc, os.getpid())
+            lost = [p for p in children if p not in alive]
+            if not lost:
+                return
+            for pid in [*lost, *(d for p in lost for d in watch.descendants(proc, p))]:
+                _kill(pid)
+            for pid in lost:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.001)
+    finally:
+        os.close(proc)

@@ -1,0 +1,159 @@
+"""What an episode keeps from call to call: a file store, or a whole interpreter."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+
+from rollouts.sandbox import wire
+from rollouts.sandbox.model import MIB, Limits, Result, SandboxError
+from rollouts.sandbox.pool import Pool, check, to_result
+from rollouts.sandbox.worker import Call, Launcher, receive_answer
+
+_SESSION_S = 24 * 3600.0
+
+
+@dataclass
+class FileStore:
+    """Files of one episode: what a call leaves is offered to the next. Caps refuse, never cut."""
+
+    files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    file_mb: int = 64
+    total_mb: int = 256
+
+    def add(self, files: Mapping[str, bytes]) -> dict[str, str]:
+        """Keep what fits; the reason for each file that does not."""
+        refused: dict[str, str] = {}
+        for name, data in files.items():
+            rest = sum(len(d) for n, d in self.files.items() if n != name)
+            if name == "main.py":
+                continue
+            if len(data) > self.file_mb * MIB:
+                refused[name] = f"larger than {self.file_mb} MB"
+            elif rest + len(data) > self.total_mb * MIB:
+                refused[name] = f"the store would exceed {self.total_mb} MB"
+            else:
+                self.files[name] = data
+        return refused
+
+    async def run(
+        self,
+        pool: Pool,
+        code: str,
+        fetch: Sequence[str] = ("*",),
+        limits: Limits | None = None,
+        seed: int | None = None,
+    ) -> Result:
+        """One stateless call with the stored files at hand; new files are stored afterwards."""
+        result = await pool.run(code, self.files, fetch, limits, seed)
+        refused = self.add(result.files)
+        return replace(result, refused={**result.refused, **refused})
+
+
+class Session:
+    """One interpreter for an episode. Use as `async with Session(pool) as session`.
+
+    A cell that times out, runs out of memory or leaves ends the interpreter. The next cell then
+    starts a new one, with the files of the beginning, and its `why` says that state was lost.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        files: Mapping[str, bytes | str] | None = None,
+        limits: Limits | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.pool, self.limits, self.seed = pool, limits or Limits(), seed
+        _, self.files = check("", files, (), pool.config, None)
+        self._conn: socket.socket | None = None
+        self._launcher: Launcher | None = None
+        self._lost = False
+
+    async def __aenter__(self) -> Session:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the interpreter and all it started."""
+        if self._conn is not None:
+            self._conn.close()
+            self._conn = None
+        if self._launcher is not None:
+            self._launcher.active -= 1
+            self._launcher = None
+
+    async def run(self, code: str, fetch: Sequence[str] = ()) -> Result:
+        """Run one cell in the session's `__main__`."""
+        source, _ = check(code, None, fetch, self.pool.config, None)
+        call = Call(source, {}, fetch, self.limits, self.seed)
+        lost, why = self._lost, ""
+        asked = time.monotonic()
+        async with self.pool.turn():
+            queued = time.monotonic() - asked
+            try:
+                result = await self._cell(call, queued)
+            except (OSError, EOFError, wire.WireError, SandboxError, TimeoutError) as error:
+                why = str(error) or type(error).__name__
+                result = Result("sandbox_error", why=why, queue_s=queued)
+        ended = result.status not in ("ok", "error") or self._over(result)
+        if ended:
+            self.close()
+            self._lost = True
+        elif lost:
+            self._lost = False
+            note = "the interpreter had ended: this cell began with a new one"
+            result = replace(result, why=f"{result.why}; {note}".removeprefix("; "))
+        self.pool.metrics.add(result)
+        return result
+
+    def _over(self, result: Result) -> bool:
+        return "interpreter_ended" in result.layers
+
+    async def _cell(self, call: Call, queued: float) -> Result:
+        if self._conn is None:
+            await self._begin()
+        conn, launcher = self._conn, self._launcher
+        if conn is None or launcher is None:
+            raise SandboxError("the session is closed")
+        handed = time.monotonic()
+        loop = asyncio.get_running_loop()
+        header = {"code": len(call.code), "fetch": list(call.fetch)}
+        async with asyncio.timeout(self.limits.wall_s + 5):
+            await loop.sock_sendall(conn, wire.pack(header) + call.code)
+            answer = await receive_answer(conn, self.limits)
+        alive = answer.end == "cell"
+        if alive:
+            answer = replace(answer, end="exit")
+        result = to_result(answer, call, launcher.report, queued, handed)
+        return result if alive else replace(result, layers={**result.layers, **_ENDED})
+
+    async def _begin(self) -> None:
+        """Start the interpreter; it answers once before the first cell."""
+        self._launcher = await self.pool.borrow()
+        limits = replace(self.limits, cpu_s=self.limits.cpu_s or _SESSION_S)
+        call = Call(b"", self.files, (), limits, self.seed, session=True)
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
+            self._conn = await self._launcher.open(_SESSION_S)
+            await self._launcher.send(self._conn, call)
+            async with asyncio.timeout(self.limits.wall_s + 5):
+                answer = await receive_answer(self._conn, self.limits)
+            if answer.end != "cell":
+                raise SandboxError(f"the session did not start ({answer.end})")
+            undo.pop_all()
+
+
+_ENDED = {"interpreter_ended": True}

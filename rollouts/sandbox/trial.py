@@ -1,0 +1,229 @@
+"""Choosing the level: every layer is tried in a child before it is relied on."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rollouts.sandbox import filter as seccomp
+from rollouts.sandbox import jail, landlock
+from rollouts.sandbox import syscalls as sc
+from rollouts.sandbox.model import LEVELS, Level
+
+_NAMESPACES = (
+    sc.CLONE_NEWNS | sc.CLONE_NEWPID | sc.CLONE_NEWNET | sc.CLONE_NEWIPC
+    | sc.CLONE_NEWUTS | sc.CLONE_NEWCGROUP
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The level that was chosen and what it stands on."""
+
+    level: Level
+    landlock_abi: int
+    reads: tuple[str, ...]
+    as_root: bool
+    root_mounts: bool  # real root builds the new root before it drops its id
+    report: dict[str, Any]
+
+    @property
+    def namespaces(self) -> bool:
+        return self.level in ("full", "full-noproc")
+
+    @property
+    def own_proc(self) -> bool:
+        return self.level == "full"
+
+
+def attempt(step: Callable[[], object]) -> str:
+    """Run `step` in a child; the empty string when it went well, else what went wrong."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        text = ""
+        try:
+            step()
+        except BaseException as error:
+            text = f"{type(error).__name__}: {error}"
+        theirs.sendall(json.dumps(text).encode())
+        os._exit(0)
+    theirs.close()
+    with ours:
+        answer = ours.recv(1 << 16)
+    _, status = os.waitpid(pid, 0)
+    if not answer:
+        return f"the trial ended with status {os.waitstatus_to_exitcode(status)}"
+    return str(json.loads(answer))
+
+
+def choose(request: dict[str, Any]) -> Choice:
+    """The best level that holds, or the forced one; raises when it is below the minimum."""
+    missing: dict[str, str] = {}
+    abi = landlock.abi() if request["landlock_abi"] is None else request["landlock_abi"]
+    abi = min(abi, landlock.abi())
+    if not abi:
+        missing["landlock"] = "this kernel does not offer it"
+    elif problem := attempt(lambda: _try_landlock(abi)):
+        abi, missing["landlock"] = 0, problem
+    if problem := attempt(_try_seccomp):
+        missing["seccomp"] = problem
+    root = os.geteuid() == 0
+    reads = jail.interpreter_paths()
+    forced: Level | None = request["level"]
+    level: Level = forced or "limits"
+    mounts = root and not attempt(lambda: sc.unshare(sc.CLONE_NEWNS))
+    candidates = (forced,) if forced else LEVELS[:3]
+    if "seccomp" in missing:
+        raise OSError(f"seccomp filters do not work here: {missing['seccomp']}")
+    for candidate in candidates:
+        choice = Choice(candidate, abi, reads, root, mounts, {})
+        problem = _problem(choice, request)
+        if not problem:
+            level = candidate
+            break
+        missing[_blame(candidate, problem)] = problem
+        if forced:
+            raise OSError(f"level {forced!r} does not hold here: {problem}")
+    if LEVELS.index(level) > LEVELS.index(request["min_level"]):
+        raise OSError(_refusal(level, request["min_level"], missing))
+    abi = 0 if level == "limits" else abi
+    layers = {n: level in LEVELS[:2] for n in ("user_ns", "mount_ns", "pid_ns", "net_ns")}
+    layers |= {"own_proc": level == "full", "seccomp": True, "cgroup": False}
+    overlay = attempt(lambda: _try_overlay(Choice(level, abi, reads, root, mounts, {}), request))
+    if overlay:
+        missing["overlay"] = overlay
+    missing["cgroup"] = "not used: a watchdog bounds the total memory every 50 ms"
+    report = {
+        "level": level,
+        "uid": "root" if root else "ordinary",
+        "layers": {**layers, "landlock_abi": abi, "overlay": not overlay},
+        "missing": missing,
+    }
+    return Choice(level, abi, reads, root, mounts, report)
+
+
+def _blame(level: Level, problem: str) -> str:
+    if level == "full" and "mount proc" in problem:
+        return "own_proc"
+    return {"full": "user_ns", "full-noproc": "mount_ns", "confined": "landlock"}.get(level, level)
+
+
+def _refusal(level: Level, minimum: Level, missing: dict[str, str]) -> str:
+    reasons = "; ".join(f"{k}: {v}" for k, v in missing.items() if k != "cgroup")
+    return (
+        f"this machine reaches sandbox level {level!r} and the configuration asks for at least "
+        f"{minimum!r} ({reasons}); enable what is missing, or set sandbox.min_level={level}"
+    )
+
+
+def _problem(choice: Choice, request: dict[str, Any]) -> str:
+    if choice.level == "limits":
+        return ""
+    if choice.level == "confined":
+        return "" if choice.landlock_abi else "Landlock is not available"
+    return attempt(lambda: _try_namespaces(choice, request))
+
+
+def enter(choice: Choice, request: dict[str, Any], proc: int) -> None:
+    """Leave root and enter the namespaces; the next fork is pid 1 of the new ones."""
+    if choice.namespaces and choice.root_mounts:
+        sc.unshare(sc.CLONE_NEWNS)
+        jail.private_mounts()
+        jail.build_root(_plan(choice, request), keep_proc=True)
+    if choice.as_root and not choice.namespaces:
+        # the calls' directories must belong to the id that we are about to take
+        os.chown(request["base"], jail.ROOT_DROPS_TO + os.getpid(), -1)
+        if choice.root_mounts:
+            sc.unshare(sc.CLONE_NEWNS)
+            jail.private_mounts()
+            jail.reach(choice.reads)
+    jail.drop_root()
+    if choice.namespaces:
+        jail.enter_user_namespace(_NAMESPACES, proc)
+
+
+def settle(choice: Choice, request: dict[str, Any]) -> None:
+    """In the first process of the namespaces: its own /proc, root and host name."""
+    if not choice.namespaces:
+        sc.prctl(sc.PR_SET_CHILD_SUBREAPER, 1)
+        return
+    jail.private_mounts()
+    if not choice.root_mounts:
+        jail.build_root(_plan(choice, request), keep_proc=False)
+    elif choice.own_proc:
+        jail.mount_proc()
+    else:
+        sc.mount("tmpfs", "/proc", "tmpfs", sc.MS_RDONLY, "size=4k,mode=755")
+    sc.call("sethostname", b"sandbox", 7)
+
+
+def _plan(choice: Choice, request: dict[str, Any]) -> jail.RootPlan:
+    return jail.RootPlan(choice.reads, choice.own_proc, request["cpus"], request["shared"])
+
+
+def _in_namespaces(choice: Choice, request: dict[str, Any], step: Callable[[], object]) -> None:
+    """Enter for real, then run `step` where a call's init would stand."""
+    proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+    enter(choice, request, proc)
+
+    def inner() -> None:
+        settle(choice, request)
+        sc.unshare(sc.CLONE_NEWNS)
+        jail.mount_scratch((1, 100), 1, 1)
+        if choice.own_proc:
+            jail.mount_proc()
+        step()
+
+    if problem := attempt(inner):
+        raise OSError(problem)
+
+
+def _try_namespaces(choice: Choice, request: dict[str, Any]) -> None:
+    _in_namespaces(choice, request, _nothing)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _try_overlay(choice: Choice, request: dict[str, Any]) -> None:
+    if not choice.namespaces:
+        raise OSError("needs a mount namespace")
+
+    def step() -> None:
+        for name in ("lower", "upper", "scratch", "merged"):
+            os.mkdir(f"{jail.WORK}/{name}")
+        parts = [f"{k}={jail.WORK}/{v}" for k, v in _OVERLAY]
+        sc.mount("overlay", f"{jail.WORK}/merged", "overlay", 0, ",".join([*parts, "userxattr"]))
+
+    _in_namespaces(choice, request, step)
+
+
+_OVERLAY = (("lowerdir", "lower"), ("upperdir", "upper"), ("workdir", "scratch"))
+
+
+def _try_landlock(abi: int) -> None:
+    sc.prctl(sc.PR_SET_NO_NEW_PRIVS, 1)
+    landlock.restrict(landlock.ruleset(abi, [("/usr", landlock.READ)]))
+    os.listdir("/usr")
+    with contextlib.suppress(PermissionError):
+        os.listdir("/")
+        raise OSError("a directory outside the rules could still be read")
+
+
+def _try_seccomp() -> None:
+    sc.prctl(sc.PR_SET_NO_NEW_PRIVS, 1)
+    seccomp.install(seccomp.encode(seccomp.build(seccomp.Policy())))
+    try:
+        sc.call("ptrace", 0, 0, ctypes.c_void_p(None), ctypes.c_void_p(None))
+    except PermissionError:
+        return
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,77 @@
+"""The table of 80 attempts and our own rows, at every level, as root and as an ordinary user."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from conftest import needs_root, rows_on
+
+from rollouts.sandbox.attacks import FURTHER, TABLE
+
+# What `confined` leaves open: that the gold exists, and its size (Landlock does not cover stat).
+OPEN_CONFINED = {3}
+# `limits` is a filter and rlimits only; these rows are the file tree, memory sums and /proc.
+OPEN_LIMITS = {1, 2, 3, 6, 29, 30, 32, 46, 47, 48, 49, 50, 68, 72, 73}
+AS = ["user"] if os.geteuid() == 0 else []
+
+
+def opened(rows: dict[int, dict[str, Any]]) -> dict[int, str]:
+    assert len([n for n in rows if n > 0]) == len(TABLE) + len(FURTHER)
+    return {n: f"{row['name']}: {row['detail']}" for n, row in rows.items() if not row["stopped"]}
+
+
+def test_the_table_is_whole() -> None:
+    assert [row.number for row in TABLE] == list(range(1, 81))
+    assert [row.number for row in FURTHER] == list(range(81, 81 + len(FURTHER)))
+
+
+def needs(level: str, reached: str) -> None:
+    order = ["full", "full-noproc", "confined", "limits"]
+    if order.index(reached) > order.index(level):
+        pytest.skip(f"this machine reaches {reached}, not {level}")
+
+
+def test_full_stops_all_as_an_ordinary_user(reached: str) -> None:
+    needs("full", reached)
+    assert opened(rows_on(AS, "full")) == {}
+
+
+@needs_root
+def test_full_stops_all_as_root(reached: str) -> None:
+    needs("full", reached)
+    assert opened(rows_on([], "full")) == {}
+
+
+def test_confined_says_what_is_open(reached: str) -> None:
+    needs("confined", reached)
+    assert set(opened(rows_on(AS, "confined"))) == OPEN_CONFINED
+
+
+@pytest.mark.slow
+@needs_root
+@pytest.mark.parametrize("level", ["full-noproc", "confined"])
+def test_lower_levels_as_root(reached: str, level: str) -> None:
+    needs(level, reached)
+    assert set(opened(rows_on([], level))) == (OPEN_CONFINED if level == "confined" else set())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["full-noproc", "limits"])
+def test_lower_levels_as_an_ordinary_user(reached: str, level: str) -> None:
+    needs(level, reached)
+    found = set(opened(rows_on(AS, level)))
+    assert found == set() if level == "full-noproc" else found <= OPEN_LIMITS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kinds", "level", "left"),
+    [(["masked_proc"], "full-noproc", set()), (["no_userns"], "confined", OPEN_CONFINED)],
+)
+def test_poorer_machines(reached: str, kinds: list[str], level: str, left: set[int]) -> None:
+    needs("full", reached)
+    rows = rows_on([*AS, *kinds], "")
+    assert {row["level"] for row in rows.values()} == {level}
+    assert set(opened(rows)) == left

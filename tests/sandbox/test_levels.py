@@ -1,0 +1,78 @@
+"""Probing: the level that is found on simulated machines, refusal below the minimum."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from conftest import on_machine, running
+
+from rollouts.sandbox import probe
+from rollouts.sandbox.model import Config, SandboxError
+
+AS = ["user"] if os.geteuid() == 0 else []
+ASK = (
+    "import json; from rollouts.sandbox import probe, model;"
+    "print(json.dumps(probe.report(model.Config(workers=1, min_level={!r}, stack=()))))"
+)
+
+
+def report_on(kinds: list[str], minimum: str = "limits") -> dict[str, object]:
+    done = on_machine([*AS, *kinds], "-c", ASK.format(minimum))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "level", "why"),
+    [
+        ([], "full", "cgroup"),
+        (["masked_proc"], "full-noproc", "own_proc"),
+        (["no_userns"], "confined", "user_ns"),
+        (["no_userns", "no_landlock"], "limits", "landlock"),
+    ],
+)
+def test_each_poorer_machine_gets_its_level(
+    reached: str, kinds: list[str], level: str, why: str
+) -> None:
+    if reached != "full":
+        pytest.skip(f"this machine itself reaches only {reached}")
+    found = report_on(kinds)
+    assert (found["level"], why in found["missing"]) == (level, True)  # type: ignore[operator]
+    assert found["warm"] is True
+
+
+def test_no_silent_downgrade(reached: str) -> None:
+    if reached != "full":
+        pytest.skip(f"this machine itself reaches only {reached}")
+    found = report_on(["no_userns", "no_landlock"], minimum="confined")
+    assert found["level"] == "none"
+    assert "min_level=limits" in str(found["missing"])
+
+
+def test_a_forced_level_that_does_not_hold_is_refused() -> None:
+    config = Config(workers=1, level="confined", landlock_abi=0, stack=())
+    with pytest.raises(SandboxError, match="confined"), running(config):
+        pass
+
+
+def test_an_older_landlock_still_confines() -> None:
+    config = Config(workers=1, level="confined", landlock_abi=1, stack=())
+    with running(config) as (run, _):
+        result = run("import os\nos.kill(os.getppid(), 0)")
+        assert "PermissionError" in result.stderr
+        assert run("print(open('/etc/shadow').read())").status == "error"
+        assert result.layers["landlock_abi"] == 1
+
+
+def test_the_report_travels_with_each_result(run, reached: str) -> None:
+    layers = run("pass").layers
+    assert layers["level"] == reached
+    assert "landlock_abi" in layers and "seccomp" in layers
+
+
+def test_report_for_people(reached: str) -> None:
+    found = probe.report(Config(workers=1, min_level="limits", stack=("nonexistent_package",)))
+    assert "nonexistent_package" in found["missing"]
+    assert probe.lines(found)[0].startswith(f"sandbox level: {reached}")

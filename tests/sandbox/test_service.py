@@ -1,0 +1,132 @@
+"""The command line, the server and the client, against each other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollouts.sandbox.cli import main
+from rollouts.sandbox.model import Config, Limits, Result
+
+aiohttp = pytest.importorskip("aiohttp")
+from rollouts.sandbox import server  # noqa: E402
+from rollouts.sandbox.fusion import FusionClient  # noqa: E402
+
+PLAIN = Config(workers=1, min_level="limits", stack=())
+
+
+def test_run_prints_fetches_and_passes_the_status_on(tmp_path: Path, capfd: Any) -> None:
+    (tmp_path / "p.py").write_text(
+        "import sys; print(open('in').read()); open('out','w').write('o'); sys.exit(3)"
+    )
+    (tmp_path / "data").write_text("hello")
+    args = [
+        str(tmp_path / "p.py"),
+        "--files",
+        f"in={tmp_path / 'data'}",
+        "--fetch",
+        "out",
+        "--cold",
+    ]
+    common = ["--out", str(tmp_path), "--min-level", "limits"]
+    assert main(["run", *args, *common]) == 3
+    assert capfd.readouterr().out == "hello\n"
+    assert (tmp_path / "out").read_text() == "o"
+    assert main(["run", *args, *common]) == 3
+    assert "--force" in capfd.readouterr().err
+
+
+def test_run_says_what_is_wrong(capfd: Any) -> None:
+    assert main(["run", "/nonexistent.py"]) == 2
+    assert "no file" in capfd.readouterr().err
+
+
+def serving(ask: Any) -> Any:
+    async def both() -> Any:
+        runner, pool, port = await server.start(PLAIN, "127.0.0.1", 0)
+        try:
+            return await ask(f"http://127.0.0.1:{port}")
+        finally:
+            await runner.cleanup()
+            await pool.close()
+
+    return asyncio.run(both())
+
+
+def test_the_protocol() -> None:
+    async def ask(url: str) -> Any:
+        body = {
+            "code": "print(input()); open('o','wb').write(open('i','rb').read())",
+            "language": "python", "stdin": "hey\n",
+            "files": {"i": "/w=="}, "fetch_files": ["o", "x"],
+            "run_timeout": 30,
+        }  # fmt: skip
+        async with aiohttp.ClientSession() as http, http.post(url + "/run_code", json=body) as got:
+            return await got.json()
+
+    found = serving(ask)
+    assert found["status"] == "Success"
+    assert found["run_result"]["stdout"] == "hey\n" and found["run_result"]["return_code"] == 0
+    assert found["files"] == {"o": "/w=="}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [], {}, {"code": 1}, {"code": "", "language": "bash"}, {"code": "", "files": {"../x": ""}},
+        {"code": "", "files": {"x": "?"}}, {"code": "", "fetch_files": ["/etc/passwd"]},
+        {"code": "", "run_timeout": -5}, {"code": "", "run_timeout": "9"}, {"code": "", "stdin": 1},
+        {"code": "", "files": {"main.py": ""}}, {"code": "", "fetch_files": "x"},
+    ],
+)  # fmt: skip
+def test_bad_requests_get_one_sentence(body: Any) -> None:
+    with pytest.raises(server.BadRequest):
+        server.parse(body)
+
+
+def test_only_json_is_taken() -> None:
+    async def ask(url: str) -> int:
+        text = json.dumps({"code": "print(1)"})
+        headers = {"Content-Type": "text/plain"}
+        async with (
+            aiohttp.ClientSession() as http,
+            http.post(url + "/run_code", data=text, headers=headers) as got,
+        ):
+            return got.status
+
+    assert serving(ask) == 415
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_the_client_reads_results_back(wrapped: bool) -> None:
+    async def ask(url: str) -> tuple[Result, Result]:
+        async with FusionClient(url) as client:
+            client._ours = not wrapped
+            limits = Limits(wall_s=60)
+            good = await client.run(
+                "print(input(), '\\x1b'); open('o', 'w').write('1'); raise SystemExit(5)",
+                fetch=["o", "none"], limits=limits, stdin=b"hey\n",
+            )  # fmt: skip
+            late = Limits(wall_s=3)
+            slow = await client.run(
+                "print(1, flush=True)\nimport time; time.sleep(99)", limits=late
+            )
+            return good, slow
+
+    good, slow = serving(ask)
+    assert (good.status, good.exit_code, good.stdout) == ("error", 5, "hey \ufffd\n"), good
+    assert (dict(good.files), dict(good.refused)) == ({"o": b"1"}, {"none": "missing"})
+    assert (slow.status, slow.stdout) == ("timeout", "1\n")
+
+
+def test_an_unreachable_server_is_not_the_models_fault() -> None:
+    async def ask() -> Result:
+        async with FusionClient("http://127.0.0.1:9", retries=0) as client:
+            return await client.run("print(1)")
+
+    result = asyncio.run(ask())
+    assert result.status == "sandbox_error" and "cannot reach" in result.why
