@@ -141,6 +141,15 @@ def shadowed(work: str) -> bool:
     return any(name in sys.modules for name in names)
 
 
+def _compiles(source: bytes, path: str) -> bool:
+    """Code that does not is left to a fresh interpreter, whose words for it differ from ours."""
+    try:
+        compile(source, path, "exec", dont_inherit=True)
+    except BaseException:
+        return False
+    return True
+
+
 def _importable(entry: os.DirEntry[str]) -> bool:
     return entry.name.endswith(".py") or entry.is_dir()
 
@@ -156,6 +165,7 @@ def become_main(path: str, arguments: list[str]) -> types.ModuleType:
         __builtins__=sys.modules["builtins"],
         __loader__=loader,
         __cached__=None,
+        __annotations__={},
     )
     sys.modules["__main__"] = main
     sys.argv = ["main.py", *arguments]
@@ -266,7 +276,7 @@ def run(source: bytes, place: Place, arguments: list[str], seed: int | None) -> 
     os.environ.update(HOME=place.work, TMPDIR=place.tmp, PWD=place.work)
     with contextlib.suppress(OSError):
         sc.rename_process("python", "main.py", *arguments)
-    if shadowed(place.work):
+    if shadowed(place.work) or not _compiles(source, path):
         os.execv(sys.executable, [sys.executable, "main.py", *arguments])
     main = become_main(path, arguments)
     seed_generators(seed)

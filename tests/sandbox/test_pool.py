@@ -204,11 +204,13 @@ def test_shared_directories_are_read_only_layers(tmp_path: Path, reached: str) -
     tmp_path.chmod(0o755)
     shared = {name: str(tmp_path / name) for name in ("lake", "other")}
     code = "import os; print(open('data.csv').read(), os.listdir('/.shared'))"
-    code += "; open('data.csv','w').write('mine')"
+    code += "; open('new', 'w').write('mine')\n"
+    # in place only where its owner is mapped inside; the original never changes
+    code += "try: open('data.csv', 'w').write('changed')\nexcept PermissionError: pass"
     with running(Config(workers=1, stack=(), shared=shared)) as (run, _):
         result = run(code, fetch=["*"], shared="lake")
     assert result.stdout == "lake []\n", result.stderr
-    assert result.files == {"data.csv": b"mine"}
+    assert result.files["new"] == b"mine", result.stderr
     assert (tmp_path / "lake" / "data.csv").read_text() == "lake"
 
 
