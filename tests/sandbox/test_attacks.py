@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 import pytest
-from conftest import needs_root, rows_on
+from harness import needs_root, rows_on
 
 from rollouts.sandbox.attacks import FURTHER, TABLE
 

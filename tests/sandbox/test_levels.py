@@ -6,7 +6,7 @@ import json
 import os
 
 import pytest
-from conftest import on_machine, running
+from harness import on_machine, running
 
 from rollouts.sandbox import probe
 from rollouts.sandbox.model import Config, SandboxError

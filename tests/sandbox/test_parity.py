@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import running
+from harness import running
 
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.text import neutral

@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from conftest import running
+from harness import running
 
 from rollouts.sandbox import watch
 from rollouts.sandbox.model import Config, Limits

@@ -5,9 +5,9 @@ import sys
 from dataclasses import asdict
 
 from rollouts.sandbox.attacks import run_all
-from rollouts.sandbox.model import LEVELS
+from rollouts.sandbox.model import LEVELS, Level
 
-wanted = [level for level in LEVELS if level in sys.argv[1:]]
+wanted: list[Level] = [level for level in LEVELS if level in sys.argv[1:]]
 outcomes = run_all(wanted[0] if wanted else None)
 for outcome in outcomes:
     print(json.dumps(asdict(outcome)))
