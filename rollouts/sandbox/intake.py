@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from rollouts.sandbox import jail, wire
+from rollouts.sandbox import jail, scene, wire
 from rollouts.sandbox.model import MIB, Limits
 from rollouts.sandbox.results import listing
 
@@ -26,6 +26,9 @@ def receive(job: Job, request: dict[str, Any]) -> tuple[bytes, int]:
         if name:
             os.close(job.work_fd)
             job.work_fd = os.open(job.place.work, os.O_RDONLY | os.O_DIRECTORY)
+            if job.ruleset >= 0:  # made ahead, for the directory that the overlay now covers
+                os.close(job.ruleset)
+                job.ruleset = scene.ahead_ruleset(job.stage, job.place)
     source = wire.receive(job.conn, request["code"])
     with open(f"{job.place.work}/main.py", "wb") as file:
         file.write(source)
