@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help setup demo test check clean
+.PHONY: help setup demo test test-slow check clean
 
 help:
 	@echo "make demo   train a real model against gold, evaluate it, write runs/demo/report.html"
@@ -21,7 +21,11 @@ demo: setup
 
 # One thread a worker: the tests run side by side.
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow" $(ARGS)
+
+# The long ones: soaks, attack tables of every simulated machine, Ray.
+test-slow: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m slow $(ARGS)
 
 check: setup
 	@$(PYTHON) -m train.install --extras dev
