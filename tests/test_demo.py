@@ -79,8 +79,11 @@ def test_ctrl_c_and_kill_leave_a_run_that_ends_the_same(
     command = [sys.executable, str(ROOT / "assay.py"), *words(tiny_folder, out)]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     for blow, stage in ((signal.SIGINT, "sft"), (signal.SIGKILL, "rl")):
-        child = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.PIPE)  # fmt: skip
+        child = subprocess.Popen(
+            command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            # a background shell ignores Ctrl-C, and its children inherit that
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
         while child.poll() is None:
             if any(row["stage"] == stage for row in read_metrics(out)):
                 child.send_signal(blow)
