@@ -264,6 +264,7 @@ def train_grpo(
         rows = batch_of(step, len(tasks), config.prompts_per_step, seed)
         draw = derive_seed(seed, "rollouts", step)
         batch = sample([tasks[i] for i in rows], engine, tokenizer, score, config, draw)
+        give_back_memory()  # what decoding used, before the backward pass wants its own
         sampled = time.perf_counter()
         lr = learning_rate(step, config.steps, config.lr, config.warmup, "constant")
         learned = update(
