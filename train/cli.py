@@ -8,7 +8,6 @@ from typing import Any
 
 from configs.loader import ConfigError, dump, load, to_dict
 from configs.schema import EngineConfig, EvalConfig, GrpoRunConfig, RewardConfig, SftRunConfig
-from rewards.refinement import gold_answer
 from rewards.task import Task, TaskError, read_tasks
 from train.checkpoint import require_disk
 from train.errors import say_known_errors
@@ -82,7 +81,7 @@ def sft_main(argv: list[str]) -> int:
 
 
 def _sft(config: SftRunConfig) -> None:
-    from train.sft import Example, train_sft
+    from train.sft import gold_examples, train_sft
 
     run = _Run(config, "sft")
     bad = next((t for t in run.tasks if t.family != "refinement"), None)
@@ -91,10 +90,7 @@ def _sft(config: SftRunConfig) -> None:
             f"{config.data}: task {bad.id} is of family {bad.family}, whose gold is no text to "
             "imitate; build its set by rejection sampling"
         )
-    examples = [
-        Example(run.tokenizer.prompt(t.prompt), run.tokenizer.answer(gold_answer(t.gold)))
-        for t in run.tasks
-    ]
+    examples = gold_examples(run.tasks, run.tokenizer)
     train_sft(
         run.policy, examples, config.sft, seed=config.seed,
         micro_tokens=config.engine.micro_tokens, log=run.log, checkpoints=run.checkpoints,

@@ -19,7 +19,6 @@ from typing import Any
 
 from configs.loader import ConfigError, load, to_dict
 from configs.schema import DemoConfig, TasksConfig
-from rewards.refinement import gold_answer
 from rewards.task import Task, read_tasks
 from train.resume import Checkpoints
 
@@ -75,7 +74,7 @@ class Demo:
         return Checkpoints(self.out / "checkpoints" / stage, self.config, keep)
 
     def finish(self, policy: Any, stage: str) -> Path:
-        """Write the stage's model folder whole, then drop its checkpoints' weight on the disk."""
+        """Write the stage's model folder, whole or not at all."""
         from train.setup import publish
 
         work = self.out / f".tmp-{stage}"
@@ -85,16 +84,12 @@ class Demo:
 
     def sft(self) -> Path:
         """SFT on gold answers; returns the model folder."""
-        from train.sft import Example, train_sft
+        from train.sft import gold_examples, train_sft
 
         done = self.out / "sft"
         if done.is_dir():
             return done
-        token = self.tokenizer
-        examples = [
-            Example(token.prompt(t.prompt), token.answer(gold_answer(t.gold)))
-            for t in self.tasks["train_sft"]
-        ]
+        examples = gold_examples(self.tasks["train_sft"], self.tokenizer)
         policy = self.policy(self.source, train=True)
         train_sft(
             policy, examples, self.config.sft, seed=self.config.seed,

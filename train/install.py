@@ -104,9 +104,9 @@ def torch_cuda() -> str:
 def install_torch(kind: str) -> None:
     """torch for this machine; a GPU machine must not end up with a wheel built for CPUs."""
     index = os.environ.get("ASSAY_TORCH_INDEX")
-    where = ["--index-url", index] if index else []
+    where = {"PIP_INDEX_URL": index} if index else None
     say(f"installing torch {TORCH} for {'this GPU' if kind == 'cuda' else 'the CPU'}")
-    pip("install", f"torch=={TORCH}", *where)
+    pip("install", f"torch=={TORCH}", env=where)
     if kind == "cuda" and not torch_cuda():
         say("that was a CPU build from a configured wheel folder; taking the default index's")
         with tempfile.TemporaryDirectory() as empty:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import torch
 
 from configs.loader import ConfigError
 from configs.schema import EngineConfig
-from rollouts.torch_engine import ModelError
+from rollouts.torch_engine import ModelError, set_threads
 from train.policy import LlamaPolicy, TransformersPolicy, load_policy
 
 # Resident bytes a parameter while training: bf16 weight and gradient, float32 master, gradient and
@@ -33,9 +32,7 @@ def prepare(config: EngineConfig) -> Machine:
     if config.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("engine.device=cuda: torch sees no GPU; set engine.device=auto or cpu")
     cuda = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
-    threads = config.threads or len(os.sched_getaffinity(0))
-    torch.set_num_threads(threads)
-    return Machine("cuda" if cuda else "cpu", threads)
+    return Machine("cuda" if cuda else "cpu", set_threads(config.threads or "auto"))
 
 
 def load_checked(

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from configs.schema import SftConfig
+from rewards.refinement import gold_answer
 from rewards.seeds import derive_seed
-from rewards.task import TaskError
+from rewards.task import Task, TaskError
+from rollouts.prompts import ChatTokenizer
 from train.batch import Segment, micro_batches, pack
 from train.log import RunLog
 from train.optim import MasterAdamW, learning_rate
@@ -29,6 +31,13 @@ class Example:
 
     prompt: list[int]
     answer: list[int]
+
+
+def gold_examples(tasks: Sequence[Task], tokenizer: ChatTokenizer) -> list[Example]:
+    """Refinement tasks with their gold answers as the model would write them."""
+    return [
+        Example(tokenizer.prompt(t.prompt), tokenizer.answer(gold_answer(t.gold))) for t in tasks
+    ]
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> list[int]:

@@ -76,9 +76,8 @@ class TorchEngine:
         sampling: Sampling,
         n: int,
         seeds: Sequence[int],
-        progress: Any = None,
     ) -> list[list[Completion]]:
-        """The same, without a coroutine. `progress.update(k)` is called as samples finish."""
+        """The same, without a coroutine."""
         if any(len(p) == 0 for p in prompts):
             raise ValueError("an empty prompt has nothing to continue; give at least one token")
         if self._products is None:
@@ -94,8 +93,6 @@ class TorchEngine:
             )  # fmt: skip
             for position, i in enumerate(wave):
                 done[i] = rows[position * n : (position + 1) * n]
-            if progress is not None:
-                progress.update(len(wave) * n)
         return [done[i] for i in range(len(prompts))]
 
 
@@ -183,14 +180,11 @@ class TransformersEngine:
         sampling: Sampling,
         n: int,
         seeds: Sequence[int],
-        progress: Any = None,
     ) -> list[list[Completion]]:
         """One prompt at a time, its samples together; the draw is seeded by the prompt's seed."""
         done: list[list[Completion]] = []
         for prompt, seed in zip(prompts, seeds, strict=True):
             done.append(self._one(list(prompt), sampling, n, seed))
-            if progress is not None:
-                progress.update(n)
         return done
 
     def _one(self, prompt: list[int], sampling: Sampling, n: int, seed: int) -> list[Completion]:
