@@ -163,7 +163,9 @@ class GrpoConfig:
     prompts_per_step: int = locked(16)
     rollouts_per_prompt: int = locked(8)
     mini_batch: int = locked(16)  # prompts in one optimiser step
+    balance: Literal["none", "status", "track"] = locked("none")
     lr: float = locked(3e-5)
+    schedule: Literal["constant", "linear", "cosine"] = locked("constant")
     warmup: int = locked(0)
     betas: tuple[float, float] = locked((0.9, 0.98))
     weight_decay: float = locked(0.0)
@@ -180,7 +182,6 @@ class GrpoConfig:
     top_k: int = locked(0)
     max_new_tokens: int = locked(96)
     max_length: int = locked(512)
-    eval_every: int = 0
     save_every: int = 5
 
     def __post_init__(self) -> None:
@@ -191,7 +192,7 @@ class GrpoConfig:
         _at_least(self, 1, "prompts_per_step", "mini_batch", "max_new_tokens", "save_every")
         _at_least(self, 2, "rollouts_per_prompt")
         _at_least(self, 0, "steps", "lr", "warmup", "weight_decay", "kl_coef", "clip_low",
-                  "clip_high", "top_k", "eval_every")  # fmt: skip
+                  "clip_high", "top_k")  # fmt: skip
         _at_least(self, 1, "correction_cap")
         _share(self, "top_p")
         _check_optimiser(self.betas, self.grad_clip)
@@ -220,13 +221,14 @@ class EvalConfig:
 
     tasks: int = locked(400)
     max_new_tokens: int = locked(96)
+    every: int = 0  # RL steps between evaluations; 0: only at the end
     pass_k: int = 0  # 0: no pass@k
     seed: int = 0
     bootstrap: int = 2000
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "tasks", "max_new_tokens")
-        _at_least(self, 0, "pass_k", "seed")
+        _at_least(self, 0, "every", "pass_k", "seed")
         _at_least(self, 100, "bootstrap")
 
 

@@ -22,7 +22,7 @@ SMALL = [
     "tasks.train_sft=16", "tasks.train_rl=16", "tasks.heldout=24", "eval.tasks=24",
     "eval.max_new_tokens=8", "sft.batch_size=8", "sft.max_length=2000", "rl.steps=2",
     "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.rollouts_per_prompt=4", "rl.max_new_tokens=8",
-    "rl.max_length=2000", "rl.save_every=1", "rl.eval_every=1", "eval.bootstrap=200",
+    "rl.max_length=2000", "rl.save_every=1", "eval.every=1", "eval.bootstrap=200",
     "engine.threads=1", "engine.dtype=float32",
 ]  # fmt: skip
 

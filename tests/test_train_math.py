@@ -253,6 +253,8 @@ def test_schedule() -> None:
     assert learning_rate(2, 10, 1.0, 2, "cosine") == 1.0
     assert learning_rate(10, 10, 1.0, 2, "cosine") == pytest.approx(0.0)
     assert learning_rate(7, 10, 1.0, 0, "constant") == 1.0
+    assert learning_rate(7, 12, 1.0, 2, "linear") == pytest.approx(0.5)
+    assert learning_rate(12, 12, 1.0, 2, "linear") == 0.0
 
 
 def test_to_rows_puts_values_back() -> None:

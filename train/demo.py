@@ -121,7 +121,7 @@ class Demo:
             policy, self.tasks["train_rl"], self.tokenizer, self.score, self.config.rl,
             seed=self.config.seed, micro_tokens=self.config.engine.micro_tokens,
             slots=self.config.engine.slots, log=self.log, checkpoints=self.checkpoints("rl"),
-            reference=reference, on_eval=on_eval,
+            reference=reference, on_eval=on_eval, eval_every=self.config.eval.every,
         )  # fmt: skip
         folder = self.finish(policy, "rl")
         record.write_text(json.dumps(steps))

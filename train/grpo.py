@@ -28,10 +28,10 @@ from train.batch import Segment, micro_batches, pack, to_rows
 from train.log import RunLog, rollout_metrics
 from train.loss import centre, kl_penalty, policy_loss, sampling_weight
 from train.optim import MasterAdamW, learning_rate
+from train.order import balanced_batch, strata
 from train.policy import Policy, device_of
 from train.resume import Checkpoints
 from train.setup import give_back_memory
-from train.sft import batch_of
 
 Scorer = Callable[[Task, Trajectory], Score]
 
@@ -233,7 +233,9 @@ def describe(config: GrpoConfig) -> str:
         f"batch: {prompts} prompts × {n} rollouts = {prompts * n} rollouts a step, "
         f"{prompts // config.mini_batch} optimiser step(s) of {config.mini_batch * n}; "
         f"T={config.temperature:g} top_p={config.top_p:g} top_k={config.top_k}, "
-        f"≤ {config.max_new_tokens} new tokens, lr {config.lr:g}, {config.steps} steps"
+        f"≤ {config.max_new_tokens} new tokens, lr {config.lr:g} {config.schedule}, "
+        f"{config.steps} steps"
+        + (f"; equally many of every {config.balance}" if config.balance != "none" else "")
     )
 
 
@@ -251,22 +253,24 @@ def train_grpo(
     checkpoints: Checkpoints,
     reference: Policy | None = None,
     on_eval: Callable[[int], dict[str, float]] | None = None,
+    eval_every: int = 0,
 ) -> None:
     """Train in place, from the newest checkpoint if there is one."""
     tasks = fitting(tasks, tokenizer, config)
     print(describe(config), flush=True)
     optimiser = MasterAdamW(policy.named(), config.betas, weight_decay=config.weight_decay)
     engine = policy.engine(tokenizer.stop_ids, slots)
+    groups = strata(tasks, config.balance)
     start = checkpoints.restore(optimiser)
     log.resume("rl", start)
     for step in range(start, config.steps):
         began = time.perf_counter()
-        rows = batch_of(step, len(tasks), config.prompts_per_step, seed)
+        rows = balanced_batch(step, groups, config.prompts_per_step, seed)
         draw = derive_seed(seed, "rollouts", step)
         batch = sample([tasks[i] for i in rows], engine, tokenizer, score, config, draw)
         give_back_memory()  # what decoding used, before the backward pass wants its own
         sampled = time.perf_counter()
-        lr = learning_rate(step, config.steps, config.lr, config.warmup, "constant")
+        lr = learning_rate(step, config.steps, config.lr, config.warmup, config.schedule)
         learned = update(
             policy, optimiser, batch, config, lr=lr, micro_tokens=micro_tokens, reference=reference
         )
@@ -284,7 +288,7 @@ def train_grpo(
             "time/step": time.perf_counter() - began,
         }
         done = step + 1
-        if on_eval is not None and config.eval_every and done % config.eval_every == 0:
+        if on_eval is not None and eval_every and done % eval_every == 0:
             metrics |= on_eval(done)
         lines = [
             to_json(t, s, task)

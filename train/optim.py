@@ -10,12 +10,17 @@ from torch import Tensor
 
 
 def learning_rate(step: int, total: int, peak: float, warmup: int, schedule: str) -> float:
-    """Rate for step `step` (from 0) of `total`: linear warm-up, then constant or cosine to 0."""
+    """Rate for step `step` (from 0) of `total`: linear warm-up, then `schedule`.
+
+    `constant`, or `linear` or `cosine` down to 0 after the last step.
+    """
     if step < warmup:
         return peak * (step + 1) / warmup
     if schedule == "constant":
         return peak
     done = (step - warmup) / max(total - warmup, 1)
+    if schedule == "linear":
+        return peak * max(1.0 - done, 0.0)
     return peak * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
 
 

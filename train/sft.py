@@ -10,16 +10,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from configs.schema import SftConfig
 from rewards.refinement import gold_answer
-from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError
 from rollouts.prompts import ChatTokenizer
 from train.batch import Segment, micro_batches, pack
 from train.log import RunLog
 from train.optim import MasterAdamW, learning_rate
+from train.order import batch_of
 from train.policy import Policy, device_of
 from train.resume import Checkpoints
 from train.setup import give_back_memory
@@ -38,18 +36,6 @@ def gold_examples(tasks: Sequence[Task], tokenizer: ChatTokenizer) -> list[Examp
     return [
         Example(tokenizer.prompt(t.prompt), tokenizer.answer(gold_answer(t.gold))) for t in tasks
     ]
-
-
-def epoch_order(count: int, seed: int, epoch: int) -> list[int]:
-    """The order in which `count` rows are seen in an epoch; depends on (seed, epoch) alone."""
-    generator = np.random.Generator(np.random.Philox(derive_seed(seed, "order", epoch)))
-    return [int(i) for i in generator.permutation(count)]
-
-
-def batch_of(step: int, count: int, size: int, seed: int) -> list[int]:
-    """Rows of optimiser step `step`; the data is one endless sequence of shuffled epochs."""
-    first = step * size
-    return [epoch_order(count, seed, at // count)[at % count] for at in range(first, first + size)]
 
 
 def sft_steps(count: int, config: SftConfig) -> int:
