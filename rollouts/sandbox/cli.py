@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--files", nargs="*", default=[], help="inputs: PATH, NAME=PATH or a directory"
     )
+    run.add_argument("--shared", metavar="DIR", help="show its files to the program, not copied")
     run.add_argument("--fetch", nargs="*", default=[], help="files to bring back; '*' for all")
     run.add_argument("--out", default=".", help="where they go (default: here)")
     run.add_argument("--force", action="store_true", help="overwrite files that are there")
@@ -93,13 +94,19 @@ async def _run(args: argparse.Namespace) -> int:
     code = sys.stdin.buffer.read() if args.file == "-" else path.read_bytes()
     limits = replace(Limits(), wall_s=args.timeout, memory_mb=args.memory)
     stack = () if args.cold else STACK
-    config = Config(workers=1, min_level=args.min_level, level=args.level, stack=stack, spares=0)
+    shared = {"shared": args.shared} if args.shared else {}
+    config = Config(
+        workers=1, min_level=args.min_level, level=args.level, stack=stack, spares=0, shared=shared
+    )
     async with Pool(config) as pool:
         report = await pool.report()
         if report.level != "full":
             _say("\n".join(probe.lines(asdict(report))))
         files = inputs(args.files)
-        result = await pool.run(code, files, args.fetch, limits, args.seed, argv=args.arg)
+        result = await pool.run(
+            code, files, args.fetch, limits, args.seed,
+            argv=args.arg, shared="shared" if shared else None,
+        )  # fmt: skip
     problems = save(result, args.out, args.force)
     if args.json:
         print(json.dumps({**asdict(result), "files": sorted(result.files)}, indent=2))

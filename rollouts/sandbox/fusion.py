@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import aiohttp
 
-from rollouts.sandbox.model import MIB, Config, Limits, Result, SandboxError
+from rollouts.sandbox.model import MIB, Limits, Result, SandboxError
 from rollouts.sandbox.pool import check, judge
 from rollouts.sandbox.text import join
 from rollouts.sandbox.worker import Answer
@@ -103,7 +103,7 @@ class FusionClient:
     ) -> Result:
         """Run `code` there; `sandbox_error` for anything that is not the code's own doing."""
         limits = limits or Limits()
-        source, inputs = check(code, files, fetch, Config(), None)
+        source, inputs = check(code, files, fetch)
         if "*" in fetch:
             raise ValueError("fetch='*': this protocol needs the names of the files")
         mark = secrets.token_hex(16)

@@ -1,9 +1,12 @@
-"""What a call begins with: scratch sizes, a shared directory, the code, its inputs, stdin."""
+"""What a call begins with: scratch sizes, shared directories, the code, its inputs, stdin."""
 
 from __future__ import annotations
 
+import errno
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from rollouts.sandbox import jail, scene, wire
 from rollouts.sandbox.model import MIB, Limits
@@ -15,22 +18,16 @@ if TYPE_CHECKING:
 
 def receive(job: Job, request: dict[str, Any]) -> tuple[bytes, int]:
     """Write the inputs; the code itself comes first. Returns the code and an open stdin."""
+    folders: list[tuple[str, str]] = request["shared"]
     if job.stage.namespaces:
         if _scratch(job.limits) != _scratch(Limits()):
             jail.resize_scratch(*_scratch(job.limits))
-        name = request.get("shared")
-        if name:
-            jail.overlay(name)
         if job.stage.shared:
-            jail.hide_shared()
-        if name:
-            os.close(job.work_fd)
-            job.work_fd = os.open(job.place.work, os.O_RDONLY | os.O_DIRECTORY)
-            if job.ruleset >= 0:  # made ahead, for the directory that the overlay now covers
-                os.close(job.ruleset)
-                job.ruleset = scene.ahead_ruleset(job.stage, job.place)
+            _show(job, folders)
+    else:
+        _lend(job, folders)
     source = wire.receive(job.conn, request["code"])
-    with open(f"{job.place.work}/main.py", "wb") as file:
+    with _fresh(f"{job.place.work}/main.py", job.place.work) as file:
         file.write(source)
     for name, size in request["files"]:
         _receive_file(job, f"{job.place.work}/{name}", size)
@@ -44,14 +41,72 @@ def receive(job: Job, request: dict[str, Any]) -> tuple[bytes, int]:
     return source, stdin
 
 
+def _show(job: Job, folders: Sequence[tuple[str, str]]) -> None:
+    """Mount what this call may see: an overlay under the work directory, folders as they are."""
+    work = job.place.work
+    for name in [name for folder, name in folders if not folder]:
+        try:
+            jail.overlay(name)
+        except OSError:  # before Linux 5.11: links to the files instead
+            jail.give(name, jail.GIVEN)
+            mirror(jail.GIVEN, work)
+            continue
+        os.close(job.work_fd)
+        job.work_fd = os.open(work, os.O_RDONLY | os.O_DIRECTORY)
+        if job.ruleset >= 0:  # made ahead, for the directory that the overlay now covers
+            os.close(job.ruleset)
+            job.ruleset = scene.ahead_ruleset(job.stage, job.place)
+    for folder, name in folders:
+        if folder:
+            os.makedirs(f"{work}/{folder}", exist_ok=True)
+            jail.give(name, f"{work}/{folder}")
+    jail.hide_shared()
+
+
+def _lend(job: Job, folders: Sequence[tuple[str, str]]) -> None:
+    """Without mounts: links to the files, and the right to read what they point to."""
+    paths = [job.stage.shared[name] for _, name in folders]
+    links = sum(
+        mirror(p, f"{job.place.work}/{f}") for p, (f, _) in zip(paths, folders, strict=True)
+    )
+    job.place = replace(job.place, shared=tuple(paths))
+    job.limits = replace(job.limits, work_files=job.limits.work_files + links)
+
+
+def mirror(source: str, target: str) -> int:
+    """Make the directories of `source` in `target`, and a link for each file; returns how many
+    entries that took. Real directories, because walking through a tree passes links by."""
+    count, left = 0, [(source, target)]
+    while left:
+        above, here = left.pop()
+        os.makedirs(here, exist_ok=True)
+        with os.scandir(above) as entries:
+            for entry in entries:
+                count += 1
+                if entry.is_dir(follow_symlinks=False):
+                    left.append((entry.path, f"{here}/{entry.name}"))
+                else:
+                    os.symlink(entry.path, f"{here}/{entry.name}")
+    return count
+
+
 def _scratch(limits: Limits) -> tuple[tuple[int, int], int, int]:
     return (limits.work_mb, limits.work_files), limits.tmp_mb, limits.shm_mb
 
 
 def _receive_file(job: Job, path: str, size: int) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as file:
+    with _fresh(path, os.path.dirname(path)) as file:
         while size:
             part = wire.receive(job.conn, min(size, MIB))
             file.write(part)
             size -= len(part)
+
+
+def _fresh(path: str, directory: str) -> BinaryIO:
+    """A new file in the place of a shared one; never through a link that a shared tree holds."""
+    if os.path.realpath(directory) != directory:
+        raise OSError(errno.ELOOP, "an input file below a link of a shared directory")
+    if os.path.lexists(path):
+        os.unlink(path)
+    return open(path, "xb")

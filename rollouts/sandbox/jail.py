@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from rollouts.sandbox import syscalls as sc
 
 WORK, TMP, SHM = "/sandbox", "/tmp", "/dev/shm"
-SHARED = "/.shared"
+SHARED, GIVEN = "/.shared", "/.given"  # every shared directory; those of one call
 INSIDE_ID = 1000
 ROOT_DROPS_TO = 1_879_000_000  # plus our pid: an id that nothing else on the node runs under
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -155,7 +156,7 @@ def _seal(target: str) -> None:
 
 def _furnish(base: str, plan: RootPlan) -> None:
     """The made-up files, directories to mount on, and links of the new root."""
-    for name in ("etc", "dev/shm", "proc", TMP[1:], WORK[1:], "run", "var/tmp"):
+    for name in ("etc", "dev/shm", "proc", TMP[1:], WORK[1:], "run", "var/tmp", GIVEN[1:]):
         os.makedirs(f"{base}/{name}", exist_ok=True)
     cpus = "0\n" if plan.cpus == 1 else f"0-{plan.cpus - 1}\n"
     known = {f"sys/devices/system/cpu/{n}": cpus for n in ("online", "possible", "present")}
@@ -183,7 +184,7 @@ def build_root(plan: RootPlan, keep_proc: bool) -> None:
     links = {p: os.readlink(p) for p in _wanted(plan.binds) if os.path.islink(p)}
     paths = {p: p for p in _wanted(plan.binds) if p not in links}
     paths |= {f"/etc/{n}": f"/etc/{n}" for n in _ETC if os.path.exists(f"/etc/{n}")}
-    paths |= {f"{SHARED}/{name}": os.path.realpath(path) for name, path in plan.shared.items()}
+    paths |= {f"{SHARED}/{name}": path for name, path in plan.shared.items()}
     sources = {p: os.open(s, os.O_PATH | os.O_CLOEXEC) for p, s in paths.items()}
     devices = {f"/dev/{n}": os.open(f"/dev/{n}", os.O_PATH | os.O_CLOEXEC) for n in _DEVICES}
     base, flags = _base(), sc.MS_NOSUID | sc.MS_NODEV
@@ -233,13 +234,23 @@ def resize_scratch(work: tuple[int, int], tmp: int, shm: int) -> None:
 
 def overlay(name: str) -> None:
     """Put shared directory `name` under the work directory: it can be read, never changed."""
-    upper, scratch = f"{WORK}/upper", f"{WORK}/scratch"
+    upper, scratch = f"{WORK}/.upper", f"{WORK}/.scratch"
     os.mkdir(upper)
     os.mkdir(scratch)
     data = f"lowerdir={SHARED}/{name},upperdir={upper},workdir={scratch},userxattr"
-    sc.mount("overlay", WORK, "overlay", sc.MS_NOSUID | sc.MS_NODEV, data)
+    try:
+        sc.mount("overlay", WORK, "overlay", sc.MS_NOSUID | sc.MS_NODEV, data)
+    except OSError:
+        os.rmdir(upper)
+        shutil.rmtree(scratch)
+        raise
+
+
+def give(name: str, target: str) -> None:
+    """Show shared directory `name` at `target`; the new mount is as read-only as the first."""
+    sc.mount(f"{SHARED}/{name}", target, "", sc.MS_BIND | sc.MS_REC)
 
 
 def hide_shared() -> None:
-    """Cover the shared directories: a call sees the one it asked for, through its overlay."""
+    """Cover the shared directories: a call sees the ones it asked for, and no other."""
     sc.mount("tmpfs", SHARED, "tmpfs", sc.MS_RDONLY | sc.MS_NOSUID | sc.MS_NODEV, "size=4k")

@@ -111,7 +111,7 @@ def _stage(plan: trial.Choice, request: Any, proc: int) -> Scene:
         proc=proc,
         base=request["base"],
         reads=plan.reads,
-        shared=tuple(request["shared"]),
+        shared=request["shared"],
     )
 
 

@@ -131,7 +131,8 @@ class Config:
     stack: tuple[str, ...] = STACK
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     portable_blas: bool = False  # one OpenBLAS kernel everywhere: equal last bits across nodes
-    shared: Mapping[str, str] = field(default_factory=dict[str, str])  # name: directory, read only
+    # name: directory that calls may be given, read only and without copying (docs/sandbox.md)
+    shared: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
         for name in ("workers", "queue", "recycle_after", "workers_per_launcher"):
@@ -143,3 +144,8 @@ class Config:
         for name, path in self.shared.items():
             if "/" in name or name in ("", ".", "..") or not os.path.isdir(path):
                 raise ValueError(f"sandbox.shared {name!r}: {path!r} must be a directory")
+            if os.geteuid() == 0 and os.stat(path).st_mode & 0o005 != 0o005:
+                raise ValueError(
+                    f"sandbox.shared {name!r}: {path!r} is shut to other users, and root gives its"
+                    " id up before it runs anything; open it with chmod -R a+rX"
+                )

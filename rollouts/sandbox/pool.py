@@ -13,7 +13,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rollouts.sandbox.model import Config, Limits, Report, Result, SandboxError, Status
@@ -53,12 +53,29 @@ def plain_path(name: str) -> bool:
     return "\0" not in name and all(p not in ("", ".", "..") for p in parts) and len(name) < 1024
 
 
+Shared = str | Mapping[str, str] | None  # a name in the config, or folder -> name
+
+
+def placed(shared: Shared, config: Config) -> tuple[tuple[str, str], ...]:
+    """Pairs (folder, name in the config), the work directory itself being the folder ""."""
+    pairs = {"": shared} if isinstance(shared, str) else dict(shared or {})
+    for folder, name in pairs.items():
+        if name not in config.shared:
+            known = ", ".join(sorted(config.shared)) or "none"
+            raise ValueError(f"shared={name!r} is not in sandbox.shared (there: {known}); add it")
+        if folder and (not plain_path(folder) or folder == "main.py"):
+            raise ValueError(f"shared folder {folder!r}: give a relative path, or '' for all of it")
+    for folder in filter(None, pairs):
+        if any(other.startswith(f"{folder}/") for other in pairs):
+            raise ValueError(f"shared folder {folder!r} holds another one; put them side by side")
+    return tuple(pairs.items())
+
+
 def check(
     code: str | bytes,
     files: Mapping[str, bytes | str] | None,
     fetch: Sequence[str],
-    config: Config,
-    shared: str | None,
+    folders: Sequence[tuple[str, str]] = (),
 ) -> tuple[bytes, dict[str, bytes]]:
     """The code and the inputs as bytes; ValueError for what could never work."""
     source = code if isinstance(code, bytes) else code.encode("utf-8", "surrogatepass")
@@ -66,12 +83,12 @@ def check(
     for name, data in (files or {}).items():
         if not plain_path(name) or name == "main.py":
             raise ValueError(f"file name {name!r}: give a relative path below the work directory")
+        if any(folder and f"{name}/".startswith(f"{folder}/") for folder, _ in folders):
+            raise ValueError(f"file name {name!r} lies in a shared folder, which is read only")
         inputs[name] = data if isinstance(data, bytes) else data.encode()
     for name in fetch:
         if "/" in name:
             raise ValueError(f"fetch name {name!r}: only plain names, without '/', come back")
-    if shared is not None and shared not in config.shared:
-        raise ValueError(f"shared={shared!r} is not in the pool's config; add it to sandbox.shared")
     return source, inputs
 
 
@@ -84,6 +101,7 @@ class Pool:
         self._slots = asyncio.Semaphore(self.config.workers)
         self._door = asyncio.Semaphore(self.config.workers + self.config.queue)
         self._launchers: list[Launcher] = []
+        self._stale: weakref.WeakSet[Launcher] = weakref.WeakSet()  # begun before `share`
         self._starting = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -112,15 +130,18 @@ class Pool:
         *,
         stdin: bytes = b"",
         argv: Sequence[str] = (),
-        shared: str | None = None,
+        shared: Shared = None,
     ) -> Result:
         """Run `code` as `python main.py` in a jail of its own.
 
-        `files` are put beside it, `fetch` names what comes back ("*": all that is new). Never
-        raises for what the code does; ValueError for names that could never be served.
+        `files` are put beside it, `fetch` names what comes back ("*": all that is new). `shared`
+        names directories of the config that the call sees without a copy: "lake" in the work
+        directory itself, {"data": "lake"} as its folder data/, read only. Never raises for what
+        the code does; ValueError for names that could never be served.
         """
-        source, inputs = check(code, files, fetch, self.config, shared)
-        call = Call(source, inputs, fetch, limits or Limits(), seed, stdin, argv, shared)
+        folders = placed(shared, self.config)
+        source, inputs = check(code, files, fetch, folders)
+        call = Call(source, inputs, fetch, limits or Limits(), seed, stdin, argv, folders)
         asked = time.monotonic()
         async with self.turn():
             result = await self._attempts(call, time.monotonic() - asked)
@@ -132,6 +153,12 @@ class Pool:
         """A worker's slot, after waiting in the bounded queue."""
         async with self._door, self._slots:
             yield
+
+    def share(self, name: str, directory: str) -> None:
+        """Let later calls ask for `directory` by `name`; launchers are replaced once idle."""
+        if self.config.shared.get(name) != directory:
+            self.config = replace(self.config, shared={**self.config.shared, name: directory})
+            self._stale.update(self._launchers)
 
     async def borrow(self) -> Launcher:
         """A launcher that counts one more call until `active` is lowered again."""
@@ -174,7 +201,8 @@ class Pool:
             return min(self._launchers, key=lambda x: x.active)
 
     def _usable(self, launcher: Launcher) -> bool:
-        return launcher.alive and launcher.served < self.config.recycle_after
+        fresh = launcher.served < self.config.recycle_after and launcher not in self._stale
+        return launcher.alive and fresh
 
     def _retire(self, launcher: Launcher) -> None:
         self.metrics.recycled += 1

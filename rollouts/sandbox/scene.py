@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from rollouts.sandbox import filter as seccomp
 from rollouts.sandbox import jail, landlock
@@ -31,7 +32,7 @@ class Scene:
     proc: int  # the outer /proc, opened before leaving it; -1 where init mounts its own
     base: str = ""  # without namespaces: the directory that holds the calls' directories
     reads: tuple[str, ...] = ()  # without namespaces: the interpreter's own paths
-    shared: tuple[str, ...] = ()
+    shared: Mapping[str, str] = field(default_factory=dict[str, str])  # name: real path
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Place:
     work: str
     tmp: str
     top: str = ""  # what to remove afterwards, without namespaces
+    shared: tuple[str, ...] = ()  # without namespaces: directories that this call may read
 
     @property
     def writable(self) -> list[str]:
@@ -75,7 +77,7 @@ def grants(scene: Scene, place: Place) -> list[tuple[str, int]]:
     found += [(p, landlock.DEVICE) for p in _DEVICES_RW]
     if scene.namespaces:
         return [("/", landlock.READ), (jail.SHM, landlock.WRITE), *found]
-    read = [*jail.SYSTEM, *scene.reads, *_DEVICES_RO, *_SYS]
+    read = [*jail.SYSTEM, *scene.reads, *place.shared, *_DEVICES_RO, *_SYS]
     read += [f"/etc/{name}" for name in _ETC]
     read += [f"/proc/{name}" for name in (*_PROC.split(), str(os.getpid()))]
     return found + [(p, landlock.READ) for p in read]

@@ -12,7 +12,7 @@ from types import TracebackType
 
 from rollouts.sandbox import wire
 from rollouts.sandbox.model import MIB, Limits, Result, SandboxError
-from rollouts.sandbox.pool import Pool, check, to_result
+from rollouts.sandbox.pool import Pool, Shared, check, placed, to_result
 from rollouts.sandbox.worker import Call, Launcher, receive_answer
 
 _SESSION_S = 24 * 3600.0
@@ -48,9 +48,10 @@ class FileStore:
         fetch: Sequence[str] = ("*",),
         limits: Limits | None = None,
         seed: int | None = None,
+        shared: Shared = None,
     ) -> Result:
         """One stateless call with the stored files at hand; new files are stored afterwards."""
-        result = await pool.run(code, self.files, fetch, limits, seed)
+        result = await pool.run(code, self.files, fetch, limits, seed, shared=shared)
         refused = self.add(result.files)
         return replace(result, refused={**result.refused, **refused})
 
@@ -68,9 +69,11 @@ class Session:
         files: Mapping[str, bytes | str] | None = None,
         limits: Limits | None = None,
         seed: int | None = None,
+        shared: Shared = None,
     ) -> None:
         self.pool, self.limits, self.seed = pool, limits or Limits(), seed
-        _, self.files = check("", files, (), pool.config, None)
+        self.folders = placed(shared, pool.config)
+        _, self.files = check("", files, (), self.folders)
         self._conn: socket.socket | None = None
         self._launcher: Launcher | None = None
         self._lost = False
@@ -97,7 +100,7 @@ class Session:
 
     async def run(self, code: str, fetch: Sequence[str] = ()) -> Result:
         """Run one cell in the session's `__main__`."""
-        source, _ = check(code, None, fetch, self.pool.config, None)
+        source, _ = check(code, None, fetch)
         call = Call(source, {}, fetch, self.limits, self.seed)
         lost, why = self._lost, ""
         asked = time.monotonic()
@@ -144,7 +147,7 @@ class Session:
         """Start the interpreter; it answers once before the first cell."""
         self._launcher = await self.pool.borrow()
         limits = replace(self.limits, cpu_s=self.limits.cpu_s or _SESSION_S)
-        call = Call(b"", self.files, (), limits, self.seed, session=True)
+        call = Call(b"", self.files, (), limits, self.seed, shared=self.folders, session=True)
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
             self._conn = await self._launcher.open(_SESSION_S)

@@ -144,7 +144,7 @@ def enter(choice: Choice, request: dict[str, Any], proc: int) -> None:
         if choice.root_mounts:
             sc.unshare(sc.CLONE_NEWNS)
             jail.private_mounts()
-            jail.reach(choice.reads)
+            jail.reach([*choice.reads, *request["shared"].values()])
     jail.drop_root()
     if choice.namespaces:
         jail.enter_user_namespace(_NAMESPACES, proc)

@@ -39,7 +39,7 @@ class Call:
     seed: int | None
     stdin: bytes = b""
     argv: Sequence[str] = ()
-    shared: str | None = None
+    shared: Sequence[tuple[str, str]] = ()  # (folder of the work directory, name in the config)
     session: bool = False
 
     def header(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class Call:
             "seed": self.seed,
             "stdin": len(self.stdin),
             "argv": list(self.argv),
-            "shared": self.shared,
+            "shared": list(self.shared),
             "session": self.session,
         }
 
@@ -115,7 +115,7 @@ class Launcher:
     @staticmethod
     async def start(config: Config) -> Launcher:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        base = tempfile.mkdtemp(prefix="assay-sandbox-")
+        base = os.path.realpath(tempfile.mkdtemp(prefix="assay-sandbox-"))
         boot = _BOOT.format(fd=theirs.fileno())
         try:
             process = subprocess.Popen(
@@ -153,7 +153,7 @@ class Launcher:
             "spares": config.spares,
             "base": self.base,
             "cpus": 1,
-            "shared": dict(config.shared),
+            "shared": {n: os.path.realpath(path) for n, path in config.shared.items()},
         }
         loop = asyncio.get_running_loop()
         self.control.send(root.encode())
