@@ -1,18 +1,25 @@
-"""`assay score`: rows `{id, family, task, output}` in, scores out; JSONL, `-` for std streams."""
+"""`assay score`: rows `{id, family, task, output}` in, scores out; JSONL, `-` for std streams.
+
+Rows of family "answer" hold `response: {"answer": …}` instead of `output`, and may name a
+`reading` (table3, release) and a `judge` verdict (yes, no, null).
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, TextIO, cast
 
+from rewards.answer import score_row as score_answer_row
 from rewards.refinement import score_refinement
 from rewards.task import Score, TaskError
 
 Row = dict[str, Any]
+Scorer = Callable[[Mapping[str, Any], str, Row], Score]
 
 
 def _refinement(task: Mapping[str, Any], output: str, row: Row) -> Score:
@@ -20,24 +27,41 @@ def _refinement(task: Mapping[str, Any], output: str, row: Row) -> Score:
     return score_refinement(task, output, str(row.get("parsing", "strict")), truncated=truncated)
 
 
+def _answer(task: Mapping[str, Any], output: str, row: Row) -> Score:
+    return score_answer_row(row)
+
+
+def _answer_by(url: str, model: str) -> Scorer:
+    """The scorer of family "answer" with an endpoint as its judge; the key is $ASSAY_JUDGE_KEY."""
+    from rewards.judge_endpoint import Endpoint, EndpointJudge
+
+    judge = EndpointJudge(Endpoint(url, model, os.environ.get("ASSAY_JUDGE_KEY", "")))
+    return lambda task, output, row: score_answer_row(row, judge)
+
+
 # family -> scorer(task, output, whole row). A family adds one function and one line.
-SCORERS: dict[str, Callable[[Mapping[str, Any], str, Row], Score]] = {"refinement": _refinement}
+SCORERS: dict[str, Scorer] = {
+    "refinement": _refinement,
+    "answer": _answer,
+}
 
 
-def score_row(row: Row) -> Row:
+def score_row(row: Row, scorers: Mapping[str, Scorer] = SCORERS) -> Row:
     """One result row. Raises `TaskError` or ValueError when the row itself is unusable."""
     family, task, output = row.get("family"), row.get("task"), row.get("output")
-    if not isinstance(family, str) or family not in SCORERS:
-        raise TaskError(f"field 'family' is {family!r}; wanted one of {', '.join(SCORERS)}")
+    if output is None and "response" in row:  # family "answer": typed values, not text
+        output = ""
+    if not isinstance(family, str) or family not in scorers:
+        raise TaskError(f"field 'family' is {family!r}; wanted one of {', '.join(scorers)}")
     if not isinstance(task, dict):
         raise TaskError("field 'task' is missing or not an object; give the task's gold there")
     if not isinstance(output, str):
         raise TaskError("field 'output' is missing or not a string; give the model's answer there")
     gold = cast("dict[str, Any]", task)
-    return {"id": row.get("id"), **SCORERS[family](gold, output, row).to_json()}
+    return {"id": row.get("id"), **scorers[family](gold, output, row).to_json()}
 
 
-def score_lines(lines: Iterable[str]) -> Iterator[Row]:
+def score_lines(lines: Iterable[str], scorers: Mapping[str, Scorer] = SCORERS) -> Iterator[Row]:
     """A result for every non-blank line, in order; a bad line gives `{id, error}`."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -48,7 +72,7 @@ def score_lines(lines: Iterable[str]) -> Iterator[Row]:
             if not isinstance(row, dict):
                 raise TaskError("wanted a JSON object")
             name = cast("Row", row).get("id")
-            result = score_row(cast("Row", row))
+            result = score_row(cast("Row", row), scorers)
         except json.JSONDecodeError as error:
             result = {"id": None, "error": f"line {number}: not valid JSON ({error.msg})"}
         except RecursionError:
@@ -63,7 +87,12 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="assay score", description=__doc__)
     parser.add_argument("input", nargs="?", default="-", help="rows, JSONL; - is standard input")
     parser.add_argument("--out", default="-", help="scores, JSONL; - is standard output")
+    parser.add_argument("--judge-url", help="OpenAI-compatible endpoint that judges paraphrases")
+    parser.add_argument("--judge-model", default="", help="the model to ask there")
     args = parser.parse_args(argv)
+    scorers = SCORERS
+    if args.judge_url:
+        scorers = SCORERS | {"answer": _answer_by(args.judge_url, args.judge_model)}
     with ExitStack() as stack:
         try:
             source = _open(args.input, "r", sys.stdin, stack)
@@ -72,7 +101,7 @@ def main(argv: list[str]) -> int:
             print(f"assay score: {error.filename}: {error.strerror}", file=sys.stderr)
             return 2
         bad = 0
-        for result in score_lines(source):
+        for result in score_lines(source, scorers):
             bad += "error" in result
             target.write(json.dumps(result) + "\n")
     if bad:
