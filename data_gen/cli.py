@@ -12,10 +12,13 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from configs.loader import ConfigError
+from data_gen.cdr_cli import main as cdr_main
 from data_gen.corpora import Corpus, CorpusError, read_corpus
 from data_gen.demo import DemoTaskError, build_demo_tasks
 from data_gen.demo_settings import DemoTaskSettings, SettingsError, preset
 from data_gen.splits import certificate
+from rewards.gold import GoldError
 from rewards.task import Task, write_jsonl
 
 
@@ -127,7 +130,7 @@ def _demo(argv: Sequence[str]) -> int:
 
 
 # kind of tasks -> its command. A new kind adds one function and one line.
-BUILDERS: dict[str, Callable[[Sequence[str]], int]] = {"demo": _demo}
+BUILDERS: dict[str, Callable[[Sequence[str]], int]] = {"demo": _demo, "cdr": cdr_main}
 
 
 def main(argv: list[str]) -> int:
@@ -138,7 +141,7 @@ def main(argv: list[str]) -> int:
         return 0 if argv and argv[0] in ("-h", "--help") else 2
     try:
         return BUILDERS[argv[0]](argv[1:])
-    except (SettingsError, CorpusError, DemoTaskError) as error:
+    except (SettingsError, ConfigError, CorpusError, DemoTaskError, GoldError) as error:
         print(f"assay tasks: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:

@@ -1,0 +1,175 @@
+"""Settings of `assay tasks cdr`, section by section; configs/cdr_*.yaml are its presets.
+
+Numbers are those of CDR-Bench's construction code (sections 5 to 8 of its specification). A count
+of 0 means "no limit" wherever a limit can be left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+def _at_least(section: Any, least: float, *names: str) -> None:
+    for name in names:
+        if getattr(section, name) < least:
+            raise ValueError(f"{name}={getattr(section, name)} is too small; set {least:g} or more")
+
+
+def _share(section: Any, *names: str) -> None:
+    for name in names:
+        if not 0 <= getattr(section, name) <= 1:
+            raise ValueError(f"{name}={getattr(section, name)} is not a share; set 0 to 1")
+
+
+@dataclass(frozen=True)
+class MiningConfig:
+    """Recipe mining per domain (section 6)."""
+
+    min_combo_len: int = 2
+    max_combo_len: int = 5
+    max_families: int = 6
+    max_recipes_per_family: int = 8
+    min_support: int = 5
+    min_support_ratio: float = 0.02
+    min_recipe_support: int = 5
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "min_combo_len", "max_families", "max_recipes_per_family")
+        _at_least(self, 0, "min_support", "min_recipe_support")
+        _share(self, "min_support_ratio")
+        if self.max_combo_len < self.min_combo_len:
+            raise ValueError("max_combo_len is below min_combo_len; raise it")
+
+
+@dataclass(frozen=True)
+class LibraryConfig:
+    """Filter attachment (section 7)."""
+
+    max_support_records: int = 128
+    min_filter_support: int = 5
+    max_filters_per_recipe: int = 3  # of each main type, and order families
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "max_support_records", "min_filter_support", "max_filters_per_recipe")
+
+
+@dataclass(frozen=True)
+class InstanceConfig:
+    """Which records become tasks, and how filters are calibrated on them (section 8)."""
+
+    max_text_length: int = 10_000
+    min_active: int = 2  # mappers a record must activate to be used
+    target_drop_rate: float = 0.5
+    zero_policy: Literal["min-positive", "skip"] = "min-positive"
+    per_variant: int = 20
+    per_operator: int = 20
+    groups_per_family: int = 10
+    min_keep: int = 5
+    min_drop: int = 5
+    min_groups: int = 5
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "max_text_length", "per_variant", "per_operator", "groups_per_family")
+        _at_least(self, 0, "min_active", "min_keep", "min_drop", "min_groups")
+        _share(self, "target_drop_rate")
+
+
+@dataclass(frozen=True)
+class SwapConfig:
+    """Order pairs of adjacent mappers (section 8, order_m)."""
+
+    max_records: int = 128
+    per_recipe: int = 5
+    total: int = 0
+    language: Literal["any", "en"] = "any"
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "max_records", "per_recipe")
+        _at_least(self, 0, "total")
+
+
+@dataclass(frozen=True)
+class ComposeConfig:
+    """Recipes made up from activated operators where mining gives too few; 0: none."""
+
+    per_domain: int = 0
+    min_length: int = 2
+    max_length: int = 8
+    min_support: int = 8  # records that activate all operators of the recipe
+
+    def __post_init__(self) -> None:
+        _at_least(self, 0, "per_domain")
+        _at_least(self, 1, "min_length", "min_support")
+        if self.max_length < self.min_length:
+            raise ValueError("max_length is below min_length; raise it")
+
+
+@dataclass(frozen=True)
+class SelectConfig:
+    """What of the construction is written as tasks. 0: everything.
+
+    The defaults are the release's: 6 an operator, 10 a variant, 5 groups of each of 5 families a
+    recipe, recipes with a filter only in the order tracks.
+    """
+
+    per_operator: int = 6
+    per_variant: int = 10
+    groups_per_family: int = 5
+    families_per_recipe: int = 5
+    filter_variants: bool = False  # also write filter-then-clean and clean-then-filter recipes
+    difficulty_balanced: bool = False
+    max_tasks: int = 0
+    max_chars: int = 0  # longest input that is written
+
+    def __post_init__(self) -> None:
+        names = ("per_operator", "per_variant", "groups_per_family", "families_per_recipe")
+        _at_least(self, 0, *names, "max_tasks", "max_chars")
+
+
+@dataclass(frozen=True)
+class InstructConfig:
+    """The wording: styles, variants a task, prompt mode, and how much is written of it."""
+
+    variants: int = 3  # K prompt variants a task, sampled from its pool of one a style
+    seed: int = 0
+    forms: int = 0  # use only the first surface forms of every phrase; 0: all
+    mode: Literal["direct", "few_shot", "plan_first", "state_aware"] = "direct"
+    all_prompts: bool = False  # also write tracks_all_prompts/
+
+    def __post_init__(self) -> None:
+        _at_least(self, 0, "variants", "forms")
+
+
+@dataclass(frozen=True)
+class SplitConfig:
+    """Held out by document, and by recipe template (the set of its operators)."""
+
+    heldout_documents: float = 0.2
+    heldout_recipes: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _share(self, "heldout_documents", "heldout_recipes")
+
+
+@dataclass(frozen=True)
+class CdrConfig:
+    """`assay tasks cdr`: corpora in, five tracks out."""
+
+    corpora: tuple[str, ...] = ()
+    domains: Literal["source", "ranked"] = "source"  # the corpus's label, or by active operators
+    scan_profile: Literal["bench", "dj"] = "bench"
+    workers: int = 0  # 0: all cores
+    tracks: bool = True  # false: only pipeline.jsonl, the construction's result
+    mining: MiningConfig = field(default_factory=MiningConfig)
+    library: LibraryConfig = field(default_factory=LibraryConfig)
+    compose: ComposeConfig = field(default_factory=ComposeConfig)
+    instances: InstanceConfig = field(default_factory=InstanceConfig)
+    swaps: SwapConfig = field(default_factory=SwapConfig)
+    select: SelectConfig = field(default_factory=SelectConfig)
+    instruct: InstructConfig = field(default_factory=InstructConfig)
+    split: SplitConfig = field(default_factory=SplitConfig)
+
+    def __post_init__(self) -> None:
+        _at_least(self, 0, "workers")

@@ -1,0 +1,56 @@
+"""Stable identifiers of CDR-Bench tasks, and which prompt variants a task is asked with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+
+def _part(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple | dict):
+        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return str(value)
+
+
+def stable_id(*parts: object, digits: int = 16) -> str:
+    """The first hexadecimal digits of SHA-1 over the parts joined by `||` (spec section 9).
+
+    Strings stay as they are, other scalars go through `str()`, lists and objects become JSON with
+    sorted keys and no spaces.
+    """
+    text = "||".join(_part(part) for part in parts)
+    return hashlib.sha1(text.encode("utf-8", "surrogatepass")).hexdigest()[:digits]
+
+
+def prompt_key(
+    track: str,
+    domain: str,
+    recipe_type: str | None,
+    order_slot: str | None,
+    operators: Sequence[str],
+    filter_params: dict[str, dict[str, Any]] | None,
+) -> str:
+    """`recipe_prompt_key`: tasks with the same key are asked in the same words.
+
+    `track` is the construction-time name: atomic, main, order_sensitivity or
+    mapper_order_sensitivity.
+    """
+    return stable_id(track, domain, recipe_type, order_slot, list(operators), filter_params or {})
+
+
+def sample_variants(pool: int, k: int, seed: int, key: str, instance_id: str) -> list[int]:
+    """Indices of the K prompt variants of an instance, ascending (spec section 10).
+
+    K of 0 or less, or of the pool's size or more, means all of them.
+    """
+    if k <= 0 or k >= pool:
+        return list(range(pool))
+    ranked = sorted(
+        range(pool),
+        key=lambda i: stable_id("prompt-variant-sample", seed, key, instance_id, i),
+    )
+    return sorted(ranked[:k])
