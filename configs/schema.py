@@ -182,6 +182,8 @@ class GrpoConfig:
     top_k: int = locked(0)
     max_new_tokens: int = locked(96)
     max_length: int = locked(512)
+    turns: int = locked(5)  # model messages of an episode with tools
+    tool_seconds: float = locked(1000.0)  # that its tools may run, all together
     save_every: int = 5
 
     def __post_init__(self) -> None:
@@ -189,7 +191,8 @@ class GrpoConfig:
             raise ValueError(
                 "rollouts_per_prompt=1: a group of one has no advantage; set 2 or more"
             )
-        _at_least(self, 1, "prompts_per_step", "mini_batch", "max_new_tokens", "save_every")
+        _at_least(self, 1, "prompts_per_step", "mini_batch", "max_new_tokens", "save_every",
+                  "turns", "tool_seconds")  # fmt: skip
         _at_least(self, 2, "rollouts_per_prompt")
         _at_least(self, 0, "steps", "lr", "warmup", "weight_decay", "kl_coef", "clip_low",
                   "clip_high", "top_k")  # fmt: skip

@@ -7,24 +7,15 @@ skipped; the file grows by whole tasks, so a killed run loses the chunk it was i
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from rewards.refinement import score_refinement
-from rewards.task import Score, Task, TaskError, read_jsonl, read_tasks
-from rollouts.trajectory import Sampling, Trajectory
-
-
-def score(task: Task, trajectory: Trajectory) -> Score:
-    """Score one trajectory by its task's family."""
-    if task.family != "refinement":
-        raise TaskError(f"task {task.id}: no scorer for family {task.family!r} in `assay rollout`")
-    cut = trajectory.stop == "length"
-    return score_refinement(task.gold, trajectory.text, "strict", truncated=cut)
+from rewards.families import score_answer
+from rewards.task import TaskError, read_jsonl, read_tasks
+from rollouts.trajectory import Sampling
 
 
 def finished(out: Path, n: int) -> set[str]:
@@ -90,6 +81,7 @@ def main(argv: list[str]) -> int:
 def _sample(args: argparse.Namespace) -> None:
     from tqdm import tqdm
 
+    from rollouts.environments import Workshop, run_now
     from rollouts.episode import rollout, to_json
     from rollouts.prompts import ChatTokenizer
     from rollouts.torch_engine import load_engine, set_threads
@@ -107,6 +99,7 @@ def _sample(args: argparse.Namespace) -> None:
     folder = Path(args.model)
     tokenizer = ChatTokenizer(folder)
     engine = load_engine(folder, tokenizer.stop_ids, args.slots)
+    shop = Workshop(args.tasks.parent)
     outcomes: list[float] = []
     chunk = max(1, args.slots // args.n)
     with (
@@ -115,9 +108,10 @@ def _sample(args: argparse.Namespace) -> None:
     ):
         for at in range(0, len(todo), chunk):
             part = todo[at : at + chunk]
-            groups = asyncio.run(rollout(part, engine, tokenizer, sampling, args.n, args.seed))
+            step = rollout(part, engine, tokenizer, sampling, args.n, args.seed, maker=shop.maker)
+            groups = run_now(step)
             for task, group in zip(part, groups, strict=True):
-                scores = [score(task, t) for t in group]
+                scores = [score_answer(task, t.answer()) for t in group]
                 outcomes += [s.outcome for s in scores if s.outcome is not None]
                 rows = [to_json(t, s, task) for t, s in zip(group, scores, strict=True)]
                 file.write("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rewards.task import Message
+from rollouts.tools import CallFormat, ToolSpec, call_format
+
+_SAID = "qzASSISTANTqz"  # stands for an answer while the template's frame around it is read
+_HELD = "qzCONTENT{}qz"
 
 
 class PromptError(ValueError):
@@ -14,9 +17,13 @@ class PromptError(ValueError):
 
 
 class ChatTokenizer:
-    """A tokenizer with its chat template, and the ids that end an answer."""
+    """A tokenizer with its chat template, and the ids that end an answer.
 
-    def __init__(self, folder: Path) -> None:
+    `calls` names how this model spells tool calls (rollouts/tools.py).
+    """
+
+    def __init__(self, folder: Path, calls: str = "hermes") -> None:
+        self.calls: CallFormat = call_format(calls)
         import transformers
 
         library: Any = transformers  # its own annotations are partial
@@ -33,11 +40,86 @@ class ChatTokenizer:
             raise PromptError(f"{folder} names no end-of-sequence token in tokenizer_config.json")
         self.stop_ids: list[int] = [int(self._tokenizer.eos_token_id)]
 
-    def prompt(self, messages: Sequence[Message]) -> list[int]:
+    def prompt(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[ToolSpec] = ()
+    ) -> list[int]:
         """Ids of the conversation up to where the assistant's answer starts."""
+        chat, schemas = self._with_tools(list(messages), tools)
         ids = self._tokenizer.apply_chat_template(
-            list(messages), add_generation_prompt=True, tokenize=True, return_dict=False
+            chat, tools=schemas, add_generation_prompt=True, tokenize=True, return_dict=False
         )
+        return [int(i) for i in ids]
+
+    def follow(self, messages: Sequence[Mapping[str, Any]], ended: bool) -> list[int]:
+        """Ids between an answer and the next one: what the template writes around `messages`.
+
+        Only what is new is encoded, so ids that stand before are never touched. `ended`: the
+        answer's own stop token is there already; otherwise it is supplied here. Contents are
+        encoded without special tokens: tool output cannot end its own turn.
+        """
+        shown = _spoken(messages) if not self._template_has("tool") else list(messages)
+        held = [{**m, "content": _HELD.format(i)} for i, m in enumerate(shown)]
+        frame = self._after_answer(held)
+        for i, message in enumerate(shown):
+            if frame.count(_HELD.format(i)) != 1 or _adapts(self._after_answer, held, i, message):
+                return self._encode_changed(shown, ended)
+        ids: list[int] = []
+        for i, message in enumerate(shown):
+            before, _, frame = frame.partition(_HELD.format(i))
+            ids += self._encode(before) + self._encode(str(message["content"]), plain=True)
+        ids += self._encode(frame)
+        return ids[1:] if ended and ids[:1] and ids[0] in self.stop_ids else ids
+
+    def _encode_changed(self, messages: Sequence[Mapping[str, Any]], ended: bool) -> list[int]:
+        """For templates that rewrite contents: render as is, with special tokens broken up."""
+        broken: list[dict[str, Any]] = []
+        for message in messages:
+            text = str(message["content"])
+            for token in self._tokenizer.all_special_tokens:
+                text = text.replace(token, f"{token[0]} {token[1:]}")
+            broken.append({**message, "content": text})
+        ids = self._encode(self._after_answer(broken))
+        return ids[1:] if ended and ids[:1] and ids[0] in self.stop_ids else ids
+
+    def _after_answer(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """What the template writes after an answer, up to where the next one starts."""
+        shell = [{"role": "user", "content": "x"}, {"role": "assistant", "content": _SAID}]
+        text = str(self._render([*shell, *messages], True))
+        if text.count(_SAID) != 1:
+            raise PromptError("the chat template drops or repeats earlier answers; it cannot hold "
+                              "a conversation with tools")  # fmt: skip
+        return text.partition(_SAID)[2]
+
+    def _render(self, messages: Sequence[Mapping[str, Any]], generate: bool) -> Any:
+        import jinja2
+
+        try:
+            return self._tokenizer.apply_chat_template(
+                list(messages), add_generation_prompt=generate, tokenize=False
+            )
+        except jinja2.TemplateError as error:
+            raise PromptError(f"the chat template refuses this conversation: {error}") from None
+
+    def _template_has(self, word: str) -> bool:
+        return word in str(self._tokenizer.chat_template)
+
+    def _with_tools(
+        self, messages: list[Mapping[str, Any]], tools: Sequence[ToolSpec]
+    ) -> tuple[list[Mapping[str, Any]], list[dict[str, Any]] | None]:
+        """Tools go through the template; one that has no place for them gets a system message."""
+        if not tools:
+            return messages, None
+        if self._template_has("tools"):
+            return messages, [tool.schema() for tool in tools]
+        text = self.calls.explain(tools)
+        if messages and messages[0]["role"] == "system":
+            text = f"{messages[0]['content']}\n\n{text}"
+            messages = messages[1:]
+        return [{"role": "system", "content": text}, *messages], None
+
+    def _encode(self, text: str, plain: bool = False) -> list[int]:
+        more = {"split_special_tokens": True} if plain else {}
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False, **more)
         return [int(i) for i in ids]
 
     def answer(self, text: str) -> list[int]:
@@ -45,9 +127,41 @@ class ChatTokenizer:
         ids = self._tokenizer.encode(text, add_special_tokens=False)
         return [*map(int, ids), self.stop_ids[0]]
 
+    def raw(self, ids: Sequence[int]) -> str:
+        """Everything as text, special tokens included: what a scripted model reads."""
+        return str(self._tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
+
     def text(self, ids: Sequence[int]) -> str:
         """Answer text of sampled ids, without special tokens; spaces are left as they are."""
         text = self._tokenizer.decode(
             list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         return str(text)
+
+
+def _adapts(
+    render: Callable[[Sequence[Mapping[str, Any]]], str],
+    held: Sequence[Mapping[str, Any]],
+    index: int,
+    message: Mapping[str, Any],
+) -> bool:
+    """Whether the template changes this content (trims it, escapes it) rather than copying it."""
+    probe = [dict(m) for m in held]
+    probe[index]["content"] = str(message["content"])
+    plain = render(held).replace(_HELD.format(index), str(message["content"]))
+    return render(probe) != plain
+
+
+def _spoken(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Tool answers as one user message, for templates that know no tool role."""
+    out: list[Mapping[str, Any]] = []
+    answers: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            answers.append(f"<tool_response>\n{message['content']}\n</tool_response>")
+            continue
+        if answers:
+            out.append({"role": "user", "content": "\n".join(answers)})
+            answers = []
+        out.append(message)
+    return [*out, {"role": "user", "content": "\n".join(answers)}] if answers else out

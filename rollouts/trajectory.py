@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Stop = Literal["eos", "length", "tool", "error"]
+from rewards.families import Answer
+
+Stop = Literal["eos", "length", "tool", "error"]  # why one message ended
+# Why an episode ended: the model stopped calling (`eos`), a message or the sequence was cut
+# (`length`), turns or seconds ran out, the environment was satisfied (`done`), or it broke.
+EpisodeStop = Literal["eos", "length", "turns", "time", "done", "error", "tool"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,13 @@ class Trajectory:
 
     `ids` is prompt plus everything after it; `loss_mask` has one entry an id: 1 for tokens the
     model sampled, 0 for prompt and tool tokens; the log-probabilities are 0.0 where the mask is 0.
+    An engine that gives no ids (a chat endpoint) leaves all four lists empty.
+
+    `text` is the model's last message, `messages` the whole conversation in words, `tools` the
+    schemas the model was shown, `files` what the environment collected, `failure` what broke in
+    the infrastructure, `errors` counts of what the model did wrong (`bad_call`, `unknown_tool`, …),
+    `tool_calls` one record a call (what was asked, what came back), `notes` what the environment
+    wants kept. `wall_s` is the episode's share of wall time, `tool_s` the seconds its tools ran.
     """
 
     task_id: str
@@ -47,9 +60,31 @@ class Trajectory:
     loss_mask: list[int]
     logprobs: list[float]
     sampling_logprobs: list[float]
-    stop: Stop
+    stop: EpisodeStop
     text: str
     seed: int
     turns: int = 1
     tool_calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     wall_s: float = 0.0
+    tool_s: float = 0.0
+    messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    tools: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    failure: str | None = None
+    errors: Mapping[str, int] = field(default_factory=dict[str, int])
+    notes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    usage: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def answer(self) -> Answer:
+        """What there is to score: the one place where a trajectory becomes an answer."""
+        return Answer(self.text, self.stop == "length", self.files, self.failure)
+
+    @property
+    def sampled(self) -> int:
+        """Tokens the model wrote (as an endpoint counts them, where there are no ids)."""
+        return self.usage.get("completion_tokens", 0) if not self.ids else sum(self.loss_mask)
+
+    @property
+    def prompt_length(self) -> int:
+        """Ids before the first sampled one."""
+        return self.loss_mask.index(1) if 1 in self.loss_mask else len(self.ids)

@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 
 from configs.schema import GrpoConfig, GrpoRunConfig, SftConfig  # noqa: E402
 from rewards.task import Score, Task, TaskError, write_jsonl  # noqa: E402
+from rollouts.environment import Closing, Opening, Reply, Said  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
 from train.checkpoint import CheckpointError  # noqa: E402
@@ -260,3 +261,44 @@ def test_write_jsonl_of_tasks_trains_from_the_command_line(
     assert (out / "model" / "model.safetensors").is_file()
     assert grpo_main([*common, "data=/nowhere.jsonl"]) == 2
     assert "/nowhere.jsonl: no such file" in capsys.readouterr().err
+
+
+class Parrot:
+    """A tool task: whatever the model says is answered with a letter, three turns long."""
+
+    def __init__(self, task: Task, sample: int, seed: int) -> None:
+        self.task, self.said = task, ""
+
+    async def open(self) -> Opening:
+        return Opening(self.task.prompt)
+
+    async def reply(self, said: Said) -> Reply:
+        self.said += said.text
+        return Reply([{"role": "tool", "content": "zz"}], done=said.turn == 2)
+
+    async def close(self) -> Closing:
+        return Closing({"said": self.said.encode()})
+
+
+def test_grpo_learns_over_turns_with_tool_tokens_between(tiny_folder: Path, tmp_path: Path) -> None:
+    """The reward looks at all turns; ids keep prompt, model, tool, model, tool, model."""
+
+    def few(task: Task, trajectory: Trajectory) -> Score:
+        text = trajectory.answer().files["said"].decode()
+        share = sum(c in "abcdefghijklm" for c in text) / max(len(text), 1)
+        return Score(float(share > 0.9), share)
+
+    tasks = [replace(t, tools=("parrot",)) for t in refinement_tasks(6)]
+    policy, config = load_policy(tiny_folder, "float32"), replace(RL, steps=10, max_new_tokens=6,
+                                                                  max_length=400)  # fmt: skip
+    train_grpo(
+        policy, tasks, ChatTokenizer(tiny_folder), few, config, seed=1, micro_tokens=2000, slots=64,
+        log=RunLog(tmp_path), checkpoints=Checkpoints(tmp_path / "ck", GrpoRunConfig(rl=config)),
+        maker=Parrot,
+    )  # fmt: skip
+    rewards = [row["reward/mean"] for row in read_metrics(tmp_path)]
+    assert sum(rewards[-3:]) / 3 > sum(rewards[:3]) / 3 + 0.1
+    row = json.loads((tmp_path / "rollouts" / "step_000010.jsonl").read_text().splitlines()[0])
+    assert row["turns"] == 3 and len(row["ids"]) == len(row["loss_mask"])
+    runs = "".join(map(str, row["loss_mask"])).strip("0").split("0")
+    assert len([r for r in runs if r]) == 3

@@ -68,6 +68,33 @@ def test_fallback_policy_gives_the_same_numbers(tiny_folder: Path, tiny_hf: Any)
     assert torch.allclose(entropy, ours_entropy, atol=1e-4)
 
 
+def masked_segments() -> list[Segment]:
+    """The same, with tool tokens between the model's in some completions."""
+    masks = [[[1, 0, 0, 1], [1, 1, 1, 0, 0, 1, 1], [1]], [[1, 1, 0, 0, 0, 1]], None]
+    return [Segment(s.prompt, s.completions, s.rows, m)
+            for s, m in zip(segments(), masks, strict=True)]  # fmt: skip
+
+
+@pytest.mark.parametrize("fallback", [False, True])
+def test_tool_tokens_are_read_but_carry_no_loss(
+    tiny_folder: Path, tiny_hf: Any, fallback: bool
+) -> None:
+    policy = (
+        TransformersPolicy(tiny_folder, "float32", "cpu")
+        if fallback
+        else load_policy(tiny_folder, "float32")
+    )
+    packed = pack(masked_segments())
+    logp, _ = policy.logp(packed)
+    flat = [m for s in masked_segments() for m in s.masks or [[1] * len(c) for c in s.completions]]
+    keep = torch.tensor([bool(x) for m in flat for x in m])
+    with torch.no_grad():
+        wanted = reference_logp(tiny_hf, segments())[keep]
+    assert torch.allclose(logp, wanted, atol=1e-5)
+    rows = to_rows(logp, packed, 6, 5)
+    assert (rows != 0).sum(1).tolist() == [sum(m) for m in flat]  # columns count model tokens
+
+
 def test_micro_batches_add_up(tiny_folder: Path) -> None:
     policy = load_policy(tiny_folder, "float32")
     grads = []

@@ -11,11 +11,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Segment:
-    """One prompt and the completions that continue it; `rows` says which rollout each one is."""
+    """One prompt and the completions that continue it; `rows` says which rollout each one is.
+
+    `masks`, one a completion, are 1 on tokens the model wrote and 0 on what tools put between
+    them: those are read, but carry no loss. None: the model wrote everything.
+    """
 
     prompt: list[int]
     completions: list[list[int]]
     rows: list[int]
+    masks: list[list[int]] | None = None
 
     @property
     def tokens(self) -> int:
@@ -35,7 +40,8 @@ class Packed:
     (S, P); `stem_mask` (S, P, P) additive, 0 or -inf. `branches` (B, C), `stem_of` (B,),
     `branch_mask` (B, C, P + C). `place` (T,): where each flat position sits in the stems' and
     branches' blocks laid out one after the other. `source` (N,): position whose hidden state
-    predicts `target` (N,); `row`, `column` (N,): which rollout and which of its tokens that is.
+    predicts `target` (N,); `row`, `column` (N,): which rollout and which of the tokens that its
+    model wrote that is. `spans`: rollout → (prompt's start, its end, completion's start, its end).
     """
 
     ids: Tensor
@@ -50,6 +56,7 @@ class Packed:
     target: Tensor
     row: Tensor
     column: Tensor
+    spans: dict[int, tuple[int, int, int, int]]
 
 
 def pack(segments: Sequence[Segment], device: str | torch.device = "cpu") -> Packed:
@@ -63,19 +70,23 @@ def pack(segments: Sequence[Segment], device: str | torch.device = "cpu") -> Pac
     stems: list[range] = []
     branches: list[range] = []
     stem_of: list[int] = []
+    spans: dict[int, tuple[int, int, int, int]] = {}
     for segment in segments:
         start, size = len(ids), len(segment.prompt)
         ids += segment.prompt
         positions += range(size)
-        for completion, which in zip(segment.completions, segment.rows, strict=True):
+        masks = segment.masks or [[1] * len(c) for c in segment.completions]
+        for completion, which, mask in zip(segment.completions, segment.rows, masks, strict=True):
             first = len(ids)
+            spans[which] = (start, start + size, first, first + len(completion))
             ids += completion
             positions += range(size, size + len(completion))
-            if completion:
-                source += [start + size - 1, *range(first, first + len(completion) - 1)]
-            target += completion
-            row += [which] * len(completion)
-            column += range(len(completion))
+            before = [start + size - 1, *range(first, first + len(completion) - 1)]
+            scored = [i for i, m in enumerate(mask) if m]
+            source += [before[i] for i in scored]
+            target += [completion[i] for i in scored]
+            row += [which] * len(scored)
+            column += range(len(scored))
             if len(segment.completions) > 1:
                 branches.append(range(first, len(ids)))
                 stem_of.append(len(stems))
@@ -103,6 +114,7 @@ def pack(segments: Sequence[Segment], device: str | torch.device = "cpu") -> Pac
         target=tensor(target),
         row=tensor(row),
         column=tensor(column),
+        spans=spans,
     )
 
 

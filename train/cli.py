@@ -113,6 +113,7 @@ def grpo_main(argv: list[str]) -> int:
 
 
 def _grpo(config: GrpoRunConfig) -> None:
+    from rollouts.environments import Workshop
     from train.evaluate import scorer
     from train.grpo import train_grpo
 
@@ -121,6 +122,7 @@ def _grpo(config: GrpoRunConfig) -> None:
         run.policy, run.tasks, run.tokenizer, scorer(config.reward), config.rl, seed=config.seed,
         micro_tokens=config.engine.micro_tokens, slots=config.engine.slots, log=run.log,
         checkpoints=run.checkpoints, reference=run.reload() if config.rl.kl_coef else None,
+        maker=Workshop(Path(config.data).parent).maker,
     )  # fmt: skip
     run.finish()
 
@@ -141,6 +143,7 @@ def eval_main(argv: list[str]) -> int:
 
 
 def _eval(args: Any) -> None:
+    from rollouts.environments import Workshop
     from rollouts.prompts import ChatTokenizer
     from train.evaluate import baselines, evaluate, scorer
     from train.model_source import resolve_model
@@ -160,6 +163,7 @@ def _eval(args: Any) -> None:
         rows = evaluate(
             tasks, engine, tokenizer, scorer(reward), max_new_tokens=args.max_new_tokens,
             pass_k=args.pass_k, seed=args.seed, progress=bar,
+            maker=Workshop(Path(args.tracks).parent).maker,
         )  # fmt: skip
     meta = {"model": str(args.model), "tasks": str(args.tracks), "seed": args.seed}
     data = {"rows": {**baselines(tasks, reward), Path(args.model).name: rows}, "meta": meta}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from configs.schema import RewardConfig
+from rewards.families import Answer, Weights, score_answer
 from rewards.parse import parse_strict
 from rewards.refinement import (
     RefinementReward,
@@ -14,10 +14,11 @@ from rewards.refinement import (
     always_keep_copy,
     copy_input,
     gold_answer,
-    score_refinement,
 )
 from rewards.seeds import derive_seed
 from rewards.task import Score, Task
+from rollouts.environment import Maker
+from rollouts.environments import run_now
 from rollouts.episode import rollout
 from rollouts.prompts import ChatTokenizer
 from rollouts.torch_engine import TorchEngine, TransformersEngine
@@ -25,11 +26,12 @@ from rollouts.trajectory import Sampling, Trajectory
 from train.stats import pass_at_k
 
 Row = dict[str, Any]
+Scorer = Callable[[Task, Trajectory], Score]
 
 
-def reward_weights(config: RewardConfig) -> RefinementReward:
-    """The scorer's weights from the run's settings."""
-    return RefinementReward(
+def reward_weights(config: RewardConfig) -> Weights:
+    """The scorers' weights from the run's settings."""
+    refinement = RefinementReward(
         format=config.format,
         status=config.status,
         progress=config.progress,
@@ -37,15 +39,15 @@ def reward_weights(config: RewardConfig) -> RefinementReward:
         wrong_drop=config.wrong_drop,
         drop_progress=config.drop_progress,
     )
+    return Weights(refinement=refinement)
 
 
-def scorer(config: RewardConfig) -> Any:
-    """(task, trajectory) → Score, with strict parsing and the run's weights."""
+def scorer(config: RewardConfig) -> Scorer:
+    """(task, trajectory) → Score, with the run's weights."""
     weights = reward_weights(config)
 
     def score(task: Task, trajectory: Trajectory) -> Score:
-        cut = trajectory.stop == "length"
-        return score_refinement(task.gold, trajectory.text, "strict", weights, truncated=cut)
+        return score_answer(task, trajectory.answer(), weights)
 
     return score
 
@@ -76,7 +78,7 @@ def baselines(tasks: Sequence[Task], reward: RewardConfig) -> dict[str, list[Row
     }
     return {
         name: [
-            row_of(t, score_refinement(t.gold, make(t.gold), "strict", weights), make(t.gold), 0)
+            row_of(t, score_answer(t, Answer(make(t.gold)), weights), make(t.gold), 0)
             for t in tasks
         ]
         for name, make in makers.items()
@@ -87,26 +89,28 @@ def evaluate(
     tasks: Sequence[Task],
     engine: TorchEngine | TransformersEngine,
     tokenizer: ChatTokenizer,
-    score: Any,
+    score: Scorer,
     *,
     max_new_tokens: int,
     pass_k: int,
     seed: int,
     chunk: int = 128,
     progress: Any = None,
+    maker: Maker | None = None,
 ) -> list[Row]:
     """One greedy row a task; with `pass_k`, also the unbiased pass@1 and pass@k at T = 1."""
     rows: list[Row] = []
     for at in range(0, len(tasks), chunk):
         part = tasks[at : at + chunk]
         greedy = Sampling(max_new_tokens, temperature=0.0)
-        groups = asyncio.run(rollout(part, engine, tokenizer, greedy, 1, seed))
+        groups = run_now(rollout(part, engine, tokenizer, greedy, 1, seed, maker=maker))
         for task, (answer,) in zip(part, groups, strict=True):
             rows.append(row_of(task, score(task, answer), answer.text, sum(answer.loss_mask)))
         if pass_k:
             drawn = Sampling(max_new_tokens, temperature=1.0)
             key = derive_seed(seed, "pass_k")
-            samples = asyncio.run(rollout(part, engine, tokenizer, drawn, pass_k, key))
+            step = rollout(part, engine, tokenizer, drawn, pass_k, key, maker=maker)
+            samples = run_now(step)
             for row, task, group in zip(rows[at:], part, samples, strict=True):
                 right = sum(score(task, t).outcome == 1.0 for t in group)
                 row["pass@1"] = pass_at_k(pass_k, right, 1)

@@ -8,7 +8,6 @@ for, and groups whose rewards are all equal never reach the backward pass: their
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,6 +19,8 @@ from torch import Tensor
 from configs.schema import GrpoConfig
 from rewards.seeds import derive_seed
 from rewards.task import Score, Task, TaskError
+from rollouts.environment import Budget, Maker
+from rollouts.environments import run_now
 from rollouts.episode import completion_ids, rollout, to_json
 from rollouts.prompts import ChatTokenizer
 from rollouts.torch_engine import TorchEngine, TransformersEngine
@@ -54,11 +55,15 @@ def sample(
     score: Scorer,
     config: GrpoConfig,
     seed: int,
+    maker: Maker | None = None,
 ) -> Batch:
     """Roll out and score. A rollout without an outcome (infrastructure) gets no advantage."""
     sampling = Sampling(config.max_new_tokens, config.temperature, config.top_k, config.top_p, seed)
     n = config.rollouts_per_prompt
-    groups = asyncio.run(rollout(tasks, engine, tokenizer, sampling, n, seed))
+    budget = Budget(turns=config.turns, seconds=config.tool_seconds, tokens=config.max_length)
+    groups = run_now(
+        rollout(tasks, engine, tokenizer, sampling, n, seed, maker=maker, budget=budget)
+    )
     scores = [[score(task, t) for t in group] for task, group in zip(tasks, groups, strict=True)]
     valid = torch.tensor([[s.outcome is not None for s in row] for row in scores])
     rewards = torch.tensor([[s.reward or 0.0 for s in row] for row in scores], dtype=torch.float32)
@@ -73,11 +78,13 @@ def segments_of(batch: Batch, prompts: Sequence[int]) -> list[Segment]:
     n = batch.adv_PG.shape[1]
     segments: list[Segment] = []
     for p in prompts:
-        pairs = [completion_ids(t) for t in batch.groups[p]]
-        kept = [g for g in range(n) if float(batch.adv_PG[p, g]) != 0.0 and pairs[g][1]]
-        if kept:
-            rows = [p * n + g for g in kept]
-            segments.append(Segment(pairs[0][0], [pairs[g][1] for g in kept], rows))
+        parts = {g: completion_ids(t) for g, t in enumerate(batch.groups[p])}
+        kept = [g for g in range(n) if float(batch.adv_PG[p, g]) != 0.0 and parts[g][1]]
+        # environments may open differently a sample; what is shared is what is equal
+        for prompt in dict.fromkeys(tuple(parts[g][0]) for g in kept):
+            own = [g for g in kept if tuple(parts[g][0]) == prompt]
+            completions, masks = ([parts[g][i] for g in own] for i in (1, 2))
+            segments.append(Segment(list(prompt), completions, [p * n + g for g in own], masks))
     return segments
 
 
@@ -203,7 +210,8 @@ def _reduce(values_BT: Tensor, mask_BT: Tensor, config: GrpoConfig, rollouts: in
 def fitting(tasks: Sequence[Task], tokenizer: ChatTokenizer, config: GrpoConfig) -> Sequence[Task]:
     """Tasks whose prompt leaves room for an answer. Raises `TaskError` if none does."""
     room = config.max_length - config.max_new_tokens
-    kept = [task for task in tasks if len(tokenizer.prompt(task.prompt)) <= room]
+    # how an episode opens is its environment's affair, and its budget's
+    kept = [t for t in tasks if t.tools or len(tokenizer.prompt(t.prompt)) <= room]
     if not kept:
         raise TaskError(
             f"none of {len(tasks)} tasks has a prompt of at most {room} tokens (rl.max_length − "
@@ -254,6 +262,7 @@ def train_grpo(
     reference: Policy | None = None,
     on_eval: Callable[[int], dict[str, float]] | None = None,
     eval_every: int = 0,
+    maker: Maker | None = None,
 ) -> None:
     """Train in place, from the newest checkpoint if there is one."""
     tasks = fitting(tasks, tokenizer, config)
@@ -267,7 +276,7 @@ def train_grpo(
         began = time.perf_counter()
         rows = balanced_batch(step, groups, config.prompts_per_step, seed)
         draw = derive_seed(seed, "rollouts", step)
-        batch = sample([tasks[i] for i in rows], engine, tokenizer, score, config, draw)
+        batch = sample([tasks[i] for i in rows], engine, tokenizer, score, config, draw, maker)
         give_back_memory()  # what decoding used, before the backward pass wants its own
         sampled = time.perf_counter()
         lr = learning_rate(step, config.steps, config.lr, config.warmup, config.schedule)

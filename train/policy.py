@@ -146,28 +146,24 @@ class TransformersPolicy:
         rows = sorted(set(packed.row.tolist()))
         where = {row: i for i, row in enumerate(rows)}
         sequences = [self._sequence(packed, row) for row in rows]
-        width = max(len(ids) for ids, _ in sequences)
+        width = max(map(len, sequences))
         ids = packed.ids.new_zeros(len(rows), width)
         mask = torch.zeros_like(ids)
-        for i, (sequence, _) in enumerate(sequences):
+        for i, sequence in enumerate(sequences):
             ids[i, : len(sequence)], mask[i, : len(sequence)] = sequence, 1
         logits = self.module(ids, attention_mask=mask).logits
-        prompt = torch.tensor(
-            [sequences[where[r]][1] for r in packed.row.tolist()], device=ids.device
-        )
         line = torch.tensor([where[r] for r in packed.row.tolist()], device=ids.device)
-        chosen = logits[line, prompt + packed.column - 1].float() / temperature
+        # a branch's first token is predicted by its prompt's last; positions count from 0
+        chosen = logits[line, packed.positions[packed.source]].float() / temperature
         law = chosen.log_softmax(-1)
         entropy = -(law.exp() * law).sum(-1).detach()
         return law.gather(1, packed.target[:, None])[:, 0], entropy
 
     @staticmethod
-    def _sequence(packed: Packed, row: int) -> tuple[Tensor, int]:
-        """Ids of one rollout with its prompt, and the prompt's length."""
-        mine = packed.row == row
-        last = int(packed.source[mine][0])  # the prompt's last position; positions count from 0
-        prompt = packed.ids[last - int(packed.positions[last]) : last + 1]
-        return torch.cat([prompt, packed.target[mine]]), len(prompt)
+    def _sequence(packed: Packed, row: int) -> Tensor:
+        """Ids of one rollout with its prompt."""
+        start, stop, first, end = packed.spans[row]
+        return torch.cat([packed.ids[start:stop], packed.ids[first:end]])
 
     def engine(self, stop_ids: list[int], slots: int) -> TransformersEngine:
         return TransformersEngine(self.module, stop_ids, slots)

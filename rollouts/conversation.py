@@ -1,0 +1,125 @@
+"""The two ways to hold a conversation: as token ids (training), or as messages (an endpoint)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rollouts.environment import Opening
+from rollouts.prompts import ChatTokenizer
+from rollouts.tools import ToolCall
+from rollouts.trajectory import Completion, Stop
+
+
+@dataclass(frozen=True)
+class ChatReply:
+    """One message of a chat endpoint: words and calls, never token ids."""
+
+    text: str
+    calls: list[ToolCall]
+    stop: Stop
+    usage: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A model message as both kinds of conversation see it."""
+
+    text: str
+    calls: list[ToolCall]
+    cut: bool
+
+
+class TokenConversation:
+    """Ids as they were sampled, with mask and log-probabilities; only ever appended to."""
+
+    def __init__(self, tokenizer: ChatTokenizer) -> None:
+        self._tokenizer = tokenizer
+        self.messages: list[dict[str, Any]] = []
+        self.ids: list[int] = []
+        self.loss_mask: list[int] = []
+        self.logprobs: list[float] = []
+        self.sampling_logprobs: list[float] = []
+        self._ended = False
+        self._asked: tuple[int, ...] = ()
+
+    def start(self, opening: Opening) -> None:
+        self.messages = [dict(m) for m in opening.messages]
+        self._append(self._tokenizer.prompt(opening.messages, opening.tools))
+
+    def hear(self, completion: Completion, limit: int) -> Heard:
+        """Append one completion, cut to `limit` tokens."""
+        count = min(len(completion.ids), limit)
+        ids = list(completion.ids[:count])
+        cut = completion.stop == "length" or count < len(completion.ids)
+        self._ended = bool(ids) and ids[-1] in self._tokenizer.stop_ids
+        self._append(ids, completion.logprobs[:count], completion.sampling_logprobs[:count])
+        text = self._tokenizer.text(ids)
+        self.messages.append({"role": "assistant", "content": text})
+        return Heard(text, self._tokenizer.calls.read(text), cut)
+
+    def add(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Append what answers the model: the template's ids around it, without loss."""
+        self.messages += [dict(m) for m in messages]
+        self._append(self._tokenizer.follow(messages, self._ended))
+
+    def prompt(self) -> list[int]:
+        """All ids so far, for the engine; what was there at the last call must still stand."""
+        if tuple(self.ids[: len(self._asked)]) != self._asked:
+            raise AssertionError("ids of an earlier turn changed: the prefix property is broken")
+        self._asked = tuple(self.ids)
+        return list(self.ids)
+
+    def _append(
+        self,
+        ids: Sequence[int],
+        logprobs: Sequence[float] | None = None,
+        sampling: Sequence[float] | None = None,
+    ) -> None:
+        self.ids += ids
+        self.loss_mask += [0 if logprobs is None else 1] * len(ids)
+        self.logprobs += [0.0] * len(ids) if logprobs is None else logprobs
+        self.sampling_logprobs += [0.0] * len(ids) if sampling is None else sampling
+
+
+class ChatConversation:
+    """Messages alone: what an endpoint is sent and what it said. There are no ids to train on."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.tools: list[dict[str, Any]] = []
+        self.usage: Counter[str] = Counter()
+        self._call_ids: list[str] = []
+
+    def start(self, opening: Opening) -> None:
+        self.messages = [dict(m) for m in opening.messages]
+        self.tools = [tool.schema() for tool in opening.tools]
+
+    def hear(self, reply: ChatReply) -> Heard:
+        """Append one answer; the endpoint's own calls win over calls spelled in the text."""
+        said: dict[str, Any] = {"role": "assistant", "content": reply.text}
+        self._call_ids = [call.id for call in reply.calls if call.id]
+        if self._call_ids:
+            said["tool_calls"] = [
+                {"id": c.id, "type": "function",
+                 "function": {"name": c.name, "arguments": json.dumps(c.arguments)}}
+                for c in reply.calls
+            ]  # fmt: skip
+        self.messages.append(said)
+        self.usage.update(reply.usage)
+        return Heard(reply.text, reply.calls, reply.stop == "length")
+
+    def add(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Append what answers the model; tool answers name the call they belong to, in order."""
+        ids = iter(self._call_ids)
+        for message in messages:
+            row = dict(message)
+            if row["role"] == "tool" and (call_id := next(ids, "")):
+                row["tool_call_id"] = call_id
+            elif row["role"] == "tool":  # the call was spelled in the text: answer there
+                said = f"<tool_response>\n{row['content']}\n</tool_response>"
+                row = {"role": "user", "content": said}
+            self.messages.append(row)

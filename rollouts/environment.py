@@ -1,0 +1,96 @@
+"""The seam between an episode and what a model acts on: a tool, a code runner, a data lake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rewards.task import Task
+from rollouts.tools import ToolCall, ToolSpec
+
+
+@dataclass(frozen=True)
+class Opening:
+    """The first messages of a conversation, and the tools its model is shown."""
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[ToolSpec] = ()
+
+
+@dataclass(frozen=True)
+class Said:
+    """One model message. `calls` are read already, unreadable ones included; `cut`: a token
+    limit ended it; `last`: no message can follow; `turn` counts from 0."""
+
+    text: str
+    calls: Sequence[ToolCall]
+    cut: bool
+    turn: int
+    last: bool
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The environment's answer: messages to append, and whether the episode is over.
+
+    `records` one a call (any JSON), `errors` what the model did wrong by kind, `seconds` how long
+    tools ran.
+    """
+
+    messages: Sequence[Mapping[str, Any]] = ()
+    done: bool = False
+    records: Sequence[dict[str, Any]] = ()
+    errors: Mapping[str, int] = field(default_factory=dict[str, int])
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Closing:
+    """What is left at the end: files to score, and notes for the record."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    notes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class EnvironmentFailure(RuntimeError):
+    """The infrastructure broke. The episode ends without an outcome; it is tried once more."""
+
+
+class Environment(Protocol):
+    """One episode's surroundings. `OSError`, `SandboxError` and `EnvironmentFailure` from any
+    method mean that the infrastructure broke; what a model did wrong is a `Reply`."""
+
+    async def open(self) -> Opening:
+        """Prepare, and say how the conversation starts. The same task gives the same opening."""
+        ...
+
+    async def reply(self, said: Said) -> Reply:
+        """React to one message. A reply without messages that is not `done` ends the episode."""
+        ...
+
+    async def close(self) -> Closing:
+        """Let go of everything; called once, also after a failure."""
+        ...
+
+
+# (task, sample, seed of this episode) → its environment
+Maker = Callable[[Task, int, int], Environment]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bounds of one episode. `seconds` counts the time that tools run, so that waiting for other
+    episodes costs nothing; `tokens` bounds the whole sequence (0: no bound)."""
+
+    turns: int = 5
+    seconds: float = 1000.0
+    tokens: int = 0
+
+    def __post_init__(self) -> None:
+        if self.turns < 1:
+            raise ValueError(f"turns={self.turns}: an episode needs one model message; set 1")
+        if self.seconds <= 0:
+            raise ValueError(f"seconds={self.seconds}: set a number above 0")
+        if self.tokens < 0:
+            raise ValueError(f"tokens={self.tokens}: set 0 (no bound) or more")

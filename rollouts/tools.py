@@ -1,0 +1,214 @@
+"""Tools as a model sees them: schemas, and calls read out of what it wrote.
+
+How a call is spelled belongs to the model, so formats are looked up by name: `hermes` (Qwen2.5,
+Qwen3, Hermes: JSON between `<tool_call>` tags) and `qwen_xml` (Qwen3-Coder: a tag a parameter).
+A call that cannot be read is still a call, with an `error`: the environment answers it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    """A function the model may call; `parameters` is a JSON schema of type object."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+    def schema(self) -> dict[str, Any]:
+        """The form that chat templates and endpoints take."""
+        function = {
+            "name": self.name, "description": self.description, "parameters": self.parameters,
+        }  # fmt: skip
+        return {"type": "function", "function": function}
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """One call. With an `error` it could not be read, and name and arguments may be empty."""
+
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    error: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class CallFormat:
+    """How calls are read from an answer, written into one, and explained where a chat template
+    does not know about tools."""
+
+    read: Callable[[str], list[ToolCall]]
+    write: Callable[[str, Mapping[str, Any]], str]
+    explain: Callable[[Sequence[ToolSpec]], str]
+
+
+_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+MAX_CALLS = 16  # in one message; what follows is one bad call
+
+
+def after_thinking(text: str) -> str:
+    """What follows the last closed reasoning block; nothing while one is still open."""
+    _, closed, rest = text.rpartition("</think>")
+    body = rest if closed else text
+    return body.partition("<think>")[0] if "<think>" in body else body
+
+
+def _bodies(text: str) -> list[tuple[str, bool]]:
+    """(text between the tags, whether the closing tag is there) of every call, in order."""
+    found: list[tuple[str, bool]] = []
+    rest = after_thinking(text)
+    while _OPEN in rest:
+        rest = rest.partition(_OPEN)[2]
+        body, closed, rest = rest.partition(_CLOSE)
+        found.append((body, bool(closed)))
+    return found
+
+
+def _read(text: str, read_body: Callable[[str], ToolCall]) -> list[ToolCall]:
+    calls: list[ToolCall] = []
+    for body, closed in _bodies(text):
+        if len(calls) == MAX_CALLS:
+            calls.append(ToolCall("", error=f"more than {MAX_CALLS} tool calls in one message"))
+            break
+        if not closed:
+            calls.append(ToolCall("", error="the tool call is not finished: no closing tag"))
+        else:
+            calls.append(read_body(body))
+    return calls
+
+
+def _hermes_body(body: str) -> ToolCall:
+    try:
+        value: Any = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        say = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
+        return ToolCall("", error=f"the tool call is not valid JSON ({say})")
+    if not isinstance(value, dict):
+        return ToolCall("", error="the tool call is not a JSON object with name and arguments")
+    row = cast("dict[str, Any]", value)
+    return make_call(row.get("name"), row.get("arguments"))
+
+
+def make_call(name: Any, arguments: Any, call_id: str = "") -> ToolCall:
+    """A call from untrusted parts; `arguments` may be an object or JSON text of one."""
+    if not isinstance(name, str) or not name:
+        return ToolCall("", error="the tool call names no tool", id=call_id)
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return ToolCall(name, error="the tool call's arguments are not valid JSON", id=call_id)
+    if not isinstance(arguments, dict):
+        return ToolCall(name, error="the tool call's arguments are not an object", id=call_id)
+    return ToolCall(name, cast("dict[str, Any]", arguments), id=call_id)
+
+
+def _hermes_write(name: str, arguments: Mapping[str, Any]) -> str:
+    body = json.dumps({"name": name, "arguments": dict(arguments)}, ensure_ascii=False)
+    return f"{_OPEN}\n{body}\n{_CLOSE}"
+
+
+def _hermes_explain(tools: Sequence[ToolSpec]) -> str:
+    listed = "\n".join(json.dumps(tool.schema(), ensure_ascii=False) for tool in tools)
+    return (
+        "You may call functions to help with the task. Their signatures:\n"
+        f"<tools>\n{listed}\n</tools>\n"
+        "To call one, answer with a JSON object inside tool_call tags:\n"
+        f'{_OPEN}\n{{"name": NAME, "arguments": {{…}}}}\n{_CLOSE}'
+    )
+
+
+_FUNCTION = re.compile(r"\s*<function=([^>\s]+)>(.*)</function>\s*", re.DOTALL)
+_PARAMETER = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
+
+
+def _xml_body(body: str) -> ToolCall:
+    match = _FUNCTION.fullmatch(body)
+    if match is None:
+        return ToolCall("", error="the tool call holds no <function=NAME>…</function>")
+    arguments: dict[str, Any] = {}
+    for name, text in _PARAMETER.findall(match.group(2)):
+        arguments[name] = text
+        if text.lstrip()[:1] in ("[", "{"):  # lists and objects are written as JSON
+            try:
+                arguments[name] = json.loads(text)
+            except (ValueError, RecursionError):
+                continue
+    return ToolCall(match.group(1), arguments)
+
+
+def _xml_write(name: str, arguments: Mapping[str, Any]) -> str:
+    lines = [_OPEN, f"<function={name}>"]
+    for key, value in arguments.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        lines += [f"<parameter={key}>", text, "</parameter>"]
+    return "\n".join([*lines, "</function>", _CLOSE])
+
+
+def _xml_explain(tools: Sequence[ToolSpec]) -> str:
+    head = _hermes_explain(tools).partition("To call one")[0]
+    return (
+        f"{head}To call one, answer in this form:\n{_OPEN}\n<function=NAME>\n<parameter=KEY>\n"
+        f"VALUE\n</parameter>\n</function>\n{_CLOSE}"
+    )
+
+
+FORMATS: dict[str, CallFormat] = {
+    "hermes": CallFormat(lambda t: _read(t, _hermes_body), _hermes_write, _hermes_explain),
+    "qwen_xml": CallFormat(lambda t: _read(t, _xml_body), _xml_write, _xml_explain),
+}
+
+
+def call_format(name: str) -> CallFormat:
+    """Raises ValueError naming the formats there are."""
+    if name not in FORMATS:
+        raise ValueError(f"call format {name!r}: wanted one of {', '.join(FORMATS)}")
+    return FORMATS[name]
+
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list,
+    "object": dict,
+}  # fmt: skip
+
+
+def argument_error(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:
+    """Why the arguments do not fit a flat schema, in words for the model; "" when they do."""
+    wanted: dict[str, Any] = spec.parameters.get("properties", {})
+    for name in spec.parameters.get("required", []):
+        if name not in arguments:
+            return f"argument {name!r} is missing"
+    if extra := [name for name in arguments if name not in wanted]:
+        return f"there is no argument {extra[0]!r}; the arguments are {', '.join(wanted)}"
+    for name, value in arguments.items():
+        rule: dict[str, Any] = wanted[name]
+        if not _is(value, rule):
+            return f"argument {name!r} must be of type {_said(rule)}"
+    return ""
+
+
+def _is(value: Any, rule: Mapping[str, Any]) -> bool:
+    if "type" not in rule:
+        return True
+    kind = _KINDS.get(str(rule["type"]), object)
+    if not isinstance(value, kind) or (isinstance(value, bool) and rule.get("type") != "boolean"):
+        return False
+    items = rule.get("items")
+    if isinstance(value, list) and isinstance(items, dict):
+        inner = cast("dict[str, Any]", items)
+        return all(_is(v, inner) for v in cast("list[Any]", value))
+    return True
+
+
+def _said(rule: Mapping[str, Any]) -> str:
+    items = rule.get("items")
+    inner = cast("dict[str, Any]", items) if isinstance(items, dict) else None
+    return f"array of {inner.get('type')}" if inner else str(rule.get("type"))
