@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from rollouts.sandbox import cells, intake, jail, scene, script, watch, wire
+from rollouts.sandbox import cells, intake, jail, scene, script, warm, watch, wire
 from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.model import MIB, Limits
 from rollouts.sandbox.results import Collected, collect
 from rollouts.sandbox.scene import Place, Scene
 from rollouts.sandbox.text import Capture
+from rollouts.sandbox.warm import Borrowed, Fate
 
 _TICK = 0.05
 
@@ -32,8 +33,9 @@ class Job:
     stage: Scene
     place: Place
     proc: int
-    ruleset: int
     work_fd: int
+    borrowed: Borrowed | None = None  # with namespaces; else the user process is our own fork
+    fate: Fate | None = None
     limits: Limits = field(default_factory=Limits)
     before: dict[str, tuple[int, int, int]] = field(default_factory=dict[str, Any])
     user: int = 0
@@ -66,13 +68,13 @@ def _ahead(stage: Scene, channel: socket.socket) -> Job | None:
         sc.prctl(sc.PR_SET_CHILD_SUBREAPER, 1)
     proc = os.dup(stage.proc) if stage.proc >= 0 else os.open("/proc", os.O_RDONLY)
     work = os.open(place.work, os.O_RDONLY | os.O_DIRECTORY)
-    ruleset = scene.ahead_ruleset(stage, place)
+    borrowed = warm.ask(stage, proc) if stage.namespaces else None
     sc.prctl(sc.PR_SET_DUMPABLE, 0)
     data, descriptors, _, _ = socket.recv_fds(channel, 64, 1)
     channel.close()
     if not data or not descriptors:
         return None
-    return Job(socket.socket(fileno=descriptors[0]), stage, place, proc, ruleset, work)
+    return Job(socket.socket(fileno=descriptors[0]), stage, place, proc, work, borrowed)
 
 
 def _run(job: Job) -> None:
@@ -88,12 +90,14 @@ def _run(job: Job) -> None:
     pipes = [os.pipe(), os.pipe(), os.pipe()]
     ours, theirs = socket.socketpair()
     session = bool(request.get("session"))
-    job.started = time.monotonic()
-    job.user = os.fork()
-    if job.user == 0:
-        control = theirs.fileno() if session else -1
-        streams = script.Streams(stdin, pipes[0][1], pipes[1][1], pipes[2][1], control)
-        _user_process(job, request, streams, source)
+    control = theirs.fileno() if session else -1
+    streams = script.Streams(stdin, pipes[0][1], pipes[1][1], pipes[2][1], control)
+    try:
+        _begin(job, request, streams, source)
+    except (OSError, EOFError) as error:
+        job.end = f"no user process: {error}"
+        answer(job, request["fetch"], capture)
+        return
     theirs.close()
     for descriptor in (stdin, *(write for _, write in pipes)):
         os.close(descriptor)
@@ -105,6 +109,23 @@ def _run(job: Job) -> None:
     finish(job, reads, capture)
     check_closed(job, pipes[2][0])
     answer(job, request["fetch"], capture)
+
+
+def _begin(job: Job, request: dict[str, Any], streams: script.Streams, source: bytes) -> None:
+    """Let the waiting user process go, or fork one where there is none."""
+    if job.borrowed is None:
+        job.started = time.monotonic()
+        job.user = os.fork()
+        if job.user == 0:
+            _user_process(job, request, streams, source)
+        return
+    job.borrowed.greet()
+    job.user, job.started = job.borrowed.pid, time.monotonic()
+    given = [streams.stdin, streams.stdout, streams.stderr, streams.ready, streams.control]
+    order = {name: request[name] for name in ("limits", "seed", "argv")}
+    with job.borrowed.channel as channel:
+        socket.send_fds(channel, [b"go"], [d for d in given if d >= 0])
+        wire.send(channel, order)
 
 
 def new_capture(job: Job) -> list[Capture]:
@@ -122,7 +143,7 @@ def _user_process(
 ) -> NoReturn:
     """Never returns into init's code, whatever happens."""
     try:
-        control = script.lock_down(job.stage, job.place, job.limits, streams, job.ruleset, job.proc)
+        control = script.lock_down(job.stage, job.place, job.limits, streams, job.proc)
     except BaseException as error:
         os.write(2, f"the jail could not be closed: {error}\n".encode())
         os._exit(1)
@@ -138,14 +159,17 @@ def supervise(job: Job, pipes: list[int], capture: list[Capture], control: int =
     """Drain, watch and wait until the user process ends, says that a cell ended, or has to end."""
     poller = select.poll()
     watched = [*pipes, job.conn.fileno(), *([control] if control >= 0 else [])]
-    tick, pidfd = _TICK, -1
+    tick, pidfd, fate = _TICK, -1, -1
     try:
-        watched.append(pidfd := os.pidfd_open(job.user))
+        if job.borrowed is not None:
+            watched.append(fate := job.borrowed.fate.fileno())
+        else:
+            watched.append(pidfd := os.pidfd_open(job.user))
     except OSError:
         tick = 0.01  # before Linux 5.3 only asking tells
     for descriptor in watched:
         poller.register(descriptor, select.POLLIN)
-    memory = watch.MemoryWatch(job.proc, job.limits.total_mb * MIB, job.stage.own_proc)
+    memory = _memory_watch(job)
     disk = _disk_watch(job, memory)
     deadline, look = job.started + job.limits.wall_s, job.started + _TICK
     while job.status is None and job.end == "exit":
@@ -158,6 +182,8 @@ def supervise(job: Job, pipes: list[int], capture: list[Capture], control: int =
                 job.end = "abandoned"
             elif descriptor == control:
                 _cell_ended(job, control, poller)
+            elif descriptor == fate:
+                _hear(job)
         _reap(job)
         now = time.monotonic()
         if job.status is not None or job.end != "exit":
@@ -172,6 +198,24 @@ def supervise(job: Job, pipes: list[int], capture: list[Capture], control: int =
     job.peak = max(job.peak, memory.peak)
     if pidfd >= 0:
         os.close(pidfd)
+
+
+def _memory_watch(job: Job) -> watch.MemoryWatch:
+    user = 0
+    if job.borrowed is not None:
+        user = job.user if job.stage.own_proc else job.borrowed.outer
+    return watch.MemoryWatch(job.proc, job.limits.total_mb * MIB, job.stage.own_proc, user)
+
+
+def _hear(job: Job) -> None:
+    """Take the warm process's word for how the user process ended."""
+    if job.borrowed is None or job.status is not None:
+        return
+    try:
+        job.fate = job.borrowed.ended()
+        job.status = job.fate.status
+    except (EOFError, OSError):
+        job.end, job.status = "the warm process is gone", 0
 
 
 def _cell_ended(job: Job, control: int, poller: select.poll) -> None:
@@ -227,17 +271,21 @@ def _reap(job: Job) -> bool:
             return False
         if pid == 0:
             return True
-        if pid == job.user:
+        if pid == job.user and job.borrowed is None:
             job.status = status
 
 
 def _kill_all(job: Job) -> None:
     """Kill until no process is left, including those that detached."""
-    while _reap(job):
+    while _reap(job) or (job.borrowed is not None and job.status is None):
         for pid in targets(job):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.0005)
+        if job.borrowed is not None and job.status is None:
+            if select.select([job.borrowed.fate], [], [], 0.001)[0]:
+                _hear(job)
+        else:
+            time.sleep(0.0005)
 
 
 def targets(job: Job, freeze: bool = True) -> Iterator[int]:
@@ -257,12 +305,13 @@ def answer(job: Job, names: list[str], capture: list[Capture]) -> None:
         return
     found = collect(job.work_fd, names, job.limits, job.before) if job.user else Collected()
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu, peak = (job.fate.cpu_s, job.fate.peak) if job.fate else (0.0, 0)
     header = {
         "end": job.end,
         "status": job.status if job.cell is None else job.cell << 8,
         "wall": time.monotonic() - job.started if job.user else 0.0,
-        "cpu": usage.ru_utime + usage.ru_stime,
-        "peak": max(usage.ru_maxrss * 1024, job.peak),
+        "cpu": usage.ru_utime + usage.ru_stime + cpu,
+        "peak": max(usage.ru_maxrss * 1024, job.peak, peak),
         "started": job.started,
         "full": _is_full(job),
         "streams": [[len(c.head), len(c.tail()), c.total] for c in capture],

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from rollouts.sandbox import jail, scene, wire
+from rollouts.sandbox import jail, wire
 from rollouts.sandbox.model import MIB, Limits
 from rollouts.sandbox.results import listing
 
@@ -53,9 +53,6 @@ def _show(job: Job, folders: Sequence[tuple[str, str]]) -> None:
             continue
         os.close(job.work_fd)
         job.work_fd = os.open(work, os.O_RDONLY | os.O_DIRECTORY)
-        if job.ruleset >= 0:  # made ahead, for the directory that the overlay now covers
-            os.close(job.ruleset)
-            job.ruleset = scene.ahead_ruleset(job.stage, job.place)
     for folder, name in folders:
         if folder:
             os.makedirs(f"{work}/{folder}", exist_ok=True)

@@ -1,8 +1,9 @@
 """The launcher: exec'd with a built environment, closes itself in, imports the stack, and forks.
 
-Two processes. The outer one chooses the level by trying it, enters the namespaces and waits: when
+The outer one chooses the level by trying it, enters the namespaces and waits: when
 the pool's process dies it kills the inner one. The inner one is pid 1 of its own pid namespace,
-holds the warm interpreter and never runs the model's code.
+forks an init per call and never runs the model's code. Where namespaces are in use the stack is
+imported by a child of its own (warm.py), else by itself.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import socket
 import sys
 import time
 import traceback
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from rollouts.sandbox import filter as seccomp
-from rollouts.sandbox import serve, trial, watch
+from rollouts.sandbox import script, serve, trial, warm, watch
 from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.scene import Scene
 
@@ -81,34 +83,70 @@ def _inner(control: socket.socket, plan: trial.Choice, request: Any, proc: int) 
         if not plan.namespaces:
             os.environ["JOBLIB_MULTIPROCESSING"] = "0"  # its semaphores need a /dev/shm
         sc.close_from_except((control.fileno(), proc))
-        began = time.monotonic()
-        versions, absent = _import(request["stack"], proc)
-        report = {**plan.report, "stack": versions, "import_s": time.monotonic() - began}
-        report["missing"] = {**plan.report["missing"], **absent}
         stage = _stage(plan, request, proc)
+        if plan.namespaces:
+            stage, partner, report = _fork_warm(control, plan, request, stage, proc)
+        else:
+            partner, report = 0, _warm_up(plan, request, proc)
+        if plan.own_proc:
+            os.close(proc)  # the outer one
         gc.collect()
         gc.freeze()
         sc.prctl(sc.PR_SET_DUMPABLE, 0)
         control.send(json.dumps({"ready": report}).encode())
-        serve.forever(control, stage, request)
+        serve.forever(control, stage, request, partner)
     except BaseException:
         control.send(json.dumps({"failed": traceback.format_exc(limit=-4)[-8000:]}).encode())
     os._exit(1)
+
+
+def _warm_up(plan: trial.Choice, request: Any, proc: int) -> dict[str, Any]:
+    """Import the stack into this process; the report with what came of it."""
+    began = time.monotonic()
+    versions, absent = _import(request["stack"], proc)
+    script.note_own_modules()
+    report = {**plan.report, "stack": versions, "import_s": time.monotonic() - began}
+    return {**report, "missing": {**plan.report["missing"], **absent}}
+
+
+def _fork_warm(
+    control: socket.socket, plan: trial.Choice, request: Any, stage: Scene, proc: int
+) -> tuple[Scene, int, dict[str, Any]]:
+    """The warm process as a child; (scene with the way to it, its pid, the report)."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            control.close()
+            ours.close()
+            theirs.send(json.dumps(_warm_up(plan, request, proc)).encode())
+            if plan.own_proc:
+                os.close(proc)
+            gc.collect()
+            gc.freeze()
+            gc.disable()  # each user process enables it again
+            sc.prctl(sc.PR_SET_DUMPABLE, 0)
+            warm.serve(stage, theirs)
+        except BaseException:
+            theirs.send(json.dumps({"failed": traceback.format_exc(limit=-4)[-8000:]}).encode())
+        os._exit(1)
+    theirs.close()
+    report: dict[str, Any] = json.loads(ours.recv(1 << 18) or b'{"failed": "it ended early"}')
+    if "failed" in report:
+        raise RuntimeError(report["failed"].strip().rpartition("\n")[2])
+    return replace(stage, warm=ours.detach()), pid, report
 
 
 def _stage(plan: trial.Choice, request: Any, proc: int) -> Scene:
     code = b""
     if plan.namespaces:
         code = seccomp.encode(seccomp.build(seccomp.Policy()))
-        if plan.own_proc:
-            os.close(proc)
-            proc = -1
     return Scene(
         namespaces=plan.namespaces,
         own_proc=plan.own_proc,
         landlock_abi=plan.landlock_abi,
         filter_code=code,
-        proc=proc,
+        proc=-1 if plan.own_proc else proc,
         base=request["base"],
         reads=plan.reads,
         shared=request["shared"],

@@ -33,6 +33,12 @@ class Scene:
     base: str = ""  # without namespaces: the directory that holds the calls' directories
     reads: tuple[str, ...] = ()  # without namespaces: the interpreter's own paths
     shared: Mapping[str, str] = field(default_factory=dict[str, str])  # name: real path
+    warm: int = -1  # with namespaces: init's way to the warm process
+
+    @property
+    def own_network(self) -> bool:
+        """Whether each call has a network of its own, because Landlock cannot part the calls."""
+        return self.namespaces and self.landlock_abi < 6
 
 
 @dataclass(frozen=True)
@@ -61,11 +67,10 @@ def place_of(scene: Scene) -> Place:
 
 
 def prepare(scene: Scene, limits: Limits) -> None:
-    """In a fresh init: its own mounts, and its own network where Landlock cannot part calls."""
+    """In a fresh init: its own mounts and maybe its own network."""
     if not scene.namespaces:
         return
-    network = sc.CLONE_NEWNET if scene.landlock_abi < 6 else 0
-    sc.unshare(sc.CLONE_NEWNS | network)
+    sc.unshare(sc.CLONE_NEWNS | (sc.CLONE_NEWNET if scene.own_network else 0))
     jail.mount_scratch((limits.work_mb, limits.work_files), limits.tmp_mb, limits.shm_mb)
     if scene.own_proc:
         jail.mount_proc()
@@ -83,21 +88,13 @@ def grants(scene: Scene, place: Place) -> list[tuple[str, int]]:
     return found + [(p, landlock.READ) for p in read]
 
 
-def ahead_ruleset(scene: Scene, place: Place) -> int:
-    """The ruleset descriptor made before the call is known; -1 where the user's pid is in it."""
-    if not scene.landlock_abi or not scene.namespaces:
-        return -1
-    return landlock.ruleset(scene.landlock_abi, grants(scene, place))
-
-
-def confine(scene: Scene, place: Place, ruleset: int) -> None:
+def confine(scene: Scene, place: Place) -> None:
     """The last steps in the user process; there is no way back from any of them."""
     if scene.namespaces:
         sc.drop_capabilities()
     sc.prctl(sc.PR_SET_NO_NEW_PRIVS, 1)
     if scene.landlock_abi:
-        if ruleset < 0:
-            ruleset = landlock.ruleset(scene.landlock_abi, grants(scene, place))
+        ruleset = landlock.ruleset(scene.landlock_abi, grants(scene, place))
         landlock.restrict(ruleset)
         os.close(ruleset)
     seccomp.install(scene.filter_code or own_filter(scene))

@@ -8,11 +8,13 @@ import ctypes
 import fcntl
 import gc
 import importlib.machinery
+import json
 import linecache
 import os
 import random
 import resource
 import signal
+import socket
 import sys
 import threading
 import types
@@ -20,10 +22,18 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NoReturn
 
-from rollouts.sandbox import jail, scene, watch
+from rollouts.sandbox import jail, scene, watch, wire
 from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.model import MIB, Limits
 from rollouts.sandbox.scene import Place, Scene
+
+# Our modules, which the code does not see. Filled before the fork: a walk through all names
+# would touch, and so copy, megabytes of pages in every call.
+OWN: list[str] = []
+
+
+def note_own_modules() -> None:
+    OWN[:] = [n for n in sys.modules if n == "rollouts" or n.startswith("rollouts.")]
 
 
 @dataclass(frozen=True)
@@ -63,48 +73,83 @@ def set_limits(limits: Limits, processes: int, base: int) -> None:
         resource.setrlimit(kind, (soft, hard))
 
 
-def detach(streams: Streams, place: Place, ruleset: int) -> tuple[int, int, int]:
-    """No terminal, no descriptor but ours; returns (ruleset, ready, control) where they are now."""
-    os.setsid()
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_DFL)  # init ignores them, and that is inherited
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def take_streams(streams: Streams, place: Place) -> tuple[int, int]:
+    """No descriptor but ours, and into the work directory; returns (ready, control) as moved."""
     for number, source in enumerate((streams.stdin, streams.stdout, streams.stderr)):
         os.dup2(source, number)
-    wanted = (ruleset, streams.ready, streams.control)
+    wanted = (streams.ready, streams.control)
     high = [fcntl.fcntl(d, fcntl.F_DUPFD_CLOEXEC, 10) if d >= 0 else -1 for d in wanted]
-    placed = [-1, -1, -1]
+    placed = [-1, -1]
     for i, descriptor in enumerate(high):
         if descriptor >= 0:
             placed[i] = os.dup2(descriptor, 3 + i, inheritable=False)
         else:
             with contextlib.suppress(OSError):
                 os.close(3 + i)
-    sc.close_from(6)
+    sc.close_from(5)
     os.chdir(place.work)
-    return placed[0], placed[1], placed[2]
+    return placed[0], placed[1]
 
 
-def lock_down(
-    stage: Scene, place: Place, limits: Limits, streams: Streams, ruleset: int, proc: int
-) -> int:
-    """Everything between the fork and the first line of the code; returns the control channel."""
+def step_in(stage: Scene, proc: int) -> int:
+    """What needs no request: our own user namespace and session. Returns the bytes that
+    RLIMIT_DATA counts already, which are the warm interpreter's."""
     sc.prctl(sc.PR_SET_DUMPABLE, 1)  # else our own /proc files are closed to us
     with contextlib.suppress(OSError):
         jail.write_proc(proc, "oom_score_adj", "1000")  # the kernel takes us before the trainer
     base = _private_bytes(proc)
-    processes = limits.processes
     if stage.namespaces:
         jail.enter_user_namespace(0, proc)  # the process limit then counts this call alone
     else:
         sc.prctl(sc.PR_SET_PDEATHSIG, signal.SIGKILL)
-        processes += _tasks_of_user(proc)
-    ruleset, ready, control = detach(streams, place, ruleset)
+    os.setsid()  # no terminal
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_DFL)  # init ignores them, and that is inherited
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    return base
+
+
+def lock_down(stage: Scene, place: Place, limits: Limits, streams: Streams, proc: int) -> int:
+    """In a fork of init: all between the fork and the first line; returns the control channel."""
+    base = step_in(stage, proc)
+    processes = limits.processes + _tasks_of_user(proc)
+    ready, control = take_streams(streams, place)
     set_limits(limits, processes, base)
-    scene.confine(stage, place, ruleset)
+    scene.confine(stage, place)
     os.write(ready, b"k")
     os.close(ready)
     return control
+
+
+def stand_by(stage: Scene, descriptor: int) -> NoReturn:
+    """In a fork of the warm process, inside the jail: close in, then wait for init's word.
+
+    Only what the call may see is left for later, where a shared directory changes the rules.
+    """
+    channel = socket.socket(fileno=descriptor)
+    proc = stage.proc if stage.proc >= 0 else os.open("/proc", os.O_RDONLY | os.O_CLOEXEC)
+    place = scene.place_of(stage)
+    base, outer = step_in(stage, proc), watch.own_pid(proc)
+    if not stage.shared:
+        scene.confine(stage, place)
+    channel.send(json.dumps([os.getpid(), outer]).encode())
+    data, given, _, _ = socket.recv_fds(channel, 2, 5)
+    if not data:
+        os._exit(0)  # never needed
+    order = wire.receive_header(channel)
+    channel.detach()  # closed with the others; its number may then belong to the code
+    limits = Limits(**order["limits"])
+    ready, control = take_streams(Streams(*given), place)
+    set_limits(limits, limits.processes, base)
+    if stage.shared:
+        scene.confine(stage, place)
+    os.write(ready, b"k")
+    os.close(ready)
+    if control >= 0:
+        run_cells(place, order["seed"], control)
+    with open(f"{place.work}/main.py", "rb") as file:
+        source = file.read()
+    run(source, place, order["argv"], order["seed"])
 
 
 def _private_bytes(proc: int) -> int:
@@ -156,8 +201,9 @@ def _importable(entry: os.DirEntry[str]) -> bool:
 
 def become_main(path: str, arguments: list[str]) -> types.ModuleType:
     """A fresh `__main__`, and `sys` as a new interpreter has it."""
-    for name in [n for n in sys.modules if n == "rollouts" or n.startswith("rollouts.")]:
-        del sys.modules[name]
+    for name in OWN:
+        sys.modules.pop(name, None)
+    _show_init_as_parent()
     main = types.ModuleType("__main__")
     loader = importlib.machinery.SourceFileLoader("__main__", path)
     main.__dict__.update(
@@ -172,6 +218,13 @@ def become_main(path: str, arguments: list[str]) -> types.ModuleType:
     sys.orig_argv = [sys.executable, "main.py", *arguments]
     sys.path.insert(0, os.path.dirname(path))
     return main
+
+
+def _show_init_as_parent() -> None:
+    """Our real parent lies outside of the jail and is shown as 0, a number that `kill` reads as
+    "my whole group": a program that signals its parent would end itself."""
+    if (outside := os.getppid) and outside() == 0:
+        os.getppid = sys.modules["posix"].getppid = lambda: outside() or 1
 
 
 def execute(source: bytes, path: str, main: types.ModuleType, leave: bool = True) -> int:

@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from rollouts.sandbox import inside, watch
+from rollouts.sandbox import inside, warm, watch
 from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.results import remove_tree
 from rollouts.sandbox.scene import Scene
@@ -31,9 +31,11 @@ class Jail:
     call: int = -1
 
 
-def forever(control: socket.socket, stage: Scene, request: dict[str, Any]) -> NoReturn:
-    """Serve until the pool closes its end."""
-    loop = _Loop(control, stage, request["spares"])
+def forever(
+    control: socket.socket, stage: Scene, request: dict[str, Any], partner: int = 0
+) -> NoReturn:
+    """Serve until the pool closes its end or the warm process, our `partner`, has died."""
+    loop = _Loop(control, stage, request["spares"], partner)
     while loop.turn():
         pass
     loop.end()
@@ -41,20 +43,14 @@ def forever(control: socket.socket, stage: Scene, request: dict[str, Any]) -> No
 
 
 class _Loop:
-    def __init__(self, control: socket.socket, stage: Scene, spares: int) -> None:
-        self.control, self.stage, self.wanted = control, stage, spares
+    def __init__(self, control: socket.socket, stage: Scene, spares: int, partner: int) -> None:
+        self.control, self.stage, self.wanted, self.partner = control, stage, spares, partner
         self.own_pid_ns = os.open("/proc/self/ns/pid", os.O_RDONLY) if stage.own_proc else -1
         if stage.namespaces and not stage.own_proc:
             self.own_pid_ns = os.open("self/ns/pid", os.O_RDONLY, dir_fd=stage.proc)
         self.spare: deque[Jail] = deque()
         self.running: dict[int, Jail] = {}
-        # SIGCHLD wakes the poll through this pair, so no descriptor per child is needed
-        self.wake, write = socket.socketpair()
-        write.setblocking(False)
-        self.wake.setblocking(False)
-        self.write = write
-        signal.signal(signal.SIGCHLD, _nothing)
-        signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
+        self.wake, self.write = warm.wake_on_children()
 
     def turn(self) -> bool:
         """One round; false when the pool has gone."""
@@ -65,14 +61,11 @@ class _Loop:
         poller.register(self.wake, select.POLLIN)
         for descriptor, _ in poller.poll(self._patience()):
             if descriptor == self.wake.fileno():
-                with contextlib.suppress(BlockingIOError):
-                    while self.wake.recv(4096):
-                        pass
+                warm.drain(self.wake)
             elif not self._message():
                 return False
-        self._reap()
         self._enforce()
-        return True
+        return self._reap()
 
     def _patience(self) -> float | None:
         ends = [j.deadline for j in self.running.values() if j.deadline is not None]
@@ -114,22 +107,24 @@ class _Loop:
 
     def _become_init(self, channel: socket.socket) -> NoReturn:
         try:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            kept = {channel.fileno(), self.stage.proc}
+            warm.forget_children()
+            kept = {channel.fileno(), self.stage.proc, self.stage.warm}
             sc.close_from_except(kept)
             inside.serve(self.stage, channel)
         finally:
             os._exit(1)
 
-    def _reap(self) -> None:
+    def _reap(self) -> bool:
+        """Collect the dead; false when the warm process is among them."""
         while True:
             try:
                 pid, _ = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                return True
             if pid == 0:
-                return
+                return True
+            if pid == self.partner:
+                return False
             self.running.pop(pid, None)
             for jail in [j for j in self.spare if j.pid == pid]:
                 self.spare.remove(jail)
@@ -146,15 +141,11 @@ class _Loop:
                 jail.deadline = None
 
     def end(self) -> None:
-        for jail in [*self.spare, *self.running.values()]:
-            _kill(jail.pid)
+        for pid in [*(j.pid for j in self.spare), *self.running, *filter(None, [self.partner])]:
+            _kill(pid)
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, 0):
                 pass
-
-
-def _nothing(*_: object) -> None:
-    """A handler has to exist for the wake-up descriptor to be written to."""
 
 
 def _kill(pid: int) -> None:

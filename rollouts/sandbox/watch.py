@@ -133,16 +133,18 @@ def _shared_mappings(proc: int, task: str) -> dict[bytes, int]:
 class MemoryWatch:
     """The memory of all members. Cheap while it is small: details are read only near the limit."""
 
-    def __init__(self, proc: int, limit: int, everyone: bool) -> None:
-        self.proc, self.limit, self.everyone = proc, limit, everyone
+    def __init__(self, proc: int, limit: int, everyone: bool, user: int = 0) -> None:
+        """`user` is a member that is not our child; the warm process waits for it."""
+        self.proc, self.limit, self.everyone, self.user = proc, limit, everyone, user
         self.root = own_pid(proc)
-        self.plain = _statm(proc, str(self.root))
+        self.plain = _statm(proc, str(user or self.root))
         self.peak = 0
 
     def members(self) -> list[int]:
         if self.everyone:  # a pid namespace of our own: all but us
             return [int(n) for n in os.listdir(self.proc) if n.isdigit() and int(n) != self.root]
-        return descendants(self.proc, self.root)
+        apart = [self.user, *descendants(self.proc, self.user)] if self.user else []
+        return [*descendants(self.proc, self.root), *apart]
 
     def exceeded(self) -> bool:
         members = self.members()
