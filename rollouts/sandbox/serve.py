@@ -96,7 +96,7 @@ class _Loop:
         ours, theirs = socket.socketpair()
         if self.stage.namespaces:
             sc.unshare(sc.CLONE_NEWPID)
-        pid = os.fork()
+        pid = sc.fork() if self.stage.namespaces else os.fork()
         if pid == 0:
             self._become_init(theirs)
         if self.stage.namespaces:

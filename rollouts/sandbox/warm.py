@@ -134,7 +134,7 @@ class _Warm:
         pid = -1
         try:
             sc.setns(pid_ns, sc.CLONE_NEWPID)
-            pid = os.fork()
+            pid = sc.fork()
             if pid == 0:
                 self._become_user(channel, spaces)
         except OSError:
