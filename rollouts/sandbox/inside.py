@@ -79,7 +79,7 @@ def _ahead(stage: Scene, channel: socket.socket) -> Job | None:
 
 def _run(job: Job) -> None:
     request = wire.receive_header(job.conn)
-    job.limits = Limits(**request["limits"])
+    job.limits = Limits.checked(request["limits"])
     capture = new_capture(job)
     try:
         source, stdin = intake.receive(job, request)

@@ -73,6 +73,13 @@ class Limits:
             if value > 1e9:
                 raise ValueError(f"limits.{item.name}={value!r}: too large to mean anything")
 
+    @staticmethod
+    def checked(values: Mapping[str, Any]) -> Limits:
+        """Limits from the fields of others, which have been checked when those were made."""
+        limits = object.__new__(Limits)
+        limits.__dict__.update(values)
+        return limits
+
     @property
     def cpu_seconds(self) -> int:
         return max(1, int(self.cpu_s if self.cpu_s is not None else self.wall_s * self.threads))

@@ -15,7 +15,6 @@ import random
 import resource
 import signal
 import socket
-import struct
 import sys
 import threading
 import types
@@ -30,11 +29,12 @@ from rollouts.sandbox.scene import Place, Scene
 
 # Our modules, which the code does not see. Filled before the fork: a walk through all names
 # would touch, and so copy, megabytes of pages in every call.
-OWN: list[str] = []
+OWN: dict[str, types.ModuleType] = {}  # kept alive: to take one apart touches pages too
 
 
 def note_own_modules() -> None:
-    OWN[:] = [n for n in sys.modules if n == "rollouts" or n.startswith("rollouts.")]
+    names = [n for n in sys.modules if n == "rollouts" or n.startswith("rollouts.")]
+    OWN.update({name: sys.modules[name] for name in names})
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def stand_by(stage: Scene, descriptor: int) -> NoReturn:
         os._exit(0)  # never needed
     order = wire.receive_header(channel)
     channel.detach()  # closed with the others; its number may then belong to the code
-    limits = Limits(**order["limits"])
+    limits = Limits.checked(order["limits"])
     ready, control = take_streams(Streams(*given), place)
     set_limits(limits, limits.processes, base)
     if stage.shared:
@@ -178,7 +178,8 @@ def seed_generators(seed: int | None) -> None:
     random.seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        fresh = struct.unpack("4I", os.urandom(16))  # what None would do, in less memory
+        # None would do the same, through half a megabyte of other code
+        fresh = int.from_bytes(os.urandom(4), "big")
         numpy.random.seed(fresh if seed is None else seed % (1 << 32))
 
 
