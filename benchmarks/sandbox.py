@@ -1,7 +1,7 @@
 """Warm calls against a cold interpreter with the same imports, as ratios of one run.
 
-`python benchmarks/sandbox.py [--calls N] [--check]`; with --check the exit status is 1 when the
-typical call is less than 5 times faster than a cold one.
+`python -m benchmarks.sandbox [--calls N] [--rounds N] [--check]`: both sides in turns, medians.
+With --check the exit status is 1 when the typical call is less than 5 times faster than a cold one.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ import asyncio
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
+from rollouts.sandbox import watch
 from rollouts.sandbox.model import STACK, Config, Result
 from rollouts.sandbox.pool import Pool
 from rollouts.sandbox.worker import environment
@@ -41,36 +45,68 @@ def table(rows: int) -> bytes:
     return "\n".join(lines).encode()
 
 
-def cold(code: str, files: dict[str, bytes], calls: int, workers: int) -> float:
-    """Seconds per call with a new interpreter each time, `workers` at once."""
+@dataclass
+class Spent:
+    """What one side used: seconds from start to end, and of processor time, per call."""
+
+    wall: list[float] = field(default_factory=list[float])
+    cpu: list[float] = field(default_factory=list[float])
+
+    def add(self, wall: float, cpu: float, calls: int) -> None:
+        self.wall.append(wall / calls)
+        self.cpu.append(cpu / calls)
+
+
+def cold(code: str, files: dict[str, bytes], calls: int, workers: int, spent: Spent) -> None:
+    """`calls` times a new interpreter, `workers` at once."""
     with tempfile.TemporaryDirectory() as top:
         for name, data in {**files, "main.py": code.encode()}.items():
             (Path(top) / name).write_bytes(data)
         command, env = [sys.executable, "main.py"], environment(Config())
-        start = time.monotonic()
         for _ in range(calls // workers):
-            running = [subprocess.Popen(command, cwd=top, env=env) for _ in range(workers)]
+            start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+            # a session of its own, as the warm side has: schedulers may share by session
+            running = [
+                subprocess.Popen(command, cwd=top, env=env, start_new_session=True)
+                for _ in range(workers)
+            ]
             if any(process.wait() for process in running):
                 raise RuntimeError("the cold run failed")
-        return (time.monotonic() - start) / (calls // workers * workers)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            spent.add(time.monotonic() - start, used, workers)
 
 
-async def warm(pool: Pool, code: str, files: dict[str, bytes], calls: int, workers: int) -> float:
-    """Seconds per call in the jail, `workers` callers that each wait for their answer."""
+async def warm(
+    pool: Pool, code: str, files: dict[str, bytes], calls: int, workers: int, spent: Spent
+) -> None:
+    """`calls` calls in the jail from `workers` callers that each wait for their answer."""
 
     async def caller(count: int) -> None:
         for _ in range(count):
             result: Result = await pool.run(code, files, ["prediction.csv"])
             if result.status != "ok":
-                raise RuntimeError(f"{result.status}: {result.stderr}")
+                raise RuntimeError(f"{result.status}: {result.why}: {result.stderr}")
 
-    await caller(3)
-    start = time.monotonic()
+    await caller(2)
+    start, before = time.monotonic(), pool_cpu()
     await asyncio.gather(*(caller(calls // workers) for _ in range(workers)))
-    return (time.monotonic() - start) / (calls // workers * workers)
+    took = time.monotonic() - start
+    await asyncio.sleep(0.2)  # the last spare is part of the price
+    spent.add(took, pool_cpu() - before, calls // workers * workers)
 
 
-def private_mb(pids: list[int]) -> float:
+def pool_cpu() -> float:
+    """Processor seconds of this process, the launchers, and all that these have waited for."""
+    total, proc = time.process_time(), os.open("/proc", os.O_RDONLY)
+    for pid in watch.descendants(proc, os.getpid()):
+        times = watch.read(proc, f"{pid}/stat").rpartition(b")")[2].split()[11:15]
+        total += sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+    os.close(proc)
+    return total
+
+
+def private_mb(pids: Iterable[int]) -> float:
     total = 0
     for pid in pids:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
@@ -79,49 +115,71 @@ def private_mb(pids: list[int]) -> float:
     return total / 1024
 
 
-async def memory_per_call(pool: Pool) -> float:
-    """Private memory of one idle call: its init and its user process."""
-    from rollouts.sandbox import watch
-
-    proc = os.open("/proc", os.O_RDONLY)
-    await asyncio.sleep(0.5)
-    before = set(watch.descendants(proc, os.getpid()))
-    calls = [asyncio.create_task(pool.run("import time; time.sleep(4)")) for _ in range(2)]
-    await asyncio.sleep(2)
-    added = list(set(watch.descendants(proc, os.getpid())) - before)
-    used = private_mb(added) / len(calls)
-    await asyncio.gather(*calls)
+def jails(pool: Pool) -> list[int]:
+    """The inits and user processes: all below the launchers but what serves every call."""
+    proc, found = os.open("/proc", os.O_RDONLY), list[int]()
+    for launcher in pool._launchers:
+        (inner,) = watch.children(proc, launcher.process.pid)
+        below = watch.descendants(proc, inner)
+        parents = [pid for pid in below if watch.children(proc, pid)]
+        # with namespaces one child of the inner process is warm, and it forks the user processes
+        found += [pid for pid in below if pid not in parents] if len(parents) == 1 else below
     os.close(proc)
-    return used
+    return found
 
 
-async def measure(calls: int, say: Callable[[str], None]) -> dict[str, float]:
+async def memory_per_call(pool: Pool) -> tuple[float, float]:
+    """MB of private memory of one jail, init and user process together: while it waits for a call,
+    and while its call is idle."""
+    await pool.run("")
+    await asyncio.sleep(1)
+    spares, count = pool.config.spares, 2
+    waiting = private_mb(jails(pool))
+    calls = [asyncio.create_task(pool.run("import time; time.sleep(6)")) for _ in range(count)]
+    await asyncio.sleep(3)
+    everything = private_mb(jails(pool))
+    await asyncio.gather(*calls)
+    return waiting / spares, (everything - waiting) / count
+
+
+async def measure(calls: int, rounds: int, say: Callable[[str], None]) -> dict[str, float]:
+    """Cold and warm in turns, the median of `rounds` for each."""
     files = {"train.csv": table(2000)}
     found: dict[str, float] = {}
     async with Pool(Config(workers=2, spares=2)) as pool:
         for workers in (1, 2):
             for name, code, given in (("empty", "", {}), ("typical", TYPICAL, files)):
-                slow = cold(
-                    IMPORTS + code, given, max(2, calls // 10) // workers * workers, workers
+                slow, fast = Spent(), Spent()
+                for _ in range(rounds):
+                    cold(IMPORTS + code, given, workers, workers, slow)
+                    await warm(pool, code, given, calls, workers, fast)
+                wall, cpu = (
+                    (median(a) * 1e3, median(b) * 1e3)
+                    for a, b in ((slow.wall, fast.wall), (slow.cpu, fast.cpu))
                 )
-                fast = await warm(pool, code, given, calls, workers)
-                found[f"{name}_{workers}"] = slow / fast
+                found[f"{name}_{workers}"] = wall[0] / wall[1]
+                found[f"{name}_{workers}_cpu"] = cpu[0] / cpu[1]
                 say(
-                    f"{name:8} {workers} worker(s): cold {slow * 1e3:7.1f} ms,"
-                    f" warm {fast * 1e3:6.1f} ms a call, ratio {slow / fast:5.1f}"
+                    f"{name:8} {workers} worker(s): cold {wall[0]:7.1f} ms, warm {wall[1]:6.1f} ms"
+                    f" a call, ratio {wall[0] / wall[1]:5.1f}; processor {cpu[0]:7.1f} and"
+                    f" {cpu[1]:6.1f} ms, ratio {cpu[0] / cpu[1]:5.1f}"
                 )
-        found["private_mb"] = await memory_per_call(pool)
-        say(f"private memory of an idle call: {found['private_mb']:.1f} MB")
+        found["waiting_mb"], found["private_mb"] = await memory_per_call(pool)
+        say(
+            f"private memory: {found['waiting_mb']:.1f} MB of a jail that waits for its call,"
+            f" {found['private_mb']:.1f} MB of a call that is idle"
+        )
     return found
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=60)
+    parser.add_argument("--calls", type=int, default=20, help="warm calls a round (default 20)")
+    parser.add_argument("--rounds", type=int, default=5, help="median of how many (default 5)")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    found = asyncio.run(measure(args.calls, lambda line: print(line, flush=True)))
+    found = asyncio.run(measure(args.calls, args.rounds, lambda line: print(line, flush=True)))
     if args.json:
         print(json.dumps(found))
     return int(args.check and found["typical_1"] < 5)
