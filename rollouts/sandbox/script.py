@@ -226,8 +226,10 @@ def become_main(path: str, arguments: list[str]) -> types.ModuleType:
 def _show_init_as_parent() -> None:
     """Our real parent lies outside of the jail and is shown as 0, a number that `kill` reads as
     "my whole group": a program that signals its parent would end itself."""
-    if (outside := os.getppid) and outside() == 0:
-        os.getppid = sys.modules["posix"].getppid = lambda: outside() or 1
+    outside = os.getppid
+    if outside() == 0:
+        for module in (os, sys.modules["posix"]):
+            module.__dict__["getppid"] = lambda: outside() or 1
 
 
 def execute(source: bytes, path: str, main: types.ModuleType, leave: bool = True) -> int:
