@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help setup demo test test-slow check clean
+.PHONY: help setup demo test test-slow test-slurm check clean
 
 help:
 	@echo "make demo   train a real model against gold, evaluate it, write runs/demo/report.html"
@@ -26,6 +26,10 @@ test: setup
 # The long ones: soaks, attack tables of every simulated machine, Ray.
 test-slow: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m slow $(ARGS)
+
+# A real Slurm on this machine, every script on a tiny model: stopped, requeued, compared bit by bit.
+test-slurm: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile tests/slurm $(ARGS)
 
 check: setup
 	@$(PYTHON) -m train.install --extras dev

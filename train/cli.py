@@ -12,6 +12,7 @@ from rewards.task import Task, TaskError, read_tasks
 from train.checkpoint import require_disk
 from train.errors import say_known_errors
 from train.resume import Checkpoints
+from train.stop import StopFlag
 
 
 def _options(command: str, what: str) -> argparse.ArgumentParser:
@@ -57,8 +58,10 @@ class _Run:
             keep_rollouts=config.log.rollouts,
         )  # fmt: skip
         self.checkpoints = Checkpoints(
-            self.out / "checkpoints" / stage, config, config.checkpoint.keep
+            self.out / "checkpoints" / stage, config, config.checkpoint.keep, StopFlag().listen()
         )
+        self.done = self.out / "DONE"  # tells a job script that there is nothing to go on with
+        self.done.unlink(missing_ok=True)
 
     def finish(self) -> None:
         from train.setup import publish
@@ -67,6 +70,7 @@ class _Run:
         self.policy.save(work)
         print(f"model: {publish(work, self.out / 'model')}")
         self.log.close()
+        self.done.touch()
 
 
 def sft_main(argv: list[str]) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Status:
-    """Exit status of a command: 0, or 2 when a known error was said."""
+    """Exit status of a command: 0, 2 when a known error was said, 75 when asked to stop."""
 
     code: int = 0
 
@@ -25,12 +25,16 @@ def say_known_errors(command: str) -> Iterator[Status]:
     from train.checkpoint import CheckpointError
     from train.log import LogError
     from train.model_source import ModelError as SourceError
+    from train.stop import EXIT_STOPPED, Stopped
 
     status = Status()
     known = (ConfigError, TaskError, PromptError, ModelError, CheckpointError, LogError,
              SourceError)  # fmt: skip
     try:
         yield status
+    except Stopped as stopped:
+        print(f"{command}: {stopped}", file=sys.stderr)
+        status.code = EXIT_STOPPED
     except known as error:
         print(f"{command}: {error}", file=sys.stderr)
         status.code = 2

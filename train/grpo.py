@@ -305,8 +305,8 @@ def train_grpo(
             for t, s in zip(group, row, strict=True)
         ]
         log.step("rl", done, config.steps, metrics, lines)
-        if done % config.save_every == 0 or done == config.steps:
-            checkpoints.save(done, optimiser, position=done * config.prompts_per_step)
+        position = done * config.prompts_per_step
+        checkpoints.after_step(done, config.steps, config.save_every, optimiser, position)
 
 
 def main(argv: list[str]) -> int:

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from train.checkpoint import load_latest, restore_random, save
 from train.optim import MasterAdamW
+from train.stop import Stopped
+
+
+def never() -> bool:
+    """Nobody asks to stop."""
+    return False
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """One loop's checkpoint folder. The locked fields of `config`, as resolved, bind a resume."""
+    """One loop's checkpoint folder. The locked fields of `config`, as resolved, bind a resume.
+
+    `stop` is asked after every step whether the run is to save and end.
+    """
 
     folder: Path
     config: Any
     keep: int = 2
+    stop: Callable[[], bool] = never
 
     def restore(self, optimiser: MasterAdamW) -> int:
         """Load the newest whole checkpoint into `optimiser`; returns its step, 0 if none.
@@ -35,3 +46,16 @@ class Checkpoints:
         tensors = {"optimiser": optimiser.state()}
         meta = {"position": position}
         save(self.folder, step, tensors, meta, config=self.config, keep=self.keep)
+
+    def after_step(
+        self, step: int, last: int, every: int, optimiser: MasterAdamW, position: int
+    ) -> None:
+        """Save when `step` is due, the last, or when a stop was asked for: then raises `Stopped`.
+
+        What is saved when does not change the numbers, so an interrupted run ends like a whole one.
+        """
+        asked = self.stop() and step < last
+        if asked or step % every == 0 or step == last:
+            self.save(step, optimiser, position)
+        if asked:
+            raise Stopped(step)

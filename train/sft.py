@@ -92,8 +92,7 @@ def train_sft(
             "time/tokens_per_second": sum(s.tokens for s in segments) / took,
         }
         log.step("sft", step + 1, steps, metrics)
-        if (step + 1) % every == 0 or step + 1 == steps:
-            checkpoints.save(step + 1, optimiser, position=(step + 1) * config.batch_size)
+        checkpoints.after_step(step + 1, steps, every, optimiser, (step + 1) * config.batch_size)
 
 
 def main(argv: list[str]) -> int:

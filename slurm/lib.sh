@@ -1,0 +1,123 @@
+# shellcheck shell=bash
+# What every job does alike: checks, signals, requeue, logs. No site facts; those are in env.sh.
+#
+# One path resumes after all four causes. Time limit near and preemption reach the batch shell as
+# USR1 (and TERM); it asks the run to save, waits for it, and requeues the job. A manual requeue
+# and a lost node start the job again from the newest whole checkpoint.
+
+say() {
+  printf '%s job %s restart %s node %s | %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" \
+    "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}" \
+    "${SLURM_RESTART_COUNT:-0}" "${SLURMD_NODENAME:-$(hostname -s)}" "$*"
+}
+
+die() {
+  say "$1"
+  exit "${2:-1}"
+}
+
+# Value of the last `out=DIR` among the arguments.
+out_of() {
+  local word found=''
+  for word in "$@"; do case $word in out=*) found=${word#out=} ;; esac; done
+  printf '%s' "$found"
+}
+
+# First lines of every job. $1: the folder of the run (made here), where DONE and checkpoints stand.
+begin() {
+  RUN_DIR=$1
+  [ -n "$RUN_DIR" ] || die "no output folder: give out=DIR among the script's arguments" 2
+  [ -x "$ASSAY_PYTHON" ] || die "$ASSAY_PYTHON cannot be run; set ASSAY_PYTHON in slurm/env.sh" 2
+  [ "${SLURM_RESTART_COUNT:-0}" -le "$ASSAY_MAX_RESTARTS" ] ||
+    die "restarted more than $ASSAY_MAX_RESTARTS times; raise ASSAY_MAX_RESTARTS to go on"
+  cd "$ASSAY_ROOT" || die "$ASSAY_ROOT is not there; set ASSAY_ROOT in slurm/env.sh" 2
+  mkdir -p "$RUN_DIR" || die "$RUN_DIR cannot be made" 2
+  STARTED_AT=$(progress)
+  trap 'ask_again "signal USR1 before the run had started"' USR1 # its default is to die
+  trap 'exit 0' TERM
+  if [ -n "$ASSAY_SECRETS" ]; then
+    [ "$(stat -c %a "$ASSAY_SECRETS")" = 600 ] || die "$ASSAY_SECRETS: wanted mode 0600" 2
+    # shellcheck source=/dev/null
+    . "$ASSAY_SECRETS"
+  fi
+  local cache
+  cache=$ASSAY_SCRATCH/assay-${USER:-$(id -un)}
+  export PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false
+  export PYTHONPATH=$ASSAY_ROOT${PYTHONPATH:+:$PYTHONPATH}
+  export HF_HUB_OFFLINE=${HF_HUB_OFFLINE:-1} RAY_USAGE_STATS_ENABLED=0
+  export TRITON_CACHE_DIR=${TRITON_CACHE_DIR:-$cache/triton}
+  export TORCHINDUCTOR_CACHE_DIR=${TORCHINDUCTOR_CACHE_DIR:-$cache/inductor}
+  if [ -n "$ASSAY_INTERFACE" ]; then
+    export NCCL_SOCKET_IFNAME=$ASSAY_INTERFACE GLOO_SOCKET_IFNAME=$ASSAY_INTERFACE
+  fi
+  say "start: $STARTED_AT in $RUN_DIR; nodes ${SLURM_JOB_NODELIST:-?}"
+  run_on_node "$ASSAY_PYTHON" -m train.cluster.preflight || die "preflight failed" 2
+  if [ "$ASSAY_DOCTOR" = 1 ] && [ "${SLURM_RESTART_COUNT:-0}" = 0 ]; then
+    run_on_node "$ASSAY_PYTHON" -m assay doctor || say "assay doctor failed; going on"
+  fi
+}
+
+# One process on the batch node, in the container if there is one. Never reads this script's stdin.
+run_on_node() { "${ASSAY_RUN[@]}" "$@" </dev/null; }
+
+# What the run has saved so far, as text that changes with every checkpoint.
+progress() {
+  local found='' file
+  for file in "$RUN_DIR"/checkpoints/*/latest "$RUN_DIR"/latest_checkpointed_iteration.txt \
+    "$RUN_DIR"/*.progress; do
+    [ -e "$file" ] && found="$found$(basename "$(dirname "$file")") $(cat "$file") "
+  done
+  printf '%s' "${found:-nothing saved}"
+}
+
+# Run a command in the background under the job's signals; its exit status is the job's.
+# Bash returns from `wait` on every trapped signal (SIGCONT too), so ask until the child is gone.
+supervise() {
+  "$@" </dev/null &
+  pid=$!
+  trap 'stop USR1' USR1
+  trap 'stop TERM' TERM
+  reap
+  trap - USR1 TERM
+  [ "$code" = 75 ] && ask_again "the run stopped by itself after saving"
+  rm -f "$RUN_DIR/.stalls"
+  [ "$code" = 0 ] || say "failed with exit status $code"
+  return "$code"
+}
+
+reap() {
+  code=0
+  while kill -0 "$pid" 2>/dev/null; do
+    wait "$pid"
+    code=$?
+  done
+}
+
+stop() {
+  trap '' USR1 TERM
+  say "signal $1: asking the run to save and stop"
+  kill -USR1 "$pid" 2>/dev/null
+  reap
+  say "stopped with exit status $code; $(progress)"
+  if [ -e "$RUN_DIR/DONE" ]; then exit 0; fi
+  # After TERM alone Slurm requeues a preempted job by itself, and a cancelled one must not be.
+  [ "$1" = USR1 ] && ask_again "signal USR1"
+  exit 0
+}
+
+# Requeue, unless the last starts saved nothing. Always ends the script: after `scontrol requeue`
+# Slurm sends TERM, and a script that ran on would do its last lines twice.
+ask_again() {
+  local stalls=0
+  if [ "$(progress)" = "$STARTED_AT" ]; then
+    stalls=$(($(cat "$RUN_DIR/.stalls" 2>/dev/null || echo 0) + 1))
+    echo "$stalls" >"$RUN_DIR/.stalls"
+    [ "$stalls" -lt "$ASSAY_MAX_STALLS" ] ||
+      die "$stalls starts in a row saved nothing; not requeued. Checkpoint more often, or ask for more time"
+  else
+    rm -f "$RUN_DIR/.stalls"
+  fi
+  say "requeued after $1 (Slurm waits for its credentials to lapse, about two minutes)"
+  scontrol requeue "$SLURM_JOB_ID"
+  exit 0
+}

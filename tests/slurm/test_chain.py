@@ -1,0 +1,129 @@
+"""`assay slurm submit`: a whole chain with arrays, a failed dependency, a cancelled array."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from mini_slurm import MiniSlurm, wait_for
+from test_interruptions import TINY, toy_tasks
+
+from train.cluster.cli import main, submit
+from train.cluster.plan import make_plan
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def plan_of(out: Path, stages: list[dict[str, Any]]) -> Any:
+    return make_plan({"name": "chain", "out": str(out), "stages": stages}, "plan")
+
+
+@pytest.fixture
+def submitting(slurm: MiniSlurm, monkeypatch: pytest.MonkeyPatch) -> MiniSlurm:
+    monkeypatch.setenv("SLURM_CONF", slurm.env["SLURM_CONF"])
+    return slurm
+
+
+def test_what_follows_a_failure_is_cancelled_and_the_rest_runs(
+    submitting: MiniSlurm, tmp_path: Path
+) -> None:
+    stages = [
+        {"name": "bad", "command": ["tasks", "nonsense"]},
+        {"name": "never", "after": ["bad"], "command": ["tasks", "--help"]},
+        {"name": "good", "command": ["tasks", "--help"]},
+    ]
+    ids = submit(plan_of(tmp_path, stages))
+    assert json.loads((tmp_path / "submitted.json").read_text())["jobs"] == ids
+    assert submitting.wait(ids["bad"])["JobState"] == "FAILED"
+    assert submitting.wait(ids["good"])["JobState"] == "COMPLETED"
+    assert submitting.wait(ids["never"])["JobState"] == "CANCELLED"
+    assert not list((tmp_path / "logs").glob("chain-never*"))
+
+
+def test_a_cancelled_array_is_finished_by_submitting_it_again(
+    submitting: MiniSlurm, tmp_path: Path
+) -> None:
+    rows = [{"id": f"r{i}", "input_text": f"mail me@x.org {i}", "recipe": []} for i in range(12)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    stage = {
+        "name": "gold", "array": {"input": str(tmp_path / "in.jsonl"), "shards": 4, "at_once": 1},
+        "command": ["execute", "{in}", "{shard}"],
+    }  # fmt: skip
+    ids = submit(plan_of(tmp_path / "run", [stage]))
+    shards = tmp_path / "run" / "gold"
+    wait_for("the first shard", lambda: list(shards.glob("shard-*.json")), 120)
+    submitting.run("scancel", ids["gold"])
+    assert submitting.wait(ids["gold-merge"])["JobState"] == "CANCELLED"
+    wait_for("all of it to be gone", lambda: not submitting.run("squeue", "-h", "-j", ids["gold"]))
+    first = {p.name: p.stat().st_mtime_ns for p in shards.glob("shard-*.jsonl")}
+    assert 0 < len(first) < 4 and not (tmp_path / "run" / "gold.jsonl").exists()
+    ids = submit(plan_of(tmp_path / "run", [stage]))
+    assert submitting.wait(ids["gold-merge"])["JobState"] == "COMPLETED"
+    kept = {p.name: p.stat().st_mtime_ns for p in shards.glob("shard-*.jsonl")}
+    assert first.items() <= kept.items()  # finished shards were skipped
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    whole = tmp_path / "whole.jsonl"
+    subprocess.run([sys.executable, "-m", "assay", "execute", str(tmp_path / "in.jsonl"),
+                    str(whole)], cwd=ROOT, env=env, check=True)  # fmt: skip
+    assert (tmp_path / "run" / "gold.jsonl").read_bytes() == whole.read_bytes()
+
+
+def test_a_refused_plan_and_a_dry_run(
+    submitting: MiniSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plan.yaml"
+    stage = {"name": "a", "command": ["x"], "sbatch": {"partition": "nowhere"}}
+    path.write_text(yaml.safe_dump({"name": "p", "out": str(tmp_path), "stages": [stage]}))
+    assert main(["submit", str(path)]) == 2
+    assert "invalid partition specified: nowhere" in capsys.readouterr().err
+    assert main(["submit", str(path), "--dry-run"]) == 0
+    assert capsys.readouterr().out.startswith("sbatch --parsable --job-name=p-a")
+    path.write_text("name: p\nout: x\nstags: []\n")
+    assert main(["submit", str(path)]) == 2
+    assert "unknown key stags; did you mean stages?" in capsys.readouterr().err
+
+
+@pytest.mark.slurm
+@pytest.mark.slow
+def test_sft_rollout_array_grpo_and_an_evaluation_array_in_one_plan(
+    submitting: MiniSlurm, tiny_folder: Path, tmp_path: Path
+) -> None:
+    data, out = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run"
+    rl = ["rl.steps=2", "rl.prompts_per_step=4", "rl.mini_batch=4", "rl.rollouts_per_prompt=4",
+          "rl.max_new_tokens=12"]  # fmt: skip
+    rollout = ["rollout", "--n", 2, "--max-new-tokens", 8, "--threads", 1, "--slots", 8]
+    stages: list[dict[str, Any]] = [
+        {"name": "tasks", "command": ["tasks", "demo", "--out", "{out}/tasks", "train_sft=24",
+                                      "train_rl=24", "heldout=8"]},
+        {"name": "sft", "script": "sft",
+         "args": [f"data={data}", f"model.path={tiny_folder}", *TINY, "sft.batch_size=8"]},
+        {"name": "rollouts", "after": ["sft"],
+         "array": {"input": str(data), "shards": 2, "align": 4},
+         "command": [*rollout, "--model", "{out}/sft/model", "--tasks", "{in}", "--out",
+                     "{shard}"]},
+        {"name": "grpo", "script": "grpo_1node", "after": ["sft"],
+         "args": [f"data={data}", "model.path={out}/sft/model", *TINY, *rl]},
+        {"name": "eval", "after": ["tasks", "grpo"], "items": [
+            {"name": name, "argv": ["eval", "--model", "{out}/" + name + "/model", "--tracks",
+             "{out}/tasks/heldout.jsonl", "--out", "{item}", "--limit", 2,
+             "--max-new-tokens", 8]} for name in ("sft", "grpo")]},
+    ]  # fmt: skip
+    ids = submit(plan_of(out, stages))
+    states = {name: submitting.wait(job, seconds=400)["JobState"] for name, job in ids.items()}
+    logs = "\n".join(p.read_text() for p in (out / "logs").iterdir())
+    assert set(states.values()) == {"COMPLETED"}, (states, logs)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [w.replace("{out}", str(out)) for w in map(str, rollout)]
+    whole = tmp_path / "whole.jsonl"
+    subprocess.run([sys.executable, "-m", "assay", *words, "--model", str(out / "sft" / "model"),
+                    "--tasks", str(data), "--out", str(whole)],
+                   cwd=ROOT, env=env, check=True, capture_output=True)  # fmt: skip
+    assert (out / "rollouts.jsonl").read_bytes() == whole.read_bytes()
+    for name in ("sft", "grpo"):
+        assert (out / "eval" / name / "results.json").is_file()

@@ -1,0 +1,96 @@
+"""The scripts as text: they parse, they pass the linter, Slurm takes them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from mini_slurm import MiniSlurm
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SCRIPTS = sorted((ROOT / "slurm").glob("*.s*"))
+JOBS = [p for p in SCRIPTS if p.suffix == ".sbatch"]
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda p: p.name)
+def test_bash_reads_it(path: Path) -> None:
+    subprocess.run(["bash", "-n", str(path)], check=True)
+
+
+def test_shellcheck_finds_nothing() -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not installed")
+    done = subprocess.run(
+        ["shellcheck", "-x", "-P", "slurm", *map(str, SCRIPTS)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("path", JOBS, ids=lambda p: p.name)
+def test_every_job_can_be_requeued_and_keeps_its_log(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    asked = " ".join(line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH"))
+    for wanted in ("--requeue", "--open-mode=append", "--signal=B:USR1@"):
+        assert wanted in asked
+    # what a site decides stays out of the scripts
+    assert not any(word in asked for word in ("--partition", "--account", "--gres", "--time"))
+
+
+@pytest.mark.parametrize("path", JOBS, ids=lambda p: p.name)
+def test_slurm_takes_it(slurm: MiniSlurm, path: Path) -> None:
+    slurm.run("sbatch", "--test-only", "--array=0", str(path), "out=x")
+
+
+def test_there_is_no_killing_by_name_and_no_sleeping_for_readiness() -> None:
+    for path in SCRIPTS:
+        text = path.read_text(encoding="utf-8")
+        assert "pkill" not in text and "killall" not in text and "ray stop --force" not in text
+
+
+def run(slurm: MiniSlurm, tmp_path: Path, script: str, *args: str, **env: str) -> dict[str, str]:
+    log = tmp_path / "log.txt"
+    job = slurm.submit("-o", str(log), str(ROOT / "slurm" / script), *args, **env)
+    return slurm.wait(job) | {"log": log.read_text()}
+
+
+def test_a_command_that_succeeds_completes(slurm: MiniSlurm, tmp_path: Path) -> None:
+    done = run(slurm, tmp_path, "command.sbatch", f"out={tmp_path}", "--", "tasks", "--help")
+    assert done["JobState"] == "COMPLETED", done["log"]
+    assert "usage: assay tasks" in done["log"] and "nothing saved" in done["log"]
+
+
+@pytest.mark.parametrize(("args", "code", "said"), [
+    (["--", "tasks", "nonsense"], "2:0", "usage: assay tasks"),
+    (["tasks"], "2:0", "wanted: out=DIR -- COMMAND"),
+])  # fmt: skip
+def test_a_command_that_fails_fails_the_job(
+    slurm: MiniSlurm, tmp_path: Path, args: list[str], code: str, said: str
+) -> None:
+    done = run(slurm, tmp_path, "command.sbatch", f"out={tmp_path}", *args)
+    assert (done["JobState"], done["ExitCode"]) == ("FAILED", code)
+    assert said in done["log"] and done["Restarts"] == "0"
+
+
+def test_a_wrong_python_and_open_secrets_are_refused(slurm: MiniSlurm, tmp_path: Path) -> None:
+    words = ("command.sbatch", f"out={tmp_path}", "--", "tasks", "--help")
+    done = run(slurm, tmp_path, *words, ASSAY_PYTHON="/nowhere")
+    assert done["JobState"] == "FAILED" and "set ASSAY_PYTHON in slurm/env.sh" in done["log"]
+    secrets = tmp_path / "secrets"
+    secrets.write_text("export A=1\n")
+    secrets.chmod(0o644)
+    done = run(slurm, tmp_path, *words, ASSAY_SECRETS=str(secrets))
+    assert done["JobState"] == "FAILED" and "wanted mode 0600" in done["log"]
+
+
+def test_a_job_gives_up_when_its_starts_save_nothing(slurm: MiniSlurm, tmp_path: Path) -> None:
+    """A run that stops by itself (status 75) without progress is requeued, but not for ever."""
+    stopper = tmp_path / "python"
+    stopper.write_text('#!/bin/sh\ncase "$*" in *preflight*) exit 0 ;; esac\nexit 75\n')
+    stopper.chmod(0o755)
+    words = ("command.sbatch", f"out={tmp_path}/run", "--", "x")
+    done = run(slurm, tmp_path, *words, ASSAY_PYTHON=str(stopper), ASSAY_MAX_STALLS="2")
+    assert (done["JobState"], done["Restarts"]) == ("FAILED", "1"), done["log"]
+    assert "2 starts in a row saved nothing" in done["log"]

@@ -1,0 +1,239 @@
+"""PLAN.yaml: stages of a chain, and the `sbatch` calls they become. Pure: nothing is submitted.
+
+    name: chain
+    out: runs/chain
+    stages:
+      - {name: tasks, command: [tasks, demo, --out, "{out}/tasks"]}
+      - {name: sft, script: sft, after: [tasks], args: [data={out}/tasks/train_sft.jsonl]}
+      - name: rollouts
+        array: {input: "{out}/tasks/train_rl.jsonl", shards: 8, align: 8, at_once: 4}
+        after: [sft]
+        command: [rollout, --tasks, "{in}", --out, "{shard}", --model, "{out}/sft/model"]
+      - name: eval
+        after: [sft]
+        items:
+          - {name: sft, argv: [eval, --model, "{out}/sft/model", --tracks, T, --out, "{item}"]}
+
+Every stage gets the folder `{out}/NAME`; `after` waits for success, and for an array for the job
+that merged it into `{out}/NAME.jsonl` (checked the items, for `items`).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from configs.loader import ConfigError
+
+SCRIPTS = ("sft", "grpo_1node", "grpo_multinode")
+PLAN_KEYS = ("name", "out", "sbatch", "stages")
+STAGE_KEYS = ("name", "script", "command", "array", "items", "at_once", "after", "args", "sbatch")
+ARRAY_KEYS = ("input", "shards", "align", "at_once")
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One `sbatch` call: options, script, arguments; `after` names jobs that must succeed."""
+
+    name: str
+    script: str
+    args: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    items: tuple[Mapping[str, Any], ...] = ()  # written to {out}/NAME/items.jsonl at submission
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A chain of jobs in an order in which each comes after what it waits for."""
+
+    name: str
+    out: str
+    jobs: list[Job] = field(default_factory=list[Job])
+
+
+def read_plan(path: Path) -> Plan:
+    """Raises `ConfigError` naming the file, the stage and what to write instead."""
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); give a YAML plan") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    return make_plan(data, str(path))
+
+
+def make_plan(data: Any, where: str) -> Plan:
+    """The plan of parsed YAML; see the module's text for its form."""
+    top = _mapping(data, where, PLAN_KEYS)
+    for key in ("name", "out"):
+        if not isinstance(top.get(key), str) or not top[key]:
+            raise ConfigError(f"{where}: {key} is missing; give it as text")
+    stages = top.get("stages")
+    if not isinstance(stages, list) or not stages:
+        raise ConfigError(f"{where}: no stages; give a list of them")
+    plan, last = Plan(top["name"], top["out"]), {}
+    for number, raw in enumerate(stages, 1):
+        stage = _mapping(raw, f"{where}: stage {number}", STAGE_KEYS)
+        name = stage.get("name")
+        if not isinstance(name, str) or not name.replace("-", "").replace("_", "").isalnum():
+            raise ConfigError(f"{where}: stage {number}: name is {name!r}; give letters and digits")
+        if name in last:
+            raise ConfigError(f"{where}: two stages are called {name}; rename one")
+        jobs = _jobs(stage, plan, last, {**(top.get("sbatch") or {})}, f"{where}: stage {name}")
+        plan.jobs.extend(jobs)
+        last[name] = jobs[-1].name
+    return plan
+
+
+def _jobs(
+    stage: Mapping[str, Any],
+    plan: Plan,
+    last: Mapping[str, str],
+    common: dict[str, Any],
+    where: str,
+) -> list[Job]:
+    """The job of a stage; an array brings a second one that merges or checks it."""
+    name, out = str(stage["name"]), f"{plan.out}/{stage['name']}"
+    for before in stage.get("after") or ():
+        if before not in last:
+            raise ConfigError(f"{where}: after names {before!r}, which is no earlier stage")
+    after = tuple(last[before] for before in stage.get("after") or ())
+    options = _options({**common, **(stage.get("sbatch") or {})}, f"{plan.name}-{name}", plan.out)
+    fill = {"{out}": plan.out}
+    kinds = [k for k in ("script", "items", "array") if k in stage] or ["command"]
+    if len(kinds) > 1:
+        raise ConfigError(f"{where}: has {' and '.join(kinds)}; keep one")
+    if kinds == ["script"]:
+        if stage["script"] not in SCRIPTS:
+            raise ConfigError(f"{where}: script={stage['script']}; wanted one of {SCRIPTS}")
+        args = (*_words(stage.get("args") or (), fill, where), f"out={out}")
+        return [Job(name, f"{stage['script']}.sbatch", args, options, after)]
+    if kinds == ["items"]:
+        return _item_jobs(stage, plan, options, after, where)
+    if not stage.get("command"):
+        raise ConfigError(f"{where}: needs a command, a script, an array or items")
+    if kinds == ["array"]:
+        return _array_jobs(stage, plan, options, after, where)
+    words = _words(stage["command"], fill, where)
+    return [Job(name, "command.sbatch", (f"out={out}", "--", *words), options, after)]
+
+
+def _array_jobs(
+    stage: Mapping[str, Any],
+    plan: Plan,
+    options: tuple[str, ...],
+    after: tuple[str, ...],
+    where: str,
+) -> list[Job]:
+    spec = _mapping(stage["array"], f"{where}: array", ARRAY_KEYS)
+    name, out, fill = str(stage["name"]), f"{plan.out}/{stage['name']}", {"{out}": plan.out}
+    shards, align = _count(spec, "shards", where), _count(spec, "align", where, 1)
+    cut = (
+        f"out={out}", "--input", _words([spec.get("input", "")], fill, where)[0],
+        "--shards", str(shards), "--align", str(align),
+    )  # fmt: skip
+    words = _words(stage["command"], fill | {"{shard}": "{out}"}, where)
+    limit = _count(spec, "at_once", where, shards)
+    array = Job(
+        name, "data_array.sbatch", (*cut, "--", *words),
+        (*options, f"--array=0-{shards - 1}%{limit}"), after,
+    )  # fmt: skip
+    merge = Job(
+        f"{name}-merge", "command.sbatch",
+        (f"out={out}", "--", "slurm", "merge", *cut, "--to", f"{out}.jsonl"),
+        _renamed(options, f"{plan.name}-{name}-merge"), (name,),
+    )  # fmt: skip
+    return [array, merge]
+
+
+def _item_jobs(
+    stage: Mapping[str, Any],
+    plan: Plan,
+    options: tuple[str, ...],
+    after: tuple[str, ...],
+    where: str,
+) -> list[Job]:
+    name, out, rows = str(stage["name"]), f"{plan.out}/{stage['name']}", []
+    for item in stage["items"] or ():
+        _mapping(item, f"{where}: items", ("name", "argv"))
+        fill = {"{out}": plan.out, "{item}": "{out}"}
+        argv = _words(item.get("argv") or (), fill, where)
+        if not any("{out}" in word for word in argv):
+            raise ConfigError(f"{where}: item {item.get('name')}: argv has no {{item}} to write to")
+        rows.append({"name": str(item["name"]), "out": f"{out}/{item['name']}", "argv": argv})
+    if not rows or len({row["name"] for row in rows}) != len(rows):
+        raise ConfigError(f"{where}: items: give at least one, and each a name of its own")
+    limit = _count(stage, "at_once", where, len(rows))
+    listed = f"{out}/items.jsonl"
+    array = Job(
+        name, "eval_array.sbatch", (f"out={out}", "--items", listed),
+        (*options, f"--array=0-{len(rows) - 1}%{limit}"), after, tuple(rows),
+    )  # fmt: skip
+    check = Job(
+        f"{name}-check", "command.sbatch",
+        (f"out={out}", "--", "slurm", "check", "--items", listed),
+        _renamed(options, f"{plan.name}-{name}-check"), (name,),
+    )  # fmt: skip
+    return [array, check]
+
+
+def sbatch_call(job: Job, ids: Mapping[str, str], slurm_dir: str = "slurm") -> list[str]:
+    """The whole command; `ids` maps the jobs submitted before to their Slurm ids.
+
+    A job whose predecessor fails would wait for ever without --kill-on-invalid-dep.
+    """
+    call = ["sbatch", "--parsable", *job.options]
+    if job.after:
+        waits = ":".join(ids[name] for name in job.after)
+        call += [f"--dependency=afterok:{waits}", "--kill-on-invalid-dep=yes"]
+    return [*call, f"{slurm_dir}/{job.script}", *job.args]
+
+
+def _options(sbatch: Mapping[str, Any], job_name: str, out: str) -> tuple[str, ...]:
+    made = {"job-name": job_name, "output": f"{out}/logs/%x-%A_%a.log", **sbatch}
+    return tuple(f"--{key}={value}" for key, value in made.items())
+
+
+def _renamed(options: Sequence[str], name: str) -> tuple[str, ...]:
+    """Options of a small follow-up job: its own name, and none of the array's resources."""
+    kept = ("--partition=", "--account=", "--qos=", "--output=", "--mem=")
+    return (f"--job-name={name}", *(o for o in options if o.startswith(kept)))
+
+
+def _words(words: Sequence[Any], fill: Mapping[str, str], where: str) -> list[str]:
+    if isinstance(words, str):
+        raise ConfigError(f"{where}: {words!r} is text; wanted a list of words")
+    made: list[str] = []
+    for word in words:
+        if not isinstance(word, str | int | float) or isinstance(word, bool):
+            raise ConfigError(f"{where}: {word!r} is no word; put it in quotes")
+        text = str(word)
+        for mark, value in fill.items():
+            text = text.replace(mark, value)
+        made.append(text)
+    return made
+
+
+def _count(spec: Mapping[str, Any], key: str, where: str, default: int | None = None) -> int:
+    value = spec.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{where}: {key}={value!r}; wanted a whole number of 1 or more")
+    return value
+
+
+def _mapping(data: Any, where: str, known: Sequence[str]) -> Mapping[str, Any]:
+    if not isinstance(data, dict):
+        raise ConfigError(f"{where}: wanted `key: value` lines, got {type(data).__name__}")
+    for key in data:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, 1, cutoff=0.0)
+            raise ConfigError(f"{where}: unknown key {key}; did you mean {near[0]}?")
+    return data

@@ -1,0 +1,211 @@
+"""Cut a JSONL file into shards by arithmetic, run an `assay` command on one, put them together.
+
+Shard i of N of a file with R rows is decided by (R, N, align, i) alone, so array tasks agree on it
+without talking. Shards begin at multiples of `align` rows: a command that works through its input
+in batches of that many rows then sees the same batches as on one machine, and writes the same
+bytes. A shard appears under its name when it is whole; a second run of it does nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rewards.task import TaskError
+
+Run = Callable[[list[str]], int]
+
+
+class ShardError(TaskError):
+    """A shard that cannot be run or merged; the message names it."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How one input is cut: `shards` pieces that begin at multiples of `align` rows."""
+
+    source: Path
+    folder: Path
+    shards: int
+    align: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("shards", "align"):
+            if getattr(self, name) < 1:
+                raise ShardError(f"--{name} {getattr(self, name)}: wanted 1 or more")
+
+    def output(self, index: int) -> Path:
+        return self.folder / f"shard-{index:05d}.jsonl"
+
+    def record(self, index: int) -> Path:
+        return self.folder / f"shard-{index:05d}.json"
+
+
+def rows_of(total: int, shards: int, align: int, index: int) -> range:
+    """Rows of shard `index`: whole blocks of `align`, shared out evenly; may be empty."""
+    if not 0 <= index < shards:
+        raise ShardError(f"shard {index}: wanted 0 to {shards - 1}")
+    blocks = -(-total // align)
+    first, last = blocks * index // shards * align, blocks * (index + 1) // shards * align
+    return range(min(first, total), min(last, total))
+
+
+def run_shard(cut: Cut, index: int, command: Sequence[str], run: Run) -> int:
+    """Run `command` with {in} and {out} filled in; returns its exit status, 0 if done before.
+
+    The shard's record, written last, holds the input's hash and the rows, so that a merge notices
+    an input that has changed on the way.
+    """
+    if not any("{in}" in word for word in command) or not any("{out}" in w for w in command):
+        raise ShardError("the command has no {in} or no {out}; it must read one, write the other")
+    lines = _lines(cut.source)
+    rows = rows_of(len(lines), cut.shards, cut.align, index)
+    record = {
+        "input": hashlib.sha256(b"".join(lines)).hexdigest(), "rows": [rows.start, rows.stop],
+        "shards": cut.shards, "align": cut.align, "command": list(command),
+    }  # fmt: skip
+    if _is_done(cut, index, record):
+        print(f"shard {index} is done already")
+        return 0
+    work = cut.folder / f".work-{index:05d}"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    source, target = work / "in.jsonl", work / "out.jsonl"
+    source.write_bytes(b"".join(lines[rows.start : rows.stop]))
+    words = [w.replace("{in}", str(source)).replace("{out}", str(target)) for w in command]
+    status = run(words) if len(rows) else 0
+    if status:
+        return status
+    if not len(rows):
+        target.touch()
+    if not target.is_file():
+        raise ShardError(f"shard {index}: the command wrote no {target}")
+    target.replace(cut.output(index))
+    record["output"] = hashlib.sha256(cut.output(index).read_bytes()).hexdigest()
+    _write(cut.record(index), json.dumps(record) + "\n")
+    shutil.rmtree(work, ignore_errors=True)
+    return 0
+
+
+def merge(cut: Cut, target: Path) -> int:
+    """All shards in order into `target`, whole or not at all; returns the number of rows.
+
+    Raises `ShardError` when a shard is missing, torn, of another input or cut otherwise, or when
+    the rows' ids are not the input's ids in order, each the same number of times.
+    """
+    lines = _lines(cut.source)
+    digest = hashlib.sha256(b"".join(lines)).hexdigest()
+    pieces: list[bytes] = []
+    for index in range(cut.shards):
+        pieces.append(_checked_piece(cut, index, digest, len(lines)))
+    wanted = [_id(line, f"{cut.source} line {i}") for i, line in enumerate(lines, 1)]
+    rows = b"".join(pieces).splitlines()
+    found = [_id(line, f"{cut.folder} row {i}") for i, line in enumerate(rows, 1)]
+    if wanted:
+        times = len(found) // len(wanted)
+        if found != [name for name in wanted for _ in range(times)]:
+            raise ShardError(f"{cut.folder}: {_first_difference(wanted, found, times)}")
+    _write(target, b"".join(pieces).decode("utf-8"))
+    return len(rows)
+
+
+def run_item(items: Path, index: int, run: Run) -> int:
+    """Entry `index` of a list of {name, out, argv}; {out} is a folder renamed when complete."""
+    row = read_items(items)[index]
+    target = Path(row["out"])
+    if target.is_dir():
+        print(f"{row['name']} is done already: {target}")
+        return 0
+    work = target.with_name(f".work-{target.name}")
+    shutil.rmtree(work, ignore_errors=True)
+    work.parent.mkdir(parents=True, exist_ok=True)
+    status = run([word.replace("{out}", str(work)) for word in row["argv"]])
+    if status == 0:
+        if not work.is_dir():
+            raise ShardError(f"{row['name']}: the command wrote no folder {work}")
+        work.rename(target)
+    return status
+
+
+def check_items(items: Path) -> list[dict[str, Any]]:
+    """The list, if every entry is complete. Raises `ShardError` naming those that are not."""
+    rows = read_items(items)
+    missing = [row["name"] for row in rows if not Path(row["out"]).is_dir()]
+    if missing:
+        raise ShardError(f"{items}: not finished: {', '.join(missing)}; submit the array again")
+    return rows
+
+
+def read_items(items: Path) -> list[dict[str, Any]]:
+    """Rows {name, out, argv} of a list that `assay slurm submit` wrote."""
+    return [json.loads(line) for line in _lines(items)]
+
+
+def _lines(path: Path) -> list[bytes]:
+    if not path.is_file():
+        raise ShardError(f"{path}: no such file")
+    return [
+        line if line.endswith(b"\n") else line + b"\n"
+        for line in path.read_bytes().splitlines(keepends=True)
+        if line.strip()
+    ]
+
+
+def _is_done(cut: Cut, index: int, record: dict[str, Any]) -> bool:
+    try:
+        old = json.loads(cut.record(index).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    output = old.pop("output", None)
+    changed = sorted(k for k in record if old.get(k) != record[k])
+    if changed:
+        raise ShardError(
+            f"{cut.folder} holds shard {index} of another {', '.join(changed)}; "
+            "give another out=, or remove it"
+        )
+    path = cut.output(index)
+    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == output
+
+
+def _checked_piece(cut: Cut, index: int, digest: str, total: int) -> bytes:
+    path, record = cut.output(index), cut.record(index)
+    if not path.is_file() or not record.is_file():
+        raise ShardError(f"shard {index} of {cut.shards} is missing in {cut.folder}; run it again")
+    old, piece = json.loads(record.read_text(encoding="utf-8")), path.read_bytes()
+    rows = rows_of(total, cut.shards, cut.align, index)
+    if old["input"] != digest or old["rows"] != [rows.start, rows.stop]:
+        raise ShardError(f"{path} was made from another input, or cut otherwise; run it again")
+    if hashlib.sha256(piece).hexdigest() != old["output"]:
+        raise ShardError(f"{path} is not what its task wrote; remove it and run the task again")
+    return piece
+
+
+def _id(line: bytes, where: str) -> str:
+    row = json.loads(line)
+    for name in ("task_id", "id"):
+        if name in row:
+            return str(row[name])
+    raise ShardError(f"{where}: has neither 'id' nor 'task_id'")
+
+
+def _first_difference(wanted: list[str], found: list[str], times: int) -> str:
+    def expected() -> Iterator[str]:
+        return (name for name in wanted for _ in range(max(times, 1)))
+
+    for place, (want, got) in enumerate(zip(expected(), found, strict=False), 1):
+        if want != got:
+            return f"row {place} is {got}, wanted {want}: one is missing or there twice"
+    return f"{len(found)} rows for {len(wanted)} inputs: some are missing or there twice"
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    work = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    work.write_text(text, encoding="utf-8")
+    work.replace(path)

@@ -1,0 +1,40 @@
+"""Being asked to stop: USR1 and TERM set a flag; the loops save after the step they are in.
+
+A cluster sends one of the two before it takes a node away. Exit status 75 (BSD's EX_TEMPFAIL)
+tells the job script that the run is not done and that the same command goes on from here.
+"""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+
+EXIT_STOPPED = 75
+SIGNALS = (signal.SIGUSR1, signal.SIGTERM)
+
+
+class Stopped(Exception):
+    """The run saved `step` of `stage` and ended because it was asked to."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(f"asked to stop; saved step {step}, run the same command to go on")
+
+
+class StopFlag:
+    """Calling it tells whether a stop was asked for. `listen` installs the handlers."""
+
+    def __init__(self) -> None:
+        self.asked: str | None = None
+
+    def __call__(self) -> bool:
+        return self.asked is not None
+
+    def listen(self) -> StopFlag:
+        """From now on (main thread only) USR1 and TERM ask for a stop instead of killing."""
+        for number in SIGNALS:
+            signal.signal(number, self._on_signal)
+        return self
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.asked = signal.Signals(number).name
+        print(f"{self.asked}: saving after this step", flush=True)
