@@ -42,12 +42,13 @@ class _Run:
         from train.log import RunLog
         from train.model_source import resolve_model
         from train.run_record import write_run_record
-        from train.setup import load_checked, prepare
+        from train.setup import load_checked, prepare, seed_globals
 
         self.tasks = _tasks(config.data, "data")
         self.out = Path(config.out)
         require_disk(self.out, 4_000_000_000, "checkpoints of this run")
         machine = prepare(config.engine)
+        seed_globals(config.seed)
         source = resolve_model(config.model.path)
         self.tokenizer = ChatTokenizer(source)
         self.policy = load_checked(source, config.engine, machine, train=True)

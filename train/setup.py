@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import random
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from configs.loader import ConfigError
@@ -33,6 +35,14 @@ def prepare(config: EngineConfig) -> Machine:
         raise ConfigError("engine.device=cuda: torch sees no GPU; set engine.device=auto or cpu")
     cuda = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
     return Machine("cuda" if cuda else "cpu", set_threads(config.threads or "auto"))
+
+
+def seed_globals(seed: int) -> None:
+    """Set the process-wide random states. Nothing here draws from them, but checkpoints carry them,
+    and two runs of the same settings are to leave the same files."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
 
 
 def load_checked(

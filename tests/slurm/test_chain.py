@@ -81,7 +81,7 @@ def test_a_refused_plan_and_a_dry_run(
     stage = {"name": "a", "command": ["x"], "sbatch": {"partition": "nowhere"}}
     path.write_text(yaml.safe_dump({"name": "p", "out": str(tmp_path), "stages": [stage]}))
     assert main(["submit", str(path)]) == 2
-    assert "invalid partition specified: nowhere" in capsys.readouterr().err
+    assert "Invalid partition name specified" in capsys.readouterr().err
     assert main(["submit", str(path), "--dry-run"]) == 0
     assert capsys.readouterr().out.startswith("sbatch --parsable --job-name=p-a")
     path.write_text("name: p\nout: x\nstags: []\n")
