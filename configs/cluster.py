@@ -9,7 +9,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """Devices of a run with `--backend verl` or `--backend deepspeed`; the embedded loops ignore it.
+    """Devices of a run with `--backend verl` or `deepspeed`; the embedded loops ignore it.
 
     `device: cpu` is the smoke device: everything but the GPU's own parts runs, on a tiny model.
     """

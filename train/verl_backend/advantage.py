@@ -1,3 +1,5 @@
+# pyright: reportMissingImports=false, reportMissingTypeStubs=false
+# (the extra `cluster` is not there where the rest is checked)
 """The advantage estimator of both presets, registered with verl. Needs verl.
 
 The same numbers as `train.loss.centre`. verl's own `grpo` gives a group of one its raw reward as

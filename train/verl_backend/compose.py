@@ -1,3 +1,5 @@
+# pyright: reportMissingImports=false, reportMissingTypeStubs=false
+# (the extra `cluster` is not there where the rest is checked)
 """verl's own configuration from our overrides, checked by verl and then by us."""
 
 from __future__ import annotations
