@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-import random
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from harness import running
+from harness import ROOT, running
 
 from rollouts.sandbox import watch
 from rollouts.sandbox.model import Config, Limits
@@ -194,46 +196,19 @@ def test_session_keeps_state_until_the_interpreter_ends() -> None:
     ]  # fmt: skip
 
 
-def soak(count: int, workers: int) -> None:
-    """5 % crash, 5 % hang, 5 % too much memory, the rest answers: every status as it should be."""
-    rng = random.Random(0)
-    kinds = rng.choices(("ok", "crash", "hang", "bomb"), (85, 5, 5, 5), k=count)
-    codes = {
-        "crash": "import ctypes; ctypes.string_at(0)",
-        "hang": "import time\nwhile True: time.sleep(1)",
-        "bomb": "x = bytearray(300 << 20)",
-    }
-    wanted = {"ok": "ok", "crash": "error", "hang": "timeout", "bomb": "memory"}
-
-    async def one(pool: Pool, i: int, kind: str) -> None:
-        limits = Limits(wall_s=1 if kind == "hang" else 120, memory_mb=128, total_mb=384)
-        result = await pool.run(codes.get(kind, f"print({i})"), limits=limits)
-        assert result.status == wanted[kind], (i, kind, result)
-        assert kind != "ok" or result.stdout == f"{i}\n"
-
-    async def all_of_them() -> None:
-        async with Pool(Config(workers=workers, min_level="limits", stack=())) as pool:
-            await asyncio.gather(
-                *(one(pool, i, kind) for i, kind in enumerate(kinds[: count // 2]))
-            )
-            middle = _resident(pool)
-            rest = enumerate(kinds[count // 2 :], count // 2)
-            await asyncio.gather(*(one(pool, i, kind) for i, kind in rest))
-            assert _resident(pool) <= middle + (8 << 20)
-            assert pool.metrics.calls == count and pool.metrics.retried == 0
-
-    asyncio.run(all_of_them())
-
-
-def _resident(pool: Pool) -> int:
-    statm = Path(f"/proc/{pool._launchers[0].process.pid}/statm").read_text()
-    return int(statm.split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def soak(*args: str) -> dict[str, object]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.sandbox_soak", *args],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
 
 
 def test_short_soak() -> None:
-    soak(100, 2)
+    assert soak("--calls", "100")["wrong"] == 0
 
 
 @pytest.mark.slow
 def test_ten_thousand_calls() -> None:
-    soak(10_000, 2)
+    assert soak("--calls", "10000", "--stack")["retried"] == 0

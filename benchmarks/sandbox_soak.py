@@ -1,0 +1,179 @@
+"""Thousands of calls, one in seven of them hostile: is any lost, mixed up, or wrongly explained?
+
+`python -m benchmarks.sandbox_soak [--calls 10000] [--workers 2] [--stack]`: 5 % crash, 5 % hang
+until their deadline of one second, 5 % take more memory than they may, the rest compute. Every call
+has a number of its own that has to come back in its output and in its file. Prints one JSON object;
+the exit status is 1 when anything was not as it should be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from rollouts.sandbox import watch
+from rollouts.sandbox.model import STACK, Config, Limits, Result
+from rollouts.sandbox.pool import Pool
+
+_TELL = "print({i}); open('number', 'w').write('{i}')\n"
+_MANY = """
+import os, time
+for _ in range(5):
+    if os.fork() == 0:
+        x = bytearray(100 << 20)
+        for at in range(0, len(x), 4096): x[at] = 1
+        time.sleep(60)
+time.sleep(60)
+"""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a call does after it told its number, and what must be said about it."""
+
+    code: str
+    status: str
+    why: str
+
+
+_MAY_GROW = {"launchers_mb": 8, "pool_mb": 32, "processes": 0, "descriptors": 0}
+KINDS = {
+    "computes": [Kind("x = sum(range(1000))", "ok", r"")],
+    "crash": [
+        Kind("import ctypes; ctypes.string_at(0)", "error", r"ended by signal 11"),
+        Kind("import os; os.abort()", "error", r"ended by signal 6"),
+        Kind("import os; os.kill(os.getpid(), 9)", "error", r"ended by signal 9"),
+        Kind("raise SystemExit(3)", "error", r"exit status 3"),
+    ],
+    "hang": [
+        Kind("import time\nwhile True: time.sleep(1)", "timeout", r"still running after 1 s"),
+        Kind(
+            "import signal as s\ns.pthread_sigmask(s.SIG_BLOCK, range(1, 65))\nwhile True: pass",
+            "timeout",
+            r"still running after 1 s",
+        ),
+        Kind(
+            "import os\nif os.fork() == 0: os.setsid()\nos.read(os.pipe()[0], 1)",
+            "timeout",
+            r"still running after 1 s",
+        ),
+    ],
+    "bomb": [
+        Kind("x = bytearray(300 << 20)", "memory", r"one process asked for more than 128 MB"),
+        Kind("x = []\nwhile True: x.append(bytes(1 << 20))", "memory", r"one process asked .*"),
+        Kind(_MANY, "memory", r"all processes together used more than 384 MB"),
+    ],
+}
+
+
+def wrong(i: int, kind: Kind, result: Result) -> str:
+    """What is not as it should be; the empty string when all is."""
+    told = (result.stdout, result.files.get("number", b"").decode("utf-8", "replace"))
+    if told != (f"{i}\n", f"{i}"):
+        return f"call {i} told {told}: {result.status}, {result.why}"
+    if result.status != kind.status or not re.fullmatch(kind.why, result.why):
+        return (
+            f"call {i}: {result.status} because {result.why!r}, wanted {kind.status} {kind.why!r}"
+        )
+    return ""
+
+
+def footprint(pool: Pool) -> dict[str, float]:
+    """While no call runs: MB resident in the launchers, how many processes and descriptors."""
+    proc = os.open("/proc", os.O_RDONLY)
+    kept: list[int] = []
+    for launcher in pool._launchers:
+        (inner,) = watch.children(proc, launcher.process.pid)
+        warm = sorted(watch.children(proc, inner), key=_resident)[-1:]
+        kept += [launcher.process.pid, inner, *warm]
+    found = {
+        "launchers_mb": sum(map(_resident, kept)),
+        "pool_mb": _resident(os.getpid()),
+        "processes": len(watch.descendants(proc, os.getpid())),
+        "descriptors": sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in [os.getpid(), *kept]),
+    }
+    os.close(proc)
+    return found
+
+
+def _resident(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+async def soak(count: int, workers: int, stack: tuple[str, ...]) -> dict[str, object]:
+    """Run `count` calls; what was counted, and every problem in a sentence."""
+    rng = random.Random(0)
+    names = rng.choices(list(KINDS), (85, 5, 5, 5), k=count)
+    kinds = [rng.choice(KINDS[name]) for name in names]
+    problems: list[str] = []
+    waits: list[float] = []
+    feet: list[dict[str, float]] = []
+    start = time.monotonic()
+    config = Config(
+        workers=workers, min_level="limits", stack=stack, spares=workers, recycle_after=10 * count
+    )
+    async with Pool(config) as pool:
+
+        async def caller(numbers: Iterator[int]) -> None:
+            for i in numbers:
+                kind, asked = kinds[i], time.monotonic()
+                wall = 1 if names[i] == "hang" else 120
+                limits = Limits(wall_s=wall, memory_mb=128, total_mb=384)
+                code = _TELL.format(i=i) + "import sys; sys.stdout.flush()\n" + kind.code
+                result = await pool.run(code, fetch=["number"], limits=limits)
+                waits.append(time.monotonic() - asked)
+                if problem := wrong(i, kind, result):
+                    problems.append(problem)
+
+        for some in (range(count // 10), range(count // 10, count)):
+            left = iter(some)
+            await asyncio.gather(*(caller(left) for _ in range(workers)))
+            await asyncio.sleep(1)
+            feet.append(footprint(pool))
+        metrics, level = pool.metrics, (await pool.report()).level
+    first, last = feet
+    if metrics.calls != count or metrics.retried:
+        problems.append(f"{metrics.calls} answers for {count} calls, {metrics.retried} retried")
+    if any(last[what] > first[what] + more for what, more in _MAY_GROW.items()):
+        problems.append(f"the footprint grew from {first} to {last}")
+    return {
+        "calls": count,
+        "level": level,
+        "kinds": dict(Counter(names)),
+        "by_status": metrics.by_status,
+        "retried": metrics.retried,
+        "seconds": round(time.monotonic() - start, 1),
+        "median_s": round(median(waits), 4),
+        "longest_s": round(max(waits), 2),
+        "after_a_tenth": {k: round(v, 1) for k, v in first.items()},
+        "at_the_end": {k: round(v, 1) for k, v in last.items()},
+        "wrong": len(problems),
+        "problems": problems[:20],
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=10_000)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--stack", action="store_true", help="with the whole data stack imported")
+    args = parser.parse_args()
+    found = asyncio.run(soak(args.calls, args.workers, STACK if args.stack else ()))
+    print(json.dumps(found, indent=1))
+    return int(bool(found["wrong"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
