@@ -9,14 +9,13 @@ import os
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rollouts.sandbox import wire
+from rollouts.sandbox import scratch, wire
 from rollouts.sandbox.model import MIB, Config, Limits, Report, SandboxError
 from rollouts.sandbox.results import remove_tree
 
@@ -103,8 +102,10 @@ def environment(config: Config) -> dict[str, str]:
 class Launcher:
     """One running launcher. Made by `start`; belongs to the event loop that made it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, base: str) -> None:
-        self.process, self.control, self.base = process, control, base
+    def __init__(
+        self, process: subprocess.Popen[bytes], control: socket.socket, base: str, lock: int
+    ) -> None:
+        self.process, self.control, self.base, self.lock = process, control, base, lock
         self.owner = os.getpid()
         self.report: Report | None = None
         self.active = 0
@@ -115,7 +116,7 @@ class Launcher:
     @staticmethod
     async def start(config: Config) -> Launcher:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        base = os.path.realpath(tempfile.mkdtemp(prefix="assay-sandbox-"))
+        base, lock = scratch.make()
         boot = _BOOT.format(fd=theirs.fileno())
         try:
             process = subprocess.Popen(
@@ -130,11 +131,12 @@ class Launcher:
             )
         except OSError as error:
             ours.close()
+            os.close(lock)
             shutil.rmtree(base)
             raise SandboxError(f"cannot start {config.python!r}: {error}") from None
         finally:
             theirs.close()
-        launcher = Launcher(process, ours, base)
+        launcher = Launcher(process, ours, base, lock)
         try:
             launcher.report = await launcher._hello(config)
         except BaseException:
@@ -250,6 +252,9 @@ class Launcher:
             self.process.wait()
         with contextlib.suppress(OSError):
             remove_tree(self.base)
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
 
 
 def _last_line(text: str) -> str:

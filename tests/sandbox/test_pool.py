@@ -8,13 +8,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from harness import ROOT, running
 
-from rollouts.sandbox import watch
-from rollouts.sandbox.model import Config, Limits
+from rollouts.sandbox import scratch, watch
+from rollouts.sandbox.model import LEVELS, Config, Limits
 from rollouts.sandbox.pool import Pool
 from rollouts.sandbox.session import FileStore, Session
 
@@ -159,6 +160,43 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert after == before
     assert Path("/proc/self/mountinfo").read_text() == mounts
     assert os.listdir(tmp_path) == []
+
+
+KILLED = """
+import asyncio, os
+from rollouts.sandbox.model import Config
+from rollouts.sandbox.pool import Pool
+async def main():
+    async with Pool(Config(workers=1, level={level!r}, min_level="limits", stack=())) as pool:
+        await pool.run("open('x', 'w').write('1')")
+        os.kill(os.getpid(), 9)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("level", ["full", "confined"])
+def test_what_a_killed_pool_left_is_swept_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str, reached: str
+) -> None:
+    if LEVELS.index(reached) > LEVELS.index(level):  # type: ignore[arg-type]
+        pytest.skip(f"this machine reaches {reached}, not {level}")
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    code = [sys.executable, "-c", KILLED.format(level=level)]
+    assert subprocess.run(code, cwd=ROOT, env=env, capture_output=True).returncode == -9
+    (left,) = tmp_path.iterdir()
+    (tmp_path / "assay-sandbox-file").write_text("kept")
+    os.symlink(tmp_path, tmp_path / "assay-sandbox-link")
+    assert scratch.sweep(str(tmp_path)) == []  # too young to tell
+    monkeypatch.setattr(scratch, "_YOUNG_S", -1.0)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    held, lock = scratch.make()
+    for _ in range(100):  # its processes end on their own
+        if not left.exists() or scratch.sweep(str(tmp_path)):
+            break
+        time.sleep(0.05)
+    names = {"assay-sandbox-file", "assay-sandbox-link", os.path.basename(held)}
+    assert {p.name for p in tmp_path.iterdir()} == names
+    os.close(lock)
 
 
 def test_store_carries_files_and_keeps_its_caps() -> None:
