@@ -6,6 +6,7 @@ and a bounded size is taken, and bytes go out as they are.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import stat
@@ -39,7 +40,10 @@ def listing(directory: int) -> Seen:
     found: Seen = {}
     with os.scandir(directory) as entries:
         for entry in entries:
-            info = entry.stat(follow_symlinks=False)
+            try:
+                info = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue  # a directory that was shut
             if stat.S_ISREG(info.st_mode):
                 found[entry.name] = (info.st_ino, info.st_size, info.st_mtime_ns)
     return found
@@ -48,6 +52,8 @@ def listing(directory: int) -> Seen:
 def collect(directory: int, names: list[str], limits: Limits, before: Seen) -> Collected:
     """Open each requested name; "*" stands for every plain file that is new or changed."""
     found, room = Collected(), limits.fetch_total_mb * MIB
+    with contextlib.suppress(OSError):
+        os.chmod(directory, 0o700)  # the code may have shut it, and we may be no more than it was
     wanted = list(dict.fromkeys(n for n in names if n != "*"))
     if "*" in names:
         now = listing(directory)
@@ -60,8 +66,11 @@ def collect(directory: int, names: list[str], limits: Limits, before: Seen) -> C
         else:
             found.files.append((name, descriptor, size))
             room -= size
-    for name in wanted[_MOST_NAMES:]:
+    beyond = wanted[_MOST_NAMES:]
+    for name in [n for n in beyond if n in names]:
         found.refused[name] = f"more than {_MOST_NAMES} files"
+    if more := sum(n not in names for n in beyond):  # not by name: the answer has to stay short
+        found.refused["*"] = f"{more} files more; at most {_MOST_NAMES} come back"
     return found
 
 

@@ -58,7 +58,7 @@ def set_limits(limits: Limits, processes: int, base: int) -> None:
         resource.RLIMIT_FSIZE: min(limits.file_mb, limits.work_mb) * MIB,
         resource.RLIMIT_NOFILE: limits.descriptors,
         resource.RLIMIT_NPROC: processes,
-        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CORE: 1,  # not 0, at which a handler behind a pipe still gets its dump
         resource.RLIMIT_STACK: 8 * MIB,
         resource.RLIMIT_MEMLOCK: 1 << 16,
         resource.RLIMIT_MSGQUEUE: 0,

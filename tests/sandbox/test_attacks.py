@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 from harness import needs_root, rows_on
 
 from rollouts.sandbox.attacks import FURTHER, TABLE
+from rollouts.sandbox.model import Config, Level
+from rollouts.sandbox.pool import Pool
 
 # What `confined` leaves open: that the gold exists, and its size (Landlock does not cover stat).
 OPEN_CONFINED = {3}
@@ -75,3 +78,40 @@ def test_poorer_machines(reached: str, kinds: list[str], level: str, left: set[i
     rows = rows_on([*AS, *kinds], "")
     assert {row["level"] for row in rows.values()} == {level}
     assert set(opened(rows)) == left
+
+
+STAYS = """
+import os, socket, time
+try: socket.socket(socket.AF_UNIX).bind("\\0meet")
+except OSError: pass
+for top in ("/tmp", "/dev/shm", ".", os.environ["TMPDIR"]):
+    try: open(top + "/meet", "w").write("x")
+    except OSError: pass
+time.sleep(4)
+"""
+MEETS = """
+import os, socket, time
+time.sleep(1)
+for address in ("\\0meet", "/tmp/meet"):
+    try: socket.socket(socket.AF_UNIX).connect(address); print("OPEN socket")
+    except OSError: pass
+for top in ("/tmp", "/dev/shm", ".", os.environ["TMPDIR"]):
+    if os.path.exists(top + "/meet"): print("OPEN", top)
+for pid in range(1, 40) if os.getpid() < 9 else range(os.getpid() - 60, os.getpid() + 60):
+    if pid not in (1, os.getpid()):
+        try: os.kill(pid, 0); print("OPEN", pid)
+        except OSError: pass
+"""
+
+
+@pytest.mark.parametrize("level", ["full", "full-noproc", "confined"])
+def test_calls_that_run_at_once_do_not_meet(reached: str, level: Level) -> None:
+    needs(level, reached)
+
+    async def both() -> list[str]:
+        config = Config(workers=2, level=level, min_level="limits", stack=())
+        async with Pool(config) as pool:
+            found = await asyncio.gather(pool.run(STAYS), pool.run(MEETS))
+            return [result.stdout + result.stderr for result in found]
+
+    assert asyncio.run(both()) == ["", ""]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rollouts.sandbox import watch
-from rollouts.sandbox.attacks import files, further, kernel, network, reading, starving
+from rollouts.sandbox.attacks import files, further, kernel, later, network, reading, starving
 from rollouts.sandbox.attacks.row import Attack, Target
 from rollouts.sandbox.model import Config, Level, Limits, Result
 from rollouts.sandbox.pool import Pool
@@ -26,7 +26,7 @@ from rollouts.sandbox.pool import Pool
 TABLE: tuple[Attack, ...] = (
     *reading.ROWS, *network.ROWS, *starving.ROWS, *files.ROWS, *kernel.ROWS,
 )  # fmt: skip
-FURTHER: tuple[Attack, ...] = further.ROWS
+FURTHER: tuple[Attack, ...] = (*further.ROWS, *later.ROWS)
 
 
 @dataclass(frozen=True)
