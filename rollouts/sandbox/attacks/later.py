@@ -184,11 +184,11 @@ ROWS = (
         "flood from many writers at once",
         "for _ in range(8):\n"
         "    if os.fork() == 0:\n"
-        "        for _ in range(400): os.write(1, bytes(65536)); os.write(2, bytes(65536))\n"
+        "        for _ in range(40): os.write(1, bytes(65536)); os.write(2, bytes(65536))\n"
         "        os._exit(0)\n"
         "for _ in range(8): os.wait()\n"
         'open("z", "w").write("1")',
-        lambda r, t: _answered(r, t) and r.stdout_bytes == r.stderr_bytes == 8 * 400 * 65536,
+        lambda r, t: _answered(r, t) and r.stdout_bytes == r.stderr_bytes == 8 * 40 * 65536,
         fetch=("z",),
     ),
     Attack(
