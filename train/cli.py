@@ -105,14 +105,24 @@ def _sft(config: SftRunConfig) -> None:
 
 
 def grpo_main(argv: list[str]) -> int:
-    args = _options("grpo", "Dr.GRPO on tasks with gold, on this machine.").parse_args(argv)
+    options = _options("grpo", "Dr.GRPO on tasks with gold, on this machine or on many GPUs.")
+    options.add_argument("--backend", choices=("embedded", "verl"), default="embedded")
+    args = options.parse_args(argv)
     with say_known_errors("assay grpo") as status:
         config = load(GrpoRunConfig, args.config, args.settings)
         if args.dry_run:
             from train.grpo import describe
 
             print(f"{dump(config)}\n{describe(config.rl)}")
+            if args.backend == "verl":
+                from train.verl_backend.dry_run import show
+
+                show(config)
             return 0
+        if args.backend == "verl":
+            from train.verl_backend.main import run
+
+            return run(config)
         _grpo(config)
     return status.code
 

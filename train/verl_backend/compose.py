@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +13,11 @@ from configs.loader import ConfigError
 
 VERSION = "0.9.1"
 ROLLOUTS = ("sglang", "assay_cpu")
+
+
+def installed() -> bool:
+    """Whether verl can be imported, without importing it."""
+    return importlib.util.find_spec("verl") is not None
 
 
 def require_verl() -> None:

@@ -1,0 +1,99 @@
+"""Our scorers in the shapes that other trainers call: verl's reward loop and TRL's GRPO trainer.
+
+Both score through `score_answer`, the table that our own loops use, so a reward is the same number
+wherever it is computed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, cast
+
+from rewards.families import Answer, Weights, score_answer
+from rewards.task import Score, Task
+
+SCORED_TEXT = "assay_text"  # key of verl's extra_info: the model's last message alone
+TRUNCATED = "assay_truncated"
+
+
+def verl_compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: str,
+    extra_info: Mapping[str, Any] | None = None,
+    **unused: Any,
+) -> dict[str, float]:
+    """verl's `compute_score`. `ground_truth` is a task as JSON text.
+
+    The same keys for every row of a family, numbers only: `score` (the reward), `acc` (the
+    outcome), `valid` (0 when scorer or infrastructure failed: then the others are 0), and the
+    reward's parts. Never raises: verl drops a rollout whose reward raises without a word.
+
+    `solution_str` is the whole decoded response, tool output included, which a model could make
+    say anything; with `extra_info["assay_text"]` only what the model said last is scored.
+    """
+    del data_source, unused
+    info = extra_info or {}
+    try:
+        task = task_of(ground_truth)
+        text = info.get(SCORED_TEXT)
+        text = text if isinstance(text, str) else solution_str
+        return numbers(task, score_answer(task, Answer(text, bool(info.get(TRUNCATED, False)))))
+    except Exception:  # a row that cannot be scored is not a wrong answer
+        return {"score": 0.0, "acc": 0.0, "valid": 0.0}
+
+
+def numbers(task: Task, score: Score) -> dict[str, float]:
+    """A score as verl's reward dict; the parts are those that every answer of the family has."""
+    valid = score.outcome is not None and score.reward is not None
+    row = {
+        "score": float(score.reward or 0.0) if valid else 0.0,
+        "acc": float(score.outcome or 0.0) if valid else 0.0,
+        "valid": float(valid),
+    }
+    for name in sorted(score_answer(task, Answer()).parts):
+        value = score.parts.get(name, 0.0)
+        row[f"part_{name}"] = float(value) if math.isfinite(value) else 0.0
+    return row
+
+
+def trl_reward(
+    completions: Sequence[Any], task: Sequence[Any], weights: Weights | None = None, **unused: Any
+) -> list[float | None]:
+    """A reward function for TRL's `GRPOTrainer`: the dataset needs a column `task` (JSON text).
+
+    Completions are texts, or message lists whose last assistant message is scored. None marks a
+    rollout without an outcome, which TRL leaves out.
+    """
+    del unused
+    if len(completions) != len(task):
+        raise ValueError(f"{len(completions)} completions for {len(task)} tasks; wanted one each")
+    return [
+        score_answer(task_of(row), Answer(last_message(said)), weights).reward
+        for said, row in zip(completions, task, strict=True)
+    ]
+
+
+def last_message(completion: Any) -> str:
+    """What the model said last: the text itself, or the last assistant message's content."""
+    if isinstance(completion, str):
+        return completion
+    for message in reversed(cast("Sequence[Mapping[str, Any]]", completion)):
+        if message.get("role") == "assistant":
+            return str(message.get("content") or "")
+    return ""
+
+
+def task_of(row: Any) -> Task:
+    """A task from JSON text or from its mapping. Raises `TaskError` or ValueError."""
+    if isinstance(row, str):
+        return _from_text(row)
+    return Task.from_json(cast("Mapping[str, Any]", row))
+
+
+@lru_cache(maxsize=4096)
+def _from_text(text: str) -> Task:
+    return Task.from_json(json.loads(text))

@@ -1,0 +1,113 @@
+# pyright: reportMissingImports=false, reportMissingTypeStubs=false
+"""Run verl's trainer: one entry point, in the driver's process. Needs verl.
+
+`run` composes and checks the settings, writes the data, starts Ray (or joins the cluster that the
+job script started) and fits. The trainer is verl's synchronous one, with the reward's parts and
+tool counts added to every step's metrics: verl itself logs them for validation only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from configs.schema import GrpoRunConfig
+from train.stop import EXIT_STOPPED
+from train.verl_backend.compose import check, compose
+from train.verl_backend.data import prepare
+from train.verl_backend.overrides import overrides
+
+DONE = "DONE"
+
+
+def environment(config: GrpoRunConfig, folder: Path) -> dict[str, str]:
+    """Variables of every process of the run; Ray's workers get them too."""
+    root = str(Path(__file__).resolve().parent.parent.parent)
+    before = os.environ.get("PYTHONPATH", "")
+    made = {
+        "PYTHONPATH": root + (os.pathsep + before if before else ""),
+        "VERL_USE_EXTERNAL_MODULES": "train.verl_backend.plugin",
+        "VERL_FILE_LOGGER_PATH": str(_next_log(folder)),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    if config.cluster.device == "cpu":
+        made |= {"VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    if config.log.wandb != "off":
+        made["WANDB_MODE"] = config.log.wandb
+    return made
+
+
+def _next_log(folder: Path) -> Path:
+    """A metrics file for each start: verl truncates the one it is given, also on a resume."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"metrics_start_{len(list(folder.glob('metrics_start_*.jsonl'))):03d}.jsonl"
+
+
+def run(config: GrpoRunConfig) -> int:
+    """Train to the end, or until a stop is asked for; returns the exit status."""
+    folder = (Path(config.out) / "verl").resolve()
+    (Path(config.out) / DONE).unlink(missing_ok=True)
+    os.environ.update(environment(config, folder))
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    counts = prepare(config, folder)
+    print(
+        f"{counts['tasks']} tasks, {counts['train']} prompts, {counts['val']} held out", flush=True
+    )
+    composed = compose(_with_environment(overrides(config, folder), environment(config, folder)))
+    check(composed)
+    import ray
+    from verl.trainer.main_ppo import run_ppo
+
+    from train.verl_backend.trainer import Runner
+
+    try:
+        run_ppo(composed, task_runner_class=ray.remote(num_cpus=1)(Runner))
+    finally:
+        ray.shutdown()
+    if last_step(Path(config.out)) < config.rl.steps:
+        print(f"stopped after step {last_step(Path(config.out))}; run the same command to go on")
+        return EXIT_STOPPED
+    from train.verl_backend.export import export
+
+    print(f"model: {export(Path(config.out))}")
+    (Path(config.out) / DONE).touch()
+    return 0
+
+
+def _with_environment(made: dict[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
+    """verl forwards few variables to its workers; ours go through Ray's runtime environment."""
+    extra = {
+        f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}": value
+        for name, value in variables.items()
+    }
+    return made | extra
+
+
+def last_step(out: Path) -> int:
+    """Newest checkpoint that the tracker file names, 0 if none."""
+    try:
+        return int((out / "latest_checkpointed_iteration.txt").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return 0
+
+
+def reward_metrics(infos: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Means over one step's rollouts, under the names of our own log."""
+    totals: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    for info in infos:
+        for name, value in info.items():
+            totals[name] += value
+            counts[name] += 1
+    names = {"acc": "outcome/mean", "valid": "outcome/valid"}
+    out: dict[str, float] = {}
+    for name, total in totals.items():
+        key = names.get(name, f"rollout/{name}/mean")
+        if name.startswith("part_"):
+            key = f"reward/{name.removeprefix('part_')}/mean"
+        out[key] = total / counts[name]
+    return out

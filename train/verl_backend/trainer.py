@@ -1,0 +1,66 @@
+# pyright: reportMissingImports=false, reportMissingTypeStubs=false
+"""verl's synchronous trainer with our metrics, and the actor that runs it. Needs verl and ray."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import transfer_queue as tq
+from omegaconf import OmegaConf
+from verl.trainer.ppo.v1 import AgentLoopManagerTQ
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+import train.verl_backend.advantage  # noqa: F401  (registers our estimator)
+from train.verl_backend.main import reward_metrics
+
+POLL_S = 0.05  # verl asks every 2 s whether rollouts are done: a floor under every short step
+
+
+class Trainer(PPOTrainerSync):
+    """Adds the reward's parts and tool counts to each step's metrics."""
+
+    def _build_replay_buffer(self) -> Any:
+        buffer: Any = super()._build_replay_buffer()
+        if hasattr(buffer, "poll_interval"):
+            buffer.poll_interval = POLL_S
+        return buffer
+
+    def _compute_metrics(
+        self, batch: Any, metrics: Any, timing_raw: Any, global_steps: int, epoch: int
+    ) -> None:
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
+        pairs = zip(batch.keys, batch.tags, strict=True)
+        keys = [key for key, tag in pairs if not tag.get("is_padding", False)]
+        data = tq.kv_batch_get(
+            keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"]
+        )
+        rows = data["extra_fields"].tolist()
+        metrics.update(reward_metrics([row["reward_extra_info"] for row in rows]))
+        metrics["rollout/left_out"] = float(len(batch.keys) - len(keys))
+
+
+class Runner:
+    """The body of verl's driver actor: build, fit, close."""
+
+    def run(self, config: Any) -> None:
+        config.transfer_queue.enable = True
+        OmegaConf.resolve(config)
+        tq.init(config.transfer_queue)
+        trainer: Any = None
+        done = False
+        try:
+            trainer = Trainer(config=config)
+            trainer.init()
+            manager = AgentLoopManagerTQ.create(
+                config=config,
+                llm_client=trainer.get_llm_client(),
+                teacher_client=trainer.get_teacher_client(),
+                reward_loop_worker_handles=trainer.get_reward_handles(),
+            )
+            trainer.fit(manager)
+            done = True
+        finally:
+            tracking = getattr(trainer, "logger", None)
+            if tracking is not None:
+                tracking.finish(exit_code=0 if done else 1)
+            tq.close()
