@@ -26,8 +26,6 @@ class ClusterConfig:
     micro_tokens: int = 32768  # tokens of one forward and backward on one GPU
     micro_batch: int = 0  # rollouts of one forward instead; 0: by tokens
     zero_stage: int = 3  # DeepSpeed: what is cut over the devices
-    lora_rank: int = 0  # 0: all weights are trained
-    lora_alpha: int = 32
     val_data: str = ""  # held-out tasks for validation; empty: none
     val_every: int = 0  # steps between validations; 0: at the end only
     sandbox_workers: int = 8  # jails in each rollout worker
@@ -37,11 +35,11 @@ class ClusterConfig:
     def __post_init__(self) -> None:
         for name in (
             "nodes", "gpus_per_node", "tensor_parallel", "sequence_parallel", "micro_tokens",
-            "sandbox_workers", "rollout_workers", "lora_alpha",
+            "sandbox_workers", "rollout_workers",
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} is too small; set 1 or more")
-        for name in ("lora_rank", "micro_batch", "val_every"):
+        for name in ("micro_batch", "val_every"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} is too small; set 0 or more")
         if not 0 < self.server_memory < 1:

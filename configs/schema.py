@@ -32,6 +32,12 @@ class ModelConfig:
     """`path`: a Hugging Face folder or a hub name; null finds SmolLM2-135M-Instruct."""
 
     path: str | None = locked(None)
+    lora_rank: int = locked(0)  # 0: all weights are trained
+    lora_alpha: int = locked(32)
+
+    def __post_init__(self) -> None:
+        _at_least(self, 0, "lora_rank")
+        _at_least(self, 1, "lora_alpha")
 
 
 @dataclass(frozen=True)

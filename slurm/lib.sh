@@ -77,6 +77,7 @@ supervise() {
   pid=$!
   trap 'stop USR1' USR1
   trap 'stop TERM' TERM
+  if [ -n "${AFTER_START:-}" ]; then "$AFTER_START"; fi
   reap
   trap - USR1 TERM
   [ "$code" = 75 ] && ask_again "the run stopped by itself after saving"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from configs.loader import ConfigError, dump, load, to_dict
 from configs.schema import EngineConfig, EvalConfig, GrpoRunConfig, RewardConfig, SftRunConfig
@@ -13,6 +13,10 @@ from train.checkpoint import require_disk
 from train.errors import say_known_errors
 from train.resume import Checkpoints
 from train.stop import StopFlag
+
+if TYPE_CHECKING:
+    from rollouts.prompts import ChatTokenizer
+    from train.sft import Example
 
 
 def _options(command: str, what: str) -> argparse.ArgumentParser:
@@ -51,7 +55,7 @@ class _Run:
         seed_globals(config.seed)
         source = resolve_model(config.model.path)
         self.tokenizer = ChatTokenizer(source)
-        self.policy = load_checked(source, config.engine, machine, train=True)
+        self.policy = load_checked(source, config.engine, machine, True, config.model)
         self.reload = lambda: load_checked(source, config.engine, machine, train=False)
         write_run_record(self.out, config, {"data": Path(config.data), "model": source})
         self.log = RunLog(
@@ -75,29 +79,46 @@ class _Run:
 
 
 def sft_main(argv: list[str]) -> int:
-    args = _options("sft", "Fine-tune on the gold answers of tasks.").parse_args(argv)
+    options = _options("sft", "Fine-tune on the gold answers of tasks.")
+    options.add_argument("--backend", choices=("embedded", "deepspeed"), default="embedded")
+    args = options.parse_args(argv)
     with say_known_errors("assay sft") as status:
         config = load(SftRunConfig, args.config, args.settings)
         if args.dry_run:
             print(dump(config), end="")
-            return 0
-        _sft(config)
+            if args.backend == "deepspeed":
+                from train.estimate import sft_report
+
+                print(f"\n{sft_report(config)}")
+        elif args.backend == "deepspeed":
+            from train.launch import sft_on_devices
+
+            return sft_on_devices(config)
+        else:
+            _sft(config)
     return status.code
 
 
-def _sft(config: SftRunConfig) -> None:
-    from train.sft import gold_examples, train_sft
+def read_examples(config: SftRunConfig, tokenizer: ChatTokenizer) -> list[Example]:
+    """The run's tasks with their gold answers. Raises `TaskError` for gold that is no text."""
+    from train.sft import gold_examples
 
-    run = _Run(config, "sft")
-    bad = next((t for t in run.tasks if t.family != "refinement"), None)
+    tasks = _tasks(config.data, "data")
+    bad = next((t for t in tasks if t.family != "refinement"), None)
     if bad is not None:
         raise TaskError(
             f"{config.data}: task {bad.id} is of family {bad.family}, whose gold is no text to "
             "imitate; build its set by rejection sampling"
         )
-    examples = gold_examples(run.tasks, run.tokenizer)
+    return gold_examples(tasks, tokenizer)
+
+
+def _sft(config: SftRunConfig) -> None:
+    from train.sft import train_sft
+
+    run = _Run(config, "sft")
     train_sft(
-        run.policy, examples, config.sft, seed=config.seed,
+        run.policy, read_examples(config, run.tokenizer), config.sft, seed=config.seed,
         micro_tokens=config.engine.micro_tokens, log=run.log, checkpoints=run.checkpoints,
         every=config.checkpoint.sft_every,
     )  # fmt: skip

@@ -67,7 +67,8 @@ class Demo:
     def policy(self, folder: Path, train: bool = False) -> Any:
         from train.setup import load_checked
 
-        return load_checked(folder, self.config.engine, self.machine, train)
+        adapters = self.config.model if train else None
+        return load_checked(folder, self.config.engine, self.machine, train, adapters)
 
     def checkpoints(self, stage: str) -> Checkpoints:
         keep = self.config.checkpoint.keep

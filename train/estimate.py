@@ -121,7 +121,7 @@ class Memory:
 def grpo_memory(config: GrpoRunConfig, shape: Shape) -> Memory:
     """verl with FSDP2 and a rollout server on the same GPUs."""
     cluster, count = config.cluster, shape.parameters
-    trained = count if not cluster.lora_rank else _lora_count(shape, cluster.lora_rank)
+    trained = count if not config.model.lora_rank else _lora_count(shape, config.model.lora_rank)
     tokens = max(cluster.micro_tokens, config.rl.max_length) / cluster.sequence_parallel
     state = (4 * count + 12 * trained) / cluster.devices
     parts = {
@@ -152,7 +152,7 @@ def grpo_memory(config: GrpoRunConfig, shape: Shape) -> Memory:
 def sft_memory(config: SftRunConfig, shape: Shape) -> Memory:
     """DeepSpeed ZeRO, one sequence of `sft.max_length` on each GPU at a time."""
     cluster, count = config.cluster, shape.parameters
-    trained = count if not cluster.lora_rank else _lora_count(shape, cluster.lora_rank)
+    trained = count if not config.model.lora_rank else _lora_count(shape, config.model.lora_rank)
     cut = cluster.devices
     host = 0.0 if cluster.offload else 1.0
     tokens = float(config.sft.max_length)
@@ -257,7 +257,7 @@ def sft_report(config: SftRunConfig, examples: int | None = None) -> str:
     memory = sft_memory(config, shape)
     memory.refuse(
         cluster, "raise cluster.nodes, set cluster.zero_stage=3 or cluster.offload=true, train "
-        "with cluster.lora_rank, or lower sft.max_length",
+        "with model.lora_rank, or lower sft.max_length",
     )  # fmt: skip
     flops = 8 * shape.parameters * sft.max_length * sft.batch_size
     step = flops / (FLOPS * FLOPS_SHARE * cluster.devices)

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from configs.schema import ModelConfig
 from rollouts.torch_engine import Llama, ModelError, TorchEngine, TransformersEngine, load_llama
 from rollouts.torch_engine.engine import DTYPES, folder_is_llama
 from rollouts.torch_engine.llama import Shape, rms_norm, rope_tables, rotate, to_state
@@ -134,7 +135,7 @@ class TransformersPolicy:
     def __init__(self, folder: Path, dtype: str, device: str) -> None:
         from transformers import AutoModelForCausalLM
 
-        self.folder = folder
+        self.folder, self._adapted = folder, False
         self.module: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype])
         self.module.to(device).eval()
 
@@ -168,7 +169,18 @@ class TransformersPolicy:
     def engine(self, stop_ids: list[int], slots: int) -> TransformersEngine:
         return TransformersEngine(self.module, stop_ids, slots)
 
+    def add_adapters(self, config: ModelConfig) -> None:
+        """Train low-rank adapters instead of the weights; `save` merges them in."""
+        from train.lora import with_adapters
+
+        self.module, self._adapted = with_adapters(self.module, config).eval(), True
+
     def save(self, folder: Path) -> None:
+        if self._adapted:
+            from train.lora import merged_state
+
+            save_folder(self.folder, folder, merged_state(self.module))
+            return
         state = {k: v.detach().contiguous() for k, v in self.module.state_dict().items()}
         if getattr(self.module.config, "tie_word_embeddings", False):
             state.pop("lm_head.weight", None)
@@ -176,11 +188,18 @@ class TransformersPolicy:
 
 
 def load_policy(
-    folder: Path, dtype: str = "bfloat16", device: str = "cpu"
+    folder: Path,
+    dtype: str = "bfloat16",
+    device: str = "cpu",
+    adapters: ModelConfig | None = None,
 ) -> LlamaPolicy | TransformersPolicy:
-    """The fast path where the architecture allows it, transformers elsewhere."""
+    """The fast path where the architecture allows it, transformers elsewhere, and for adapters."""
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} has no config.json; give a Hugging Face model folder")
+    if adapters is not None and adapters.lora_rank:
+        policy = TransformersPolicy(folder, dtype, device)  # our own path has no place for them
+        policy.add_adapters(adapters)
+        return policy
     if folder_is_llama(folder):
         return LlamaPolicy(load_llama(folder, dtype, device), folder)
     return TransformersPolicy(folder, dtype, device)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from configs.loader import ConfigError
-from configs.schema import EngineConfig
+from configs.schema import EngineConfig, ModelConfig
 from rollouts.torch_engine import ModelError, set_threads
 from train.policy import LlamaPolicy, TransformersPolicy, load_policy
 
@@ -46,7 +46,11 @@ def seed_globals(seed: int) -> None:
 
 
 def load_checked(
-    folder: Path, config: EngineConfig, machine: Machine, train: bool
+    folder: Path,
+    config: EngineConfig,
+    machine: Machine,
+    train: bool,
+    adapters: ModelConfig | None = None,
 ) -> LlamaPolicy | TransformersPolicy:
     """Load a model after asking whether it can fit. Raises `ModelError` in one sentence."""
     weights = sum(p.stat().st_size for p in folder.glob("*.safetensors"))
@@ -60,7 +64,7 @@ def load_checked(
                 f"{folder}: about {need / 1e9:.1f} GB of memory needed, {free / 1e9:.1f} GB "
                 "available; use a smaller model, or a machine with more memory"
             )
-    return load_policy(folder, config.dtype, machine.device)
+    return load_policy(folder, config.dtype, machine.device, adapters)
 
 
 def _available_memory() -> int | None:

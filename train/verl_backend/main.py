@@ -9,18 +9,20 @@ tool counts added to every step's metrics: verl itself logs them for validation 
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from configs.schema import GrpoRunConfig
-from train.stop import EXIT_STOPPED
+from train.stop import EXIT_STOPPED, SIGNALS
 from train.verl_backend.compose import check, compose
 from train.verl_backend.data import prepare
 from train.verl_backend.overrides import overrides
 
 DONE = "DONE"
+STOP = "STOP"  # a file: the driver was asked to stop, and the trainer is another process
 
 
 def environment(config: GrpoRunConfig, folder: Path) -> dict[str, str]:
@@ -50,7 +52,8 @@ def _next_log(folder: Path) -> Path:
 def run(config: GrpoRunConfig) -> int:
     """Train to the end, or until a stop is asked for; returns the exit status."""
     folder = (Path(config.out) / "verl").resolve()
-    (Path(config.out) / DONE).unlink(missing_ok=True)
+    for name in (DONE, STOP):
+        (Path(config.out) / name).unlink(missing_ok=True)
     os.environ.update(environment(config, folder))
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     counts = prepare(config, folder)
@@ -64,6 +67,7 @@ def run(config: GrpoRunConfig) -> int:
 
     from train.verl_backend.trainer import Runner
 
+    _listen(Path(config.out) / STOP)
     try:
         run_ppo(composed, task_runner_class=ray.remote(num_cpus=1)(Runner))
     finally:
@@ -76,6 +80,17 @@ def run(config: GrpoRunConfig) -> int:
     print(f"model: {export(Path(config.out))}")
     (Path(config.out) / DONE).touch()
     return 0
+
+
+def _listen(flag: Path) -> None:
+    """USR1 and TERM ask the trainer to save after the step it is in."""
+
+    def ask(number: int, frame: object) -> None:
+        flag.touch()
+        print(f"{signal.Signals(number).name}: saving after this step", flush=True)
+
+    for number in SIGNALS:
+        signal.signal(number, ask)
 
 
 def _with_environment(made: dict[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:

@@ -47,6 +47,7 @@ def overrides(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
         "trainer.validation_data_dir": str(out / "validation"),
         "trainer.rollout_data_dir": str(out / "rollouts") if config.log.rollouts else None,
         "trainer.v1.trainer_mode": "sync",
+        "critic.enable": False,
     }  # fmt: skip
     if config.cluster.ray_address:
         made["+ray_kwargs.ray_init.address"] = config.cluster.ray_address
@@ -59,6 +60,8 @@ def _refuse(config: GrpoRunConfig) -> None:
     rl = config.rl
     if rl.kl_coef and config.cluster.device == "cpu":
         raise ConfigError("rl.kl_coef: verl's reference model does not run on the CPU; set it to 0")
+    if rl.schedule == "linear":
+        raise ConfigError("rl.schedule=linear: verl has constant and cosine; set one of them")
     if config.model.path is None:
         raise ConfigError("model.path is empty; name a Hugging Face folder that every node sees")
     if rl.sampling_correction == "token" and rl.correction_cap <= 0:
@@ -121,6 +124,7 @@ def _actor(config: GrpoRunConfig) -> dict[str, Any]:
         f"{actor}.ulysses_sequence_parallel_size": cluster.sequence_parallel,
         f"{actor}.optim.lr": rl.lr,
         f"{actor}.optim.lr_warmup_steps": rl.warmup,
+        f"{actor}.optim.lr_scheduler_type": rl.schedule,
         f"{actor}.optim.weight_decay": rl.weight_decay,
         f"{actor}.optim.betas": list(rl.betas),
         f"{actor}.optim.clip_grad": rl.grad_clip,
@@ -131,9 +135,10 @@ def _actor(config: GrpoRunConfig) -> dict[str, Any]:
     if cluster.micro_batch:
         made[f"{actor}.ppo_micro_batch_size_per_gpu"] = cluster.micro_batch
         made["actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu"] = cluster.micro_batch
-    if cluster.lora_rank:
-        made["actor_rollout_ref.model.lora_rank"] = cluster.lora_rank
-        made["actor_rollout_ref.model.lora_alpha"] = cluster.lora_alpha
+    if config.model.lora_rank:
+        made["actor_rollout_ref.model.lora_rank"] = config.model.lora_rank
+        made["actor_rollout_ref.model.lora_alpha"] = config.model.lora_alpha
+        made["actor_rollout_ref.model.target_modules"] = "all-linear"
     return made
 
 

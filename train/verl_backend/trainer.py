@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import transfer_queue as tq
@@ -11,7 +12,7 @@ from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 import train.verl_backend.advantage  # noqa: F401  (registers our estimator)
-from train.verl_backend.main import reward_metrics
+from train.verl_backend.main import STOP, last_step, reward_metrics
 
 POLL_S = 0.05  # verl asks every 2 s whether rollouts are done: a floor under every short step
 
@@ -24,6 +25,15 @@ class Trainer(PPOTrainerSync):
         if hasattr(buffer, "poll_interval"):
             buffer.poll_interval = POLL_S
         return buffer
+
+    def on_step_end(self) -> None:
+        """Save and end after this step when the driver was asked to stop."""
+        super().on_step_end()
+        if not (Path(self.config.trainer.default_local_dir) / STOP).exists():
+            return
+        if last_step(Path(self.config.trainer.default_local_dir)) != self.global_steps:
+            self._save_checkpoint()
+        self.config.trainer.total_epochs = 0  # verl asks before every step
 
     def _compute_metrics(
         self, batch: Any, metrics: Any, timing_raw: Any, global_steps: int, epoch: int

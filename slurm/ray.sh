@@ -1,0 +1,115 @@
+# shellcheck shell=bash
+# A Ray cluster inside a job: brought up by asking, watched, taken down by step. Sourced after lib.sh.
+# Sets HEAD (node name) and RAY_ADDRESS. Kills nothing by name, and nothing of another job.
+
+on_node() { # NODE COMMAND...: one process there, beside whatever else runs
+  local node=$1
+  shift
+  srun --overlap --nodes=1 --ntasks=1 --nodelist="$node" --kill-on-bad-exit=1 \
+    "${ASSAY_SRUN[@]}" "${ASSAY_RUN[@]}" "$@" </dev/null
+}
+
+ray_tool() { on_node "$HEAD" "$ASSAY_PYTHON" -m train.verl_backend.ray_cluster "$@"; }
+
+ray_up() {
+  local -a nodes
+  local i base gpus
+  # `("$(…)")` would make one element with newlines in it
+  mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+  [ "${#nodes[@]}" = "$SLURM_NNODES" ] || die "${#nodes[@]} nodes for a job of $SLURM_NNODES"
+  HEAD=${nodes[0]}
+  for i in "${!nodes[@]}"; do
+    say "${nodes[i]}: $([ "$i" = 0 ] && echo 'Ray head, driver' || echo 'Ray worker')"
+  done
+  # Unix socket paths end at 107 bytes: short, on the node, gone at the end.
+  RAY_DIR=$ASSAY_SCRATCH/r$SLURM_JOB_ID
+  [ "${#RAY_DIR}" -le 40 ] || die "ASSAY_SCRATCH=$ASSAY_SCRATCH is too long for Ray's sockets" 2
+  ulimit -n 65536 2>/dev/null || say "open files stay at $(ulimit -n); Ray wants 65536"
+  export RAY_AUTH_MODE=${RAY_AUTH_MODE:-disabled} RAY_DEDUP_LOGS=0
+  gpus=${ASSAY_RAY_GPUS:-${SLURM_GPUS_ON_NODE:-0}}
+  RAY_PIDS=()
+  trap ray_down EXIT
+  ip=$(ray_tool address) || die "no address on $HEAD; set ASSAY_INTERFACE in slurm/env.sh"
+  base=$(ray_tool port "$SLURM_JOB_ID" "${SLURM_RESTART_COUNT:-0}") || die "no free ports on $HEAD"
+  export RAY_ADDRESS=$ip:$base
+  ray_start 0 "$gpus" --head --node-ip-address="$ip" --port="$base" \
+    --include-dashboard=false --ray-client-server-port=$((base + 1))
+  ray_ready 1 "$gpus" "the Ray head on $HEAD did not come up"
+  for ((i = 1; i < SLURM_NNODES; i++)); do ray_start "$i" "$gpus" --address="$RAY_ADDRESS"; done
+  ray_ready "$SLURM_NNODES" $((SLURM_NNODES * gpus)) "not all Ray nodes came up"
+}
+
+# ray_start INDEX GPUS OPTIONS...: every port is fixed; each node has its own, so that two may share
+# a host. Workers' ports stay below the range the system hands out by itself.
+ray_start() {
+  local i=$1 gpus=$2 base=$((${RAY_ADDRESS##*:} + 2 + ($1 % 2) * 8)) low=$((10000 + ($1 % 16) * 500))
+  local -a nodes
+  shift 2
+  mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+  on_node "${nodes[i]}" "$ASSAY_PYTHON" -m ray.scripts.scripts start "$@" --block \
+    --num-cpus="${ASSAY_RAY_CPUS:-${SLURM_CPUS_ON_NODE:-1}}" --num-gpus="$gpus" \
+    --object-store-memory="${ASSAY_RAY_STORE:-$(ray_store)}" --temp-dir="$RAY_DIR" \
+    --node-manager-port="$base" --object-manager-port=$((base + 1)) \
+    --runtime-env-agent-port=$((base + 2)) --dashboard-agent-grpc-port=$((base + 3)) \
+    --dashboard-agent-listen-port=$((base + 4)) --metrics-export-port=$((base + 5)) \
+    --min-worker-port="$low" --max-worker-port=$((low + 499)) --disable-usage-stats &
+  RAY_PIDS+=($!)
+}
+
+# Bytes of the object store: half of /dev/shm, at most 20 GB. Ray's own default is a share of the
+# node's memory, which need not be the job's.
+ray_store() {
+  local free
+  free=$(df --output=avail -B1 /dev/shm | tail -1)
+  [ $((free / 2)) -lt 20000000000 ] && echo $((free / 2)) || echo 20000000000
+}
+
+ray_ready() { # NODES GPUS MESSAGE: ask until they are there, or a start has died, or time is up
+  local asking
+  ray_tool wait "$RAY_ADDRESS" --nodes "$1" --gpus "$2" --seconds "${ASSAY_RAY_WAIT:-300}" &
+  asking=$!
+  while kill -0 "$asking" 2>/dev/null; do
+    for one in "${RAY_PIDS[@]}"; do
+      kill -0 "$one" 2>/dev/null || { kill "$asking"; die "$3: a step ended early; its words are above"; }
+    done
+    sleep 0.5 # between two questions, not instead of one
+  done
+  wait "$asking" || die "$3 in ${ASSAY_RAY_WAIT:-300} s"
+}
+
+# Started when the driver is: ends it when a node is gone for good, and the job goes on elsewhere.
+ray_watch() {
+  (
+    ray_tool watch "$RAY_ADDRESS" --nodes "$SLURM_NNODES"
+    if [ $? = 3 ]; then
+      touch "$RUN_DIR/.lost"
+      kill -TERM "${pid:?set by supervise}" 2>/dev/null
+    fi
+  ) &
+  RAY_PIDS+=($!)
+}
+
+ray_down() {
+  local code=$? one
+  trap - EXIT
+  trap '' USR1 TERM
+  mkdir -p "$RUN_DIR/ray-logs"
+  cp -r "$RAY_DIR/session_latest/logs/." "$RUN_DIR/ray-logs/" 2>/dev/null
+  for ((one = ${#RAY_PIDS[@]} - 1; one >= 0; one--)); do ray_end "${RAY_PIDS[one]}"; done
+  srun --overlap --ntasks-per-node=1 rm -rf "$RAY_DIR" </dev/null
+  if [ -e "$RUN_DIR/.lost" ] && [ "$code" != 0 ]; then
+    rm -f "$RUN_DIR/.lost"
+    ask_again "a lost node"
+  fi
+  exit "$code"
+}
+
+ray_end() { # PID: TERM, a while to drain, KILL
+  local waited=0
+  kill -TERM "$1" 2>/dev/null || return 0
+  while kill -0 "$1" 2>/dev/null && [ "$waited" -lt 40 ]; do
+    sleep 0.25
+    waited=$((waited + 1))
+  done
+  kill -KILL "$1" 2>/dev/null
+}

@@ -1,0 +1,229 @@
+# pyright: reportMissingImports=false, reportMissingTypeStubs=false
+"""Supervised fine-tuning of models too big for one device: DeepSpeed ZeRO-2 or 3. Needs the extra.
+
+The same rows in the same order, the same masks and the same loss as `train.sft`: minus the mean
+log-probability of all answer tokens of an optimiser step, over all devices. Every process takes its
+share of a step's rows, one sequence at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from configs.loader import ConfigError, locked_difference, to_dict
+from configs.schema import SftRunConfig
+from rewards.task import TaskError
+from train.optim import learning_rate
+from train.order import batch_of
+from train.sft import Example, sft_steps
+from train.stop import StopFlag, Stopped
+
+DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+
+
+def zero_config(config: SftRunConfig, world: int) -> dict[str, Any]:
+    """DeepSpeed's settings for this run. The three odd ones make our own AdamW acceptable."""
+    stage = config.cluster.zero_stage
+    offload = {"device": "cpu", "pin_memory": config.cluster.device == "cuda"}
+    zero: dict[str, Any] = {"stage": stage, "stage3_gather_16bit_weights_on_model_save": True}
+    if config.cluster.offload:
+        zero |= {"offload_optimizer": offload}
+        zero |= {"offload_param": offload} if stage == 3 else {}
+    return {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": config.sft.batch_size // world,
+        "gradient_clipping": config.sft.grad_clip,
+        "bf16": {"enabled": config.engine.dtype == "bfloat16"},
+        "zero_optimization": zero,
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "steps_per_print": 1_000_000_000,
+        "wall_clock_breakdown": False,
+    }
+
+
+class Trainer:
+    """One process of a run: its engine, its share of every step, its checkpoints."""
+
+    def __init__(self, config: SftRunConfig, source: Path) -> None:
+        import deepspeed
+
+        self.config, self.source = config, source
+        self.out = Path(config.out)
+        self.folder = self.out / "checkpoints" / "sft"
+        if config.cluster.device == "cpu":
+            torch.set_num_threads(config.engine.threads or 1)
+        deepspeed.init_distributed("gloo" if config.cluster.device == "cpu" else "nccl")
+        self.rank, self.world = dist.get_rank(), dist.get_world_size()
+        if config.sft.batch_size % self.world:
+            raise ConfigError(
+                f"sft.batch_size={config.sft.batch_size} cannot be shared out evenly over "
+                f"{self.world} processes; make it a multiple"
+            )
+        self.stop = StopFlag().listen()
+        model = _model(config, source)
+        wanted = [p for p in model.parameters() if p.requires_grad]
+        optimiser = torch.optim.AdamW(
+            wanted, lr=config.sft.lr, betas=config.sft.betas, eps=1e-8,
+            weight_decay=config.sft.weight_decay,
+        )  # fmt: skip
+        self.engine: Any = deepspeed.initialize(
+            model=model, optimizer=optimiser, config=zero_config(config, self.world)
+        )[0]
+
+    def restore(self) -> int:
+        """The step of the newest checkpoint, loaded; 0 if there is none."""
+        if not (self.folder / "latest").is_file():
+            return 0
+        _, state = self.engine.load_checkpoint(str(self.folder))
+        changed = locked_difference(state["config"], self.config)
+        if changed:
+            raise ConfigError(
+                f"{self.folder}: cannot resume, because {', '.join(changed)} changed; put the old "
+                "value back, or set another out="
+            )
+        return int(state["step"])
+
+    def save(self, step: int) -> None:
+        """All ranks together; `latest` is written last, then the oldest go."""
+        state = {"step": step, "config": to_dict(self.config)}
+        self.engine.save_checkpoint(str(self.folder), tag=f"step_{step:06d}", client_state=state)
+        dist.barrier()
+        if self.rank == 0:
+            kept = sorted(self.folder.glob("step_*"))[: -self.config.checkpoint.keep]
+            for path in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def step(self, batch: Sequence[Example], lr: float) -> tuple[float, float]:
+        """(loss, gradient norm before clipping) of one optimiser step."""
+        tokens = sum(len(e.answer) for e in batch)
+        mine = batch[self.rank :: self.world]
+        for group in self.engine.optimizer.param_groups:
+            group["lr"] = lr
+        total = torch.zeros(1)
+        for example in mine:
+            nll = self._nll(example)
+            total += nll.detach().float().cpu()
+            # DeepSpeed averages over micro-batches and processes; the loss is a sum over both
+            self.engine.backward(nll / tokens * len(batch))
+            self.engine.step()
+        total = total.to(self.engine.device)
+        dist.all_reduce(total)
+        return float(total) / tokens, float(self.engine.get_global_grad_norm() or 0.0)
+
+    def _nll(self, example: Example) -> torch.Tensor:
+        """Minus the sum of the answer's log-probabilities."""
+        ids = torch.tensor([example.prompt + example.answer], device=self.engine.device)
+        logits = self.engine(input_ids=ids, use_cache=False).logits[0].float()
+        first, last = len(example.prompt) - 1, ids.shape[1] - 1
+        law = logits[first:last].log_softmax(-1)
+        return -law.gather(1, ids[0, first + 1 :, None]).sum()
+
+    def asked(self) -> bool:
+        """Whether any process was asked to stop: all must save together."""
+        flag = torch.tensor([float(self.stop())], device=self.engine.device)
+        dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+        return bool(flag)
+
+    def export(self) -> None:
+        """An ordinary Hugging Face folder at `out/model`; adapters are merged into the weights."""
+        if self.config.cluster.zero_stage == 3:
+            state = self.engine._zero3_consolidated_16bit_state_dict()
+        else:
+            state = self.engine.module.state_dict()
+        if self.rank == 0:
+            from train.policy import save_folder
+            from train.setup import publish
+
+            work = self.out / ".tmp-model"
+            save_folder(self.source, work, _plain_state(self.config, self.source, state))
+            print(f"model: {publish(work, self.out / 'model')}", flush=True)
+            (self.out / "DONE").touch()
+        dist.barrier()
+
+
+def _model(config: SftRunConfig, source: Path) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    dtype = DTYPES[config.engine.dtype]
+    model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+    if config.cluster.device == "cuda":
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    if config.model.lora_rank:
+        from train.lora import with_adapters
+
+        model = with_adapters(model, config.model)
+    return model
+
+
+def _plain_state(config: SftRunConfig, source: Path, state: dict[str, Any]) -> dict[str, Any]:
+    """Weights under the names that transformers reads, contiguous, each tied one once."""
+    if config.model.lora_rank:
+        from train.lora import merged_state
+
+        plain = _model(config, source)
+        plain.load_state_dict(state, strict=False)
+        return merged_state(plain)
+    tied = json.loads((source / "config.json").read_text()).get("tie_word_embeddings", False)
+    return {
+        k: v.detach().cpu().contiguous()
+        for k, v in state.items()
+        if not (tied and k == "lm_head.weight")
+    }
+
+
+def train(config: SftRunConfig, examples: Sequence[Example], source: Path) -> None:
+    """All of it, in one of the processes. Raises `Stopped` after saving when asked to stop."""
+    from train.log import RunLog
+
+    fitting = [e for e in examples if len(e.prompt) + len(e.answer) <= config.sft.max_length]
+    if not fitting:
+        raise TaskError(
+            f"none of {len(examples)} examples fits sft.max_length={config.sft.max_length}; "
+            "raise it"
+        )
+    trainer = Trainer(config, source)
+    log = RunLog(trainer.out) if trainer.rank == 0 else None
+    steps, start = sft_steps(len(fitting), config.sft), trainer.restore()
+    if log is not None:
+        log.resume("sft", start)
+    for step in range(start, steps):
+        began = time.perf_counter()
+        rows = batch_of(step, len(fitting), config.sft.batch_size, config.seed)
+        lr = learning_rate(step, steps, config.sft.lr, config.sft.warmup, "cosine")
+        batch = [fitting[i] for i in rows]
+        loss, norm = trainer.step(batch, lr)
+        took = time.perf_counter() - began
+        if log is not None:
+            speed = sum(len(e.prompt) + len(e.answer) for e in batch) / took
+            log.step("sft", step + 1, steps, {
+                "loss": loss, "grad_norm": norm, "lr": lr, "time/step": took,
+                "time/tokens_per_second": speed,
+            })  # fmt: skip
+        asked = trainer.asked() and step + 1 < steps
+        if asked or (step + 1) % config.checkpoint.sft_every == 0 or step + 1 == steps:
+            trainer.save(step + 1)
+        if asked:
+            raise Stopped(step + 1)
+    trainer.export()
+
+
+def main(config: SftRunConfig) -> None:
+    """Body of one process, whose place the launcher put into the environment."""
+    from rollouts.prompts import ChatTokenizer
+    from train.cli import read_examples
+    from train.model_source import resolve_model
+
+    if config.cluster.device == "cpu":
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    source = resolve_model(config.model.path)
+    train(config, read_examples(config, ChatTokenizer(source)), source)

@@ -1,0 +1,142 @@
+# pyright: reportMissingImports=false, reportMissingTypeStubs=false
+"""What slurm/grpo_multinode.sbatch asks about Ray: addresses, ports, whether all nodes are there.
+
+python -m train.verl_backend.ray_cluster address            this node's IPv4 address
+python -m train.verl_backend.ray_cluster port JOB RESTART   a base port that is free here
+python -m train.verl_backend.ray_cluster wait ADDRESS --nodes N --gpus G --seconds S
+python -m train.verl_backend.ray_cluster watch ADDRESS --nodes N     exit 3 when one is lost
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+
+FIRST, SPAN, STEP = 20000, 10000, 20
+LOST_S, TELL_S, ASK_S = 120.0, 60.0, 5.0
+EXIT_LOST = 3
+
+
+def address(interface: str = "") -> str:
+    """The IPv4 address of an interface, or of this host's name; never a loopback one of it.
+
+    Raises OSError when there is none.
+    """
+    if interface:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+            asked = struct.pack("256s", interface.encode()[:15])
+            return socket.inet_ntoa(fcntl.ioctl(one.fileno(), 0x8915, asked)[20:24])  # SIOCGIFADDR
+    found = [str(i[4][0]) for i in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)]
+    outside = [ip for ip in found if not ip.startswith("127.")]
+    if outside or not found:
+        return outside[0]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            one.connect(("192.0.2.1", 9))  # sends nothing: asks which interface would be used
+            return str(one.getsockname()[0])
+        except OSError:
+            return found[0]
+
+
+def base_port(job: int, restart: int, free: Callable[[int], bool] | None = None) -> int:
+    """A base from the job's id and restart, the first of which STEP ports are free on this host."""
+    is_free = free or _is_free
+    for attempt in range(SPAN // STEP):
+        base = FIRST + (job * 4 + restart + attempt) * STEP % SPAN
+        if all(is_free(base + i) for i in range(STEP)):
+            return base
+    raise OSError(f"no {STEP} free ports in a row between {FIRST} and {FIRST + SPAN}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as one:
+        try:
+            one.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def alive(where: str) -> tuple[int, int]:
+    """(nodes, GPUs) of the cluster as it stands. Raises when its head does not answer."""
+    from ray._raylet import GcsClient
+
+    states = GcsClient(address=where).get_all_node_info(timeout=10)
+    live = [n for n in states.values() if n.state == 0]  # GcsNodeInfo.ALIVE
+    return len(live), int(sum(n.resources_total.get("GPU", 0) for n in live))
+
+
+def wait(where: str, nodes: int, gpus: int, seconds: float) -> int:
+    """0 when `nodes` nodes with `gpus` GPUs together are there; 1 after `seconds`."""
+    end, said = time.monotonic() + seconds, ""
+    while True:
+        try:
+            have = alive(where)
+            now = f"{have[0]} of {nodes} nodes, {have[1]} of {gpus} GPUs"
+            if have[0] >= nodes and have[1] >= gpus:
+                print(f"ray at {where}: {now}", flush=True)
+                return 0
+        except Exception as error:  # not up yet; every error means that
+            now = f"no answer ({type(error).__name__})"
+        if now != said:
+            print(f"ray at {where}: {now}", flush=True)
+            said = now
+        if time.monotonic() > end:
+            print(f"ray at {where}: still {now} after {seconds:.0f} s", file=sys.stderr)
+            return 1
+        time.sleep(0.5)
+
+
+def watch(where: str, nodes: int) -> int:
+    """Print a line a minute; EXIT_LOST when a node is missing for two minutes."""
+    lost_since: float | None = None
+    told = 0.0
+    while True:
+        try:
+            count = alive(where)[0]
+        except Exception:
+            count = 0
+        now = time.monotonic()
+        lost_since = None if count >= nodes else lost_since or now
+        if now - told > TELL_S:
+            print(f"ray: {count} of {nodes} nodes alive", flush=True)
+            told = now
+        if lost_since is not None and now - lost_since > LOST_S:
+            print(f"ray: {nodes - count} node(s) missing for {LOST_S:.0f} s", file=sys.stderr)
+            return EXIT_LOST
+        time.sleep(ASK_S)
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    kinds.add_parser("address")
+    port = kinds.add_parser("port")
+    port.add_argument("job", type=int)
+    port.add_argument("restart", type=int)
+    for name in ("wait", "watch"):
+        one = kinds.add_parser(name)
+        one.add_argument("where", metavar="ADDRESS")
+        one.add_argument("--nodes", type=int, required=True)
+        one.add_argument("--gpus", type=int, default=0)
+        one.add_argument("--seconds", type=float, default=300)
+    args = parser.parse_args(argv)
+    if args.kind == "address":
+        print(address(os.environ.get("ASSAY_INTERFACE", "")))
+    elif args.kind == "port":
+        print(base_port(args.job, args.restart))
+    elif args.kind == "wait":
+        return wait(args.where, args.nodes, args.gpus, args.seconds)
+    else:
+        return watch(args.where, args.nodes)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
