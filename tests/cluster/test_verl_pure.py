@@ -1,0 +1,165 @@
+"""The verl backend where verl need not be: overrides, rows, estimates, ports, logs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.cluster import ClusterConfig
+from configs.loader import ConfigError, load
+from configs.schema import GrpoRunConfig, ModelConfig, SftRunConfig
+from train.estimate import KNOWN, grpo_report, sft_report, shape_of
+from train.verl_backend.overrides import overrides
+from train.verl_backend.ray_cluster import address, base_port
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+GRPO = [p for p in sorted((ROOT / "configs").glob("*qwen3*.yaml")) if "sft" not in p.name]
+SFT = sorted((ROOT / "configs").glob("*sft*qwen3*.yaml"))
+
+
+def run_of(*settings: str) -> GrpoRunConfig:
+    return load(GrpoRunConfig, None, ["model.path=m", *settings])
+
+
+def made(*settings: str) -> dict[str, Any]:
+    return overrides(run_of(*settings), Path("/files"))
+
+
+def test_the_presets_as_verl_settings() -> None:
+    dr = made()
+    actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+    assert dr[f"{actor}.loss_agg_mode"] == "seq-mean-token-sum-norm"
+    assert dr[f"{actor}.loss_scale_factor"] == 96  # never left to the longest answer
+    assert dr[f"{actor}.clip_ratio_c"] >= 1e6  # no third clip
+    assert dr["algorithm.norm_adv_by_std_in_grpo"] is False
+    assert dr[f"{actor}.use_kl_loss"] is False and dr["algorithm.use_kl_in_reward"] is False
+    dare = made("rl.preset=dare", "rl.max_new_tokens=8192")
+    assert dare[f"{actor}.loss_agg_mode"] == "seq-mean-token-mean"
+    assert (dare["data.train_batch_size"], dare[f"{rollout}.n"]) == (64, 8)
+    assert dare[f"{actor}.ppo_mini_batch_size"] == 64
+    assert (dare[f"{rollout}.top_p"], dare[f"{rollout}.top_k"]) == (0.95, 50)
+    assert dare[f"{actor}.optim.lr"] == 1e-6 and dare[f"{rollout}.max_model_len"] == 32768
+    assert dr[f"{rollout}.top_k"] == -1 and dr[f"{rollout}.calculate_log_probs"] is True
+
+
+def test_what_verl_would_do_in_silence_is_set_or_refused() -> None:
+    plain = made()
+    assert plain["data.shuffle"] is False and plain["trainer.v1.trainer_mode"] == "sync"
+    assert plain["actor_rollout_ref.rollout.agent.default_agent_loop"] == "assay_episode"
+    assert (
+        made("rl.sampling_correction=token")["algorithm.rollout_correction.rollout_is"] == "token"
+    )
+    for settings, said in [
+        (("cluster.gpus_per_node=3",), "cannot be shared out evenly over 3"),
+        (("cluster.micro_batch=5",), "does not divide the 16 rollouts of a rank"),
+        (("rl.schedule=linear",), "verl has constant and cosine"),
+        (("rl.kl_coef=0.1", "cluster.device=cpu"), "reference model does not run on the CPU"),
+        (("rl.warmup=20",), "is not below rl.steps=20"),
+    ]:
+        with pytest.raises(ConfigError) as error:
+            made(*settings)
+        assert said in str(error.value)
+    with pytest.raises(ConfigError, match=r"model.path is empty"):
+        overrides(load(GrpoRunConfig, None, []), Path("/files"))
+
+
+@pytest.mark.parametrize("path", GRPO, ids=lambda p: p.name)
+def test_every_shipped_rl_configuration_fits(path: Path) -> None:
+    config = load(GrpoRunConfig, path)
+    if config.model.path not in KNOWN:  # an earlier stage's folder; its shape is the 4B model's
+        config = replace(config, model=replace(config.model, path="Qwen/Qwen3-4B"))
+    report = grpo_report(config)
+    assert "memory on each GPU" in report and "min a step" in report
+    overrides(config, Path("/files"))
+
+
+@pytest.mark.parametrize("path", SFT, ids=lambda p: p.name)
+def test_every_shipped_sft_configuration_fits(path: Path) -> None:
+    assert "memory on each GPU" in sft_report(load(SftRunConfig, path))
+
+
+def test_what_cannot_fit_is_refused_naming_what_is_largest() -> None:
+    dare = load(GrpoRunConfig, ROOT / "configs" / "dare_qwen3_4b.yaml", ["cluster.gpus_per_node=1",
+                "cluster.sequence_parallel=1"])  # fmt: skip
+    with pytest.raises(ConfigError, match="does not fit: training needs about"):
+        grpo_report(dare)
+    big = load(SftRunConfig, ROOT / "configs" / "sft_qwen3_32b_zero3.yaml",
+               ["cluster.nodes=1", "cluster.offload=false"])  # fmt: skip
+    with pytest.raises(ConfigError, match="most of it is masters and moments"):
+        sft_report(big)
+
+
+@pytest.mark.parametrize(("name", "billions"), [
+    ("Qwen/Qwen3-4B", 4.02), ("Qwen/Qwen3-8B", 8.19), ("Qwen/Qwen3-32B", 32.76),
+    ("HuggingFaceTB/SmolLM2-135M-Instruct", 0.1345),
+])  # fmt: skip
+def test_parameters_are_counted_as_their_makers_do(name: str, billions: float) -> None:
+    assert shape_of(name).parameters / 1e9 == pytest.approx(billions, rel=5e-3)
+
+
+def test_a_folder_tells_its_own_shape(tiny_folder: Path) -> None:
+    from safetensors.torch import load_file
+
+    count = sum(t.numel() for t in load_file(str(tiny_folder / "model.safetensors")).values())
+    assert shape_of(str(tiny_folder)).parameters == pytest.approx(count, rel=1e-3)
+    with pytest.raises(ConfigError, match="an estimate needs the model's shape"):
+        shape_of("somebody/else")
+
+
+def test_a_cluster_that_cannot_be_is_refused() -> None:
+    for changes, said in [
+        ({"nodes": 0}, "set 1 or more"), ({"tensor_parallel": 3}, "does not divide"),
+        ({"server_memory": 1.5}, "between 0 and 1"), ({"zero_stage": 1}, "set 2 or 3"),
+        ({"nodes": 2, "tensor_parallel": 16}, "stays on one node"),
+    ]:  # fmt: skip
+        with pytest.raises(ValueError, match=said):
+            ClusterConfig(**changes)
+
+
+def test_ports_come_from_the_job_and_avoid_what_is_taken() -> None:
+    assert base_port(7, 0, lambda port: True) == base_port(7, 0, lambda port: True)
+    assert base_port(7, 0, lambda port: True) != base_port(7, 1, lambda port: True)
+    taken = base_port(7, 0, lambda port: True)
+    assert base_port(7, 0, lambda port: port != taken + 3) == taken + 20
+    assert address().count(".") == 3
+
+
+def test_rows_have_one_struct_whatever_the_tasks_carry(tmp_path: Path, tiny_folder: Path) -> None:
+    pa = pytest.importorskip("pyarrow.parquet")
+    from rewards.task import Task, write_jsonl
+    from train.order import batch_of
+    from train.verl_backend.data import prepare
+
+    tasks = [
+        Task(f"t{i}", "refinement", "toy", "train", [{"role": "user", "content": "x"}],
+             {"input_text": "x", "status": "KEEP", "text": "x", f"odd{i}": {"deep": [i]}},
+             tools=("python_executor",) if i % 2 else ())
+        for i in range(6)
+    ]  # fmt: skip
+    write_jsonl(tmp_path / "t.jsonl", [t.to_json() for t in tasks])
+    config = replace(
+        run_of(f"data={tmp_path / 't.jsonl'}", "rl.steps=3", "rl.prompts_per_step=4",
+               "rl.mini_batch=4"),
+        model=ModelConfig(path=str(tiny_folder)),
+    )  # fmt: skip
+    counts = prepare(config, tmp_path / "verl")
+    rows = pa.read_table(tmp_path / "verl" / "train.parquet").to_pylist()
+    assert counts == {"tasks": 6, "train": 12, "val": 0} and len(rows) == 12
+    back = [Task.from_json(json.loads(row["reward_model"]["ground_truth"])) for row in rows]
+    order = [i for step in range(3) for i in batch_of(step, 6, 4, config.seed)]
+    assert back == [tasks[i] for i in order]  # and in the embedded loop's order
+    assert all(set(row["extra_info"]) == {"index", "split", "task_id"} for row in rows)
+
+
+def test_each_start_has_a_metrics_file_of_its_own(tmp_path: Path) -> None:
+    from train.verl_backend.main import _next_log, reward_metrics
+
+    first = _next_log(tmp_path)
+    first.touch()
+    assert _next_log(tmp_path) != first
+    found = reward_metrics([{"acc": 1.0, "part_rg": 0.5, "tool_calls": 2.0}, {"acc": 0.0}])
+    assert found == {"outcome/mean": 0.5, "reward/rg/mean": 0.5, "rollout/tool_calls/mean": 2.0}
