@@ -38,6 +38,8 @@ def environment(config: GrpoRunConfig, folder: Path) -> dict[str, str]:
     }
     if config.cluster.device == "cpu":
         made |= {"VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        # Ray would end our workers when somebody else fills this machine's memory
+        made["RAY_memory_monitor_refresh_ms"] = "0"
     if config.log.wandb != "off":
         made["WANDB_MODE"] = config.log.wandb
     return made
