@@ -101,8 +101,10 @@ def sft_on_devices(config: SftRunConfig) -> int:
     require_disk(out, 1_000_000_000, "checkpoints of this run")
     print(sft_report(config), flush=True)
     (out / "DONE").unlink(missing_ok=True)
-    write_run_record(out, config, {"data": Path(config.data)})
-    settings = out / "deepspeed.yaml"
+    node = os.environ.get("SLURM_NODEID", "0")
+    if node == "0":
+        write_run_record(out, config, {"data": Path(config.data)})
+    settings = out / f"deepspeed_node_{node}.yaml"  # every node starts its own ranks
     dump(config, settings)
     if config.cluster.device == "cpu":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from train.verl_backend.compose import check, compose
 from train.verl_backend.data import prepare
 from train.verl_backend.overrides import overrides
 
+STARTS = 4
 DONE = "DONE"
 STOP = "STOP"  # a file: the driver was asked to stop, and the trainer is another process
 
@@ -71,7 +72,7 @@ def run(config: GrpoRunConfig) -> int:
 
     _listen(Path(config.out) / STOP)
     try:
-        run_ppo(composed, task_runner_class=ray.remote(num_cpus=1)(Runner))
+        _start(lambda: run_ppo(composed, task_runner_class=ray.remote(num_cpus=1)(Runner)))
     finally:
         ray.shutdown()
     if last_step(Path(config.out)) < config.rl.steps:
@@ -82,6 +83,17 @@ def run(config: GrpoRunConfig) -> int:
     print(f"model: {export(Path(config.out))}")
     (Path(config.out) / DONE).touch()
     return 0
+
+
+def _start(fit: Callable[[], None]) -> None:
+    """Ray gives a node 30 s to come up, which a busy machine may miss: then it is tried again."""
+    for attempt in range(1, STARTS + 1):
+        try:
+            return fit()
+        except Exception as error:
+            if "timed out during startup" not in str(error) or attempt == STARTS:
+                raise
+            print(f"Ray did not start in time (attempt {attempt} of {STARTS})", flush=True)
 
 
 def _listen(flag: Path) -> None:

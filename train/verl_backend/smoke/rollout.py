@@ -100,7 +100,9 @@ class CpuReplica(RolloutReplica):
 class CpuRollout(BaseRollout):
     """Lives in the training worker and hands the weights over."""
 
-    def __init__(self, config: Any, model_config: Any, device_mesh: Any, *args: Any, **more: Any):
+    def __init__(
+        self, config: Any, model_config: Any, device_mesh: Any, *args: Any, **more: Any
+    ) -> None:
         super().__init__(config, model_config, device_mesh, *args, **more)
         self.replica_rank = int(more.get("replica_rank", -1))
 
