@@ -34,8 +34,6 @@ from rollouts.trajectory import Completion, Sampling, Trajectory
 from train.evaluate import reward_weights
 from train.verl_backend.overrides import CPU_ROLLOUT
 
-ATTEMPTS = 2
-
 
 class Plain:
     """The surroundings of a task without tools: one message, and that was it."""
@@ -74,11 +72,11 @@ class AssayLoop(AgentLoopBase):
         task = task_of(row["reward_model"]["ground_truth"])
         sample, step = int(row.get("session_id", 0)), int(row.get("global_steps", 1))
         run_seed = derive_seed(self.run_config.seed, "rollouts", step - 1)
-        for _ in range(ATTEMPTS):
-            steps: list[int] = []
+        steps: list[int] = []  # versions of the weights that its messages came from
+        trajectory = await self._episode(task, sample, run_seed, sampling_params, steps)
+        if trajectory.failure is not None:  # the infrastructure's fault: once more, from the start
+            steps.clear()
             trajectory = await self._episode(task, sample, run_seed, sampling_params, steps)
-            if trajectory.failure is None:
-                break
         score = score_answer(task, trajectory.answer(), reward_weights(self.run_config.reward))
         if score.outcome is None or not trajectory.sampled:
             print(f"rollout of {task.id} left out: {trajectory.failure or score.why}", flush=True)

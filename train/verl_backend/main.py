@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -126,17 +125,15 @@ def last_step(out: Path) -> int:
 
 def reward_metrics(infos: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Means over one step's rollouts, under the names of our own log."""
-    totals: Counter[str] = Counter()
-    counts: Counter[str] = Counter()
+    values: dict[str, list[float]] = {}
     for info in infos:
         for name, value in info.items():
-            totals[name] += value
-            counts[name] += 1
+            values.setdefault(name, []).append(value)
     names = {"acc": "outcome/mean", "valid": "outcome/valid"}
     out: dict[str, float] = {}
-    for name, total in totals.items():
+    for name, found in values.items():
         key = names.get(name, f"rollout/{name}/mean")
         if name.startswith("part_"):
             key = f"reward/{name.removeprefix('part_')}/mean"
-        out[key] = total / counts[name]
+        out[key] = sum(found) / len(found)
     return out
