@@ -149,8 +149,8 @@ def _user_process(
         os._exit(1)
     try:
         if streams.control >= 0:
-            script.run_cells(job.place, request.get("seed"), control)
-        script.run(source, job.place, request.get("argv", []), request.get("seed"))
+            script.run_cells(job.place, request["seed"], job.limits.threads, control)
+        script.run(source, job.place, request["argv"], request["seed"], job.limits.threads)
     finally:
         os._exit(1)
 

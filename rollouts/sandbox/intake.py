@@ -22,6 +22,8 @@ def receive(job: Job, request: dict[str, Any]) -> tuple[bytes, int]:
     if job.stage.namespaces:
         if _scratch(job.limits) != _scratch(Limits()):
             jail.resize_scratch(*_scratch(job.limits))
+        if job.limits.threads > 1:
+            jail.show_cpus(min(job.limits.threads, len(os.sched_getaffinity(0))))
         if job.stage.shared:
             _show(job, folders)
     else:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from rollouts.sandbox import syscalls as sc
 
+CPUS = "/sys/devices/system/cpu"
 WORK, TMP, SHM = "/sandbox", "/tmp", "/dev/shm"
 SHARED, GIVEN = "/.shared", "/.given"  # every shared directory; those of one call
 INSIDE_ID = 1000
@@ -33,7 +34,6 @@ class RootPlan:
 
     binds: tuple[str, ...]
     own_proc: bool = True
-    cpus: int = 1
     shared: dict[str, str] = field(default_factory=dict[str, str])
 
 
@@ -158,15 +158,28 @@ def _furnish(base: str, plan: RootPlan) -> None:
     """The made-up files, directories to mount on, and links of the new root."""
     for name in ("etc", "dev/shm", "proc", TMP[1:], WORK[1:], "run", "var/tmp", GIVEN[1:]):
         os.makedirs(f"{base}/{name}", exist_ok=True)
-    cpus = "0\n" if plan.cpus == 1 else f"0-{plan.cpus - 1}\n"
-    known = {f"sys/devices/system/cpu/{n}": cpus for n in ("online", "possible", "present")}
-    for name, text in {**_MADE_UP, **known}.items():
+    for name, text in {**_MADE_UP, **_cpu_files(1)}.items():
         os.makedirs(os.path.dirname(f"{base}/{name}"), exist_ok=True)
         with open(f"{base}/{name}", "w") as file:
             file.write(text)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         os.symlink(f"/proc/self/fd/{number}", f"{base}/dev/{name}")
     os.symlink("/proc/self/fd", f"{base}/dev/fd")
+
+
+def _cpu_files(count: int) -> dict[str, str]:
+    listed = "0\n" if count == 1 else f"0-{count - 1}\n"
+    return {f"{CPUS[1:]}/{name}": listed for name in ("online", "possible", "present")}
+
+
+def show_cpus(count: int) -> None:
+    """For a call of several threads: libraries start no more than there are processors."""
+    flags = sc.MS_NOSUID | sc.MS_NODEV
+    sc.mount("tmpfs", CPUS, "tmpfs", flags, "size=64k,mode=755")
+    for name, text in _cpu_files(count).items():
+        with open(f"/{name}", "w") as file:
+            file.write(text)
+    sc.mount("none", CPUS, "", sc.MS_REMOUNT | sc.MS_BIND | sc.MS_RDONLY | flags)
 
 
 def _base() -> str:

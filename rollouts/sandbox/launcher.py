@@ -21,8 +21,8 @@ import traceback
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from rollouts.sandbox import cores, script, serve, trial, warm, watch
 from rollouts.sandbox import filter as seccomp
-from rollouts.sandbox import script, serve, trial, warm, watch
 from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.scene import Scene
 
@@ -105,6 +105,7 @@ def _warm_up(plan: trial.Choice, request: Any, proc: int) -> dict[str, Any]:
     began = time.monotonic()
     versions, absent = _import(request["stack"], proc)
     script.note_own_modules()
+    cores.note_libraries(watch.read(proc, "self/maps", 1 << 24).decode("utf-8", "replace"))
     report = {**plan.report, "stack": versions, "import_s": time.monotonic() - began}
     return {**report, "missing": {**plan.report["missing"], **absent}}
 

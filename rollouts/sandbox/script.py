@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NoReturn
 
-from rollouts.sandbox import jail, scene, watch, wire
+from rollouts.sandbox import cores, jail, scene, watch, wire
 from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.model import MIB, Limits
 from rollouts.sandbox.scene import Place, Scene
@@ -147,10 +147,10 @@ def stand_by(stage: Scene, descriptor: int) -> NoReturn:
     os.write(ready, b"k")
     os.close(ready)
     if control >= 0:
-        run_cells(place, order["seed"], control)
+        run_cells(place, order["seed"], limits.threads, control)
     with open(f"{place.work}/main.py", "rb") as file:
         source = file.read()
-    run(source, place, order["argv"], order["seed"])
+    run(source, place, order["argv"], order["seed"], limits.threads)
 
 
 def _private_bytes(proc: int) -> int:
@@ -334,10 +334,13 @@ def set_places(place: Place) -> None:
         os.environ[name] = path
 
 
-def run(source: bytes, place: Place, arguments: list[str], seed: int | None) -> NoReturn:
+def run(
+    source: bytes, place: Place, arguments: list[str], seed: int | None, threads: int
+) -> NoReturn:
     """The whole life of the user process after it was confined."""
     path = f"{place.work}/main.py"
     set_places(place)
+    cores.use(threads)
     with contextlib.suppress(OSError):
         sc.rename_process("python", "main.py", *arguments)
     if shadowed(place.work) or not _compiles(source, path):
@@ -347,9 +350,10 @@ def run(source: bytes, place: Place, arguments: list[str], seed: int | None) -> 
     finish(execute(source, path, main), main)
 
 
-def run_cells(place: Place, seed: int | None, control: int) -> NoReturn:
+def run_cells(place: Place, seed: int | None, threads: int, control: int) -> NoReturn:
     """A session: run each cell in the same `__main__` and say so on `control`."""
     set_places(place)
+    cores.use(threads)
     main = become_main(f"{place.work}/main.py", [])
     seed_generators(seed)
     said, number = b"\0", 0

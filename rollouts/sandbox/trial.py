@@ -166,7 +166,7 @@ def settle(choice: Choice, request: dict[str, Any]) -> None:
 
 
 def _plan(choice: Choice, request: dict[str, Any]) -> jail.RootPlan:
-    return jail.RootPlan(choice.reads, choice.own_proc, request["cpus"], request["shared"])
+    return jail.RootPlan(choice.reads, choice.own_proc, request["shared"])
 
 
 def _in_namespaces(choice: Choice, request: dict[str, Any], step: Callable[[], object]) -> None:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rollouts.sandbox import scratch, wire
+from rollouts.sandbox import cores, scratch, wire
 from rollouts.sandbox.model import MIB, Config, Limits, Report, SandboxError
 from rollouts.sandbox.results import remove_tree
 
@@ -73,7 +73,6 @@ class Answer:
 
 def environment(config: Config) -> dict[str, str]:
     """The launcher's environment, from nothing: no variable of ours gets in by itself."""
-    one = "1"
     built = {
         "PATH": f"{os.path.dirname(config.python)}:/usr/local/bin:/usr/bin:/bin",
         "HOME": "/sandbox",
@@ -86,12 +85,10 @@ def environment(config: Config) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "MPLBACKEND": "Agg",
         "TMPDIR": "/tmp",
-        "LOKY_MAX_CPU_COUNT": one,
         # pyarrow's allocator would start a thread when pandas imports it
         "JE_ARROW_MALLOC_CONF": "background_thread:false",
     }
-    for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "BLIS", "VECLIB_MAXIMUM"):
-        built[f"{name}_NUM_THREADS"] = one
+    built |= cores.variables(1)
     if config.portable_blas:
         built["OPENBLAS_CORETYPE"] = "Haswell"
     if "LD_LIBRARY_PATH" in os.environ:
@@ -154,7 +151,6 @@ class Launcher:
             "landlock_abi": config.landlock_abi,
             "spares": config.spares,
             "base": self.base,
-            "cpus": 1,
             "shared": {n: os.path.realpath(path) for n, path in config.shared.items()},
         }
         loop = asyncio.get_running_loop()
