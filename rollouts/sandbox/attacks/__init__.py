@@ -95,19 +95,24 @@ def planted() -> Generator[Target]:
 
 
 def damage(target: Target) -> str:
-    """What an attempt did outside of its jail; the empty string when nothing."""
+    """What an attempt did outside of its jail; the empty string when nothing. Put right again, so
+    that the next row answers for itself."""
     if _state(target.victim) in ("Z", "T", ""):
         return "the victim was stopped or killed"
-    if Path(target.gold).read_text() != target.token:
+    gold = Path(target.gold)
+    if not gold.is_file() or gold.read_text() != target.token:
+        gold.write_text(target.token)
         return "the gold file was changed"
     expected = {"gold.json", "home", "service", "service.dgram"}
     if strange := set(os.listdir(target.directory)) - expected:
+        for path in [Path(target.directory, name) for name in strange]:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         return f"left in the gold directory: {sorted(strange)}"
     places = ("/dev/shm", "/tmp", tempfile.gettempdir())
     found = [f"{p}/{n}" for p in places for n in os.listdir(p) if n.startswith(target.marker)]
     for path in found:
         with contextlib.suppress(OSError):
-            os.unlink(path)  # so that the next row answers for itself
+            os.unlink(path)
     return f"left behind: {found}" if found else ""
 
 
