@@ -129,8 +129,18 @@ def _demo(argv: Sequence[str]) -> int:
     return 0
 
 
+def _krama(argv: Sequence[str]) -> int:
+    from data_gen.formats.krama_build import main as krama_main
+
+    return krama_main(argv)
+
+
 # kind of tasks -> its command. A new kind adds one function and one line.
-BUILDERS: dict[str, Callable[[Sequence[str]], int]] = {"demo": _demo, "cdr": cdr_main}
+BUILDERS: dict[str, Callable[[Sequence[str]], int]] = {
+    "demo": _demo,
+    "cdr": cdr_main,
+    "krama": _krama,
+}
 
 
 def main(argv: list[str]) -> int:

@@ -225,4 +225,12 @@ def score_row(row: Mapping[str, Any], judge: Judge = deterministic) -> Score:
     answer_type = gold.get("answer_type")
     if not isinstance(answer_type, str):
         raise TaskError("field 'task' has no 'answer_type'; give one of " + ", ".join(ANSWER_TYPES))
-    return score_response(answer_type, untagged(gold["answer"]), response, reading, judge)
+    score = score_response(answer_type, untagged(gold["answer"]), response, reading, judge)
+    return unpaid(score) if gold.get("doubt") else score
+
+
+def unpaid(score: Score) -> Score:
+    """The same outcome without a reward, for gold that is doubted."""
+    if score.outcome is None:
+        return score
+    return Score(score.outcome, 0.0, {**score.parts, "doubted": 1.0}, score.why)

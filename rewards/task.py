@@ -130,6 +130,21 @@ def read_tasks(path: str | Path) -> list[Task]:
     return [Task.from_json(row, f"{path} line {number}") for number, row in read_jsonl(path)]
 
 
+def refuse_published(tasks: Iterable[Task], where: str | Path) -> None:
+    """Raise `TaskError` for a published benchmark's task, or one whose gold is doubted: they
+    are for evaluation, and never train anything."""
+    for task in tasks:
+        if task.meta.get("published"):
+            raise TaskError(
+                f"{where}: task {task.id} is a published benchmark task; train on generated ones "
+                "and keep it for `assay eval`"
+            )
+        if task.gold.get("doubt"):
+            raise TaskError(
+                f"{where}: task {task.id} has doubted gold ({task.gold['doubt']}); leave it out"
+            )
+
+
 def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
     """Write rows atomically (temporary file, then rename); returns how many."""
     path = Path(path)

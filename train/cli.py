@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from configs.loader import ConfigError, dump, load, to_dict
 from configs.schema import EngineConfig, EvalConfig, GrpoRunConfig, RewardConfig, SftRunConfig
-from rewards.task import Task, TaskError, read_tasks
+from rewards.task import Task, TaskError, read_tasks, refuse_published
 from train.checkpoint import require_disk
 from train.errors import say_known_errors
 from train.resume import Checkpoints
@@ -49,6 +49,7 @@ class _Run:
         from train.setup import load_checked, prepare, seed_globals
 
         self.tasks = _tasks(config.data, "data")
+        refuse_published(self.tasks, config.data)
         self.out = Path(config.out)
         require_disk(self.out, 4_000_000_000, "checkpoints of this run")
         machine = prepare(config.engine)
