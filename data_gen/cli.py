@@ -135,11 +135,18 @@ def _krama(argv: Sequence[str]) -> int:
     return krama_main(argv)
 
 
+def _lake(argv: Sequence[str]) -> int:
+    from data_gen.lakes.build import main as lake_main
+
+    return lake_main(argv)
+
+
 # kind of tasks -> its command. A new kind adds one function and one line.
 BUILDERS: dict[str, Callable[[Sequence[str]], int]] = {
     "demo": _demo,
     "cdr": cdr_main,
     "krama": _krama,
+    "lake": _lake,
 }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from rewards.answer_family import AnswerReward, score_episode
 from rewards.refinement import RefinementReward, score_refinement, unscored
 from rewards.task import Score, Task, TaskError
 
@@ -34,6 +35,7 @@ class Weights:
     """What a run may set about its rewards, family by family. Outcomes never depend on it."""
 
     refinement: RefinementReward = field(default_factory=RefinementReward)
+    answer: AnswerReward = field(default_factory=AnswerReward)
 
 
 def _refinement(task: Task, answer: Answer, weights: Weights) -> Score:
@@ -42,8 +44,15 @@ def _refinement(task: Task, answer: Answer, weights: Weights) -> Score:
     )
 
 
+def _answer(task: Task, answer: Answer, weights: Weights) -> Score:
+    return score_episode(task.gold, answer.text, answer.files, answer.truncated, weights.answer)
+
+
 # family -> scorer. A family adds one function and one line.
-FAMILY_SCORERS: dict[str, Callable[[Task, Answer, Weights], Score]] = {"refinement": _refinement}
+FAMILY_SCORERS: dict[str, Callable[[Task, Answer, Weights], Score]] = {
+    "refinement": _refinement,
+    "answer": _answer,
+}
 
 
 def score_answer(task: Task, answer: Answer, weights: Weights | None = None) -> Score:

@@ -12,6 +12,9 @@ from typing import Any, TypeVar
 
 from rewards.task import Task, TaskError
 from rollouts.environment import Budget, Environment
+from rollouts.lake.dsguru import DsGuru, Variant
+from rollouts.lake.explore import LakeAgent
+from rollouts.lake.folder import LakeSettings
 from rollouts.python_executor import NAME, ExecutorSettings, PythonExecutor
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
@@ -25,6 +28,7 @@ class ToolSettings:
 
     budget: Budget = field(default_factory=Budget)
     executor: ExecutorSettings = field(default_factory=ExecutorSettings)
+    lake: LakeSettings = field(default_factory=LakeSettings)
     workers: int = 0
 
 
@@ -85,9 +89,24 @@ def _python_executor(shop: Workshop, task: Task, sample: int, seed: int) -> Envi
     return PythonExecutor(task, seed, shop.pool, shop.files, shop.settings.executor)
 
 
+def _ds_guru(variant: Variant) -> Callable[[Workshop, Task, int, int], Environment]:
+    def make(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
+        return DsGuru(task, seed, shop.root, shop.pool, shop.settings.lake, variant)
+
+    return make
+
+
+def _lake_agent(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
+    return LakeAgent(task, seed, shop.root, shop.pool, shop.settings.lake)
+
+
 # tool name → environment. A kind of environment adds one function and one line.
 ENVIRONMENTS: dict[str, Callable[[Workshop, Task, int, int], Environment]] = {
     NAME: _python_executor,
+    "ds_guru_no_context": _ds_guru("no-context"),
+    "ds_guru_one_shot": _ds_guru("one-shot"),
+    "ds_guru_few_shot": _ds_guru("few-shot"),
+    "lake_agent": _lake_agent,
 }
 
 

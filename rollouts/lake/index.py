@@ -108,7 +108,8 @@ def groups(index: LakeIndex) -> list[Group]:
     return [Group(key[0], tuple(names), index.files[names[0]]) for key, names in found.items()]
 
 
-def _title(group: Group) -> str:
+def title(group: Group) -> str:
+    """One line on a group: names, kind, size, rows, and how to read it."""
     if len(group.names) == 1:
         name = f"data/{group.names[0]}"
     elif len(group.names) <= 3:
@@ -143,6 +144,13 @@ def _schema(note: FileNote, most: int) -> str:
     return "  columns: " + " | ".join(shown) if shown else ""
 
 
+def describe(name: str, note: FileNote) -> str:
+    """Everything an index knows of one file, within a few thousand characters."""
+    lines = [title(Group(name, (name,), note)), _schema(note, 80)]
+    lines += [f"  {row[:300]}" for row in note.head]
+    return "\n".join(line for line in lines if line)
+
+
 def _words(text: str) -> set[str]:
     return {w for w in re.findall(r"[a-z]{3,}|\d{4}", text.lower()) if w not in ("the", "and")}
 
@@ -170,7 +178,7 @@ def snippet(index: LakeIndex, budget: int, question: str = "", rows: int = 3) ->
             room -= len(text) + 1
 
     for place in rank:
-        add(place, _title(listed[place]))
+        add(place, title(listed[place]))
     for most in (12, 60):
         for place in rank:
             note = listed[place].note

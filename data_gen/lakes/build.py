@@ -1,0 +1,215 @@
+"""`assay tasks lake`: verified questions over folders of tables, with gold pipelines.
+
+Writes `train.jsonl` (from --lakes and --carried), `heldout.jsonl` (from --heldout), and
+`certificate.json`. No table of the held-out side, by content, is used on the training side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from data_gen.formats.krama import DOMAINS, LAKE, SYSTEM
+from data_gen.lakes.compose import KINDS, Builder, NoDraft
+from data_gen.lakes.pipeline import Draft, Frames, gold_subtasks
+from data_gen.lakes.tables import Table, export_carried, read_tables
+from data_gen.lakes.verify import validate
+from rewards.seeds import derive_seed
+from rewards.task import Task, TaskError, write_jsonl
+
+TYPES = ("numeric_exact", "string_exact", "list_exact", "numeric_approximate",
+         "string_approximate", "list_approximate")  # fmt: skip
+TRIES = 60  # drafts a wanted task, before a lake is given up
+TABLES_MOST = 400  # of one lake; of more, a seeded choice is asked about
+_AGENT = "ds_guru_few_shot"
+
+
+@dataclass
+class Lake:
+    """A folder of tables, read once."""
+
+    folder: Path
+    name: str
+    tables: list[Table]
+    frames: Frames
+    seen: set[str] = field(default_factory=set[str])
+
+
+def open_lake(folder: Path, banned: frozenset[str] = frozenset()) -> Lake:
+    """Raises `TaskError` for a folder without usable tables."""
+    if not folder.is_dir():
+        raise TaskError(f"{folder}: no such folder; give folders of CSV tables")
+    name = folder.parent.name if folder.name == "input" else folder.name
+    tables = [t for t in read_tables(folder) if t.digest not in banned]
+    unique = list({t.digest: t for t in tables}.values())
+    if len(unique) > TABLES_MOST:
+        unique = sorted(Random(0).sample(unique, TABLES_MOST), key=lambda t: t.path)
+    return Lake(folder, name, unique, Frames(folder))
+
+
+def draft_for(lake: Lake, kind: str, seed: int) -> Draft:
+    """One draft of a kind. Raises `NoDraft` where the drawn table does not fit."""
+    rng = Random(seed)
+    table = rng.choice(lake.tables)
+    others = [t for t in lake.tables if t is not table]
+    return KINDS[kind](Builder(rng, table, others))
+
+
+def to_task(lake: Lake, draft: Draft, values: dict[str, Any], split: str, kind: str) -> Task:
+    """A validated draft as a task; its id is a hash of what it asks."""
+    name = f"{derive_seed('lake-task', lake.name, draft.shape):016x}"
+    opened = sorted({s.code.split("data/")[1].split("'")[0].split('"')[0]
+                     for s in draft.steps if "data/" in s.code})  # fmt: skip
+    tables = [t.digest for t in lake.tables if t.path in opened]
+    gold = {
+        "answer_type": draft.steps[-1].answer_type,
+        "answer": values["main-task"],
+        "subtasks": gold_subtasks(draft, values),
+        "pipeline": draft.code(),
+    }
+    return Task(
+        id=f"lake-{lake.name}-{name}", family="answer", track=f"lake-{lake.name}", split=split,
+        prompt=[{"role": "system", "content": SYSTEM},
+                {"role": "user", "content": draft.question}],
+        gold=gold, tools=(_AGENT,), files={LAKE: str(lake.folder.resolve())},
+        meta={"benchmark": "lake", "domain": lake.name, "kind": kind, "steps": len(draft.steps),
+              "gold_files": opened, "tables": tables,
+              "difficulty": "hard" if len(draft.steps) > 4 else "easy"},
+    )  # fmt: skip
+
+
+@dataclass
+class Tally:
+    """What became of the drafts."""
+
+    reasons: Counter[str] = field(default_factory=Counter[str])
+
+
+def generate(
+    lakes: Sequence[Lake], count: int, seed: int, split: str, tally: Tally,
+    advance: Callable[[int], Any] = lambda _: None,
+) -> list[Task]:  # fmt: skip
+    """About `count` tasks, even over the answer types and the lakes as far as these allow.
+
+    Task i depends on the seed and the tables alone. Fewer come back when drafts run out.
+    """
+    made: list[Task] = []
+    types: Counter[str] = Counter()
+    most = -(-count // len(TYPES))
+    usable = [lake for lake in lakes if lake.tables]
+    for number in range(count * TRIES if usable else 0):
+        if len(made) >= count:
+            break
+        lake = usable[number % len(usable)]
+        rng = Random(derive_seed(seed, "lake-draft", lake.name, number))
+        kind = rng.choice(list(KINDS))
+        try:
+            draft = draft_for(lake, kind, derive_seed(seed, lake.name, number, kind))
+        except NoDraft:
+            tally.reasons["no fitting columns"] += 1
+            continue
+        answer_type = draft.steps[-1].answer_type
+        if types[answer_type] >= most:
+            continue
+        if draft.shape in lake.seen:
+            tally.reasons["asked already"] += 1
+            continue
+        lake.seen.add(draft.shape)
+        values, why = validate(draft, lake.frames)
+        if values is None:
+            tally.reasons[why] += 1
+            continue
+        types[answer_type] += 1
+        made.append(to_task(lake, draft, values, split, kind))
+        advance(1)
+    return made
+
+
+def certificate(parts: dict[str, list[Task]], tally: Tally, seed: int) -> dict[str, Any]:
+    """Counts, reasons for refusal, and the overlap of tables between the splits (by content)."""
+    tables = {n: {str(d) for t in tasks for d in t.meta["tables"]} for n, tasks in parts.items()}
+    overlap = len(tables["train"] & tables["heldout"])
+    return {
+        "ok": overlap == 0,
+        "seed": seed,
+        "tables_in_both_splits": overlap,
+        "tasks": {n: len(tasks) for n, tasks in parts.items()},
+        "answer_types": {n: dict(Counter(t.gold["answer_type"] for t in tasks))
+                         for n, tasks in parts.items()},
+        "kinds": {n: dict(Counter(t.meta["kind"] for t in tasks)) for n, tasks in parts.items()},
+        "lakes": {n: dict(Counter(t.meta["domain"] for t in tasks)) for n, tasks in parts.items()},
+        "refused": dict(tally.reasons.most_common()),
+    }  # fmt: skip
+
+
+def build(args: argparse.Namespace) -> dict[str, Any]:
+    """Write the folder; returns the certificate. Raises `TaskError`."""
+    from tqdm import tqdm
+
+    held = [open_lake(folder) for folder in args.heldout]
+    banned = frozenset(t.digest for lake in held for t in lake.tables)
+    folders = list(args.lakes)
+    if args.carried:
+        folders += export_carried(args.out / "carried")
+    train = [open_lake(folder, banned) for folder in folders]
+    if not any(lake.tables for lake in [*held, *train]):
+        raise TaskError("no usable table in the folders given; they need CSV files with a header, "
+                        "15 rows or more, and a column of numbers")  # fmt: skip
+    tally = Tally()
+    share = args.count if not held else args.count // 5 if train else 0
+    wanted = {"train": args.count - share if held else args.count,
+              "heldout": share or args.count if held else 0}  # fmt: skip
+    parts: dict[str, list[Task]] = {}
+    with tqdm(total=sum(wanted.values()), desc="lake tasks", unit="task",
+              disable=not sys.stderr.isatty()) as bar:  # fmt: skip
+        parts["train"] = generate(train, wanted["train"], args.seed, "train", tally, bar.update)
+        parts["heldout"] = generate(held, wanted["heldout"], args.seed, "heldout", tally,
+                                    bar.update)  # fmt: skip
+    args.out.mkdir(parents=True, exist_ok=True)
+    for name, tasks in parts.items():
+        write_jsonl(args.out / f"{name}.jsonl", (task.to_json() for task in tasks))
+    proof = certificate(parts, tally, args.seed)
+    text = json.dumps(proof, indent=2) + "\n"
+    (args.out / "certificate.json").write_text(text, encoding="utf-8")
+    return proof
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="assay tasks lake", description=__doc__)
+    parser.add_argument("--lakes", nargs="*", default=[], type=Path, help="folders to train on")
+    parser.add_argument("--heldout", nargs="*", default=[], type=Path, help="folders to test on")
+    carried = "also tables of installed packages (scikit-learn, statsmodels, …)"
+    carried = "also tables of installed packages (scikit-learn, statsmodels, …)"
+    parser.add_argument("--carried", action="store_true", help=carried)
+    parser.add_argument("--out", required=True, type=Path)
+    parser.add_argument("--count", type=int, default=500, help="tasks in all")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    try:
+        proof = build(args)
+    except (TaskError, OSError) as error:
+        print(f"assay tasks: {error}", file=sys.stderr)
+        return 2
+    names = {f.parent.name if f.name == "input" else f.name for f in args.lakes}
+    if real := sorted(names & {*DOMAINS}):
+        print(
+            f"assay tasks: note: {', '.join(real)}: KramaBench's own lakes; give them with "
+            "--heldout when you test on the benchmark",
+            file=sys.stderr,
+        )
+    for name in ("train", "heldout"):
+        kinds = ", ".join(f"{n} {k}" for k, n in proof["answer_types"][name].items())
+        print(f"{args.out / name}.jsonl: {proof['tasks'][name]} tasks ({kinds or 'none'})")
+    refused = ", ".join(f"{n} {why}" for why, n in proof["refused"].items())
+    print(f"{args.out / 'certificate.json'}: refused {refused or 'nothing'}")
+    short = sum(proof["tasks"].values()) < args.count
+    if short:
+        print("assay tasks: fewer tasks than asked for: the tables gave no more", file=sys.stderr)
+    return 0 if proof["ok"] else 2
