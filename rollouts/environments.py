@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,8 @@ from rewards.task import Task, TaskError
 from rollouts.environment import Budget, Environment
 from rollouts.lake.dsguru import DsGuru, Variant
 from rollouts.lake.explore import LakeAgent
-from rollouts.lake.folder import LakeSettings
+from rollouts.lake.folder import KEY as LAKE
+from rollouts.lake.folder import LakeSettings, shared_name
 from rollouts.python_executor import NAME, ExecutorSettings, PythonExecutor
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
@@ -41,13 +42,23 @@ class Workshop:
     def __init__(self, root: Path, settings: ToolSettings | None = None) -> None:
         self.root, self.settings = root, settings or ToolSettings()
         self._pool: tuple[asyncio.AbstractEventLoop, Pool] | None = None
+        self._shared: dict[str, str] = {}
+
+    def announce(self, tasks: Iterable[Task]) -> None:
+        """Name the lakes that will be needed, so that the sandbox starts once with all of them
+        rather than again for each."""
+        for task in tasks:
+            path = self.root / task.files.get(LAKE, "")
+            if LAKE in task.files and path.is_dir():
+                self._shared[shared_name(path)] = str(path.resolve())
 
     def pool(self) -> Pool:
         """The sandbox of the running event loop, made when first asked for."""
         loop = asyncio.get_running_loop()
         if self._pool is None or self._pool[0] is not loop:
             cores = len(os.sched_getaffinity(0))
-            config = replace(Config(), workers=self.settings.workers or cores, queue=100_000)
+            workers = self.settings.workers or cores
+            config = replace(Config(), workers=workers, queue=100_000, shared=self._shared)
             self._pool = (loop, Pool(config))
         return self._pool[1]
 

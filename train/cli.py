@@ -165,9 +165,13 @@ def _grpo(config: GrpoRunConfig) -> None:
 
 
 def eval_main(argv: list[str]) -> int:
+    if any(word.removeprefix("--tracks=").startswith("krama:") for word in argv):
+        from train.krama_eval import main as krama_main
+
+        return krama_main(argv)
     parser = argparse.ArgumentParser(prog="assay eval", description="Score a model on tasks.")
     parser.add_argument("--model", required=True, help="Hugging Face folder or hub name")
-    parser.add_argument("--tracks", "--tasks", required=True, help="tasks.jsonl file")
+    parser.add_argument("--tracks", "--tasks", required=True, help="tasks.jsonl, or krama:DIR")
     parser.add_argument("--out", required=True, type=Path, help="folder for results and report")
     parser.add_argument("--limit", type=int, default=0, help="first N tasks only")
     parser.add_argument("--max-new-tokens", type=int, default=EvalConfig().max_new_tokens)

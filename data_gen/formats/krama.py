@@ -236,6 +236,7 @@ def _task(
         split="test",
         prompt=[{"role": "system", "content": SYSTEM}, {"role": "user", "content": question}],
         gold=gold,
+        tools=("ds_guru_few_shot",),  # an evaluation may put another agent here
         files={LAKE: folder},
         meta={
             "benchmark": "krama",

@@ -32,6 +32,11 @@ class LakeSettings:
     limits: Limits = field(default_factory=Limits)
 
 
+def shared_name(path: Path) -> str:
+    """What the sandbox calls a lake's folder."""
+    return "lake-" + hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+
+
 class LakeFolder:
     """One task's lake: indexed on opening, mounted as `data/` in every run, never copied."""
 
@@ -47,7 +52,7 @@ class LakeFolder:
                 "the lake back"
             )
         self._seed, self._pool, self.settings = seed, pool, settings
-        self._name = "lake-" + hashlib.sha256(str(self.path).encode()).hexdigest()[:16]
+        self._name = shared_name(self.path)
         self.index = LakeIndex({})
         self.run_s = 0.0
         self.runs = 0

@@ -194,11 +194,20 @@ class Pool:
             wanted = math.ceil(self.config.workers / self.config.workers_per_launcher)
             busy = all(x.active for x in self._launchers)
             if not self._launchers or (busy and len(self._launchers) < wanted):
-                launcher = await Launcher.start(self.config)
-                _live.add(launcher)
+                launcher = await self._start()
                 self.metrics.launchers += 1
                 self._launchers.append(launcher)
             return min(self._launchers, key=lambda x: x.active)
+
+    async def _start(self) -> Launcher:
+        """A launcher that knows every directory shared by now; `share` may come while it starts."""
+        while True:
+            config = self.config
+            launcher = await Launcher.start(config)
+            _live.add(launcher)
+            if config is self.config:
+                return launcher
+            await launcher.close()
 
     def _usable(self, launcher: Launcher) -> bool:
         fresh = launcher.served < self.config.recycle_after and launcher not in self._stale
