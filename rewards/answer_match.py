@@ -70,7 +70,9 @@ def as_list(value: Any) -> list[Any] | None:
         return list(cast("Sequence[Any]", found))
     if isinstance(found, dict):
         return None
-    return [value if found is _NOTHING else found]
+    if found is _NOTHING or (isinstance(found, float) and not math.isfinite(found)):
+        return [value]  # plain words: JSON would read Infinity and NaN as numbers
+    return [found]
 
 
 _NOTHING = object()
