@@ -118,7 +118,7 @@ def test_reward_parts_and_tool_counts_come_along(tiny_folder: Path) -> None:
     info = out.extra_fields["reward_extra_info"]
     assert out.reward_score == 1.0 and info["acc"] == 1.0 and info["part_rg"] == 1.0
     assert (info["tool_calls"], info["tool_errors"], info["turns"]) == (2.0, 1.0, 3.0)
-    assert info["tool_seconds"] == 1.0 and all(isinstance(v, float) for v in info.values())
+    assert info["tool_seconds"] == 1.5 and all(isinstance(v, float) for v in info.values())
     # without these verl's metrics end the step with a TypeError
     assert out.extra_fields["min_global_steps"] == 3 and out.extra_fields["max_global_steps"] == 4
 
@@ -151,17 +151,11 @@ def test_names_that_verl_lets_through_are_refused() -> None:
         ("actor_rollout_ref.rollout.name", "sglnag", "rollout.name=sglnag"),
         ("algorithm.adv_estimator", "gropo", "adv_estimator=gropo"),
         ("actor_rollout_ref.actor.loss_scale_factor", None, "loss_scale_factor is unset"),
-        ("actor_rollout_ref.actor.loss_agg_mode", "mean", "verl refuses"),
+        ("actor_rollout_ref.actor.loss_agg_mode", "mean", "neither preset's loss"),
     ]:
-        with pytest.raises((ConfigError, ValueError)) as error:
-            from omegaconf import OmegaConf
-            from verl.utils.config import omega_conf_to_dataclass
-
-            config = compose(made | {key: value})
-            check(config)
-            omega_conf_to_dataclass(config.actor_rollout_ref.actor)
-            OmegaConf.to_container(config, resolve=True)
-        assert said in str(error.value) or key.endswith("loss_agg_mode")
+        with pytest.raises(ConfigError) as error:
+            check(compose(made | {key: value}))
+        assert said in str(error.value)
     with pytest.raises(ConfigError, match="verl refuses a setting"):
         compose(made | {"trainer.no_such_key": 1})
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from configs.loader import ConfigError
+from train.verl_backend.overrides import CPU_ROLLOUT, MODES
 
 VERSION = "0.9.1"
-ROLLOUTS = ("sglang", "assay_cpu")
+ROLLOUTS = ("sglang", CPU_ROLLOUT)
 
 
 def installed() -> bool:
@@ -66,6 +67,8 @@ def check(config: Any) -> None:
         raise ConfigError(f"rollout.name={rollout.name}; wanted one of {', '.join(ROLLOUTS)}")
     if config.algorithm.adv_estimator not in ADV_ESTIMATOR_REGISTRY:
         raise ConfigError(f"adv_estimator={config.algorithm.adv_estimator}: verl knows no such")
+    if actor.loss_agg_mode not in MODES.values():
+        raise ConfigError(f"actor.loss_agg_mode={actor.loss_agg_mode}: neither preset's loss")
     if actor.loss_agg_mode == "seq-mean-token-sum-norm" and not actor.loss_scale_factor:
         raise ConfigError(
             "actor.loss_scale_factor is unset: each micro-batch would be divided by its own "
