@@ -2,14 +2,18 @@
 # A Ray cluster inside a job: brought up by asking, watched, taken down by step. Sourced after lib.sh.
 # Sets HEAD (node name) and RAY_ADDRESS. Kills nothing by name, and nothing of another job.
 
-on_node() { # NODE COMMAND...: one process there, beside whatever else runs
-  local node=$1
-  shift
-  srun --overlap --nodes=1 --ntasks=1 --nodelist="$node" --kill-on-bad-exit=1 \
-    "${ASSAY_SRUN[@]}" "${ASSAY_RUN[@]}" "$@" </dev/null
+# step_on NODE: STEP becomes the start of a command for one process there, beside whatever else runs.
+# An array and not a function: a function in the background is a shell of its own, and signals to it
+# would not reach srun.
+step_on() {
+  STEP=(srun --overlap --nodes=1 --ntasks=1 --nodelist="$1" --kill-on-bad-exit=1
+    "${ASSAY_SRUN[@]}" "${ASSAY_RUN[@]}")
 }
 
-ray_tool() { on_node "$HEAD" "$ASSAY_PYTHON" -m train.verl_backend.ray_cluster "$@"; }
+ray_tool() { # asks on the head node
+  step_on "$HEAD"
+  "${STEP[@]}" "$ASSAY_PYTHON" -m train.verl_backend.ray_cluster "$@" </dev/null
+}
 
 ray_up() {
   local -a nodes
@@ -46,13 +50,14 @@ ray_start() {
   local -a nodes
   shift 2
   mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
-  on_node "${nodes[i]}" "$ASSAY_PYTHON" -m ray.scripts.scripts start "$@" --block \
+  step_on "${nodes[i]}"
+  "${STEP[@]}" "$ASSAY_PYTHON" -m ray.scripts.scripts start "$@" --block \
     --num-cpus="${ASSAY_RAY_CPUS:-${SLURM_CPUS_ON_NODE:-1}}" --num-gpus="$gpus" \
     --object-store-memory="${ASSAY_RAY_STORE:-$(ray_store)}" --temp-dir="$RAY_DIR" \
     --node-manager-port="$base" --object-manager-port=$((base + 1)) \
     --runtime-env-agent-port=$((base + 2)) --dashboard-agent-grpc-port=$((base + 3)) \
     --dashboard-agent-listen-port=$((base + 4)) --metrics-export-port=$((base + 5)) \
-    --min-worker-port="$low" --max-worker-port=$((low + 499)) --disable-usage-stats &
+    --min-worker-port="$low" --max-worker-port=$((low + 499)) --disable-usage-stats </dev/null &
   RAY_PIDS+=($!)
 }
 
@@ -66,7 +71,9 @@ ray_store() {
 
 ray_ready() { # NODES GPUS MESSAGE: ask until they are there, or a start has died, or time is up
   local asking
-  ray_tool wait "$RAY_ADDRESS" --nodes "$1" --gpus "$2" --seconds "${ASSAY_RAY_WAIT:-300}" &
+  step_on "$HEAD"
+  "${STEP[@]}" "$ASSAY_PYTHON" -m train.verl_backend.ray_cluster wait "$RAY_ADDRESS" \
+    --nodes "$1" --gpus "$2" --seconds "${ASSAY_RAY_WAIT:-300}" </dev/null &
   asking=$!
   while kill -0 "$asking" 2>/dev/null; do
     for one in "${RAY_PIDS[@]}"; do
@@ -80,7 +87,12 @@ ray_ready() { # NODES GPUS MESSAGE: ask until they are there, or a start has die
 # Started when the driver is: ends it when a node is gone for good, and the job goes on elsewhere.
 ray_watch() {
   (
-    ray_tool watch "$RAY_ADDRESS" --nodes "$SLURM_NNODES"
+    step_on "$HEAD"
+    "${STEP[@]}" "$ASSAY_PYTHON" -m train.verl_backend.ray_cluster watch "$RAY_ADDRESS" \
+      --nodes "$SLURM_NNODES" </dev/null &
+    watching=$!
+    trap 'kill "$watching" 2>/dev/null; exit 0' TERM
+    wait "$watching"
     if [ $? = 3 ]; then
       touch "$RUN_DIR/.lost"
       kill -TERM "${pid:?set by supervise}" 2>/dev/null
