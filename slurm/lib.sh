@@ -16,10 +16,15 @@ die() {
   exit "${2:-1}"
 }
 
-# Value of the last `out=DIR` among the arguments.
+# Value of the last `out=DIR` among the arguments before any `--`.
 out_of() {
   local word found=''
-  for word in "$@"; do case $word in out=*) found=${word#out=} ;; esac; done
+  for word in "$@"; do
+    case $word in
+      --) break ;;
+      out=*) found=${word#out=} ;;
+    esac
+  done
   printf '%s' "$found"
 }
 

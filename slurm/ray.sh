@@ -29,7 +29,7 @@ ray_up() {
   RAY_DIR=$ASSAY_SCRATCH/r$SLURM_JOB_ID
   [ "${#RAY_DIR}" -le 40 ] || die "ASSAY_SCRATCH=$ASSAY_SCRATCH is too long for Ray's sockets" 2
   ulimit -n 65536 2>/dev/null || say "open files stay at $(ulimit -n); Ray wants 65536"
-  export RAY_AUTH_MODE=${RAY_AUTH_MODE:-disabled} RAY_DEDUP_LOGS=0
+  export RAY_AUTH_MODE=${RAY_AUTH_MODE:-disabled} RAY_DEDUP_LOGS=0 RAY_worker_niceness=0
   gpus=${ASSAY_RAY_GPUS:-${SLURM_GPUS_ON_NODE:-0}}
   RAY_PIDS=()
   trap ray_down EXIT
@@ -51,7 +51,7 @@ ray_start() {
   shift 2
   mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
   step_on "${nodes[i]}"
-  "${STEP[@]}" "$ASSAY_PYTHON" -m ray.scripts.scripts start "$@" --block \
+  "${STEP[@]}" "$ASSAY_PYTHON" -m train.verl_backend.ray_cluster start "$@" --block \
     --num-cpus="${ASSAY_RAY_CPUS:-${SLURM_CPUS_ON_NODE:-1}}" --num-gpus="$gpus" \
     --object-store-memory="${ASSAY_RAY_STORE:-$(ray_store)}" --temp-dir="$RAY_DIR" \
     --node-manager-port="$base" --object-manager-port=$((base + 1)) \

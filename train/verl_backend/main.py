@@ -40,6 +40,7 @@ def environment(config: GrpoRunConfig, folder: Path) -> dict[str, str]:
         made |= {"VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
         # Ray would end our workers when somebody else fills this machine's memory
         made["RAY_memory_monitor_refresh_ms"] = "0"
+        made["RAY_worker_niceness"] = "0"  # its default of 15 starves them beside anything else
     if config.log.wandb != "off":
         made["WANDB_MODE"] = config.log.wandb
     return made
