@@ -54,10 +54,10 @@ def zero_config(config: SftRunConfig, world: int) -> dict[str, Any]:
 class Trainer:
     """One process of a run: its engine, its share of every step, its checkpoints."""
 
-    def __init__(self, config: SftRunConfig, source: Path) -> None:
+    def __init__(self, config: SftRunConfig, source: Path, stop: StopFlag) -> None:
         import deepspeed
 
-        self.config, self.source = config, source
+        self.config, self.source, self.stop = config, source, stop
         self.out = Path(config.out)
         self.folder = self.out / "checkpoints" / "sft"
         if config.cluster.device == "cpu":
@@ -69,7 +69,6 @@ class Trainer:
                 f"sft.batch_size={config.sft.batch_size} cannot be shared out evenly over "
                 f"{self.world} processes; make it a multiple"
             )
-        self.stop = StopFlag().listen()
         model = _model(config, source)
         wanted = [p for p in model.parameters() if p.requires_grad]
         optimiser = torch.optim.AdamW(
@@ -181,7 +180,7 @@ def _plain_state(config: SftRunConfig, source: Path, state: dict[str, Any]) -> d
     }
 
 
-def train(config: SftRunConfig, examples: Sequence[Example], source: Path) -> None:
+def train(config: SftRunConfig, examples: Sequence[Example], source: Path, stop: StopFlag) -> None:
     """All of it, in one of the processes. Raises `Stopped` after saving when asked to stop."""
     from train.log import RunLog
 
@@ -191,7 +190,7 @@ def train(config: SftRunConfig, examples: Sequence[Example], source: Path) -> No
             f"none of {len(examples)} examples fits sft.max_length={config.sft.max_length}; "
             "raise it"
         )
-    trainer = Trainer(config, source)
+    trainer = Trainer(config, source, stop)
     log = RunLog(trainer.out) if trainer.rank == 0 else None
     steps, start = sft_steps(len(fitting), config.sft), trainer.restore()
     if log is not None:
@@ -217,7 +216,7 @@ def train(config: SftRunConfig, examples: Sequence[Example], source: Path) -> No
     trainer.export()
 
 
-def main(config: SftRunConfig) -> None:
+def main(config: SftRunConfig, stop: StopFlag) -> None:
     """Body of one process, whose place the launcher put into the environment."""
     from rollouts.prompts import ChatTokenizer
     from train.cli import read_examples
@@ -226,4 +225,4 @@ def main(config: SftRunConfig) -> None:
     if config.cluster.device == "cpu":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     source = resolve_model(config.model.path)
-    train(config, read_examples(config, ChatTokenizer(source)), source)
+    train(config, read_examples(config, ChatTokenizer(source)), source, stop)

@@ -115,11 +115,13 @@ def main(path: str) -> int:
     """Body of one rank."""
     from configs.loader import load
     from train.errors import say_known_errors
+    from train.stop import StopFlag
 
+    stop = StopFlag().listen()  # before the long imports: USR1 would end the process
     with say_known_errors("assay sft") as status:
         from train.deepspeed_sft import main as train
 
-        train(load(SftRunConfig, path))
+        train(load(SftRunConfig, path), stop)
     return status.code
 
 

@@ -84,7 +84,7 @@ def test_two_processes_are_the_embedded_loop(tiny_folder: Path, tmp_path: Path, 
     finish(sft(*words(data, tiny_folder, whole)))
     args = ["--backend", "deepspeed", *words(data, tiny_folder, out), f"cluster.zero_stage={stage}"]
     run = sft(*args)
-    until = time.monotonic() + 600
+    until = time.monotonic() + 1500
     while not (out / "checkpoints" / "sft" / "latest").is_file() and time.monotonic() < until:
         assert run.poll() is None or (out / "DONE").exists(), run.communicate()[0]
         time.sleep(0.05)
