@@ -44,7 +44,7 @@ class Trainer(PPOTrainerSync):
         data = tq.kv_batch_get(
             keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"]
         )
-        rows = data["extra_fields"].tolist()
+        rows = list(data["extra_fields"])
         metrics.update(reward_metrics([row["reward_extra_info"] for row in rows]))
         metrics["rollout/left_out"] = float(len(batch.keys) - len(keys))
 
