@@ -108,9 +108,12 @@ class RewardConfig:
     success: float = locked(0.4)
     wrong_drop: float = locked(0.0)
     drop_progress: bool = locked(True)
+    process: float = locked(0.0)  # weight of per-step credit, beside the shares
+    order_group: float = locked(0.0)  # weight of success on all orders of a group, beside them
 
     def __post_init__(self) -> None:
-        _at_least(self, 0, "format", "status", "progress", "success", "wrong_drop")
+        _at_least(self, 0, "format", "status", "progress", "success", "wrong_drop", "process",
+                  "order_group")  # fmt: skip
         total = self.format + self.status + self.progress + self.success
         if abs(total - 1.0) > 1e-9:
             raise ValueError(f"format + status + progress + success = {total:g}; make it 1")
@@ -170,7 +173,7 @@ class GrpoConfig:
     prompts_per_step: int = locked(16)
     rollouts_per_prompt: int = locked(8)
     mini_batch: int = locked(16)  # prompts in one optimiser step
-    balance: Literal["none", "status", "track"] = locked("none")
+    balance: Literal["none", "status", "track", "group"] = locked("none")
     lr: float = locked(3e-5)
     schedule: Literal["constant", "linear", "cosine"] = locked("constant")
     warmup: int = locked(0)

@@ -17,6 +17,7 @@ from data_gen.cdr_cli import main as cdr_main
 from data_gen.corpora import Corpus, CorpusError, read_corpus
 from data_gen.demo import DemoTaskError, build_demo_tasks
 from data_gen.demo_settings import DemoTaskSettings, SettingsError, preset
+from data_gen.order_demo import OrderSettings, build_order_tasks
 from data_gen.splits import certificate
 from rewards.gold import GoldError
 from rewards.task import Task, write_jsonl
@@ -141,12 +142,35 @@ def _lake(argv: Sequence[str]) -> int:
     return lake_main(argv)
 
 
+def _order(argv: Sequence[str]) -> int:
+    """`assay tasks order`: small order groups for the shipped model (docs/cdr.md)."""
+    parser = argparse.ArgumentParser(
+        prog="assay tasks order",
+        description="Short order groups: one filter and one mapper in both orders.",
+    )
+    parser.add_argument("--out", required=True, type=Path, help="folder to write into")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--corpus", help="JSONL corpus, gzip or plain (default: the shipped one)")
+    args = parser.parse_args(argv)
+    splits = build_order_tasks(read_corpus(args.corpus), OrderSettings(), args.seed)
+    proof = certificate(splits)
+    if not proof["ok"]:
+        raise DemoTaskError(f"the splits overlap: {proof['overlaps']}; nothing was written")
+    for name, tasks in splits.items():
+        write_jsonl(args.out / f"{name}.jsonl", (task.to_json() for task in tasks))
+        print(f"{args.out / name}.jsonl: {len(tasks)} tasks in {len(tasks) // 2} order groups")
+    text = json.dumps(proof | {"seed": args.seed}, indent=2, sort_keys=True) + "\n"
+    (args.out / "certificate.json").write_text(text, encoding="utf-8")
+    return 0
+
+
 # kind of tasks -> its command. A new kind adds one function and one line.
 BUILDERS: dict[str, Callable[[Sequence[str]], int]] = {
     "demo": _demo,
     "cdr": cdr_main,
     "krama": _krama,
     "lake": _lake,
+    "order": _order,
 }
 
 

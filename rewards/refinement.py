@@ -35,6 +35,7 @@ class RefinementReward:
     success: float = 0.4
     wrong_drop: float = 0.0
     drop_progress: bool = True  # False: a DROP earns the progress share only by full success
+    process: float = 0.0  # weight of per-step credit beside the shares; the whole is rescaled to 1
 
     def __post_init__(self) -> None:
         for spec in fields(self):
@@ -144,7 +145,19 @@ def score_refinement(
     if answer.why != "ok":
         return _nothing(answer.why)
     well_formed = parsing == "strict" or parse_strict(output).why == "ok"
-    return _score(gold, answer, well_formed, weights)
+    score = _score(gold, answer, well_formed, weights)
+    return _with_process(score, task_gold, answer, weights.process) if weights.process else score
+
+
+def _with_process(score: Score, gold: Mapping[str, Any], answer: Parsed, weight: float) -> Score:
+    """The reward with per-step credit mixed in, which only the right status earns."""
+    from rewards.process import process_credit
+
+    credit = (
+        process_credit(gold, answer.status, answer.text) if score.parts["status_match"] else 0.0
+    )
+    reward = ((score.reward or 0.0) + weight * credit) / (1.0 + weight)
+    return Score(score.outcome, reward, score.parts | {"process": credit}, score.why)
 
 
 def unscored(why: str) -> Score:

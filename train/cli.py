@@ -159,7 +159,7 @@ def _grpo(config: GrpoRunConfig) -> None:
         run.policy, run.tasks, run.tokenizer, scorer(config.reward), config.rl, seed=config.seed,
         micro_tokens=config.engine.micro_tokens, slots=config.engine.slots, log=run.log,
         checkpoints=run.checkpoints, reference=run.reload() if config.rl.kl_coef else None,
-        maker=Workshop(Path(config.data).parent).maker,
+        maker=Workshop(Path(config.data).parent).maker, order_group=config.reward.order_group,
     )  # fmt: skip
     run.finish()
 

@@ -123,6 +123,7 @@ class Demo:
             seed=self.config.seed, micro_tokens=self.config.engine.micro_tokens,
             slots=self.config.engine.slots, log=self.log, checkpoints=self.checkpoints("rl"),
             reference=reference, on_eval=on_eval, eval_every=self.config.eval.every,
+            order_group=self.config.reward.order_group,
         )  # fmt: skip
         folder = self.finish(policy, "rl")
         record.write_text(json.dumps(steps))

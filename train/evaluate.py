@@ -38,6 +38,7 @@ def reward_weights(config: RewardConfig) -> Weights:
         success=config.success,
         wrong_drop=config.wrong_drop,
         drop_progress=config.drop_progress,
+        process=config.process,
     )
     return Weights(refinement=refinement)
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from configs.schema import GrpoConfig
+from rewards.groups import with_group_reward
 from rewards.seeds import derive_seed
 from rewards.task import Score, Task, TaskError
 from rollouts.environment import Budget, Maker
@@ -29,7 +30,7 @@ from train.batch import Segment, micro_batches, pack, to_rows
 from train.log import RunLog, rollout_metrics
 from train.loss import centre, kl_penalty, policy_loss, sampling_weight
 from train.optim import MasterAdamW, learning_rate
-from train.order import balanced_batch, strata
+from train.order import rows_of_step, strata
 from train.policy import Policy, device_of
 from train.resume import Checkpoints
 from train.setup import give_back_memory
@@ -56,8 +57,12 @@ def sample(
     config: GrpoConfig,
     seed: int,
     maker: Maker | None = None,
+    order_group: float = 0.0,
 ) -> Batch:
-    """Roll out and score. A rollout without an outcome (infrastructure) gets no advantage."""
+    """Roll out and score. A rollout without an outcome (infrastructure) gets no advantage.
+
+    `order_group` weighs what siblings on the other orders, in the same batch, let it earn.
+    """
     sampling = Sampling(config.max_new_tokens, config.temperature, config.top_k, config.top_p, seed)
     n = config.rollouts_per_prompt
     budget = Budget(turns=config.turns, seconds=config.tool_seconds, tokens=config.max_length)
@@ -65,6 +70,8 @@ def sample(
         rollout(tasks, engine, tokenizer, sampling, n, seed, maker=maker, budget=budget)
     )
     scores = [[score(task, t) for t in group] for task, group in zip(tasks, groups, strict=True)]
+    if any(task.group for task in tasks):
+        scores = with_group_reward([task.group for task in tasks], scores, order_group)
     valid = torch.tensor([[s.outcome is not None for s in row] for row in scores])
     rewards = torch.tensor([[s.reward or 0.0 for s in row] for row in scores], dtype=torch.float32)
     adv = centre(rewards, valid)
@@ -186,7 +193,7 @@ def update(
     totals: Counter[str] = Counter()
     norms: list[float] = []
     for first in range(0, len(batch.tasks), config.mini_batch):
-        chosen = range(first, first + config.mini_batch)
+        chosen = range(first, min(first + config.mini_batch, len(batch.tasks)))
         rollouts = max(1, int(batch.valid_PG[first : first + config.mini_batch].sum()))
         for micro in micro_batches(segments_of(batch, chosen), micro_tokens):
             loss, sums = micro_loss(policy, micro, frame, config, rollouts, reference)
@@ -263,6 +270,7 @@ def train_grpo(
     on_eval: Callable[[int], dict[str, float]] | None = None,
     eval_every: int = 0,
     maker: Maker | None = None,
+    order_group: float = 0.0,
 ) -> None:
     """Train in place, from the newest checkpoint if there is one."""
     tasks = fitting(tasks, tokenizer, config)
@@ -274,9 +282,10 @@ def train_grpo(
     log.resume("rl", start)
     for step in range(start, config.steps):
         began = time.perf_counter()
-        rows = balanced_batch(step, groups, config.prompts_per_step, seed)
+        rows = rows_of_step(step, groups, config.prompts_per_step, seed, config.balance)
         draw = derive_seed(seed, "rollouts", step)
-        batch = sample([tasks[i] for i in rows], engine, tokenizer, score, config, draw, maker)
+        asked = [tasks[i] for i in rows]
+        batch = sample(asked, engine, tokenizer, score, config, draw, maker, order_group)
         give_back_memory()  # what decoding used, before the backward pass wants its own
         sampled = time.perf_counter()
         lr = learning_rate(step, config.steps, config.lr, config.warmup, config.schedule)
@@ -290,8 +299,8 @@ def train_grpo(
             [[sum(t.loss_mask) for t in group] for group in batch.groups],
             [[t.stop == "length" for t in group] for group in batch.groups],
         )
-        metrics |= learned | {"lr": lr}
-        metrics |= {
+        metrics |= learned | {
+            "lr": lr,
             "time/rollout": sampled - began,
             "time/train": time.perf_counter() - sampled,
             "time/step": time.perf_counter() - began,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rewards.seeds import derive_seed
-from rewards.task import Task
+from rewards.task import Task, TaskError
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> list[int]:
@@ -25,11 +25,16 @@ def batch_of(step: int, count: int, size: int, seed: int) -> list[int]:
 def strata(tasks: Sequence[Task], balance: str) -> list[list[int]]:
     """Rows grouped by what the batches are to be balanced over, in order of the value's name.
 
-    `none`: all rows together; `status`: by `gold["status"]`; `track`: by track.
+    `none`: all rows together; `status`: by `gold["status"]`; `track`: by track; `group`: by order
+    group, tasks without one each alone (for `grouped_batch`).
     """
     groups: dict[str, list[int]] = {}
     for row, task in enumerate(tasks):
-        key = {"none": "", "status": str(task.gold.get("status")), "track": task.track}[balance]
+        alone = f"\x00{row:09d}"
+        key = {
+            "none": "", "status": str(task.gold.get("status")), "track": task.track,
+            "group": task.group or alone,
+        }[balance]  # fmt: skip
         groups.setdefault(key, []).append(row)
     return [groups[key] for key in sorted(groups)]
 
@@ -47,4 +52,37 @@ def balanced_batch(step: int, groups: Sequence[Sequence[int]], size: int, seed: 
         group = groups[which]
         key = derive_seed(seed, "stratum", which)
         rows.append(group[epoch_order(len(group), key, turn // len(group))[turn % len(group)]])
+    return rows
+
+
+def rows_of_step(
+    step: int, groups: Sequence[Sequence[int]], size: int, seed: int, balance: str
+) -> list[int]:
+    """The rows of a step under a balance; `groups` are its `strata`."""
+    if balance == "group":
+        return grouped_batch(step, groups, size, seed)
+    return balanced_batch(step, groups, size, seed)
+
+
+def grouped_batch(step: int, groups: Sequence[Sequence[int]], size: int, seed: int) -> list[int]:
+    """At most `size` rows of step `step`, whole groups only, so that siblings meet in a batch.
+
+    The groups are shuffled by epochs and taken in turn; a batch ends before the group that would
+    not fit. Raises `TaskError` when one group alone is larger than a batch.
+    """
+    large = max(map(len, groups))
+    if large > size:
+        raise TaskError(
+            f"an order group has {large} tasks, more than rl.prompts_per_step={size}; raise it"
+        )
+    at, rows = 0, list[int]()
+    for _ in range(step + 1):
+        rows = []
+        while True:
+            epoch, place = divmod(at, len(groups))
+            group = groups[epoch_order(len(groups), seed, epoch)[place]]
+            if len(rows) + len(group) > size or (rows and rows[0] in group):
+                break
+            rows += group
+            at += 1
     return rows

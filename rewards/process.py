@@ -1,0 +1,166 @@
+"""Per-step credit from exact gold: which steps of a recipe an answer carried out, and which change
+to the recipe explains a wrong answer.
+
+Nothing here is a benchmark metric. A step counts as carried out by the test the benchmark's authors
+use for their operator progress score: running its mapper on the answer changes nothing. The credit
+is multiplied by how much of the gold text is there, so that deleting everything, on which every
+mapper is idle, earns nothing; copying the input earns nothing either, for every step that should
+have changed something still does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import permutations
+from typing import Any, cast
+
+from rapidfuzz.distance import Levenshtein
+
+from rewards.gold import BoundStep, Execution, GoldError, Step, bind, run_bound
+from rewards.parse import normalise
+
+_MOST_PERMUTED = 4  # recipes up to this length are compared with all their orders
+
+
+@dataclass(frozen=True)
+class StepCheck:
+    """One step of the recipe against an answer. `wanted`: gold ran it and it changed the text (or
+    it is the filter); `done`: the answer agrees with gold about it."""
+
+    operator: str
+    kind: str
+    wanted: bool
+    done: bool
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """The change to the recipe that gives exactly this wrong answer.
+
+    `kind` is `none` (nothing explains it), `correct` (there is nothing to explain), `ignored_filter`, `omitted`, `duplicated`, `permuted`,
+    `stopped_early` or `no_op`; `detail` names the operators.
+    """
+
+    kind: str
+    detail: str = ""
+
+
+def recipe_of(gold: Mapping[str, Any]) -> tuple[Step, ...]:
+    """The recipe a task's gold carries; empty when it has none."""
+    rows = cast("list[dict[str, Any]]", gold.get("recipe") or [])
+    return tuple(Step(str(r["operator"]), dict(r.get("params") or {})) for r in rows)
+
+
+@lru_cache(maxsize=4096)
+def _bound(operator: str, params: str) -> BoundStep:
+    import json
+
+    return bind(Step(operator, json.loads(params)))
+
+
+def bound_recipe(gold: Mapping[str, Any]) -> list[BoundStep]:
+    """The recipe checked and bound, from a cache."""
+    import json
+
+    return [_bound(s.operator, json.dumps(s.params, sort_keys=True)) for s in recipe_of(gold)]
+
+
+def check_steps(gold: Mapping[str, Any], status: str, text: str) -> list[StepCheck]:
+    """Every step of the recipe against an answer, in order; [] when it cannot be executed."""
+    try:
+        steps = bound_recipe(gold)
+        run = run_bound(str(gold["input_text"]), steps)
+        return list(_checks(steps, run, status, text))
+    except (GoldError, ValueError, RecursionError):
+        return []
+
+
+def _checks(
+    steps: Sequence[BoundStep], run: Execution, status: str, text: str
+) -> Iterator[StepCheck]:
+    reached, at = len(run.trace), 0
+    for index, step in enumerate(steps):
+        name, kind = step.operator.name, step.operator.kind
+        if kind == "filter":
+            if index < reached:
+                said = "KEEP" if run.trace[index]["keep"] else "DROP"
+                agrees = status == run.status if said == run.status else status == "KEEP"
+                yield StepCheck(name, kind, True, agrees)
+            continue
+        before, after = run.states[at], run.states[at + 1]
+        at += 1
+        if before == after:
+            continue
+        idle = step.call(text, **step.params) == text
+        # a mapper after the rejecting filter must not have run
+        wanted = index < reached
+        yield StepCheck(name, kind, wanted, idle if wanted else not idle)
+
+
+def process_credit(gold: Mapping[str, Any], status: str, text: str) -> float:
+    """Share of the recipe's steps the answer agrees on, times the share of gold text it has.
+
+    In [0, 1]; exactly 1 for gold (and whatever RS accepts as gold), 0 for "" where gold is not
+    empty. 0 when the recipe is missing or fails.
+    """
+    target = str(gold.get("text", gold.get("reference_text", "")))
+    wanted = str(gold.get("status", gold.get("reference_status", "")))
+    if status == wanted and normalise(text) == normalise(target):
+        return 1.0
+    checks = check_steps(gold, status, text)
+    mappers = [c for c in checks if c.kind == "mapper"]
+    if not mappers or not target:
+        return 0.0
+    kept = max(0.0, 1.0 - Levenshtein.distance(text, target) / len(target))
+    return kept * sum(c.done for c in mappers) / len(mappers)
+
+
+def attribute(gold: Mapping[str, Any], status: str, text: str) -> Attribution:
+    """The simplest change to the recipe that explains a wrong answer exactly (n2 and status)."""
+    said = (status, normalise(text))
+    source = str(gold["input_text"])
+    try:
+        steps = bound_recipe(gold)
+        for found, run in _counterfactuals(source, steps):
+            if (run[0], normalise(run[1])) == said:
+                return found
+    except (GoldError, ValueError, RecursionError):
+        pass
+    return Attribution("none")
+
+
+def _counterfactuals(
+    source: str, steps: Sequence[BoundStep]
+) -> Iterator[tuple[Attribution, tuple[str, str]]]:
+    names = [s.operator.name for s in steps]
+    run = run_bound(source, steps)
+
+    yield Attribution("correct"), (run.status, run.text)
+
+    def outcome(changed: Sequence[BoundStep]) -> tuple[str, str]:
+        done = run_bound(source, changed)
+        return done.status, done.text
+
+    if any(s.operator.kind == "filter" for s in steps):
+        yield Attribution("ignored_filter"), ("KEEP", run.full_run_text)
+        yield Attribution("ignored_filter", "status only"), (run.status, run.full_run_text)
+    yield Attribution("no_op"), (run.status, source)
+    for i, name in enumerate(names):
+        yield Attribution("omitted", name), outcome([*steps[:i], *steps[i + 1 :]])
+    for i, name in enumerate(names):
+        yield Attribution("duplicated", name), outcome([*steps[: i + 1], *steps[i:]])
+    orders = permutations(range(len(steps))) if len(steps) <= _MOST_PERMUTED else _swaps(len(steps))
+    for order in orders:
+        if list(order) != sorted(order):
+            detail = " ".join(names[i] for i in order)
+            yield Attribution("permuted", detail), outcome([steps[i] for i in order])
+    for k, state in enumerate(run.states[1:-1], 1):
+        yield Attribution("stopped_early", f"after {k}"), ("KEEP", state)
+        yield Attribution("stopped_early", f"after {k}, dropped"), ("DROP", state)
+
+
+def _swaps(count: int) -> Iterator[tuple[int, ...]]:
+    for i in range(count - 1):
+        yield (*range(i), i + 1, i, *range(i + 2, count))
