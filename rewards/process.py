@@ -39,8 +39,9 @@ class StepCheck:
 class Attribution:
     """The change to the recipe that gives exactly this wrong answer.
 
-    `kind` is `none` (nothing explains it), `correct` (there is nothing to explain), `ignored_filter`, `omitted`, `duplicated`, `permuted`,
-    `stopped_early` or `no_op`; `detail` names the operators.
+    `kind` is `none` (nothing explains it), `correct` (there is nothing to explain),
+    `ignored_filter`, `omitted`, `duplicated`, `permuted`, `stopped_early` or `no_op`; `detail`
+    names the operators.
     """
 
     kind: str
