@@ -10,7 +10,9 @@ from pathlib import Path
 
 from configs.cdr import CdrConfig
 from configs.loader import dump, load
-from data_gen.construct import construct, pipeline_rows, usable_records
+from data_gen.cdr_out import write_tracks
+from data_gen.cdr_rows import drafts
+from data_gen.construct import Construction, construct, pipeline_rows, usable_records
 from data_gen.corpora import CorpusError
 from data_gen.records import Replays
 from data_gen.sources import read_sources, scan
@@ -36,6 +38,21 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def _tracks(done: Construction, config: CdrConfig, out: Path, workers: int) -> None:
+    units = list(drafts(done, config.select.filter_variants))
+    manifest = write_tracks(units, config, out, workers)
+    for track, count in manifest["counts"].get("track", {}).items():
+        print(f"{out / 'tracks' / track}.jsonl: {count} verified tasks")
+    refused = ", ".join(f"{n} {why}" for why, n in manifest["units_refused"].items())
+    if refused:
+        print(f"left out: {refused}")
+    split = manifest["counts"].get("split", {})
+    print(
+        f"{manifest['tasks']} tasks, {manifest['operators']} operators; "
+        + ", ".join(f"{name} {count}" for name, count in split.items())
+    )
+
+
 def build(config: CdrConfig, corpora: Sequence[str], out: Path) -> None:
     """Everything `assay tasks cdr` writes."""
     if not corpora:
@@ -51,6 +68,8 @@ def build(config: CdrConfig, corpora: Sequence[str], out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     dump(config, out / "config.yaml")
     write_jsonl(out / "pipeline.jsonl", pipeline_rows(done))
+    if config.tracks:
+        _tracks(done, config, out, workers)
     recipes = sum(len(mined.recipes) for mined in done.mined)
     print(
         f"{out / 'pipeline.jsonl'}: {len(records)} documents, "

@@ -14,6 +14,7 @@ from typing import Any
 
 from configs.loader import ConfigError
 from data_gen.cdr_cli import main as cdr_main
+from data_gen.check_cli import main as check_main
 from data_gen.corpora import Corpus, CorpusError, read_corpus
 from data_gen.demo import DemoTaskError, build_demo_tasks
 from data_gen.demo_settings import DemoTaskSettings, SettingsError, preset
@@ -170,6 +171,7 @@ BUILDERS: dict[str, Callable[[Sequence[str]], int]] = {
     "cdr": cdr_main,
     "krama": _krama,
     "lake": _lake,
+    "check": check_main,
     "order": _order,
 }
 

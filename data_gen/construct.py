@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from configs.cdr import CdrConfig
+from data_gen.compose import compose
 from data_gen.domains import FILTERS, LISTED_FILTERS, MAPPERS, label, rank_domains
 from data_gen.library import LibraryRecipe, attach_filters
 from data_gen.mining import Mined, mine
@@ -51,9 +52,10 @@ def construct(records: Sequence[Record], config: CdrConfig, replays: Replays) ->
         own = [r for r in usable if r.domain == domain]
         found = mine(domain, [sorted(r.active) for r in own], config.mining)
         mined.append(found)
+        made = compose(domain, own, found.recipes, config.compose, config.split.seed)
         library += [
             attach_filters(recipe, domain, own, CALIBRATED_FILTERS, config.library, replays)
-            for recipe in found.recipes
+            for recipe in [*found.recipes, *made]
         ]
     tracks = Tracks(usable, config.instances, replays)
     atomic = tracks.atomic(CALIBRATED_FILTERS)

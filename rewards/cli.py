@@ -15,7 +15,9 @@ from contextlib import ExitStack
 from typing import Any, TextIO, cast
 
 from rewards.answer import score_row as score_answer_row
+from rewards.cdr.predictions import JSON, MIXED
 from rewards.refinement import score_refinement
+from rewards.structured import score_structured
 from rewards.task import Score, TaskError
 
 Row = dict[str, Any]
@@ -23,8 +25,15 @@ Scorer = Callable[[Mapping[str, Any], str, Row], Score]
 
 
 def _refinement(task: Mapping[str, Any], output: str, row: Row) -> Score:
-    truncated = row.get("truncated", False)
-    return score_refinement(task, output, str(row.get("parsing", "strict")), truncated=truncated)
+    truncated, parsing = row.get("truncated", False), str(row.get("parsing", "strict"))
+    if task.get("scoring_profile") in (JSON, MIXED):  # a release row of the semantic extension
+        return score_structured(task, output, parsing, truncated=truncated)
+    return score_refinement(task, output, parsing, truncated=truncated)
+
+
+def _structured(task: Mapping[str, Any], output: str, row: Row) -> Score:
+    parsing = str(row.get("parsing", "strict"))
+    return score_structured(task, output, parsing, truncated=bool(row.get("truncated", False)))
 
 
 def _answer(task: Mapping[str, Any], output: str, row: Row) -> Score:
@@ -42,6 +51,7 @@ def _answer_by(url: str, model: str) -> Scorer:
 # family -> scorer(task, output, whole row). A family adds one function and one line.
 SCORERS: dict[str, Scorer] = {
     "refinement": _refinement,
+    "structured": _structured,
     "answer": _answer,
 }
 

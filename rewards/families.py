@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from rewards.answer_family import AnswerReward, score_episode
 from rewards.refinement import RefinementReward, score_refinement, unscored
+from rewards.structured import score_structured
 from rewards.task import Score, Task, TaskError
 
 
@@ -48,10 +49,15 @@ def _answer(task: Task, answer: Answer, weights: Weights) -> Score:
     return score_episode(task.gold, answer.text, answer.files, answer.truncated, weights.answer)
 
 
+def _structured(task: Task, answer: Answer, weights: Weights) -> Score:
+    return score_structured(task.gold, answer.text, truncated=answer.truncated)
+
+
 # family -> scorer. A family adds one function and one line.
 FAMILY_SCORERS: dict[str, Callable[[Task, Answer, Weights], Score]] = {
     "refinement": _refinement,
     "answer": _answer,
+    "structured": _structured,
 }
 
 

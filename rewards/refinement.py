@@ -18,6 +18,7 @@ from rewards.parse import Parsed, normalise, parse, parse_strict, render
 from rewards.task import Score, TaskError
 
 STATUSES = ("KEEP", "DROP")
+ANALYSIS_MODES = ("plan_first", "state_aware")  # an <analyze> block leads the answer
 MAX_OUTPUT_CHARS = 100_000  # longer answers than this, and than ten times the task, are not read
 
 
@@ -141,23 +142,39 @@ def score_refinement(
         return _nothing("too_long")
     if truncated:
         return _nothing("truncated")
+    analysis = ""
+    if parsing == "strict" and task_gold.get("mode") in ANALYSIS_MODES:
+        from rewards.declared import split_analysis
+
+        analysis, output = split_analysis(output)
     answer = parse(output, parsing)
     if answer.why != "ok":
         return _nothing(answer.why)
     well_formed = parsing == "strict" or parse_strict(output).why == "ok"
     score = _score(gold, answer, well_formed, weights)
-    return _with_process(score, task_gold, answer, weights.process) if weights.process else score
+    if not weights.process:
+        return score
+    return _with_process(score, task_gold, answer, analysis, weights.process)
 
 
-def _with_process(score: Score, gold: Mapping[str, Any], answer: Parsed, weight: float) -> Score:
-    """The reward with per-step credit mixed in, which only the right status earns."""
+def _with_process(
+    score: Score, gold: Mapping[str, Any], answer: Parsed, analysis: str, weight: float
+) -> Score:
+    """The reward with per-step credit mixed in, which only the right status earns.
+
+    In a mode with an analysis, half of the credit is for what the analysis declares.
+    """
+    from rewards.declared import declared_credit
     from rewards.process import process_credit
 
-    credit = (
-        process_credit(gold, answer.status, answer.text) if score.parts["status_match"] else 0.0
-    )
+    right = bool(score.parts["status_match"])
+    credit = process_credit(gold, answer.status, answer.text) if right else 0.0
+    more = {"process": credit}
+    if gold.get("mode") in ANALYSIS_MODES:
+        more["declared"] = declared_credit(gold, analysis)
+        credit = (credit + more["declared"] * (credit > 0)) / 2
     reward = ((score.reward or 0.0) + weight * credit) / (1.0 + weight)
-    return Score(score.outcome, reward, score.parts | {"process": credit}, score.why)
+    return Score(score.outcome, reward, score.parts | more, score.why)
 
 
 def unscored(why: str) -> Score:

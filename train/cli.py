@@ -172,14 +172,23 @@ def eval_main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="assay eval", description="Score a model on tasks.")
     parser.add_argument("--model", required=True, help="Hugging Face folder or hub name")
     parser.add_argument("--tracks", "--tasks", required=True, help="tasks.jsonl, or krama:DIR")
+    parser.add_argument("--tracks", "--tasks", required=True,
+                        help="tasks.jsonl file, or cdr:DIR[:track,…] for CDR-Bench")  # fmt: skip
     parser.add_argument("--out", required=True, type=Path, help="folder for results and report")
-    parser.add_argument("--limit", type=int, default=0, help="first N tasks only")
+    parser.add_argument("--limit", type=int, default=0, help="first N tasks (of a track) only")
+    parser.add_argument("--mode", default="direct", help="CDR-Bench: prompt mode")
+    parser.add_argument("--k", type=int, default=3, help="CDR-Bench: prompt variants; 0: all")
     parser.add_argument("--max-new-tokens", type=int, default=EvalConfig().max_new_tokens)
     parser.add_argument("--pass-k", type=int, default=0, help="also pass@k over k samples")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     with say_known_errors("assay eval") as status:
-        _eval(args)
+        if args.tracks.startswith("cdr:"):
+            from train.cdr_cli import eval_cdr
+
+            eval_cdr(args)
+        else:
+            _eval(args)
     return status.code
 
 

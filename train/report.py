@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from train.error_report import write_errors
 from train.log import read_metrics
 from train.report_page import render
 from train.results import (
@@ -80,6 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     for run, data in runs.items():
         print(f"{run}\n{text_table(data)}\nreport: {write_page(Path(run), data)}\n")
+        if errors := write_errors(Path(run)):
+            print(f"{errors}\n")
     if len(runs) > 1:
         print(seeds_table(runs))
     return 0

@@ -1,0 +1,159 @@
+"""The files `assay tasks cdr` writes beside the construction: tracks, tasks, certificate."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TextIO
+
+from configs.cdr import CdrConfig
+from data_gen.cdr_rows import TRACKS, Draft, Row, task_of
+from data_gen.cdr_select import balance, splitter, thin
+from data_gen.cdr_write import Written, word_all
+from data_gen.overlap import fingerprint, overlaps
+from rewards.task import Task
+
+MANIFEST_TRACKS = tuple(f"tracks/{track}.jsonl" for track in TRACKS)
+
+
+class Sink:
+    """JSONL files opened when first written, put in place when all of them are complete."""
+
+    def __init__(self, out: Path, stack: ExitStack) -> None:
+        self.out, self._stack = out, stack
+        self._files: dict[str, TextIO] = {}
+
+    def write(self, name: str, row: dict[str, Any]) -> None:
+        if name not in self._files:
+            path = self.out / (name + ".tmp")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = open(path, "w", encoding="utf-8", errors="surrogatepass")  # noqa: SIM115
+            self._files[name] = self._stack.enter_context(file)
+        self._files[name].write(json.dumps(row, ensure_ascii=False) + "\n")
+
+    def publish(self) -> None:
+        for name, file in self._files.items():
+            file.close()
+            os.replace(self.out / (name + ".tmp"), self.out / name)
+
+
+def write_tracks(
+    units: Sequence[list[Draft]], config: CdrConfig, out: Path, workers: int
+) -> dict[str, Any]:
+    """Choose, word, prove and write; returns the manifest. Ids occur once."""
+    chosen = balance(thin(units, config.select), config.select)
+    written, refused = word_all(chosen, config.instruct, workers)
+    split = splitter(chosen, config.split)
+    counts: Counter[str] = Counter()
+    prints: dict[str, list[Any]] = {"train": [], "heldout": []}
+    seen: set[str] = set()
+    with ExitStack() as stack:
+        sink = Sink(out, stack)
+        for unit, made in zip(chosen, written, strict=True):
+            ids = [row["instance_id"] for row in made.rows]
+            if made.refused or not seen.isdisjoint(ids):
+                continue
+            seen.update(ids)
+            for draft, row, variants in zip(unit, made.rows, made.pools, strict=True):
+                track, side = row["source_track"], split(draft)
+                sink.write(f"tracks/{track}.jsonl", row)
+                if config.instruct.all_prompts:
+                    full = _all_prompts(row, variants)
+                    sink.write(f"tracks_all_prompts/{track}.jsonl", full)
+                counts.update(_counted(row, side))
+                if side:
+                    task = task_of(
+                        row, draft.steps, side, config.instruct.mode,
+                        {"source": draft.instance.record.source,
+                         "licence": draft.instance.record.licence},
+                    )  # fmt: skip
+                    sink.write(f"{side}.jsonl", task.to_json())
+                    prints[side].append(fingerprint(task))
+        sink.publish()
+    manifest = _manifest(config, counts, refused, written)
+    _json(out / "manifest.json", manifest)
+    _json(out / "certificate.json", certificate(prints) | {"counts": manifest["tasks"]})
+    return manifest
+
+
+def _all_prompts(row: Row, variants: Sequence[Any]) -> Row:
+    return row | {
+        "prompt_variants": [v.to_json() for v in variants],
+        "prompt_variant_count": len(variants),
+        "selected_prompt_variant_indices": list(range(len(variants))),
+        "prompt_sampling_policy": "all",
+    }
+
+
+def _counted(row: Row, side: str) -> Iterator[str]:
+    yield "rows"
+    yield f"track {row['source_track']}"
+    yield f"domain {row['domain']}"
+    yield f"status {row['reference_status']}"
+    yield f"status of {row['source_track']} {row['reference_status']}"
+    yield f"difficulty {row['difficulty_label']}"
+    yield f"split {side or 'unused'}"
+    yield f"recipe_length {row['recipe_length']}"
+    for name in set(row["operator_sequence"]):
+        yield f"operator {name}"
+
+
+def _manifest(
+    config: CdrConfig, counts: Counter[str], refused: Counter[str], written: Sequence[Written]
+) -> dict[str, Any]:
+    groups: dict[str, dict[str, int]] = {}
+    for name, number in sorted(counts.items()):
+        kind, _, value = name.rpartition(" ")
+        if kind:
+            groups.setdefault(kind, {})[value] = number
+    return {
+        "tasks": counts["rows"],
+        "counts": groups,
+        "units_refused": dict(sorted(refused.items())),
+        "units": len(written),
+        "operators": len(groups.get("operator", {})),
+        "prompt_mode": config.instruct.mode,
+        "files": [name for name in MANIFEST_TRACKS if counts[f"track {Path(name).stem}"]],
+    }
+
+
+def certificate(prints: dict[str, list[Any]]) -> dict[str, Any]:
+    """What training and held-out tasks share; documents must not be shared at all."""
+    found = overlaps(prints["train"], prints["heldout"])
+    documents = {p.document for p in prints["train"]} & {p.document for p in prints["heldout"]}
+    templates = {p.template for p in prints["heldout"]} - {p.template for p in prints["train"]}
+    return {
+        "ok": not documents and not found["inputs"]["exact"],
+        "shared_documents": len(documents),
+        "heldout_only_recipe_templates": len(templates),
+        "train_and_heldout": found,
+    }
+
+
+def _json(path: Path, value: Any) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def read_tasks_or_rows(path: Path) -> Iterator[Task]:
+    """Tasks of a file of tasks or of release rows (fields the check needs)."""
+    with open(path, encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            row: dict[str, Any] = json.loads(line)
+            if "gold" in row:
+                yield Task.from_json(row, f"{path} line {number}")
+            elif "input_text" in row:
+                yield Task(
+                    str(row.get("instance_id", number)), "refinement",
+                    str(row.get("source_track", "")), "other", [],
+                    {"input_text": row["input_text"], "text": row.get("reference_text") or "",
+                     "operators": row.get("operator_sequence") or []},
+                    meta={"document": row.get("source_record_id")},
+                )  # fmt: skip

@@ -1,0 +1,123 @@
+"""Wording, proving and writing the tracks: nothing is written that has not been re-executed from
+its own words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from multiprocessing import get_context
+from typing import Any
+
+from configs.cdr import InstructConfig
+from data_gen.cdr_rows import Draft, Row, key_of, release_row
+from data_gen.instruct import InstructionError, PromptVariant, chosen, pool, read_instruction
+from rewards.gold import OPERATORS, BoundStep, Step, bind, run_bound
+from rewards.refinement import gold_answer, score_refinement
+
+_CHUNK = 64
+
+
+@dataclass(frozen=True)
+class Written:
+    """Rows of one unit, or why none of it is written."""
+
+    rows: list[Row] = field(default_factory=list[Row])
+    pools: list[list[PromptVariant]] = field(default_factory=list[list[PromptVariant]])
+    refused: str = ""
+
+
+@lru_cache(maxsize=50_000)
+def _pool(key: str, steps: tuple[tuple[str, tuple[Any, ...]], ...], seed: int, forms: int) -> Any:
+    return pool([Step(name, dict(params)) for name, params in steps], key, seed, forms)
+
+
+@lru_cache(maxsize=200_000)
+def _read(text: str) -> tuple[Step, ...]:
+    return tuple(read_instruction(text)[0])
+
+
+def word(unit: Sequence[Draft], config: InstructConfig) -> Written:
+    """The rows of a unit with their prompt variants, each proved; all or none are kept."""
+    rows: list[Row] = []
+    pools: list[list[PromptVariant]] = []
+    for draft in unit:
+        frozen = tuple((s.operator, tuple(sorted(s.params.items()))) for s in draft.steps)
+        key = key_of(draft)
+        try:
+            variants: list[PromptVariant] = _pool(key, frozen, config.seed, config.forms)
+        except InstructionError as error:
+            return Written(refused=f"unspoken: {str(error)[:60]}")
+        picked = chosen(len(variants), config.variants, config.seed, key, draft.instance.id)
+        row = release_row(draft, variants, picked, config.variants, config.seed)
+        if why := refusal(row, draft.steps):
+            return Written(refused=why)
+        rows.append(row)
+        pools.append(variants)
+    return Written(rows, pools)
+
+
+def refusal(row: Row, steps: Sequence[Step]) -> str:
+    """Why a row must not be written, or "".
+
+    Each variant is read back and what it says is run on the input, once with the operators as they
+    are and once to the letter of the words (no bound that no word states); both must give gold,
+    and gold must score 1.
+    """
+    text, gold = row["input_text"], (row["reference_status"], row["reference_text"])
+    for variant in row["prompt_variants"]:
+        if list(_read(variant["user_requirement"])) != list(steps):
+            return "its words do not say its recipe"
+    said = _read(row["prompt_variants"][0]["user_requirement"])
+    run = run_bound(text, [_bound(step) for step in said])
+    if (run.status, run.text) != gold:
+        return "its recipe does not lead to its gold"
+    if any(s.operator in OPERATORS and OPERATORS[s.operator].kind == "filter" for s in said):
+        literal = run_bound(text, [_bound(_literal(step)) for step in said])
+        if (literal.status, literal.text) != gold:
+            return "an unspoken bound of a filter decides it"
+    score = score_refinement(row, gold_answer(row))
+    return "" if (score.outcome, score.reward) == (1.0, 1.0) else "its gold does not score 1"
+
+
+def _bound(step: Step) -> BoundStep:
+    return _bind(step.operator, tuple(sorted(step.params.items())))
+
+
+@lru_cache(maxsize=20_000)
+def _bind(name: str, params: tuple[tuple[str, Any], ...]) -> BoundStep:
+    return bind(Step(name, dict(params)))
+
+
+def _literal(step: Step) -> Step:
+    operator = OPERATORS[step.operator]
+    if operator.kind != "filter":
+        return step
+    return Step(step.operator, dict.fromkeys(operator.bounds) | step.params)
+
+
+def word_all(
+    units: Sequence[Sequence[Draft]], config: InstructConfig, workers: int
+) -> tuple[list[Written], Counter[str]]:
+    """Every unit worded, in order, by `workers` processes; and the refusals by reason."""
+    from tqdm import tqdm
+
+    jobs = [(list(units[i : i + _CHUNK]), config) for i in range(0, len(units), _CHUNK)]
+    found: list[Written] = []
+    with tqdm(total=len(units), desc="wording", unit="unit", disable=None, delay=2) as bar:
+        if workers > 1 and len(jobs) > 4:
+            with get_context("spawn").Pool(workers) as processes:
+                for part in processes.imap(_word_chunk, jobs):
+                    found += part
+                    bar.update(len(part))
+        else:
+            for job in jobs:
+                found += _word_chunk(job)
+                bar.update(len(job[0]))
+    return found, Counter(w.refused for w in found if w.refused)
+
+
+def _word_chunk(job: tuple[list[Sequence[Draft]], InstructConfig]) -> list[Written]:
+    units, config = job
+    return [word(unit, config) for unit in units]

@@ -1,0 +1,155 @@
+"""What two sets of tasks share: exactly, and nearly (MinHash over word shingles).
+
+Inputs and references are compared by canonical hash (letters and digits only, so that cleaning
+does not hide a copy) and by an estimate of the Jaccard similarity of their 5-word shingles; recipes
+by their operators in order.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from data_gen.passages import canonical_hash
+from rewards.task import Task
+
+PERMUTATIONS, BANDS = 64, 16  # 16 bands of 4: similar pairs above ~0.5 are found almost surely
+NEAR = 0.8
+_PRIME = np.uint64((1 << 61) - 1)
+_WORD = re.compile(r"\w+")
+_LEAST_WORDS = 8  # shorter texts are alike by chance
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What of a task is compared; signatures are None for texts too short to compare nearly."""
+
+    id: str
+    document: str
+    input: str
+    reference: str
+    recipe: str
+    template: str
+    input_signature: bytes | None
+    reference_signature: bytes | None
+
+
+def _coefficients() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.Generator(np.random.Philox(2606))
+    shape = PERMUTATIONS
+    return (
+        rng.integers(1, 1 << 31, shape, dtype=np.uint64),
+        rng.integers(0, 1 << 31, shape, dtype=np.uint64),
+    )
+
+
+_A, _B = _coefficients()
+
+
+def signature(text: str) -> bytes | None:
+    """MinHash of the text's 5-word shingles (lower case), as bytes; None for short texts."""
+    words = [w.encode() for w in _WORD.findall(text.lower())]
+    if len(words) < _LEAST_WORDS:
+        return None
+    shingles = {zlib.crc32(b" ".join(words[i : i + 5])) for i in range(len(words) - 4)}
+    values = np.fromiter(shingles, dtype=np.uint64, count=len(shingles))
+    mixed = (values[:, None] * _A + _B) % _PRIME
+    return cast("bytes", mixed.min(axis=0).astype("<u8").tobytes())
+
+
+def fingerprint(task: Task) -> Fingerprint:
+    gold = task.gold
+    source = str(gold.get("input_text", ""))
+    reference = str(gold.get("text", gold.get("reference_text", "")))
+    steps = cast("list[dict[str, Any]]", gold.get("recipe") or [])
+    names = [str(s["operator"]) for s in steps] or list(map(str, gold.get("operators") or []))
+    return Fingerprint(
+        id=task.id,
+        document=str(task.meta.get("document", "")),
+        input=canonical_hash(source),
+        reference=canonical_hash(reference),
+        recipe=" ".join(names),
+        template=" ".join(sorted(names)),
+        input_signature=signature(source),
+        reference_signature=signature(reference),
+    )
+
+
+def overlaps(ours: Sequence[Fingerprint], theirs: Sequence[Fingerprint]) -> dict[str, Any]:
+    """Counts of our tasks whose input, reference or recipe occurs in the others, exactly and
+    nearly (estimated Jaccard of at least 0.8), with up to 20 examples of pairs."""
+    found: dict[str, Any] = {}
+    for part in ("input", "reference"):
+        exact = _exact([getattr(p, part) for p in ours], [getattr(p, part) for p in theirs])
+        near, pairs = _near(ours, theirs, f"{part}_signature")
+        found[f"{part}s"] = {"exact": len(exact), "near": len(near), "examples": pairs[:20]}
+    known = {p.recipe for p in theirs if p.recipe}
+    shared = {p.recipe for p in ours} & known
+    found["recipes"] = {
+        "exact": sum(p.recipe in known for p in ours),
+        "distinct_shared": len(shared),
+        "distinct": len({p.recipe for p in ours}),
+    }
+    return found
+
+
+def _exact(ours: Sequence[str], theirs: Sequence[str]) -> list[int]:
+    empty = canonical_hash("")
+    known = set(theirs) - {empty}
+    return [i for i, value in enumerate(ours) if value in known]
+
+
+def _near(
+    ours: Sequence[Fingerprint], theirs: Sequence[Fingerprint], name: str
+) -> tuple[set[int], list[list[Any]]]:
+    """Our indices with a near copy, and example pairs [id, id, similarity]."""
+    width = PERMUTATIONS // BANDS * 8
+    buckets: defaultdict[tuple[int, bytes], set[int]] = defaultdict(set)
+    distinct: dict[bytes, int] = {}
+    for j, other in enumerate(theirs):
+        sign: bytes | None = getattr(other, name)
+        if sign is None or sign in distinct:
+            continue
+        distinct[sign] = j
+        for band in range(BANDS):
+            buckets[band, sign[band * width : (band + 1) * width]].add(j)
+    hits: set[int] = set()
+    pairs: list[list[Any]] = []
+    cache: dict[bytes, tuple[int, float] | None] = {}
+    for i, own in enumerate(ours):
+        sign = getattr(own, name)
+        if sign is None:
+            continue
+        if sign not in cache:
+            cache[sign] = _best(sign, theirs, name, buckets, width)
+        best = cache[sign]
+        if best is not None:
+            hits.add(i)
+            pairs.append([own.id, theirs[best[0]].id, round(best[1], 3)])
+    return hits, pairs
+
+
+def _best(
+    sign: bytes,
+    theirs: Sequence[Fingerprint],
+    name: str,
+    buckets: dict[tuple[int, bytes], set[int]],
+    width: int,
+) -> tuple[int, float] | None:
+    candidates: set[int] = set()
+    for band in range(BANDS):
+        candidates |= buckets.get((band, sign[band * width : (band + 1) * width]), set())
+    values = np.frombuffer(sign, dtype="<u8")
+    best: tuple[int, float] | None = None
+    for j in sorted(candidates):
+        other = np.frombuffer(getattr(theirs[j], name), dtype="<u8")
+        similarity = float((values == other).mean())
+        if similarity >= NEAR and (best is None or similarity > best[1]):
+            best = (j, similarity)
+    return best

@@ -1,0 +1,225 @@
+"""How operators are spoken: nouns of what a mapper takes out, sentences for what one turns into
+something else, conditions of filters. No name of an operator or parameter occurs.
+
+Phrases say what the executor does, not what its name suggests: links include e-mail addresses,
+"long words" are punctuation-only tokens (see docs/operators.md).
+"""
+
+from __future__ import annotations
+
+# (imperative, gerund, participle)
+VERBS = (
+    ("remove", "removing", "removed"),
+    ("delete", "deleting", "deleted"),
+    ("strip out", "stripping out", "stripped out"),
+    ("take out", "taking out", "taken out"),
+    ("erase", "erasing", "erased"),
+    ("cut out", "cutting out", "cut out"),
+    ("clear out", "clearing out", "cleared out"),
+    ("eliminate", "eliminating", "eliminated"),
+)
+DETERMINERS = ("", "all ", "any ", "the ")
+
+# Mapper -> plural nouns of what it takes out.
+NOUNS: dict[str, tuple[str, ...]] = {
+    "clean_email_mapper": (
+        "e-mail addresses", "email addresses", "addresses of mailboxes", "mailbox addresses"),
+    "clean_ip_mapper": (
+        "IP addresses", "internet protocol addresses", "numeric network addresses"),
+    "clean_mac_mapper": (
+        "MAC addresses", "hardware addresses", "network card addresses"),
+    "clean_path_mapper": (
+        "file paths", "file-system paths", "paths of files and folders", "directory paths"),
+    "clean_phone_mapper": (
+        "phone numbers", "telephone numbers", "phone-like groups of digits"),
+    "clean_id_card_mapper": (
+        "identity card numbers", "18-character ID numbers", "national identity numbers"),
+    "clean_secret_mapper": (
+        "values of passwords, keys and tokens (their names stay)",
+        "secret values that follow a key name",
+        "credential values (but not the key names)"),
+    "clean_channel_id_mapper": (
+        "chat channel names and user identifiers", "messaging channel labels and open IDs",
+        "identifiers of chat platforms"),
+    "clean_jwt_mapper": (
+        "JSON web tokens", "signed web tokens", "three-part web tokens"),
+    "clean_pem_mapper": (
+        "PEM blocks", "key and certificate blocks between BEGIN and END lines",
+        "armoured key blocks"),
+    "clean_links_mapper": (
+        "web links and e-mail addresses", "URLs, mail addresses included",
+        "hyperlinks of every kind (mail addresses too)"),
+    "clean_copyright_mapper": (
+        "copyright comments and leading comment lines", "licence comments at the top",
+        "opening licence headers"),
+    "clean_html_mapper": (
+        "HTML tags (with entities decoded)", "markup tags (entities become characters)",
+        "angle-bracket tags (decoding entities once)"),
+    "remove_comments_mapper": (
+        "source comments", "comments in the source", "inline and full-line comments"),
+    "remove_header_mapper": (
+        "lines before the first section heading", "parts ahead of the first section command",
+        "preamble lines preceding the first heading"),
+    "remove_long_words_mapper": (
+        "punctuation-only tokens", "tokens made of punctuation alone",
+        "stand-alone runs of punctuation"),
+    "remove_repeat_sentences_mapper": (
+        "repeated sentences", "duplicate sentences", "second occurrences of a sentence",
+        "sentences that were said before"),
+    "remove_specific_chars_mapper": (
+        "decorative bullet symbols", "ornamental symbols such as ◆ and ●",
+        "bullet and box symbols"),
+    "remove_words_with_incorrect_substrings_mapper": (
+        "words containing http, www, .com, href or //",
+        "tokens with http, www, .com, href or // inside",
+        "words that hold http, www, .com, href or a double slash"),
+    "remove_table_text_mapper": (
+        "rows of plain-text tables", "table-like blocks of text", "columns of tabular text"),
+}  # fmt: skip
+
+# Mapper -> (imperative, gerund, statement, negative) of what it turns into something else.
+SENTENCES: dict[str, tuple[tuple[str, str, str, str], ...]] = {
+    "extract_tables_from_html_mapper": (
+        ("reduce the page to its tables as tab-separated rows",
+         "reducing the page to its tables as tab-separated rows",
+         "the page is reduced to its tables as tab-separated rows",
+         "nothing beside the tables as tab-separated rows"),
+        ("replace the page by its HTML tables with tabs between cells",
+         "replacing the page by its HTML tables with tabs between cells",
+         "the page is replaced by its HTML tables with tabs between cells",
+         "nothing beside the HTML tables with tabs between cells"),
+        ("keep the tables alone, one line a row and a tab between cells",
+         "keeping the tables alone, one line a row and a tab between cells",
+         "the tables alone are kept, one line a row and a tab between cells",
+         "nothing outside the tables, one line a row and a tab between cells"),
+    ),
+    "expand_macro_mapper": (
+        ("expand the macros without arguments", "expanding the macros without arguments",
+         "the macros without arguments are expanded",
+         "no macros without arguments left unexpanded"),
+        ("write out simple shorthand commands", "writing out simple shorthand commands",
+         "simple shorthand commands are written out",
+         "no simple shorthand commands left standing"),
+        ("substitute argument-free macros by their definitions",
+         "substituting argument-free macros by their definitions",
+         "argument-free macros are substituted by their definitions",
+         "no argument-free macros in place of their definitions"),
+    ),
+    "fix_unicode_mapper": (
+        ("repair mis-decoded characters", "repairing mis-decoded characters",
+         "mis-decoded characters are repaired", "no mis-decoded characters"),
+        ("fix the broken character encoding", "fixing the broken character encoding",
+         "the broken character encoding is fixed", "no broken character encoding"),
+        ("mend garbled characters and straighten quotes",
+         "mending garbled characters and straightening quotes",
+         "garbled characters are mended and quotes straightened",
+         "no garbled characters or curled quotes"),
+    ),
+    "latex_figure_context_extractor_mapper": (
+        ("reduce the paper to its figures with captions, images and citing paragraphs",
+         "reducing the paper to its figures with captions, images and citing paragraphs",
+         "the paper is reduced to its figures with captions, images and citing paragraphs",
+         "nothing beside the figures with captions, images and citing paragraphs"),
+        ("replace the paper by one block a figure: label, caption, images, citing paragraphs",
+         "replacing the paper by one block a figure: label, caption, images, citing paragraphs",
+         "the paper is replaced by one block a figure: label, caption, images, citing paragraphs",
+         "nothing beside one block a figure: label, caption, images, citing paragraphs"),
+        ("keep the figure blocks alone, each with the paragraphs that cite it",
+         "keeping the figure blocks alone, each with the paragraphs that cite it",
+         "the figure blocks alone are kept, each with the paragraphs that cite it",
+         "nothing outside the figure blocks, each with the paragraphs that cite it"),
+    ),
+    "punctuation_normalization_mapper": (
+        ("turn typographic punctuation into plain ASCII marks",
+         "turning typographic punctuation into plain ASCII marks",
+         "typographic punctuation is turned into plain ASCII marks",
+         "no typographic punctuation in place of plain ASCII marks"),
+        ("replace full-width and curly punctuation by its plain form",
+         "replacing full-width and curly punctuation by its plain form",
+         "full-width and curly punctuation is replaced by its plain form",
+         "no full-width or curly punctuation instead of its plain form"),
+        ("normalise quotes, dashes and other marks to ASCII",
+         "normalising quotes, dashes and other marks to ASCII",
+         "quotes, dashes and other marks are normalised to ASCII",
+         "no quotes, dashes or other marks outside ASCII"),
+    ),
+    "remove_bibliography_mapper": (
+        ("cut everything from the appendix or bibliography on",
+         "cutting everything from the appendix or bibliography on",
+         "everything from the appendix or bibliography on is cut",
+         "nothing from the appendix or bibliography on"),
+        ("drop the reference list or appendix and what follows",
+         "dropping the reference list or appendix and what follows",
+         "the reference list or appendix and what follows are dropped",
+         "no reference list or appendix and nothing that follows"),
+        ("end the text where the bibliography or an appendix starts",
+         "ending the text where the bibliography or an appendix starts",
+         "the text is ended where the bibliography or an appendix starts",
+         "no text beyond where the bibliography or an appendix starts"),
+    ),
+    "whitespace_normalization_mapper": (
+        ("trim the ends and turn tabs and special spaces into plain ones",
+         "trimming the ends and turning tabs and special spaces into plain ones",
+         "the ends are trimmed and tabs and special spaces turned into plain ones",
+         "no untrimmed ends, tabs or special spaces instead of plain ones"),
+        ("use ordinary blanks for tabs and exotic spaces, trimmed at both ends",
+         "using ordinary blanks for tabs and exotic spaces, trimmed at both ends",
+         "ordinary blanks are used for tabs and exotic spaces, trimmed at both ends",
+         "no tabs or exotic spaces for ordinary blanks, trimmed at both ends"),
+        ("unify the kinds of blank space and trim the text",
+         "unifying the kinds of blank space and trimming the text",
+         "the kinds of blank space are unified and the text trimmed",
+         "no mixed kinds of blank space and no untrimmed text"),
+    ),
+}  # fmt: skip
+
+# (filter, bound) -> (what is true of a rejected text, what of a kept one); {n} is the number.
+CONDITIONS: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
+    ("text_length_filter", "min_len"): (
+        ("it has fewer than {n} characters", "it is shorter than {n} characters"),
+        ("it has at least {n} characters", "it is {n} or more characters long")),
+    ("words_num_filter", "min_num"): (
+        ("it has fewer than {n} words", "it holds under {n} words"),
+        ("it has at least {n} words", "it holds {n} words or more")),
+    ("alphanumeric_filter", "min_ratio"): (
+        ("less than {n} of its characters are letters or digits",
+         "letters and digits make up less than {n} of it"),
+        ("at least {n} of its characters are letters or digits",
+         "letters and digits make up at least {n} of it")),
+    ("average_line_length_filter", "max_len"): (
+        ("its lines average more than {n} characters",
+         "the mean line length is above {n} characters"),
+        ("its lines average at most {n} characters",
+         "the mean line length stays within {n} characters")),
+    ("maximum_line_length_filter", "max_len"): (
+        ("some line is longer than {n} characters", "its longest line exceeds {n} characters"),
+        ("no line is longer than {n} characters",
+         "its longest line stays within {n} characters")),
+    ("character_repetition_filter", "max_ratio"): (
+        ("more than {n} of its ten-character runs are the most repeated ones",
+         "the commonest repeated ten-character runs make up over {n}"),
+        ("at most {n} of its ten-character runs are the most repeated ones",
+         "the commonest repeated ten-character runs make up no more than {n}")),
+    ("word_repetition_filter", "max_ratio"): (
+        ("more than {n} of its ten-word sequences are repeats",
+         "repeated ten-word sequences make up over {n}"),
+        ("at most {n} of its ten-word sequences are repeats",
+         "repeated ten-word sequences make up no more than {n}")),
+}  # fmt: skip
+
+# Frames of a filter by mood: (for a rejecting condition, for a keeping one); {c} is the condition.
+FILTER_FRAMES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "imperative": (
+        ("reject the text if {c}", "drop it if {c}", "discard it when {c}"),
+        ("keep the text only if {c}", "let it pass only if {c}", "accept it only when {c}")),
+    "gerund": (
+        ("rejecting the text if {c}", "dropping it if {c}"),
+        ("keeping the text only if {c}", "accepting it only when {c}")),
+    "statement": (
+        ("the text is rejected if {c}", "it is dropped when {c}"),
+        ("the text is kept only if {c}", "it is accepted only when {c}")),
+    "negative": (
+        ("no acceptance if {c}", "no passing of the text when {c}"),
+        ("no acceptance unless {c}", "no passing of the text unless {c}")),
+}  # fmt: skip
+MOODS = tuple(FILTER_FRAMES)

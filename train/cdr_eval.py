@@ -1,0 +1,175 @@
+"""`assay eval --tracks cdr:DIR`: the benchmark's files in, its metrics and leaderboards out.
+
+Every row is asked in its K prompt variants, greedily; answers are read and scored exactly as the
+release does it. Prediction files are whole when they appear, so a killed run goes on with the
+next track.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rewards.cdr.files import find_tracks, read_track, reports, write_scores
+from rewards.cdr.ids import sample_variants
+from rewards.cdr.predictions import JSON, MIXED
+from rewards.cdr.scorefile import score_file
+from rewards.parse import parse_release
+from rewards.task import Task, TaskError, write_jsonl
+from rollouts.cdr_prompts import messages
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class CdrEval:
+    """How the benchmark is asked. `k` variants a row (0: all), chosen as the release chooses."""
+
+    mode: str = "direct"
+    k: int = 3
+    seed: int = 0
+    limit: int = 0
+
+
+def parse_tracks(text: str) -> tuple[Path, list[str]]:
+    """`cdr:DIR` or `cdr:DIR:track,track` as (folder, track names)."""
+    rest = text.removeprefix("cdr:")
+    folder, _, names = rest.partition(":")
+    if not folder:
+        raise TaskError(f"--tracks {text}: wanted cdr:DIR or cdr:DIR:order_m,order_f")
+    return Path(folder), [n.strip() for n in names.split(",") if n.strip()]
+
+
+def variants_of(row: Row, config: CdrEval) -> list[tuple[int, Row]]:
+    """(index, variant) of the K variants a row is asked in."""
+    listed: list[Row] = row.get("prompt_variants") or []
+    if not listed:
+        raise TaskError(f"row {row['instance_id']}: no prompt_variants; give rows with prompts")
+    key = str(row.get("recipe_prompt_key") or row.get("recipe_id") or "")
+    k = 0 if row["track_family"] == "semantic_extension" else config.k
+    picked = sample_variants(len(listed), k, config.seed, key, row["instance_id"])
+    return [(i, listed[i]) for i in picked]
+
+
+def tasks_of(rows: Sequence[Row], config: CdrEval) -> list[Task]:
+    """One task a row and variant; the id says which."""
+    return [
+        Task(
+            id=f"{row['instance_id']}#{i}",
+            family="structured" if row["scoring_profile"] in (JSON, MIXED) else "refinement",
+            track=row["source_track"],
+            split="test",
+            prompt=messages(
+                variant["user_requirement"], row["input_text"], config.mode,
+                "json" if row["output_format"] != "tagged_text" else "tagged_text",
+            ),
+            gold=row | {"status": row["reference_status"], "text": row["reference_text"]},
+        )
+        for row in rows
+        for i, variant in variants_of(row, config)
+    ]  # fmt: skip
+
+
+def prediction_rows(
+    rows: Sequence[Row], answers: Sequence[str | None], model: str, config: CdrEval
+) -> list[Row]:
+    """Release prediction rows; an answer of None is a request that failed."""
+    given = iter(answers)
+    found: list[Row] = []
+    for row in rows:
+        picked = variants_of(row, config)
+        predictions = [_prediction(row, i, variant, next(given)) for i, variant in picked]
+        found.append(
+            row
+            | {
+                "request_model": model,
+                "request_backend": "assay",
+                "request_temperature": 0.0,
+                "request_enable_thinking": False,
+                "prompt_mode": config.mode,
+                "selected_prompt_variant_indices": [i for i, _ in picked],
+                "prompt_variant_sample_size": config.k if config.k > 0 else "all",
+                "prompt_variant_sampling_seed": config.seed,
+                "variant_predictions": predictions,
+            }
+        )
+    return found
+
+
+def _prediction(row: Row, index: int, variant: Row, answer: str | None) -> Row:
+    status, text = None, None
+    if answer is not None and row["output_format"] == "tagged_text":
+        read = parse_release(answer)
+        status, text = read.status, read.text
+    elif answer is not None:
+        status, text = "KEEP", answer.strip()
+    return {
+        "prompt_variant_index": index,
+        "prompt_style_id": variant.get("style_id"),
+        "prompt_style_label": variant.get("style_label"),
+        "user_requirement": variant.get("user_requirement"),
+        "predicted_status": status,
+        "predicted_clean_text": text,
+        "raw_response": answer or "",
+        "prediction_error": None if answer is not None else "request failed",
+        "valid_prediction": answer is not None,
+    }
+
+
+def evaluate_benchmark(
+    spec: str, out: Path, model: str, answer: Any, config: CdrEval
+) -> tuple[dict[str, Row], list[tuple[Task, str | None]]]:
+    """Answer every track of `cdr:DIR` and write the release's files under `out/data/evaluation`.
+
+    `answer(tasks)` gives one text (or None for a failed request) a task. Returns paper metrics by
+    track, and all tasks with their answers. A track whose predictions are there is only scored.
+    """
+    folder, names = parse_tracks(spec)
+    root = out / "data" / "evaluation"
+    papers: dict[str, Row] = {}
+    asked: list[tuple[Task, str | None]] = []
+    for track, path in find_tracks(folder, names).items():
+        rows = read_track(path, config.limit)
+        if not rows:
+            raise TaskError(f"{path}: no rows in it")
+        home = root / track / model
+        label = config.k if config.k > 0 else "all"
+        core = rows[0]["track_family"] == "core_rule"
+        suffix = f"{config.mode}_k{label}_seed{config.seed}" if core else "semantic_styles3"
+        target = home / f"predictions_{suffix}.jsonl"
+        tasks = tasks_of(rows, config)
+        if target.is_file():
+            done = [json.loads(line) for line in target.open(encoding="utf-8")]
+            answers = [
+                v["raw_response"] if v["valid_prediction"] else None
+                for row in done
+                for v in row["variant_predictions"]
+            ]
+            if [r["instance_id"] for r in done] != [r["instance_id"] for r in rows]:
+                raise TaskError(f"{target} holds answers to other rows; give another --out")
+        else:
+            answers = list(answer(tasks))
+            done = prediction_rows(rows, answers, model, config)
+            write_jsonl(target, done)
+        scored = score_file(done, config.k if core else 0, config.seed, track, model)
+        write_scores(home / f"score_{suffix}", scored)
+        papers[track] = scored.paper
+        asked += list(zip(tasks, answers, strict=True))
+    reports(root)
+    return papers, asked
+
+
+def paper_table(papers: dict[str, Row]) -> str:
+    """The tracks' numbers as plain text, in per cent."""
+    names = ("mean_rs@k", "mean_rs", "mean_rg", "ocs_at_k")
+    lines = [f"{'track':<14}" + "".join(f"{n:>12}" for n in ("rows", *names))]
+    for track, paper in papers.items():
+        cells = [str(paper["num_instances"])]
+        for name in names:
+            value = paper.get(name)
+            cells.append("–" if value is None else f"{100 * value:.2f}")
+        lines.append(f"{track:<14}" + "".join(f"{c:>12}" for c in cells))
+    return "\n".join(lines)
