@@ -106,7 +106,7 @@ def _group(
             continue
         pool.mark_used(passage)
         used.add(canonical_hash(text))
-        meta = {
+        meta: dict[str, object] = {
             "document": passage.document.id, "source": passage.document.source,
             "licence": passage.document.licence, "domain": passage.document.domain,
             "sentences": [canonical_hash(s) for s in passage.sentences],

@@ -63,7 +63,7 @@ def pii_samples(rows: Iterable[Mapping[str, Any]], most: int = 500, seed: int = 
         if str(row.get("language") or "en").lower()[:2] != "en":
             continue
         text = str(row.get("source_text") or "")
-        mask = row.get("privacy_mask") or []
+        mask: Any = row.get("privacy_mask") or []
         entities: list[Row] = json.loads(mask) if isinstance(mask, str) else list(mask)
         found = [e | {"group": g} for e in entities if (g := pii_group(str(e.get("label"))))]
         groups = {e["group"] for e in found}
@@ -245,7 +245,7 @@ def safety_rows(rows: Iterable[Mapping[str, Any]], most: int = 300, seed: int = 
         labels = [str(row.get(k) or "").lower() for k in ("prompt_label", "response_label")]
         if not set(labels) <= {"safe", "unsafe"} or not row.get("response"):
             continue
-        raw = row.get("violated_categories") or []
+        raw: Any = row.get("violated_categories") or []
         categories = raw.split(",") if isinstance(raw, str) else list(cast("list[str]", raw))
         text = f"Prompt:\n{row['prompt']}\n\nResponse:\n{row['response']}"
         value = {"prompt_label": labels[0], "response_label": labels[1],

@@ -108,7 +108,8 @@ def _is_json(output: str) -> bool:
 
 
 def _nothing(why: str) -> Score:
-    parts = dict.fromkeys(("rg", "status_match", "strict_equal", "field_accuracy", "format"), 0.0)
+    names = ("rg", "status_match", "strict_equal", "field_accuracy", "format")
+    parts: dict[str, float] = {name: 0.0 for name in names}
     return Score(0.0, 0.0, parts, why)
 
 

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -78,6 +79,15 @@ def sample(
     if config.divide_by_std:
         adv = adv / (rewards.std(dim=1, keepdim=True) + 1e-6)
     return Batch(tasks, groups, scores, adv, valid)
+
+
+def rollout_lines(batch: Batch) -> list[dict[str, Any]]:
+    """One line of the step's rollouts file an answer."""
+    return [
+        to_json(t, s, task)
+        for task, group, row in zip(batch.tasks, batch.groups, batch.scores, strict=True)
+        for t, s in zip(group, row, strict=True)
+    ]
 
 
 def segments_of(batch: Batch, prompts: Sequence[int]) -> list[Segment]:
@@ -308,12 +318,7 @@ def train_grpo(
         done = step + 1
         if on_eval is not None and eval_every and done % eval_every == 0:
             metrics |= on_eval(done)
-        lines = [
-            to_json(t, s, task)
-            for task, group, row in zip(batch.tasks, batch.groups, batch.scores, strict=True)
-            for t, s in zip(group, row, strict=True)
-        ]
-        log.step("rl", done, config.steps, metrics, lines)
+        log.step("rl", done, config.steps, metrics, rollout_lines(batch))
         position = done * config.prompts_per_step
         checkpoints.after_step(done, config.steps, config.save_every, optimiser, position)
 

@@ -42,7 +42,7 @@ def score_file(
             raise TaskError(f"row {number} ({name}): {error}") from None
         variants += scored
         instances.append(instance_metrics(row, scored, k, seed))
-    first = predictions[0] if predictions else {}
+    first: Mapping[str, Any] = predictions[0] if predictions else dict[str, Any]()
     track = track or str(first.get("source_track") or first.get("benchmark_track") or "")
     model = model or str(first.get("request_model") or "")
     return ScoredFile(

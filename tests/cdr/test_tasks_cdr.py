@@ -1,0 +1,156 @@
+"""`assay tasks cdr`, `assay tasks check` and `assay eval --tracks cdr:DIR` from end to end."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_corpus import write_corpus
+
+from data_gen.cli import main
+from data_gen.instruct import read_instruction
+from rewards.cdr.files import check_row, find_tracks, read_track
+from rewards.gold import execute
+from rewards.refinement import gold_answer, score_refinement
+from rewards.task import Task, TaskError, read_tasks
+
+SMALL = (
+    "workers=1", "instances.min_keep=2", "instances.min_drop=2", "instances.min_groups=2",
+    "select.per_operator=0", "select.per_variant=0", "compose.per_domain=3",
+    "compose.min_support=4", "instruct.all_prompts=true",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cdr")
+    write_corpus(folder / "corpus")
+    words = ["cdr", "--corpus", str(folder / "corpus"), "--out", str(folder / "out"), *SMALL]
+    assert main(words) == 0
+    return folder / "out"
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    return [row for path in find_tracks(folder).values() for row in read_track(path)]
+
+
+def test_every_written_row_is_valid_and_follows_from_its_words(built: Path) -> None:
+    rows = rows_of(built)
+    assert set(find_tracks(built)) == {"atomic_m", "atomic_f", "agnostic_m", "order_m", "order_f"}
+    assert len({r["instance_id"] for r in rows}) == len(rows)
+    for row in rows:
+        check_row(row, row["instance_id"])
+        for variant in row["prompt_variants"]:
+            steps, style = read_instruction(variant["user_requirement"])
+            assert style == variant["style_id"]
+            run = execute(row["input_text"], steps)
+            assert (run.status, run.text) == (row["reference_status"], row["reference_text"])
+        assert score_refinement(row, gold_answer(row), "release").outcome == 1.0
+
+
+def test_order_groups_are_whole(built: Path) -> None:
+    groups = Counter(
+        (r["source_track"], r["order_group_instance_id"])
+        for r in rows_of(built) if r["order_group_instance_id"]
+    )  # fmt: skip
+    assert {(track, n) for (track, _), n in groups.items()} == {("order_m", 2), ("order_f", 3)}
+
+
+def test_tasks_are_split_by_document_and_by_recipe(built: Path) -> None:
+    train, heldout = (read_tasks(built / f"{s}.jsonl") for s in ("train", "heldout"))
+    assert train
+    assert heldout
+    assert not {t.meta["document"] for t in train} & {t.meta["document"] for t in heldout}
+    proof = json.loads((built / "certificate.json").read_text())
+    assert proof["shared_documents"] == 0
+    assert {t.meta["template"] for t in heldout} - {t.meta["template"] for t in train}
+    for task in (*train, *heldout):
+        assert score_refinement(task.gold, gold_answer(task.gold)).reward == 1.0
+
+
+def test_the_same_settings_give_the_same_bytes(built: Path, tmp_path: Path) -> None:
+    corpus = built.parent / "corpus"
+    assert main(["cdr", "--corpus", str(corpus), "--out", str(tmp_path), *SMALL]) == 0
+    for path in sorted(built.rglob("*.json*")):
+        assert path.read_bytes() == (tmp_path / path.relative_to(built)).read_bytes(), path.name
+
+
+def test_check_finds_exact_and_near_copies(built: Path, tmp_path: Path) -> None:
+    clean = tmp_path / "other.jsonl"
+    row = rows_of(built)[0]
+    long = " ".join(f"word{i}" for i in range(80))
+    clean.write_text(json.dumps(row | {"input_text": long, "reference_text": long + " x",
+                                       "source_record_id": "else"}) + "\n")  # fmt: skip
+    near = tmp_path / "near.jsonl"
+    near.write_text(json.dumps(row | {"input_text": long + " ending", "reference_text": "zz",
+                                      "source_record_id": "third"}) + "\n")  # fmt: skip
+    out = tmp_path / "certificate.json"
+    assert main(["check", str(near), "--against", str(clean), "--out", str(out)]) == 1
+    found = json.loads(out.read_text())
+    assert (found["inputs"]["exact"], found["inputs"]["near"]) == (0, 1)
+    assert main(["check", str(built / "tracks"), "--against", str(built / "tracks")]) == 1
+    far = tmp_path / "far.jsonl"
+    far.write_text(json.dumps(row | {"input_text": "quite another text of more than eight words",
+                                     "reference_text": "and its own other answer in eight words",
+                                     "source_record_id": "z"}) + "\n")  # fmt: skip
+    assert main(["check", str(far), "--against", str(clean)]) == 0
+
+
+def test_gold_and_lazy_baselines_through_the_release_files(built: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from train.cdr_eval import CdrEval, evaluate_benchmark
+
+    def run(name: str, answer: Any) -> dict[str, Any]:
+        papers, _ = evaluate_benchmark(
+            f"cdr:{built}", tmp_path, name, lambda tasks: [answer(t.gold) for t in tasks], CdrEval()
+        )
+        return papers
+
+    gold = run("gold", gold_answer)
+    assert {p["mean_rs@k"] for p in gold.values()} == {1.0}
+    assert gold["order_f"]["ocs_at_k"] == gold["order_m"]["ocs_at_k"] == 1.0
+    assert gold["order_f"]["rs_mid@k"] == 1.0
+    failed = run("nothing", lambda g: None)
+    assert failed["atomic_m"]["mean_rs@k"] is None
+    home = tmp_path / "data" / "evaluation"
+    score = home / "order_f" / "gold" / "score_direct_k3_seed0"
+    assert {p.name for p in score.iterdir()} == {
+        "summary.json", "paper_metrics.json", "instance_metrics.jsonl", "instance_metrics.csv",
+        "scored_variant_predictions.jsonl", "scored_variant_predictions.csv",
+    }  # fmt: skip
+    ranking = json.loads((home / "reports" / "summary.json").read_text())["core"]
+    assert ranking[0]["model"] == "gold"
+
+
+def test_failure_modes_name_what_went_wrong(built: Path) -> None:
+    from rewards.cdr.errors import analyse, failure_mode
+
+    row = next(r for r in rows_of(built) if r["source_track"] == "agnostic_m")
+    gold = row["reference_text"]
+    assert failure_mode(row, "DROP", gold) == "Instruction Misread"
+    assert failure_mode(row, "KEEP", row["input_text"]) == "Missed Operator"
+    assert failure_mode(row, "KEEP", gold.upper()) == "Formatting Drift"
+    assert failure_mode(row, "KEEP", "other order", ["other order"]) == "Order Violation"
+    assert failure_mode(row, "KEEP", gold[: len(gold) // 2]) == "Over-application"
+    variant = {"predicted_status": "KEEP", "predicted_clean_text": row["input_text"]}
+    found = analyse([row | {"variant_predictions": [variant]}])
+    assert found["failure_modes"] == {"Missed Operator": 1}
+    assert found["operator_progress"] < 1.0
+
+
+def test_unusable_rows_are_named(built: Path, tmp_path: Path) -> None:
+    row = rows_of(built)[0] | {"scoring_profile": "structured_json"}
+    with pytest.raises(TaskError, match="has no gain"):
+        check_row(row, "row")
+    with pytest.raises(TaskError, match="no track 'order_x'"):
+        find_tracks(built, ["order_x"])
+    with pytest.raises(TaskError, match="field 'input_text' is missing"):
+        check_row({k: v for k, v in row.items() if k != "input_text"}, "row")
+
+
+def test_task_rows_round_trip(built: Path) -> None:
+    task = read_tasks(built / "train.jsonl")[0]
+    assert Task.from_json(task.to_json()) == task
