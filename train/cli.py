@@ -171,9 +171,8 @@ def eval_main(argv: list[str]) -> int:
         return krama_main(argv)
     parser = argparse.ArgumentParser(prog="assay eval", description="Score a model on tasks.")
     parser.add_argument("--model", required=True, help="Hugging Face folder or hub name")
-    parser.add_argument("--tracks", "--tasks", required=True, help="tasks.jsonl, or krama:DIR")
     parser.add_argument("--tracks", "--tasks", required=True,
-                        help="tasks.jsonl file, or cdr:DIR[:track,…] for CDR-Bench")  # fmt: skip
+                        help="tasks.jsonl, cdr:DIR[:track,…] or krama:DIR")  # fmt: skip
     parser.add_argument("--out", required=True, type=Path, help="folder for results and report")
     parser.add_argument("--limit", type=int, default=0, help="first N tasks (of a track) only")
     parser.add_argument("--mode", default="direct", help="CDR-Bench: prompt mode")
