@@ -96,3 +96,19 @@ def test_a_broken_module_is_not_taken_for_an_absent_one(
     with pytest.raises(ModuleNotFoundError, match="assay_no_such_module"):
         doctor._module("assay_broken")
     assert doctor._module("assay_not_there.at_all") is None
+
+
+def test_attack_says_what_held_and_what_did_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rollouts.sandbox import attacks
+
+    held = attacks.Outcome(1, "read gold", True, "", "confined")
+    through = attacks.Outcome(3, "stat gold", False, "exit 0", "confined")
+    monkeypatch.setattr(doctor, "report", lambda: [])
+    for found, status in (([held, through], 1), ([held], 0)):
+        monkeypatch.setattr(attacks, "run_all", lambda level, found=found: found)
+        assert doctor.main(["--attack", "--level", "confined"]) == status
+        said = capsys.readouterr().out
+        assert f"level confined: 1 of {len(found)} stopped" in said
+        assert ("open: row 3, stat gold: exit 0" in said) == bool(status)

@@ -109,6 +109,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--attack", action="store_true", help="attack the sandbox and say what held"
     )
+    parser.add_argument("--level", help="at this sandbox level; default: the best one here",
+                        choices=("full", "full-noproc", "confined", "limits"))  # fmt: skip
     options = parser.parse_args(argv)
     for topic, finding in report():
         print(f"{topic:<9} {finding}")
@@ -118,4 +120,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if attacks is None:
         print("assay doctor: --attack needs rollouts.sandbox, which is not here", file=sys.stderr)
         return 2
-    return int(attacks.run_all() or 0)
+    outcomes: Any = attacks.run_all(options.level)
+    for outcome in outcomes:
+        if not outcome.stopped:
+            print(f"open: row {outcome.number}, {outcome.name}: {outcome.detail}")
+    stopped = sum(outcome.stopped for outcome in outcomes)
+    print(f"attacks   level {outcomes[0].level}: {stopped} of {len(outcomes)} stopped")
+    return int(stopped < len(outcomes))
