@@ -12,6 +12,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "execute": ("rewards.gold.cli", "run gold recipes over JSONL or parquet"),
     "score": ("rewards.cli", "score outputs against gold, JSONL in and out"),
     "rollout": ("rollouts.cli", "sample answers to tasks from a model and score them"),
+    "select": ("data_gen.build_sft", "keep rollouts by a strategy, as a training set"),
     "sft": ("train.sft", "supervised fine-tuning"),
     "grpo": ("train.grpo", "Dr.GRPO on the embedded engine"),
     "eval": ("train.evaluate", "score a checkpoint on held-out tasks"),

@@ -229,6 +229,23 @@ class GrpoConfig:
 
 
 @dataclass(frozen=True)
+class ToolsConfig:
+    """The code tool of episodes, and how the model spells calls (rollouts/tools.py)."""
+
+    calls: Literal["hermes", "hermes_brief", "qwen_xml"] = locked("hermes")
+    run_s: float = locked(200.0)  # one run of the tool
+    file_mb: int = locked(200)
+    output_kb: int = locked(64)  # of stdout and of stderr that the model sees
+    brief: bool = locked(False)  # a short description of the tool, for small models
+    workers: int = 0  # runs side by side; 0: one a core
+
+    def __post_init__(self) -> None:
+        _at_least(self, 0.1, "run_s")
+        _at_least(self, 1, "file_mb", "output_kb")
+        _at_least(self, 0, "workers")
+
+
+@dataclass(frozen=True)
 class EvalConfig:
     """Greedy evaluation on the held-out tasks, with bootstrap intervals."""
 
@@ -318,6 +335,7 @@ class GrpoRunConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
+    tools: ToolsConfig = field(default_factory=ToolsConfig)
     rl: GrpoConfig = field(default_factory=GrpoConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     log: LogConfig = field(default_factory=LogConfig)

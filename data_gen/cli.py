@@ -16,6 +16,7 @@ from configs.loader import ConfigError
 from data_gen.cdr_cli import main as cdr_main
 from data_gen.check_cli import main as check_main
 from data_gen.corpora import Corpus, CorpusError, read_corpus
+from data_gen.dare.cli import main as dare_main
 from data_gen.demo import DemoTaskError, build_demo_tasks
 from data_gen.demo_settings import DemoTaskSettings, SettingsError, preset
 from data_gen.order_demo import OrderSettings, build_order_tasks
@@ -173,6 +174,7 @@ BUILDERS: dict[str, Callable[[Sequence[str]], int]] = {
     "lake": _lake,
     "check": check_main,
     "order": _order,
+    "dare": dare_main,
 }
 
 

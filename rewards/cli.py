@@ -1,7 +1,9 @@
 """`assay score`: rows `{id, family, task, output}` in, scores out; JSONL, `-` for std streams.
 
-Rows of family "answer" hold `response: {"answer": …}` instead of `output`, and may name a
-`reading` (table3, release) and a `judge` verdict (yes, no, null).
+Rows of family "table" hold `prediction_csv`, `prediction_b64` or `prediction_path` (or none, which
+is no prediction) instead of `output`, and may name a `reading` (strict, release). Rows of family
+"answer" hold `response: {"answer": …}`, and may name a `reading` (table3, release) and a `judge`
+verdict (yes, no, null).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from rewards.answer import score_row as score_answer_row
 from rewards.cdr.predictions import JSON, MIXED
 from rewards.refinement import score_refinement
 from rewards.structured import score_structured
+from rewards.table import score_table_row
 from rewards.task import Score, TaskError
 
 Row = dict[str, Any]
@@ -34,6 +37,10 @@ def _refinement(task: Mapping[str, Any], output: str, row: Row) -> Score:
 def _structured(task: Mapping[str, Any], output: str, row: Row) -> Score:
     parsing = str(row.get("parsing", "strict"))
     return score_structured(task, output, parsing, truncated=bool(row.get("truncated", False)))
+
+
+def _table(task: Mapping[str, Any], output: str, row: Row) -> Score:
+    return score_table_row(task, row)
 
 
 def _answer(task: Mapping[str, Any], output: str, row: Row) -> Score:
@@ -53,13 +60,14 @@ SCORERS: dict[str, Scorer] = {
     "refinement": _refinement,
     "structured": _structured,
     "answer": _answer,
+    "table": _table,
 }
 
 
 def score_row(row: Row, scorers: Mapping[str, Scorer] = SCORERS) -> Row:
     """One result row. Raises `TaskError` or ValueError when the row itself is unusable."""
     family, task, output = row.get("family"), row.get("task"), row.get("output")
-    if output is None and "response" in row:  # family "answer": typed values, not text
+    if output is None and (family == "table" or "response" in row):  # files or typed values
         output = ""
     if not isinstance(family, str) or family not in scorers:
         raise TaskError(f"field 'family' is {family!r}; wanted one of {', '.join(scorers)}")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from rewards.answer_family import AnswerReward, score_episode
 from rewards.refinement import RefinementReward, score_refinement, unscored
 from rewards.structured import score_structured
+from rewards.table import read_gold, score_table
 from rewards.task import Score, Task, TaskError
 
 
@@ -37,6 +38,7 @@ class Weights:
 
     refinement: RefinementReward = field(default_factory=RefinementReward)
     answer: AnswerReward = field(default_factory=AnswerReward)
+    table: str = "strict"  # the reading of predictions: strict or release
 
 
 def _refinement(task: Task, answer: Answer, weights: Weights) -> Score:
@@ -53,11 +55,16 @@ def _structured(task: Task, answer: Answer, weights: Weights) -> Score:
     return score_structured(task.gold, answer.text, truncated=answer.truncated)
 
 
+def _table(task: Task, answer: Answer, weights: Weights) -> Score:
+    return score_table(read_gold(task.gold), answer.files.get("prediction.csv"), weights.table)
+
+
 # family -> scorer. A family adds one function and one line.
 FAMILY_SCORERS: dict[str, Callable[[Task, Answer, Weights], Score]] = {
     "refinement": _refinement,
     "answer": _answer,
     "structured": _structured,
+    "table": _table,
 }
 
 

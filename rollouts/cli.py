@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rewards.families import score_answer
-from rewards.task import TaskError, read_jsonl, read_tasks
+from rewards.task import Task, TaskError, read_jsonl, read_tasks
 from rollouts.trajectory import Sampling
 
 
@@ -52,6 +52,8 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="assay rollout", description=__doc__)
     made.add_argument("--tasks", required=True, type=Path, help="tasks.jsonl")
     made.add_argument("--model", required=True, help="Hugging Face folder")
+    made.add_argument("--solver", help="a scripted agent instead of the model, whose tokenizer is "
+                      "used all the same: reference, baseline … (rollouts/solvers.py)")  # fmt: skip
     made.add_argument("--out", required=True, type=Path, help="rollouts.jsonl")
     made.add_argument("--n", type=int, default=8, help="samples a task")
     made.add_argument("--temperature", type=float, default=1.0)
@@ -60,6 +62,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--max-new-tokens", type=int, default=96)
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--slots", type=int, default=64, help="answers decoded side by side")
+    made.add_argument("--turns", type=int, default=5, help="model messages of an episode")
+    made.add_argument("--run-s", type=float, default=200.0, help="seconds of one tool run")
+    made.add_argument("--max-length", type=int, default=0, help="tokens of an episode; 0: any")
+    made.add_argument("--calls", default="hermes", help="how the model spells tool calls")
+    made.add_argument("--brief", action="store_true", help="a short description of the tool")
     made.add_argument("--threads", type=int, default=0, help="0: all cores")
     return made
 
@@ -78,18 +85,33 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def _engine(args: argparse.Namespace, folder: Path, tokenizer: Any, tasks: list[Task]) -> Any:
+    """The model, or a script in its place."""
+    if args.solver:
+        from rollouts.scripted import ScriptedEngine
+        from rollouts.solvers import script
+
+        return ScriptedEngine(script(args.solver, tasks, tokenizer.calls), tokenizer)
+    from rollouts.torch_engine import load_engine
+
+    return load_engine(folder, tokenizer.stop_ids, args.slots)
+
+
 def _sample(args: argparse.Namespace) -> None:
     from tqdm import tqdm
 
-    from rollouts.environments import Workshop, run_now
+    from rollouts.environment import Budget
+    from rollouts.environments import ToolSettings, Workshop, run_now
     from rollouts.episode import rollout, to_json
     from rollouts.prompts import ChatTokenizer
-    from rollouts.torch_engine import load_engine, set_threads
+    from rollouts.python_executor import ExecutorSettings
+    from rollouts.torch_engine import set_threads
 
     tasks = read_tasks(args.tasks)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     sampling = Sampling(args.max_new_tokens, args.temperature, args.top_k, args.top_p, args.seed)
-    keys = ("n", "temperature", "top_p", "top_k", "max_new_tokens", "seed")
+    keys = ("n", "temperature", "top_p", "top_k", "max_new_tokens", "seed", "solver", "turns",
+            "run_s", "max_length", "calls", "brief")  # fmt: skip
     check_settings(args.out, {"model": args.model} | {k: getattr(args, k) for k in keys})
     done = finished(args.out, args.n)
     todo = [task for task in tasks if task.id not in done]
@@ -97,9 +119,11 @@ def _sample(args: argparse.Namespace) -> None:
         print(f"{len(done)} tasks are done already; {len(todo)} to go")
     set_threads(args.threads or "auto")
     folder = Path(args.model)
-    tokenizer = ChatTokenizer(folder)
-    engine = load_engine(folder, tokenizer.stop_ids, args.slots)
-    shop = Workshop(args.tasks.parent)
+    tokenizer = ChatTokenizer(folder, args.calls)
+    engine = _engine(args, folder, tokenizer, tasks)
+    budget = Budget(args.turns, args.turns * args.run_s, args.max_length)
+    executor = ExecutorSettings(run_s=args.run_s, uses=args.turns, brief=args.brief)
+    shop = Workshop(args.tasks.parent, ToolSettings(budget, executor))
     outcomes: list[float] = []
     chunk = max(1, args.slots // args.n)
     with (
@@ -108,7 +132,10 @@ def _sample(args: argparse.Namespace) -> None:
     ):
         for at in range(0, len(todo), chunk):
             part = todo[at : at + chunk]
-            step = rollout(part, engine, tokenizer, sampling, args.n, args.seed, maker=shop.maker)
+            step = rollout(
+                part, engine, tokenizer, sampling, args.n, args.seed, maker=shop.maker,
+                budget=budget,
+            )  # fmt: skip
             groups = run_now(step)
             for task, group in zip(part, groups, strict=True):
                 scores = [score_answer(task, t.answer()) for t in group]

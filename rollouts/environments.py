@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from configs.schema import ToolsConfig
 from rewards.task import Task, TaskError
 from rollouts.environment import Budget, Environment
 from rollouts.lake.dsguru import DsGuru, Variant
@@ -31,6 +32,15 @@ class ToolSettings:
     executor: ExecutorSettings = field(default_factory=ExecutorSettings)
     lake: LakeSettings = field(default_factory=LakeSettings)
     workers: int = 0
+
+
+def tool_settings(config: ToolsConfig, budget: Budget | None = None) -> ToolSettings:
+    """From a run's settings."""
+    executor = ExecutorSettings(
+        run_s=config.run_s, file_mb=config.file_mb, uses=(budget or Budget()).turns,
+        output_kb=config.output_kb, brief=config.brief,
+    )  # fmt: skip
+    return ToolSettings(budget or Budget(), executor, workers=config.workers)
 
 
 class Workshop:

@@ -161,7 +161,14 @@ def _xml_explain(tools: Sequence[ToolSpec]) -> str:
     )
 
 
+def _brief_explain(tools: Sequence[ToolSpec]) -> str:
+    listed = "; ".join(f"{t.name}({', '.join(t.parameters.get('properties', {}))})" for t in tools)
+    return f'Tools: {listed}. Call: {_OPEN}\n{{"name": …, "arguments": {{…}}}}\n{_CLOSE}'
+
+
 FORMATS: dict[str, CallFormat] = {
+    # for small models whose template knows no tools: the same calls, told in a line
+    "hermes_brief": CallFormat(lambda t: _read(t, _hermes_body), _hermes_write, _brief_explain),
     "hermes": CallFormat(lambda t: _read(t, _hermes_body), _hermes_write, _hermes_explain),
     "qwen_xml": CallFormat(lambda t: _read(t, _xml_body), _xml_write, _xml_explain),
 }

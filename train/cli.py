@@ -38,6 +38,15 @@ def _tasks(path: str, key: str) -> list[Task]:
     return tasks
 
 
+def _training_tasks(path: str) -> list[Task]:
+    """Tasks to learn from; traces (parquet) bring their own texts. Published tasks are refused."""
+    if path.endswith(".parquet"):
+        return []
+    tasks = _tasks(path, "data")
+    refuse_published(tasks, path)
+    return tasks
+
+
 class _Run:
     """What SFT and GRPO runs set up alike."""
 
@@ -48,14 +57,14 @@ class _Run:
         from train.run_record import write_run_record
         from train.setup import load_checked, prepare, seed_globals
 
-        self.tasks = _tasks(config.data, "data")
-        refuse_published(self.tasks, config.data)
+        self.tasks = _training_tasks(config.data)
         self.out = Path(config.out)
         require_disk(self.out, 4_000_000_000, "checkpoints of this run")
         machine = prepare(config.engine)
         seed_globals(config.seed)
         source = resolve_model(config.model.path)
-        self.tokenizer = ChatTokenizer(source)
+        calls = config.tools.calls if isinstance(config, GrpoRunConfig) else "hermes"
+        self.tokenizer = ChatTokenizer(source, calls)
         self.policy = load_checked(source, config.engine, machine, True, config.model)
         self.reload = lambda: load_checked(source, config.engine, machine, train=False)
         write_run_record(self.out, config, {"data": Path(config.data), "model": source})
@@ -101,9 +110,12 @@ def sft_main(argv: list[str]) -> int:
 
 
 def read_examples(config: SftRunConfig, tokenizer: ChatTokenizer) -> list[Example]:
-    """The run's tasks with their gold answers. Raises `TaskError` for gold that is no text."""
-    from train.sft import gold_examples
+    """The run's tasks with their gold answers, or the traces of a parquet that `assay select`
+    wrote. Raises `TaskError` for gold that is no text."""
+    from train.sft import gold_examples, trace_examples
 
+    if config.data.endswith(".parquet"):
+        return trace_examples(Path(config.data))
     tasks = _tasks(config.data, "data")
     bad = next((t for t in tasks if t.family != "refinement"), None)
     if bad is not None:
@@ -150,7 +162,7 @@ def grpo_main(argv: list[str]) -> int:
 
 
 def _grpo(config: GrpoRunConfig) -> None:
-    from rollouts.environments import Workshop
+    from rollouts.environments import Workshop, tool_settings
     from train.evaluate import scorer
     from train.grpo import train_grpo
 
@@ -159,7 +171,8 @@ def _grpo(config: GrpoRunConfig) -> None:
         run.policy, run.tasks, run.tokenizer, scorer(config.reward), config.rl, seed=config.seed,
         micro_tokens=config.engine.micro_tokens, slots=config.engine.slots, log=run.log,
         checkpoints=run.checkpoints, reference=run.reload() if config.rl.kl_coef else None,
-        maker=Workshop(Path(config.data).parent).maker, order_group=config.reward.order_group,
+        maker=Workshop(Path(config.data).parent, tool_settings(config.tools)).maker,
+        order_group=config.reward.order_group,
     )  # fmt: skip
     run.finish()
 
@@ -169,10 +182,14 @@ def eval_main(argv: list[str]) -> int:
         from train.krama_eval import main as krama_main
 
         return krama_main(argv)
+    if any(word.removeprefix("--tracks=").startswith("dare:") for word in argv):
+        from train.table_eval import main as dare_main
+
+        return dare_main(argv)
     parser = argparse.ArgumentParser(prog="assay eval", description="Score a model on tasks.")
     parser.add_argument("--model", required=True, help="Hugging Face folder or hub name")
     parser.add_argument("--tracks", "--tasks", required=True,
-                        help="tasks.jsonl, cdr:DIR[:track,…] or krama:DIR")  # fmt: skip
+                        help="tasks.jsonl, cdr:DIR[:track,…], krama:DIR, dare:DIR")  # fmt: skip
     parser.add_argument("--out", required=True, type=Path, help="folder for results and report")
     parser.add_argument("--limit", type=int, default=0, help="first N tasks (of a track) only")
     parser.add_argument("--mode", default="direct", help="CDR-Bench: prompt mode")

@@ -104,7 +104,7 @@ class Trainer:
 
     def step(self, batch: Sequence[Example], lr: float) -> tuple[float, float]:
         """(loss, gradient norm before clipping) of one optimiser step."""
-        tokens = sum(len(e.answer) for e in batch)
+        tokens = sum(e.scored for e in batch)
         mine = batch[self.rank :: self.world]
         for group in self.engine.optimizer.param_groups:
             group["lr"] = lr
@@ -125,7 +125,10 @@ class Trainer:
         logits = self.engine(input_ids=ids, use_cache=False).logits[0].float()
         first, last = len(example.prompt) - 1, ids.shape[1] - 1
         law = logits[first:last].log_softmax(-1)
-        return -law.gather(1, ids[0, first + 1 :, None]).sum()
+        chosen = law.gather(1, ids[0, first + 1 :, None])[:, 0]
+        if example.mask is not None:  # tool tokens are read, not learned
+            chosen = chosen * torch.tensor(example.mask, device=chosen.device)
+        return -chosen.sum()
 
     def asked(self) -> bool:
         """Whether any process was asked to stop: all must save together."""

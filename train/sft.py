@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from configs.schema import SftConfig
 from rewards.refinement import gold_answer
@@ -25,10 +27,19 @@ from train.setup import give_back_memory
 
 @dataclass(frozen=True)
 class Example:
-    """One training text as ids: the prompt, and the answer the loss is on."""
+    """One training text as ids: the prompt, and what follows it.
+
+    The loss is on the whole answer, or where `mask` is 1: an episode's tool tokens carry none.
+    """
 
     prompt: list[int]
     answer: list[int]
+    mask: list[int] | None = None
+
+    @property
+    def scored(self) -> int:
+        """Tokens that carry loss."""
+        return len(self.answer) if self.mask is None else sum(self.mask)
 
 
 def gold_examples(tasks: Sequence[Task], tokenizer: ChatTokenizer) -> list[Example]:
@@ -36,6 +47,30 @@ def gold_examples(tasks: Sequence[Task], tokenizer: ChatTokenizer) -> list[Examp
     return [
         Example(tokenizer.prompt(t.prompt), tokenizer.answer(gold_answer(t.gold))) for t in tasks
     ]
+
+
+def trace_examples(path: Path) -> list[Example]:
+    """Kept rollouts of `assay select`, as the tokens that were sampled. Raises `TaskError` when
+    the file has none (rollouts of an endpoint have no ids)."""
+    try:
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise TaskError(
+            "reading parquet needs pyarrow; install the extra: assay[parquet]"
+        ) from None
+    try:
+        table: Any = pq.read_table(path)
+    except (OSError, ValueError) as error:
+        raise TaskError(f"{path}: not a parquet file that can be read ({error})") from None
+    if not {"ids", "loss_mask"} <= set(table.column_names):
+        raise TaskError(f"{path}: no columns 'ids' and 'loss_mask'; give what `assay select` wrote")
+    found: list[Example] = []
+    for ids, mask in zip(table["ids"].to_pylist(), table["loss_mask"].to_pylist(), strict=True):
+        if 1 not in mask:
+            raise TaskError(f"{path}: a row has no tokens to learn; were they an endpoint's?")
+        start, end = mask.index(1), len(mask) - mask[::-1].index(1)
+        found.append(Example(ids[:start], ids[start:end], mask[start:end]))
+    return found
 
 
 def sft_steps(count: int, config: SftConfig) -> int:
@@ -71,8 +106,11 @@ def train_sft(
         began = time.perf_counter()
         rows = batch_of(step, len(fitting), config.batch_size, seed)
         batch = [fitting[i] for i in rows]
-        tokens = sum(len(e.answer) for e in batch)
-        segments = [Segment(e.prompt, [e.answer], [i]) for i, e in enumerate(batch)]
+        tokens = sum(e.scored for e in batch)
+        segments = [
+            Segment(e.prompt, [e.answer], [i], None if e.mask is None else [e.mask])
+            for i, e in enumerate(batch)
+        ]
         total = 0.0
         for micro in micro_batches(segments, micro_tokens):
             logp_N, _ = policy.logp(pack(micro, device))

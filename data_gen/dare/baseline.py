@@ -1,0 +1,100 @@
+# pandas and scikit-learn ship no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+# pyright: reportUnknownLambdaType=false, reportGeneralTypeIssues=false
+"""Simple honest models: a modelling task that none of them can do, or that none can miss, is no
+task. scikit-learn is imported when first needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from data_gen.dare.layout import Frame
+from data_gen.dare.tabular import Draft
+from rewards.table_metrics import macro_f1, raw_r2
+
+FLOOR_F1 = 0.08  # above the constant answer
+FLOOR_R2 = 0.1
+
+
+def design(train: Frame, test: Frame, names: list[str]) -> tuple[Any, Any]:
+    """Numbers as they are, words one-hot over the training set's 15 commonest; NaN stays."""
+    import numpy as np
+
+    blocks: list[tuple[Any, Any]] = []
+    for name in names:
+        a, b = train[name], test[name]
+        if a.dtype.kind in "iufb":
+            blocks.append((a.to_numpy(float)[:, None], b.to_numpy(float)[:, None]))
+            continue
+        top = a.value_counts().index[:15]
+        parts = [np.stack([(c == t).to_numpy(float) for t in top], 1) for c in (a, b)]
+        blocks.append((parts[0], parts[1]))
+    return (np.concatenate([x for x, _ in blocks], 1), np.concatenate([y for _, y in blocks], 1))
+
+
+def tabular_baseline(made: Draft) -> str:
+    """ "" if a default model beats the floor, else why the task is refused."""
+    import pandas as pd
+    from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+
+    (target,) = made.recipe["target"]
+    names = made.recipe["related_features"]
+    x, z = design(made.train, made.test, names)
+    middle = pd.DataFrame(x).median().fillna(0.0).to_numpy()
+    x, z = (pd.DataFrame(t).fillna(pd.Series(middle)).to_numpy() for t in (x, z))
+    y, truth = made.train[target], made.truth[target]
+    if made.family == "class":
+        forest: Any = ExtraTreesClassifier(40, random_state=0, min_samples_leaf=2)
+        said = pd.Series(forest.fit(x, y).predict(z))
+        lazy = pd.Series([y.value_counts().index[0]] * len(truth))
+        if macro_f1(truth, said) < macro_f1(truth, lazy) + FLOOR_F1:
+            return "a default model does not beat a constant answer"
+        return ""
+    forest = ExtraTreesRegressor(40, random_state=0, min_samples_leaf=2)
+    said = pd.Series(forest.fit(x, y).predict(z))
+    if (raw_r2(truth, said) or 0.0) < FLOOR_R2:
+        return "a default model does not beat a constant answer"
+    return ""
+
+
+def forecasts(train: Frame, test: Frame, time: str, keys: list[str], target: str) -> dict[str, Any]:
+    """Answers that need the past of the target only: by entity, mean, last value, straight line,
+    and trees on entity and calendar."""
+    import numpy as np
+    import pandas as pd
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    def days(frame: Frame) -> Any:
+        return (frame[time] - train[time].min()).dt.total_seconds().to_numpy() / 86400
+
+    ordered = train.assign(_d=days(train)).sort_values("_d")
+    past, ask = ordered, test.assign(_d=days(test))
+    whole = past[target].mean()
+    group = past.groupby(keys)[target] if keys else None
+    out: dict[str, Any] = {}
+    if group is not None:
+        index: Any = pd.MultiIndex.from_frame(ask[keys]) if len(keys) > 1 else ask[keys[0]]
+        out["mean"] = group.mean().reindex(index).fillna(whole).to_numpy()
+        out["last"] = group.last().reindex(index).fillna(whole).to_numpy()
+    else:
+        out["last"] = np.full(len(ask), past[target].iloc[-1])
+        slope, base = np.polyfit(past["_d"], past[target], 1)
+        out["line"] = base + slope * ask["_d"].to_numpy()
+    x, z = design(past.assign(**_calendar(past[time])), ask.assign(**_calendar(ask[time])),
+                  [*keys, "_d", *_calendar(ask[time])])  # fmt: skip
+    model = ExtraTreesRegressor(40, random_state=0, min_samples_leaf=2)
+    out["trees"] = model.fit(x, past[target]).predict(z)
+    return out
+
+
+def _calendar(times: Any) -> dict[str, Any]:
+    return {"_month": times.dt.month, "_weekday": times.dt.weekday, "_hour": times.dt.hour}
+
+
+def best_r2(truth: Any, answers: dict[str, Any]) -> float:
+    """The best unclipped R2 of any answer."""
+    import pandas as pd
+
+    found = [raw_r2(truth.reset_index(drop=True), pd.Series(a)) for a in answers.values()]
+    return max((v for v in found if v is not None), default=-1.0)

@@ -1,0 +1,310 @@
+# pandas and scikit-learn ship no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+# pyright: reportUnknownLambdaType=false, reportGeneralTypeIssues=false
+"""`assay tasks dare --tables …`: databases from real tables, validated, at scale.
+
+Tables are handled by several processes, each with a sandbox of its own; the result depends on the
+tables and the seed alone, never on the number of processes or who finished first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import random
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from data_gen.dare.analyse import Looked, class_targets, clean, giveaways, number_targets
+from data_gen.dare.importer import tasks_of
+from data_gen.dare.layout import (
+    KIND,
+    json_bytes,
+    read_entries,
+    read_table,
+    write_database,
+    write_question_list,
+)
+from data_gen.dare.sources import Source, fingerprints, sources, table_hash
+from data_gen.dare.tabular import draft, files_of, metadata_json
+from data_gen.dare.validate import finished, prove
+from data_gen.dare.wording import if_question, metadata_text, mini_question, mm_question
+from rewards.seeds import derive_seed
+from rewards.task import Task, TaskError, write_jsonl
+from rollouts.environments import run_now
+from rollouts.sandbox.model import Config
+from rollouts.sandbox.pool import Pool
+
+
+@dataclass
+class Built:
+    """What one table gave: rows of the question list, and why others were refused."""
+
+    source: str
+    rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    refused: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class Settings:
+    out: Path
+    seed: int
+    mini: bool
+    published: frozenset[str]  # column fingerprints of evaluation databases
+    per_table: int = 2
+
+
+DOMAINS = {
+    "finance": r"price|wage|income|salar|bank|loan|credit|stock|econom|insur|expend|cost",
+    "health": r"patient|disease|cancer|blood|drug|birth|hospital|medic|health|mortal|weight",
+    "education": r"school|student|teacher|score|college|university|exam|grade",
+    "environment": r"temperature|species|forest|weather|rain|ozone|pollut|river|soil|plant|bird",
+    "business": r"customer|sales|firm|market|retail|employ|product",
+    "technology": r"comput|software|internet|phone",
+    "automotive": r"\bcar\b|vehicle|traffic|driver|automobile",
+}
+
+
+def domain_of(source: Source) -> str:
+    """One word, by what the source says about itself; `other` when nothing does."""
+    import re
+
+    text = f"{source.title} {source.about[:1500]}".lower()
+    counts = {d: len(re.findall(p, text)) for d, p in DOMAINS.items()}
+    best = max(counts, key=lambda d: counts[d])
+    return best if counts[best] else "other"
+
+
+def column_lines(source: Source, looked: Looked) -> dict[str, str]:
+    """A line for every column: what the source says, and what the values are."""
+    out: dict[str, str] = {}
+    for name in looked.frame.columns:
+        values = looked.frame[name].dropna()
+        if looked.kinds[name] == "numerical":
+            fact = f"number from {values.min():g} to {values.max():g}"
+        else:
+            shown = sorted(map(str, values.unique()))[:6]
+            fact = f"one of {len(values.unique())} categories, such as {', '.join(shown)}"
+        said = source.columns.get(name, "")
+        out[name] = f"{said} ({fact})" if said else fact
+    return out
+
+
+async def build_table(source: Source, settings: Settings, pool: Pool) -> Built:
+    """Up to `per_table` databases of one table; never raises for what a table is."""
+    built = Built(source.name)
+    seed = derive_seed(settings.seed, source.name)
+    try:
+        looked = clean(source.load(), seed)
+    except Exception as error:  # a table of a package may be anything
+        built.refused.append(f"unreadable: {type(error).__name__}")
+        return built
+    if looked is None:
+        built.refused.append("too little is left after cleaning")
+        return built
+    marks = fingerprints(looked.frame)
+    if marks and len(marks & settings.published) >= 0.6 * len(marks):
+        built.refused.append("the table of a published evaluation database")
+        return built
+    rng = random.Random(seed)
+    groups = {"class": class_targets(looked), "reg": number_targets(looked)}
+    for names in groups.values():
+        rng.shuffle(names)
+    turns = [(i, family, t) for family, names in groups.items() for i, t in enumerate(names)]
+    plans = [(family, t) for _, family, t in sorted(turns)]  # families in turn
+    for number, (family, target) in enumerate(plans[: 3 * settings.per_table]):
+        if len(built.rows) >= settings.per_table:
+            break
+        own = random.Random(derive_seed(seed, number, family, target))
+        try:
+            why = await _database(source, looked, family, target, settings, pool, own, built)
+        except Exception as error:  # one odd table must not end a build of hundreds; it is counted
+            why = f"broke: {type(error).__name__}: {error}"[:200]
+        if why:
+            built.refused.append(f"{family} {target}: {why}")
+    return built
+
+
+async def _database(
+    source: Source, looked: Looked, family: str, target: str, settings: Settings, pool: Pool,
+    rng: random.Random, built: Built,
+) -> str:  # fmt: skip
+    """Build and write one tabular database; "" or why it was refused."""
+    from data_gen.dare.baseline import tabular_baseline
+
+    bare = [f for f in looked.frame.columns if f not in giveaways(looked, target)]
+    narrowed = Looked(looked.frame[bare], {f: looked.kinds[f] for f in bare})
+    made = draft(narrowed, family, [target], rng, settings.mini)
+    if made is None:
+        return "too few rows or features"
+    if not settings.mini and (why := tabular_baseline(made)):
+        return why
+    try:
+        proof, why = await prove(pool, made, rng)
+    except TaskError as error:
+        return str(error)
+    if proof is None:
+        return why
+    made = finished(proof)
+    slug = f"{source.slug}-{target}".lower()
+    safe = "".join(c if c.isalnum() else "-" for c in slug).strip("-")[:60]
+    name = f"{source.owner}_{safe}_{family}"
+    text = metadata_text(source.title, source.about, column_lines(source, narrowed))
+    about = {"title": source.title, "licence": source.licence, "source": source.name,
+             "table_sha256": table_hash(looked.frame), "domain": domain_of(source)}  # fmt: skip
+    files = files_of(made, text, rng) | {
+        "verify/all_metadata.json": metadata_json(made, name, about),
+        "verify/simulated_pred_local.csv": proof.answer.encode(),
+        "verify/made_with.json": json_bytes(proof.versions),
+    }
+    write_database(settings.out, name, files)
+    recipe, ext = made.recipe, made.recipe["save_file_type"]
+    ask = mini_question if settings.mini else if_question
+    built.rows.append({
+        "file_path": name, "task": KIND[family], "question_v1": ask(recipe, rng),
+        "question_v2": "" if settings.mini else mm_question(recipe, rng),
+        "available_tools": ["python_executor"],
+        "needed_files_v1": [f"train_v1.{ext}", f"val_v1.{ext}"] + (
+            [] if settings.mini else ["metadata.txt"]),
+        "needed_files_v2": [f"train_v2.{ext}", f"val_v2.{ext}", "metadata.txt"],
+        "usability_rating": None, "lastUpdated": None, "domain": about["domain"],
+        "licence": source.licence, "source": source.name, "table_sha256": about["table_sha256"],
+    })  # fmt: skip
+    return ""
+
+
+# --- many tables --------------------------------------------------------------------------------
+
+_work: tuple[list[Source], Settings, Pool] | None = None
+
+
+def _start(specs: Sequence[str], settings: Settings) -> None:
+    global _work
+    _work = (list(sources(specs)), settings, Pool(Config(workers=1)))
+
+
+def _tables(indices: Sequence[int]) -> list[Built]:
+    """One process's share, over a sandbox that lives as long as the process."""
+    assert _work is not None
+    listed, settings, pool = _work
+
+    async def go() -> list[Built]:
+        from data_gen.dare.series import build_series
+
+        out: list[Built] = []
+        for i in indices:
+            built = await build_table(listed[i], settings, pool)
+            if not settings.mini:
+                try:
+                    await build_series(listed[i], settings, built)
+                except Exception as error:  # as in build_table
+                    built.refused.append(f"series broke: {type(error).__name__}: {error}"[:200])
+            out.append(built)
+        return out
+
+    return run_now(go())
+
+
+def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: int) -> list[Built]:
+    """Tables in a seeded order, until `wanted` databases are there; in that order."""
+    from tqdm import tqdm
+
+    count = len(list(sources(specs)))
+    order = list(range(count))
+    random.Random(derive_seed(settings.seed, "tables")).shuffle(order)
+    chunks = [order[i : i + 4] for i in range(0, count, 4)]
+    found: list[Built] = []
+    context = multiprocessing.get_context("spawn")
+    with (
+        context.Pool(workers, _start, (list(specs), settings)) as pool,
+        tqdm(total=wanted, desc="databases", unit="db") as bar,
+    ):
+        for part in pool.imap(_tables, chunks):
+            found += part
+            bar.update(sum(len(b.rows) for b in part))
+            if sum(len(b.rows) for b in found) >= wanted:
+                break
+    return found
+
+
+def published_marks(folders: Sequence[Path]) -> frozenset[str]:
+    """Column fingerprints of official databases that must never be trained on."""
+    marks: set[str] = set()
+    for folder in folders:
+        for entry in read_entries(folder):
+            for path in sorted((entry.folder / "source").iterdir()):
+                if path.name.startswith(("train_v2", "val_v2", "train.csv", "val_v1.csv")):
+                    marks |= fingerprints(read_table(path))
+            tables = [read_table(p) for p in sorted((entry.folder / "source").glob("*_v2.*"))]
+            if len(tables) == 2:  # the source table is the two together
+                import pandas as pd
+
+                marks |= fingerprints(pd.concat(tables))
+    return frozenset(marks)
+
+
+def build_all(args: argparse.Namespace) -> None:
+    """The command: databases, question list, tasks by split, certificate."""
+    settings = Settings(args.out, args.seed, args.style == "mini", published_marks(args.exclude),
+                        per_table=4 if args.style == "mini" else 2)  # fmt: skip
+    args.out.mkdir(parents=True, exist_ok=True)
+    workers = args.workers or len(os.sched_getaffinity(0))
+    found = run_tables(args.tables, settings, workers, args.databases)
+    rows = [row for built in found for row in built.rows][: args.databases]
+    if not rows:
+        raise TaskError("no table gave a task; see the reasons with other --tables")
+    write_question_list(args.out, rows)
+    tasks = asyncio.run(_tasks(args.out, rows))
+    for name in ("train", "heldout"):
+        write_jsonl(args.out / f"{name}.jsonl", (t.to_json() for t in tasks if t.split == name))
+    report = certificate(found, rows, tasks, settings)
+    (args.out / "certificate.json").write_bytes(json_bytes(report))
+    print(f"{args.out}: {report['databases']} databases from {report['tables']} tables, "
+          f"{report['tasks']} tasks {json.dumps(report['tracks'])}", file=sys.stderr)  # fmt: skip
+
+
+def split_of(table_sha256: str) -> str:
+    """One table in seven is held out, with everything made from it."""
+    return "heldout" if int(table_sha256[:8], 16) % 7 == 0 else "train"
+
+
+async def _tasks(out: Path, rows: Sequence[dict[str, Any]]) -> list[Task]:
+    by_name = {str(row["file_path"]): row for row in rows}
+    tasks: list[Task] = []
+    for entry in read_entries(out):
+        row = by_name[entry.name]
+        meta = {k: row[k] for k in ("domain", "licence", "source", "table_sha256")}
+        split = split_of(row["table_sha256"])
+        tasks += await tasks_of(entry, out, split, pool=None, meta=meta)
+    return tasks
+
+
+def certificate(
+    found: Sequence[Built],
+    rows: Sequence[dict[str, Any]],
+    tasks: Sequence[Task],
+    settings: Settings,
+) -> dict[str, Any]:
+    """What was built, from what, what was refused and why, and that the splits share no table."""
+    tables = {split: {t.meta["table_sha256"] for t in tasks if t.split == split}
+              for split in ("train", "heldout")}  # fmt: skip
+    shared = tables["train"] & tables["heldout"]
+    if shared:
+        raise TaskError(f"{len(shared)} tables are in both splits; nothing was certified")
+    reasons = Counter(r.partition(": ")[2] or r for b in found for r in b.refused)
+    return {
+        "seed": settings.seed, "databases": len(rows), "tasks": len(tasks),
+        "tables": len({row["table_sha256"] for row in rows}),
+        "tracks": dict(sorted(Counter(t.track for t in tasks).items())),
+        "splits": dict(Counter(t.split for t in tasks)), "shared_tables": len(shared),
+        "tables_looked_at": len(found), "refused": dict(reasons.most_common()),
+        "domains": dict(Counter(str(r["domain"]) for r in rows).most_common()),
+    }  # fmt: skip

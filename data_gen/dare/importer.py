@@ -1,0 +1,77 @@
+"""Official databases → tasks. A solver sees the question and the needed files, nothing else."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from data_gen.dare.layout import Entry
+from data_gen.dare.reference import recipe_of, simulate
+from rewards.table import read_gold
+from rewards.task import Task, TaskError
+from rollouts.sandbox.pool import Pool
+
+TOOL = "python_executor"
+
+
+def read_licences(top: Path) -> dict[str, dict[str, str]]:
+    """Database → its row of `licences.csv`, where there is one."""
+    path = top / "licences.csv"
+    if not path.is_file():
+        return {}
+    with open(path, encoding="utf-8", newline="") as lines:
+        return {row["database"]: dict(row) for row in csv.DictReader(lines)}
+
+
+async def tasks_of(
+    entry: Entry,
+    out: Path,
+    split: str,
+    *,
+    pool: Pool | None,
+    again: bool = False,
+    meta: Mapping[str, Any] | None = None,
+) -> list[Task]:
+    """The variants of one database. `pool` makes IF answers that are not there (`again`: all of
+    them). Raises `TaskError` when an answer is missing and there is no pool."""
+    tasks: list[Task] = []
+    for variant in ("v1", "v2"):
+        question = str(entry.row.get(f"question_{variant}") or "")
+        if not question:
+            continue
+        kind = entry.task_type(variant)
+        gold = await _gold(entry, kind, variant, pool, again)
+        base = os.path.relpath(entry.folder / "source", out)
+        tasks.append(Task(
+            id=f"{entry.name}:{kind.partition('-')[2]}", family="table", track=kind, split=split,
+            prompt=[{"role": "user", "content": question}], gold=gold, tools=(TOOL,),
+            files={name: f"{base}/{name}" for name in entry.needed(variant)},
+            meta={"database": entry.name, "variant": variant, **(meta or {})},
+        ))  # fmt: skip
+    return tasks
+
+
+async def _gold(
+    entry: Entry, kind: str, variant: str, pool: Pool | None, again: bool
+) -> dict[str, Any]:
+    shipped = entry.folder / "verify" / "simulated_pred_local.csv"
+    extra: dict[str, Any] = {}
+    gold: dict[str, Any]
+    if kind.endswith("-IF"):
+        extra["recipe"] = recipe_of(entry.recipe)
+    if kind.endswith("-IF") and (again or not shipped.is_file()):
+        if pool is None:
+            raise TaskError(f"{entry.name}: there is no verify/{shipped.name}; add --simulate")
+        text, made = await simulate(pool, entry)
+        gold = {"task_type": kind, "truth_csv": text, "key_columns": ["row_id"],
+                "targets": list(entry.recipe["target"]), "made_with": made}  # fmt: skip
+        return gold | extra
+    read = read_gold({"task_dir": str(entry.folder), "variant": variant})
+    gold = {"task_type": kind, "truth_csv": read.truth_csv, "key_columns": list(read.key_columns),
+            "targets": list(read.targets)}  # fmt: skip
+    if read.made_with:
+        gold["made_with"] = dict(read.made_with)
+    return gold | extra

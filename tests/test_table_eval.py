@@ -1,0 +1,50 @@
+"""`assay eval --tracks dare:DIR` with a scripted solver: rows, tables, totals, failure causes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pandas")
+pytest.importorskip("sklearn")
+pytest.importorskip("torch")
+
+from conftest import write_tiny_tokenizer
+
+from data_gen.cli import main as tasks_main
+from train.evaluate import main
+
+SHARED = Path(__file__).parents[2] / "shared/dare/tasks"
+
+
+def official(top: Path) -> Path:
+    """A database with both variants of one small table, in the official format."""
+    from test_dare_data import table
+
+    (top / "in").mkdir()
+    table(260).drop(columns="copy").to_csv(top / "in" / "t.csv", index=False)
+    out = top / "full"
+    assert tasks_main(["dare", "--tables", str(top / "in"), "--databases", "1", "--out", str(out),
+                       "--workers", "1"]) == 0  # fmt: skip
+    return out
+
+
+def test_tables_of_a_solver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = official(tmp_path)
+    write_tiny_tokenizer(tmp_path / "tok")
+    common = ["--tracks", f"dare:{folder}", "--tokenizer", str(tmp_path / "tok"),
+              "--max-new-tokens", "9000", "--brief", "--turns", "2", "--run-s", "60"]  # fmt: skip
+    assert main([*common, "--model", "solver:reference", "--out", str(tmp_path / "a"),
+                 "--repeats", "2"]) == 0  # fmt: skip
+    results = json.loads((tmp_path / "a" / "results.json").read_text())
+    track = next(t for name, t in results["tracks"].items() if name.endswith("-IF"))
+    assert (track["score"], track["exact"], track["attempts"], track["usable"]) == (100.0, 2, 2, 2)
+    assert results["model_perf_file_exists"] > 10 and len(results["tracks"]) == 2
+    assert "| class-IF |" in capsys.readouterr().out or "reg-IF" in results["tracks"]
+    assert main([*common, "--model", "solver:words", "--out", str(tmp_path / "b")]) == 0
+    results = json.loads((tmp_path / "b" / "results.json").read_text())
+    assert results["failure_categories"]["code error"] == 2
+    assert results["total_mean_of_tracks"] == 0
+    assert main([*common, "--model", "solver:nobody", "--out", str(tmp_path / "c")]) == 2
