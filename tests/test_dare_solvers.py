@@ -11,7 +11,7 @@ import pytest
 pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 pytest.importorskip("transformers")
-from conftest import write_tiny_tokenizer  # noqa: E402
+from tiny_model import write_tiny_tokenizer  # noqa: E402
 
 from rewards.families import Weights, score_answer  # noqa: E402
 from rewards.task import Task  # noqa: E402

@@ -11,7 +11,7 @@ pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 pytest.importorskip("torch")
 
-from conftest import write_tiny_tokenizer
+from tiny_model import write_tiny_tokenizer
 
 from data_gen.cli import main as tasks_main
 from train.evaluate import main

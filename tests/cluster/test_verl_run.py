@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("verl", reason="the extra `cluster` is not installed")
 torch = pytest.importorskip("torch")
 
-from conftest import CHAT_TEMPLATE  # noqa: E402
+from tiny_model import CHAT_TEMPLATE  # noqa: E402
 from tool_model import tasks, write_model  # noqa: E402
 
 pytestmark = pytest.mark.slow

@@ -33,7 +33,7 @@ def tasks(count: int, path: Path, tools: bool = True) -> Path:
 def write_model(folder: Path, template: str, steps: int = 60) -> Path:
     """A random Llama of 60k parameters, taught to call first and then to pick an answer."""
     import torch
-    from conftest import tiny_config, write_tiny_tokenizer
+    from tiny_model import tiny_config, write_tiny_tokenizer
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     torch.set_num_threads(1)
