@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 from configs.cdr import CdrConfig
 from data_gen.cdr_rows import TRACKS, Draft, Row, task_of
 from data_gen.cdr_select import balance, splitter, thin
 from data_gen.cdr_write import Written, word_all
 from data_gen.overlap import fingerprint, overlaps
-from rewards.task import Task
+from rewards.task import Task, json_line
 
 MANIFEST_TRACKS = tuple(f"tracks/{track}.jsonl" for track in TRACKS)
 
@@ -25,15 +25,15 @@ class Sink:
 
     def __init__(self, out: Path, stack: ExitStack) -> None:
         self.out, self._stack = out, stack
-        self._files: dict[str, TextIO] = {}
+        self._files: dict[str, BinaryIO] = {}
 
     def write(self, name: str, row: dict[str, Any]) -> None:
         if name not in self._files:
             path = self.out / (name + ".tmp")
             path.parent.mkdir(parents=True, exist_ok=True)
-            file = open(path, "w", encoding="utf-8", errors="surrogatepass")  # noqa: SIM115
+            file = open(path, "wb")  # noqa: SIM115
             self._files[name] = self._stack.enter_context(file)
-        self._files[name].write(json.dumps(row, ensure_ascii=False) + "\n")
+        self._files[name].write(json_line(row))
 
     def publish(self) -> None:
         for name, file in self._files.items():

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from typing import Any, TextIO, cast
 
 from rewards.answer import score_row as score_answer_row
-from rewards.cdr.predictions import JSON, MIXED
+from rewards.cdr.predictions import JSON, MIXED, profile_of
 from rewards.refinement import score_refinement
 from rewards.structured import score_structured
 from rewards.table import score_table_row
@@ -28,14 +28,14 @@ Scorer = Callable[[Mapping[str, Any], str, Row], Score]
 
 
 def _refinement(task: Mapping[str, Any], output: str, row: Row) -> Score:
-    truncated, parsing = row.get("truncated", False), str(row.get("parsing", "strict"))
-    if task.get("scoring_profile") in (JSON, MIXED):  # a release row of the semantic extension
+    truncated, parsing = bool(row.get("truncated")), str(row.get("parsing") or "strict")
+    if "reference_text" in task and profile_of(task) in (JSON, MIXED):  # of the semantic extension
         return score_structured(task, output, parsing, truncated=truncated)
     return score_refinement(task, output, parsing, truncated=truncated)
 
 
 def _structured(task: Mapping[str, Any], output: str, row: Row) -> Score:
-    parsing = str(row.get("parsing", "strict"))
+    parsing = str(row.get("parsing") or "strict")
     return score_structured(task, output, parsing, truncated=bool(row.get("truncated", False)))
 
 

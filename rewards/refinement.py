@@ -133,17 +133,19 @@ def score_refinement(
 
     `task_gold` has `input_text`, `status` and `text` (or the release's `reference_status` and
     `reference_text`); raises `TaskError` when it has not. `truncated`: the model was cut off by
-    its length limit, which earns 0 whatever it had written.
+    its length limit, which in `strict` reading earns 0 whatever it had written, as does an answer
+    of absurd length; the `release` reading takes any response as it is, as the release does.
     """
     gold = _read_gold(task_gold)
     weights = weights or RefinementReward()
-    limit = max(MAX_OUTPUT_CHARS, 10 * (len(gold.input_text) + len(gold.text)))
-    if len(output) > limit:
-        return _nothing("too_long")
-    if truncated:
-        return _nothing("truncated")
     analysis = ""
-    if parsing == "strict" and task_gold.get("mode") in ANALYSIS_MODES:
+    if parsing == "strict":  # the published reading knows neither bound
+        limit = max(MAX_OUTPUT_CHARS, 10 * (len(gold.input_text) + len(gold.text)))
+        if len(output) > limit:
+            return _nothing("too_long")
+        if truncated:
+            return _nothing("truncated")
+    if parsing == "strict" and _mode(task_gold) in ANALYSIS_MODES:
         from rewards.declared import split_analysis
 
         analysis, output = split_analysis(output)
@@ -155,6 +157,11 @@ def score_refinement(
     if not weights.process:
         return score
     return _with_process(score, task_gold, answer, analysis, weights.process)
+
+
+def _mode(gold: Mapping[str, Any]) -> object:
+    """The prompt mode: a task says `mode`, a release prediction row `prompt_mode`."""
+    return gold.get("mode") or gold.get("prompt_mode")
 
 
 def _with_process(
@@ -170,7 +177,7 @@ def _with_process(
     right = bool(score.parts["status_match"])
     credit = process_credit(gold, answer.status, answer.text) if right else 0.0
     more = {"process": credit}
-    if gold.get("mode") in ANALYSIS_MODES:
+    if _mode(gold) in ANALYSIS_MODES:
         more["declared"] = declared_credit(gold, analysis)
         credit = (credit + more["declared"] * (credit > 0)) / 2
     reward = ((score.reward or 0.0) + weight * credit) / (1.0 + weight)

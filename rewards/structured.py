@@ -13,7 +13,8 @@ from typing import Any
 
 from rewards.cdr.json_score import parse_json
 from rewards.cdr.predictions import TEXT, profile_of, score_prediction
-from rewards.parse import parse_release, parse_strict
+from rewards.parse import PARSINGS
+from rewards.refinement import score_refinement
 from rewards.task import Score
 
 _LIMIT = 100_000  # longer answers are not read
@@ -49,7 +50,9 @@ def score_structured(
     JSON it finds, as the published scorer does.
     """
     weights = weights or StructuredReward()
-    if len(output) > max(_LIMIT, 10 * len(str(row.get("input_text", "")))):
+    if parsing not in PARSINGS:
+        raise ValueError(f"parsing={parsing!r}: wanted one of {', '.join(PARSINGS)}")
+    if parsing == "strict" and len(output) > max(_LIMIT, 10 * len(str(row.get("input_text", "")))):
         return _nothing("too_long")
     if truncated and parsing == "strict":
         return _nothing("truncated")
@@ -81,20 +84,10 @@ def score_structured(
 
 
 def _score_text(row: Mapping[str, Any], output: str, parsing: str) -> Score:
-    read = parse_strict(output) if parsing == "strict" else parse_release(output)
-    if read.why != "ok":
-        return _nothing(read.why)
-    score = score_prediction(row, read.status, read.text)
-    metrics = score.metrics
-    parts = {
-        "rg": score.gain or 0.0,
-        "status_match": float(score.status_match),
-        "strict_equal": float(metrics.strict_equal) if metrics else 0.0,
-        "format": 1.0,
-    }
-    reward = 1.0 if score.success else 0.1 + 0.3 * (score.gain or 0.0) * score.status_match
-    return Score(float(score.success), reward if read.text or score.success else 0.0, parts,
-                 "ok" if score.success else "wrong_text")  # fmt: skip
+    """A text row is refinement: the same metric, and a reward that empty answers cannot farm."""
+    return score_refinement(
+        dict(row) | {"reference_status": row.get("reference_status") or "KEEP"}, output, parsing
+    )
 
 
 def _is_json(output: str) -> bool:

@@ -145,15 +145,24 @@ def refuse_published(tasks: Iterable[Task], where: str | Path) -> None:
             )
 
 
+def json_line(row: Mapping[str, Any]) -> bytes:
+    """One row as a line of UTF-8 JSON. A row with lone surrogates, which UTF-8 cannot hold, is
+    escaped throughout, so that it reads back as it was."""
+    try:
+        return (json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8")
+    except UnicodeEncodeError:
+        return (json.dumps(row) + "\n").encode("ascii")
+
+
 def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
     """Write rows atomically (temporary file, then rename); returns how many."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
     count = 0
-    with open(temporary, "w", encoding="utf-8") as out:
+    with open(temporary, "wb") as out:
         for row in rows:
-            out.write(json.dumps(row, ensure_ascii=False) + "\n")
+            out.write(json_line(row))
             count += 1
     temporary.replace(path)
     return count

@@ -29,7 +29,8 @@ class OpenAIEngine:
     `url` ends where `/chat/completions` begins (usually in `/v1`). `in_flight` bounds requests
     side by side, `attempts` the tries of one, `timeout_s` one try. The key is read from the
     environment variable `key_env`, never from settings. `calls` names how calls are spelled in
-    the text when the endpoint does not read them itself.
+    the text when the endpoint does not read them itself. `extra` is put into every request last:
+    whatever else an endpoint takes, and None for what it refuses (`{"temperature": None}`).
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class OpenAIEngine:
         timeout_s: float = 600.0,
         pause_s: float = 1.0,
         calls: str = "hermes",
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"endpoint {url!r}: give a URL that starts with http:// or https://")
@@ -51,6 +53,7 @@ class OpenAIEngine:
         self._slots = asyncio.Semaphore(in_flight)
         self._attempts, self._timeout_s, self._pause_s = attempts, timeout_s, pause_s
         self._calls = call_format(calls)
+        self._extra = dict(extra or {})
         self._session: Any = None
 
     async def __aenter__(self) -> OpenAIEngine:
@@ -72,16 +75,19 @@ class OpenAIEngine:
         sampling: Sampling,
         seed: int,
     ) -> ChatReply:
-        """One message. `top_k` goes along only when set: not every endpoint knows it."""
+        """One message. `top_k` goes along only when set: not every endpoint knows it; with
+        `max_new_tokens=0` the endpoint's own bound holds."""
         body: dict[str, Any] = {
             "model": self.model, "messages": list(messages), "temperature": sampling.temperature,
-            "top_p": sampling.top_p, "max_tokens": sampling.max_new_tokens,
-            "seed": seed % (1 << 31),
+            "top_p": sampling.top_p, "seed": seed % (1 << 31),
         }  # fmt: skip
+        if sampling.max_new_tokens:
+            body["max_tokens"] = sampling.max_new_tokens
         if sampling.top_k:
             body["top_k"] = sampling.top_k
         if tools:
             body["tools"] = list(tools)
+        body = {k: v for k, v in (body | self._extra).items() if v is not None}
         async with self._slots:
             return self._reply(await self._post(body))
 

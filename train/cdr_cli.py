@@ -1,8 +1,10 @@
-"""`assay eval --tracks cdr:DIR`: the model (or a baseline) that answers, and the report."""
+"""`assay eval --tracks cdr:DIR`: what answers (model, endpoint, baseline), and the report."""
 
 from __future__ import annotations
 
-from argparse import Namespace
+import asyncio
+import json
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,71 +14,175 @@ from configs.schema import EngineConfig, RewardConfig
 from rewards.families import Answer, score_answer
 from rewards.refinement import always_drop, copy_input
 from rewards.structured import gold_response
-from rewards.task import Task
+from rewards.task import Task, TaskError
+from rollouts.cdr_prompts import MODES
+from rollouts.environments import run_now
+from rollouts.trajectory import Sampling, Trajectory
+from train.cdr_eval import Answerer, CdrEval, Said, evaluate_benchmark, paper_table
+from train.progress import Bar
 
-Answerer = Callable[[Sequence[Task]], list[str | None]]
 BASELINES: dict[str, Callable[[Any], str]] = {
     "gold": gold_response,
     "copy_input": copy_input,
     "always_drop": always_drop,
 }
+LOCAL_TOKENS = 4096  # longest answer of a local checkpoint, unless --max-new-tokens says otherwise
+GIVE_UP = 20  # failed requests in a row after which an endpoint counts as gone
 
 
-def answerer(model: str, max_new_tokens: int, seed: int) -> Answerer:
-    """What answers tasks: `baseline:NAME`, or a model folder on the embedded engine, greedily."""
-    if model.startswith("baseline:"):
-        name = model.removeprefix("baseline:")
+def add_options(parser: ArgumentParser) -> None:
+    """What only `--tracks cdr:DIR` understands."""
+    group = parser.add_argument_group("CDR-Bench (--tracks cdr:DIR)")
+    group.add_argument("--mode", default="direct", choices=MODES, help="prompt mode")
+    group.add_argument("--k", type=int, default=3, help="prompt variants a row; 0: all")
+    group.add_argument("--endpoint-model", default="", help="model name at the endpoint --model")
+    group.add_argument("--key-env", default="OPENAI_API_KEY", metavar="VARIABLE",
+                       help="environment variable with the endpoint's key")  # fmt: skip
+    group.add_argument("--workers", type=int, default=16, help="requests side by side")
+    group.add_argument("--request", default="{}", metavar="JSON",
+                       help='more fields of every request; null leaves one out, for example '
+                       '\'{"chat_template_kwargs": {"enable_thinking": false}}\'')  # fmt: skip
+    group.add_argument("--name", default="", help="the model's name in the result files")
+
+
+def answerer(args: Namespace) -> Answerer:
+    """What answers tasks: `baseline:NAME`, an endpoint's URL, or a model folder, greedily."""
+    if args.model.startswith("baseline:"):
+        name = args.model.removeprefix("baseline:")
         if name not in BASELINES:
-            raise ConfigError(f"--model {model}: wanted baseline:{' or '.join(BASELINES)}")
-        return lambda tasks: [BASELINES[name](task.gold) for task in tasks]
-    from rollouts.environments import run_now
+            raise ConfigError(f"--model {args.model}: wanted baseline:{' or '.join(BASELINES)}")
+
+        def baseline(tasks: Sequence[Task], keep: Callable[[Task, Said], None]) -> None:
+            for task in tasks:
+                keep(task, Said(BASELINES[name](task.gold)))
+
+        return baseline
+    if args.model.startswith(("http://", "https://")):
+        return _endpoint(args)
+    return _local(args)
+
+
+def said(run: Trajectory) -> Said:
+    answer = run.answer()
+    return Said(None if answer.failure is not None else answer.text, answer.failure)
+
+
+def _local(args: Namespace) -> Answerer:
     from rollouts.episode import rollout
     from rollouts.prompts import ChatTokenizer
-    from rollouts.trajectory import Sampling
     from train.model_source import resolve_model
-    from train.progress import Bar
     from train.setup import load_checked, prepare
 
     config = EngineConfig()
     machine = prepare(config)
-    folder = resolve_model(model)
+    folder = resolve_model(args.model)
     tokenizer = ChatTokenizer(folder)
     engine = load_checked(folder, config, machine, train=False).engine(
         tokenizer.stop_ids, config.slots
     )
-    greedy = Sampling(max_new_tokens, temperature=0.0)
+    greedy = Sampling(args.max_new_tokens or LOCAL_TOKENS, temperature=0.0)
 
-    def answer(tasks: Sequence[Task]) -> list[str | None]:
-        found: list[str | None] = []
+    def answer(tasks: Sequence[Task], keep: Callable[[Task, Said], None]) -> None:
         with Bar("answering", len(tasks)) as bar:
-            for at in range(0, len(tasks), 64):
-                part = tasks[at : at + 64]
-                for (one,) in run_now(rollout(part, engine, tokenizer, greedy, 1, seed)):
-                    given = one.answer()
-                    found.append(None if given.failure is not None else given.text)
+            for at in range(0, len(tasks), config.slots):
+                part = tasks[at : at + config.slots]
+                groups = run_now(rollout(part, engine, tokenizer, greedy, 1, args.seed))
+                for task, (run,) in zip(part, groups, strict=True):
+                    keep(task, said(run))
                 bar.update(len(part))
-        return found
 
     return answer
 
 
-def eval_cdr(args: Namespace) -> None:
-    """Answer, score and report CDR-Bench; prints the paper's metrics and where the files are."""
-    from train.cdr_eval import CdrEval, evaluate_benchmark, paper_table
+def request_fields(text: str) -> dict[str, Any]:
+    """`--request` as fields. Raises `ConfigError` for anything but a JSON object."""
+    try:
+        fields: Any = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"--request {text}: not valid JSON ({error})") from None
+    if not isinstance(fields, dict):
+        raise ConfigError(f"--request {text}: wanted a JSON object, such as '{{\"top_k\": 1}}'")
+    return fields
+
+
+def _endpoint(args: Namespace) -> Answerer:
+    from rollouts.openai_engine import OpenAIEngine
+
+    if not args.endpoint_model:
+        raise ConfigError(f"--model {args.model}: say which model there: --endpoint-model NAME")
+    if args.workers < 1:
+        raise ConfigError(f"--workers {args.workers}: set 1 or more")
+    fields = request_fields(args.request)
+    greedy = Sampling(args.max_new_tokens or 0, temperature=0.0)
+
+    async def ask(tasks: Sequence[Task], keep: Callable[[Task, Said], None], bar: Bar) -> None:
+        engine = OpenAIEngine(
+            args.model, args.endpoint_model, key_env=args.key_env, in_flight=args.workers,
+            extra=fields,
+        )  # fmt: skip
+        async with engine:
+            await _ask_all(tasks, engine, greedy, args, keep, bar)
+
+    def answer(tasks: Sequence[Task], keep: Callable[[Task, Said], None]) -> None:
+        with Bar("answering", len(tasks)) as bar:
+            run_now(ask(tasks, keep, bar))
+
+    return answer
+
+
+async def _ask_all(
+    tasks: Sequence[Task], engine: Any, sampling: Sampling, args: Namespace,
+    keep: Callable[[Task, Said], None], bar: Bar,
+) -> None:  # fmt: skip
+    """Every task once, `workers` side by side; each answer is handed over as it comes.
+
+    Raises `TaskError` when so many requests fail in a row that the endpoint counts as gone.
+    """
+    from rollouts.chat_rollout import Plain
+    from rollouts.episode import run_episode
+
+    queue = iter(tasks)
+    failed_in_a_row = 0
+
+    async def worker() -> None:
+        nonlocal failed_in_a_row
+        for task in queue:  # shared: each task goes to the first worker that is free
+            run = await run_episode(task, 0, Plain(task), engine, sampling, args.seed)
+            keep(task, said(run))
+            bar.update()
+            failed_in_a_row = 0 if run.failure is None else failed_in_a_row + 1
+            if failed_in_a_row >= GIVE_UP:
+                raise TaskError(
+                    f"--model {args.model}: {failed_in_a_row} requests in a row failed, the last "
+                    f"with {run.failure}; what was answered is kept, the same command goes on"
+                )
+
+    async with asyncio.TaskGroup() as group:
+        running = [group.create_task(worker()) for _ in range(min(args.workers, len(tasks)))]
+    assert all(task.done() for task in running)
+
+
+def eval_cdr(args: Namespace) -> int:
+    """Answer, score and report CDR-Bench; prints the paper's metrics and where the files are.
+
+    Returns the exit status: 3 when requests failed, which are scored nowhere.
+    """
     from train.evaluate import baselines, reward_weights, row_of
     from train.report import write_report
 
-    name = Path(args.model.replace("baseline:", "baseline_")).name
     config = CdrEval(args.mode, args.k, args.seed, args.limit)
-    answer = answerer(args.model, args.max_new_tokens, args.seed)
-    papers, asked = evaluate_benchmark(args.tracks, args.out, name, answer, config)
+    name = args.name or Path(args.endpoint_model or args.model.replace(":", "_")).name
+    try:
+        papers, asked = evaluate_benchmark(args.tracks, args.out, name, answerer(args), config)
+    except ExceptionGroup as errors:  # of the workers at an endpoint: the first one says it
+        raise errors.exceptions[0] from None
     reward = RewardConfig()
-    plain = [(task, text) for task, text in asked if task.family == "refinement"]
+    plain = [(task, given) for task, given in asked if task.family == "refinement"]
     if plain:
         weights = reward_weights(reward)
         rows = [
-            row_of(task, score_answer(task, Answer(text or ""), weights), text or "", 0)
-            for task, text in plain
+            row_of(task, score_answer(task, _answer(given), weights), given.text or "", 0)
+            for task, given in plain
         ]
         data = {
             "rows": {**baselines([task for task, _ in plain], reward), name: rows},
@@ -86,3 +192,14 @@ def eval_cdr(args: Namespace) -> None:
         print(f"report: {write_report(args.out, data)}")
     print(paper_table(papers))
     print(f"files: {args.out / 'data' / 'evaluation'}")
+    failed = [given.error for _, given in asked if given.text is None]
+    if failed:
+        print(
+            f"{len(failed)} of {len(asked)} requests failed and count nowhere (the first: "
+            f"{failed[0]}); the same command asks them again"
+        )
+    return 3 if failed else 0
+
+
+def _answer(given: Said) -> Answer:
+    return Answer(given.text or "", failure=given.error if given.text is None else None)

@@ -1,27 +1,39 @@
 """`assay eval --tracks cdr:DIR`: the benchmark's files in, its metrics and leaderboards out.
 
 Every row is asked in its K prompt variants, greedily; answers are read and scored exactly as the
-release does it. Prediction files are whole when they appear, so a killed run goes on with the
-next track.
+release does it. Each answer is on disk as soon as it is there, so a killed run goes on where it
+was; requests that failed are no answers, and are asked again by the same command.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rewards.cdr.files import find_tracks, read_track, reports, write_scores
-from rewards.cdr.ids import sample_variants
+from rewards.cdr.ids import sample_variants, stable_id
 from rewards.cdr.predictions import JSON, MIXED
 from rewards.cdr.scorefile import score_file
 from rewards.parse import parse_release
-from rewards.task import Task, TaskError, write_jsonl
+from rewards.task import Task, TaskError, read_jsonl, write_jsonl
 from rollouts.cdr_prompts import messages
 
 Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Said:
+    """One answer; `text` is None when the request failed, and `error` says why."""
+
+    text: str | None
+    error: str | None = None
+
+
+# Answers tasks in any order, and hands each answer over when it is there.
+Answerer = Callable[[Sequence[Task], Callable[[Task, Said], None]], None]
 
 
 @dataclass(frozen=True)
@@ -32,6 +44,7 @@ class CdrEval:
     k: int = 3
     seed: int = 0
     limit: int = 0
+    thinking: bool = False  # only recorded: `request_enable_thinking` of the predictions
 
 
 def parse_tracks(text: str) -> tuple[Path, list[str]]:
@@ -56,6 +69,7 @@ def variants_of(row: Row, config: CdrEval) -> list[tuple[int, Row]]:
 
 def tasks_of(rows: Sequence[Row], config: CdrEval) -> list[Task]:
     """One task a row and variant; the id says which."""
+    more = {"mode": config.mode}
     return [
         Task(
             id=f"{row['instance_id']}#{i}",
@@ -66,7 +80,7 @@ def tasks_of(rows: Sequence[Row], config: CdrEval) -> list[Task]:
                 variant["user_requirement"], row["input_text"], config.mode,
                 "json" if row["output_format"] != "tagged_text" else "tagged_text",
             ),
-            gold=row | {"status": row["reference_status"], "text": row["reference_text"]},
+            gold=row | {"status": row["reference_status"], "text": row["reference_text"]} | more,
         )
         for row in rows
         for i, variant in variants_of(row, config)
@@ -74,9 +88,9 @@ def tasks_of(rows: Sequence[Row], config: CdrEval) -> list[Task]:
 
 
 def prediction_rows(
-    rows: Sequence[Row], answers: Sequence[str | None], model: str, config: CdrEval
+    rows: Sequence[Row], answers: Sequence[Said], model: str, config: CdrEval
 ) -> list[Row]:
-    """Release prediction rows; an answer of None is a request that failed."""
+    """Release prediction rows; an answer without text is a request that failed."""
     given = iter(answers)
     found: list[Row] = []
     for row in rows:
@@ -88,7 +102,7 @@ def prediction_rows(
                 "request_model": model,
                 "request_backend": "assay",
                 "request_temperature": 0.0,
-                "request_enable_thinking": False,
+                "request_enable_thinking": config.thinking,
                 "prompt_mode": config.mode,
                 "selected_prompt_variant_indices": [i for i, _ in picked],
                 "prompt_variant_sample_size": config.k if config.k > 0 else "all",
@@ -99,8 +113,8 @@ def prediction_rows(
     return found
 
 
-def _prediction(row: Row, index: int, variant: Row, answer: str | None) -> Row:
-    status, text = None, None
+def _prediction(row: Row, index: int, variant: Row, said: Said) -> Row:
+    status, text, answer = None, None, said.text
     if answer is not None and row["output_format"] == "tagged_text":
         read = parse_release(answer)
         status, text = read.status, read.text
@@ -114,23 +128,84 @@ def _prediction(row: Row, index: int, variant: Row, answer: str | None) -> Row:
         "predicted_status": status,
         "predicted_clean_text": text,
         "raw_response": answer or "",
-        "prediction_error": None if answer is not None else "request failed",
+        "prediction_error": None if answer is not None else said.error or "request failed",
         "valid_prediction": answer is not None,
     }
 
 
+class Answers:
+    """The answers to one track: what a former run left, and a journal of what comes in.
+
+    A line a successful answer; `words` of it are a hash of the request, so that answers to other
+    words of the same row are never taken for these.
+    """
+
+    def __init__(self, target: Path, tasks: Sequence[Task]) -> None:
+        self._journal = target.with_name(target.name.replace("predictions_", "answers_", 1))
+        self._words = {task.id: stable_id(task.prompt) for task in tasks}
+        self.said: dict[str, Said] = {}
+        if self._journal.is_file():
+            for row in _whole_lines(self._journal):
+                if self._words.get(row["id"]) == row["words"]:
+                    self.said[row["id"]] = Said(row["text"])
+        if target.is_file():
+            self._read_predictions(target, tasks)
+
+    def _read_predictions(self, target: Path, tasks: Sequence[Task]) -> None:
+        asked = {(t.gold["instance_id"], t.id): t.prompt[-1]["content"] for t in tasks}
+        for _, row in read_jsonl(target):
+            for one in row["variant_predictions"]:
+                name = f"{row['instance_id']}#{one['prompt_variant_index']}"
+                words = asked.get((row["instance_id"], name))
+                same = words is not None and str(one["user_requirement"]) in words
+                if not same or row["prompt_mode"] != tasks[0].gold["mode"]:
+                    raise TaskError(f"{target} holds answers to other rows; give another --out")
+                if one["valid_prediction"]:
+                    self.said[name] = Said(one["raw_response"])
+
+    def ask(self, tasks: Sequence[Task], answer: Answerer) -> list[Said]:
+        """Every task's answer, in order; only those without one are asked."""
+        todo = [task for task in tasks if task.id not in self.said]
+        if todo:
+            self._journal.parent.mkdir(parents=True, exist_ok=True)
+            with open(self._journal, "a", encoding="utf-8") as journal:
+
+                def keep(task: Task, said: Said) -> None:
+                    self.said[task.id] = said
+                    if said.text is not None:
+                        line = {"id": task.id, "words": self._words[task.id], "text": said.text}
+                        journal.write(json.dumps(line) + "\n")
+                        journal.flush()
+
+                answer(todo, keep)
+        return [self.said.get(task.id) or Said(None, "not answered") for task in tasks]
+
+    def close(self) -> None:
+        """The predictions file holds everything now."""
+        self._journal.unlink(missing_ok=True)
+
+
+def _whole_lines(path: Path) -> list[Row]:
+    """The rows of a journal; a last line that a kill tore is dropped from the file too."""
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        path.write_bytes(whole)
+    return [json.loads(line) for line in whole.splitlines()]
+
+
 def evaluate_benchmark(
-    spec: str, out: Path, model: str, answer: Any, config: CdrEval
-) -> tuple[dict[str, Row], list[tuple[Task, str | None]]]:
+    spec: str, out: Path, model: str, answer: Answerer, config: CdrEval
+) -> tuple[dict[str, Row], list[tuple[Task, Said]]]:
     """Answer every track of `cdr:DIR` and write the release's files under `out/data/evaluation`.
 
-    `answer(tasks)` gives one text (or None for a failed request) a task. Returns paper metrics by
-    track, and all tasks with their answers. A track whose predictions are there is only scored.
+    Returns paper metrics by track, and all tasks with their answers. What an earlier run answered
+    is only scored.
     """
     folder, names = parse_tracks(spec)
     root = out / "data" / "evaluation"
     papers: dict[str, Row] = {}
-    asked: list[tuple[Task, str | None]] = []
+    asked: list[tuple[Task, Said]] = []
     for track, path in find_tracks(folder, names).items():
         rows = read_track(path, config.limit)
         if not rows:
@@ -141,23 +216,15 @@ def evaluate_benchmark(
         suffix = f"{config.mode}_k{label}_seed{config.seed}" if core else "semantic_styles3"
         target = home / f"predictions_{suffix}.jsonl"
         tasks = tasks_of(rows, config)
-        if target.is_file():
-            done = [json.loads(line) for line in target.open(encoding="utf-8")]
-            answers = [
-                v["raw_response"] if v["valid_prediction"] else None
-                for row in done
-                for v in row["variant_predictions"]
-            ]
-            if [r["instance_id"] for r in done] != [r["instance_id"] for r in rows]:
-                raise TaskError(f"{target} holds answers to other rows; give another --out")
-        else:
-            answers = list(answer(tasks))
-            done = prediction_rows(rows, answers, model, config)
-            write_jsonl(target, done)
+        answers = Answers(target, tasks)
+        given = answers.ask(tasks, answer)
+        done = prediction_rows(rows, given, model, config)
+        write_jsonl(target, done)
+        answers.close()
         scored = score_file(done, config.k if core else 0, config.seed, track, model)
         write_scores(home / f"score_{suffix}", scored)
         papers[track] = scored.paper
-        asked += list(zip(tasks, answers, strict=True))
+        asked += list(zip(tasks, given, strict=True))
     reports(root)
     return papers, asked
 
@@ -165,11 +232,11 @@ def evaluate_benchmark(
 def paper_table(papers: dict[str, Row]) -> str:
     """The tracks' numbers as plain text, in per cent."""
     names = ("mean_rs@k", "mean_rs", "mean_rg", "ocs_at_k")
-    lines = [f"{'track':<14}" + "".join(f"{n:>12}" for n in ("rows", *names))]
+    lines = [f"{'track':<30}" + "".join(f"{n:>12}" for n in ("rows", *names))]
     for track, paper in papers.items():
         cells = [str(paper["num_instances"])]
         for name in names:
             value = paper.get(name)
             cells.append("–" if value is None else f"{100 * value:.2f}")
-        lines.append(f"{track:<14}" + "".join(f"{c:>12}" for c in cells))
+        lines.append(f"{track:<30}" + "".join(f"{c:>12}" for c in cells))
     return "\n".join(lines)

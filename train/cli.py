@@ -187,22 +187,25 @@ def eval_main(argv: list[str]) -> int:
 
         return dare_main(argv)
     parser = argparse.ArgumentParser(prog="assay eval", description="Score a model on tasks.")
-    parser.add_argument("--model", required=True, help="Hugging Face folder or hub name")
+    parser.add_argument("--model", required=True,
+                        help="Hugging Face folder or hub name; cdr: also the URL of an "
+                        "OpenAI-compatible endpoint (up to /v1), or baseline:NAME")  # fmt: skip
     parser.add_argument("--tracks", "--tasks", required=True,
                         help="tasks.jsonl, cdr:DIR[:track,…], krama:DIR, dare:DIR")  # fmt: skip
     parser.add_argument("--out", required=True, type=Path, help="folder for results and report")
     parser.add_argument("--limit", type=int, default=0, help="first N tasks (of a track) only")
-    parser.add_argument("--mode", default="direct", help="CDR-Bench: prompt mode")
-    parser.add_argument("--k", type=int, default=3, help="CDR-Bench: prompt variants; 0: all")
-    parser.add_argument("--max-new-tokens", type=int, default=EvalConfig().max_new_tokens)
+    parser.add_argument("--max-new-tokens", type=int, default=0, metavar="N",
+                        help=f"longest answer (0: {EvalConfig().max_new_tokens}; cdr: 4096, at an "
+                        "endpoint no limit)")  # fmt: skip
     parser.add_argument("--pass-k", type=int, default=0, help="also pass@k over k samples")
     parser.add_argument("--seed", type=int, default=0)
+    from train.cdr_cli import add_options, eval_cdr
+
+    add_options(parser)
     args = parser.parse_args(argv)
     with say_known_errors("assay eval") as status:
         if args.tracks.startswith("cdr:"):
-            from train.cdr_cli import eval_cdr
-
-            eval_cdr(args)
+            status.code = eval_cdr(args)
         else:
             _eval(args)
     return status.code
@@ -227,8 +230,8 @@ def _eval(args: Any) -> None:
     engine = policy.engine(tokenizer.stop_ids, engine_config.slots)
     with Bar("evaluating", len(tasks)) as bar:
         rows = evaluate(
-            tasks, engine, tokenizer, scorer(reward), max_new_tokens=args.max_new_tokens,
-            pass_k=args.pass_k, seed=args.seed, progress=bar,
+            tasks, engine, tokenizer, scorer(reward), pass_k=args.pass_k, seed=args.seed,
+            max_new_tokens=args.max_new_tokens or EvalConfig().max_new_tokens, progress=bar,
             maker=Workshop(Path(args.tracks).parent).maker,
         )  # fmt: skip
     meta = {"model": str(args.model), "tasks": str(args.tracks), "seed": args.seed}

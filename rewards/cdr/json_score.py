@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-_TAGGED = re.compile(
-    r"<(clean_text|output|result|answer)>(.*?)</\1>", re.IGNORECASE | re.DOTALL
-)  # fmt: skip
+_OPENS = re.compile(r"<(?:(clean_text)|(output)|(result)|(answer))>", re.IGNORECASE)
+_CLOSES = tuple(
+    re.compile(f"</{name}>", re.IGNORECASE) for name in ("clean_text", "output", "result", "answer")
+)
 _FAILED = object()
 
 
@@ -31,8 +32,7 @@ def parse_json(text: str) -> Any:
     The whole response, else the content of the first answer tag, else what the first `{` or `[`
     begins, with trailing text ignored (spec section 12.5).
     """
-    tagged = _TAGGED.search(text)
-    for piece in (text, tagged.group(2) if tagged else None):
+    for piece in (text, _tagged(text)):
         if piece is not None:
             value = _load(piece.strip())
             if value is not _FAILED:
@@ -44,6 +44,20 @@ def parse_json(text: str) -> Any:
         except (ValueError, RecursionError):
             pass
     raise ValueError("no JSON in the response")
+
+
+def _tagged(text: str) -> str | None:
+    """What stands between the first answer tag that is closed and its end: the first match of
+    `<(clean_text|output|result|answer)>(.*?)</\\1>`, in linear time."""
+    unclosed: set[int] = set()
+    for opening in _OPENS.finditer(text):
+        which = int(opening.lastindex or 1) - 1
+        if which in unclosed:
+            continue
+        if closing := _CLOSES[which].search(text, opening.end()):
+            return text[opening.end() : closing.start()]
+        unclosed.add(which)
+    return None
 
 
 def _load(text: str) -> Any:

@@ -101,12 +101,14 @@ def test_check_finds_exact_and_near_copies(built: Path, tmp_path: Path) -> None:
 
 def test_gold_and_lazy_baselines_through_the_release_files(built: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    from train.cdr_eval import CdrEval, evaluate_benchmark
+    from train.cdr_eval import CdrEval, Said, evaluate_benchmark
 
     def run(name: str, answer: Any) -> dict[str, Any]:
-        papers, _ = evaluate_benchmark(
-            f"cdr:{built}", tmp_path, name, lambda tasks: [answer(t.gold) for t in tasks], CdrEval()
-        )
+        def ask(tasks: Any, keep: Any) -> None:
+            for task in tasks:
+                keep(task, Said(answer(task.gold)))
+
+        papers, _ = evaluate_benchmark(f"cdr:{built}", tmp_path, name, ask, CdrEval())
         return papers
 
     gold = run("gold", gold_answer)

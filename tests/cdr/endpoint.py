@@ -1,0 +1,46 @@
+"""A real HTTP server that speaks the chat-completions protocol, for tests of what asks one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+Body = dict[str, Any]
+
+
+@contextmanager
+def serving(reply: Callable[[Body], str | int]) -> Iterator[tuple[str, list[Body]]]:
+    """(URL up to /v1, requests seen). `reply` gives the message, or an HTTP status to fail with."""
+    seen: list[Body] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            seen.append(body | {"key": self.headers.get("Authorization"), "path": self.path})
+            said = reply(body)
+            data: Any = {"choices": [{"message": {"content": said}, "finish_reason": "stop"}]}
+            if isinstance(said, int):
+                data = {"error": {"message": "no"}}
+            text = json.dumps(data).encode()
+            self.send_response(said if isinstance(said, int) else 200)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1", seen
+    finally:
+        server.shutdown()
+        server.server_close()
