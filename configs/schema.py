@@ -100,7 +100,8 @@ class TasksConfig:
 
 @dataclass(frozen=True)
 class RewardConfig:
-    """Shares of the reward of one answer; they sum to 1, so that gold earns 1."""
+    """Shares of the reward of one refinement answer (they sum to 1, so that gold earns 1), and the
+    weight of gold sub-answers in family "answer"."""
 
     format: float = locked(0.1)
     status: float = locked(0.3)
@@ -110,10 +111,15 @@ class RewardConfig:
     drop_progress: bool = locked(True)
     process: float = locked(0.0)  # weight of per-step credit, beside the shares
     order_group: float = locked(0.0)  # weight of success on all orders of a group, beside them
+    subtasks: float = locked(0.2)  # family "answer": most that sub-answers pay a wrong answer
 
     def __post_init__(self) -> None:
         _at_least(self, 0, "format", "status", "progress", "success", "wrong_drop", "process",
-                  "order_group")  # fmt: skip
+                  "order_group", "subtasks")  # fmt: skip
+        if self.subtasks >= 1:
+            raise ValueError(
+                f"subtasks={self.subtasks}: a wrong answer would be paid like gold; set below 1"
+            )
         total = self.format + self.status + self.progress + self.success
         if abs(total - 1.0) > 1e-9:
             raise ValueError(f"format + status + progress + success = {total:g}; make it 1")
@@ -237,12 +243,15 @@ class ToolsConfig:
     file_mb: int = locked(200)
     output_kb: int = locked(64)  # of stdout and of stderr that the model sees
     brief: bool = locked(False)  # a short description of the tool, for small models
+    snippet_tokens: int = locked(8000)  # of a lake's description in the first message
+    snippet_rows: int = locked(5)  # sample rows a group of files in it
     workers: int = 0  # runs side by side; 0: one a core
 
     def __post_init__(self) -> None:
         _at_least(self, 0.1, "run_s")
         _at_least(self, 1, "file_mb", "output_kb")
-        _at_least(self, 0, "workers")
+        _at_least(self, 50, "snippet_tokens")
+        _at_least(self, 0, "workers", "snippet_rows")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rewards.answer import rounding_slip
+from rewards.answer import rounding_slip, score_response
 from rewards.answer_match import as_list, close, number
 
 CATEGORIES = (
@@ -26,6 +26,8 @@ def category(
         return "infrastructure"
     if outcome == 1.0:
         return "right"
+    if _recalled(gold, answer):
+        return "recalled"
     if outcome > 0:
         return "partly"
     by_end = {"no_reply": "no_reply", "no_code": "contract_broken", "timeout": "time_limit"}
@@ -35,10 +37,15 @@ def category(
         if ended in ("error", "memory", "disk"):
             return "code_fails"
         return "contract_broken" if ended == "ran" else "ran_no_answer"
-    plain = gold.get("plain_answer")
-    if plain not in (None, "") and answer == plain:
-        return "recalled"
     return _wrong_value(gold, answer, code, gold_files)
+
+
+def _recalled(gold: Mapping[str, Any], answer: Any) -> bool:
+    """Whether an answer is right for the task as it was before its lake was obscured."""
+    plain = gold.get("plain_answer")
+    if plain is None or answer is None:
+        return False
+    return score_response(str(gold["answer_type"]), plain, {"answer": answer}).outcome == 1.0
 
 
 def _wrong_value(

@@ -52,7 +52,8 @@ def score_episode(
     gold: Mapping[str, Any], text: str, files: Mapping[str, bytes], truncated: bool,
     weights: AnswerReward | None = None,
 ) -> Score:  # fmt: skip
-    """Outcome by the reading; reward with sub-task credit, which stands apart in `parts`.
+    """Outcome by the reading; reward with sub-task credit, which stands apart in `parts`:
+    `subtask_credit` is the share of sub-answers found, `subtask_reward` what it added.
 
     Raises `TaskError` for gold without `answer_type` and `answer`.
     """
@@ -77,7 +78,8 @@ def score_episode(
     credit = subtask_credit(steps, cast("list[Any]", values) if isinstance(values, list) else [])
     if credit is not None:
         parts["subtask_credit"] = credit
-        reward += (1 - score.outcome) * weights.subtasks * credit
+        parts["subtask_reward"] = (1 - score.outcome) * weights.subtasks * credit
+        reward += parts["subtask_reward"]
     if PIPELINE in files:
         words = [str(s.get("step") or "") for s in steps]
         coverage = static_coverage(words, files[PIPELINE].decode("utf-8", "replace"))

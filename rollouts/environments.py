@@ -40,7 +40,10 @@ def tool_settings(config: ToolsConfig, budget: Budget | None = None) -> ToolSett
         run_s=config.run_s, file_mb=config.file_mb, uses=(budget or Budget()).turns,
         output_kb=config.output_kb, brief=config.brief,
     )  # fmt: skip
-    return ToolSettings(budget or Budget(), executor, workers=config.workers)
+    lake = LakeSettings(
+        snippet_tokens=config.snippet_tokens, rows=config.snippet_rows, run_s=config.run_s
+    )
+    return ToolSettings(budget or Budget(), executor, lake, config.workers)
 
 
 class Workshop:

@@ -187,4 +187,7 @@ def test_reward_settings_fit_the_scorer() -> None:
     config = load(DemoConfig, DEMO_YAML).reward
     shares = to_dict(config)
     shares.pop("order_group")  # a term of the batch, not of one answer
+    shares.pop("subtasks")  # of another family
+    with pytest.raises(ConfigError, match=r"subtasks=1\.0"):
+        load(DemoConfig, DEMO_YAML, ["reward.subtasks=1.0"])
     assert to_dict(RefinementReward(**shares)) == shares

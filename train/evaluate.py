@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from configs.schema import RewardConfig
+from rewards.answer_family import AnswerReward
 from rewards.families import Answer, Weights, score_answer
 from rewards.parse import parse_strict
 from rewards.refinement import (
@@ -40,7 +41,7 @@ def reward_weights(config: RewardConfig) -> Weights:
         drop_progress=config.drop_progress,
         process=config.process,
     )
-    return Weights(refinement=refinement)
+    return Weights(refinement=refinement, answer=AnswerReward(subtasks=config.subtasks))
 
 
 def scorer(config: RewardConfig) -> Scorer:

@@ -8,8 +8,8 @@ with tokens and minutes.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,9 +25,10 @@ from rewards.judge import Judge, JudgeError, deterministic
 from rewards.judge_endpoint import Endpoint, EndpointJudge
 from rewards.task import Task, TaskError, read_tasks
 from rollouts.environment import Budget
-from rollouts.environments import Workshop, run_now
-from rollouts.episode import ChatEngine, rollout, run_episode
+from rollouts.environments import ToolSettings, Workshop, run_now
+from rollouts.episode import ChatEngine, rollout
 from rollouts.lake.explore import STEPS
+from rollouts.lake.folder import LakeSettings
 from rollouts.trajectory import Sampling, Trajectory
 from train.errors import say_known_errors
 from train.krama_tables import summary, text_tables
@@ -124,20 +125,24 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--max-new-tokens", type=int, default=4096)
     made.add_argument("--temperature", type=float, default=0.0)
     made.add_argument("--workers", type=int, default=8, help="episodes side by side at an endpoint")
+    made.add_argument("--snippet-tokens", type=int, default=LakeSettings().snippet_tokens,
+                      help="of the lake's description in the prompt (about)")  # fmt: skip
+    made.add_argument("--run-s", type=float, default=LakeSettings().run_s,
+                      help="seconds one pipeline may run")  # fmt: skip
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--out", required=True, type=Path)
     return made
 
 
 def main(argv: list[str]) -> int:
-    """Exit status 0, or 2 with one sentence."""
+    """Exit status 0, 2 with one sentence, or 3 when some episodes have no outcome."""
     args = _parser().parse_args(argv)
     with say_known_errors("assay eval") as status:
-        _evaluate(args)
+        return _evaluate(args)
     return status.code
 
 
-def _evaluate(args: Any) -> None:
+def _evaluate(args: Any) -> int:
     folder = Path(args.tracks.removeprefix("krama:"))
     settings = [s.strip() for s in args.settings.split(",") if s.strip()]
     if unknown := [s for s in settings if s not in SETTINGS]:
@@ -162,6 +167,14 @@ def _evaluate(args: Any) -> None:
     shown = text_tables(tables, meta)
     (args.out / "tables.md").write_text(shown, encoding="utf-8")
     print(f"{shown}\nresults: {args.out / 'results.json'}")
+    broken = [r for r in rows if r["outcome"] is None]
+    if broken:
+        print(
+            f"assay eval: {len(broken)} of {len(rows)} episodes have no outcome and count nowhere; "
+            f"the first: {broken[0]['id']}: {broken[0]['failure'] or broken[0]['why']}",
+            file=sys.stderr,
+        )
+    return 3 if broken else 0
 
 
 def _runs(
@@ -169,7 +182,8 @@ def _runs(
 ) -> list[tuple[Task, Trajectory]]:
     """Every task's episode, in order."""
     sampling = Sampling(args.max_new_tokens, args.temperature)
-    shop = Workshop(folder)
+    lake = LakeSettings(snippet_tokens=args.snippet_tokens, run_s=args.run_s)
+    shop = Workshop(folder, ToolSettings(budget, lake=lake))
     shop.announce(tasks)
     if args.model.startswith(("http://", "https://", "canned:")):
         step = _by_chat(args, tasks, shop, sampling, budget, bar)
@@ -185,13 +199,15 @@ def _runs(
     policy = load_checked(source, config, prepare(config), train=False)
     engine = policy.engine(tokenizer.stop_ids, config.slots)
     done: list[tuple[Task, Trajectory]] = []
-    for at in range(0, len(tasks), args.workers):
-        part = tasks[at : at + args.workers]
-        step = rollout(part, engine, tokenizer, sampling, 1, args.seed, maker=shop.maker,
-                       budget=budget)  # fmt: skip
-        done += [(t, g[0]) for t, g in zip(part, run_now(step), strict=True)]
-        bar.update(len(part))
-    run_now(shop.close())
+    try:
+        for at in range(0, len(tasks), args.workers):
+            part = tasks[at : at + args.workers]
+            step = rollout(part, engine, tokenizer, sampling, 1, args.seed, maker=shop.maker,
+                           budget=budget)  # fmt: skip
+            done += [(t, g[0]) for t, g in zip(part, run_now(step), strict=True)]
+            bar.update(len(part))
+    finally:
+        run_now(shop.close())
     return done
 
 
@@ -199,22 +215,22 @@ async def _by_chat(
     args: Any, tasks: Sequence[Task], shop: Workshop, sampling: Sampling, budget: Budget, bar: Bar
 ) -> list[Trajectory]:
     from rollouts.canned import CannedEngine
+    from rollouts.chat_rollout import chat_rollout
     from rollouts.openai_engine import OpenAIEngine
 
-    places = asyncio.Semaphore(args.workers)
-
-    async def one(task: Task, engine: ChatEngine) -> Trajectory:
-        async with places:
-            found = await run_episode(task, 0, shop.maker(task, 0, args.seed), engine, sampling,
-                                      args.seed, budget)  # fmt: skip
-            bar.update(1)
-            return found
+    async def run(engine: ChatEngine) -> list[Trajectory]:
+        groups = await chat_rollout(
+            tasks, engine, sampling, 1, args.seed, maker=shop.maker, budget=budget,
+            in_flight=args.workers, on_done=lambda: bar.update(1),
+        )  # fmt: skip
+        return [group[0] for group in groups]
 
     try:
         if args.model.startswith("canned:"):
-            engine = CannedEngine.from_file(Path(args.model.removeprefix("canned:")))
-            return list(await asyncio.gather(*(one(t, engine) for t in tasks)))
-        async with OpenAIEngine(args.model, args.endpoint_model) as remote:
-            return list(await asyncio.gather(*(one(t, remote) for t in tasks)))
+            if not Path(args.model.removeprefix("canned:")).is_file():
+                raise TaskError(f"--model {args.model}: no such file; give rows of canned replies")
+            return await run(CannedEngine.from_file(Path(args.model.removeprefix("canned:"))))
+        async with OpenAIEngine(args.model, args.endpoint_model, in_flight=args.workers) as remote:
+            return await run(remote)
     finally:
         await shop.close()

@@ -61,12 +61,19 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
         domains = sorted({str(r["domain"]) for r in part})
         cells = {d: _cell([r for r in part if r["domain"] == d]) for d in domains}
         out[setting] = {**cells, "overall": _cell(part)}
+        if setting == "end-to-end":
+            out["pipeline-design"] = out[setting]
         out[f"{setting} categories"] = dict(Counter(r["category"] for r in part).most_common())
     return out
 
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.2f}"
+
+
+def _interval(ends: Sequence[float] | None) -> str:
+    """Wilson's interval of the share of tasks that are right."""
+    return "-" if ends is None else f"{100 * ends[0]:.1f} to {100 * ends[1]:.1f}"
 
 
 def _number(value: float | None) -> str:
@@ -84,11 +91,17 @@ _COLUMNS: dict[str, _Columns] = {
         ("tasks", lambda c: str(c["tasks"])),
         ("score %", lambda c: _percent(c["score"])),
         ("right", lambda c: str(c["right"])),
+        ("right, 95 %", lambda c: _interval(c["interval"])),
         ("release harness %", lambda c: _percent(c["release"])),
+        *_SHARED,
+    ),
+    # the same runs, judged by their code
+    "pipeline-design": (
+        ("tasks", lambda c: str(c["tasks"])),
         ("design, static %", lambda c: _percent(c["design_static"])),
         ("design, judged %", lambda c: _percent(c["design_judged"])),
-        ("sub-answers found %", lambda c: _percent(c["subtask_credit"])),
-        *_SHARED,
+        ("sub-answers printed %", lambda c: _percent(c["subtask_credit"])),
+        ("no outcome", lambda c: str(c["unscored"])),
     ),
     "subtasks": (
         ("sub-tasks", lambda c: str(c["tasks"])),
@@ -111,6 +124,7 @@ def text_tables(tables: dict[str, Any], meta: dict[str, Any]) -> str:
         lines.append("|" + "---|" * (len(columns) + 1))
         for domain, cell in tables[setting].items():
             lines.append(f"| {domain} | " + " | ".join(show(cell) for _, show in columns) + " |")
-        found = tables[f"{setting} categories"]
-        lines += ["", "What became of them: " + ", ".join(f"{n} {k}" for k, n in found.items())]
+        found = tables.get(f"{setting} categories", {})
+        if found:
+            lines += ["", "What became of them: " + ", ".join(f"{n} {k}" for k, n in found.items())]
     return "\n".join(lines) + "\n"

@@ -54,11 +54,13 @@ class Step:
     answer_type: str
     answer: Any
     sources: tuple[str, ...]
+    plain: Any = None
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One published task, read. `doubt` is why its gold is not trusted, "" when it is."""
+    """One published task, read. `doubt` is why its gold is not trusted, "" when it is; `plain` the
+    answer before names were exchanged, where that changed it."""
 
     id: str
     domain: str
@@ -71,6 +73,7 @@ class Entry:
     doubt: str = ""
     seconds: float | None = None
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
+    plain: Any = None
 
 
 def read_workload(path: Path) -> list[Entry]:
@@ -207,7 +210,7 @@ def end_to_end(entry: Entry, folder: str, mode: Mode, gold: Sequence[str]) -> Ta
              "answer": s.answer}
             for s in entry.steps
         ],
-    }  # fmt: skip
+    } | _plain(entry.plain)  # fmt: skip
     return _task(entry, entry.id, f"krama-{entry.domain}", entry.query, gold_row, folder,
                  mode, gold)  # fmt: skip
 
@@ -219,8 +222,14 @@ def sub_task(entry: Entry, step: Step, folder: str, mode: Mode, gold: Sequence[s
         f"Answer only this part of it: {step.query}"
     )
     row = {"answer_type": step.answer_type, "answer": step.answer, "step": step.step}
+    row |= _plain(step.plain)
     made = _task(entry, step.id, f"krama-{entry.domain}-sub", question, row, folder, mode, gold)
     return replace(made, group=entry.id)
+
+
+def _plain(answer: Any) -> dict[str, Any]:
+    """The answer that recall from memory would give, for the causes of failure."""
+    return {} if answer is None else {"plain_answer": answer}
 
 
 def _task(

@@ -2,8 +2,9 @@
 
 A bijection over words, applied to every text of the view (files, file names, question, answers,
 steps), keeps equality, joins, prefixes and splits; new words are handed out in the old words'
-alphabetical order, so sorting among them is kept too. Numbers stay where no gold pipeline can
-recompute the answer (published tasks); generated tasks rescale them (data_gen/lakes).
+alphabetical order, so sorting among them is kept too. Numbers stay: the published tasks come
+without their pipelines, so no answer could be recomputed. Generated tasks carry theirs, and have
+their numbers changed as well (data_gen/lakes/disguise.py).
 """
 
 from __future__ import annotations
@@ -71,6 +72,11 @@ def exchange_all(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, dict):
         return {k: exchange_all(v, names) for k, v in cast("dict[str, Any]", value).items()}
     return value
+
+
+def _before(answer: Any, names: Mapping[str, str]) -> Any:
+    """The answer as it was, when the exchange changed it; else None."""
+    return None if exchange_all(answer, names) == answer else answer
 
 
 def _cells(text: str) -> Iterable[tuple[int, str]]:
@@ -170,12 +176,13 @@ def obscure(
             place.write_bytes((lake / name).read_bytes())
     steps = tuple(
         replace(s, step=exchange(s.step, book), query=exchange(s.query, book),
-                answer=exchange_all(s.answer, book),
+                answer=exchange_all(s.answer, book), plain=_before(s.answer, book),
                 sources=tuple(exchange(f, book) for f in s.sources))
         for s in entry.steps
     )  # fmt: skip
     made = replace(
         entry, query=exchange(entry.query, book), answer=exchange_all(entry.answer, book),
-        steps=steps, notes={**entry.notes, "names": str(len(book)), "plain_answer": ""},
+        steps=steps, notes={**entry.notes, "names": str(len(book))},
+        plain=_before(entry.answer, book),
     )  # fmt: skip
     return made, target.resolve(), [exchange(f, book) for f in gold]

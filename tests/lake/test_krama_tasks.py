@@ -167,6 +167,26 @@ def test_categories_of_failure(
     assert category(gold, answer, outcome, ended, code, ["d/a.csv"]) == want
 
 
+def test_an_answer_from_memory_is_called_recalled(tmp_path: Path) -> None:
+    gold = {"answer_type": "list_exact", "answer": ["Bika", "Teru"]}
+    plain = gold | {"plain_answer": ["Acton", "Boston"]}
+    assert category(plain, "['boston', 'Acton']", 0.0, "ran", "", []) == "recalled"
+    assert category(plain, ["Acton", "Teru"], 0.5, "ran", "", []) == "partly"
+    assert category(gold, ["Acton", "Boston"], 0.0, "ran", "", []) == "other_wrong"
+    part = {"id": "small-easy-2-1", "query": "Which town?", "answer": "Acton",
+            "answer_type": "string_exact", "data_sources": "sites.csv"}  # fmt: skip
+    question = {**ENTRY, "id": "small-easy-2", "query": "Where are the most samples?",
+                "answer": ["Acton", 3], "answer_type": "list_exact", "subtasks": [part],
+                "data_sources": ["sites.csv"]}  # fmt: skip
+    out = built(tmp_path, "obscured", question)
+    task, sub = read_tasks(out / "tasks.jsonl")[0], read_tasks(out / "subtasks.jsonl")[0]
+    assert task.gold["plain_answer"] == ["Acton", 3] != task.gold["answer"]
+    assert sub.gold["plain_answer"] == "Acton" != sub.gold["answer"]
+    assert category(task.gold, ["Acton", 3], 0.5, "ran", "", []) == "recalled"
+    whole = read_tasks(built(tmp_path / "f", "full", question) / "tasks.jsonl")[0]
+    assert "plain_answer" not in whole.gold
+
+
 @needs_krama
 def test_every_visible_workload_is_read_and_its_files_found(tmp_path: Path) -> None:
     data = KRAMA / "data"

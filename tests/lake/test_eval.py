@@ -1,0 +1,135 @@
+"""`assay eval --tracks krama:DIR` against a real endpoint over HTTP, and a local model."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from small_lake import CODE, PLAN, make_lake
+
+pytest.importorskip("aiohttp")
+
+from data_gen.formats.krama_build import build
+
+SUB = {"id": "s-1", "query": "How many years?", "answer": 30, "answer_type": "numeric_exact",
+       "data_sources": ["rain_amherst.csv"], "step": "Load 'rain_amherst.csv'."}  # fmt: skip
+
+
+def entry(number: int, domain: str, query: str, answer: Any) -> dict[str, Any]:
+    return {
+        "id": f"{domain}-easy-{number}", "domain": domain, "query": query, "answer": answer,
+        "answer_type": "numeric_exact", "data_sources": ["rain_amherst.csv"],
+        "subtasks": [{**SUB, "id": f"{domain}-easy-{number}-1"}],
+    }  # fmt: skip
+
+
+def tracks(tmp_path: Path) -> Path:
+    """Two domains: one right, one wrong, and one question that the endpoint refuses."""
+    rows = [
+        entry(1, "north", "What is the mean rain in June in Amherst?", 1.5),
+        entry(2, "north", "What is the mean rain in July in Amherst?", 2.5),
+        entry(1, "south", "REFUSED: how much rain?", 1.5),
+    ]
+    for domain in ("north", "south"):
+        make_lake(tmp_path / "lakes" / domain / "input")
+    (tmp_path / "w.json").write_text(json.dumps(rows), encoding="utf-8")
+    build([tmp_path / "w.json"], tmp_path / "lakes", tmp_path / "k", "full")
+    return tmp_path / "k"
+
+
+class Server(BaseHTTPRequestHandler):
+    """Replies as DS-Guru should; refuses what says REFUSED, and is busy the first time."""
+
+    asked: ClassVar[list[dict[str, Any]]] = []
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append(body)
+        if len(self.asked) == 1:
+            self.send_error(503)
+            return
+        if "REFUSED" in str(body["messages"]):
+            self.send_error(400)
+            return
+        message = {"role": "assistant", "content": PLAN + CODE}
+        usage = {"prompt_tokens": 100, "completion_tokens": 20}
+        row = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
+        data = json.dumps(row).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    Server.asked.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    server.server_close()
+
+
+def test_an_endpoint_is_evaluated_and_its_failures_are_no_wrong_answers(
+    tmp_path: Path, endpoint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from train.evaluate import main as evaluate
+
+    command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", endpoint, "--endpoint-model",
+               "m", "--out", str(tmp_path / "out"), "--workers", "2"]  # fmt: skip
+    assert evaluate(command) == 3
+    data = json.loads((tmp_path / "out" / "results.json").read_text("utf-8"))
+    tables = data["tables"]
+    whole = tables["end-to-end"]
+    assert (whole["north"]["score"], whole["north"]["unscored"]) == (0.5, 0)
+    assert (whole["south"]["score"], whole["south"]["unscored"]) == (None, 1)
+    assert (whole["overall"]["score"], whole["overall"]["tasks"]) == (0.5, 3)
+    assert whole["overall"]["release"] == 0.5  # the refused task is no zero there either
+    assert tables["pipeline-design"]["north"]["design_static"] == 1.0
+    parts = tables["subtasks"]["overall"]
+    assert (parts["tasks"], parts["unscored"]) == (3, 1)
+    assert tables["end-to-end categories"]["infrastructure"] == 1
+    assert whole["north"]["tokens"] == 120
+    refused = [r for r in data["rows"] if r["outcome"] is None]
+    assert all("HTTP 400" in r["failure"] and r["reward"] is None for r in refused)
+    said = capsys.readouterr()
+    assert "| overall | 3 | 50.00 | 1 |" in said.out
+    assert "2 of 6 episodes have no outcome" in said.err
+    assert {b["model"] for b in Server.asked} == {"m"}
+
+
+def test_a_local_model_is_evaluated(tiny_folder: Path, tmp_path: Path) -> None:
+    """A random model says nothing useful, and every episode still ends with an outcome."""
+    from train.evaluate import main as evaluate
+
+    for agent, turns in (("ds-guru-one-shot", 1), ("lake-agent", 20)):
+        out = tmp_path / agent
+        command = ["--tracks", f"krama:{tracks(tmp_path / 'x')}", "--model", str(tiny_folder),
+                   "--agent", agent, "--out", str(out), "--max-new-tokens", "8",
+                   "--snippet-tokens", "100", "--settings", "end-to-end"]  # fmt: skip
+        assert evaluate(command) == 0
+        rows = json.loads((out / "results.json").read_text("utf-8"))["rows"]
+        assert [r["outcome"] for r in rows] == [0.0] * 3
+        assert all(1 <= r["cost"]["calls"] <= turns and r["cost"]["tokens"] > 0 for r in rows)
+        assert {r["category"] for r in rows} <= {"contract_broken", "ran_no_answer"}
+
+
+def test_a_missing_file_of_replies_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from train.evaluate import main as evaluate
+
+    command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", "canned:/nowhere.jsonl"]
+    assert evaluate([*command, "--out", str(tmp_path / "o")]) == 2
+    assert "/nowhere.jsonl: no such file" in capsys.readouterr().err
