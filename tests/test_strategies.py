@@ -88,7 +88,24 @@ def test_the_same_rollouts_give_the_same_bytes(tmp_path: Path) -> None:
     assert manifest["rollouts"]["tasks"] == 2 and sum(manifest["dropped"].values()) == 5
 
 
-def test_trl_and_verl_read_it_as_it_is(tmp_path: Path) -> None:
+def test_verl_s_own_dataset_reads_it_as_it_is(tmp_path: Path, tiny_folder: Path) -> None:
+    module = pytest.importorskip("verl.utils.dataset.multiturn_sft_dataset")
+    omegaconf = pytest.importorskip("omegaconf")
+    from transformers import AutoTokenizer
+
+    source = tmp_path / "r.jsonl"
+    source.write_text("".join(json.dumps(r) + "\n" for r in IF))
+    out = tmp_path / "s.parquet"
+    assert main(["--rollouts", str(source), "--strategy", "av", "--out", str(out)]) == 0
+    settings = {"messages_key": "messages", "tools_key": "tools", "max_length": 200,
+                "truncation": "right", "pad_mode": "no_padding",
+                "ignore_input_ids_mismatch": True}  # fmt: skip
+    tokenizer = AutoTokenizer.from_pretrained(tiny_folder)
+    rows = module.MultiTurnSFTDataset(str(out), tokenizer, omegaconf.OmegaConf.create(settings))
+    assert len(rows) == 3 and int(rows[0]["loss_mask"].sum()) > 0
+
+
+def test_datasets_as_trl_loads_them_read_it_as_it_is(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     source = tmp_path / "r.jsonl"
     source.write_text("".join(json.dumps(r) + "\n" for r in IF))

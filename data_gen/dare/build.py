@@ -16,6 +16,7 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -261,6 +262,10 @@ def build_all(args: argparse.Namespace) -> None:
     rows = [row for built in found for row in built.rows][: args.databases]
     if not rows:
         raise TaskError("no table gave a task; see the reasons with other --tables")
+    named = {str(row["file_path"]) for row in rows}
+    for folder in (args.out / "databases").iterdir():  # what was built beyond the number asked
+        if folder.name not in named:
+            shutil.rmtree(folder)
     write_question_list(args.out, rows)
     tasks = asyncio.run(_tasks(args.out, rows))
     for name in ("train", "heldout"):
