@@ -66,7 +66,7 @@ async def plumbing(episodes: int) -> None:
     from rollouts.scripted import ScriptedEngine
     from rollouts.solvers import script
     from rollouts.trajectory import Sampling
-    from tests.conftest import write_tiny_tokenizer  # a tokenizer without a model
+    from tests.tiny_model import write_tiny_tokenizer  # a tokenizer without a model
 
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder)

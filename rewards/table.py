@@ -14,6 +14,7 @@ import base64
 import binascii
 import importlib.metadata
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +22,14 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from rewards.table_metrics import METRICS, MetricRaises, raw_r2
-from rewards.table_read import Unreadable, prediction_bytes, read_prediction, read_truth
+from rewards.table_read import (
+    ReaderLost,
+    Unreadable,
+    prediction_bytes,
+    read_here,
+    read_prediction,
+    read_truth,
+)
 from rewards.task import Score, TaskError
 
 Reading = Literal["release", "strict"]
@@ -42,8 +50,13 @@ class TableGold:
     made_with: Mapping[str, str]
 
 
-def score_table(gold: TableGold, prediction: bytes | None, reading: str = "strict") -> Score:
+def score_table(
+    gold: TableGold, prediction: bytes | None, reading: str = "strict", *, trusted: bool = False
+) -> Score:
     """Score the bytes of `prediction.csv` (None: there is none). Never raises on any bytes.
+
+    The bytes are parsed in a confined process; `trusted` ones, which our own code wrote, in this
+    one. Without the confined process there is no outcome.
 
     `outcome` is the mean of the type's metric over the targets. `parts`: `exists` (0 also where
     the harness raises), `usable` (keys and targets match), `score`, a score a target, and `r2_raw`,
@@ -54,11 +67,16 @@ def score_table(gold: TableGold, prediction: bytes | None, reading: str = "stric
     if prediction is None:
         return _none(gold, "no_prediction")
     try:
-        said = read_prediction(prediction)
+        wanted = (*gold.key_columns, *gold.targets)
+        said = read_here(prediction) if trusted else read_prediction(prediction, wanted)
     except Unreadable as error:
         return _none(gold, f"unreadable: {error}")
+    except ReaderLost as error:
+        return Score(None, None, {}, f"failure: {error}")
     try:
-        return _compare(gold, said, reading)
+        with warnings.catch_warnings():  # of pandas, about columns that hold odd things
+            warnings.simplefilter("ignore")
+            return _compare(gold, said, reading)
     except MetricRaises as error:
         return _none(gold, f"not comparable: {error}")
 
@@ -70,12 +88,17 @@ def _compare(gold: TableGold, said: Any, reading: str) -> Score:
         return _score(gold, {}, {}, reading, f"missing_keys: {', '.join(missing)}")
     truth = read_truth(gold.truth_csv)
     there = [name for name in targets if name in said.columns]
+    repeated = bool(said.duplicated(keys).any())
+    if repeated:  # joining n rows of one key with m of the truth's makes n·m: count first
+        size = _joined_rows(truth, said, keys)
+        if size is not None and size != len(truth):
+            return _score(gold, {}, {}, reading, f"row_mismatch: {size} of {len(truth)}")
     joined = _join(truth, said, keys, targets, there)
     if joined is None:
         return _none(gold, "not comparable: the keys are of another type")
     if len(joined) != len(truth):
         return _score(gold, {}, {}, reading, f"row_mismatch: {len(joined)} of {len(truth)}")
-    if reading == "strict" and bool(said.duplicated(keys).any()):
+    if reading == "strict" and repeated:
         return _score(gold, {}, {}, reading, "repeated_keys")
     metric = METRICS[gold.task_type]
     scores = {name: 0.0 for name in targets}
@@ -88,6 +111,16 @@ def _compare(gold: TableGold, said: Any, reading: str) -> Score:
     absent = [name for name in targets if name not in there]
     why = f"missing_targets: {', '.join(absent)}" if absent else "ok"
     return _score(gold, scores, raw, reading, why)
+
+
+def _joined_rows(truth: Any, said: Any, keys: list[str]) -> int | None:
+    """How many rows the join would have; None where the key types refuse."""
+    try:
+        counts = said.groupby(keys, dropna=False, sort=False).size().reset_index()
+        counts.columns = [*keys, "|times"]
+        return int(truth[keys].merge(counts, on=keys, how="inner")["|times"].sum())
+    except (ValueError, TypeError):
+        return None
 
 
 def _join(truth: Any, said: Any, keys: list[str], targets: list[str], there: list[str]) -> Any:

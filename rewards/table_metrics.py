@@ -57,9 +57,9 @@ def macro_f1(truth: Column, said: Column) -> float:
             return 0.0
         codes, classes = pd.factorize(values)
     else:
-        if not both.dropna().map(lambda value: isinstance(value, str)).all():
+        codes, classes = pd.factorize(both.to_numpy(dtype=object), use_na_sentinel=False)
+        if not all(isinstance(label, str) or pd.isna(label) for label in classes):
             return 0.0
-        codes, classes = pd.factorize(both.astype(object), use_na_sentinel=False)
     count, size = len(classes), len(truth)
     if not size:
         return 0.0
