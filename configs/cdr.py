@@ -142,6 +142,29 @@ class InstructConfig:
 
 
 @dataclass(frozen=True)
+class ParaphraseConfig:
+    """Freer wordings from an OpenAI-compatible endpoint (section 10); without `url` none."""
+
+    url: str = ""  # up to where /chat/completions follows
+    model: str = ""
+    key_env: str = "OPENAI_API_KEY"  # environment variable with the key
+    candidates: int = 3  # asked for a recipe and style; each costs one to three requests
+    share: float = 1.0  # of recipes that get paraphrases, by the rank of a hash
+    workers: int = 8  # requests side by side
+    timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "candidates", "workers")
+        _share(self, "share")
+        if self.timeout_s <= 0:
+            raise ValueError(f"timeout_s={self.timeout_s} is no time; set more than 0")
+        if self.url and not self.url.startswith(("http://", "https://")):
+            raise ValueError(f"url={self.url} is no URL; begin with http:// or https://")
+        if self.url and not self.model:
+            raise ValueError("a url needs a model: say which one the endpoint has")
+
+
+@dataclass(frozen=True)
 class SplitConfig:
     """Held out by document, and by recipe template (the set of its operators)."""
 
@@ -169,6 +192,7 @@ class CdrConfig:
     swaps: SwapConfig = field(default_factory=SwapConfig)
     select: SelectConfig = field(default_factory=SelectConfig)
     instruct: InstructConfig = field(default_factory=InstructConfig)
+    paraphrase: ParaphraseConfig = field(default_factory=ParaphraseConfig)
     split: SplitConfig = field(default_factory=SplitConfig)
 
     def __post_init__(self) -> None:

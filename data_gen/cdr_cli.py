@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from configs.cdr import CdrConfig
 from configs.loader import dump, load
@@ -32,10 +33,41 @@ def main(argv: Sequence[str]) -> int:
         "--corpus", action="append", default=[], metavar="PATH",
         help="file or folder of documents, instead of `corpora`; may be repeated",
     )  # fmt: skip
-    args = parser.parse_args(argv)
-    config = load(CdrConfig, args.config, args.settings)
-    build(config, args.corpus or list(config.corpora), args.out)
+    parser.add_argument("--paraphrase", metavar="URL", help="OpenAI-compatible endpoint to ask "
+                        "for freer wordings (paraphrase.url; docs/cdr.md)")  # fmt: skip
+    parser.add_argument("--paraphrase-model", metavar="NAME", help="its model (paraphrase.model)")
+    args = parser.parse_intermixed_args(argv)  # settings may stand between options
+    words = [f"paraphrase.model={args.paraphrase_model}"] if args.paraphrase_model else []
+    words += [f"paraphrase.url={args.paraphrase}"] if args.paraphrase else []
+    config = load(CdrConfig, args.config, [*args.settings, *words])
+    corpora = args.corpus or [find_corpus(name, args.config) for name in config.corpora]
+    build(config, corpora, args.out)
     return 0
+
+
+def find_corpus(name: str, config: str | None) -> str:
+    """A corpus that a config names: relative to the working folder, else to the config's folder
+    or the one above it (a checkout keeps its presets in configs/)."""
+    places = [Path()]
+    if config is not None:
+        home = Path(config).resolve().parent
+        places += [home, home.parent]
+    found = next((place / name for place in places if (place / name).exists()), None)
+    if found is None:
+        looked = ", ".join(str(place.resolve()) for place in places)
+        raise CorpusError(f"corpora names {name}, which is not there (looked from {looked}); "
+                          "give --corpus PATH")  # fmt: skip
+    return str(found)
+
+
+def _paraphrases(counts: dict[str, Any]) -> str:
+    refused = ", ".join(f"{n} {why}" for why, n in counts["refused"].items())
+    return (
+        f"paraphrases: {counts['styles_paraphrased']} of {counts['styles_of_recipes']} wordings; "
+        f"{counts['accepted']} of {counts['candidates']} candidates accepted"
+        + (f"; refused: {refused}" if refused else "")
+        + (f"; {counts['not_answered']} not answered" if counts["not_answered"] else "")
+    )
 
 
 def _tracks(done: Construction, config: CdrConfig, out: Path, workers: int) -> None:
@@ -47,6 +79,10 @@ def _tracks(done: Construction, config: CdrConfig, out: Path, workers: int) -> N
     if refused:
         print(f"left out: {refused}")
     split = manifest["counts"].get("split", {})
+    if apart := manifest["too_like_heldout"]:
+        print(f"in neither split: {apart} whose input or reference is much like a held-out one")
+    if spoken := manifest.get("paraphrases"):
+        print(_paraphrases(spoken))
     print(
         f"{manifest['tasks']} tasks, {manifest['operators']} operators; "
         + ", ".join(f"{name} {count}" for name, count in split.items())

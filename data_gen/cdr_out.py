@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,7 +15,9 @@ from configs.cdr import CdrConfig
 from data_gen.cdr_rows import TRACKS, Draft, Row, task_of
 from data_gen.cdr_select import balance, splitter, thin
 from data_gen.cdr_write import Written, word_all
-from data_gen.overlap import fingerprint, overlaps
+from data_gen.instruct import PromptVariant
+from data_gen.overlap import Fingerprint, fingerprint_of, overlaps, shared
+from data_gen.paraphrase_pool import Paraphrased, paraphrase_units
 from rewards.task import Task, json_line
 
 MANIFEST_TRACKS = tuple(f"tracks/{track}.jsonl" for track in TRACKS)
@@ -41,43 +44,83 @@ class Sink:
             os.replace(self.out / (name + ".tmp"), self.out / name)
 
 
+@dataclass(frozen=True)
+class Made:
+    """One written row: where it came from, where it goes, and what it is compared by."""
+
+    draft: Draft
+    row: Row
+    pool: list[PromptVariant]
+    side: str
+    print: Fingerprint
+
+
 def write_tracks(
     units: Sequence[list[Draft]], config: CdrConfig, out: Path, workers: int
 ) -> dict[str, Any]:
     """Choose, word, prove and write; returns the manifest. Ids occur once."""
     chosen = balance(thin(units, config.select), config.select)
-    written, refused = word_all(chosen, config.instruct, workers)
-    split = splitter(chosen, config.split)
+    spoken = Paraphrased()
+    if config.paraphrase.url:
+        spoken = paraphrase_units(chosen, config.instruct, config.paraphrase, out)
+    written, refused = word_all(chosen, config.instruct, workers, spoken.wordings)
+    made, apart = _sided(chosen, written, splitter(chosen, config.split))
     counts: Counter[str] = Counter()
-    prints: dict[str, list[Any]] = {"train": [], "heldout": []}
-    seen: set[str] = set()
     with ExitStack() as stack:
         sink = Sink(out, stack)
-        for unit, made in zip(chosen, written, strict=True):
-            ids = [row["instance_id"] for row in made.rows]
-            if made.refused or not seen.isdisjoint(ids):
-                continue
-            seen.update(ids)
-            for draft, row, variants in zip(unit, made.rows, made.pools, strict=True):
-                track, side = row["source_track"], split(draft)
-                sink.write(f"tracks/{track}.jsonl", row)
-                if config.instruct.all_prompts:
-                    full = _all_prompts(row, variants)
-                    sink.write(f"tracks_all_prompts/{track}.jsonl", full)
-                counts.update(_counted(row, side))
-                if side:
-                    task = task_of(
-                        row, draft.steps, side, config.instruct.mode,
-                        {"source": draft.instance.record.source,
-                         "licence": draft.instance.record.licence},
-                    )  # fmt: skip
-                    sink.write(f"{side}.jsonl", task.to_json())
-                    prints[side].append(fingerprint(task))
+        for one in made:
+            _write_row(sink, one, config)
+            counts.update(_counted(one.row, one.side))
         sink.publish()
-    manifest = _manifest(config, counts, refused, written)
+    manifest = _manifest(config, counts, refused, written) | {"too_like_heldout": apart}
+    if config.paraphrase.url:
+        manifest["paraphrases"] = spoken.counts
+    prints = {s: [one.print for one in made if one.side == s] for s in ("train", "heldout")}
     _json(out / "manifest.json", manifest)
     _json(out / "certificate.json", certificate(prints) | {"counts": manifest["tasks"]})
     return manifest
+
+
+def _sided(
+    units: Sequence[list[Draft]], written: Sequence[Written], split: Callable[[Draft], str]
+) -> tuple[list[Made], int]:
+    """The rows to write with their sides, and how many training tasks were set aside because
+    their input or reference, or that of their order group, occurs in a held-out task."""
+    made: list[list[Made]] = []
+    seen: set[str] = set()
+    for unit, found in zip(units, written, strict=True):
+        ids = [row["instance_id"] for row in found.rows]
+        if found.refused or not seen.isdisjoint(ids):
+            continue
+        seen.update(ids)
+        rows = zip(unit, found.rows, found.pools, strict=True)
+        made.append([Made(d, row, pool, split(d), _print(row)) for d, row, pool in rows])
+    flat = [(i, one) for i, unit in enumerate(made) for one in unit]
+    train = [(i, one.print) for i, one in flat if one.side == "train"]
+    heldout = [one.print for _, one in flat if one.side == "heldout"]
+    alike = {train[j][0] for j in shared([p for _, p in train], heldout)}
+    sided = [replace(one, side="") if i in alike and one.side == "train" else one
+             for i, one in flat]  # fmt: skip
+    return sided, sum(a.side != b.side for (_, a), b in zip(flat, sided, strict=True))
+
+
+def _print(row: Row) -> Fingerprint:
+    return fingerprint_of(
+        row["instance_id"], row["doc_id"], row["input_text"], row["reference_text"],
+        row["operator_sequence"],
+    )  # fmt: skip
+
+
+def _write_row(sink: Sink, one: Made, config: CdrConfig) -> None:
+    row, record = one.row, one.draft.instance.record
+    track = row["source_track"]
+    sink.write(f"tracks/{track}.jsonl", row)
+    if config.instruct.all_prompts:
+        sink.write(f"tracks_all_prompts/{track}.jsonl", _all_prompts(row, one.pool))
+    if one.side:
+        origin = {"source": record.source, "licence": record.licence}
+        task = task_of(row, one.draft.steps, one.side, config.instruct.mode, origin)
+        sink.write(f"{one.side}.jsonl", task.to_json())
 
 
 def _all_prompts(row: Row, variants: Sequence[Any]) -> Row:
@@ -122,12 +165,14 @@ def _manifest(
 
 
 def certificate(prints: dict[str, list[Any]]) -> dict[str, Any]:
-    """What training and held-out tasks share; documents must not be shared at all."""
+    """What training and held-out tasks share: no document, and no input or reference, neither
+    exactly nor nearly; recipes are shared but for the templates that are held out."""
     found = overlaps(prints["train"], prints["heldout"])
     documents = {p.document for p in prints["train"]} & {p.document for p in prints["heldout"]}
     templates = {p.template for p in prints["heldout"]} - {p.template for p in prints["train"]}
+    alike = sum(found[part][how] for part in ("inputs", "references") for how in ("exact", "near"))
     return {
-        "ok": not documents and not found["inputs"]["exact"],
+        "ok": not documents and not alike,
         "shared_documents": len(documents),
         "heldout_only_recipe_templates": len(templates),
         "train_and_heldout": found,

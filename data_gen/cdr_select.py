@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from configs.cdr import SelectConfig, SplitConfig
 from data_gen.cdr_rows import Draft, difficulty, template
+from data_gen.overlap import copies
 from rewards.cdr.ids import stable_id
 from rewards.seeds import derive_seed
 
@@ -89,25 +90,29 @@ def _until(units: Sequence[Unit], most: int) -> list[Unit]:
 def splitter(units: Sequence[Unit], config: SplitConfig) -> Callable[[Draft], str]:
     """Draft -> `train`, `heldout`, or "" (its recipe is held out but its document is not).
 
-    Documents are split domain by domain, recipe templates of two or more operators as a whole, by
-    the rank of a hash.
+    Documents are split domain by domain, copies and near copies of one another together; recipe
+    templates of two or more operators as a whole; both by the rank of a hash.
     """
+    texts: dict[str, str] = {}
     documents: defaultdict[str, set[str]] = defaultdict(set)
     templates: set[str] = set()
     for unit in units:
         for draft in unit:
-            documents[draft.instance.record.domain].add(draft.instance.record.id)
+            record = draft.instance.record
+            texts[record.id] = record.text
+            documents[record.domain].add(record.id)
             if len(draft.instance.sequence) > 1:
                 templates.add(template(draft.steps))
-    away: set[str] = set()
+    first = copies(texts)
+    away: set[str] = set()  # firsts of copies
     for names in documents.values():
-        ranked = sorted(names, key=lambda n: derive_seed(config.seed, "split", n))
-        away |= set(ranked[: round(len(ranked) * config.heldout_documents)])
+        ranked = sorted(names, key=lambda n: (derive_seed(config.seed, "split", first[n]), n))
+        away |= {first[n] for n in ranked[: round(len(ranked) * config.heldout_documents)]}
     ranked = sorted(templates, key=lambda t: derive_seed(config.seed, "template", t))
     unseen = set(ranked[: round(len(ranked) * config.heldout_recipes)])
 
     def split(draft: Draft) -> str:
-        if draft.instance.record.id in away:
+        if first[draft.instance.record.id] in away:
             return "heldout"
         return "" if template(draft.steps) in unseen else "train"
 

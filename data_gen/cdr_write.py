@@ -13,6 +13,7 @@ from typing import Any
 from configs.cdr import InstructConfig
 from data_gen.cdr_rows import Draft, Row, key_of, release_row
 from data_gen.instruct import InstructionError, PromptVariant, chosen, pool, read_instruction
+from data_gen.paraphrase_pool import Wordings
 from rewards.gold import OPERATORS, BoundStep, Step, bind, run_bound
 from rewards.refinement import gold_answer, score_refinement
 
@@ -38,8 +39,12 @@ def _read(text: str) -> tuple[Step, ...]:
     return tuple(read_instruction(text)[0])
 
 
-def word(unit: Sequence[Draft], config: InstructConfig) -> Written:
-    """The rows of a unit with their prompt variants, each proved; all or none are kept."""
+def word(unit: Sequence[Draft], config: InstructConfig, wordings: Wordings) -> Written:
+    """The rows of a unit with their prompt variants, each proved; all or none are kept.
+
+    `wordings` are paraphrases that stand in for the grammar's own words, with the recipes that
+    were recovered from them.
+    """
     rows: list[Row] = []
     pools: list[list[PromptVariant]] = []
     for draft in unit:
@@ -49,27 +54,43 @@ def word(unit: Sequence[Draft], config: InstructConfig) -> Written:
             variants: list[PromptVariant] = _pool(key, frozen, config.seed, config.forms)
         except InstructionError as error:
             return Written(refused=f"unspoken: {str(error)[:60]}")
+        variants = [paraphrased(v, key, wordings) for v in variants]
         picked = chosen(len(variants), config.variants, config.seed, key, draft.instance.id)
         row = release_row(draft, variants, picked, config.variants, config.seed)
-        if why := refusal(row, draft.steps):
+        said = [_said(variants[i], key, wordings) for i in picked]
+        if why := refusal(row, draft.steps, said):
             return Written(refused=why)
         rows.append(row)
         pools.append(variants)
     return Written(rows, pools)
 
 
-def refusal(row: Row, steps: Sequence[Step]) -> str:
-    """Why a row must not be written, or "".
+def paraphrased(variant: PromptVariant, key: str, wordings: Wordings) -> PromptVariant:
+    """The paraphrase of a variant if there is one, else the variant."""
+    found = wordings.get((key, variant.style_id))
+    if found is None:
+        return variant
+    return PromptVariant(variant.style_id, variant.style_label, found.text, "paraphrase")
 
-    Each variant is read back and what it says is run on the input, once with the operators as they
-    are and once to the letter of the words (no bound that no word states); both must give gold,
-    and gold must score 1.
+
+def _said(variant: PromptVariant, key: str, wordings: Wordings) -> tuple[Step, ...]:
+    """What the words of a variant say: as the grammar reads them, or as it was recovered."""
+    if variant.source == "paraphrase":
+        return wordings[key, variant.style_id].steps
+    return _read(variant.user_requirement)
+
+
+def refusal(row: Row, steps: Sequence[Step], read: Sequence[Sequence[Step]]) -> str:
+    """Why a row must not be written, or "". `read` is what each of its variants says.
+
+    What the first one says is run on the input, once with the operators as they are and once to
+    the letter of the words (no bound that no word states); both must give gold, the others must
+    say the same, and gold must score 1.
     """
     text, gold = row["input_text"], (row["reference_status"], row["reference_text"])
-    for variant in row["prompt_variants"]:
-        if list(_read(variant["user_requirement"])) != list(steps):
-            return "its words do not say its recipe"
-    said = _read(row["prompt_variants"][0]["user_requirement"])
+    if not read or any(list(said) != list(steps) for said in read):
+        return "its words do not say its recipe"
+    said = read[0]
     run = run_bound(text, [_bound(step) for step in said])
     if (run.status, run.text) != gold:
         return "its recipe does not lead to its gold"
@@ -98,12 +119,18 @@ def _literal(step: Step) -> Step:
 
 
 def word_all(
-    units: Sequence[Sequence[Draft]], config: InstructConfig, workers: int
+    units: Sequence[Sequence[Draft]],
+    config: InstructConfig,
+    workers: int,
+    wordings: Wordings | None = None,
 ) -> tuple[list[Written], Counter[str]]:
     """Every unit worded, in order, by `workers` processes; and the refusals by reason."""
     from tqdm import tqdm
 
-    jobs = [(list(units[i : i + _CHUNK]), config) for i in range(0, len(units), _CHUNK)]
+    jobs = [
+        _job(list(units[i : i + _CHUNK]), config, wordings or {})
+        for i in range(0, len(units), _CHUNK)
+    ]
     found: list[Written] = []
     with tqdm(total=len(units), desc="wording", unit="unit", disable=None, delay=2) as bar:
         if workers > 1 and len(jobs) > 4:
@@ -118,6 +145,15 @@ def word_all(
     return found, Counter(w.refused for w in found if w.refused)
 
 
-def _word_chunk(job: tuple[list[Sequence[Draft]], InstructConfig]) -> list[Written]:
-    units, config = job
-    return [word(unit, config) for unit in units]
+_Job = tuple[list[Sequence[Draft]], InstructConfig, Wordings]
+
+
+def _job(units: list[Sequence[Draft]], config: InstructConfig, wordings: Wordings) -> _Job:
+    """A chunk of units with the wordings it needs."""
+    keys = {key_of(draft) for unit in units for draft in unit} if wordings else set[str]()
+    return units, config, {name: words for name, words in wordings.items() if name[0] in keys}
+
+
+def _word_chunk(job: _Job) -> list[Written]:
+    units, config, wordings = job
+    return [word(unit, config, wordings) for unit in units]

@@ -20,6 +20,7 @@ from data_gen.dare.cli import main as dare_main
 from data_gen.demo import DemoTaskError, build_demo_tasks
 from data_gen.demo_settings import DemoTaskSettings, SettingsError, preset
 from data_gen.order_demo import OrderSettings, build_order_tasks
+from data_gen.paraphrase_pool import ParaphraseError
 from data_gen.splits import certificate
 from rewards.gold import GoldError
 from rewards.task import Task, write_jsonl
@@ -186,7 +187,8 @@ def main(argv: list[str]) -> int:
         return 0 if argv and argv[0] in ("-h", "--help") else 2
     try:
         return BUILDERS[argv[0]](argv[1:])
-    except (SettingsError, ConfigError, CorpusError, DemoTaskError, GoldError) as error:
+    except (SettingsError, ConfigError, CorpusError, DemoTaskError, GoldError,
+            ParaphraseError) as error:  # fmt: skip
         print(f"assay tasks: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:

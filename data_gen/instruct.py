@@ -138,18 +138,21 @@ def read_instruction(text: str) -> tuple[list[Step], str]:
 
 @dataclass(frozen=True)
 class PromptVariant:
-    """One wording of a recipe, as the release stores it."""
+    """One wording of a recipe, as the release stores it; `source` is written when it is not our
+    grammar."""
 
     style_id: str
     style_label: str
     user_requirement: str
+    source: str = "grammar"
 
     def to_json(self) -> dict[str, str]:
-        return {
+        row = {
             "style_id": self.style_id,
             "style_label": self.style_label,
             "user_requirement": self.user_requirement,
         }
+        return row if self.source == "grammar" else row | {"source": self.source}
 
 
 def pool(steps: Sequence[Step], key: str, seed: int = 0, forms: int = 0) -> list[PromptVariant]:

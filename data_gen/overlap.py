@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -52,6 +53,7 @@ def _coefficients() -> tuple[np.ndarray, np.ndarray]:
 _A, _B = _coefficients()
 
 
+@lru_cache(maxsize=4096)  # many tasks share an input
 def signature(text: str) -> bytes | None:
     """MinHash of the text's 5-word shingles (lower case), as bytes; None for short texts."""
     words = [w.encode() for w in _WORD.findall(text.lower())]
@@ -63,22 +65,86 @@ def signature(text: str) -> bytes | None:
     return cast("bytes", mixed.min(axis=0).astype("<u8").tobytes())
 
 
+@lru_cache(maxsize=4096)
+def _hash(text: str) -> str:
+    return canonical_hash(text)
+
+
 def fingerprint(task: Task) -> Fingerprint:
     gold = task.gold
-    source = str(gold.get("input_text", ""))
     reference = str(gold.get("text", gold.get("reference_text", "")))
     steps = cast("list[dict[str, Any]]", gold.get("recipe") or [])
     names = [str(s["operator"]) for s in steps] or list(map(str, gold.get("operators") or []))
+    document = str(task.meta.get("document", ""))
+    return fingerprint_of(task.id, document, str(gold.get("input_text", "")), reference, names)
+
+
+def fingerprint_of(
+    name: str, document: str, source: str, reference: str, operators: Sequence[str]
+) -> Fingerprint:
     return Fingerprint(
-        id=task.id,
-        document=str(task.meta.get("document", "")),
-        input=canonical_hash(source),
-        reference=canonical_hash(reference),
-        recipe=" ".join(names),
-        template=" ".join(sorted(names)),
+        id=name,
+        document=document,
+        input=_hash(source),
+        reference=_hash(reference),
+        recipe=" ".join(operators),
+        template=" ".join(sorted(operators)),
         input_signature=signature(source),
         reference_signature=signature(reference),
     )
+
+
+def copies(texts: Mapping[str, str]) -> dict[str, str]:
+    """Each name with the first name (alphabetically) of the texts that are its copies, exactly or
+    nearly; through others too, so that copies of copies stay together."""
+    first = {name: name for name in texts}
+
+    def root(name: str) -> str:
+        while first[name] != name:
+            first[name] = first[first[name]]
+            name = first[name]
+        return name
+
+    for one, other in _alike(texts):
+        low, high = sorted((root(one), root(other)))
+        first[high] = low
+    return {name: root(name) for name in texts}
+
+
+def _alike(texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    width = PERMUTATIONS // BANDS * 8
+    known: dict[str, str] = {}
+    buckets: defaultdict[tuple[int, bytes], list[str]] = defaultdict(list)
+    signs: dict[str, bytes] = {}
+    for name in sorted(texts):
+        digest, sign = _hash(texts[name]), signature(texts[name])
+        if digest in known:
+            yield known[digest], name
+            continue
+        known[digest] = name
+        if sign is None:
+            continue
+        near: set[str] = set()
+        for band in range(BANDS):
+            bucket = buckets[band, sign[band * width : (band + 1) * width]]
+            near.update(bucket)
+            bucket.append(name)
+        signs[name] = sign
+        yield from ((other, name) for other in sorted(near) if _similar(signs[other], sign))
+
+
+def _similar(one: bytes, other: bytes) -> bool:
+    same = np.frombuffer(one, dtype="<u8") == np.frombuffer(other, dtype="<u8")
+    return float(same.mean()) >= NEAR
+
+
+def shared(ours: Sequence[Fingerprint], theirs: Sequence[Fingerprint]) -> set[int]:
+    """Indices of ours whose input or reference occurs in theirs, exactly or nearly."""
+    found: set[int] = set()
+    for part in ("input", "reference"):
+        found |= set(_exact([getattr(p, part) for p in ours], [getattr(p, part) for p in theirs]))
+        found |= _near(ours, theirs, f"{part}_signature")[0]
+    return found
 
 
 def overlaps(ours: Sequence[Fingerprint], theirs: Sequence[Fingerprint]) -> dict[str, Any]:

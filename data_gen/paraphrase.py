@@ -1,67 +1,57 @@
 """Freer wordings from any OpenAI-compatible endpoint, accepted only when they can be proved.
 
-A paraphrase is kept when its recipe is recovered from its own words (by our grammar, or else by
-the endpoint choosing, for each instruction in the text, from a menu of all operations, which must
-give exactly the recipe with its numbers), and when the judge's five checks of the specification's
-section 10 hold with a mean score of at least 3.5. What a model says is never trusted for gold.
+A paraphrase is kept when its recipe is recovered from its own words (by our grammar where that
+accounts for every character, else by the endpoint choosing, for each instruction in the text, from
+a menu of all operations, which must give exactly the recipe with its numbers), and when the judge's
+five checks of the specification's section 10 hold with a mean score of at least 3.5. What a model
+says is never trusted for gold.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, cast
 
-from data_gen.instruct import PromptVariant
+from data_gen.instruct import InstructionError, PromptVariant, read_instruction
 from rewards.cdr.json_score import parse_json
-from rewards.cdr.language import read_number, read_steps, say_number, say_step
+from rewards.cdr.language import read_number, say_number, say_step
 from rewards.cdr.phrases import CONDITIONS, NOUNS, SENTENCES
 from rewards.gold import RECIPE_PARAMS, Step
+from rewards.judge import JudgeError
+from rewards.judge_endpoint import Endpoint
 
 CHECKS = ("functional_equivalence", "order_correct", "no_code_names", "thresholds_natural",
           "fits_wrapper")  # fmt: skip
 SCORES = ("naturalness", "threshold_grounding", "clarity", "style_distinctiveness")
 LEAST_SCORE = 3.5
+MOST_CHARS = 3000
 _CODE = re.compile(r"_mapper|_filter|\bmin_|\bmax_|\b\w+_\w+\(", re.IGNORECASE)
-
-
-class EndpointError(OSError):
-    """The endpoint could not be had; nothing is known of the paraphrase."""
+# Parts of the request around the requirement; in it they would end or open one.
+_WRAPPER = re.compile(r"</?(?:input|status|clean_text|analyze)>|```", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Endpoint:
-    """`url` ends before `/chat/completions`; `key` is sent as a bearer token if there is one."""
+class Candidate:
+    """One wording an endpoint gave: `refused` says why it is not used, "" that it is.
 
-    url: str
-    model: str
-    key: str = ""
-    timeout: float = 60.0
+    `steps` is the recipe that was recovered from an accepted one.
+    """
 
-    def ask(self, prompt: str, temperature: float = 0.0) -> str:
-        """The answer's text. Raises `EndpointError`."""
-        body = {
-            "model": self.model,
-            "messages": [{"role": "user", "content": prompt}],
-            "temperature": temperature,
-        }
-        headers = {"Content-Type": "application/json"}
-        if self.key:
-            headers["Authorization"] = f"Bearer {self.key}"
-        request = urllib.request.Request(
-            self.url.rstrip("/") + "/chat/completions", json.dumps(body).encode(), headers
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=self.timeout) as reply:
-                data: Any = json.loads(reply.read())
-            return str(data["choices"][0]["message"]["content"])
-        except (urllib.error.URLError, TimeoutError, OSError, ValueError, LookupError) as error:
-            raise EndpointError(f"{self.url}: {type(error).__name__}: {error}") from None
+    text: str
+    refused: str = ""
+    steps: tuple[Step, ...] = ()
+
+
+def say(endpoint: Endpoint, prompt: str, temperature: float = 0.0) -> str:
+    """The text of one answer. Raises `JudgeError` when the endpoint gives none."""
+    choice = endpoint.chat([{"role": "user", "content": prompt}], temperature=temperature)
+    try:
+        return str(choice["message"]["content"] or "")
+    except (KeyError, TypeError):
+        raise JudgeError(f"{endpoint.url}: the answer holds no message") from None
 
 
 def menu() -> list[tuple[str, str, str | None]]:
@@ -77,26 +67,38 @@ def menu() -> list[tuple[str, str, str | None]]:
 
 
 def recover(text: str, endpoint: Endpoint) -> list[Step]:
-    """The recipe of a paraphrase by the endpoint's choice from the menu; [] when it names none."""
+    """The recipe of a paraphrase: by our grammar, else by the endpoint's choice from the menu.
+
+    [] when it names none, or something that is not on the menu. Raises `JudgeError`.
+    """
+    try:
+        return read_instruction(text)[0]
+    except InstructionError:
+        pass
     options = menu()
     listed = "\n".join(f"{i}. {words}" for i, (_, words, _) in enumerate(options, 1))
-    answer = endpoint.ask(
+    answer = say(
+        endpoint,
         "Which operations does this instruction ask for, in which order? Answer with a JSON list "
-        'of {"operation": menu number, "number": the stated N as written, or null}.\n\n'
-        f"Menu:\n{listed}\n\nInstruction:\n{text}"
+        'of {"operation": menu number, "number": the stated N as written, or null}. For anything '
+        "that is not on the menu the menu number is 0.\n\n"
+        f"Menu:\n{listed}\n\nInstruction:\n{text}",
     )
     try:
         rows: Any = parse_json(answer)
-        steps: list[Step] = []
-        for row in cast("list[dict[str, Any]]", rows):
-            name, _, key = options[int(row["operation"]) - 1]
-            if key is None:
-                steps.append(Step(name, dict(RECIPE_PARAMS.get(name, {}))))
-            else:
-                steps.append(Step(name, {key: read_number(key, str(row["number"]))}))
-        return steps
-    except (ValueError, LookupError, TypeError):
+        return [_chosen(options, row) for row in cast("list[dict[str, Any]]", rows)]
+    except (ValueError, LookupError, TypeError, OverflowError):
         return []
+
+
+def _chosen(options: Sequence[tuple[str, str, str | None]], row: dict[str, Any]) -> Step:
+    number = int(row["operation"])
+    if number < 1:
+        raise LookupError("not on the menu")
+    name, _, key = options[number - 1]
+    if key is None:
+        return Step(name, dict(RECIPE_PARAMS.get(name, {})))
+    return Step(name, {key: read_number(key, str(row["number"]))})
 
 
 def numbers_kept(steps: Sequence[Step], text: str) -> bool:
@@ -111,38 +113,58 @@ def numbers_kept(steps: Sequence[Step], text: str) -> bool:
     return True
 
 
-def judged_well(text: str, base: str, endpoint: Endpoint) -> bool:
-    """The judge's verdict: all five checks, `keep`, and a mean score of 3.5 or more."""
-    answer = endpoint.ask(
+def judged(text: str, base: PromptVariant, endpoint: Endpoint) -> str:
+    """Why the judge refuses a paraphrase, or "": all five checks, `keep`, and a mean score of 3.5
+    or more are wanted. Raises `JudgeError` when there is no verdict."""
+    answer = say(
+        endpoint,
         "Judge the paraphrase of an instruction. Answer with one JSON object: the keys "
         f"{', '.join(CHECKS)} (true or false), {', '.join(SCORES)} (1 to 5) and verdict (keep or "
-        f"drop).\n\nOriginal:\n{base}\n\nParaphrase:\n{text}"
+        f"drop). Its style should be: {base.style_label}. It will stand before the text it is "
+        "about; the text, the answer format and the names of code are not for it to say.\n\n"
+        f"Original:\n{base.user_requirement}\n\nParaphrase:\n{text}",
     )
     try:
         verdict = cast("dict[str, Any]", parse_json(answer))
+        for name in CHECKS:
+            if verdict[name] is not True:
+                return f"judge: {name}"
+        if str(verdict["verdict"]).strip().lower() != "keep":
+            return "judge: drop"
         scores = [float(verdict[name]) for name in SCORES]
-        checks = all(verdict[name] is True for name in CHECKS)
-        keep = str(verdict["verdict"]).strip().lower() == "keep"
-        return checks and keep and sum(scores) / len(scores) >= LEAST_SCORE
+        return "" if sum(scores) / len(scores) >= LEAST_SCORE else "judge: low score"
     except (ValueError, LookupError, TypeError):
-        return False
+        return "judge: no verdict"
 
 
-def paraphrase(
-    steps: Sequence[Step], base: PromptVariant, endpoint: Endpoint
-) -> PromptVariant | None:
-    """A proved paraphrase of one variant in its style, or None. Raises `EndpointError`."""
-    text = endpoint.ask(
+def paraphrase(steps: Sequence[Step], base: PromptVariant, endpoint: Endpoint) -> Candidate:
+    """One candidate for a variant in its style, accepted or refused. Raises `JudgeError` when the
+    endpoint cannot be had: then nothing is known of it."""
+    text = say(
+        endpoint,
         f"Rewrite this instruction in the style '{base.style_label}'. Keep every operation, their "
-        "order and every number; name no code. Answer with the instruction alone.\n\n"
-        f"{base.user_requirement}",
+        "order and every number; add nothing, name no code. Answer with the instruction alone."
+        f"\n\n{base.user_requirement}",
         temperature=0.8,
     ).strip()
-    wanted = list(steps)
-    if not text or _CODE.search(text) or not numbers_kept(wanted, text):
-        return None
-    if read_steps(text) != wanted and recover(text, endpoint) != wanted:
-        return None
-    if not judged_well(text, base.user_requirement, endpoint):
-        return None
-    return PromptVariant(base.style_id, base.style_label, text)
+    return Candidate(text, *_proved(text, list(steps), base, endpoint))
+
+
+def _proved(
+    text: str, wanted: list[Step], base: PromptVariant, endpoint: Endpoint
+) -> tuple[str, tuple[Step, ...]]:
+    """(why it is refused or "", the recipe that was recovered); cheap checks come first."""
+    if not text or len(text) > MOST_CHARS:
+        return "empty" if not text else "too long", ()
+    if text == base.user_requirement:
+        return "not changed", ()
+    if _WRAPPER.search(text):
+        return "parts of the request in it", ()
+    if _CODE.search(text):
+        return "names of code in it", ()
+    if not numbers_kept(wanted, text):
+        return "a number is missing", ()
+    found = recover(text, endpoint)
+    if found != wanted:
+        return "another recipe was recovered" if found else "no recipe was recovered", ()
+    return judged(text, base, endpoint), tuple(found)

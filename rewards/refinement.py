@@ -81,7 +81,7 @@ def refinement_metrics(
     """
     d_in = Levenshtein.distance(input_text, gold_text)
     d_pred = Levenshtein.distance(text, gold_text)
-    d_edit = Levenshtein.distance(input_text, text)
+    d_edit = d_in if text == gold_text else Levenshtein.distance(input_text, text)
     match = status.strip().upper() == gold_status.strip().upper()
     rg = 1.0 if d_pred == 0 else min(1.0, max(0.0, (d_in - d_pred) / max(d_in, 1)))
     return Metrics(

@@ -17,7 +17,7 @@ from data_gen.instruct import (
     read_instruction,
     say,
 )
-from rewards.cdr.language import read_steps, say_step, speakable
+from rewards.cdr.language import _any_reader, read_clauses, read_steps, say_step, speakable
 from rewards.cdr.phrases import CONDITIONS, MOODS, NOUNS, SENTENCES
 from rewards.declared import declared_credit, gold_analysis
 from rewards.gold import OPERATORS, RECIPE_PARAMS, Step, execute
@@ -125,3 +125,20 @@ def test_declared_plans_and_states_are_checked(mode: str) -> None:
 def test_phrases_name_no_operator() -> None:
     said = [say_step(s, mood, Random(3)) for s in MAPPERS + FILTERS for mood in MOODS]
     assert not [text for text in said if any(name in text for name in OPERATORS)]
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    step_lists, st.sampled_from(STYLES), st.integers(0, 2**32),
+    st.lists(st.tuples(st.integers(0, 500), st.sampled_from("ſKıé#xX1 ")), max_size=3),
+)  # fmt: skip
+def test_words_are_read_as_one_pattern_of_all_clauses_reads_them(
+    steps: list[Step], style: Any, seed: int, changes: list[tuple[int, str]]
+) -> None:
+    text = say(steps, style, Random(seed))
+    for place, letter in changes:
+        place %= len(text)
+        text = text[:place] + letter + text[place + 1 :]
+    whole = re.compile(r"(?<!\w)" + _any_reader()[0].pattern, re.IGNORECASE)
+    spans = [(m.start(), m.end()) for m in whole.finditer(text)]
+    assert [(c.start, c.end) for c in read_clauses(text)] == spans

@@ -153,6 +153,43 @@ def test_unusable_rows_are_named(built: Path, tmp_path: Path) -> None:
         check_row({k: v for k, v in row.items() if k != "input_text"}, "row")
 
 
+def test_copies_of_a_document_are_never_split(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", 20)
+    lines = (corpus / "rag.jsonl").read_text().splitlines()
+    long = " ".join(f"Word{i} is here." for i in range(60))
+    more = [json.loads(line) | {"id": f"again-{i}"} for i, line in enumerate(lines)]
+    more += [json.loads(lines[0]) | {"id": f"near-{i}", "text": f"{long} One. One. {i} --"}
+             for i in range(9)]  # fmt: skip
+    (corpus / "rag.jsonl").write_text("\n".join([*lines, *map(json.dumps, more)]))
+    out = tmp_path / "out"
+    assert main(["cdr", "--corpus", str(corpus), *SMALL, "--out", str(out)]) == 0
+    proof = json.loads((out / "certificate.json").read_text())
+    assert proof["ok"] is True
+    train, heldout = (read_tasks(out / f"{s}.jsonl") for s in ("train", "heldout"))
+    sides = {t.meta["document"]: t.split for t in (*train, *heldout)}
+    for i in range(len(lines)):
+        assert len({sides[n] for n in (f"rag-{i}", f"again-{i}") if n in sides}) <= 1
+    assert len({side for name, side in sides.items() if name.startswith("near")}) == 1
+    command = ["check", str(out / "train.jsonl"), "--against", str(out / "heldout.jsonl")]
+    assert main(command) == 0
+
+
+def test_a_config_may_name_its_corpus_from_where_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_corpus(tmp_path / "corpus", 4)
+    (tmp_path / "configs").mkdir()
+    for where, name in (("configs", "../corpus"), ("configs", "corpus"), (".", "corpus")):
+        config = tmp_path / where / "c.yaml"
+        config.write_text(f"corpora: [{name}]\ntracks: false\nworkers: 1\n")
+        monkeypatch.chdir("/")
+        assert main(["cdr", "--config", str(config), "--out", str(tmp_path / "out")]) == 0
+    config.write_text("corpora: [nowhere]\n")
+    assert main(["cdr", "--config", str(config), "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert "nowhere" in said and "--corpus" in said
+
+
 def test_task_rows_round_trip(built: Path) -> None:
     task = read_tasks(built / "train.jsonl")[0]
     assert Task.from_json(task.to_json()) == task
