@@ -46,7 +46,9 @@ _VERBS: dict[str, tuple[str, ...]] = {
     r"difference|subtract|change": ("sub", "diff", "subtract"),
 }  # fmt: skip
 _QUOTED = re.compile(r"'([^'\n]{1,80})'|\"([^\"\n]{1,80})\"|`([^`\n]{1,80})`")
-_FILE = re.compile(r"[\w*?.-]+\.(?:csv|xlsx|txt|json|html|dat|lst|tle|cdf|sp3|npz|text)\b")
+_FILE = re.compile(
+    r"[\w*?.-]+\.(?:csv|tsv|xlsx|txt|jsonl|json|parquet|html|dat|lst|tle|cdf|sp3|npz|text)\b"
+)
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")
 
 

@@ -25,7 +25,7 @@ from rewards.seeds import derive_seed
 
 _WORD = re.compile(r"[^\W\d_]+")
 _TEXT = (".csv", ".txt", ".json", ".html", ".tsv", ".text")
-_CALENDAR = frozenset(
+CALENDAR = frozenset(
     {"january", "february", "march", "april", "may", "june", "july", "august", "september",
      "october", "november", "december", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep",
      "sept", "oct", "nov", "dec", "monday", "tuesday", "wednesday", "thursday", "friday",
@@ -97,7 +97,7 @@ def names_in(texts: Mapping[str, str], spoken: str, plain: str) -> list[str]:
     no word that `plain` text uses in lower case.
     """
     said = {w.lower() for w in _WORD.findall(spoken)}
-    small = {w for w in _WORD.findall(plain) if w.islower()} | _CALENDAR
+    small = {w for w in _WORD.findall(plain) if w.islower()} | CALENDAR
     found: Counter[str] = Counter()
     for name, text in texts.items():
         if not name.lower().endswith((".csv", ".tsv")):

@@ -1,7 +1,8 @@
 """`assay tasks lake`: verified questions over folders of tables, with gold pipelines.
 
 Writes `train.jsonl` (from --lakes and --carried), `heldout.jsonl` (from --heldout), and
-`certificate.json`. No table of the held-out side, by content, is used on the training side.
+`certificate.json`; with --obscured also both over lakes with other names and numbers. No table of
+the held-out side, by content, is used on the training side.
 """
 
 from __future__ import annotations
@@ -11,23 +12,25 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from data_gen.formats.krama import DOMAINS, LAKE, SYSTEM
+from data_gen.lakes.carried import export_carried
 from data_gen.lakes.compose import KINDS, Builder, NoDraft
+from data_gen.lakes.disguise import disguise
 from data_gen.lakes.pipeline import Draft, Frames, gold_subtasks
-from data_gen.lakes.tables import Table, export_carried, read_tables
-from data_gen.lakes.verify import validate
+from data_gen.lakes.tables import Table, read_tables
+from data_gen.lakes.verify import score, validate
 from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError, write_jsonl
 
 TYPES = ("numeric_exact", "string_exact", "list_exact", "numeric_approximate",
          "string_approximate", "list_approximate")  # fmt: skip
 TRIES = 60  # drafts a wanted task, before a lake is given up
-TABLES_MOST = 400  # of one lake; of more, a seeded choice is asked about
+FILES_MOST = 150  # of one lake; of more, a choice is asked about
 _AGENT = "ds_guru_few_shot"
 
 
@@ -45,12 +48,10 @@ class Lake:
 def open_lake(folder: Path, banned: frozenset[str] = frozenset()) -> Lake:
     """Raises `TaskError` for a folder without usable tables."""
     if not folder.is_dir():
-        raise TaskError(f"{folder}: no such folder; give folders of CSV tables")
+        raise TaskError(f"{folder}: no such folder; give folders of tables")
     name = folder.parent.name if folder.name == "input" else folder.name
-    tables = [t for t in read_tables(folder) if t.digest not in banned]
+    tables = [t for t in read_tables(folder, FILES_MOST) if t.digest not in banned]
     unique = list({t.digest: t for t in tables}.values())
-    if len(unique) > TABLES_MOST:
-        unique = sorted(Random(0).sample(unique, TABLES_MOST), key=lambda t: t.path)
     return Lake(folder, name, unique, Frames(folder))
 
 
@@ -62,8 +63,10 @@ def draft_for(lake: Lake, kind: str, seed: int) -> Draft:
     return KINDS[kind](Builder(rng, table, others))
 
 
-def to_task(lake: Lake, draft: Draft, values: dict[str, Any], split: str, kind: str) -> Task:
-    """A validated draft as a task; its id is a hash of what it asks."""
+def to_task(
+    lake: Lake, draft: Draft, values: dict[str, Any], split: str, kind: str, draw: int
+) -> Task:
+    """A validated draft as a task; its id is a hash of what it asks. `draw`: the draft's seed."""
     name = f"{derive_seed('lake-task', lake.name, draft.shape):016x}"
     opened = sorted({s.code.split("data/")[1].split("'")[0].split('"')[0]
                      for s in draft.steps if "data/" in s.code})  # fmt: skip
@@ -79,8 +82,8 @@ def to_task(lake: Lake, draft: Draft, values: dict[str, Any], split: str, kind: 
         prompt=[{"role": "system", "content": SYSTEM},
                 {"role": "user", "content": draft.question}],
         gold=gold, tools=(_AGENT,), files={LAKE: str(lake.folder.resolve())},
-        meta={"benchmark": "lake", "domain": lake.name, "kind": kind, "steps": len(draft.steps),
-              "gold_files": opened, "tables": tables,
+        meta={"benchmark": "lake", "domain": lake.name, "kind": kind, "draw": draw,
+              "steps": len(draft.steps), "gold_files": opened, "tables": tables,
               "difficulty": "hard" if len(draft.steps) > 4 else "easy"},
     )  # fmt: skip
 
@@ -110,8 +113,9 @@ def generate(
         lake = usable[number % len(usable)]
         rng = Random(derive_seed(seed, "lake-draft", lake.name, number))
         kind = rng.choice(list(KINDS))
+        draw = derive_seed(seed, lake.name, number, kind)
         try:
-            draft = draft_for(lake, kind, derive_seed(seed, lake.name, number, kind))
+            draft = draft_for(lake, kind, draw)
         except NoDraft:
             tally.reasons["no fitting columns"] += 1
             continue
@@ -127,15 +131,50 @@ def generate(
             tally.reasons[why] += 1
             continue
         types[answer_type] += 1
-        made.append(to_task(lake, draft, values, split, kind))
+        made.append(to_task(lake, draft, values, split, kind, draw))
         advance(1)
+    return made
+
+
+def obscure_lake(
+    lake: Lake, tasks: Sequence[Task], seed: int, target: Path, tally: Tally,
+    advance: Callable[[int], Any] = lambda _: None,
+) -> list[Task]:  # fmt: skip
+    """A lake's tasks asked again over the lake with other names and numbers, each with the answer
+    that its pipeline gives there. A task is dropped when it does not validate there, or when its
+    answer did not change: memory could still answer it."""
+    used = {str(path) for task in tasks for path in task.meta["gold_files"]}
+    tables = disguise(lake.folder, lake.name, lake.tables, used, seed, target)
+    other = Lake(target, lake.name, tables, Frames(target))
+    made: list[Task] = []
+    for task in tasks:
+        advance(1)
+        draft = draft_for(other, task.meta["kind"], task.meta["draw"])
+        values, why = validate(draft, other.frames)
+        plain = task.gold["answer"]
+        if values is None:
+            tally.reasons[f"obscured: {why}"] += 1
+        elif [s.kind for s in draft.steps] != [s["kind"] for s in task.gold["subtasks"]]:
+            tally.reasons["obscured: another question"] += 1
+        elif score(draft, values["main-task"], plain) > 0.95:
+            tally.reasons["obscured: the same answer"] += 1
+        else:
+            new = to_task(other, draft, values, task.split, task.meta["kind"], task.meta["draw"])
+            made.append(replace(
+                new, id=f"{task.id}-obscured", gold={**new.gold, "plain_answer": plain},
+                meta={**new.meta, "mode": "obscured", "plain": task.id},
+            ))  # fmt: skip
     return made
 
 
 def certificate(parts: dict[str, list[Task]], tally: Tally, seed: int) -> dict[str, Any]:
     """Counts, reasons for refusal, and the overlap of tables between the splits (by content)."""
-    tables = {n: {str(d) for t in tasks for d in t.meta["tables"]} for n, tasks in parts.items()}
-    overlap = len(tables["train"] & tables["heldout"])
+    # an obscured table counts as the table it was made of
+    sides: dict[str, set[str]] = {"train": set(), "heldout": set()}
+    for name, tasks in parts.items():
+        found = (str(d).partition(" ")[0] for t in tasks for d in t.meta["tables"])
+        sides[name.removesuffix("_obscured")] |= set(found)
+    overlap = len(sides["train"] & sides["heldout"])
     return {
         "ok": overlap == 0,
         "seed": seed,
@@ -159,9 +198,14 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     if args.carried:
         folders += export_carried(args.out / "carried")
     train = [open_lake(folder, banned) for folder in folders]
+    names = Counter(lake.name for lake in [*held, *train])
+    if twice := [name for name, n in names.items() if n > 1]:
+        raise TaskError(f"two lakes are called {twice[0]!r}; rename the folder of one")
     if not any(lake.tables for lake in [*held, *train]):
-        raise TaskError("no usable table in the folders given; they need CSV files with a header, "
-                        "15 rows or more, and a column of numbers")  # fmt: skip
+        raise TaskError(
+            "no usable table in the folders given; they need CSV, Excel, JSON or Parquet files "
+            "with column names, 15 rows or more, and a column of numbers"
+        )
     tally = Tally()
     share = args.count if not held else args.count // 5 if train else 0
     wanted = {"train": args.count - share if held else args.count,
@@ -172,6 +216,8 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
         parts["train"] = generate(train, wanted["train"], args.seed, "train", tally, bar.update)
         parts["heldout"] = generate(held, wanted["heldout"], args.seed, "heldout", tally,
                                     bar.update)  # fmt: skip
+    if args.obscured:
+        parts |= _obscured(parts, [*train, *held], args, tally)
     args.out.mkdir(parents=True, exist_ok=True)
     for name, tasks in parts.items():
         write_jsonl(args.out / f"{name}.jsonl", (task.to_json() for task in tasks))
@@ -181,13 +227,32 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     return proof
 
 
+def _obscured(
+    parts: dict[str, list[Task]], lakes: Sequence[Lake], args: argparse.Namespace, tally: Tally
+) -> dict[str, list[Task]]:
+    from tqdm import tqdm
+
+    made: dict[str, list[Task]] = {}
+    total = sum(map(len, parts.values()))
+    with tqdm(total=total, desc="obscured", unit="task", disable=not sys.stderr.isatty()) as bar:
+        for split, tasks in parts.items():
+            found = made.setdefault(f"{split}_obscured", [])
+            for lake in lakes:
+                here = str(lake.folder.resolve())
+                own = [t for t in tasks if t.files[LAKE] == here]
+                target = args.out / "obscured" / lake.name
+                found += obscure_lake(lake, own, args.seed, target, tally, bar.update)
+    return made
+
+
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="assay tasks lake", description=__doc__)
     parser.add_argument("--lakes", nargs="*", default=[], type=Path, help="folders to train on")
     parser.add_argument("--heldout", nargs="*", default=[], type=Path, help="folders to test on")
-    carried = "also tables of installed packages (scikit-learn, statsmodels, …)"
-    carried = "also tables of installed packages (scikit-learn, statsmodels, …)"
+    carried = "also tables of installed packages (scikit-learn, statsmodels; extra `tables`)"
     parser.add_argument("--carried", action="store_true", help=carried)
+    again = "also ask every question over lakes with other names and numbers"
+    parser.add_argument("--obscured", action="store_true", help=again)
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--count", type=int, default=500, help="tasks in all")
     parser.add_argument("--seed", type=int, default=0)
@@ -204,12 +269,12 @@ def main(argv: Sequence[str]) -> int:
             "--heldout when you test on the benchmark",
             file=sys.stderr,
         )
-    for name in ("train", "heldout"):
+    for name in proof["tasks"]:
         kinds = ", ".join(f"{n} {k}" for k, n in proof["answer_types"][name].items())
         print(f"{args.out / name}.jsonl: {proof['tasks'][name]} tasks ({kinds or 'none'})")
     refused = ", ".join(f"{n} {why}" for why, n in proof["refused"].items())
     print(f"{args.out / 'certificate.json'}: refused {refused or 'nothing'}")
-    short = sum(proof["tasks"].values()) < args.count
+    short = proof["tasks"]["train"] + proof["tasks"]["heldout"] < args.count
     if short:
         print("assay tasks: fewer tasks than asked for: the tables gave no more", file=sys.stderr)
     return 0 if proof["ok"] else 2

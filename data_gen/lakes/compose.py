@@ -27,12 +27,13 @@ class Builder:
     files: list[str] = field(default_factory=list[str])
 
     def load(self) -> None:
-        self.files.append(self.table.path)
+        self.files.append(self.table.said)
+        sheet = self.table.layout.sheet
         self.add(
             "load",
-            f"Load '{self.table.path}'",
+            f"Load '{self.table.path}'" + (f", sheet '{sheet}'" if sheet else ""),
             f"t = {self.table.load}",
-            f"How many data rows does {self.table.path} have?",
+            f"How many data rows does {self.table.said} have?",
             "len(t)",
             "numeric_exact",
         )
@@ -134,7 +135,7 @@ class Builder:
         if not options or self.rng.random() > chance:
             return None
         mine, other, key, number = self.rng.choice(options)
-        self.files.append(other.path)
+        self.files.append(other.said)
         self.used += [mine, number]
         code = (
             f"u = {other.load}\n"
@@ -143,7 +144,7 @@ class Builder:
             f'u = u[["{key}", "{number}"]].rename(columns={{"{key}": "{mine}"}})\n'
             f't = t.merge(u, on="{mine}", how="inner").dropna(subset=["{number}"])'
         )
-        self.said.append(f"matched with {other.path} by name ('{mine}' there '{key}')")
+        self.said.append(f"matched with {other.said} by name ('{mine}' there '{key}')")
         self.add(
             "join",
             f"Join '{other.path}' on '{mine}' = '{key}' and keep matches",
@@ -188,7 +189,7 @@ def one_number(b: Builder) -> Draft:
         (("mean", "mean()", 2), ("mean", "mean()", 3), ("median", "median()", 2),
          ("standard deviation (n - 1)", "std()", 2), ("total", "sum()", 1))
     )  # fmt: skip
-    text = f"the {word} of '{number}' in {b.table.path}{b.scope()} rounded to {digits} decimals"
+    text = f"the {word} of '{number}' in {b.table.said}{b.scope()} rounded to {digits} decimals"
     code = f'raw = float(t["{number}"].{call})'
     value = f"round(raw, {digits})"
     b.add(
@@ -213,7 +214,7 @@ def count_groups(b: Builder) -> Draft:
     word, call = b.rng.choice(_SUMMARIES[:2])
     _grouped(b, name, number, word, call)
     code = "line = float(g.mean())\nabove = g[g > line]"
-    text = (f"for how many values of '{name}' in {b.table.path}{b.scope()} the {word} of "
+    text = (f"for how many values of '{name}' in {b.table.said}{b.scope()} the {word} of "
             f"'{number}' lies above the mean of these per-'{name}' values")  # fmt: skip
     b.add(
         "finish",
@@ -239,7 +240,7 @@ def best_group(b: Builder) -> Draft:
     high = b.rng.random() < 0.6
     order = "highest" if high else "lowest"
     code = f"g = g.sort_values(ascending={not high})"
-    text = f"which '{name}' has the {order} {word} of '{number}' in {b.table.path}{b.scope()}"
+    text = f"which '{name}' has the {order} {word} of '{number}' in {b.table.said}{b.scope()}"
     b.add(
         "rank",
         f"Sort and take the '{name}' with the {order} value",
@@ -266,7 +267,7 @@ def top_groups(b: Builder) -> Draft:
     high = b.rng.random() < 0.7
     order = "highest" if high else "lowest"
     code = f"g = g.sort_values(ascending={not high})"
-    text = f"the {k} values of '{name}' with the {order} {word} of '{number}' in {b.table.path}"
+    text = f"the {k} values of '{name}' with the {order} {word} of '{number}' in {b.table.said}"
     b.add(
         "rank",
         f"Sort and take {k} of '{name}' with the {order} values",
@@ -287,7 +288,7 @@ def group_values(b: Builder) -> Draft:
     word, call = b.rng.choice(_SUMMARIES[:2])
     _grouped(b, name, number, word, call)
     code = "g = g.sort_index()"
-    text = f"the {word} of '{number}' for each '{name}' in {b.table.path}{b.scope()}"
+    text = f"the {word} of '{number}' for each '{name}' in {b.table.said}{b.scope()}"
     b.add(
         "finish",
         f"List the {word} of '{number}' in alphabetical order of '{name}'",
@@ -316,7 +317,7 @@ def line(b: Builder) -> Draft:
     kind = b.rng.choice(("slope", "correlation", "both"))
     x, y = f't["{first}"].astype(float)', f't["{second}"].astype(float)'
     if kind == "correlation":
-        text = f"the Pearson correlation of '{first}' and '{second}' in {b.table.path}{b.scope()}"
+        text = f"the Pearson correlation of '{first}' and '{second}' in {b.table.said}{b.scope()}"
         b.add("finish", f"Correlate '{first}' with '{second}'",
               f"r = float(np.corrcoef({x}, {y})[0, 1])", f"What is {text}?", "r",
               "numeric_approximate")  # fmt: skip
@@ -324,7 +325,7 @@ def line(b: Builder) -> Draft:
         return _draft(b, f"What is {text}? Skip rows without both numbers.",
                       "correlation", margin)  # fmt: skip
     code = f"slope, start = (float(v) for v in np.polyfit({x}, {y}, 1))"
-    text = f"'{second}' on '{first}' in {b.table.path}{b.scope()} by ordinary least squares"
+    text = f"'{second}' on '{first}' in {b.table.said}{b.scope()} by ordinary least squares"
     if kind == "slope":
         b.add(
             "regress",
@@ -372,7 +373,7 @@ def between_years(b: Builder) -> Draft:
     order = ("last", "second to last", "third to last")[at - 1]
     before = ("second to last", "third to last", "fourth to last")[at - 1]
     text = (
-        f"the {word} of '{number}' per '{year}' in {b.table.path}{b.scope()} linearly "
+        f"the {word} of '{number}' per '{year}' in {b.table.said}{b.scope()} linearly "
         f"interpolated at {share:g} of the way from the {before} to the {order} '{year}'"
     )
     b.add(
@@ -409,7 +410,7 @@ def pair(b: Builder) -> Draft:
         "numeric_exact",
     )
     text = (f"which pair of '{first}' and '{second}' has the highest {word} of '{number}' in "
-            f"{b.table.path}{b.scope()}")  # fmt: skip
+            f"{b.table.said}{b.scope()}")  # fmt: skip
     b.add(
         "rank",
         "Sort and take the pair with the highest value",

@@ -10,10 +10,11 @@ import importlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from data_gen.lakes.tables import run_load
+from data_gen.lakes.files import read_frame
 
 StepKind = Literal[
     "load", "clean", "join", "filter", "group", "interpolate", "rank", "regress", "finish"
@@ -71,7 +72,7 @@ class Frames:
 
     def load(self, expression: str, seed: int | None) -> Any:
         if expression not in self._known:
-            self._known[expression] = run_load(expression, self._folder)
+            self._known[expression] = read_frame(expression, self._folder)
         frame = self._known[expression]
         if seed is None:
             return frame.copy()
@@ -79,18 +80,20 @@ class Frames:
 
 
 class _Pandas:
-    """pandas, but `read_csv` gives the frames at hand."""
+    """pandas, but its readers give the frames at hand."""
 
     def __init__(self, frames: Frames, seed: int | None) -> None:
         self._pandas: Any = importlib.import_module("pandas")
         self._frames, self._seed = frames, seed
 
-    def read_csv(self, path: str, **options: Any) -> Any:
-        words = [repr(path), *(f"{k}={v!r}" for k, v in options.items())]
-        return self._frames.load(f"pd.read_csv({', '.join(words)})", self._seed)
-
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("read_"):
+            return partial(self._read, name)
         return getattr(self._pandas, name)
+
+    def _read(self, reader: str, path: str, **options: Any) -> Any:
+        words = [repr(path), *(f"{k}={v!r}" for k, v in options.items())]
+        return self._frames.load(f"pd.{reader}({', '.join(words)})", self._seed)
 
 
 class PipelineFailed(ValueError):

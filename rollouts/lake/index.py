@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rollouts.lake.scan import FileNote, scan
 
-VERSION = 1  # of what `scan` finds; another number makes every note anew
+VERSION = 2  # of what `scan` finds; another number makes every note anew
 CHARS_A_TOKEN = 3.5  # a cautious mean over tables; budgets are upper bounds in this measure
 
 
@@ -192,7 +192,7 @@ def snippet(index: LakeIndex, budget: int, question: str = "", rows: int = 3) ->
         for place in rank:
             head = listed[place].note.head
             if number < len(head) and lines[place]:
-                add(place, f"  {'row' if listed[place].note.kind == 'table' else 'line'}: "
+                add(place, f"  {'row' if listed[place].note.columns else 'line'}: "
                            f"{head[number][:300]}")  # fmt: skip
     shown = [line for block in lines for line in block]
     left = sum(len(g.names) for g, block in zip(listed, lines, strict=True) if not block)

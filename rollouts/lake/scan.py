@@ -8,14 +8,17 @@ their line.
 from __future__ import annotations
 
 import csv
+import importlib
 import io
+import json
 import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from xml.etree import ElementTree
 
 Kind = Literal["integer", "number", "date", "text", "empty"]
@@ -23,7 +26,8 @@ READ_MOST = 4 << 20  # bytes of one file that are looked at
 ODD_MOST = 4  # odd cells kept a column
 ROWS_KEPT = 12
 _TABLES = (".csv", ".tsv", ".dat", ".lst", ".tab")
-_TEXTS = (".txt", ".html", ".json", ".xml", ".md", ".text", ".tle", ".sp3", ".log", ".yaml")
+_TEXTS = (".txt", ".html", ".json", ".jsonl", ".xml", ".md", ".text", ".tle", ".sp3", ".log",
+          ".yaml")  # fmt: skip
 _DATE = re.compile(
     r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
     r"|\d{1,2}/\d{1,2}/\d{2,4}( \d{1,2}:\d{2}(:\d{2})?)?"
@@ -52,7 +56,7 @@ class FileNote:
     `header` is the line of the column names, from 1; `head` sample rows or first lines."""
 
     size: int
-    kind: str  # table, workbook, text, binary
+    kind: str  # table, records (JSON), parquet, workbook, text, binary
     columns: tuple[Column, ...] = ()
     rows: int | None = None
     header: int = 0
@@ -82,6 +86,8 @@ def scan(path: Path) -> FileNote:
     suffix = path.suffix.lower()
     if suffix in (".xlsx", ".xlsm"):
         return _workbook(path, size)
+    if suffix == ".parquet":
+        return _parquet(path, size)
     with open(path, "rb") as file:
         data = file.read(READ_MOST)
     cut = len(data) < size
@@ -92,6 +98,10 @@ def scan(path: Path) -> FileNote:
         text = text[: text.rfind("\n") + 1]
     if suffix in _TABLES:
         note = _table(text, size, encoding, cut)
+        if note is not None:
+            return note
+    if suffix in (".json", ".jsonl") and not cut:
+        note = _records(text, size, encoding, suffix)
         if note is not None:
             return note
     lines = text.split("\n", ROWS_KEPT)[:ROWS_KEPT]
@@ -148,16 +158,43 @@ def header_row(rows: Sequence[Sequence[str]]) -> int | None:
     return next((i for i, n in enumerate(filled) if n >= max(2, 0.6 * usual)), None)
 
 
-def _table(text: str, size: int, encoding: str, cut: bool) -> FileNote | None:
-    delimiter = _delimiter(text)
-    records = list(rows_of(text, delimiter))
+def _heading(records: Sequence[Sequence[str]]) -> tuple[int, list[str]] | None:
+    """Index of the row of column names (-1: the first row is data) and the names."""
     top = header_row(records[:60])
     if top is None:
         return None
     names = [name.strip() for name in records[top]]
     if all(kind_of(n) in ("integer", "number") for n in names):  # data from the first line on
-        names = [f"field {i + 1}" for i in range(len(names))]
-        top -= 1
+        return top - 1, [f"field {i + 1}" for i in range(len(names))]
+    return top, names
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How delimited text is laid out; `header` lines as in `FileNote`."""
+
+    names: list[str]
+    header: int
+    delimiter: str
+    encoding: str
+
+
+def shape_of(path: Path) -> Shape | None:
+    """The layout of a delimited file by its first lines; None when it is no table."""
+    with open(path, "rb") as file:
+        text, encoding = _decode(file.read(READ_MOST))
+    delimiter = _delimiter(text)
+    found = _heading(list(islice(rows_of(text, delimiter), 60)))
+    return found and Shape(found[1], found[0] + 1, delimiter, encoding)
+
+
+def _table(text: str, size: int, encoding: str, cut: bool) -> FileNote | None:
+    delimiter = _delimiter(text)
+    records = list(rows_of(text, delimiter))
+    found = _heading(records)
+    if found is None:
+        return None
+    top, names = found
     data = [row for row in records[top + 1 :] if row]
     columns = tuple(
         _column(name, [row[i] if i < len(row) else "" for row in data], top + 2)
@@ -231,3 +268,50 @@ def _workbook(path: Path, size: int) -> FileNote:
         return FileNote(size, "binary")
     head = ("texts: " + "; ".join(t[:40] for t in texts),) if texts else ()
     return FileNote(size, "workbook", head=head, parts=tuple(sheets))
+
+
+def _records(text: str, size: int, encoding: str, suffix: str) -> FileNote | None:
+    """JSON that is a table: an array of flat objects, or one object a line."""
+    try:
+        lines = [line for line in text.splitlines() if line.strip()]
+        found: Any = (
+            [json.loads(line) for line in lines] if suffix == ".jsonl" else json.loads(text)
+        )
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, list) or not found:
+        return None
+    names: dict[str, None] = {}
+    for row in cast("list[Any]", found):
+        if not isinstance(row, dict) or any(
+            isinstance(v, dict | list) for v in cast("dict[str, Any]", row).values()
+        ):
+            return None
+        names |= dict.fromkeys(str(k) for k in cast("dict[str, Any]", row))
+    rows = cast("list[dict[str, Any]]", found)
+    columns = tuple(_column(n, [_shown(row.get(n)) for row in rows], 1) for n in list(names)[:400])
+    head = tuple(json.dumps(row, ensure_ascii=False)[:400] for row in rows[:ROWS_KEPT])
+    return FileNote(size, "records", columns, len(rows), 0, "", encoding, head)
+
+
+def _shown(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _parquet(path: Path, size: int) -> FileNote:
+    """Columns and first rows, where pyarrow is installed."""
+    try:
+        parquet: Any = importlib.import_module("pyarrow.parquet")  # heavy, and without types
+        file: Any = parquet.ParquetFile(path)
+        batch = next(file.iter_batches(batch_size=500), None)
+        rows: list[dict[str, Any]] = [] if batch is None else batch.to_pylist()
+        names = [str(n) for n in file.schema_arrow.names]
+        count = int(file.metadata.num_rows)
+    except Exception:  # not installed, or no such file: whatever the library calls it
+        return FileNote(size, "binary")
+    columns = tuple(_column(n, [_shown(row.get(n)) for row in rows], 1) for n in names[:400])
+    head = tuple(
+        ", ".join(f"{k}={_shown(v)[:60]}" for k, v in list(row.items())[:60])
+        for row in rows[:ROWS_KEPT]
+    )
+    return FileNote(size, "parquet", columns, count, head=head)
