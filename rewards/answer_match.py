@@ -66,13 +66,11 @@ def as_list(value: Any) -> list[Any] | None:
     if not value.strip():
         return []
     found = _parse(value)
-    if isinstance(found, list | tuple | set | frozenset):
+    if isinstance(found, set):  # its own order would change from process to process
+        return sorted(cast("set[Any]", found), key=repr)
+    if isinstance(found, list | tuple):
         return list(cast("Sequence[Any]", found))
-    if isinstance(found, dict):
-        return None
-    if found is _NOTHING or (isinstance(found, float) and not math.isfinite(found)):
-        return [value]  # plain words: JSON would read Infinity and NaN as numbers
-    return [found]
+    return None if isinstance(found, dict) else [value]  # NaN, None or "x" are words here
 
 
 _NOTHING = object()
@@ -130,10 +128,11 @@ def pairs_found(
     shelf = _Shelf(said)
     found = 0
     for target in want:
-        if loose_text and not isinstance(_leaf(target), int | float):
+        leaf = _leaf(target)
+        if loose_text and (isinstance(leaf, bool) or not isinstance(leaf, int | float)):
             places: Iterator[int] = shelf.all(4 * len(want) + 50)
         else:
-            places = shelf.near(_leaf(target), reach)
+            places = shelf.near(leaf, reach)
         for place in places:
             if same(said[place], target):
                 shelf.taken.add(place)

@@ -90,9 +90,10 @@ def test_long_lists_are_paired_quickly() -> None:
 
 @pytest.mark.parametrize(
     ("text", "want"),
-    [("[1, 2]", [1, 2]), ("(1, 'x')", [1, "x"]), ("a, b", ["a, b"]), ("", []), ("7", [7]),
+    [("[1, 2]", [1, 2]), ("(1, 'x')", [1, "x"]), ("a, b", ["a, b"]), ("", []), ("7", ["7"]),
      ("open('x')", ["open('x')"]), (3, [3]), ({"a": 1}, None), ("{'a': 1}", None), (None, None),
-     ("[" * 5000, ["[" * 5000]), ("1, 2", [1, 2])],
+     ("[" * 5000, ["[" * 5000]), ("1, 2", [1, 2]), ("None", ["None"]), ("{2, 1}", [1, 2]),
+     ('"a"', ['"a"'])],
 )  # fmt: skip
 def test_lists_in_answers(text: Any, want: Any) -> None:
     assert as_list(text) == want
