@@ -145,6 +145,12 @@ def _lake(argv: Sequence[str]) -> int:
     return lake_main(argv)
 
 
+def _semantic(argv: Sequence[str]) -> int:
+    from data_gen.semantic.cli import main as semantic_main
+
+    return semantic_main(argv)
+
+
 def _order(argv: Sequence[str]) -> int:
     """`assay tasks order`: small order groups for the shipped model (docs/cdr.md)."""
     parser = argparse.ArgumentParser(
@@ -171,6 +177,7 @@ def _order(argv: Sequence[str]) -> int:
 BUILDERS: dict[str, Callable[[Sequence[str]], int]] = {
     "demo": _demo,
     "cdr": cdr_main,
+    "semantic": _semantic,
     "krama": _krama,
     "lake": _lake,
     "check": check_main,

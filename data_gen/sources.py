@@ -46,7 +46,7 @@ def read_sources(paths: Sequence[str | Path]) -> Sources:
         if not path.exists():
             raise CorpusError(f"{path}: no such file or folder; give a corpus")
         for file in files_of(path):
-            for number, raw in enumerate(_rows(file, path, problems), 1):
+            for number, raw in enumerate(raw_rows(file, path, problems), 1):
                 row = _normal(raw, file)
                 where = f"{file} row {number}"
                 if row is None:
@@ -85,7 +85,9 @@ def _stem(path: Path) -> str:
     return LABELS.get(stem, stem)
 
 
-def _rows(file: Path, root: Path, problems: list[str]) -> Iterator[Any]:
+def raw_rows(file: Path, root: Path, problems: list[str]) -> Iterator[Any]:
+    """The rows of one file as they are; lines that are no JSON go to `problems`. Raises
+    `CorpusError` when the file cannot be read."""
     try:
         if file.suffix in TEXT_ENDINGS:
             text = file.read_text(encoding="utf-8", errors="replace")
@@ -102,6 +104,9 @@ def _rows(file: Path, root: Path, problems: list[str]) -> Iterator[Any]:
 
 
 def _jsonl(file: Path, problems: list[str]) -> Iterator[Any]:
+    if file.suffix == ".json" and (listed := _json_list(file)) is not None:
+        yield from listed
+        return
     opener = gzip.open if file.suffix == ".gz" else open
     with opener(file, "rt", encoding="utf-8", errors="replace", newline="\n") as lines:
         for number, line in enumerate(cast("Iterable[str]", lines), 1):
@@ -112,10 +117,20 @@ def _jsonl(file: Path, problems: list[str]) -> Iterator[Any]:
             except ValueError as error:
                 problems.append(f"{file} line {number}: not valid JSON ({error}); left out")
                 continue
-            if isinstance(value, list) and number == 1:  # a .json file that is one list
-                yield from cast("list[Any]", value)
-            else:
-                yield value
+            yield value
+
+
+def _json_list(file: Path) -> list[Any] | None:
+    """The rows of a .json file that is one list; None for one with a row a line."""
+    with open(file, encoding="utf-8", errors="replace") as text:
+        if text.read(1000).lstrip("\ufeff \t\r\n")[:1] != "[":
+            return None
+        text.seek(0)
+        try:
+            value: Any = json.loads(text.read().lstrip("\ufeff"))
+        except ValueError:
+            return None
+    return cast("list[Any]", value) if isinstance(value, list) else None
 
 
 def _parquet(file: Path) -> Iterator[Any]:

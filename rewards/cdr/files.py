@@ -19,6 +19,19 @@ SEMANTIC = tuple(
     for domain in ("pii", "hallu", "rubric", "safety")
     for split in ("atomic", "compositional")
 )
+# The public fields of a row, in the release's order (spec section 14).
+FIELDS = (
+    "instance_id", "benchmark_track", "benchmark_split", "track_family", "source_track",
+    "base_sample_id", "domain", "source_record_id", "source_benchmark", "input_text",
+    "input_length_chars", "input_length_bucket", "operator", "operator_kind", "operator_sequence",
+    "semantic_operator", "recipe_id", "recipe_prompt_key", "recipe_type", "recipe_length",
+    "order_family_id", "order_slot", "order_group_instance_id", "group_success_rule",
+    "reference_status", "reference_text", "reference_json", "reference_text_full_run",
+    "output_format", "scoring_profile", "reports_refinement_gain", "prompt_variants",
+    "prompt_variant_count", "selected_prompt_variant_indices", "prompt_candidate_pool_count",
+    "prompt_sampling_policy", "prompt_sampling_seed", "difficulty_score", "difficulty_label",
+    "pii_meta", "hallu_meta", "rubric_meta", "safety_meta",
+)  # fmt: skip
 REQUIRED = (
     "instance_id", "benchmark_track", "benchmark_split", "track_family", "source_track",
     "scoring_profile", "output_format", "reports_refinement_gain", "input_text",
@@ -117,7 +130,10 @@ def reports(root: Path, base_model: str | None = None) -> list[Row]:
     the core ranking (average RS@K over the available core tracks, percentage points)."""
     papers: list[Row] = []
     for path in sorted(root.glob("*/*/score_*/paper_metrics.json")):
-        papers.append(cast("Row", json.loads(path.read_text(encoding="utf-8"))))
+        paper = cast("Row", json.loads(path.read_text(encoding="utf-8")))
+        if str(paper["track"]).startswith("semantic_") and str(paper["track"]).endswith("_atomic"):
+            paper["atomic_macro_rs@k"] = _macro(path.parent / "instance_metrics.jsonl")
+        papers.append(paper)
     core = [p for p in papers if p["track"] in CORE]
     semantic = [p for p in papers if str(p["track"]).startswith("semantic_")]
     ranking = _rank(core, base_model)
@@ -132,6 +148,15 @@ def reports(root: Path, base_model: str | None = None) -> list[Row]:
     write_json(out / "summary.json", {"core": ranking, "semantic": models})
     (out / "summary.md").write_text(_markdown(ranking), encoding="utf-8")
     return ranking
+
+
+def _macro(instances: Path) -> float | None:
+    """The mean over subtasks of their mean RS@K."""
+    own: dict[str, list[float]] = {}
+    for _, row in read_jsonl(instances):
+        if row["rs_at_k"] is not None:
+            own.setdefault(str(row.get("semantic_operator")), []).append(float(row["rs_at_k"]))
+    return _mean(sum(values) / len(values) for values in own.values())
 
 
 def _points(value: float | None) -> float | None:

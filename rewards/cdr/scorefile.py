@@ -90,10 +90,10 @@ def instance_metrics(row: Mapping[str, Any], scored: Sequence[Row], k: int, seed
     zero = next((v for v in scored if v["prompt_variant_index"] == 0), None)
     kept = (
         "benchmark_track", "benchmark_split", "track_family", "source_track", "domain",
-        "operator", "operator_kind", "recipe_id", "recipe_prompt_key", "recipe_type",
-        "order_family_id", "order_slot", "order_group_instance_id", "scoring_profile",
-        "required_slots_for_group_success", "reference_status", "input_length_bucket",
-        "difficulty_label",
+        "operator", "operator_kind", "semantic_operator", "recipe_id", "recipe_prompt_key",
+        "recipe_type", "order_family_id", "order_slot", "order_group_instance_id",
+        "scoring_profile", "required_slots_for_group_success", "reference_status",
+        "input_length_bucket", "difficulty_label",
     )  # fmt: skip
     return {name_: row.get(name_) for name_ in ("instance_id", *kept)} | {
         "num_prompt_variants": len(scored),
