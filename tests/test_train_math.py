@@ -68,6 +68,17 @@ def test_fallback_policy_gives_the_same_numbers(tiny_folder: Path, tiny_hf: Any)
     assert torch.allclose(entropy, ours_entropy, atol=1e-4)
 
 
+def test_the_padding_token_learns_in_the_fallback_too(tiny_folder: Path) -> None:
+    """The tiny chat model pads with its end of turn, as many do."""
+    parts, grads = [Segment([1, 70, 2, 80], [[90, 91, 2]], [0])], []
+    for policy in (load_policy(tiny_folder, "float32"),
+                   TransformersPolicy(tiny_folder, "float32", "cpu")):  # fmt: skip
+        policy.logp(pack(parts))[0].sum().backward()
+        grads.append(policy.named()[0][1].grad)
+    assert grads[0] is not None and grads[0][2].abs().sum() > 0
+    assert torch.allclose(*grads, atol=1e-5 * float(grads[0].abs().max()))
+
+
 def masked_segments() -> list[Segment]:
     """The same, with tool tokens between the model's in some completions."""
     masks = [[[1, 0, 0, 1], [1, 1, 1, 0, 0, 1, 1], [1]], [[1, 1, 0, 0, 0, 1]], None]

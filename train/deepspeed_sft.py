@@ -24,6 +24,7 @@ from configs.schema import SftRunConfig
 from rewards.task import TaskError
 from train.optim import learning_rate
 from train.order import batch_of
+from train.policy import learn_padding, save_folder
 from train.sft import Example, sft_steps
 from train.stop import StopFlag, Stopped
 
@@ -62,6 +63,9 @@ class Trainer:
         self.folder = self.out / "checkpoints" / "sft"
         if config.cluster.device == "cpu":
             torch.set_num_threads(config.engine.threads or 1)
+            # DeepSpeed would compile its shared-memory collectives here: that asks for a compiler,
+            # and a build killed half-way leaves a lock on which every later run waits for ever
+            deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         deepspeed.init_distributed("gloo" if config.cluster.device == "cpu" else "nccl")
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         if config.sft.batch_size % self.world:
@@ -143,7 +147,6 @@ class Trainer:
         else:
             state = self.engine.module.state_dict()
         if self.rank == 0:
-            from train.policy import save_folder
             from train.setup import publish
 
             work = self.out / ".tmp-model"
@@ -158,6 +161,7 @@ def _model(config: SftRunConfig, source: Path) -> Any:
 
     dtype = DTYPES[config.engine.dtype]
     model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+    learn_padding(model)
     if config.cluster.device == "cuda":
         model.gradient_checkpointing_enable({"use_reentrant": False})
     if config.model.lora_rank:

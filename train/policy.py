@@ -138,6 +138,7 @@ class TransformersPolicy:
         self.folder, self._adapted = folder, False
         self.module: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype])
         self.module.to(device).eval()
+        learn_padding(self.module)
 
     def named(self) -> list[tuple[str, Tensor]]:
         return [(n, p) for n, p in self.module.named_parameters() if p.requires_grad]
@@ -185,6 +186,12 @@ class TransformersPolicy:
         if getattr(self.module.config, "tie_word_embeddings", False):
             state.pop("lm_head.weight", None)
         save_folder(self.folder, folder, state)
+
+
+def learn_padding(module: Any) -> None:
+    """Let the padding token's embedding learn: chat models often pad with their end-of-turn token,
+    which stands in every prompt, and an embedding layer gives its padding row no gradient."""
+    module.get_input_embeddings().padding_idx = None
 
 
 def load_policy(
