@@ -80,24 +80,34 @@ def kl_penalty(logp_BT: Tensor, ref_logp_BT: Tensor, mask_BT: Tensor) -> Tensor:
     return d_BT.exp() - d_BT - 1
 
 
-class LinearLogProb(torch.autograd.Function):
-    """log softmax(h Wᵀ / τ)[target] and the entropy, chunk by chunk: no (N, V) tensor is kept.
+# Rows of logits at a time. 128 rows of a 49k vocabulary are 25 MB in float32: the largest blocks
+# that glibc keeps for reuse. Larger ones would be mapped anew, a page fault for every 4 kB.
+LOGIT_ROWS = 128
 
-    The backward pass computes each chunk's logits again from h (N, D) and W (V, D).
+
+def _logits(hidden: Tensor, weight: Tensor, temperature: float) -> Tensor:
+    """(n, V) float32."""
+    logits = (hidden @ weight.t()).float()
+    return logits if temperature == 1 else logits.div_(temperature)
+
+
+class LinearLogProb(torch.autograd.Function):
+    """log softmax(h Wᵀ / τ)[target] and the entropy, some rows at a time: no (N, V) tensor stays.
+
+    The backward pass computes the logits again from h (N, D) and W (V, D). The weight's gradient
+    is added up from `chunk` rows at once, in W's own type.
     """
 
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, temperature: float, chunk: int
     ) -> tuple[Tensor, Tensor]:
-        count = len(target)
+        count, rows = len(target), min(chunk, LOGIT_ROWS)
         logp = hidden.new_empty(count, dtype=torch.float32)
         lse, entropy = torch.empty_like(logp), torch.empty_like(logp)
-        for at in range(0, count, chunk):
-            part = slice(at, at + chunk)
-            logits = (hidden[part] @ weight.t()).float()
-            if temperature != 1:
-                logits.div_(temperature)
+        for at in range(0, count, rows):
+            part = slice(at, at + rows)
+            logits = _logits(hidden[part], weight, temperature)
             chosen = logits.gather(1, target[part, None])[:, 0]
             lse[part] = logits.logsumexp(-1)
             logp[part] = chosen - lse[part]
@@ -114,16 +124,18 @@ class LinearLogProb(torch.autograd.Function):
         grad_logp = grads[0] / ctx.temperature
         d_hidden = torch.empty_like(hidden)
         d_weight = torch.zeros_like(weight)
-        for at in range(0, len(target), ctx.chunk):
-            part = slice(at, at + ctx.chunk)
-            logits = (hidden[part] @ weight.t()).float()
-            if ctx.temperature != 1:
-                logits.div_(ctx.temperature)
-            share = logits.sub_(lse[part, None]).exp_().mul_(-grad_logp[part, None])
-            share.scatter_add_(1, target[part, None], grad_logp[part, None])
-            d_logits = share.to(hidden.dtype)
-            d_hidden[part] = d_logits @ weight
-            d_weight.addmm_(d_logits.t(), hidden[part])
+        rows = min(ctx.chunk, LOGIT_ROWS)
+        for first in range(0, len(target), ctx.chunk):
+            last = min(first + ctx.chunk, len(target))
+            d_logits = hidden.new_empty(last - first, len(weight))
+            for at in range(first, last, rows):
+                part = slice(at, min(at + rows, last))
+                share = _logits(hidden[part], weight, ctx.temperature)
+                share.sub_(lse[part, None]).exp_().mul_(-grad_logp[part, None])
+                share.scatter_add_(1, target[part, None], grad_logp[part, None])
+                d_logits[at - first : part.stop - first] = share
+            d_hidden[first:last] = d_logits @ weight
+            d_weight.addmm_(d_logits.t(), hidden[first:last])
         return d_hidden, d_weight, None, None, None
 
 

@@ -30,11 +30,10 @@ class Machine:
 
 
 def prepare(config: EngineConfig) -> Machine:
-    """Choose the device and set threads and memory. `ConfigError` for a GPU that is not there."""
+    """Choose the device and set the threads. Raises `ConfigError` for a GPU that is not there."""
     if config.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("engine.device=cuda: torch sees no GPU; set engine.device=auto or cpu")
     cuda = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
-    keep_freed_memory()
     return Machine("cuda" if cuda else "cpu", set_threads(config.threads or "auto"))
 
 
@@ -76,22 +75,6 @@ def _available_memory() -> int | None:
         return None
     fields = dict(line.split(":", 1) for line in lines)
     return int(fields["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in fields else None
-
-
-# mallopt(3): the size from which a block gets pages of its own, and how much free heap is kept
-_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
-
-
-def keep_freed_memory() -> None:
-    """Let the next tensors reuse the pages of freed ones: glibc returns every large block at once,
-    and a training step would take millions of page faults (a tenth of its processor time). What
-    is not wanted any more goes back through `give_back_memory`."""
-    try:
-        libc = ctypes.CDLL(None)
-        libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
-        libc.mallopt(_M_TRIM_THRESHOLD, 1 << 30)
-    except (OSError, AttributeError):
-        return  # another C library: slower, nothing else
 
 
 def give_back_memory() -> None:
