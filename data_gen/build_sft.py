@@ -32,6 +32,12 @@ def read_rollouts(path: Path) -> list[dict[str, Any]]:
                     f"{path} line {number}: field {name!r} is missing; give a file that "
                     "`assay rollout` wrote"
                 )
+        if row.get("published"):
+            raise TaskError(
+                f"{path} line {number}: task {row['task_id']} is a published benchmark task (or "
+                "its gold is doubted); select from rollouts of generated tasks, and keep it for "
+                "`assay eval`"
+            )
         rows.append(row)
     if not rows:
         raise TaskError(f"{path}: no rollouts in it")

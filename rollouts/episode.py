@@ -403,6 +403,8 @@ def to_json(trajectory: Trajectory, score: Score, task: Task) -> dict[str, Any]:
         "logprobs": [round(x, 6) for x in trajectory.logprobs],
         "sampling_logprobs": [round(x, 6) for x in trajectory.sampling_logprobs],
     }
+    if task.meta.get("published") or task.gold.get("doubt"):
+        row["published"] = True  # `assay select` refuses it
     if not task.tools:
         return row
     return row | {

@@ -190,6 +190,27 @@ def test_nothing_hidden_may_be_needed(built: Path, tmp_path: Path) -> None:
                  "--split", "train"]) == 2  # fmt: skip
 
 
+def test_if_answers_are_made_again_where_the_code_runs(built: Path, tmp_path: Path) -> None:
+    """`--remake`: a stale answer and foreign versions are replaced by this machine's."""
+    tasks = [t for name in ("train", "heldout") for t in read_tasks(built / f"full/{name}.jsonl")]
+    old = [json.loads(json.dumps(t.to_json())) for t in tasks]
+    for row in old:
+        if row["track"].endswith("-IF"):
+            header = row["gold"]["truth_csv"].partition("\n")[0]
+            row["gold"] |= {"truth_csv": f"{header}\n1,0\n", "made_with": {"numpy": "0.1"}}
+    stale = built / "full" / "stale.jsonl"
+    stale.write_text("".join(json.dumps(row) + "\n" for row in old))
+    assert main(["dare", "--remake", str(stale), "--out", str(tmp_path)]) == 0
+    stale.unlink()
+    again = read_tasks(tmp_path / "tasks.jsonl")
+    assert [t.gold["truth_csv"] for t in again] == [t.gold["truth_csv"] for t in tasks]
+    made = next(t.gold["made_with"] for t in again if t.track.endswith("-IF"))
+    assert made["pandas"] == pd.__version__
+    for task in again:
+        assert all((tmp_path / path).is_file() for path in task.files.values())
+    assert main(["dare", "--remake", str(built / "no.jsonl"), "--out", str(tmp_path)]) == 2
+
+
 def test_dsbench_becomes_the_same_format(tmp_path: Path) -> None:
     top = tmp_path / "data"
     home = top / "data_resplit" / "Playground S1"

@@ -117,6 +117,7 @@ def test_datasets_as_trl_loads_them_read_it_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "why"), [
+    (json.dumps(row("t", 0, 1.0, published=True)) + "\n", "task t is a published benchmark task"),
     ("", "no rollouts"), ("{}\n", "field 'task_id' is missing"), ("x\n", "not valid JSON"),
     (json.dumps(row("t", 0, 0.0)) + "\n", "keeps nothing"),
 ])  # fmt: skip

@@ -19,6 +19,7 @@ from typing import Any
 from configs.schema import EngineConfig, ToolsConfig
 from rewards.families import Weights, score_answer
 from rewards.seeds import derive_seed
+from rewards.table import mismatch
 from rewards.task import Score, Task, TaskError, read_tasks, write_jsonl
 from rollouts.environment import Budget
 from rollouts.environments import Workshop, run_now, tool_settings
@@ -33,17 +34,24 @@ Row = dict[str, Any]
 
 def tasks_of(folder: Path, out: Path, simulate: bool) -> tuple[list[Task], Path]:
     """(tasks, the folder their files are relative to)."""
-    if (folder / "tasks.jsonl").is_file():
-        return read_tasks(folder / "tasks.jsonl"), folder
-    if not (folder / "question_list.json").is_file():
+    listed = folder / "tasks.jsonl"
+    if listed.is_file() and not simulate:
+        return read_tasks(listed), folder
+    if not listed.is_file() and not (folder / "question_list.json").is_file():
         raise TaskError(f"{folder}: neither tasks.jsonl nor question_list.json is there")
     made = out / "tasks"
-    command = [sys.executable, "-m", "assay", "tasks", "dare", "--import", str(folder.resolve()),
-               "--out", str(made.resolve())]  # fmt: skip
-    done = subprocess.run([*command, *(["--simulate"] if simulate else [])], check=False)
-    if done.returncode:
-        raise TaskError(f"{folder}: the import failed; see above")
+    what = ["--remake", str(listed.resolve())] if listed.is_file() else [
+        "--import", str(folder.resolve()), *(["--simulate"] if simulate else [])]  # fmt: skip
+    command = [sys.executable, "-m", "assay", "tasks", "dare", *what, "--out", str(made.resolve())]
+    if subprocess.run(command, check=False).returncode:
+        raise TaskError(f"{folder}: the tasks could not be made; see above")
     return read_tasks(made / "tasks.jsonl"), made
+
+
+def stale_gold(tasks: Sequence[Task]) -> list[str]:
+    """How the versions that IF answers were made with differ from those here."""
+    made: list[dict[str, str]] = [t.gold.get("made_with") or {} for t in tasks]
+    return sorted({mismatch(m) for m in made} - {""})
 
 
 def row_of(task: Task, trajectory: Trajectory, score: Score, repeat: int) -> Row:
@@ -137,6 +145,8 @@ def run(args: Any) -> None:
     tasks = tasks[: args.limit or None]
     if not tasks:
         raise TaskError(f"--tracks {args.tracks}: no task is left; look at --only and --limit")
+    for note in (stale := stale_gold(tasks)):
+        print(f"assay eval: gold made with {note}; --simulate makes it again", file=sys.stderr)
     budget = Budget(args.turns, args.turns * args.run_s, args.max_length)
     tools = ToolsConfig(calls=args.calls, run_s=args.run_s, brief=args.brief)
     shop = Workshop(root, tool_settings(tools, budget))
@@ -152,7 +162,7 @@ def run(args: Any) -> None:
     total = totals(tracks, rows)
     write_jsonl(out / "rows.jsonl", rows)
     meta = {k: str(v) if isinstance(v, Path) else v for k, v in sorted(vars(args).items())}
-    results = {"settings": meta, "tracks": tracks, **total}
+    results = {"settings": meta, "tracks": tracks, "gold_of_other_versions": stale, **total}
     (out / "results.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     text = text_table(tracks, total)
     (out / "table.md").write_text(text + "\n", encoding="utf-8")

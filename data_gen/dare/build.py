@@ -34,11 +34,12 @@ from data_gen.dare.layout import (
     write_database,
     write_question_list,
 )
-from data_gen.dare.sources import Source, fingerprints, sources, table_hash
+from data_gen.dare.sources import Source, database_name, fingerprints, sources, table_hash
 from data_gen.dare.tabular import draft, files_of, metadata_json
 from data_gen.dare.validate import finished, prove
 from data_gen.dare.wording import if_question, metadata_text, mini_question, mm_question
 from rewards.seeds import derive_seed
+from rewards.table import read_gold, score_table
 from rewards.task import Task, TaskError, write_jsonl
 from rollouts.environments import run_now
 from rollouts.sandbox.model import Config
@@ -99,8 +100,8 @@ def column_lines(source: Source, looked: Looked) -> dict[str, str]:
     return out
 
 
-async def build_table(source: Source, settings: Settings, pool: Pool) -> Built:
-    """Up to `per_table` databases of one table; never raises for what a table is."""
+async def build_table(source: Source, settings: Settings, pool: Pool, room: int) -> Built:
+    """Up to `room` class and reg databases of one table; never raises for what a table is."""
     built = Built(source.name)
     seed = derive_seed(settings.seed, source.name)
     try:
@@ -121,8 +122,8 @@ async def build_table(source: Source, settings: Settings, pool: Pool) -> Built:
         rng.shuffle(names)
     turns = [(i, family, t) for family, names in groups.items() for i, t in enumerate(names)]
     plans = [(family, t) for _, family, t in sorted(turns)]  # families in turn
-    for number, (family, target) in enumerate(plans[: 3 * settings.per_table]):
-        if len(built.rows) >= settings.per_table:
+    for number, (family, target) in enumerate(plans[: 3 * room]):
+        if len(built.rows) >= room:
             break
         own = random.Random(derive_seed(seed, number, family, target))
         try:
@@ -141,7 +142,8 @@ async def _database(
     """Build and write one tabular database; "" or why it was refused."""
     from data_gen.dare.baseline import tabular_baseline
 
-    bare = [f for f in looked.frame.columns if f not in giveaways(looked, target)]
+    told = giveaways(looked, target)
+    bare = [f for f in looked.frame.columns if f not in told]
     narrowed = Looked(looked.frame[bare], {f: looked.kinds[f] for f in bare})
     made = draft(narrowed, family, [target], rng, settings.mini)
     if made is None:
@@ -155,9 +157,7 @@ async def _database(
     if proof is None:
         return why
     made = finished(proof)
-    slug = f"{source.slug}-{target}".lower()
-    safe = "".join(c if c.isalnum() else "-" for c in slug).strip("-")[:60]
-    name = f"{source.owner}_{safe}_{family}"
+    name = database_name(source, target, family)
     text = metadata_text(source.title, source.about, column_lines(source, narrowed))
     about = {"title": source.title, "licence": source.licence, "source": source.name,
              "table_sha256": table_hash(looked.frame), "domain": domain_of(source)}  # fmt: skip
@@ -176,7 +176,8 @@ async def _database(
         "needed_files_v1": [f"train_v1.{ext}", f"val_v1.{ext}"] + (
             [] if settings.mini else ["metadata.txt"]),
         "needed_files_v2": [f"train_v2.{ext}", f"val_v2.{ext}", "metadata.txt"],
-        "usability_rating": None, "lastUpdated": None, "domain": about["domain"],
+        "usability_rating": source.usability, "lastUpdated": source.updated,
+        "domain": about["domain"],
         "licence": source.licence, "source": source.name, "table_sha256": about["table_sha256"],
     })  # fmt: skip
     return ""
@@ -192,48 +193,66 @@ def _start(specs: Sequence[str], settings: Settings) -> None:
     _work = (list(sources(specs)), settings, Pool(Config(workers=1)))
 
 
-def _tables(indices: Sequence[int]) -> list[Built]:
-    """One process's share, over a sandbox that lives as long as the process."""
+def _tables(jobs: Sequence[tuple[int, int]]) -> list[Built]:
+    """Class and reg databases of one process's share, pairs (table, how many at most)."""
     assert _work is not None
     listed, settings, pool = _work
 
     async def go() -> list[Built]:
-        from data_gen.dare.series import build_series
-
-        out: list[Built] = []
-        for i in indices:
-            built = await build_table(listed[i], settings, pool)
-            if not settings.mini:
-                try:
-                    await build_series(listed[i], settings, built)
-                except Exception as error:  # as in build_table
-                    built.refused.append(f"series broke: {type(error).__name__}: {error}"[:200])
-            out.append(built)
-        return out
+        return [await build_table(listed[i], settings, pool, room) for i, room in jobs]
 
     return run_now(go())
 
 
+def _series(jobs: Sequence[tuple[int, int]]) -> list[Built]:
+    """Time-series databases of one process's share."""
+    from data_gen.dare.series import build_series
+
+    assert _work is not None
+    listed, settings, _ = _work
+    out: list[Built] = []
+    for i, room in jobs:
+        built = Built(listed[i].name)
+        try:
+            build_series(listed[i], settings, built, room)
+        except Exception as error:  # as in build_table
+            built.refused.append(f"series broke: {type(error).__name__}: {error}"[:200])
+        out.append(built)
+    return out
+
+
 def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: int) -> list[Built]:
-    """Tables in a seeded order, until `wanted` databases are there; in that order."""
+    """Tables in a seeded order until `wanted` databases are there: first a third of them time
+    series, which few tables give, then class and reg, at most `per_table` in all from a table."""
     from tqdm import tqdm
 
     count = len(list(sources(specs)))
     order = list(range(count))
     random.Random(derive_seed(settings.seed, "tables")).shuffle(order)
-    chunks = [order[i : i + 4] for i in range(0, count, 4)]
     found: list[Built] = []
     context = multiprocessing.get_context("spawn")
     with (
         context.Pool(workers, _start, (list(specs), settings)) as pool,
         tqdm(total=wanted, desc="databases", unit="db") as bar,
     ):
-        for part in pool.imap(_tables, chunks):
-            found += part
-            bar.update(sum(len(b.rows) for b in part))
-            if sum(len(b.rows) for b in found) >= wanted:
-                break
-    return found
+
+        def through(step: Any, jobs: Sequence[tuple[int, int]], most: int) -> list[Built]:
+            """In the order of `jobs`, whoever is done first."""
+            made: list[Built] = []
+            for part in pool.imap(step, [jobs[i : i + 4] for i in range(0, len(jobs), 4)]):
+                made += part
+                bar.update(sum(len(b.rows) for b in part))
+                if sum(len(b.rows) for b in made) >= most:
+                    break
+            return made
+
+        room = dict.fromkeys(order, settings.per_table)
+        if not settings.mini:
+            found = through(_series, list(room.items()), wanted // 3)
+            for index, built in zip(order, found, strict=False):
+                room[index] -= len(built.rows)
+        done = sum(len(built.rows) for built in found)
+        return found + through(_tables, [(i, r) for i, r in room.items() if r > 0], wanted - done)
 
 
 def published_marks(folders: Sequence[Path]) -> frozenset[str]:
@@ -254,8 +273,9 @@ def published_marks(folders: Sequence[Path]) -> frozenset[str]:
 
 def build_all(args: argparse.Namespace) -> None:
     """The command: databases, question list, tasks by split, certificate."""
+    per_table = args.per_table or (4 if args.style == "mini" else 2)
     settings = Settings(args.out, args.seed, args.style == "mini", published_marks(args.exclude),
-                        per_table=4 if args.style == "mini" else 2)  # fmt: skip
+                        per_table)  # fmt: skip
     args.out.mkdir(parents=True, exist_ok=True)
     workers = args.workers or len(os.sched_getaffinity(0))
     found = run_tables(args.tables, settings, workers, args.databases)
@@ -289,6 +309,10 @@ async def _tasks(out: Path, rows: Sequence[dict[str, Any]]) -> list[Task]:
         meta = {k: row[k] for k in ("domain", "licence", "source", "table_sha256")}
         split = split_of(row["table_sha256"])
         tasks += await tasks_of(entry, out, split, pool=None, meta=meta)
+    for task in tasks:
+        gold = read_gold(task.gold)
+        if score_table(gold, gold.truth_csv.encode(), trusted=True).outcome != 1.0:
+            raise TaskError(f"task {task.id}: its own gold does not score 1; nothing was written")
     return tasks
 
 
@@ -310,6 +334,6 @@ def certificate(
         "tables": len({row["table_sha256"] for row in rows}),
         "tracks": dict(sorted(Counter(t.track for t in tasks).items())),
         "splits": dict(Counter(t.split for t in tasks)), "shared_tables": len(shared),
-        "tables_looked_at": len(found), "refused": dict(reasons.most_common()),
+        "tables_looked_at": len({b.source for b in found}), "refused": dict(reasons.most_common()),
         "domains": dict(Counter(str(r["domain"]) for r in rows).most_common()),
     }  # fmt: skip

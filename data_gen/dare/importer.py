@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,33 @@ async def tasks_of(
             meta={"database": entry.name, "variant": variant, **(meta or {})},
         ))  # fmt: skip
     return tasks
+
+
+async def remade(tasks: Sequence[Task], root: Path, out: Path, pool: Pool) -> list[Task]:
+    """The tasks with IF answers made again, here, from their databases' clean training files
+    (`root` is what their files are relative to, `out` what the new ones' will be)."""
+    found: list[Task] = []
+    for task in tasks:
+        files = {n: os.path.relpath(root / path, out) for n, path in task.files.items()}
+        gold = task.gold
+        if task.family == "table" and task.track.endswith("-IF"):
+            entry = _database_of(task, root)
+            text, made = await simulate(pool, entry)
+            gold = {**gold, "truth_csv": text, "made_with": made}
+        found.append(replace(task, files=files, gold=gold))
+    return found
+
+
+def _database_of(task: Task, root: Path) -> Entry:
+    """The database that an IF task's files lie in."""
+    folder = (root / next(iter(task.files.values()), "")).parent.parent
+    about = folder / "verify" / "all_metadata.json"
+    try:
+        return Entry(folder, {}, json.loads(about.read_text(encoding="utf-8"))["question"])
+    except (OSError, ValueError, KeyError) as error:
+        raise TaskError(
+            f"task {task.id}: {about}: {error}; an answer is made again beside its database"
+        ) from None
 
 
 async def _gold(

@@ -15,6 +15,12 @@ import sqlite3
 import sys
 from typing import Any
 
+HOMES = {
+    "GaussianNB": "naive_bayes", "LinearSVC": "svm", "DecisionTreeClassifier": "tree",
+    "DecisionTreeRegressor": "tree", "MLPClassifier": "neural_network",
+    "MLPRegressor": "neural_network",
+}  # fmt: skip
+
 
 def read(path: str) -> Any:
     """A table as the reference reads it; None and the empty field are missing."""
@@ -50,15 +56,15 @@ def in_range(frame: Any, ranges: dict[str, Any], kinds: dict[str, str]) -> Any:
 
 def estimator(recipe: dict[str, Any]) -> Any:
     """The model with library defaults and, where it takes one, the seed."""
-    from sklearn import linear_model, naive_bayes, neural_network, svm, tree
-    from sklearn.multioutput import MultiOutputClassifier
+    from importlib import import_module
 
-    name, homes = recipe["model_type"], (linear_model, naive_bayes, neural_network, svm, tree)
-    kind: Any = next(getattr(home, name) for home in homes if hasattr(home, name))
+    name = recipe["model_type"]
+    kind: Any = getattr(import_module(f"sklearn.{HOMES.get(name, 'linear_model')}"), name)
     seeded = name not in ("GaussianNB", "LinearRegression")
     model = kind(random_state=recipe["random_state"]) if seeded else kind()
-    wrapped = name in ("LogisticRegression", "GaussianNB", "LinearSVC")
-    return MultiOutputClassifier(model) if wrapped and len(recipe["target"]) > 1 else model
+    if len(recipe["target"]) == 1 or name not in ("LogisticRegression", "GaussianNB", "LinearSVC"):
+        return model
+    return import_module("sklearn.multioutput").MultiOutputClassifier(model)
 
 
 def solve(train: Any, test: Any, recipe: dict[str, Any]) -> Any:
@@ -106,8 +112,30 @@ def versions() -> dict[str, str]:
             "python": ".".join(map(str, sys.version_info[:3]))}  # fmt: skip
 
 
+def alike(one: Any, other: Any) -> bool:
+    """Whether two answers would score as the same; a little wider than the scorer's tolerance."""
+    import numpy as np
+
+    if not isinstance(one, str) or not isinstance(other, str):
+        return False
+    rows = [[line.partition(",")[2] for line in text.splitlines()[1:]] for text in (one, other)]
+    try:
+        return bool(np.allclose(np.array(rows[0], float), np.array(rows[1], float)))
+    except ValueError:
+        return rows[0] == rows[1]
+
+
+def hopeless(answers: list[Any], differ: int) -> bool:
+    """Whether the first answers (reference twice, faithful, then `differ` broken steps) already
+    refuse the task: the rest need not be computed."""
+    if len(answers) == 3:
+        return not (alike(answers[0], answers[1]) and alike(answers[0], answers[2]))
+    return 3 < len(answers) <= 3 + differ and alike(answers[0], answers[-1])
+
+
 def main() -> None:
-    """Answer every job: recipe changes over the same tables, with or without the filter."""
+    """Answer every job: recipe changes over the same tables, with or without the filter. With
+    `differ`, stop at an answer that refuses the task."""
     import warnings
 
     warnings.simplefilter("ignore")
@@ -124,6 +152,8 @@ def main() -> None:
             answers.append(solve(train, test, recipe).to_csv(index=False, lineterminator="\n"))
         except Exception as error:  # a broken step may not run at all: that too is an answer
             answers.append({"error": f"{type(error).__name__}: {error}"[:300]})
+        if "differ" in job and hopeless(answers, job["differ"]):
+            break
     with open("answers.json", "w", encoding="utf-8") as file:
         json.dump({"answers": answers, "versions": versions()}, file)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from data_gen.dare.layout import Entry
-from rewards.table import mismatch
 from rewards.task import TaskError
 from rollouts.sandbox.model import Limits
 from rollouts.sandbox.pool import Pool
@@ -54,9 +53,3 @@ _RECIPE = (
 def recipe_of(question: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that decide the answer."""
     return {name: question[name] for name in _RECIPE if name in question}
-
-
-def stale(versions: Sequence[Mapping[str, str]]) -> str:
-    """What differs between golds' versions and those at hand, "" if nothing does."""
-    notes = {mismatch({k: v for k, v in made.items() if k != "python"}) for made in versions}
-    return "; ".join(sorted(notes - {""}))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from data_gen.dare.analyse import clean, giveaways
 from data_gen.dare.layout import Frame, csv_bytes, json_bytes, write_database
-from data_gen.dare.sources import Source, fingerprints, table_hash
+from data_gen.dare.sources import Source, database_name, fingerprints, table_hash
 from data_gen.dare.wording import cf_question, metadata_text, xf_question
 from rewards.seeds import derive_seed
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from data_gen.dare.build import Built, Settings
 
 _NAME = re.compile(r"(^|[._ ])(year|date|time|month|quarter|period|day)s?([._ ]|$)|^yr$", re.I)
+
+_COUNTER = re.compile(r"^(unnamed.*|rownames?|index|row_?id|obs|x)$", re.I)
 
 
 @dataclass(frozen=True)
@@ -86,19 +88,32 @@ def _entities(frame: Frame, time: str) -> list[str]:
     return found
 
 
-async def build_series(source: Source, settings: Settings, built: Built) -> None:
-    """At most one database; the reason is noted when a table with a time column gives none."""
+def _without_counters(frame: Frame) -> Frame:
+    """Columns by name once, without running numbers: they are no measurement."""
+    frame = frame.set_axis([str(c).strip() for c in frame.columns], axis=1)
+    frame = frame.loc[:, ~frame.columns.duplicated()].reset_index(drop=True)
+    counts = [
+        n for n in frame.columns
+        if _COUNTER.match(n) or (frame[n].dtype.kind in "iu" and not _NAME.search(n)
+                                 and frame[n].diff().dropna().eq(1).all())
+    ]  # fmt: skip
+    return frame.drop(columns=counts)
+
+
+def build_series(source: Source, settings: Settings, built: Built, room: int = 1) -> None:
+    """At most `room` databases, each with a target of its own; the reason is noted when a table
+    with a time column gives none."""
     seed = derive_seed(settings.seed, source.name, "series")
     rng = random.Random(seed)
     try:
         raw = source.load()
     except Exception:
         return
-    raw = raw.set_axis([str(c).strip() for c in raw.columns], axis=1)
-    raw = raw.loc[:, ~raw.columns.duplicated()].reset_index(drop=True)
-    looked = clean(raw, seed) if 150 <= len(raw) <= 20_000 else None
-    time = find_time(raw) if looked is not None else None
-    if looked is None or time is None:
+    if not 150 <= len(raw) <= 20_000:
+        return
+    raw = _without_counters(raw)
+    time = find_time(raw)
+    if time is None or clean(raw, seed) is None:
         return
     marks = fingerprints(raw)
     if marks and len(marks & settings.published) >= 0.6 * len(marks):
@@ -113,11 +128,12 @@ async def build_series(source: Source, settings: Settings, built: Built) -> None
     numbers = [n for n in raw.columns if raw[n].dtype.kind in "if" and n not in (column, *keys)
                and raw[n].nunique() >= 30 and raw[n].notna().all()]  # fmt: skip
     rng.shuffle(numbers)
-    for target in numbers[:3]:
-        why = _one(source, timed, target, rng, settings, built)
-        if not why:
+    for target in numbers[: 2 + room]:
+        if len(built.rows) >= room:
             return
-        built.refused.append(f"series {target}: {why}")
+        why = _one(source, timed, target, rng, settings, built)
+        if why:
+            built.refused.append(f"series {target}: {why}")
 
 
 def _resampling(timed: Timed, rng: random.Random) -> tuple[str, str] | None:
@@ -211,8 +227,7 @@ def _write(
 
     test = written(late)
     test.insert(0, "row_id", range(1, len(test) + 1))
-    safe = "".join(c if c.isalnum() else "-" for c in f"{source.slug}-{target}".lower())
-    name = f"{source.owner}_{safe.strip('-')[:60]}_ts"
+    name = database_name(source, target, "ts")
     lines = {c: source.columns.get(c, "") or _fact(timed.frame[c]) for c in columns}
     about = {"title": source.title, "licence": source.licence, "source": source.name,
              "table_sha256": table_hash(timed.frame.drop(columns="_when")),
@@ -242,7 +257,8 @@ def _write(
         "question_v2": cf_question(target, keys, resample, rng),
         "available_tools": ["python_executor"], "needed_files_v1": question["needed_files_v1"],
         "needed_files_v2": question["needed_files_v2"], "contain_multiple_files": False,
-        "usability_rating": None, "lastUpdated": None, "domain": about["domain"],
+        "usability_rating": source.usability, "lastUpdated": source.updated,
+        "domain": about["domain"],
         "licence": source.licence, "source": source.name, "table_sha256": about["table_sha256"],
     })  # fmt: skip
 

