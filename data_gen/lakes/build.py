@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -258,7 +259,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     try:
-        proof = build(args)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="openpyxl")  # of what a workbook also holds
+            proof = build(args)
     except (TaskError, OSError) as error:
         print(f"assay tasks: {error}", file=sys.stderr)
         return 2

@@ -136,7 +136,7 @@ def change_table(table: Table, key: Disguise) -> Table:
 
     return replace(
         table,
-        layout=replace(table.layout, path=key.path(table.path), sheet=key.said(table.layout.sheet),
+        layout=replace(table.layout, path=key.path(table.path), sheet=key.said(table.layout.sheet)[:31],
                        encoding="utf-8"),
         digest=f"{table.digest} obscured",
         numbers=names(table.numbers), groups=names(table.groups), names=names(table.names),

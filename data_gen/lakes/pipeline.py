@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -110,7 +111,8 @@ def run(draft: Draft, frames: Frames, seed: int | None = None, without: int = -1
         "json": json, "np": np, "pd": _Pandas(frames, seed), "print": printed.append,
     }  # fmt: skip
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             exec(compile(body, "<pipeline>", "exec"), space)
             margin = float(eval(draft.margin, space))
         found: Any = json.loads(printed[0])

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from krama_data import KRAMA, needs_krama
 from small_lake import CODE, PLAN, make_lake
 
 pytest.importorskip("aiohttp")
 
+from data_gen.formats.krama import end_to_end, read_workload, sub_task
 from data_gen.formats.krama_build import build
 
 SUB = {"id": "s-1", "query": "How many years?", "answer": 30, "answer_type": "numeric_exact",
@@ -133,3 +135,43 @@ def test_a_missing_file_of_replies_is_one_sentence(
     command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", "canned:/nowhere.jsonl"]
     assert evaluate([*command, "--out", str(tmp_path / "o")]) == 2
     assert "/nowhere.jsonl: no such file" in capsys.readouterr().err
+
+
+def gold_replies(workload: Path) -> list[dict[str, Any]]:
+    """For every task and sub-task of a workload the reply of a DS-Guru that knows the answers."""
+    rows: list[dict[str, Any]] = []
+    for found in read_workload(workload):
+        asked = [(sub_task(found, s, "", "full", []), [s.answer]) for s in found.steps]
+        asked.append((end_to_end(found, "", "full", []),
+                      [found.answer, *(s.answer for s in found.steps)]))  # fmt: skip
+        for task, (main, *rest) in asked:
+            printed = {"main-task": main} | {f"subtask-{i}": v for i, v in enumerate(rest, 1)}
+            code = f"```python\nimport json\nprint(json.dumps({printed!r}))\n```"
+            question = f"Question: {task.prompt[-1]['content']}\n"
+            rows.append({"match": question, "replies": ["```json\n[]\n```\n" + code]})
+    return rows
+
+
+@pytest.mark.slow
+@needs_krama
+def test_gold_scores_one_for_every_visible_task_from_lake_to_table(tmp_path: Path) -> None:
+    """All 46 tasks and 279 sub-tasks through index, prompt, contract, sandbox and scorer."""
+    from train.evaluate import main as evaluate
+
+    workload = KRAMA / "data" / "workload_verified.json"
+    build([workload], KRAMA / "data" / "lake", tmp_path / "k", "full")
+    canned = tmp_path / "canned.jsonl"
+    lines = (json.dumps(row) + "\n" for row in gold_replies(workload))
+    canned.write_text("".join(lines), encoding="utf-8")
+    command = ["--tracks", f"krama:{tmp_path / 'k'}", "--model", f"canned:{canned}"]
+    assert evaluate([*command, "--out", str(tmp_path / "o"), "--workers", "4"]) == 0
+    data = json.loads((tmp_path / "o" / "results.json").read_text("utf-8"))
+    wrong = [(r["id"], r["why"], r["answer"]) for r in data["rows"] if r["outcome"] != 1.0]
+    assert wrong == []
+    tables = data["tables"]
+    assert (tables["end-to-end"]["overall"]["tasks"], tables["end-to-end"]["overall"]["right"]) == (
+        46, 46
+    )  # fmt: skip
+    assert tables["subtasks"]["overall"]["tasks"] == 279
+    assert len(tables["end-to-end"]) == 7
+    assert tables["end-to-end"]["overall"]["subtask_credit"] == 1.0
