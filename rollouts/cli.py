@@ -66,6 +66,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--run-s", type=float, default=200.0, help="seconds of one tool run")
     made.add_argument("--max-length", type=int, default=0, help="tokens of an episode; 0: any")
     made.add_argument("--calls", default="hermes", help="how the model spells tool calls")
+    made.add_argument("--snippet-tokens", type=int, default=8000,
+                      help="of a lake's description in the first message")  # fmt: skip
     made.add_argument("--brief", action="store_true", help="a short description of the tool")
     made.add_argument("--threads", type=int, default=0, help="0: all cores")
     return made
@@ -103,6 +105,7 @@ def _sample(args: argparse.Namespace) -> None:
     from rollouts.environment import Budget
     from rollouts.environments import ToolSettings, Workshop, run_now
     from rollouts.episode import rollout, to_json
+    from rollouts.lake.folder import LakeSettings
     from rollouts.prompts import ChatTokenizer
     from rollouts.python_executor import ExecutorSettings
     from rollouts.torch_engine import set_threads
@@ -111,7 +114,7 @@ def _sample(args: argparse.Namespace) -> None:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     sampling = Sampling(args.max_new_tokens, args.temperature, args.top_k, args.top_p, args.seed)
     keys = ("n", "temperature", "top_p", "top_k", "max_new_tokens", "seed", "solver", "turns",
-            "run_s", "max_length", "calls", "brief")  # fmt: skip
+            "run_s", "max_length", "calls", "brief", "snippet_tokens")  # fmt: skip
     check_settings(args.out, {"model": args.model} | {k: getattr(args, k) for k in keys})
     done = finished(args.out, args.n)
     todo = [task for task in tasks if task.id not in done]
@@ -123,7 +126,8 @@ def _sample(args: argparse.Namespace) -> None:
     engine = _engine(args, folder, tokenizer, tasks)
     budget = Budget(args.turns, args.turns * args.run_s, args.max_length)
     executor = ExecutorSettings(run_s=args.run_s, uses=args.turns, brief=args.brief)
-    shop = Workshop(args.tasks.parent, ToolSettings(budget, executor))
+    lake = LakeSettings(snippet_tokens=args.snippet_tokens, run_s=args.run_s)
+    shop = Workshop(args.tasks.parent, ToolSettings(budget, executor, lake))
     outcomes: list[float] = []
     chunk = max(1, args.slots // args.n)
     with (

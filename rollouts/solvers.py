@@ -1,4 +1,4 @@
-"""Agents without a model for table tasks: an honest one, and ones that cheat or fail.
+"""Agents without a model for table and lake tasks: honest ones, and ones that cheat or fail.
 
 They speak through `ScriptedEngine`, so what they do passes the same episode, tool and scorer as a
 model's. The honest solver of IF tasks knows the recipe from the task's gold; the others know the
@@ -12,6 +12,7 @@ from typing import Any
 
 from rewards.task import Task, TaskError
 from rollouts.dare_scripts import faithful_code, short_code
+from rollouts.lake.reference import reference_reply
 from rollouts.python_executor import NAME, PREDICTION
 from rollouts.scripted import Script, Turn
 from rollouts.tools import CallFormat
@@ -170,8 +171,18 @@ def _five_calls(task: Task, turn: int, calls: CallFormat) -> str:
     return _call(task, f"print({turn})", calls, save=())
 
 
+_honest = _once(reference_code)
+
+
+def _reference(task: Task, turn: int, calls: CallFormat) -> str:
+    """The honest solver of table tasks; the gold pipeline of lake tasks."""
+    if task.family == "answer":
+        return reference_reply(task, turn, calls)
+    return _honest(task, turn, calls)
+
+
 SOLVERS: dict[str, Solver] = {
-    "reference": _once(reference_code),
+    "reference": _reference,
     "baseline": _once(baseline_code),
     "words": _answers_in_words,
     "wordy": _wordy,

@@ -134,10 +134,11 @@ def change_table(table: Table, key: Disguise) -> Table:
     def names(columns: Sequence[str]) -> tuple[str, ...]:
         return tuple(key.said(c) for c in columns)
 
+    sheet = key.said(table.layout.sheet)[:31]  # a workbook's own limit
+    layout = replace(table.layout, path=key.path(table.path), sheet=sheet, encoding="utf-8")
     return replace(
         table,
-        layout=replace(table.layout, path=key.path(table.path), sheet=key.said(table.layout.sheet)[:31],
-                       encoding="utf-8"),
+        layout=layout,
         digest=f"{table.digest} obscured",
         numbers=names(table.numbers), groups=names(table.groups), names=names(table.names),
         years=names(table.years), dirty=names(table.dirty), whole=names(table.whole),
