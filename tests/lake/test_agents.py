@@ -125,3 +125,22 @@ def test_the_free_agent_lists_peeks_reads_runs_and_answers(tmp_path: Path) -> No
     assert dict(run.errors) == {"no_file": 1, "unknown_tool": 1, "bad_arguments": 1}
     score = score_answer(make_task(lake, "lake_agent"), run.answer())
     assert (score.outcome, score.parts["subtask_credit"]) == (1.0, 1.0)
+
+
+@linux
+@pytest.mark.parametrize("tool", ["ds_guru_few_shot", "lake_agent"])
+def test_the_reference_agent_hands_in_the_gold_pipeline(tmp_path: Path, tool: str) -> None:
+    from rewards.task import TaskError
+    from rollouts.lake.reference import reference_reply
+
+    lake = make_lake(tmp_path / "lake")
+    code = CODE.removeprefix("```python\n").removesuffix("```")
+    task = make_task(lake, tool, pipeline=code)
+    replies = [reference_reply(task, turn, FORMATS["hermes"]) for turn in range(2)]
+    run = play(task, replies)
+    score = score_answer(task, run.answer())
+    assert (score.outcome, score.reward, run.failure) == (1.0, 1.0, None)
+    if tool != "lake_agent":  # the published system could read its plan too
+        assert json.loads(run.files["answer.json"])["published"]["answer"] == 1.5
+    with pytest.raises(TaskError, match="holds no pipeline"):
+        reference_reply(make_task(lake, tool), 0, FORMATS["hermes"])
