@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,15 @@ from configs.cdr import CdrConfig
 from configs.loader import dump, load
 from data_gen.cdr_out import write_tracks
 from data_gen.cdr_rows import drafts
-from data_gen.construct import Construction, construct, pipeline_rows, usable_records
+from data_gen.construct import (
+    CALIBRATED_FILTERS,
+    Construction,
+    construct,
+    pipeline_rows,
+    usable_records,
+)
 from data_gen.corpora import CorpusError
+from data_gen.domains import ALL_MAPPERS, LABELS
 from data_gen.records import Replays
 from data_gen.sources import read_sources, scan
 from rewards.task import write_jsonl
@@ -89,6 +97,31 @@ def _tracks(done: Construction, config: CdrConfig, out: Path, workers: int) -> N
     )
 
 
+def starved(done: Construction) -> list[str]:
+    """What a small corpus could not give, in words: domains without a recipe, tracks without a
+    task, filters that no threshold splits."""
+    lines: list[str] = []
+    usable = Counter(r.domain for r in done.records if len(r.active) > 1)
+    recipes = Counter(entry.domain for entry in done.library)
+    for domain, name in LABELS.items():
+        if not recipes[domain]:
+            lines.append(f"no recipe of domain {name}: {usable[domain]} documents with two or more "
+                         "active mappers, too few of them alike")  # fmt: skip
+    found = {row.sequence[0] for row in done.atomic}
+    if missing := [name for name in ALL_MAPPERS if name not in found]:
+        lines.append(f"no document activates {', '.join(missing)}")
+    if missing := [name for name in CALIBRATED_FILTERS if name not in found]:
+        lines.append(f"no balanced KEEP and DROP for {', '.join(missing)}")
+    families = sum(len(entry.families) for entry in done.library)
+    built = len({row.family_id for row in done.order})
+    if built < families:
+        lines.append(f"order_f: {families - built} of {families} families had too few groups whose "
+                     "results differ (instances.min_groups)")  # fmt: skip
+    if done.library and not done.swaps:
+        lines.append("order_m: no swap of neighbours changes a result")
+    return lines
+
+
 def build(config: CdrConfig, corpora: Sequence[str], out: Path) -> None:
     """Everything `assay tasks cdr` writes."""
     if not corpora:
@@ -98,8 +131,13 @@ def build(config: CdrConfig, corpora: Sequence[str], out: Path) -> None:
         print(f"assay tasks: {problem}", file=sys.stderr)
     if sources.problems:
         print(f"assay tasks: {len(sources.problems)} corpus rows left out", file=sys.stderr)
+    most = config.instances.max_text_length
+    rows = [row for row in sources.rows if len(row["text"]) <= most]
+    if len(rows) < len(sources.rows):
+        print(f"assay tasks: {len(sources.rows) - len(rows)} documents longer than {most} "
+              "characters left out (instances.max_text_length)", file=sys.stderr)  # fmt: skip
     workers = config.workers or os.cpu_count() or 1
-    records = scan(sources.rows, workers, config.scan_profile, config.domains)
+    records = scan(rows, workers, config.scan_profile, config.domains)
     done = construct(records, config, Replays())
     out.mkdir(parents=True, exist_ok=True)
     dump(config, out / "config.yaml")
@@ -107,6 +145,8 @@ def build(config: CdrConfig, corpora: Sequence[str], out: Path) -> None:
     if config.tracks:
         _tracks(done, config, out, workers)
     recipes = sum(len(mined.recipes) for mined in done.mined)
+    for line in starved(done):
+        print(line)
     print(
         f"{out / 'pipeline.jsonl'}: {len(records)} documents, "
         f"{len(usable_records(records, config))} of them usable; {recipes} mined recipes; "

@@ -90,7 +90,7 @@ def raw_rows(file: Path, root: Path, problems: list[str]) -> Iterator[Any]:
     `CorpusError` when the file cannot be read."""
     try:
         if file.suffix in TEXT_ENDINGS:
-            text = file.read_text(encoding="utf-8", errors="replace")
+            text = file.read_bytes().decode("utf-8", "replace")  # line ends as they are
             name = file.relative_to(root).as_posix() if root.is_dir() else file.name
             yield {"id": name, "text": text, "source": name}
         elif file.suffix == ".parquet":
@@ -108,13 +108,13 @@ def _jsonl(file: Path, problems: list[str]) -> Iterator[Any]:
         yield from listed
         return
     opener = gzip.open if file.suffix == ".gz" else open
-    with opener(file, "rt", encoding="utf-8", errors="replace", newline="\n") as lines:
+    with opener(file, "rt", encoding="utf-8-sig", errors="replace", newline="\n") as lines:
         for number, line in enumerate(cast("Iterable[str]", lines), 1):
             if not line.strip():
                 continue
             try:
                 value: Any = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 problems.append(f"{file} line {number}: not valid JSON ({error}); left out")
                 continue
             yield value
@@ -122,13 +122,13 @@ def _jsonl(file: Path, problems: list[str]) -> Iterator[Any]:
 
 def _json_list(file: Path) -> list[Any] | None:
     """The rows of a .json file that is one list; None for one with a row a line."""
-    with open(file, encoding="utf-8", errors="replace") as text:
-        if text.read(1000).lstrip("\ufeff \t\r\n")[:1] != "[":
+    with open(file, encoding="utf-8-sig", errors="replace") as text:
+        if text.read(1000).lstrip()[:1] != "[":
             return None
         text.seek(0)
         try:
             value: Any = json.loads(text.read().lstrip("\ufeff"))
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
     return cast("list[Any]", value) if isinstance(value, list) else None
 

@@ -12,4 +12,7 @@ def derive_seed(*parts: str | int) -> int:
     with a separator that cannot occur in a decimal number, so ("a", 1) and ("a1",) differ.
     """
     text = "\x1f".join(f"{type(p).__name__}:{p}" for p in parts)
-    return int.from_bytes(hashlib.sha256(text.encode("utf-8")).digest()[:8], "big") >> 1
+    return (
+        int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8], "big")
+        >> 1
+    )

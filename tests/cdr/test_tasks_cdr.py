@@ -190,6 +190,44 @@ def test_a_config_may_name_its_corpus_from_where_it_lies(
     assert "nowhere" in said and "--corpus" in said
 
 
+ODD: tuple[Any, ...] = (
+    {"text": ""}, {"text": " \r\n"}, {"text": None}, {"text": 5}, {"text": ["x"]}, [1], "x", None,
+    {"id": "web-0", "text": "the same id"}, {"text": "\ud800 ana@a.org from 10.0.0.1"},
+    {"id": "s\ud800", "text": "one \udfff <b>x</b> http://a.org/c and /home/x/y.txt"},
+    {"id": ["l"], "domain": 3, "language": ["en"], "text": "a@b.org  10.0.0.1"},
+    {"id": "nul", "text": "\0" * 9 + "<b>x</b>\0 https://a.org/c"},
+    {"id": "ends", "text": "<p>See https://a.org/x\r\nand\u2028<b>this</b>\r\r\n"},
+    {"id": "marks", "text": "e\u0301" * 400 + " <b>x</b> http://a.org/c"},
+    {"id": "braces", "text": "\\begin{figure}\\caption{" * 200},
+    {"id": "long", "text": "http://" + "a(" * 100_000}, {"id": "long2", "text": "<" * 200_000},
+)  # fmt: skip
+
+
+def test_an_odd_corpus_gives_verified_tasks_and_says_what_it_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_corpus(tmp_path / "corpus", 16)
+    lines = b"\r\n".join(json.dumps(row).encode() for row in ODD)
+    more = (
+        b'\n{"id": "bytes", "text": "\xff\xfe <b>x</b> http://a.org/c"}\n{"torn\n\n' + b"[" * 9999
+    )
+    (folder / "web.jsonl").write_bytes(
+        b"\xef\xbb\xbf" + (folder / "web.jsonl").read_bytes() + lines + more
+    )
+    out = tmp_path / "out"
+    words = [*SMALL, "compose.per_domain=5", "instances.min_keep=1", "instances.min_drop=1"]
+    assert main(["cdr", "--corpus", str(folder), "--out", str(out), *words]) == 0
+    said = capsys.readouterr()
+    assert "2 documents longer than 10000 characters left out" in said.err
+    assert "no document activates" in said.out and "no recipe of domain latex" in said.out
+    rows = rows_of(out)
+    assert any("\ud800" in row["input_text"] for row in rows)
+    for row in rows:
+        assert score_refinement(row, gold_answer(row), "release").outcome == 1.0
+    read_tasks(out / "train.jsonl")
+    assert json.loads((out / "certificate.json").read_text())["ok"] is True
+
+
 def test_task_rows_round_trip(built: Path) -> None:
     task = read_tasks(built / "train.jsonl")[0]
     assert Task.from_json(task.to_json()) == task

@@ -1,0 +1,166 @@
+"""CDR-Bench's scorer and builder against plain implementations, in one run, on the same rows.
+
+    python -m benchmarks.cdr --corpus CORPORA [--documents 60] [--repeat 2]
+
+The scorer's alternative is the published formulas written down as they stand, with the edit
+distance the release used (`pip install editdistance`) and, where it is installed, with
+`Levenshtein`. The builder's alternative runs every recipe on every document anew, without a memory
+of what operators have done. Results are compared for equality before anything is printed. Prints
+processor seconds of this process, the best of `--repeat`; ratios above 1 where this project is
+faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from configs.cdr import CdrConfig, InstructConfig
+from configs.loader import load
+from data_gen.cdr_rows import drafts
+from data_gen.cdr_write import word_all
+from data_gen.construct import Construction, construct, pipeline_rows
+from data_gen.records import Record, Replays
+from data_gen.sources import read_sources, scan
+from rewards.cdr.scorefile import score_file
+
+Row = dict[str, Any]
+Distance = Callable[[str, str], int]
+CONFIG = Path(__file__).resolve().parents[1] / "configs" / "cdr_reference.yaml"
+
+
+def best(work: Callable[[], object], repeat: int) -> float:
+    """Fewest processor seconds of `repeat` runs."""
+    seconds: list[float] = []
+    for _ in range(repeat):
+        gc.collect()
+        start = time.process_time()
+        work()
+        seconds.append(time.process_time() - start)
+    return min(seconds)
+
+
+def distances() -> dict[str, Distance]:
+    """Edit distances that are installed, by name."""
+    found: dict[str, Distance] = {}
+    try:
+        import editdistance
+
+        found["editdistance"] = editdistance.eval
+    except ImportError:
+        print("editdistance is not installed; its line is left out")
+    try:
+        import Levenshtein
+
+        found["Levenshtein"] = Levenshtein.distance
+    except ImportError:
+        print("Levenshtein is not installed; its line is left out")
+    return found
+
+
+# -- the published formulas, plainly (spec sections 11 and 12) --
+
+
+def plain_lines(text: str) -> str:
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = re.sub(r"[ \t]+\n", "\n", text)
+    return re.sub(r"\n[ \t]*(?:\n[ \t]*)+", "\n\n", text).strip()
+
+
+def plain_normal(text: str) -> str:
+    return re.sub(r" +([,.;:!?])", r"\1", re.sub(r"[ \t]+", " ", plain_lines(text)))
+
+
+def plain_scores(rows: Sequence[Row], distance: Distance) -> list[tuple[bool, float]]:
+    """(RS, RG) of every variant's prediction, with the distances the release also writes."""
+    found: list[tuple[bool, float]] = []
+    for row in rows:
+        source, reference = row["input_text"], row["reference_text"]
+        for variant in row["variant_predictions"]:
+            text = variant["predicted_clean_text"]
+            match = variant["predicted_status"].strip().upper() == row["reference_status"]
+            d_in, d_pred = distance(source, reference), distance(text, reference)
+            d_edit = distance(source, text)
+            gain = 1.0 if d_pred == 0 else min(1.0, max(0.0, (d_in - d_pred) / max(d_in, 1)))
+            _ = max(0.0, 1.0 - abs(d_edit - d_in) / max(d_edit, d_in, 1))
+            if row["reference_status"] == "DROP" and row["reference_text_full_run"] is not None:
+                distance(text, row["reference_text_full_run"])
+            plain_lines(text) == plain_lines(reference)  # noqa: B015  (written beside RS)
+            found.append((match and plain_normal(text) == plain_normal(reference), gain))
+    return found
+
+
+def our_scores(rows: Sequence[Row]) -> list[tuple[bool, float]]:
+    """The same from a scored predictions file."""
+    scored = score_file(rows, 3, 0, "core", "bench")
+    return [(v["recipe_success"], v["refinement_gain"]) for v in scored.variants]
+
+
+def predictions(done: Construction, most: int) -> list[Row]:
+    """Rows with three answers each: gold, the input, and gold with every 40th word doubled."""
+    rows: list[Row] = []
+    units = list(drafts(done))
+    for unit, made in zip(units, word_all(units[:most], InstructConfig(), 1)[0], strict=False):
+        for draft, row in zip(unit, made.rows, strict=True):
+            words = row["reference_text"].split(" ")
+            spoilt = " ".join(w + w if i % 40 == 7 else w for i, w in enumerate(words))
+            status = draft.instance.status
+            answers = [(status, row["reference_text"]), ("KEEP", row["input_text"]),
+                       (status, spoilt)]  # fmt: skip
+            rows.append(row | {"variant_predictions": [
+                {"prompt_variant_index": i, "predicted_status": s, "predicted_clean_text": t}
+                for i, (s, t) in enumerate(answers)
+            ]})  # fmt: skip
+    return rows
+
+
+def score_part(done: Construction, most: int, repeat: int) -> None:
+    rows = predictions(done, most)
+    ours = our_scores(rows)
+    own = best(lambda: our_scores(rows), repeat)
+    chars = sum(len(r["input_text"]) for r in rows)
+    print(f"scorer: {len(ours)} predictions, inputs of {chars / len(rows):,.0f} characters")
+    print(f"  score_file, all it writes      {own:8.2f} s  {len(ours) / own:8,.0f} a second")
+    for name, distance in distances().items():
+        if plain_scores(rows, distance) != ours:
+            raise SystemExit(f"{name}: the plain formulas give other results")
+        plain = best(lambda d=distance: plain_scores(rows, d), repeat)
+        print(f"  plain formulas, {name:<13}  {plain:8.2f} s  ratio {plain / own:.1f}")
+
+
+def build_part(records: Sequence[Record], config: CdrConfig, repeat: int) -> None:
+    def build(limit: int) -> Construction:
+        return construct(records, config, Replays(limit))
+
+    full = 60_000
+    if list(pipeline_rows(build(full))) != list(pipeline_rows(build(0))):
+        raise SystemExit("the builder without a memory gives other rows")
+    ours, plain = best(lambda: build(full), repeat), best(lambda: build(0), repeat)
+    count = sum(1 for row in pipeline_rows(build(full)) if row["kind"] == "pipeline_instance")
+    print(f"builder: {len(records)} documents, {count} instances")
+    print(f"  construct                      {ours:8.2f} s")
+    print(f"  without a memory               {plain:8.2f} s  ratio {plain / ours:.1f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corpus", required=True, type=Path)
+    parser.add_argument("--documents", type=int, default=60, help="of each file of the corpus")
+    parser.add_argument("--predictions", type=int, default=400, help="units that are scored")
+    parser.add_argument("--repeat", type=int, default=2)
+    args = parser.parse_args()
+    files = sorted(args.corpus.glob("*.jsonl*")) if args.corpus.is_dir() else [args.corpus]
+    rows = [row for file in files for row in read_sources([file]).rows[: args.documents]]
+    config = load(CdrConfig, CONFIG, ["instances.min_groups=2", "mining.min_recipe_support=3"])
+    records = scan(rows, 1)
+    score_part(construct(records, config, Replays()), args.predictions, args.repeat)
+    build_part(records, config, args.repeat)
+
+
+if __name__ == "__main__":
+    main()
