@@ -3,6 +3,10 @@
 Every operator has a few surface forms, none with an operator or parameter name. The forms are
 distinct, so `read_requirement` recovers the exact recipe; tasks are built only from wordings that
 read back to themselves, which is what makes the instruction sufficient for the answer.
+
+This is the demo's grammar, short enough for a small model; CDR tasks have a larger one
+(`rewards.cdr.phrases`, `data_gen.instruct`). The two stay apart because measured training runs
+depend on these words byte by byte.
 """
 
 from __future__ import annotations
