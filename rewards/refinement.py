@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 from rapidfuzz.distance import Levenshtein
@@ -72,6 +73,11 @@ class _Gold:
     text: str
 
 
+@lru_cache(maxsize=256)  # all answers to a task share it
+def _to_do(input_text: str, gold_text: str) -> int:
+    return Levenshtein.distance(input_text, gold_text)
+
+
 def refinement_metrics(
     input_text: str, gold_status: str, gold_text: str, status: str, text: str
 ) -> Metrics:
@@ -79,7 +85,7 @@ def refinement_metrics(
 
     (It is the release *parser* that reads an answer without a status as KEEP.)
     """
-    d_in = Levenshtein.distance(input_text, gold_text)
+    d_in = _to_do(input_text, gold_text)
     d_pred = Levenshtein.distance(text, gold_text)
     d_edit = d_in if text == gold_text else Levenshtein.distance(input_text, text)
     match = status.strip().upper() == gold_status.strip().upper()
