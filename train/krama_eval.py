@@ -94,7 +94,10 @@ def _cost(run: Trajectory) -> Row:
 
 
 def load_tracks(folder: Path, settings: Sequence[str], doubted: bool) -> dict[str, list[Task]]:
-    """Tasks by setting. Raises `TaskError` for a folder that `assay tasks krama` did not write."""
+    """Tasks by setting; a file of tasks (of `assay tasks lake`) has whole questions alone. Raises
+    `TaskError` for a folder that `assay tasks krama` did not write."""
+    if folder.is_file():
+        return {"end-to-end": read_tasks(folder)}
     names = {"end-to-end": ["tasks"], "subtasks": ["subtasks"]}
     if doubted:
         names = {"end-to-end": ["tasks", "doubted"], "subtasks": ["subtasks", "doubted_subtasks"]}
@@ -111,7 +114,8 @@ def load_tracks(folder: Path, settings: Sequence[str], doubted: bool) -> dict[st
 
 def _parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="assay eval", description=__doc__)
-    made.add_argument("--tracks", required=True, help="krama:DIR, as `assay tasks krama` writes")
+    where = "krama:DIR of `assay tasks krama`, or krama:FILE.jsonl of `assay tasks lake`"
+    made.add_argument("--tracks", required=True, help=where)
     which = "Hugging Face folder, URL of a chat endpoint, or canned:FILE.jsonl"
     made.add_argument("--model", required=True, help=which)
     made.add_argument("--endpoint-model", default="", help="the model's name at the endpoint")
@@ -183,7 +187,8 @@ def _runs(
     """Every task's episode, in order."""
     sampling = Sampling(args.max_new_tokens, args.temperature)
     lake = LakeSettings(snippet_tokens=args.snippet_tokens, run_s=args.run_s)
-    shop = Workshop(folder, ToolSettings(budget, lake=lake))
+    root = folder.parent if folder.is_file() else folder
+    shop = Workshop(root, ToolSettings(budget, lake=lake))
     shop.announce(tasks)
     if args.model.startswith(("http://", "https://", "canned:")):
         step = _by_chat(args, tasks, shop, sampling, budget, bar)

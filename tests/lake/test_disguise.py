@@ -84,6 +84,29 @@ def test_answers_are_those_of_the_pipeline_on_the_obscured_files(built: Path) ->
     assert {"csv", "xlsx", "json", "parquet"} <= set(seen)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
+def test_a_model_that_answers_from_memory_is_found_out(built: Path, tmp_path: Path) -> None:
+    from train.evaluate import main as evaluate
+
+    for name, right in (("train", 1.0), ("train_obscured", 0.0)):
+        tasks = rows(built / f"{name}.jsonl")
+        replies: list[dict[str, Any]] = []
+        for task in tasks:
+            memory = task["gold"].get("plain_answer", task["gold"]["answer"])
+            code = f"import json\nprint(json.dumps({{'main-task': {memory!r}}}))"
+            replies.append({"match": f"Question: {task['prompt'][-1]['content']}\n",
+                            "replies": [f"```json\n[]\n```\n```python\n{code}\n```"]})  # fmt: skip
+        canned = tmp_path / "canned.jsonl"
+        canned.write_text("".join(json.dumps(r) + "\n" for r in replies), encoding="utf-8")
+        command = ["--tracks", f"krama:{built / f'{name}.jsonl'}", "--model", f"canned:{canned}"]
+        assert evaluate([*command, "--out", str(tmp_path / name), "--snippet-tokens", "200"]) == 0
+        tables = json.loads((tmp_path / name / "results.json").read_text("utf-8"))["tables"]
+        cell = tables["end-to-end"]["overall"]
+        assert (cell["tasks"], cell["right"]) == (len(tasks), right * len(tasks))
+        kinds = tables["end-to-end categories"]
+        assert kinds == {"recalled" if right == 0.0 else "right": len(tasks)}
+
+
 def test_a_key_depends_on_the_seed_and_keeps_words_apart(tmp_path: Path) -> None:
     tables = open_lake(lake_of_all(make_lake(tmp_path / "x"))).tables
     key, same, other = (make_disguise("x", tables, seed) for seed in (1, 1, 2))
