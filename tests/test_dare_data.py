@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import random
 from pathlib import Path
@@ -19,6 +20,7 @@ from data_gen.dare.analyse import clean, giveaways  # noqa: E402
 from data_gen.dare.jailed import in_range, read, solve  # noqa: E402
 from data_gen.dare.layout import csv_bytes, read_entries, read_table, table_bytes  # noqa: E402
 from data_gen.dare.series import Timed, split  # noqa: E402
+from data_gen.dare.sources import fingerprints, groups  # noqa: E402
 from data_gen.dare.tabular import draft  # noqa: E402
 from rewards.table import score_table_row  # noqa: E402
 from rewards.task import TaskError, read_tasks  # noqa: E402
@@ -229,3 +231,16 @@ def test_dsbench_becomes_the_same_format(tmp_path: Path) -> None:
                                                              "val_v2.csv"]  # fmt: skip
     (home / "sample_submission.csv").unlink()
     assert main(["dare", "--import-dsbench", str(top), "--out", str(tmp_path / "p")]) == 2
+
+
+def test_copies_of_a_table_are_known_by_their_values() -> None:
+    frame = table(200)
+    noise = random.Random(1)
+    copy = frame.rename(columns=str.upper).sample(frac=1, random_state=1).reset_index(drop=True)
+    copy = pd.read_csv(io.BytesIO(csv_bytes(copy.drop(columns="ROOMS"))))
+    other = pd.DataFrame({n: [noise.gauss(0, 1) for _ in range(200)] for n in "abc"})
+    marks = {"a": fingerprints(frame), "b": fingerprints(copy), "c": fingerprints(other)}
+    found = groups(marks)
+    assert found["a"] == found["b"] != found["c"]
+    assert groups({"x": marks["b"], "y": marks["a"]})["y"] == found["a"]  # whatever they are called
+    assert len(groups({"n": frozenset(), "m": frozenset()})) == 2

@@ -34,7 +34,14 @@ from data_gen.dare.layout import (
     write_database,
     write_question_list,
 )
-from data_gen.dare.sources import Source, database_name, fingerprints, sources, table_hash
+from data_gen.dare.sources import (
+    Source,
+    database_name,
+    fingerprints,
+    groups,
+    sources,
+    table_hash,
+)
 from data_gen.dare.tabular import draft, files_of, metadata_json
 from data_gen.dare.validate import finished, prove
 from data_gen.dare.wording import if_question, metadata_text, mini_question, mm_question
@@ -52,6 +59,7 @@ class Built:
 
     source: str
     rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    marks: frozenset[str] = frozenset()  # of its columns, to know copies by
     refused: list[str] = field(default_factory=list[str])
 
 
@@ -100,20 +108,26 @@ def column_lines(source: Source, looked: Looked) -> dict[str, str]:
     return out
 
 
+def published(marks: frozenset[str], settings: Settings) -> bool:
+    """Whether most of the table's columns are in evaluation databases."""
+    return bool(marks) and len(marks & settings.published) >= 0.6 * len(marks)
+
+
 async def build_table(source: Source, settings: Settings, pool: Pool, room: int) -> Built:
     """Up to `room` class and reg databases of one table; never raises for what a table is."""
     built = Built(source.name)
     seed = derive_seed(settings.seed, source.name)
     try:
-        looked = clean(source.load(), seed)
+        raw = source.load()
+        looked = clean(raw, seed)
     except Exception as error:  # a table of a package may be anything
         built.refused.append(f"unreadable: {type(error).__name__}")
         return built
     if looked is None:
         built.refused.append("too little is left after cleaning")
         return built
-    marks = fingerprints(looked.frame)
-    if marks and len(marks & settings.published) >= 0.6 * len(marks):
+    built.marks = fingerprints(raw)
+    if published(built.marks, settings):
         built.refused.append("the table of a published evaluation database")
         return built
     rng = random.Random(seed)
@@ -286,6 +300,10 @@ def build_all(args: argparse.Namespace) -> None:
     for folder in (args.out / "databases").iterdir():  # what was built beyond the number asked
         if folder.name not in named:
             shutil.rmtree(folder)
+    marks = {b.source: b.marks for b in found if b.rows}  # a table's marks are the same each time
+    together = groups(marks)
+    for row in rows:
+        row["table_group"] = together[row["source"]]
     write_question_list(args.out, rows)
     tasks = asyncio.run(_tasks(args.out, rows))
     for name in ("train", "heldout"):
@@ -296,9 +314,9 @@ def build_all(args: argparse.Namespace) -> None:
           f"{report['tasks']} tasks {json.dumps(report['tracks'])}", file=sys.stderr)  # fmt: skip
 
 
-def split_of(table_sha256: str) -> str:
-    """One table in seven is held out, with everything made from it."""
-    return "heldout" if int(table_sha256[:8], 16) % 7 == 0 else "train"
+def split_of(group: str) -> str:
+    """One table in seven is held out, with everything made from it and from its copies."""
+    return "heldout" if int(group[-8:], 16) % 7 == 0 else "train"
 
 
 async def _tasks(out: Path, rows: Sequence[dict[str, Any]]) -> list[Task]:
@@ -306,8 +324,8 @@ async def _tasks(out: Path, rows: Sequence[dict[str, Any]]) -> list[Task]:
     tasks: list[Task] = []
     for entry in read_entries(out):
         row = by_name[entry.name]
-        meta = {k: row[k] for k in ("domain", "licence", "source", "table_sha256")}
-        split = split_of(row["table_sha256"])
+        meta = {k: row[k] for k in ("domain", "licence", "source", "table_sha256", "table_group")}
+        split = split_of(row["table_group"])
         tasks += await tasks_of(entry, out, split, pool=None, meta=meta)
     for task in tasks:
         gold = read_gold(task.gold)
@@ -323,7 +341,7 @@ def certificate(
     settings: Settings,
 ) -> dict[str, Any]:
     """What was built, from what, what was refused and why, and that the splits share no table."""
-    tables = {split: {t.meta["table_sha256"] for t in tasks if t.split == split}
+    tables = {split: {t.meta["table_group"] for t in tasks if t.split == split}
               for split in ("train", "heldout")}  # fmt: skip
     shared = tables["train"] & tables["heldout"]
     if shared:
@@ -331,7 +349,8 @@ def certificate(
     reasons = Counter(r.partition(": ")[2] or r for b in found for r in b.refused)
     return {
         "seed": settings.seed, "databases": len(rows), "tasks": len(tasks),
-        "tables": len({row["table_sha256"] for row in rows}),
+        "tables": len({row["table_group"] for row in rows}),
+        "sources": len({row["source"] for row in rows}),
         "tracks": dict(sorted(Counter(t.track for t in tasks).items())),
         "splits": dict(Counter(t.split for t in tasks)), "shared_tables": len(shared),
         "tables_looked_at": len({b.source for b in found}), "refused": dict(reasons.most_common()),

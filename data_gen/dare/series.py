@@ -103,6 +103,8 @@ def _without_counters(frame: Frame) -> Frame:
 def build_series(source: Source, settings: Settings, built: Built, room: int = 1) -> None:
     """At most `room` databases, each with a target of its own; the reason is noted when a table
     with a time column gives none."""
+    from data_gen.dare.build import published
+
     seed = derive_seed(settings.seed, source.name, "series")
     rng = random.Random(seed)
     try:
@@ -111,12 +113,12 @@ def build_series(source: Source, settings: Settings, built: Built, room: int = 1
         return
     if not 150 <= len(raw) <= 20_000:
         return
-    raw = _without_counters(raw)
+    loaded, raw = raw, _without_counters(raw)
     time = find_time(raw)
     if time is None or clean(raw, seed) is None:
         return
-    marks = fingerprints(raw)
-    if marks and len(marks & settings.published) >= 0.6 * len(marks):
+    built.marks = fingerprints(loaded)
+    if published(built.marks, settings):
         built.refused.append("series: the table of a published evaluation database")
         return
     column, when, form = time

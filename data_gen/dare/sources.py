@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -157,19 +157,57 @@ def column_texts(about: str) -> dict[str, str]:
     return {name: " ".join(text.split())[:160] for name, text in _ITEM.findall(about)}
 
 
-def fingerprints(frame: Frame) -> set[str]:
-    """One hash a column, of its sorted values: the same under renaming and reordering."""
+def fingerprints(frame: Frame) -> frozenset[str]:
+    """One hash a column of the whole table, of its sorted values: the same under renaming,
+    reordering and a change of format. Columns of few values say nothing and are left out."""
+    import numpy as np
+
     found: set[str] = set()
-    for name in frame.columns:
-        column = frame[name]
-        if column.nunique(dropna=True) < 8:
-            continue  # too common to say anything
-        if column.dtype.kind in "iuf":
-            values = sorted(f"{v:.6g}" for v in column.dropna().tolist())
+    for place in range(frame.shape[1]):  # by place: names may repeat
+        column = frame.iloc[:, place].dropna()
+        if column.dtype.kind in "iufb":
+            if column.nunique() < 8:
+                continue
+            values = np.sort(column.to_numpy(dtype=float)).astype("<f4") + np.float32(0)
+            data = values.tobytes()
         else:
-            values = sorted(str(v) for v in column.dropna().tolist())
-        found.add(hashlib.sha256("\x1f".join(values).encode()).hexdigest()[:16])
-    return found
+            words = sorted(column.map(str))
+            if len(set(words)) < 8:
+                continue
+            data = "\x1f".join(words).encode("utf-8", "replace")
+        found.add(hashlib.sha256(data).hexdigest()[:16])
+    return frozenset(found)
+
+
+def same_table(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Whether most columns of the narrower table are columns of the other."""
+    return bool(one and other) and len(one & other) >= 0.6 * min(len(one), len(other))
+
+
+def groups(marks: Mapping[str, frozenset[str]]) -> dict[str, str]:
+    """Source → the name of its group: copies of one table, and copies of copies, are together.
+    The group's name does not depend on what sources are called where columns say enough."""
+    names = sorted(marks)
+    head = {name: name for name in names}
+
+    def top(name: str) -> str:
+        while head[name] != name:
+            name = head[name]
+        return name
+
+    holders: dict[str, list[str]] = {}
+    for name in names:
+        near = {other for mark in marks[name] for other in holders.get(mark, ())}
+        for other in sorted(near):
+            if same_table(marks[name], marks[other]):
+                head[top(name)] = top(other)
+        for mark in marks[name]:
+            holders.setdefault(mark, []).append(name)
+    least: dict[str, str] = {}
+    for name in names:
+        key = min(marks[name], default=hashlib.sha256(name.encode()).hexdigest()[:16])
+        least[top(name)] = min(key, least.get(top(name), "g"))
+    return {name: least[top(name)] for name in names}
 
 
 def table_hash(frame: Frame) -> str:
