@@ -304,14 +304,33 @@ def build_all(args: argparse.Namespace) -> None:
     together = groups(marks)
     for row in rows:
         row["table_group"] = together[row["source"]]
+    reworded = _reworded(args, rows)
     write_question_list(args.out, rows)
     tasks = asyncio.run(_tasks(args.out, rows))
     for name in ("train", "heldout"):
         write_jsonl(args.out / f"{name}.jsonl", (t.to_json() for t in tasks if t.split == name))
-    report = certificate(found, rows, tasks, settings)
+    report = certificate(found, rows, tasks, settings) | reworded
     (args.out / "certificate.json").write_bytes(json_bytes(report))
     print(f"{args.out}: {report['databases']} databases from {report['tables']} tables, "
           f"{report['tasks']} tasks {json.dumps(report['tracks'])}", file=sys.stderr)  # fmt: skip
+
+
+def _reworded(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Let an endpoint reword the questions, if one is given; what became of it."""
+    if not args.refine_url:
+        return {}
+    from data_gen.dare.refine import recipe_in, refine_rows
+    from rewards.judge_endpoint import Endpoint
+
+    recipes: dict[str, Any] = {}
+    for row in rows:
+        about = args.out / "databases" / row["file_path"] / "verify" / "all_metadata.json"
+        if (recipe := recipe_in(about.read_bytes())) is not None:
+            recipes[row["file_path"]] = recipe
+    endpoint = Endpoint(args.refine_url, args.refine_model, os.environ.get("ASSAY_REFINE_KEY", ""))
+    report = refine_rows(rows, recipes, endpoint)
+    print(f"wordings: {json.dumps(report)}", file=sys.stderr)
+    return {"reworded": report}
 
 
 def split_of(group: str) -> str:

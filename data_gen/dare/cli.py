@@ -38,6 +38,9 @@ def main(argv: Sequence[str]) -> int:
                         help="mini: short IF tasks for a small model")  # fmt: skip
     parser.add_argument("--per-table", type=int, default=0,
                         help="databases from one table at most (0: 2; mini 4)")  # fmt: skip
+    parser.add_argument("--refine-url", help="endpoint that may reword questions; kept only when "
+                        "proved (OpenAI-compatible; key: $ASSAY_REFINE_KEY)")  # fmt: skip
+    parser.add_argument("--refine-model", default="default", help="its model")
     parser.add_argument("--exclude", type=Path, nargs="*", default=[],
                         help="official folders whose tables must not be used")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0)

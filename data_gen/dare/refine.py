@@ -1,0 +1,189 @@
+"""Freer wordings of questions from any OpenAI-compatible endpoint, accepted only when proved.
+
+A rewrite is kept when (1) every name in backticks, every number and every quoted value of the
+original is in it, and no other; (2) a list whose order counts keeps its order; (3) each step that
+the original states is still named; and (4), for IF tasks, the endpoint, reading the rewrite alone,
+gives back the recipe: model, seed, features in order, ranges, and the steps that matter. Else the
+templated wording stays: what a model says never decides what is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from data_gen.paraphrase import say
+from rewards.cdr.json_score import parse_json
+from rewards.judge import JudgeError
+from rewards.judge_endpoint import Endpoint
+
+_NAME = re.compile(r"`([^`]+)`")
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w])")
+# word of the original → what may say it in the rewrite
+_STEPS = {
+    "join": r"\bjoin|\bmerge|\bcombin",
+    "filter": r"\bfilter|\bkeep|\bdrop|\bremov|\bexclud|\bdiscard|\bonly rows|\bretain",
+    "missing": r"\bmissing|\bnulls?\b|\bnan\b|\bblank",
+    "in this order": r"\border\b|\bsequence\b|\bordered\b",
+    "numeric": r"\bnumeric|\bnumerical|\bnumbers\b",
+    "categorical": r"\bcategor",
+    "mean": r"\bmean\b|\baverage\b",
+    "median": r"\bmedian\b",
+    "most frequent": r"\bmost[ -_]?(frequent|common)|\bmode\b",
+    "standardscaler": r"standardscaler|\bstandardi[sz]",
+    "one-hot": r"one[ -]?hot",
+    "unknown categories": r"\bunknown|\bunseen|handle_unknown",
+    "dense": r"\bdense\b|sparse_output",
+    "library defaults": r"\bdefault",
+    "resample": r"\bresampl|\baggregat",
+    "classification": r"\bclassif",
+    "regression": r"\bregress",
+}
+_MODELS = re.compile(
+    r"\b(?:LogisticRegression|DecisionTreeClassifier|GaussianNB|LinearSVC|MLPClassifier|Linear"
+    r"Regression|DecisionTreeRegressor|Ridge|Lasso|MLPRegressor|MultiOutputClassifier)\b"
+)
+
+
+@dataclass
+class Refined:
+    """How many wordings were asked for, kept, and refused for which reason."""
+
+    asked: int = 0
+    kept: int = 0
+    refused: Counter[str] | None = None
+
+    def no(self, why: str) -> None:
+        self.refused = self.refused or Counter()
+        self.refused[why] += 1
+
+
+def _numbers(text: str) -> set[float]:
+    """Numbers outside of names in backticks and of quoted categories."""
+    bare = re.sub(r"'[^']*'", " ", _NAME.sub(" ", text))
+    return {float(n) for n in _NUMBER.findall(re.sub(r"(?<=\d),(?=\d{3}\b)", "", bare))}
+
+
+def _quoted(text: str) -> set[str]:
+    return set(re.findall(r"'([^']*)'", _NAME.sub(" ", text)))
+
+
+def lacks(original: str, rewrite: str, ordered: list[str]) -> str:
+    """What keeps a rewrite from saying the same, "" if nothing does. `ordered` are names whose
+    order counts: somewhere they must stand one after the other with nothing else between."""
+    mine, theirs = set(_NAME.findall(original)), set(_NAME.findall(rewrite))
+    if mine != theirs:
+        return f"names: {', '.join(sorted(mine ^ theirs))[:120]}"
+    if _numbers(original) != _numbers(rewrite):
+        odd = sorted(_numbers(original) ^ _numbers(rewrite))
+        return f"numbers: {', '.join(f'{n:g}' for n in odd)[:120]}"
+    if _quoted(original) != _quoted(rewrite):
+        return "categories"
+    if set(_MODELS.findall(original)) != set(_MODELS.findall(rewrite)):
+        return "model"
+    for word, pattern in _STEPS.items():
+        if word in original.lower() and not re.search(pattern, rewrite.lower()):
+            return f"step: {word}"
+    names = _NAME.findall(rewrite)
+    if ordered and not any(
+        names[i : i + len(ordered)] == ordered for i in range(len(names) - len(ordered) + 1)
+    ):
+        return "order of the features"
+    return ""
+
+
+def misread(recipe: Mapping[str, Any], rewrite: str, endpoint: Endpoint) -> str:
+    """Which part of an IF recipe the endpoint does not read out of the rewrite alone, "" if it
+    reads all. Raises `JudgeError`."""
+    answer = say(
+        endpoint,
+        "Read the instruction and answer with one JSON object: model (class name), random_state "
+        "(number, or null if none is stated), features (list of names, in the order of training), "
+        "ranges (object: name to [low, high] or to the list of allowed values), keep_missing (true "
+        "or false: do rows with a missing value stay), imputer (mean, median, most_frequent or "
+        f"null), scale (true or false).\n\n{rewrite}",
+    )
+    try:
+        said = cast("dict[str, Any]", parse_json(answer))
+        stated = recipe["stated"]
+        seed = recipe["random_state"] if "seed" in stated else None
+        wanted = {
+            "model": recipe["model_type"], "random_state": seed,
+            "features": recipe["selected_features"], "ranges": recipe["expected_ranges"],
+            "keep_missing": True,
+        }  # fmt: skip
+        if "impute" in stated:
+            wanted["imputer"] = recipe["imputer_type"]
+        if "scale" in stated:
+            wanted["scale"] = True
+        return ", ".join(sorted(k for k, v in wanted.items() if _plain(said.get(k)) != _plain(v)))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return "no JSON object"
+
+
+def _plain(value: Any) -> Any:
+    """Numbers as floats, ranges and names as they are: 1 and 1.0 say the same."""
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int | float):
+        return float(value)
+    if isinstance(value, list):
+        return [_plain(v) for v in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in cast("dict[Any, Any]", value).items()}
+    return value
+
+
+def refined(
+    question: str, recipe: Mapping[str, Any] | None, endpoint: Endpoint, counts: Refined
+) -> str:
+    """A proved rewrite of one question, or the question. `recipe`: of an IF task, else None.
+    Raises `JudgeError` when the endpoint cannot be had."""
+    counts.asked += 1
+    text = say(
+        endpoint,
+        "Rewrite this task in other words, as one colleague would ask another. Keep every name in "
+        "backticks exactly as it is, every number, every quoted value, every step and the order of "
+        f"lists; add nothing. Answer with the task alone.\n\n{question}",
+        0.8,
+    ).strip()
+    ordered = list(recipe["selected_features"]) if recipe and "order" in recipe["stated"] else []
+    if why := lacks(question, text, ordered):
+        counts.no(why.partition(":")[0])
+        return question
+    if recipe is not None and (why := misread(recipe, text, endpoint)):
+        counts.no(f"read back: {why}")
+        return question
+    counts.kept += 1
+    return text
+
+
+def refine_rows(
+    rows: list[dict[str, Any]], recipes: Mapping[str, Mapping[str, Any]], endpoint: Endpoint
+) -> dict[str, Any]:
+    """Reword the questions of a question list in place; a report. `recipes`: database → recipe of
+    its IF variant. The first failure of the endpoint ends it, the rest stays as it is."""
+    counts = Refined()
+    failed = ""
+    for row in rows:
+        for variant in ("question_v1", "question_v2"):
+            if not row.get(variant) or failed:
+                continue
+            recipe = recipes.get(str(row["file_path"])) if variant == "question_v1" else None
+            try:
+                row[variant] = refined(str(row[variant]), recipe, endpoint, counts)
+            except JudgeError as error:
+                failed = str(error)
+    refused = dict((counts.refused or Counter[str]()).most_common())
+    report = {"asked": counts.asked, "kept": counts.kept, "refused": refused}
+    return report | ({"stopped": failed} if failed else {})
+
+
+def recipe_in(metadata: bytes) -> Mapping[str, Any] | None:
+    """The recipe of a tabular database's `all_metadata.json`; None for a time series."""
+    question: dict[str, Any] = json.loads(metadata)["question"]
+    return question if "selected_features" in question else None
