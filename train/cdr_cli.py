@@ -178,18 +178,18 @@ def eval_cdr(args: Namespace) -> int:
         raise errors.exceptions[0] from None
     reward = RewardConfig()
     plain = [(task, given) for task, given in asked if task.family == "refinement"]
-    if plain:
-        weights = reward_weights(reward)
-        rows = [
-            row_of(task, score_answer(task, _answer(given), weights), given.text or "", 0)
-            for task, given in plain
-        ]
-        data = {
-            "rows": {**baselines([task for task, _ in plain], reward), name: rows},
-            "meta": {"model": args.model, "tasks": args.tracks, "mode": args.mode,
-                     "parsing": "strict in this table; release in paper_metrics.json"},
-        }  # fmt: skip
-        print(f"report: {write_report(args.out, data)}")
+    weights = reward_weights(reward)
+    rows = [
+        row_of(task, score_answer(task, _answer(given), weights), given.text or "", 0)
+        for task, given in plain or asked  # JSON tracks stand in the table only by themselves
+    ]
+    data = {
+        "rows": {**baselines([task for task, _ in plain], reward), name: rows}
+        if plain else {name: rows},
+        "meta": {"model": args.model, "tasks": args.tracks, "mode": args.mode,
+                 "parsing": "strict in this table; release in paper_metrics.json"},
+    }  # fmt: skip
+    print(f"report: {write_report(args.out, data)}")
     print(paper_table(papers))
     print(f"files: {args.out / 'data' / 'evaluation'}")
     failed = [given.error for _, given in asked if given.text is None]

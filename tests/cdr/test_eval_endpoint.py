@@ -159,3 +159,11 @@ def test_settings_that_cannot_be_used_are_named(
 ) -> None:
     assert run("http://127.0.0.1:9/v1", bench, tmp_path / "out", *more) == 2
     assert more[0] in capsys.readouterr().err
+
+
+def test_json_tracks_alone_have_a_report_too(bench: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    tracks = f"cdr:{bench}:semantic_safety_atomic"
+    assert eval_main(["--model", "baseline:gold", "--tracks", tracks, "--out", str(out)]) == 0
+    rows = json.loads((out / "results.json").read_text())["rows"]["baseline_gold"]
+    assert [r["outcome"] for r in rows] == [1.0, 1.0, 1.0]
