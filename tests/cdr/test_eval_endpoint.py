@@ -167,3 +167,17 @@ def test_json_tracks_alone_have_a_report_too(bench: Path, tmp_path: Path) -> Non
     assert eval_main(["--model", "baseline:gold", "--tracks", tracks, "--out", str(out)]) == 0
     rows = json.loads((out / "results.json").read_text())["rows"]["baseline_gold"]
     assert [r["outcome"] for r in rows] == [1.0, 1.0, 1.0]
+
+
+def test_a_local_checkpoint_answers_the_same_files(
+    bench: Path, tmp_path: Path, tiny_folder: Path
+) -> None:
+    out = tmp_path / "out"
+    words = ["--model", str(tiny_folder), "--name", "tiny", "--tracks", f"cdr:{bench}:atomic_m"]
+    more = ["--k", "1", "--max-new-tokens", "4", "--out", str(out)]
+    assert eval_main([*words, *more]) == 0
+    target = out / "data/evaluation/atomic_m/tiny/predictions_direct_k1_seed0.jsonl"
+    first = target.read_bytes()
+    assert all(r["variant_predictions"][0]["valid_prediction"] for _, r in read_jsonl(target))
+    assert eval_main([*words, *more]) == 0
+    assert target.read_bytes() == first
