@@ -18,7 +18,7 @@ from data_gen.cdr_write import Written, word_all
 from data_gen.instruct import PromptVariant
 from data_gen.overlap import Fingerprint, fingerprint_of, overlaps, shared
 from data_gen.paraphrase_pool import Paraphrased, paraphrase_units
-from rewards.task import Task, json_line
+from rewards.task import Task, json_line, read_jsonl
 
 MANIFEST_TRACKS = tuple(f"tracks/{track}.jsonl" for track in TRACKS)
 
@@ -186,19 +186,15 @@ def _json(path: Path, value: Any) -> None:
 
 
 def read_tasks_or_rows(path: Path) -> Iterator[Task]:
-    """Tasks of a file of tasks or of release rows (fields the check needs)."""
-    with open(path, encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            row: dict[str, Any] = json.loads(line)
-            if "gold" in row:
-                yield Task.from_json(row, f"{path} line {number}")
-            elif "input_text" in row:
-                yield Task(
-                    str(row.get("instance_id", number)), "refinement",
-                    str(row.get("source_track", "")), "other", [],
-                    {"input_text": row["input_text"], "text": row.get("reference_text") or "",
-                     "operators": row.get("operator_sequence") or []},
-                    meta={"document": row.get("source_record_id")},
-                )  # fmt: skip
+    """Tasks of a file of tasks or of release rows (fields the check needs). Raises `TaskError`."""
+    for number, row in read_jsonl(path):
+        if "gold" in row:
+            yield Task.from_json(row, f"{path} line {number}")
+        elif "input_text" in row:
+            yield Task(
+                str(row.get("instance_id", number)), "refinement",
+                str(row.get("source_track", "")), "other", [],
+                {"input_text": row["input_text"], "text": row.get("reference_text") or "",
+                 "operators": row.get("operator_sequence") or []},
+                meta={"document": row.get("source_record_id")},
+            )  # fmt: skip

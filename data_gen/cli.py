@@ -23,7 +23,7 @@ from data_gen.order_demo import OrderSettings, build_order_tasks
 from data_gen.paraphrase_pool import ParaphraseError
 from data_gen.splits import certificate
 from rewards.gold import GoldError
-from rewards.task import Task, write_jsonl
+from rewards.task import Task, TaskError, write_jsonl
 
 
 def parse_settings(pairs: Sequence[str]) -> DemoTaskSettings:
@@ -195,7 +195,7 @@ def main(argv: list[str]) -> int:
     try:
         return BUILDERS[argv[0]](argv[1:])
     except (SettingsError, ConfigError, CorpusError, DemoTaskError, GoldError,
-            ParaphraseError) as error:  # fmt: skip
+            ParaphraseError, TaskError) as error:  # fmt: skip
         print(f"assay tasks: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:

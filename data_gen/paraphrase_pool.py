@@ -26,7 +26,7 @@ from rewards.cdr.ids import stable_id
 from rewards.gold import Step
 from rewards.judge import JudgeError
 from rewards.judge_endpoint import Endpoint
-from rewards.task import json_line, read_jsonl
+from rewards.task import json_line, read_journal
 
 Row = dict[str, Any]
 FILE = "paraphrases.jsonl"
@@ -126,10 +126,9 @@ class _Asker:
         self._candidates, self._journal, self._lock = config.candidates, journal, Lock()
         self._known: dict[tuple[str, str, int, str], Row] = {}
         self.failed, self._in_a_row, self._last = 0, 0, ""
-        if journal.is_file():
-            for _, row in read_jsonl(journal):
-                name = (row["recipe_prompt_key"], row["style_id"], row["slot"], row["base"])
-                self._known[name] = row
+        for row in read_journal(journal):
+            name = (row["recipe_prompt_key"], row["style_id"], row["slot"], row["base"])
+            self._known[name] = row
 
     def ask(self, job: Job) -> list[Row]:
         """A row a candidate; those that the endpoint failed to give are left out."""

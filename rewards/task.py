@@ -112,7 +112,8 @@ class Score:
 
 def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number from 1, object) of every non-blank line; a bad line raises `TaskError`."""
-    with open(path, encoding="utf-8") as lines:
+    # A byte that is not UTF-8 becomes a replacement character: its row may still be readable.
+    with open(path, encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
@@ -120,9 +121,23 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 row: Any = json.loads(line)
             except json.JSONDecodeError as error:
                 raise TaskError(f"{path} line {number}: not valid JSON ({error.msg})") from None
+            except RecursionError:
+                raise TaskError(f"{path} line {number}: JSON nested too deep") from None
             if not isinstance(row, dict):
                 raise TaskError(f"{path} line {number}: wanted a JSON object")
             yield number, cast("dict[str, Any]", row)
+
+
+def read_journal(path: str | Path) -> list[dict[str, Any]]:
+    """The rows of a file that is appended to; a last line that a kill tore is cut off the file."""
+    path = Path(path)
+    if not path.is_file():
+        return []
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        path.write_bytes(whole)
+    return [row for _, row in read_jsonl(path)]
 
 
 def read_tasks(path: str | Path) -> list[Task]:

@@ -18,7 +18,7 @@ from rewards.cdr.ids import sample_variants, stable_id
 from rewards.cdr.predictions import JSON, MIXED
 from rewards.cdr.scorefile import score_file
 from rewards.parse import parse_release
-from rewards.task import Task, TaskError, read_jsonl, write_jsonl
+from rewards.task import Task, TaskError, read_journal, read_jsonl, write_jsonl
 from rollouts.cdr_prompts import messages
 
 Row = dict[str, Any]
@@ -144,10 +144,9 @@ class Answers:
         self._journal = target.with_name(target.name.replace("predictions_", "answers_", 1))
         self._words = {task.id: stable_id(task.prompt) for task in tasks}
         self.said: dict[str, Said] = {}
-        if self._journal.is_file():
-            for row in _whole_lines(self._journal):
-                if self._words.get(row["id"]) == row["words"]:
-                    self.said[row["id"]] = Said(row["text"])
+        for row in read_journal(self._journal):
+            if self._words.get(row["id"]) == row["words"]:
+                self.said[row["id"]] = Said(row["text"])
         if target.is_file():
             self._read_predictions(target, tasks)
 
@@ -183,15 +182,6 @@ class Answers:
     def close(self) -> None:
         """The predictions file holds everything now."""
         self._journal.unlink(missing_ok=True)
-
-
-def _whole_lines(path: Path) -> list[Row]:
-    """The rows of a journal; a last line that a kill tore is dropped from the file too."""
-    data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if len(whole) < len(data):
-        path.write_bytes(whole)
-    return [json.loads(line) for line in whole.splitlines()]
 
 
 def evaluate_benchmark(

@@ -160,6 +160,8 @@ def test_an_endpoint_that_goes_away_is_said_and_what_it_gave_is_kept(
         kept = (tmp_path / "out" / "paraphrases.jsonl").read_text().splitlines()
         assert 2 <= len(kept) <= 9
         assert not (tmp_path / "out" / "tracks").exists()
+        with open(tmp_path / "out" / "paraphrases.jsonl", "a") as file:
+            file.write('{"torn')
         left[0] = 100_000
         assert build(tmp_path, url) == 0
     assert main(["cdr", "--corpus", "x", "--out", str(tmp_path), "paraphrase.url=x"]) == 2

@@ -99,6 +99,16 @@ def test_check_finds_exact_and_near_copies(built: Path, tmp_path: Path) -> None:
     assert main(["check", str(far), "--against", str(clean)]) == 0
 
 
+def test_check_names_a_file_it_cannot_read(
+    built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text in ('{"torn', "[1]", '{"gold": {}, "id": 5}', "[" * 99_999, ""):
+        (tmp_path / "bad.jsonl").write_text(text)
+        command = ["check", str(tmp_path / "bad.jsonl"), "--against", str(built / "tracks")]
+        assert main(command) == 2
+        assert "bad.jsonl" in capsys.readouterr().err
+
+
 def test_gold_and_lazy_baselines_through_the_release_files(built: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from train.cdr_eval import CdrEval, Said, evaluate_benchmark
