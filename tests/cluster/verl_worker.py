@@ -42,7 +42,7 @@ def build(config: Any) -> Any:
 
 
 def batch_of(job: dict[str, Any], config: Any) -> Any:
-    """Padded rows as verl's rollout leaves them: prompts on the right of their block, answers left."""
+    """Padded rows as verl's rollout leaves them: prompts end, and answers begin, side by side."""
     from tensordict import TensorDict
     from verl.utils import tensordict_utils as tu
     from verl.workers.utils.padding import left_right_2_no_padding
