@@ -77,3 +77,15 @@ def test_grpo_with_tools_validates_resumes_and_exports(tmp_path: Path) -> None:
     engine = load_engine(folder, ChatTokenizer(folder).stop_ids, 4)  # an ordinary folder
     assert type(engine).__name__ == "TorchEngine"
     assert (tmp_path / "run" / "DONE").exists()
+
+
+def test_the_outcome_rises(tmp_path: Path) -> None:
+    """Twelve steps: the model starts at one right answer in four."""
+    (tmp_path / "m").mkdir()
+    write_model(tmp_path / "m", CHAT_TEMPLATE)
+    tasks(8, tmp_path / "train.jsonl")
+    grpo(tmp_path, "rl.steps=12", "rl.save_every=100", "rl.prompts_per_step=4", "rl.mini_batch=4",
+         "rl.lr=3e-3", "cluster.val_data=")  # fmt: skip
+    rows = {row["step"]: row["data"] for row in logged(tmp_path) if row["step"]}
+    outcomes = [rows[step]["outcome/mean"] for step in range(1, 13)]
+    assert sum(outcomes[-3:]) / 3 > sum(outcomes[:3]) / 3 + 0.2, outcomes
