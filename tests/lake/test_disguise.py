@@ -68,12 +68,12 @@ def test_questions_are_paired_and_nothing_of_the_plain_lake_is_left(built: Path)
 
 
 def test_answers_are_those_of_the_pipeline_on_the_obscured_files(built: Path) -> None:
-    """Every kind of file once, by a plain interpreter beside the obscured lake."""
+    """Workbook, JSON and Parquet once each, by a plain interpreter beside the obscured lake."""
     seen: Counter[str] = Counter()
     for task in rows(built / "train_obscured.jsonl"):
         suffix = task["meta"]["gold_files"][0].rpartition(".")[2]
         seen[suffix] += 1
-        if seen[suffix] > 1:
+        if seen[suffix] > 1 or suffix in ("csv", "tsv", "jsonl"):  # as test_generate does
             continue
         lake = Path(task["files"]["lake"])
         (lake.parent / "data").unlink(missing_ok=True)
@@ -84,6 +84,7 @@ def test_answers_are_those_of_the_pipeline_on_the_obscured_files(built: Path) ->
     assert {"csv", "xlsx", "json", "parquet"} <= set(seen)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 def test_a_model_that_answers_from_memory_is_found_out(built: Path, tmp_path: Path) -> None:
     from train.evaluate import main as evaluate

@@ -64,22 +64,22 @@ def test_sub_task_credit_trains_through_real_episodes(tiny_folder: Path, tmp_pat
     tokenizer, policy = ChatTokenizer(folder), load_policy(folder, "float32")
     prompt = tokenizer.prompt(opening.messages)
     assert len(prompt) < 700 < len(question)
-    sft = SftConfig(epochs=14, batch_size=2, lr=1e-2, warmup=0, max_length=8000)
+    sft = SftConfig(epochs=10, batch_size=2, lr=1e-2, warmup=0, max_length=8000)
     train_sft(
         policy, [Example(prompt, tokenizer.answer(text)) for text in REPLIES], sft, seed=0,
         micro_tokens=16_000, log=RunLog(tmp_path / "sft"), every=100,
         checkpoints=Checkpoints(tmp_path / "ck-sft", SftRunConfig(sft=sft)),
     )  # fmt: skip
     config = GrpoConfig(
-        steps=5, prompts_per_step=1, rollouts_per_prompt=16, mini_batch=1, lr=5e-3,
+        steps=3, prompts_per_step=1, rollouts_per_prompt=8, mini_batch=1, lr=5e-3,
         max_new_tokens=4, max_length=8000, turns=1,
     )  # fmt: skip
     score = scorer(run.reward)
-    batch = sample([task], policy.engine(tokenizer.stop_ids, 16), tokenizer, score, config, 1,
+    batch = sample([task], policy.engine(tokenizer.stop_ids, 8), tokenizer, score, config, 1,
                    shop.maker)  # fmt: skip
     assert_credit_is_the_reward(batch.scores[0], task)
     train_grpo(
-        policy, [task], tokenizer, score, config, seed=1, micro_tokens=16_000, slots=16,
+        policy, [task], tokenizer, score, config, seed=1, micro_tokens=16_000, slots=8,
         log=RunLog(tmp_path / "rl"), maker=shop.maker,
         checkpoints=Checkpoints(tmp_path / "ck", GrpoRunConfig(rl=config)),
     )  # fmt: skip
