@@ -17,6 +17,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "grpo": ("train.grpo", "Dr.GRPO on the embedded engine"),
     "eval": ("train.evaluate", "score a checkpoint on held-out tasks"),
     "report": ("train.report", "static HTML report of one or more runs"),
+    "audit": (
+        "data_gen.dare.audit",
+        "what in table tasks is leaky, or fools the scorer",
+    ),
     "slurm": ("train.cluster.cli", "submit a chain of jobs to Slurm; shards and merges"),
     "sandbox": ("rollouts.sandbox.cli", "run Python in the sandbox, or serve it"),
     "doctor": ("train.doctor", "say what this machine can run"),

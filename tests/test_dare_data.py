@@ -17,6 +17,7 @@ pytest.importorskip("pyarrow")
 
 from data_gen.cli import main  # noqa: E402
 from data_gen.dare.analyse import clean, giveaways  # noqa: E402
+from data_gen.dare.build import Built, without_copies  # noqa: E402
 from data_gen.dare.jailed import in_range, read, solve  # noqa: E402
 from data_gen.dare.layout import csv_bytes, read_entries, read_table, table_bytes  # noqa: E402
 from data_gen.dare.series import Timed, split  # noqa: E402
@@ -243,4 +244,7 @@ def test_copies_of_a_table_are_known_by_their_values() -> None:
     found = groups(marks)
     assert found["a"] == found["b"] != found["c"]
     assert groups({"x": marks["b"], "y": marks["a"]})["y"] == found["a"]  # whatever they are called
+    seen: dict[str, Any] = {}
+    built = [Built(n, [{"file_path": n}], marks[n]) for n in "abc"]
+    assert [len(without_copies(b, seen).rows) for b in [*built, built[0]]] == [1, 0, 1, 1]
     assert len(groups({"n": frozenset(), "m": frozenset()})) == 2

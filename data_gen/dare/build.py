@@ -39,6 +39,7 @@ from data_gen.dare.sources import (
     database_name,
     fingerprints,
     groups,
+    same_table,
     sources,
     table_hash,
 )
@@ -235,6 +236,16 @@ def _series(jobs: Sequence[tuple[int, int]]) -> list[Built]:
     return out
 
 
+def without_copies(built: Built, seen: dict[str, frozenset[str]]) -> Built:
+    """The same, or nothing where an earlier source gave a copy of the table; notes it in `seen`."""
+    for other, marks in seen.items():
+        if built.rows and other != built.source and same_table(built.marks, marks):
+            return Built(built.source, [], built.marks, [*built.refused, f"a copy of {other}"])
+    if built.rows:
+        seen[built.source] = built.marks
+    return built
+
+
 def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: int) -> list[Built]:
     """Tables in a seeded order until `wanted` databases are there: first a third of them time
     series, which few tables give, then class and reg, at most `per_table` in all from a table."""
@@ -244,6 +255,7 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
     order = list(range(count))
     random.Random(derive_seed(settings.seed, "tables")).shuffle(order)
     found: list[Built] = []
+    seen: dict[str, frozenset[str]] = {}
     context = multiprocessing.get_context("spawn")
     with (
         context.Pool(workers, _start, (list(specs), settings)) as pool,
@@ -254,8 +266,8 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
             """In the order of `jobs`, whoever is done first."""
             made: list[Built] = []
             for part in pool.imap(step, [jobs[i : i + 4] for i in range(0, len(jobs), 4)]):
-                made += part
-                bar.update(sum(len(b.rows) for b in part))
+                made += [without_copies(built, seen) for built in part]
+                bar.update(sum(len(b.rows) for b in made[-len(part) :]))
                 if sum(len(b.rows) for b in made) >= most:
                     break
             return made
@@ -365,7 +377,8 @@ def certificate(
     shared = tables["train"] & tables["heldout"]
     if shared:
         raise TaskError(f"{len(shared)} tables are in both splits; nothing was certified")
-    reasons = Counter(r.partition(": ")[2] or r for b in found for r in b.refused)
+    said = [r.partition(": ")[2] or r for b in found for r in b.refused]
+    reasons = Counter("a copy of another table" if r.startswith("a copy of ") else r for r in said)
     return {
         "seed": settings.seed, "databases": len(rows), "tasks": len(tasks),
         "tables": len({row["table_group"] for row in rows}),
