@@ -47,4 +47,7 @@ def test_tables_of_a_solver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     results = json.loads((tmp_path / "b" / "results.json").read_text())
     assert results["failure_categories"]["code error"] == 2
     assert results["total_mean_of_tracks"] == 0
+    made = sorted((tmp_path / "full").glob("*.jsonl"), key=lambda p: p.stat().st_size)[-1]
+    assert main([*common, "--model", "solver:words", "--out", str(tmp_path / "f"), "--limit", "1",
+                 "--tracks", f"dare:{made}"]) == 0  # fmt: skip
     assert main([*common, "--model", "solver:nobody", "--out", str(tmp_path / "c")]) == 2

@@ -1,7 +1,8 @@
 """`assay eval --tracks dare:DIR`: repeats, and tables like DARE-bench's 5, 6, 9 and 12.
 
-DIR holds `tasks.jsonl`, or the official format, which `assay tasks dare --import` then turns into
-one. The model is a folder, an endpoint's URL, or a scripted solver (`solver:NAME`).
+DIR is a tasks file (`T/heldout.jsonl`), or holds `tasks.jsonl`, or the official format, which
+`assay tasks dare --import` then turns into one. The model is a folder, an endpoint's URL, or a
+scripted solver (`solver:NAME`).
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ Row = dict[str, Any]
 
 def tasks_of(folder: Path, out: Path, simulate: bool) -> tuple[list[Task], Path]:
     """(tasks, the folder their files are relative to)."""
-    listed = folder / "tasks.jsonl"
+    listed = folder if folder.is_file() else folder / "tasks.jsonl"
     if listed.is_file() and not simulate:
-        return read_tasks(listed), folder
+        return read_tasks(listed), listed.parent
     if not listed.is_file() and not (folder / "question_list.json").is_file():
         raise TaskError(f"{folder}: neither tasks.jsonl nor question_list.json is there")
     made = out / "tasks"
