@@ -13,7 +13,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +40,8 @@ class LakeIndex:
 def _store(folder: Path) -> sqlite3.Connection:
     folder.mkdir(parents=True, exist_ok=True)
     store = sqlite3.connect(folder / "lakes.sqlite", timeout=60)
-    store.execute("PRAGMA journal_mode=WAL")
+    with suppress(sqlite3.OperationalError):  # another process is at the same; its mode serves us
+        store.execute("PRAGMA journal_mode=WAL")
     store.execute("PRAGMA synchronous=OFF")  # a cache: what is lost is found again
     store.execute("CREATE TABLE IF NOT EXISTS seen (path TEXT PRIMARY KEY, stat TEXT, hash TEXT)")
     store.execute("CREATE TABLE IF NOT EXISTS notes (hash TEXT PRIMARY KEY, note TEXT)")
