@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from multiprocessing import get_context
 from typing import Any
 
 from configs.cdr import InstructConfig
 from data_gen.cdr_rows import Draft, Row, key_of, release_row
+from data_gen.chunks import in_order
 from data_gen.instruct import InstructionError, PromptVariant, chosen, pool, read_instruction
 from data_gen.paraphrase_pool import Wordings
 from rewards.gold import OPERATORS, BoundStep, Step, bind, run_bound
@@ -131,17 +131,8 @@ def word_all(
         _job(list(units[i : i + _CHUNK]), config, wordings or {})
         for i in range(0, len(units), _CHUNK)
     ]
-    found: list[Written] = []
-    with tqdm(total=len(units), desc="wording", unit="unit", disable=None, delay=2) as bar:
-        if workers > 1 and len(jobs) > 4:
-            with get_context("spawn").Pool(workers) as processes:
-                for part in processes.imap(_word_chunk, jobs):
-                    found += part
-                    bar.update(len(part))
-        else:
-            for job in jobs:
-                found += _word_chunk(job)
-                bar.update(len(job[0]))
+    bar = tqdm(total=len(units), desc="wording", unit="unit", disable=None, delay=2)
+    found = in_order(_word_chunk, jobs, workers, bar)
     return found, Counter(w.refused for w in found if w.refused)
 
 

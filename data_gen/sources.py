@@ -12,10 +12,10 @@ import gzip
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, cast
 
+from data_gen.chunks import in_order
 from data_gen.corpora import CorpusError
 from data_gen.domains import INTERNAL, LABELS, assign_domain, internal_name, label
 from data_gen.records import Record, active_mappers, record_id
@@ -183,21 +183,11 @@ def scan(
     from tqdm import tqdm
 
     bar = tqdm(total=len(rows), desc="support scan", unit="doc", disable=None, delay=2)
-    found: list[list[str]] = []
     texts = [str(row["text"]) for row in rows]
     jobs: list[tuple[list[str], Profile]] = [
         (texts[i : i + _SCAN_CHUNK], profile) for i in range(0, len(texts), _SCAN_CHUNK)
     ]
-    with bar:
-        if workers > 1 and len(rows) > 4 * _SCAN_CHUNK:
-            with get_context("spawn").Pool(workers) as pool:
-                for part in pool.imap(_scan_chunk, jobs):
-                    found += part
-                    bar.update(len(part))
-        else:
-            for job in jobs:
-                found += _scan_chunk(job)
-                bar.update(len(job[0]))
+    found = in_order(_scan_chunk, jobs, workers, bar)
     return [_record(row, active, domains) for row, active in zip(rows, found, strict=True)]
 
 
