@@ -18,12 +18,13 @@ class ClusterConfig:
     nodes: int = 1
     gpus_per_node: int = 8
     gpu_memory_gb: float = 80.0
+    host_memory_gb: float = 0.0  # of one node; 0: not known, so never a reason to refuse
     tensor_parallel: int = 1  # GPUs that one rollout server spreads over
     sequence_parallel: int = 1  # GPUs that share one long sequence in training
     offload: bool = False  # parameters and optimiser to host memory between uses
     server_memory: float = 0.55  # share of a GPU that a rollout server may take
     attention: Literal["flash_attention_2", "sdpa"] = "flash_attention_2"
-    micro_tokens: int = 32768  # tokens of one forward and backward on one GPU
+    micro_tokens: int = 32768  # tokens of one forward and backward, on each GPU of a sequence
     micro_batch: int = 0  # rollouts of one forward instead; 0: by tokens
     zero_stage: int = 3  # DeepSpeed: what is cut over the devices
     val_data: str = ""  # held-out tasks for validation; empty: none
@@ -44,6 +45,8 @@ class ClusterConfig:
                 raise ValueError(f"{name}={getattr(self, name)} is too small; set 0 or more")
         if not 0 < self.server_memory < 1:
             raise ValueError(f"server_memory={self.server_memory}: set a share between 0 and 1")
+        if self.host_memory_gb < 0:
+            raise ValueError(f"host_memory_gb={self.host_memory_gb}: set a node's memory in GB")
         if self.gpu_memory_gb <= 0:
             raise ValueError(f"gpu_memory_gb={self.gpu_memory_gb}: set the GPU's memory in GB")
         if self.zero_stage not in (2, 3):

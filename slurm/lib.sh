@@ -28,11 +28,15 @@ out_of() {
   printf '%s' "$found"
 }
 
-# First lines of every job. $1: the folder of the run (made here), where DONE and checkpoints stand.
+# First lines of every job. $1: the folder of the run (made here), where DONE and checkpoints stand;
+# then the `assay` command and its arguments, when they are to be checked against the job's nodes.
 begin() {
   RUN_DIR=$1
+  shift
   [ -n "$RUN_DIR" ] || die "no output folder: give out=DIR among the script's arguments" 2
-  [ -x "$ASSAY_PYTHON" ] || die "$ASSAY_PYTHON cannot be run; set ASSAY_PYTHON in slurm/env.sh" 2
+  # inside a container it cannot be looked for from here
+  [ -x "$ASSAY_PYTHON" ] || [ "${#ASSAY_RUN[@]}${#ASSAY_SRUN[@]}" != 00 ] ||
+    die "$ASSAY_PYTHON cannot be run; set ASSAY_PYTHON in slurm/env.sh" 2
   [ "${SLURM_RESTART_COUNT:-0}" -le "$ASSAY_MAX_RESTARTS" ] ||
     die "restarted more than $ASSAY_MAX_RESTARTS times; raise ASSAY_MAX_RESTARTS to go on"
   cd "$ASSAY_ROOT" || die "$ASSAY_ROOT is not there; set ASSAY_ROOT in slurm/env.sh" 2
@@ -50,20 +54,29 @@ begin() {
   export PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false
   export PYTHONPATH=$ASSAY_ROOT${PYTHONPATH:+:$PYTHONPATH}
   export HF_HUB_OFFLINE=${HF_HUB_OFFLINE:-1} RAY_USAGE_STATS_ENABLED=0
+  # caches that processes write go to the node; HF_HOME stays where the models are
+  export HF_DATASETS_CACHE=${HF_DATASETS_CACHE:-$cache/datasets}
+  export FLASHINFER_WORKSPACE_BASE=${FLASHINFER_WORKSPACE_BASE:-$cache}
   export TRITON_CACHE_DIR=${TRITON_CACHE_DIR:-$cache/triton}
   export TORCHINDUCTOR_CACHE_DIR=${TORCHINDUCTOR_CACHE_DIR:-$cache/inductor}
   if [ -n "$ASSAY_INTERFACE" ]; then
     export NCCL_SOCKET_IFNAME=$ASSAY_INTERFACE GLOO_SOCKET_IFNAME=$ASSAY_INTERFACE
   fi
   say "start: $STARTED_AT in $RUN_DIR; nodes ${SLURM_JOB_NODELIST:-?}"
-  run_on_node "$ASSAY_PYTHON" -m train.cluster.preflight || die "preflight failed" 2
+  run_on_node "$ASSAY_PYTHON" -m train.cluster.preflight "$@" || die "preflight failed" 2
   if [ "$ASSAY_DOCTOR" = 1 ] && [ "${SLURM_RESTART_COUNT:-0}" = 0 ]; then
     run_on_node "$ASSAY_PYTHON" -m assay doctor || say "assay doctor failed; going on"
   fi
 }
 
 # One process on the batch node, in the container if there is one. Never reads this script's stdin.
-run_on_node() { "${ASSAY_RUN[@]}" "$@" </dev/null; }
+run_on_node() {
+  local -a first=()
+  if [ "${#ASSAY_SRUN[@]}" != 0 ]; then # such a container exists in steps only
+    first=(srun --overlap --nodes=1 --ntasks=1 --nodelist="$SLURMD_NODENAME" "${ASSAY_SRUN[@]}")
+  fi
+  "${first[@]}" "${ASSAY_RUN[@]}" "$@" </dev/null
+}
 
 # What the run has saved so far, as text that changes with every checkpoint.
 progress() {

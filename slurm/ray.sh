@@ -31,6 +31,9 @@ ray_up() {
   ulimit -n 65536 2>/dev/null || say "open files stay at $(ulimit -n); Ray wants 65536"
   export RAY_AUTH_MODE=${RAY_AUTH_MODE:-disabled} RAY_DEDUP_LOGS=0 RAY_worker_niceness=0
   gpus=${ASSAY_RAY_GPUS:-${SLURM_GPUS_ON_NODE:-0}}
+  STORE=${ASSAY_RAY_STORE:-$(ray_store)}
+  [ "$STORE" -ge 80000000 ] || die "/dev/shm has $((STORE / 500000)) MB free on $HEAD, where Ray keeps \
+its objects: 160 MB at least; mount a larger one, or set ASSAY_RAY_STORE to bytes" 2
   RAY_PIDS=()
   trap ray_down EXIT
   ip=$(ray_tool address) || die "no address on $HEAD; set ASSAY_INTERFACE in slurm/env.sh"
@@ -53,7 +56,7 @@ ray_start() {
   step_on "${nodes[i]}"
   "${STEP[@]}" "$ASSAY_PYTHON" -m train.verl_backend.ray_cluster start "$@" --block \
     --num-cpus="${ASSAY_RAY_CPUS:-${SLURM_CPUS_ON_NODE:-1}}" --num-gpus="$gpus" \
-    --object-store-memory="${ASSAY_RAY_STORE:-$(ray_store)}" --temp-dir="$RAY_DIR" \
+    --object-store-memory="$STORE" --temp-dir="$RAY_DIR" \
     --node-manager-port="$base" --object-manager-port=$((base + 1)) \
     --runtime-env-agent-port=$((base + 2)) --dashboard-agent-grpc-port=$((base + 3)) \
     --dashboard-agent-listen-port=$((base + 4)) --metrics-export-port=$((base + 5)) \
@@ -101,14 +104,17 @@ ray_watch() {
   RAY_PIDS+=($!)
 }
 
+# Slurm's KILL comes KillWait (30 s) after its TERM: everything is asked to end at once.
 ray_down() {
   local code=$? one
   trap - EXIT
   trap '' USR1 TERM
-  mkdir -p "$RUN_DIR/ray-logs"
-  cp -r "$RAY_DIR/session_latest/logs/." "$RUN_DIR/ray-logs/" 2>/dev/null
-  for ((one = ${#RAY_PIDS[@]} - 1; one >= 0; one--)); do ray_end "${RAY_PIDS[one]}"; done
-  srun --overlap --ntasks-per-node=1 rm -rf "$RAY_DIR" </dev/null
+  # shellcheck disable=SC2016 # the node's own shell fills them in
+  each_node 'to=$1/ray-logs/$SLURMD_NODENAME; mkdir -p "$to" && cp -r "$2/session_latest/logs/." "$to/"'
+  ray_end 10 TERM
+  ray_end 5 KILL
+  # shellcheck disable=SC2016
+  each_node 'rm -rf "$2"'
   if [ -e "$RUN_DIR/.lost" ] && [ "$code" != 0 ]; then
     rm -f "$RUN_DIR/.lost"
     ask_again "a lost node"
@@ -116,12 +122,17 @@ ray_down() {
   exit "$code"
 }
 
-ray_end() { # PID: TERM, a while to drain, KILL
-  local waited=0
-  kill -TERM "$1" 2>/dev/null || return 0
-  while kill -0 "$1" 2>/dev/null && [ "$waited" -lt 40 ]; do
-    sleep 0.25
-    waited=$((waited + 1))
+# One shell on every node, $1 the run's folder, $2 Ray's; only here when the job can start no steps.
+each_node() {
+  timeout 20 srun --overlap --nodes="$SLURM_NNODES" --ntasks="$SLURM_NNODES" --ntasks-per-node=1 \
+    bash -c "$1" _ "$RUN_DIR" "$RAY_DIR" </dev/null 2>/dev/null ||
+    bash -c "$1" _ "$RUN_DIR" "$RAY_DIR" </dev/null 2>/dev/null
+}
+
+ray_end() { # SECONDS SIGNAL: signal what is left, wait for it at most so long
+  local one until=$((SECONDS + $1))
+  for one in "${RAY_PIDS[@]}"; do kill -"$2" "$one" 2>/dev/null; done
+  for one in "${RAY_PIDS[@]}"; do
+    while kill -0 "$one" 2>/dev/null && [ "$SECONDS" -lt "$until" ]; do sleep 0.1; done
   done
-  kill -KILL "$1" 2>/dev/null
 }

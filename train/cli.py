@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from configs.loader import ConfigError, dump, load, to_dict
 from configs.schema import EngineConfig, EvalConfig, GrpoRunConfig, RewardConfig, SftRunConfig
@@ -17,6 +18,9 @@ from train.stop import StopFlag
 if TYPE_CHECKING:
     from rollouts.prompts import ChatTokenizer
     from train.sft import Example
+
+
+Config = TypeVar("Config", SftRunConfig, GrpoRunConfig)
 
 
 def _options(command: str, what: str) -> argparse.ArgumentParser:
@@ -95,18 +99,34 @@ def sft_main(argv: list[str]) -> int:
     with say_known_errors("assay sft") as status:
         config = load(SftRunConfig, args.config, args.settings)
         if args.dry_run:
-            print(dump(config), end="")
-            if args.backend == "deepspeed":
-                from train.estimate import sft_report
-
-                print(f"\n{sft_report(config)}")
+            print(dump(config))
+            print(_sft_estimate(config, args.backend))
         elif args.backend == "deepspeed":
             from train.launch import sft_on_devices
 
-            return sft_on_devices(config)
+            _training_tasks(config.data)
+            return sft_on_devices(_with_folder(config))
         else:
             _sft(config)
     return status.code
+
+
+def _sft_estimate(config: SftRunConfig, backend: str) -> str:
+    from train.estimate import sft_report
+    from train.local_estimate import local_report
+
+    if backend == "embedded":
+        return local_report(config)
+    there = config.data.endswith(".jsonl") and Path(config.data).is_file()
+    return sft_report(config, len(read_tasks(config.data)) if there else None)
+
+
+def _with_folder(config: Config) -> Config:
+    """With the model's folder in place of a hub name: the other processes look for nothing."""
+    from train.model_source import resolve_model
+
+    folder = str(resolve_model(config.model.path))
+    return replace(config, model=replace(config.model, path=folder))
 
 
 def read_examples(config: SftRunConfig, tokenizer: ChatTokenizer) -> list[Example]:
@@ -147,15 +167,25 @@ def grpo_main(argv: list[str]) -> int:
         if args.dry_run:
             from train.grpo import describe
 
-            print(f"{dump(config)}\n{describe(config.rl)}")
+            print(f"{dump(config)}\n{describe(config.rl)}", flush=True)
             if args.backend == "verl":
                 from train.verl_backend.dry_run import show
 
                 show(config)
+            else:
+                from train.local_estimate import local_report
+
+                print(local_report(config))
             return 0
         if args.backend == "verl":
+            from train.estimate import grpo_report
+            from train.verl_backend.compose import require_verl
             from train.verl_backend.main import run
 
+            require_verl()
+            _training_tasks(config.data)
+            config = _with_folder(config)
+            print(grpo_report(config), flush=True)
             return run(config)
         _grpo(config)
     return status.code

@@ -8,14 +8,12 @@ kernels and the allocator's gaps come on top, so a tenth of each GPU is kept fre
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from configs.cluster import ClusterConfig
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig
+from train.shape import Shape, shape_of
 
 GB = 1e9
 SLACK = 0.10  # share of a GPU that is kept free
@@ -23,67 +21,6 @@ LOGIT_BYTES = 8  # bf16 logits, their float32 copy, the gradient's share
 # An A100 as its data sheet has it, and what of it one usually gets.
 FLOPS, FLOPS_SHARE = 312e12, 0.40
 BANDWIDTH, BANDWIDTH_SHARE = 2.0e12, 0.60
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What of a decoder's configuration decides its size."""
-
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    mlp: int
-    vocab: int
-    tied: bool
-
-    @property
-    def parameters(self) -> int:
-        attention = self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
-        per_layer = attention + 3 * self.hidden * self.mlp + 2 * self.hidden
-        return self.layers * per_layer + self.vocab * self.hidden * (1 if self.tied else 2)
-
-    @property
-    def kv_bytes(self) -> int:
-        """Of one token, in bf16."""
-        return 2 * 2 * self.layers * self.kv_heads * self.head_dim
-
-
-# Shapes from the models' own config.json, for a dry run without the weights.
-KNOWN = {
-    "Qwen/Qwen3-4B": Shape(36, 2560, 32, 8, 128, 9728, 151936, True),
-    "Qwen/Qwen3-8B": Shape(36, 4096, 32, 8, 128, 12288, 151936, False),
-    "Qwen/Qwen3-32B": Shape(64, 5120, 64, 8, 128, 25600, 151936, False),
-    "HuggingFaceTB/SmolLM2-135M-Instruct": Shape(30, 576, 9, 3, 64, 1536, 49152, True),
-}
-
-
-def shape_of(path: str | None) -> Shape:
-    """From a folder's config.json, or of a known hub name. Raises `ConfigError` otherwise."""
-    file = Path(str(path)) / "config.json"
-    if file.is_file():
-        return _read(json.loads(file.read_text(encoding="utf-8")))
-    if path in KNOWN:
-        return KNOWN[str(path)]
-    raise ConfigError(
-        f"model.path={path}: no folder with config.json, and no known name "
-        f"({', '.join(KNOWN)}); an estimate needs the model's shape"
-    )
-
-
-def _read(config: dict[str, Any]) -> Shape:
-    heads, hidden = int(config["num_attention_heads"]), int(config["hidden_size"])
-    return Shape(
-        layers=int(config["num_hidden_layers"]),
-        hidden=hidden,
-        heads=heads,
-        kv_heads=int(config.get("num_key_value_heads") or heads),
-        head_dim=int(config.get("head_dim") or hidden // heads),
-        mlp=int(config["intermediate_size"]),
-        vocab=int(config["vocab_size"]),
-        tied=bool(config.get("tie_word_embeddings", False)),
-    )
 
 
 @dataclass(frozen=True)
@@ -121,50 +58,115 @@ class Memory:
 def grpo_memory(config: GrpoRunConfig, shape: Shape) -> Memory:
     """verl with FSDP2 and a rollout server on the same GPUs."""
     cluster, count = config.cluster, shape.parameters
-    trained = count if not config.model.lora_rank else _lora_count(shape, config.model.lora_rank)
-    tokens = max(cluster.micro_tokens, config.rl.max_length) / cluster.sequence_parallel
+    trained = shape.adapters(config.model.lora_rank) or count
+    tokens = _micro_tokens(config)
     state = (4 * count + 12 * trained) / cluster.devices
+    server, weights = server_bytes(cluster), 2 * count / cluster.tensor_parallel
     parts = {
         "weights (float32, cut)": 4 * count / cluster.devices,
         "gradients and moments (cut)": 12 * trained / cluster.devices,
         "bf16 weights of two layers": 4 * count / shape.layers,
         "activations (checkpointed)": _activations(shape, tokens),
         "logits": tokens * shape.vocab * LOGIT_BYTES,
-        "server: weights (bf16)": 2 * count / cluster.tensor_parallel,
-        "server: cache of keys and values": max(
-            0.0, cluster.server_memory * cluster.gpu_memory_gb * GB
-            - 2 * count / cluster.tensor_parallel
-        ),
+        "server: weights (bf16)": weights,
+        "server: cache of keys and values": max(0.0, server - weights),
         "training state during rollouts": 0.0 if cluster.offload else state,
-    }  # fmt: skip
-    if cluster.server_memory * cluster.gpu_memory_gb * GB < 2 * count / cluster.tensor_parallel:
-        raise ConfigError(
-            f"cluster.server_memory={cluster.server_memory}: the server's weights alone are "
-            f"{2 * count / cluster.tensor_parallel / GB:.0f} GB a GPU; raise it or "
-            "cluster.tensor_parallel"
-        )
+    }
     names = list(parts)
     return Memory(parts, {
         "training": tuple(names[:5]), "rolling out": tuple(names[5:])
     })  # fmt: skip
 
 
+def server_bytes(cluster: ClusterConfig) -> float:
+    """What a rollout server may take of one GPU: weights and cache."""
+    return cluster.server_memory * cluster.gpu_memory_gb * GB
+
+
+def _micro_tokens(config: GrpoRunConfig) -> float:
+    """Tokens that one GPU holds at a time. verl cuts a step into pieces of at most `micro_tokens`
+    × `sequence_parallel` tokens and shares each out over that many GPUs."""
+    cluster, longest = config.cluster, config.rl.max_length
+    if cluster.micro_batch:
+        return cluster.micro_batch * longest / cluster.sequence_parallel
+    return cluster.micro_tokens
+
+
+def refuse_impossible(config: GrpoRunConfig, shape: Shape) -> None:
+    """Raises `ConfigError` for what would stop verl or SGLang at the first step of a run."""
+    rl, cluster = config.rl, config.cluster
+    for name in ("sequence_parallel", "tensor_parallel"):
+        if shape.heads % getattr(cluster, name):
+            raise ConfigError(
+                f"cluster.{name}={getattr(cluster, name)} does not divide the model's "
+                f"{shape.heads} attention heads; set a divisor"
+            )
+    _refuse_length("rl.max_length", rl.max_length, shape)
+    piece = cluster.micro_tokens * cluster.sequence_parallel
+    if not cluster.micro_batch and piece < rl.max_length:
+        raise ConfigError(
+            f"cluster.micro_tokens={cluster.micro_tokens} × cluster.sequence_parallel="
+            f"{cluster.sequence_parallel} = {piece} tokens is less than one answer of "
+            f"rl.max_length={rl.max_length}, where verl's update ends; raise one of the former"
+        )
+
+
+def _refuse_cache(config: GrpoRunConfig, shape: Shape) -> None:
+    cluster = config.cluster
+    weights = 2 * shape.parameters / cluster.tensor_parallel
+    cache = server_bytes(cluster) - weights
+    if cache <= 0:
+        raise ConfigError(
+            f"cluster.server_memory={cluster.server_memory}: the server's weights alone are "
+            f"{weights / GB:.0f} GB a GPU; raise it or cluster.tensor_parallel"
+        )
+    answer = config.rl.max_length * shape.kv_bytes / cluster.tensor_parallel
+    if answer > cache:
+        raise ConfigError(
+            f"does not fit: keys and values of one answer of rl.max_length={config.rl.max_length} "
+            f"are {answer / GB:.1f} GB a GPU, the rollout server's cache is {cache / GB:.1f} GB; "
+            "raise cluster.server_memory or cluster.tensor_parallel, or lower rl.max_length"
+        )
+
+
+def _refuse_length(name: str, length: int, shape: Shape) -> None:
+    if shape.positions and length > shape.positions:
+        raise ConfigError(
+            f"{name}={length}: the model was made for {shape.positions} positions; lower it, or "
+            "give its config.json a rope_scaling"
+        )
+
+
 def sft_memory(config: SftRunConfig, shape: Shape) -> Memory:
     """DeepSpeed ZeRO, one sequence of `sft.max_length` on each GPU at a time."""
     cluster, count = config.cluster, shape.parameters
-    trained = count if not config.model.lora_rank else _lora_count(shape, config.model.lora_rank)
-    cut = cluster.devices
-    host = 0.0 if cluster.offload else 1.0
+    trained = shape.adapters(config.model.lora_rank) or count
+    cut, third = cluster.devices, cluster.zero_stage == 3
+    here = 0.0 if cluster.offload else 1.0
     tokens = float(config.sft.max_length)
     parts = {
-        "weights (bf16)": 2 * count / (cut if cluster.zero_stage == 3 else 1),
+        "weights (bf16)": here * 2 * count / cut if third else 2.0 * count,
         "gradients (bf16, cut)": 2 * trained / cut,
-        "masters and moments (float32, cut)": host * 12 * trained / cut,
-        "bf16 weights of two layers": (4 * count / shape.layers) * (cluster.zero_stage == 3),
+        "masters and moments (float32, cut)": here * 12 * trained / cut,
+        "bf16 weights of two layers": (4 * count / shape.layers) * third,
         "activations (checkpointed)": _activations(shape, tokens),
         "logits": tokens * shape.vocab * LOGIT_BYTES,
     }
     return Memory(parts, {"training": tuple(parts)})
+
+
+def host_bytes(config: SftRunConfig, shape: Shape) -> tuple[float, str]:
+    """(bytes of one node's own memory, what for) of a DeepSpeed run at its largest."""
+    cluster, count = config.cluster, shape.parameters
+    trained = shape.adapters(config.model.lora_rank) or count
+    # stage 3 is cut while it is read; below that every process reads the whole model
+    loading = 2 * count * (1 if cluster.zero_stage == 3 else cluster.gpus_per_node)
+    if not cluster.offload:
+        return loading, "while the model is read"
+    kept = 16 * trained / cluster.nodes  # masters, moments, float32 gradients
+    if cluster.zero_stage == 3:
+        kept += 2 * count / cluster.nodes
+    return max(loading, kept), "weights, gradients, masters and moments"
 
 
 def _activations(shape: Shape, tokens: float) -> float:
@@ -174,18 +176,11 @@ def _activations(shape: Shape, tokens: float) -> float:
     return 2 * tokens * (saved + 8 * shape.hidden + 2 * wide + 6 * shape.mlp)
 
 
-def _lora_count(shape: Shape, rank: int) -> int:
-    """Adapters on all linear layers of the blocks."""
-    q, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    attention = 2 * (shape.hidden + q) + 2 * (shape.hidden + kv)
-    mlp = 3 * (shape.hidden + shape.mlp)
-    return shape.layers * rank * (attention + mlp)
-
-
 def grpo_report(config: GrpoRunConfig) -> str:
     """Batch arithmetic, memory and time of a verl run. Raises `ConfigError` if it cannot fit."""
     rl, cluster = config.rl, config.cluster
     shape = shape_of(config.model.path)
+    refuse_impossible(config, shape)
     rollouts = rl.prompts_per_step * rl.rollouts_per_prompt
     ranks = cluster.devices // cluster.sequence_parallel
     servers = cluster.devices // cluster.tensor_parallel
@@ -201,23 +196,33 @@ def grpo_report(config: GrpoRunConfig) -> str:
     ]
     if cluster.device == "cpu":
         return "\n".join([*lines, "device: the CPU smoke device; no memory or time is estimated"])
+    _refuse_cache(config, shape)
     memory = grpo_memory(config, shape)
     memory.refuse(
         cluster, "raise cluster.sequence_parallel or cluster.nodes, set cluster.offload=true, or "
-        "lower cluster.server_memory or rl.max_length",
+        "lower cluster.micro_tokens, cluster.server_memory or rl.max_length",
     )  # fmt: skip
-    lines += ["memory on each GPU (estimate):", *memory.lines(cluster), _grpo_time(config, shape)]
+    lines += ["memory on each GPU (estimate):", *memory.lines(cluster)]
+    lines.append(_checkpoints(12 * shape.parameters, config.checkpoint.keep))
+    lines.append(_grpo_time(config, shape, memory))
     return "\n".join(lines)
 
 
-def _grpo_time(config: GrpoRunConfig, shape: Shape) -> str:
+def _checkpoints(size: float, keep: int) -> str:
+    return (
+        f"disk: {size / GB:.1f} GB a checkpoint, {(keep + 1) * size / GB:.1f} GB at most "
+        f"(checkpoint.keep={keep}, and the one being written)"
+    )
+
+
+def _grpo_time(config: GrpoRunConfig, shape: Shape, memory: Memory) -> str:
     """Hours of the run if answers use a quarter of their budget; A100 numbers."""
     rl, cluster = config.rl, config.cluster
     length = rl.max_new_tokens / 4
     servers = cluster.devices // cluster.tensor_parallel
     rollouts = rl.prompts_per_step * rl.rollouts_per_prompt
     weights = 2 * shape.parameters / cluster.tensor_parallel
-    cache = grpo_memory(config, shape).parts["server: cache of keys and values"]
+    cache = memory.parts["server: cache of keys and values"]
     kept = cache * cluster.tensor_parallel / (shape.kv_bytes * length)  # answers side by side
     side = max(1.0, min(rollouts / servers, kept))
     waves = -(-(rollouts / servers) // side)
@@ -227,9 +232,9 @@ def _grpo_time(config: GrpoRunConfig, shape: Shape) -> str:
     train = tokens * shape.parameters * (8 + 2) / (FLOPS * FLOPS_SHARE * cluster.devices)
     step = decode + train
     return (
-        f"time (estimate, A100, answers of {length:.0f} tokens, no tools): rollouts {decode:.0f} s "
-        f"+ update {train:.0f} s = {step / 60:.1f} min a step, {rl.steps} steps "
-        f"{step * rl.steps / 3600:.1f} h"
+        f"time (estimate, A100, answers of {length:.0f} tokens, no tools): {side:.0f} answers side "
+        f"by side on a server, rollouts {decode:.0f} s + update {train:.0f} s = {step / 60:.1f} "
+        f"min a step, {rl.steps} steps {step * rl.steps / 3600:.1f} h"
     )
 
 
@@ -242,15 +247,16 @@ def sft_report(config: SftRunConfig, examples: int | None = None) -> str:
             f"sft.batch_size={sft.batch_size} cannot be shared out evenly over "
             f"{cluster.devices} devices; make it a multiple"
         )
+    _refuse_length("sft.max_length", sft.max_length, shape)
     lines = [
         f"model: {shape.parameters / 1e9:.2f}e9 parameters",
         f"devices: {cluster.nodes} node(s) × {cluster.gpus_per_node} = {cluster.devices}, ZeRO "
-        f"stage {cluster.zero_stage}{', optimiser on the host' if cluster.offload else ''}",
+        f"stage {cluster.zero_stage}{_offloaded(cluster)}",
         f"batch: {sft.batch_size} examples a step, {sft.batch_size // cluster.devices} a device, "
         "one at a time",
     ]
-    if examples is not None:
-        steps = -(-examples * sft.epochs // sft.batch_size)
+    steps = None if examples is None else -(-examples * sft.epochs // sft.batch_size)
+    if steps is not None:
         lines.append(f"steps: {steps} for {examples} examples, {sft.epochs} epoch(s)")
     if cluster.device == "cpu":
         return "\n".join([*lines, "device: the CPU; no memory is estimated"])
@@ -259,8 +265,25 @@ def sft_report(config: SftRunConfig, examples: int | None = None) -> str:
         cluster, "raise cluster.nodes, set cluster.zero_stage=3 or cluster.offload=true, train "
         "with model.lora_rank, or lower sft.max_length",
     )  # fmt: skip
+    lines += ["memory on each GPU (estimate):", *memory.lines(cluster)]
+    host, why = host_bytes(config, shape)
+    lines.append(f"memory of each node itself (estimate): {host / GB:.0f} GB, {why}")
+    if 0 < cluster.host_memory_gb * GB < host:
+        raise ConfigError(
+            f"does not fit: each node needs about {host / GB:.0f} GB of its own memory ({why}), "
+            f"cluster.host_memory_gb={cluster.host_memory_gb:g}; raise cluster.nodes or set "
+            "cluster.offload=false"
+        )
+    saved = 2 * shape.parameters + 12 * (shape.adapters(config.model.lora_rank) or shape.parameters)
+    lines.append(_checkpoints(saved, config.checkpoint.keep))
     flops = 8 * shape.parameters * sft.max_length * sft.batch_size
     step = flops / (FLOPS * FLOPS_SHARE * cluster.devices)
-    lines += ["memory on each GPU (estimate):", *memory.lines(cluster)]
-    lines.append(f"time (estimate, A100, full-length examples): {step:.0f} s a step at most")
+    total = "" if steps is None else f", {steps} steps {step * steps / 3600:.1f} h"
+    lines.append(f"time (estimate, A100, full-length examples): {step:.0f} s a step at most{total}")
     return "\n".join(lines)
+
+
+def _offloaded(cluster: ClusterConfig) -> str:
+    if not cluster.offload:
+        return ""
+    return f", optimiser{' and weights' if cluster.zero_stage == 3 else ''} on the host"

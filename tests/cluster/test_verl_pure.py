@@ -1,4 +1,4 @@
-"""The verl backend where verl need not be: overrides, rows, estimates, ports, logs."""
+"""The verl backend where verl need not be: overrides, rows, ports, logs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,9 @@ import pytest
 
 from configs.cluster import ClusterConfig
 from configs.loader import ConfigError, load
-from configs.schema import GrpoRunConfig, ModelConfig, SftRunConfig
-from train.estimate import KNOWN, grpo_report, sft_report, shape_of
+from configs.schema import GrpoRunConfig, ModelConfig
 from train.verl_backend.overrides import overrides
 from train.verl_backend.ray_cluster import address, base_port
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-GRPO = [p for p in sorted((ROOT / "configs").glob("*qwen3*.yaml")) if "sft" not in p.name]
-SFT = sorted((ROOT / "configs").glob("*sft*qwen3*.yaml"))
 
 
 def run_of(*settings: str) -> GrpoRunConfig:
@@ -65,49 +60,6 @@ def test_what_verl_would_do_in_silence_is_set_or_refused() -> None:
         assert said in str(error.value)
     with pytest.raises(ConfigError, match=r"model.path is empty"):
         overrides(load(GrpoRunConfig, None, []), Path("/files"))
-
-
-@pytest.mark.parametrize("path", GRPO, ids=lambda p: p.name)
-def test_every_shipped_rl_configuration_fits(path: Path) -> None:
-    config = load(GrpoRunConfig, path)
-    if config.model.path not in KNOWN:  # an earlier stage's folder; its shape is the 4B model's
-        config = replace(config, model=replace(config.model, path="Qwen/Qwen3-4B"))
-    report = grpo_report(config)
-    assert "memory on each GPU" in report and "min a step" in report
-    overrides(config, Path("/files"))
-
-
-@pytest.mark.parametrize("path", SFT, ids=lambda p: p.name)
-def test_every_shipped_sft_configuration_fits(path: Path) -> None:
-    assert "memory on each GPU" in sft_report(load(SftRunConfig, path))
-
-
-def test_what_cannot_fit_is_refused_naming_what_is_largest() -> None:
-    dare = load(GrpoRunConfig, ROOT / "configs" / "dare_qwen3_4b.yaml", ["cluster.gpus_per_node=1",
-                "cluster.sequence_parallel=1"])  # fmt: skip
-    with pytest.raises(ConfigError, match="does not fit: training needs about"):
-        grpo_report(dare)
-    big = load(SftRunConfig, ROOT / "configs" / "sft_qwen3_32b_zero3.yaml",
-               ["cluster.nodes=1", "cluster.offload=false"])  # fmt: skip
-    with pytest.raises(ConfigError, match="most of it is masters and moments"):
-        sft_report(big)
-
-
-@pytest.mark.parametrize(("name", "billions"), [
-    ("Qwen/Qwen3-4B", 4.02), ("Qwen/Qwen3-8B", 8.19), ("Qwen/Qwen3-32B", 32.76),
-    ("HuggingFaceTB/SmolLM2-135M-Instruct", 0.1345),
-])  # fmt: skip
-def test_parameters_are_counted_as_their_makers_do(name: str, billions: float) -> None:
-    assert shape_of(name).parameters / 1e9 == pytest.approx(billions, rel=5e-3)
-
-
-def test_a_folder_tells_its_own_shape(tiny_folder: Path) -> None:
-    from safetensors.torch import load_file
-
-    count = sum(t.numel() for t in load_file(str(tiny_folder / "model.safetensors")).values())
-    assert shape_of(str(tiny_folder)).parameters == pytest.approx(count, rel=1e-3)
-    with pytest.raises(ConfigError, match="an estimate needs the model's shape"):
-        shape_of("somebody/else")
 
 
 def test_a_cluster_that_cannot_be_is_refused() -> None:
