@@ -46,4 +46,6 @@ def test_gold_is_executed_on_two_nodes_and_nothing_is_left_behind(
                    env=env, check=True)  # fmt: skip
     assert target.read_bytes() == whole.read_bytes()
     assert not Path(f"/tmp/r{job}").exists()
-    assert list((tmp_path / "run" / "ray-logs").glob("gcs_server*"))
+    logs = tmp_path / "run" / "ray-logs"  # of both nodes, the head's with its own server's
+    assert sorted(p.name for p in logs.iterdir()) == ["n1", "n2"], said
+    assert list(logs.glob("n1/gcs_server*"))
