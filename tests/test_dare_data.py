@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ pytest.importorskip("pyarrow")
 from data_gen.cli import main  # noqa: E402
 from data_gen.dare.analyse import clean, giveaways  # noqa: E402
 from data_gen.dare.build import Built, without_copies  # noqa: E402
-from data_gen.dare.jailed import in_range, read, solve  # noqa: E402
+from data_gen.dare.jailed import in_range, read, readers, solve  # noqa: E402
 from data_gen.dare.layout import csv_bytes, read_entries, read_table, table_bytes  # noqa: E402
 from data_gen.dare.series import Timed, split  # noqa: E402
 from data_gen.dare.sources import fingerprints, groups  # noqa: E402
-from data_gen.dare.tabular import draft  # noqa: E402
+from data_gen.dare.tabular import draft, with_noise  # noqa: E402
+from data_gen.dare.validate import Proof, prove, trials  # noqa: E402
 from rewards.table import score_table_row  # noqa: E402
 from rewards.task import TaskError, read_tasks  # noqa: E402
 from rollouts.dare_scripts import faithful_code, short_code  # noqa: E402
@@ -248,3 +250,45 @@ def test_copies_of_a_table_are_known_by_their_values() -> None:
     built = [Built(n, [{"file_path": n}], marks[n]) for n in "abc"]
     assert [len(without_copies(b, seen).rows) for b in [*built, built[0]]] == [1, 0, 1, 1]
     assert len(groups({"n": frozenset(), "m": frozenset()})) == 2
+
+
+def test_gaps_that_may_be_filled_any_way_but_not_left_are_stated() -> None:
+    """Filling with the median instead of the mean changes nothing here, not filling at all fails:
+    a question without the step would not say what to do."""
+    rng = random.Random(1)
+    half = [rng.gauss(0, 5) for _ in range(150)]
+    level = [*half, *(-v for v in half)]  # mean and median are both about 0
+    frame = pd.DataFrame({
+        "level": [None if i % 9 == 0 else v for i, v in enumerate(level)],
+        "flag": [rng.randint(0, 3) for _ in level], "step": [rng.randint(0, 4) for _ in level],
+        "kind": ["ab"[v + rng.gauss(0, 4) > 0] for v in level],
+    })  # fmt: skip
+    looked = clean(frame, 0)
+    assert looked is not None
+    made = draft(looked, "class", ["kind"], rng, mini=True)
+    assert made is not None
+    recipe = {**made.recipe, "model_type": "GaussianNB", "imputer_type": "mean",
+              "selected_features": ["level", "step"], "numerical_features": ["level", "step"],
+              "not_filtered_related_features": ["level", "flag", "step"]}  # fmt: skip
+    made = with_noise(replace(made, recipe=recipe), {"step": [0, 4]}, rng)
+
+    async def go() -> Proof | None:
+        async with Pool(Config(workers=1)) as pool:
+            return (await prove(pool, made, rng))[0]
+
+    found = asyncio.run(go())
+    assert found is not None and "impute" in found.stated and "seed" not in found.stated
+    tree = replace(made, recipe={**recipe, "model_type": "DecisionTreeClassifier"})
+    assert len(trials(tree)["seed"]) == 5  # one other seed may agree by chance
+
+
+def test_readers_leave_out_together_what_made_no_difference_alone() -> None:
+    same, other = "row_id,y\n1,a\n", "row_id,y\n1,b\n"
+    steps = [{"runs": [1, 3], "changes": [{"seed": 1}, {"seed": 2}]},
+             {"runs": [3, 4], "changes": [{"scale": False}]}]  # fmt: skip
+    assert readers([same, same, same, same], steps) == [
+        {"seed": 1, "scale": False}, {"seed": 2, "scale": False}
+    ]  # fmt: skip
+    assert readers([same, same, other, same], steps) == [{"scale": False}]
+    assert readers([same, same, same, {"error": "x"}], steps) == [{"seed": 1}, {"seed": 2}]
+    assert readers([same, other, same, other], steps) == []

@@ -2,7 +2,9 @@
 
 One sandbox call a round. A step is *stated* only if breaking it changes the answer; a range whose
 loss changes nothing is dropped and the noise made again; an answer that is one label throughout is
-refused.
+refused. A step that one wrong way leaves alone may still matter another way (five seeds, an imputer
+left out rather than exchanged), and steps that do not matter one by one may matter together: so a
+reader who does only what is stated, with other seeds, must come to the same answer.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from rollouts.sandbox.pool import Pool
 _OTHER = {"LogisticRegression": "GaussianNB", "Ridge": "LinearRegression"}
 MUST = ("model", "features")  # a task in which these make no difference is refused
 _FILL = {"mean": "median", "median": "mean", "most_frequent": "mean"}
+_SEEDS = {"DecisionTreeClassifier": 5, "DecisionTreeRegressor": 5, "LinearSVC": 3}  # others: 1
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,9 @@ def _without(ranges: dict[str, Any], name: str) -> dict[str, Any]:
     return {n: r for n, r in ranges.items() if n != name}
 
 
-def trials(made: Draft) -> dict[str, dict[str, Any]]:
-    """Step → the run that leaves it out or gets it wrong; first the two that must matter."""
+def trials(made: Draft) -> dict[str, list[dict[str, Any]]]:
+    """Step → the runs that leave it out or get it wrong; first the two that must matter. A step
+    matters if any of its runs changes the answer."""
     recipe, ranges = made.recipe, made.recipe["expected_ranges"]
     chosen, kinds = recipe["selected_features"], recipe["column_type_inference"]
 
@@ -46,19 +50,39 @@ def trials(made: Draft) -> dict[str, dict[str, Any]]:
 
     model = recipe["model_type"]
     family = "LogisticRegression" if made.family == "class" else "Ridge"
-    found = {"model": run({"model_type": _OTHER.get(model, family)})}
-    found["features"] = run({"selected_features": recipe["not_filtered_related_features"]})
+    found = {"model": [run({"model_type": _OTHER.get(model, family)})]}
+    found["features"] = [run({"selected_features": recipe["not_filtered_related_features"]})]
     if len(chosen) == len(recipe["not_filtered_related_features"]):
-        found["features"] = run({"selected_features": chosen[:-1]})
-    found |= {f"range:{name}": run({}, _without(ranges, name)) for name in ranges}
-    found["seed"] = run({"random_state": recipe["random_state"] + 1})
-    found["scale"] = run({"scale": False})
-    found["order"] = run({"selected_features": chosen[::-1]})
-    if made.clean_v1()[chosen].isna().any().any() or made.test[chosen].isna().any().any():
-        found["impute"] = run({"imputer_type": _FILL[recipe["imputer_type"]]})
+        found["features"] = [run({"selected_features": chosen[:-1]})]
+    found |= {f"range:{name}": [run({}, _without(ranges, name))] for name in ranges}
     if any(kinds[f] == "categorical" for f in chosen):
         numbers = [f for f in chosen if kinds[f] == "numerical"]
-        found["onehot"] = run({"selected_features": numbers})
+        found["onehot"] = [run({"selected_features": numbers})]
+    first = recipe["random_state"] + 1
+    found["seed"] = [run({"random_state": first + i}) for i in range(_SEEDS.get(model, 1))]
+    found["scale"] = [run({"scale": False})]
+    found["order"] = [run({"selected_features": chosen[::-1]})]
+    if made.clean_v1()[chosen].isna().any().any() or made.test[chosen].isna().any().any():
+        found["impute"] = [
+            run({"imputer_type": _FILL[recipe["imputer_type"]]}), run({"imputer_type": None})
+        ]  # fmt: skip
+    return found
+
+
+def _open(made: Draft, steps: dict[str, list[dict[str, Any]]], before: int) -> list[dict[str, Any]]:
+    """For each step that a question may leave out: where its runs stand in the job, and what its
+    readers do instead."""
+    own = made.recipe["selected_features"]
+    ways: dict[str, list[dict[str, Any]]] = {
+        "scale": [{"scale": False}], "impute": [{"imputer_type": None}],
+        "order": [{}, {"selected_features": own[::-1]}],
+    }  # fmt: skip
+    found: list[dict[str, Any]] = []
+    for name, runs in steps.items():
+        if name in ("seed", *ways):
+            changes = ways.get(name) or [run["changes"] for run in runs]
+            found.append({"runs": [before, before + len(runs)], "changes": changes})
+        before += len(runs)
     return found
 
 
@@ -73,9 +97,11 @@ async def prove(
         ranges = made.recipe["expected_ranges"]
         if not ranges:
             return None, "no range matters"
-        job = {"recipe": made.recipe, "test": f"test.{kind}", "differ": len(MUST),
-               "runs": [plain, plain, {"train": f"noisy.{kind}", "ranges": ranges},
-                        *steps.values()]}  # fmt: skip
+        head = [plain, plain, {"train": f"noisy.{kind}", "ranges": ranges}]
+        broken = [run for runs in steps.values() for run in runs]
+        job: dict[str, Any] = {
+               "recipe": made.recipe, "test": f"test.{kind}", "differ": len(MUST),
+               "runs": [*head, *broken], "open": _open(made, steps, len(head))}  # fmt: skip
         files = {
             f"clean.{kind}": table_bytes(made.clean_v1(), kind, "train_set"),
             f"noisy.{kind}": table_bytes(made.noisy, kind, "train_set", 2),
@@ -94,11 +120,20 @@ async def prove(
             and len({_row.partition(",")[2] for _row in first.splitlines()[1:]}) < 2
         ):
             return None, "the answer is one label throughout"
-        tried = dict(zip(steps, answers[3:], strict=False))  # it stops where one of MUST is idle
-        same = [n for n, a in tried.items() if _score(made, first, a) == 1.0]
-        idle = [n.partition(":")[2] for n in same if n.startswith("range:")]
-        if set(MUST) & set(same) or len(tried) < len(steps):
+        if len(answers) < len(job["runs"]):  # it stops where one of MUST is idle
             return None, "the model or the choice of features does not matter"
+        own = iter(answers[len(head) :])
+        same = [
+            name for name, runs in steps.items()
+            if all([_score(made, first, next(own)) == 1.0 for _ in runs])
+        ]  # fmt: skip
+        if set(MUST) & set(same):
+            return None, "the model or the choice of features does not matter"
+        if "onehot" in same:  # the question cannot be put without it
+            return None, "the categorical features do not matter"
+        if any(_score(made, first, answer) != 1.0 for answer in own):
+            return None, "what the question leaves open matters when taken together"
+        idle = [n.partition(":")[2] for n in same if n.startswith("range:")]
         if not idle:
             stated = [n for n in steps if n not in same and not n.startswith("range:")]
             return Proof(made, first, ["filter", *stated], versions), "ok"
