@@ -59,7 +59,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--temperature", type=float, default=1.0)
     made.add_argument("--top-p", type=float, default=1.0)
     made.add_argument("--top-k", type=int, default=0)
-    made.add_argument("--max-new-tokens", type=int, default=96)
+    made.add_argument("--max-new-tokens", type=int, default=0, metavar="N",
+                      help="of one message (0: 96, or 4096 where tasks have tools)")  # fmt: skip
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--slots", type=int, default=64, help="answers decoded side by side")
     made.add_argument("--turns", type=int, default=5, help="model messages of an episode")
@@ -112,6 +113,7 @@ def _sample(args: argparse.Namespace) -> None:
 
     tasks = read_tasks(args.tasks)
     args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.max_new_tokens = args.max_new_tokens or (4096 if any(t.tools for t in tasks) else 96)
     sampling = Sampling(args.max_new_tokens, args.temperature, args.top_k, args.top_p, args.seed)
     keys = ("n", "temperature", "top_p", "top_k", "max_new_tokens", "seed", "solver", "turns",
             "run_s", "max_length", "calls", "brief", "snippet_tokens")  # fmt: skip

@@ -52,6 +52,7 @@ def faithful_code(recipe: dict[str, Any]) -> str:
     if len(targets) > 1 and name in ("LogisticRegression", "GaussianNB", "LinearSVC"):
         model = f"MultiOutputClassifier({model})"
     return f"""import numpy as np, pandas as pd
+from numpy import nan  # a published range may be [nan, nan]
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.{_HOME[name]} import {name}

@@ -29,6 +29,7 @@ from rollouts.failures import CATEGORIES, category
 from rollouts.trajectory import Sampling, Trajectory
 from train.stats import wilson
 
+LOCAL_TOKENS, ENDPOINT_TOKENS = 4096, 16384  # of one message; the latter is the published setting
 TRACKS = ("class-IF", "class-MM", "reg-IF", "reg-MM", "time-XF", "time-CF")
 Row = dict[str, Any]
 
@@ -151,7 +152,8 @@ def run(args: Any) -> None:
     budget = Budget(args.turns, args.turns * args.run_s, args.max_length)
     tools = ToolsConfig(calls=args.calls, run_s=args.run_s, brief=args.brief)
     shop = Workshop(root, tool_settings(tools, budget))
-    sampling = Sampling(args.max_new_tokens, args.temperature, args.top_k, args.top_p)
+    longest = args.max_new_tokens or (ENDPOINT_TOKENS if _remote(args.model) else LOCAL_TOKENS)
+    sampling = Sampling(longest, args.temperature, args.top_k, args.top_p)
     rows: list[Row] = []
     for repeat in range(args.repeats):
         key = derive_seed(args.seed, "repeat", repeat)
@@ -177,7 +179,7 @@ def answers(
     from train.progress import Bar
 
     with Bar("evaluating", len(tasks)) as bar:
-        if args.model.startswith(("http://", "https://")):
+        if _remote(args.model):
             return run_now(_endpoint(args, tasks, sampling, seed, shop, budget, bar))
         engine, tokenizer = _engine(args, tasks)
         found: list[list[Trajectory]] = []
@@ -188,6 +190,10 @@ def answers(
             found += run_now(step)
             bar.update(len(part))
         return found
+
+
+def _remote(model: str) -> bool:
+    return model.startswith(("http://", "https://"))
 
 
 def _engine(args: Any, tasks: Sequence[Task]) -> tuple[Any, Any]:
@@ -240,7 +246,9 @@ def add_options(group: argparse.ArgumentParser) -> None:
     group.add_argument("--tracks", required=True, help="dare:DIR")
     group.add_argument("--out", required=True, type=Path, help="folder for results")
     group.add_argument("--limit", type=int, default=0, help="first N tasks only")
-    group.add_argument("--max-new-tokens", type=int, default=1024, help="of one message")
+    group.add_argument("--max-new-tokens", type=int, default=0, metavar="N",
+                       help=f"of one message (0: {LOCAL_TOKENS}; at an endpoint "
+                       f"{ENDPOINT_TOKENS}, the published setting)")  # fmt: skip
     group.add_argument("--seed", type=int, default=0)
     group.add_argument("--repeats", type=int, default=1, help="attempts a task (paper: 3)")
     group.add_argument("--reading", choices=("strict", "release"), default="strict")
