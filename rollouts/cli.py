@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,22 @@ def finished(out: Path, n: int) -> set[str]:
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         out.write_text(text, encoding="utf-8")
     return set(counts) - torn
+
+
+def whole_chunks(out: Path, tasks: Sequence[Task], done: set[str], chunk: int) -> set[str]:
+    """`done` without the tasks of a chunk that was only begun; their rows leave the file.
+
+    What is decoded side by side decides the last bits of a log-probability: a run that goes on
+    meets the same neighbours as one that was never stopped, and so writes the same bytes.
+    """
+    kept = len(done) // chunk * chunk
+    begun = {task.id for task in tasks[kept : len(done)]}
+    first = {task.id for task in tasks[: len(done)]}
+    if not begun or len(done) == len(tasks) or done != first:
+        return done
+    rows = [row for _, row in read_jsonl(out) if row["task_id"] not in begun]
+    out.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows), "utf-8")
+    return done - begun
 
 
 def check_settings(out: Path, settings: dict[str, Any]) -> None:
@@ -118,7 +135,8 @@ def _sample(args: argparse.Namespace) -> None:
     keys = ("n", "temperature", "top_p", "top_k", "max_new_tokens", "seed", "solver", "turns",
             "run_s", "max_length", "calls", "brief", "snippet_tokens")  # fmt: skip
     check_settings(args.out, {"model": args.model} | {k: getattr(args, k) for k in keys})
-    done = finished(args.out, args.n)
+    chunk = max(1, args.slots // args.n)
+    done = whole_chunks(args.out, tasks, finished(args.out, args.n), chunk)
     todo = [task for task in tasks if task.id not in done]
     if done:
         print(f"{len(done)} tasks are done already; {len(todo)} to go")
@@ -131,7 +149,6 @@ def _sample(args: argparse.Namespace) -> None:
     lake = LakeSettings(snippet_tokens=args.snippet_tokens, run_s=args.run_s)
     shop = Workshop(args.tasks.parent, ToolSettings(budget, executor, lake))
     outcomes: list[float] = []
-    chunk = max(1, args.slots // args.n)
     with (
         open(args.out, "a", encoding="utf-8") as file,
         tqdm(total=len(todo), desc="rollouts", unit="task") as bar,

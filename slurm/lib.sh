@@ -59,6 +59,10 @@ begin() {
   export FLASHINFER_WORKSPACE_BASE=${FLASHINFER_WORKSPACE_BASE:-$cache}
   export TRITON_CACHE_DIR=${TRITON_CACHE_DIR:-$cache/triton}
   export TORCHINDUCTOR_CACHE_DIR=${TORCHINDUCTOR_CACHE_DIR:-$cache/inductor}
+  # Steps do not inherit the job's cores (since Slurm 22.05), and a site that binds tasks would leave
+  # a whole run on one core: all of them, unbound, since every step here has one task a node.
+  [ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
+  export SLURM_CPU_BIND=${ASSAY_CPU_BIND:-none}
   if [ -n "$ASSAY_INTERFACE" ]; then
     export NCCL_SOCKET_IFNAME=$ASSAY_INTERFACE GLOO_SOCKET_IFNAME=$ASSAY_INTERFACE
   fi
@@ -78,13 +82,14 @@ run_on_node() {
   "${first[@]}" "${ASSAY_RUN[@]}" "$@" </dev/null
 }
 
-# What the run has saved so far, as text that changes with every checkpoint.
+# What the run has saved so far, as text that changes with every checkpoint; of a command that goes
+# on from its own output, the size of that file (GROWS).
 progress() {
   local found='' file
-  for file in "$RUN_DIR"/checkpoints/*/latest "$RUN_DIR"/latest_checkpointed_iteration.txt \
-    "$RUN_DIR"/*.progress; do
+  for file in "$RUN_DIR"/checkpoints/*/latest "$RUN_DIR"/latest_checkpointed_iteration.txt; do
     [ -e "$file" ] && found="$found$(basename "$(dirname "$file")") $(cat "$file") "
   done
+  [ -n "${GROWS:-}" ] && [ -s "$GROWS" ] && found="$found$(stat -c %s "$GROWS") bytes"
   printf '%s' "${found:-nothing saved}"
 }
 

@@ -14,7 +14,7 @@ import yaml
 from mini_slurm import MiniSlurm, wait_for
 from test_interruptions import TINY, toy_tasks
 
-from train.cluster.cli import main, submit
+from train.cluster.cli import SubmitError, main, submit
 from train.cluster.plan import make_plan
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -78,7 +78,7 @@ def test_a_refused_plan_and_a_dry_run(
     submitting: MiniSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "plan.yaml"
-    stage = {"name": "a", "command": ["x"], "sbatch": {"partition": "nowhere"}}
+    stage = {"name": "a", "command": ["tasks"], "sbatch": {"partition": "nowhere"}}
     path.write_text(yaml.safe_dump({"name": "p", "out": str(tmp_path), "stages": [stage]}))
     assert main(["submit", str(path)]) == 2
     assert "Invalid partition name specified" in capsys.readouterr().err
@@ -87,6 +87,21 @@ def test_a_refused_plan_and_a_dry_run(
     path.write_text("name: p\nout: x\nstags: []\n")
     assert main(["submit", str(path)]) == 2
     assert "unknown key stags; did you mean stages?" in capsys.readouterr().err
+
+
+def test_a_plan_is_not_submitted_twice_at_once(submitting: MiniSlurm, tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, [{"name": "a", "command": ["tasks", "--help"],
+                               "sbatch": {"begin": "now+1hour"}}])  # fmt: skip
+    job = submit(plan)["a"]
+    with pytest.raises(
+        SubmitError, match=rf"still there: a {job}; wait for them, or: scancel {job}"
+    ):
+        submit(plan)
+    submitting.run("scancel", job)
+    wait_for("its end", lambda: submitting.state(job) == "CANCELLED")
+    again = submit(plan)["a"]
+    assert again != job
+    submitting.run("scancel", again)
 
 
 @pytest.mark.slurm

@@ -8,6 +8,7 @@ import pytest
 
 from configs.loader import ConfigError
 from train.cluster.plan import make_plan, sbatch_call
+from train.cluster.settings import asked, mismatches
 
 STAGES: list[dict[str, Any]] = [
     {"name": "tasks", "command": ["tasks", "demo", "--out", "{out}/tasks"]},
@@ -47,18 +48,70 @@ def test_a_chain_becomes_calls_that_wait_for_each_other() -> None:
     }  # fmt: skip
 
 
+X = ["tasks", "x"]
+
+
 @pytest.mark.parametrize(("stage", "said"), [
-    ({"name": "a", "comand": []}, "unknown key comand; did you mean command?"),
-    ({"name": "a", "script": "grpo"}, "wanted one of"),
-    ({"name": "a"}, "needs a command, a script, an array or items"),
-    ({"name": "a", "command": "tasks demo"}, "is text; wanted a list of words"),
-    ({"name": "a", "command": ["x"], "after": ["b"]}, "'b', which is no earlier stage"),
-    ({"name": "a", "command": ["x", True]}, "put it in quotes"),
-    ({"name": "a b", "command": ["x"]}, "give letters and digits"),
-    ({"name": "a", "command": ["x"], "array": {"input": "i", "shards": 0}}, "shards=0; wanted a"),
-    ({"name": "a", "items": [{"name": "i", "argv": ["eval"]}]}, "no {item} to write to"),
+    ({"comand": []}, "unknown key comand; did you mean command?"),
+    ({"script": "grpo"}, "wanted one of sft, grpo_1node, grpo_multinode"),
+    ({}, "needs a command, a script, an array or items"),
+    ({"command": "tasks demo"}, "is text; wanted a list of words"),
+    ({"command": X, "after": ["b"]}, "'b', which is no earlier stage"),
+    ({"command": X, "after": "b"}, "after is 'b'; wanted a list, [b]"),
+    ({"command": ["tasks", True]}, "put it in quotes"),
+    ({"command": ["rolout", "--n", 8]}, "no command 'rolout'; did you mean rollout?"),
+    ({"command": ["tasks", "{outt}/x"]}, "{outt} is not known; has {out}"),
+    ({"command": X, "args": ["y"]}, "args has no meaning beside command; remove it"),
+    ({"command": X, "script": "sft"}, "command has no meaning beside script; remove it"),
+    ({"name": "a b", "command": X}, "give letters and digits"),
+    ({"command": X, "array": {"input": "i", "shards": 0}}, "shards=0; wanted a"),
+    ({"command": X, "array": {"shards": 2}}, "input is missing; name the JSONL file"),
+    ({"command": X, "array": {"input": "i", "shards": 2}}, "the command has no {in}"),
+    ({"items": [{"name": "i", "argv": ["eval"]}]}, "no {item} to write to"),
+    ({"items": [{"argv": ["eval", "{item}"]}]}, "each has a name and an argv"),
+    ({"items": "x"}, "wanted a list of name and argv"),
+    ({"command": X, "sbatch": {"time": 43200}}, 'put it in quotes, time: "12:00:00"'),
+    ({"command": X, "sbatch": ["a"]}, "wanted `option: value` lines"),
+    ({"command": X, "sbatch": {"exclusive": None}}, "wanted text, a number or true"),
+    ({"command": X, "sbatch": {"array": "0-3"}}, "is what the plan itself sets"),
+    ({"command": X, "sbatch": {"nodes": 4}}, "command runs on one node; set nodes: 1"),
+    ({"script": "sft", "args": ["out=x"]}, "args has out=, which is always runs/p/a"),
+    ({"script": "sft", "args": ["sft.epoch=2"]}, "did you mean"),
+    ({"script": "sft", "args": ["--backend", "verl"]}, "wanted embedded or deepspeed here"),
+    ({"script": "sft", "sbatch": {"nodes": 2}}, "the run uses one device; sbatch --nodes=1"),
+    ({"script": "grpo_multinode", "sbatch": {"nodes": 2},
+      "args": ["--config=configs/dare_qwen3_4b_4nodes.yaml"]}, "cluster.nodes=4 and the job has 2"),
+    ({"script": "sft", "args": ["--backend", "deepspeed", "model.path=Qwen/Qwen3-32B",
+      "sft.max_length=16384", "cluster.zero_stage=2"]}, "does not fit: training needs"),
 ])  # fmt: skip
 def test_a_wrong_plan_is_refused_in_one_sentence(stage: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=r"p\.yaml") as error:
-        plan([stage])
-    assert said in str(error.value)
+        plan([{"name": "a", **stage}])
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_flags_and_a_model_that_an_earlier_stage_makes() -> None:
+    grpo = {"name": "a", "script": "grpo_multinode", "args": ["model.path={out}/sft/model"],
+            "sbatch": {"nodes": 4, "exclusive": True, "time": "1-00:00:00"}}  # fmt: skip
+    call = sbatch_call(plan([grpo]).jobs[0], {})
+    assert {"--nodes=4", "--exclusive", "--time=1-00:00:00"} <= set(call)
+
+
+@pytest.mark.parametrize(("words", "job", "said"), [
+    (["sft"], {}, ""),
+    (["sft"], {"SLURM_NNODES": "1", "SLURM_NTASKS": "8"}, "has 8 tasks on 1 node(s)"),
+    (["grpo"], {"SLURM_NNODES": "2"}, "uses one device; sbatch --nodes=1, or add --backend verl"),
+    (["grpo", "--backend=verl"], {}, "the job has 0 GPU(s) on a node; sbatch --gpus-per-node=8"),
+    (["grpo", "--backend=verl"], {"SLURM_GPUS_ON_NODE": "8"}, ""),
+    (["grpo", "--backend=verl", "cluster.device=cpu"], {}, ""),
+    (["sft", "--backend", "deepspeed", "cluster.nodes=2"], {"SLURM_GPUS_ON_NODE": "8"},
+     "cluster.nodes=2 and the job has 1; sbatch --nodes=2, or set cluster.nodes=1"),
+    (["grpo_multinode"], {"SLURM_NNODES": "2", "SLURM_GPUS_ON_NODE": "8"}, ""),
+    (["grpo_multinode", "cluster.nodes=4"], {"SLURM_NNODES": "2", "SLURM_GPUS_ON_NODE": "8"},
+     "cluster.nodes=4 and the job has 2"),
+])  # fmt: skip
+def test_a_job_compares_its_nodes_with_its_settings(
+    words: list[str], job: dict[str, str], said: str
+) -> None:
+    found = mismatches(asked(words[0], words[1:]), job, 0)
+    assert (found == []) if not said else any(said in sentence for sentence in found)

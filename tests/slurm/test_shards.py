@@ -70,6 +70,46 @@ def test_a_failed_command_leaves_no_shard(tmp_path: Path) -> None:
     assert not cut.output(0).exists()
 
 
+def test_a_stopped_shard_goes_on_from_what_it_wrote(tmp_path: Path) -> None:
+    cut = cut_of(tmp_path)
+
+    def half(words: list[str]) -> int:
+        Path(words[1]).write_text("half\n")
+        return 138  # a signal
+
+    def rest(words: list[str]) -> int:
+        assert Path(words[1]).read_text() == "half\n"
+        return double(words)
+
+    assert run_shard(cut, 0, ["{in}", "{out}"], half) == 138
+    assert run_shard(cut, 0, ["{in}", "{out}"], rest) == 0
+    assert run_shard(cut, 1, ["{in}", "{out}"], half) == 138
+    write_jsonl(cut.source, [{"id": f"t{i}"} for i in range(8)])  # another input: begun anew
+    assert run_shard(cut, 1, ["{in}", "{out}"], double) == 0
+
+
+def test_files_of_tasks_lead_to_the_same_place_from_a_shard(tmp_path: Path) -> None:
+    source = tmp_path / "tasks" / "t.jsonl"
+    write_jsonl(source, [
+        {"id": "a", "files": {"x.csv": "../tables/x.csv", "y.csv": "/data/y.csv"}, "no": "\ud800"},
+        {"id": "b", "text": "files"}, {"id": "c", "files": ["kept as it is"]},
+    ])  # fmt: skip
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "x.csv").write_text("1")
+    seen: list[dict[str, object]] = []
+
+    def look(words: list[str]) -> int:
+        lines = Path(words[0]).read_bytes().splitlines(keepends=True)
+        assert lines[1:] == source.read_bytes().splitlines(keepends=True)[1:]
+        seen.append(json.loads(lines[0]))
+        assert (Path(words[0]).parent / seen[0]["files"]["x.csv"]).read_text() == "1"  # type: ignore
+        return 0 if Path(words[1]).write_bytes(b"".join(lines)) else 1
+
+    run_shard(Cut(source, tmp_path / "out", 1), 0, ["{in}", "{out}"], look)
+    assert seen[0]["files"] == {"x.csv": str(tmp_path / "tables" / "x.csv"), "y.csv": "/data/y.csv"}
+    assert merge(Cut(source, tmp_path / "out", 1), tmp_path / "all.jsonl") == 3
+
+
 def test_a_merge_says_what_is_wrong(tmp_path: Path) -> None:
     cut = cut_of(tmp_path)
     fill(cut)

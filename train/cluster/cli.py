@@ -21,7 +21,8 @@ from rewards.task import TaskError, write_jsonl
 from train.cluster.plan import Job, Plan, read_plan, sbatch_call
 from train.cluster.shards import Cut, check_items, merge, read_items, run_item, run_shard
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent  # relative paths of a plan start here
+RECORD = "submitted.json"
 
 
 class SubmitError(RuntimeError):
@@ -32,8 +33,13 @@ def submit(plan: Plan, dry_run: bool = False) -> dict[str, str]:
     """Submit the jobs in order; returns {job: Slurm id}. What was submitted stays on record.
 
     slurm/env.sh is read first, so the site's SBATCH_* variables hold. When a call is refused,
-    the jobs before it are left waiting or running, and the message names them.
+    the jobs before it are left waiting or running, and the message names them. Raises `SubmitError`
+    while jobs of an earlier submission into the same folder are there: two runs would share it.
     """
+    if not (ROOT / "slurm" / "env.sh").is_file():
+        raise SubmitError(f"{ROOT} has no slurm/env.sh; submit from a checkout of Assay")
+    if not dry_run:
+        _refuse_twice(plan)
     ids: dict[str, str] = {}
     for job in plan.jobs:
         call = sbatch_call(job, ids if not dry_run else {j.name: f"<{j.name}>" for j in plan.jobs})
@@ -43,15 +49,37 @@ def submit(plan: Plan, dry_run: bool = False) -> dict[str, str]:
         _prepare(plan, job)
         ids[job.name] = _sbatch(call, ids)
         print(f"{job.name}: job {ids[job.name]}", flush=True)
-        record = Path(plan.out) / "submitted.json"
+        record = ROOT / plan.out / RECORD
         record.write_text(json.dumps({"plan": plan.name, "jobs": ids}, indent=2) + "\n")
     return ids
 
 
+def _refuse_twice(plan: Plan) -> None:
+    try:
+        jobs = json.loads((ROOT / plan.out / RECORD).read_text(encoding="utf-8"))["jobs"]
+    except (OSError, ValueError, KeyError):
+        return
+    try:
+        asked = subprocess.run(
+            ["squeue", "--noheader", "--format=%A", f"--jobs={','.join(jobs.values())}"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    except OSError:
+        return  # sbatch will say that Slurm is not here
+    there = set(asked.stdout.split())
+    left = [f"{name} {job}" for name, job in jobs.items() if job in there]
+    if left:
+        ids = " ".join(job for job in jobs.values() if job in there)
+        raise SubmitError(
+            f"{plan.out}: jobs of the last submission are still there: {', '.join(left)}; wait for "
+            f"them, or: scancel {ids}"
+        )
+
+
 def _prepare(plan: Plan, job: Job) -> None:
-    (Path(plan.out) / "logs").mkdir(parents=True, exist_ok=True)
+    (ROOT / plan.out / "logs").mkdir(parents=True, exist_ok=True)
     if job.items:
-        write_jsonl(Path(plan.out) / job.name / "items.jsonl", job.items)
+        write_jsonl(ROOT / plan.out / job.name / "items.jsonl", job.items)
 
 
 def _sbatch(call: list[str], ids: dict[str, str]) -> str:

@@ -15,12 +15,14 @@
           - {name: sft, argv: [eval, --model, "{out}/sft/model", --tracks, T, --out, "{item}"]}
 
 Every stage gets the folder `{out}/NAME`; `after` waits for success, and for an array for the job
-that merged it into `{out}/NAME.jsonl` (checked the items, for `items`).
+that merged it into `{out}/NAME.jsonl` (checked the items, for `items`). `sbatch:` of the plan or of
+a stage holds options of sbatch (true: a flag). Relative paths start at the checkout.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,8 +31,10 @@ from typing import Any
 import yaml
 
 from configs.loader import ConfigError
+from train.cluster.settings import refuse_stage
 
-SCRIPTS = ("sft", "grpo_1node", "grpo_multinode")
+# script: the command whose settings its arguments are
+SCRIPTS = {"sft": "sft", "grpo_1node": "grpo", "grpo_multinode": "grpo_multinode"}
 PLAN_KEYS = ("name", "out", "sbatch", "stages")
 STAGE_KEYS = ("name", "script", "command", "array", "items", "at_once", "after", "args", "sbatch")
 ARRAY_KEYS = ("input", "shards", "align", "at_once")
@@ -79,7 +83,8 @@ def make_plan(data: Any, where: str) -> Plan:
     stages = top.get("stages")
     if not isinstance(stages, list) or not stages:
         raise ConfigError(f"{where}: no stages; give a list of them")
-    plan, last = Plan(top["name"], top["out"]), {}
+    common = _sbatch(top, where)
+    plan, last = Plan(top["name"], top["out"].rstrip("/")), {}
     for number, raw in enumerate(stages, 1):
         stage = _mapping(raw, f"{where}: stage {number}", STAGE_KEYS)
         name = stage.get("name")
@@ -87,7 +92,7 @@ def make_plan(data: Any, where: str) -> Plan:
             raise ConfigError(f"{where}: stage {number}: name is {name!r}; give letters and digits")
         if name in last:
             raise ConfigError(f"{where}: two stages are called {name}; rename one")
-        jobs = _jobs(stage, plan, last, {**(top.get("sbatch") or {})}, f"{where}: stage {name}")
+        jobs = _jobs(stage, plan, last, common, f"{where}: stage {name}")
         plan.jobs.extend(jobs)
         last[name] = jobs[-1].name
     return plan
@@ -102,28 +107,91 @@ def _jobs(
 ) -> list[Job]:
     """The job of a stage; an array brings a second one that merges or checks it."""
     name, out = str(stage["name"]), f"{plan.out}/{stage['name']}"
-    for before in stage.get("after") or ():
-        if before not in last:
-            raise ConfigError(f"{where}: after names {before!r}, which is no earlier stage")
-    after = tuple(last[before] for before in stage.get("after") or ())
-    options = _options({**common, **(stage.get("sbatch") or {})}, f"{plan.name}-{name}", plan.out)
-    fill = {"{out}": plan.out}
+    after = tuple(last[before] for before in _names(stage, last, where))
+    sbatch = common | _sbatch(stage, where)
+    options = _options(sbatch, f"{plan.name}-{name}", plan.out)
+    kind = _kind(stage, where)
+    if kind != "script" and str(sbatch.get("nodes", 1)) != "1":
+        raise ConfigError(
+            f"{where}: sbatch: nodes={sbatch['nodes']}: {kind} runs on one node; set nodes: 1"
+        )
+    if kind == "items":
+        return _item_jobs(stage, plan, options, after, where)
+    if kind == "script":
+        args = _words(stage.get("args") or (), {"{out}": plan.out}, where)
+        _refuse_script(stage["script"], args, sbatch, out, where)
+        return [Job(name, f"{stage['script']}.sbatch", (*args, f"out={out}"), options, after)]
+    if kind == "array":
+        return _array_jobs(stage, plan, options, after, where)
+    words = _words(stage["command"], {"{out}": plan.out}, where)
+    _refuse_command(words, where)
+    return [Job(name, "command.sbatch", (f"out={out}", "--", *words), options, after)]
+
+
+def _kind(stage: Mapping[str, Any], where: str) -> str:
+    """Which of the four kinds of stage it is. Raises `ConfigError` for none, two, or stray keys."""
     kinds = [k for k in ("script", "items", "array") if k in stage] or ["command"]
     if len(kinds) > 1:
         raise ConfigError(f"{where}: has {' and '.join(kinds)}; keep one")
-    if kinds == ["script"]:
-        if stage["script"] not in SCRIPTS:
-            raise ConfigError(f"{where}: script={stage['script']}; wanted one of {SCRIPTS}")
-        args = (*_words(stage.get("args") or (), fill, where), f"out={out}")
-        return [Job(name, f"{stage['script']}.sbatch", args, options, after)]
-    if kinds == ["items"]:
-        return _item_jobs(stage, plan, options, after, where)
-    if not stage.get("command"):
+    kind = kinds[0]
+    if kind in ("command", "array") and not stage.get("command"):
         raise ConfigError(f"{where}: needs a command, a script, an array or items")
-    if kinds == ["array"]:
-        return _array_jobs(stage, plan, options, after, where)
-    words = _words(stage["command"], fill, where)
-    return [Job(name, "command.sbatch", (f"out={out}", "--", *words), options, after)]
+    belongs = {"command": ("command", "array"), "args": ("script",), "at_once": ("items",)}
+    for key, kinds_with in belongs.items():
+        if key in stage and kind not in kinds_with:
+            raise ConfigError(f"{where}: {key} has no meaning beside {kind}; remove it")
+    return kind
+
+
+def _names(stage: Mapping[str, Any], last: Mapping[str, str], where: str) -> list[str]:
+    after = stage.get("after") or []
+    if not isinstance(after, list):
+        raise ConfigError(f"{where}: after is {after!r}; wanted a list, [{after}]")
+    for before in after:
+        if before not in last:
+            raise ConfigError(f"{where}: after names {before!r}, which is no earlier stage")
+    return after
+
+
+def _sbatch(holder: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Options of sbatch by name. Raises `ConfigError` for what YAML has made something else of."""
+    options = holder.get("sbatch") or {}
+    if not isinstance(options, dict):
+        raise ConfigError(f"{where}: sbatch is {options!r}; wanted `option: value` lines")
+    for key, value in options.items():
+        if str(key) == "time" and not isinstance(value, str):
+            raise ConfigError(
+                f"{where}: sbatch: time is {value}: YAML reads 12:00:00 as a number; put it in "
+                'quotes, time: "12:00:00"'
+            )
+        if not isinstance(value, str | int) or value is False:
+            raise ConfigError(f"{where}: sbatch: {key} is {value!r}; wanted text, a number or true")
+        if str(key) in ("array", "dependency", "parsable", "wrap"):
+            raise ConfigError(f"{where}: sbatch: {key} is what the plan itself sets; remove it")
+    return options
+
+
+def _refuse_script(
+    script: str, args: Sequence[str], sbatch: Mapping[str, Any], out: str, where: str
+) -> None:
+    """Raises `ConfigError` for settings that the job itself would refuse, hours from now."""
+    if script not in SCRIPTS:
+        raise ConfigError(f"{where}: script={script}; wanted one of {', '.join(SCRIPTS)}")
+    if any(word.startswith("out=") for word in args):
+        raise ConfigError(f"{where}: args has out=, which is always {out}; remove it")
+    nodes = str(sbatch.get("nodes", 2 if script == "grpo_multinode" else 1))
+    try:
+        refuse_stage(SCRIPTS[script], [*args, f"out={out}"], nodes)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _refuse_command(words: Sequence[str], where: str) -> None:
+    from assay import COMMANDS
+
+    if words[0] not in COMMANDS:
+        near = difflib.get_close_matches(words[0], COMMANDS, 1, cutoff=0.0)
+        raise ConfigError(f"{where}: assay has no command {words[0]!r}; did you mean {near[0]}?")
 
 
 def _array_jobs(
@@ -140,7 +208,15 @@ def _array_jobs(
         f"out={out}", "--input", _words([spec.get("input", "")], fill, where)[0],
         "--shards", str(shards), "--align", str(align),
     )  # fmt: skip
-    words = _words(stage["command"], fill | {"{shard}": "{out}"}, where)
+    if not isinstance(spec.get("input"), str):
+        raise ConfigError(f"{where}: array: input is missing; name the JSONL file to cut")
+    words = _words(stage["command"], fill | {"{in}": "{in}", "{shard}": "{out}"}, where)
+    _refuse_command(words, where)
+    for mark in ("{in}", "{shard}"):
+        if not any(mark in str(word) for word in stage["command"]):
+            raise ConfigError(
+                f"{where}: the command has no {mark}; it reads {{in}} and writes {{shard}}"
+            )
     limit = _count(spec, "at_once", where, shards)
     array = Job(
         name, "data_array.sbatch", (*cut, "--", *words),
@@ -162,10 +238,15 @@ def _item_jobs(
     where: str,
 ) -> list[Job]:
     name, out, rows = str(stage["name"]), f"{plan.out}/{stage['name']}", []
-    for item in stage["items"] or ():
+    if not isinstance(stage["items"], list):
+        raise ConfigError(f"{where}: items is {stage['items']!r}; wanted a list of name and argv")
+    for item in stage["items"]:
         _mapping(item, f"{where}: items", ("name", "argv"))
+        if not isinstance(item.get("name"), str) or not item.get("argv"):
+            raise ConfigError(f"{where}: items: each has a name and an argv; got {item!r}")
         fill = {"{out}": plan.out, "{item}": "{out}"}
-        argv = _words(item.get("argv") or (), fill, where)
+        argv = _words(item["argv"], fill, where)
+        _refuse_command(argv, where)
         if not any("{out}" in word for word in argv):
             raise ConfigError(f"{where}: item {item.get('name')}: argv has no {{item}} to write to")
         rows.append({"name": str(item["name"]), "out": f"{out}/{item['name']}", "argv": argv})
@@ -199,7 +280,7 @@ def sbatch_call(job: Job, ids: Mapping[str, str], slurm_dir: str = "slurm") -> l
 
 def _options(sbatch: Mapping[str, Any], job_name: str, out: str) -> tuple[str, ...]:
     made = {"job-name": job_name, "output": f"{out}/logs/%x-%A_%a.log", **sbatch}
-    return tuple(f"--{key}={value}" for key, value in made.items())
+    return tuple(f"--{k}" if v is True else f"--{k}={v}" for k, v in made.items())
 
 
 def _renamed(options: Sequence[str], name: str) -> tuple[str, ...]:
@@ -209,13 +290,16 @@ def _renamed(options: Sequence[str], name: str) -> tuple[str, ...]:
 
 
 def _words(words: Sequence[Any], fill: Mapping[str, str], where: str) -> list[str]:
-    if isinstance(words, str):
+    if not isinstance(words, list | tuple):
         raise ConfigError(f"{where}: {words!r} is text; wanted a list of words")
     made: list[str] = []
     for word in words:
         if not isinstance(word, str | int | float) or isinstance(word, bool):
             raise ConfigError(f"{where}: {word!r} is no word; put it in quotes")
         text = str(word)
+        for mark in re.findall(r"\{[a-z_]+\}", text):
+            if mark not in fill:
+                raise ConfigError(f"{where}: {text!r}: {mark} is not known; has {', '.join(fill)}")
         for mark, value in fill.items():
             text = text.replace(mark, value)
         made.append(text)

@@ -5,12 +5,14 @@ A plan is checked when it is submitted, a job when it starts; both before anythi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from configs.loader import ConfigError, load
 from configs.schema import GrpoRunConfig, SftRunConfig
 
+ROOT = Path(__file__).resolve().parent.parent.parent  # where every job starts
 BACKENDS = {
     "sft": ("embedded", "deepspeed"),
     "grpo": ("embedded", "verl"),
@@ -50,6 +52,73 @@ def asked(command: str, words: Sequence[str]) -> Asked:
     backend = str(given["--backend"])
     if backend not in known:
         raise ConfigError(f"--backend {backend}: wanted {' or '.join(known)} here")
+    file = None if given["--config"] is None else ROOT / given["--config"]
     if command == "sft":
-        return Asked(command, backend, load(SftRunConfig, given["--config"], settings))
-    return Asked(command, backend, load(GrpoRunConfig, given["--config"], settings))
+        return Asked(command, backend, load(SftRunConfig, file, settings))
+    return Asked(command, backend, load(GrpoRunConfig, file, settings))
+
+
+def mismatches(want: Asked, environ: Mapping[str, str], devices: int) -> list[str]:
+    """What the settings count on and the job does not have, one sentence each.
+
+    `devices`: GPUs seen on this node, for sites whose Slurm does not count them.
+    """
+    nodes, cluster = int(environ.get("SLURM_NNODES", "1")), want.config.cluster
+    tasks = int(environ.get("SLURM_NTASKS") or nodes)
+    found: list[str] = []
+    if tasks != nodes:
+        found.append(
+            f"the job has {tasks} tasks on {nodes} node(s), which would all do the same run; "
+            "sbatch --ntasks-per-node=1 (cores: --cpus-per-task)"
+        )
+    if want.backend == "embedded":
+        if nodes > 1:
+            found.append(
+                f"the job has {nodes} nodes and the run uses one device; sbatch --nodes=1, or add "
+                f"--backend {'deepspeed' if want.command == 'sft' else 'verl'}"
+            )
+        return found
+    # the multi-node script says how many nodes it has; a configuration that names a number means it
+    free = want.command == "grpo_multinode" and cluster.nodes == 1
+    if cluster.nodes != nodes and not free:
+        found.append(
+            f"cluster.nodes={cluster.nodes} and the job has {nodes}; sbatch "
+            f"--nodes={cluster.nodes}, or set cluster.nodes={nodes}"
+        )
+    have = int(environ.get("SLURM_GPUS_ON_NODE") or devices)
+    if cluster.device == "cuda" and have < cluster.gpus_per_node:
+        found.append(
+            f"cluster.gpus_per_node={cluster.gpus_per_node} and the job has {have} GPU(s) on a "
+            f"node; sbatch --gpus-per-node={cluster.gpus_per_node}, or set "
+            f"cluster.gpus_per_node={have or 1}"
+        )
+    return found
+
+
+def refuse_stage(command: str, words: Sequence[str], nodes: str) -> None:
+    """Raises `ConfigError` for a stage of a plan whose job could only fail.
+
+    `nodes` is sbatch's option, which may be a range; GPUs may come from the site, so the job asks
+    for those itself. A model that is not there yet cannot be estimated.
+    """
+    want = asked(command, words)
+    if nodes.isdigit():
+        problems = mismatches(want, {"SLURM_NNODES": nodes}, want.config.cluster.gpus_per_node)
+        if problems:
+            raise ConfigError(problems[0])
+    if want.backend == "embedded":
+        return
+    from train.estimate import grpo_report, sft_report
+    from train.shape import shape_of
+
+    config = want.config
+    if command == "grpo_multinode" and nodes.isdigit():
+        config = replace(config, cluster=replace(config.cluster, nodes=int(nodes)))
+    try:
+        shape_of(config.model.path)
+    except ConfigError:
+        return
+    if isinstance(config, SftRunConfig):
+        sft_report(config)
+    else:
+        grpo_report(config)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rewards.task import TaskError
+from rewards.task import TaskError, json_line
 
 Run = Callable[[list[str]], int]
 
@@ -60,7 +60,8 @@ def run_shard(cut: Cut, index: int, command: Sequence[str], run: Run) -> int:
     """Run `command` with {in} and {out} filled in; returns its exit status, 0 if done before.
 
     The shard's record, written last, holds the input's hash and the rows, so that a merge notices
-    an input that has changed on the way.
+    an input that has changed on the way. What a stopped start left in the work folder is kept: a
+    command that can go on from it (`rollout`) does, the others write it again.
     """
     if not any("{in}" in word for word in command) or not any("{out}" in w for w in command):
         raise ShardError("the command has no {in} or no {out}; it must read one, write the other")
@@ -74,10 +75,15 @@ def run_shard(cut: Cut, index: int, command: Sequence[str], run: Run) -> int:
         print(f"shard {index} is done already")
         return 0
     work = cut.folder / f".work-{index:05d}"
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
     source, target = work / "in.jsonl", work / "out.jsonl"
-    source.write_bytes(b"".join(lines[rows.start : rows.stop]))
+    folder = cut.source.parent.resolve()
+    piece = b"".join(_at_home(line, folder) for line in lines[rows.start : rows.stop])
+    begun = json.dumps(record)
+    if not (work / "begun").is_file() or (work / "begun").read_text(encoding="utf-8") != begun:
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        source.write_bytes(piece)
+        _write(work / "begun", begun)
     words = [w.replace("{in}", str(source)).replace("{out}", str(target)) for w in command]
     status = run(words) if len(rows) else 0
     if status:
@@ -155,6 +161,21 @@ def _lines(path: Path) -> list[bytes]:
         for line in path.read_bytes().splitlines(keepends=True)
         if line.strip()
     ]
+
+
+def _at_home(line: bytes, folder: Path) -> bytes:
+    """A row whose relative paths (`files` of a task) still lead to what they led to from `folder`.
+
+    A row without any stays as it is, byte for byte.
+    """
+    if b'"files"' not in line:
+        return line
+    row = json.loads(line)
+    files = row.get("files") if isinstance(row, dict) else None
+    if not isinstance(files, dict) or not all(isinstance(p, str) for p in files.values()):
+        return line
+    row["files"] = {name: os.path.normpath(folder / path) for name, path in files.items()}
+    return json_line(row)
 
 
 def _is_done(cut: Cut, index: int, record: dict[str, Any]) -> bool:
