@@ -15,8 +15,11 @@ from typing import Any, cast
 from rewards.families import Answer, Weights, score_answer
 from rewards.task import Score, Task
 
-SCORED_TEXT = "assay_text"  # key of verl's extra_info: the model's last message alone
+# Keys of verl's extra_info: the model's last message alone, whether it was cut off, and the files
+# that the episode left (name to bytes or text).
+SCORED_TEXT = "assay_text"
 TRUNCATED = "assay_truncated"
+FILES = "assay_files"
 
 
 def verl_compute_score(
@@ -34,6 +37,7 @@ def verl_compute_score(
 
     `solution_str` is the whole decoded response, tool output included, which a model could make
     say anything; with `extra_info["assay_text"]` only what the model said last is scored.
+    Tasks that are answered in files need those in `extra_info["assay_files"]`.
     """
     del data_source, unused
     info = extra_info or {}
@@ -41,7 +45,8 @@ def verl_compute_score(
         task = task_of(ground_truth)
         text = info.get(SCORED_TEXT)
         text = text if isinstance(text, str) else solution_str
-        return numbers(task, score_answer(task, Answer(text, bool(info.get(TRUNCATED, False)))))
+        answer = Answer(text, bool(info.get(TRUNCATED, False)), files_of(info.get(FILES)))
+        return numbers(task, score_answer(task, answer))
     except Exception:  # a row that cannot be scored is not a wrong answer
         return {"score": 0.0, "acc": 0.0, "valid": 0.0}
 
@@ -61,20 +66,38 @@ def numbers(task: Task, score: Score) -> dict[str, float]:
 
 
 def trl_reward(
-    completions: Sequence[Any], task: Sequence[Any], weights: Weights | None = None, **unused: Any
+    completions: Sequence[Any],
+    task: Sequence[Any],
+    weights: Weights | None = None,
+    files: Sequence[Mapping[str, bytes | str] | None] | None = None,
+    **unused: Any,
 ) -> list[float | None]:
     """A reward function for TRL's `GRPOTrainer`: the dataset needs a column `task` (JSON text).
 
-    Completions are texts, or message lists whose last assistant message is scored. None marks a
-    rollout without an outcome, which TRL leaves out.
+    Completions are texts, or message lists whose last assistant message is scored; `files` what
+    each left in files, for tasks that are answered there (a `rollout_func` returns such columns).
+    None marks a rollout without an outcome, which TRL leaves out.
     """
     del unused
     if len(completions) != len(task):
         raise ValueError(f"{len(completions)} completions for {len(task)} tasks; wanted one each")
+    left = files if files is not None else [None] * len(task)
     return [
-        score_answer(task_of(row), Answer(last_message(said)), weights).reward
-        for said, row in zip(completions, task, strict=True)
+        score_answer(task_of(row), Answer(last_message(said), files=files_of(made)), weights).reward
+        for said, row, made in zip(completions, task, left, strict=True)
     ]
+
+
+def files_of(found: Any) -> dict[str, bytes]:
+    """Files as bytes; text is UTF-8, and what is no mapping is no files."""
+    if not isinstance(found, Mapping):
+        return {}
+    made = cast("Mapping[str, Any]", found)
+    return {
+        str(name): body if isinstance(body, bytes) else str(body).encode("utf-8", "surrogatepass")
+        for name, body in made.items()
+        if body is not None  # Arrow fills names that other rows have
+    }
 
 
 def last_message(completion: Any) -> str:

@@ -194,6 +194,11 @@ def grpo_report(config: GrpoRunConfig) -> str:
         f"rollouts: {rollouts} a step, {rollouts / servers:g} a server; "
         f"{rl.prompts_per_step // rl.mini_batch} update(s) of {update}, {update / ranks:g} a rank",
     ]
+    if rl.top_p < 1 or rl.top_k:
+        lines.append(
+            f"sampling: top_p {rl.top_p:g}, top_k {rl.top_k}: from a truncated policy, while the "
+            "loss and the log-probabilities are the full one's; rl.top_p=1 rl.top_k=0 is unbiased"
+        )
     if cluster.device == "cpu":
         return "\n".join([*lines, "device: the CPU smoke device; no memory or time is estimated"])
     _refuse_cache(config, shape)

@@ -68,7 +68,8 @@ class Server:
                                extra_fields=extra)  # fmt: skip
 
 
-def run(folder: Path, lines: list[str], tools: bool = True, breaks: bool = False) -> Any:
+def run(folder: Path, lines: list[str], tools: bool = True, breaks: bool = False,
+        budget: int = 8000) -> Any:  # fmt: skip
     """(output, environments made, server)."""
     made: list[Echo] = []
 
@@ -79,7 +80,7 @@ def run(folder: Path, lines: list[str], tools: bool = True, breaks: bool = False
     loop: Any = object.__new__(AssayLoop)  # without verl's own set-up, which wants a whole run
     config = load(GrpoRunConfig, None, [f"model.path={folder}"])
     loop.run_config = replace(
-        config, rl=replace(config.rl, max_new_tokens=400, max_length=8000, turns=4)
+        config, rl=replace(config.rl, max_new_tokens=400, max_length=budget, turns=4)
     )
     loop.chat = ChatTokenizer(folder)
     loop.workshop = SimpleNamespace(maker=maker)
@@ -128,6 +129,34 @@ def test_text_that_a_tool_printed_earns_nothing(tiny_folder: Path) -> None:
     assert out.reward_score == 0.0 and out.extra_fields["reward_extra_info"]["acc"] == 0.0
 
 
+def test_a_tool_answer_that_overflows_ends_the_trajectory_with_its_score(tiny_folder: Path) -> None:
+    """verl drops the text; here what was said stands, and nothing goes past the last sampled id."""
+    call = CALL("echo", {"names": []})
+    whole, _, _ = run(tiny_folder, [call, GOOD])
+    first = whole.response_mask.index(0)  # ids of the call
+    budget = len(whole.prompt_ids) + first + 300
+    out, made, server = run(tiny_folder, [call, GOOD], budget=budget)
+    assert len(server.asked) == 1 and made[0].closed == 1
+    assert set(out.response_mask) == {1} and out.response_ids == whole.response_ids[:first]
+    assert len(out.prompt_ids) + len(out.response_ids) <= budget
+    assert json.loads(out.extra_fields["assay"])["stop"] == "length"
+    assert out.extra_fields["reward_extra_info"]["truncated"] == 1.0 and out.reward_score == 0.0
+
+
+def test_the_runs_tool_settings_reach_its_episodes(tiny_folder: Path, tmp_path: Path) -> None:
+    from configs.loader import dump
+    from train.verl_backend.loop import _settings
+
+    words = ["tools.calls=qwen_xml", "tools.run_s=7", "tools.output_kb=3", "tools.brief=true",
+             "cluster.sandbox_workers=2"]  # fmt: skip
+    dump(load(GrpoRunConfig, None, [f"model.path={tiny_folder}", *words]), tmp_path / "c.yaml")
+    _, chat, workshop = _settings(str(tmp_path / "c.yaml"))
+    assert chat.calls is FORMATS["qwen_xml"]
+    executor = workshop.settings.executor
+    assert (executor.run_s, executor.output_kb, executor.brief) == (7, 3, True)
+    assert workshop.settings.workers == 2
+
+
 def test_a_broken_infrastructure_is_tried_again_and_then_left_out(tiny_folder: Path) -> None:
     out, made, _ = run(tiny_folder, [CALL("echo", {"names": []})], breaks=True)
     assert out == []  # verl leaves such a rollout out of its group
@@ -163,6 +192,8 @@ def test_names_that_verl_lets_through_are_refused() -> None:
 def test_the_names_we_rely_on_exist() -> None:
     """The early warning for another release of verl."""
     from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
+    from verl.model_merger.base_model_merger import ModelMergerConfig
+    from verl.model_merger.fsdp_model_merger import FSDPModelMerger
     from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
     from verl.workers.rollout.base import _ROLLOUT_REGISTRY
     from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
@@ -175,6 +206,10 @@ def test_the_names_we_rely_on_exist() -> None:
                           "_save_checkpoint")),
         (AgentLoopBase, ("run",)), (RolloutReplica, ("launch_servers", "init_hybrid")),
         (RolloutReplicaRegistry, ("register", "get")),
+        (FSDPModelMerger, ("merge_and_save", "cleanup")),
     ]:  # fmt: skip
         assert all(hasattr(owner, name) for name in names)
     assert ("sglang", "async") in _ROLLOUT_REGISTRY
+    assert {"operation", "backend", "local_dir", "target_dir", "hf_model_config_path"} <= set(
+        ModelMergerConfig.__dataclass_fields__
+    )

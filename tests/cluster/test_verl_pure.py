@@ -54,6 +54,7 @@ def test_what_verl_would_do_in_silence_is_set_or_refused() -> None:
         (("rl.schedule=linear",), "verl has constant and cosine"),
         (("rl.kl_coef=0.1", "cluster.device=cpu"), "reference model does not run on the CPU"),
         (("rl.warmup=20",), "is not below rl.steps=20"),
+        (("reward.order_group=0.5",), "verl scores each rollout by itself"),
     ]:
         with pytest.raises(ConfigError) as error:
             made(*settings)
@@ -105,6 +106,39 @@ def test_rows_have_one_struct_whatever_the_tasks_carry(tmp_path: Path, tiny_fold
     order = [i for step in range(3) for i in batch_of(step, 6, 4, config.seed)]
     assert back == [tasks[i] for i in order]  # and in the embedded loop's order
     assert all(set(row["extra_info"]) == {"index", "split", "task_id"} for row in rows)
+
+
+def test_training_and_held_out_tasks_may_lie_in_two_folders(
+    tmp_path: Path, tiny_folder: Path
+) -> None:
+    pa = pytest.importorskip("pyarrow.parquet")
+    from rewards.task import Task, TaskError, write_jsonl
+    from train.verl_backend.data import prepare
+
+    words = [f"cluster.val_data={tmp_path / 'b' / 't.jsonl'}", f"data={tmp_path / 'a' / 't.jsonl'}",
+             "rl.steps=1", "rl.prompts_per_step=1", "rl.mini_batch=1"]  # fmt: skip
+    config = replace(run_of(*words), model=ModelConfig(path=str(tiny_folder)))
+
+    def write(tool: str) -> None:
+        for name in "ab":
+            (tmp_path / name).mkdir(exist_ok=True)
+            task = Task(name, "table", "toy", "train", [{"role": "user", "content": "x"}], {},
+                        tools=(tool,), files={"t.csv": f"{name}.csv"})  # fmt: skip
+            write_jsonl(tmp_path / name / "t.jsonl", [task.to_json()])
+
+    write("python_executor")
+    (tmp_path / "a" / "a.csv").touch()
+    with pytest.raises(TaskError, match=r"task b: file t.csv: .*b.csv is not there"):
+        prepare(config, tmp_path / "verl")
+    (tmp_path / "b" / "b.csv").touch()
+    prepare(config, tmp_path / "verl")
+    for name, split in (("a", "train"), ("b", "val")):
+        (row,) = pa.read_table(tmp_path / "verl" / f"{split}.parquet").to_pylist()
+        task = Task.from_json(json.loads(row["reward_model"]["ground_truth"]))
+        assert task.files == {"t.csv": str(tmp_path / name / f"{name}.csv")}
+    write("hammer")
+    with pytest.raises(TaskError, match="no environment has hammer"):
+        prepare(config, tmp_path / "verl")
 
 
 def test_each_start_has_a_metrics_file_of_its_own(tmp_path: Path) -> None:

@@ -43,12 +43,17 @@ def grpo(folder: Path, *more: str) -> str:
 
 
 def logged(folder: Path) -> list[dict[str, Any]]:
-    lines = [
-        line
+    """The metrics of every training step, over all starts."""
+    rows = [
+        json.loads(line)
         for path in sorted((folder / "run" / "verl").glob("metrics_start_*.jsonl"))
         for line in path.read_text().splitlines()
     ]
-    return [json.loads(line) for line in lines]
+    return [row["data"] for row in rows if "actor/grad_norm" in row["data"]]  # others: validation
+
+
+def steps_of(rows: list[dict[str, Any]]) -> list[int]:
+    return [int(row["training/global_step"]) for row in rows]
 
 
 def test_grpo_with_tools_validates_resumes_and_exports(tmp_path: Path) -> None:
@@ -58,15 +63,16 @@ def test_grpo_with_tools_validates_resumes_and_exports(tmp_path: Path) -> None:
     tasks(2, tmp_path / "held.jsonl")
     grpo(tmp_path, "rl.steps=1")
     said = grpo(tmp_path, "rl.steps=2")  # goes on from step 1
-    assert "Resuming from" in said and "global_step_1" in said
-    rows = {row["step"]: row["data"] for row in logged(tmp_path) if row["step"]}
-    for step in (1, 2):
-        row = rows[step]
+    assert "going on after step 1 of 2" in said
+    rows = logged(tmp_path)
+    assert steps_of(rows) == [1, 2]
+    for row in rows:
         assert row["rollout/tool_calls/mean"] >= 0.5  # most rollouts ran Python in the sandbox
         assert {"outcome/mean", "reward/format/mean", "reward/rg/mean"} <= set(row)
         assert row["training/rollout_probs_diff_max"] < 1e-4  # our sampler is verl's model
         assert row["rollout/left_out"] == 0.0
-    held = [name for name in rows[2] if name.startswith("val-core/refinement/")]
+        assert 0.0 < row["actor/entropy_nats"] < 8.0  # of a vocabulary of 270
+    held = [name for name in rows[1] if name.startswith("val-core/refinement/")]
     assert {name.split("/")[2] for name in held} == {"atomic_m", "order_m"}
     texts = [json.loads(x) for x in (tmp_path / "run/rollouts/1.jsonl").read_text().splitlines()]
     assert len(texts) == 8 and sum('"stdout": "42' in row["output"] for row in texts) >= 4
@@ -86,6 +92,7 @@ def test_the_outcome_rises(tmp_path: Path) -> None:
     tasks(8, tmp_path / "train.jsonl")
     grpo(tmp_path, "rl.steps=12", "rl.save_every=100", "rl.prompts_per_step=4", "rl.mini_batch=4",
          "rl.lr=3e-3", "cluster.val_data=")  # fmt: skip
-    rows = {row["step"]: row["data"] for row in logged(tmp_path) if row["step"]}
-    outcomes = [rows[step]["outcome/mean"] for step in range(1, 13)]
+    rows = logged(tmp_path)
+    assert steps_of(rows) == list(range(1, 13))
+    outcomes = [row["outcome/mean"] for row in rows]
     assert sum(outcomes[-3:]) / 3 > sum(outcomes[:3]) / 3 + 0.2, outcomes

@@ -1,16 +1,25 @@
-"""Two Slurm nodes, one Ray cluster, through the shipped script: the same bytes as one machine."""
+"""Two Slurm nodes, one Ray cluster, through the shipped script: the same bytes as one machine; and
+verl's trainer over both, stopped, requeued and gone on with."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from mini_slurm import MiniSlurm
+from mini_slurm import MiniSlurm, wait_for
+from test_interruptions import toy_tasks
+from tiny_model import CHAT_TEMPLATE
+from tool_model import tasks as tool_tasks
+from tool_model import write_model
+
+from train.verl_backend.export import export
 
 pytestmark = [
     pytest.mark.slurm,
@@ -49,3 +58,85 @@ def test_gold_is_executed_on_two_nodes_and_nothing_is_left_behind(
     logs = tmp_path / "run" / "ray-logs"  # of both nodes, the head's with its own server's
     assert sorted(p.name for p in logs.iterdir()) == ["n1", "n2"], said
     assert list(logs.glob("n1/gcs_server*"))
+
+
+def test_rejection_sampling_over_two_nodes_gives_the_bytes_of_one_machine(
+    slurm: MiniSlurm, tiny_folder: Path, tmp_path: Path
+) -> None:
+    """Every shard is `assay rollout` in a Ray worker; then `assay select` on what came back."""
+    source, target, log = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "all.jsonl", tmp_path / "log"
+    words = ["rollout", "--model", str(tiny_folder), "--n", "2", "--slots", "8", "--threads", "1",
+             "--max-new-tokens", "8"]  # fmt: skip
+    job = slurm.submit(
+        "-o", str(log), "--mem=500", "--cpus-per-task=2",
+        str(ROOT / "slurm" / "grpo_multinode.sbatch"), f"out={tmp_path}/run", "--",
+        "train.verl_backend.ray_shards", f"out={tmp_path}/shards", "--input", str(source),
+        "--shards", "6", "--align", "4", "--to", str(target), "--",
+        *words, "--tasks", "{in}", "--out", "{out}",
+        ASSAY_RAY_CPUS="1", ASSAY_RAY_STORE="100000000",
+    )  # fmt: skip
+    done = slurm.wait(job, seconds=900)
+    said = log.read_text()
+    assert done["JobState"] == "COMPLETED", said
+    where = re.findall(r"rows of 6 shards \((n\d) \d, (n\d) \d\)", said)
+    assert len(where) == 1 and where[0][0] != where[0][1], said  # both nodes took shards
+    whole = tmp_path / "whole.jsonl"
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    assay = [sys.executable, "-m", "assay"]
+    subprocess.run([*assay, *words, "--tasks", str(source), "--out", str(whole)], cwd=ROOT,
+                   env=env, check=True, capture_output=True)  # fmt: skip
+    assert len(whole.read_bytes().splitlines()) == 48
+    assert target.read_bytes() == whole.read_bytes()
+
+
+def logged(folder: Path) -> list[list[dict[str, Any]]]:
+    """The steps that each start of the run logged."""
+    return [
+        [json.loads(line) for line in path.read_text().splitlines()]
+        for path in sorted((folder / "verl").glob("metrics_start_*.jsonl"))
+    ]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("verl") is None, reason="verl is not installed")
+def test_verl_trains_over_two_nodes_and_goes_on_after_a_signal(
+    slurm: MiniSlurm, tmp_path: Path
+) -> None:
+    """FSDP2 over two ranks, one on each Ray node, with a rollout server each; sandboxed tools."""
+    out, log = tmp_path / "run", tmp_path / "log"
+    (tmp_path / "m").mkdir()
+    write_model(tmp_path / "m", CHAT_TEMPLATE)
+    data = tool_tasks(4, tmp_path / "train.jsonl")
+    job = slurm.submit(
+        "-o", str(log), "--mem=1900", "--cpus-per-task=2",
+        str(ROOT / "slurm" / "grpo_multinode.sbatch"), f"data={data}", f"out={out}",
+        f"model.path={tmp_path / 'm'}", "rl.prompts_per_step=2", "rl.mini_batch=2",
+        "rl.rollouts_per_prompt=4", "rl.max_new_tokens=6", "rl.max_length=2048", "rl.turns=3",
+        "rl.save_every=1", "rl.lr=1e-3", "rl.steps=40", "cluster.device=cpu",
+        "cluster.gpus_per_node=1", "cluster.sandbox_workers=1", "cluster.rollout_workers=1",
+        "cluster.micro_tokens=8192",
+        ASSAY_RAY_CPUS="16", ASSAY_RAY_GPUS="1", ASSAY_RAY_STORE="100000000",
+    )  # fmt: skip
+    tracker = out / "latest_checkpointed_iteration.txt"
+    wait_for("the first checkpoint", tracker.is_file, 900)
+    slurm.run("scancel", "--signal=USR1", "--batch", job)
+    wait_for("the requeue", lambda: slurm.job(job)["Restarts"] == "1", 300)
+    first = int(tracker.read_text())
+    wait_for("a later checkpoint", lambda: int(tracker.read_text()) > first, 900)
+    slurm.run("scancel", "--signal=USR1", "--batch", job)
+    wait_for("the second requeue", lambda: slurm.job(job)["Restarts"] == "2", 300)
+    slurm.run("scancel", job)
+    said = log.read_text()
+    assert said.count("2 of 2 nodes, 2 of 2 GPUs") == 2, said
+    assert "signal USR1: asking the run to save and stop" in said
+    starts = logged(out)
+    steps = [row["step"] for start in starts for row in start if "actor/grad_norm" in row["data"]]
+    assert steps == list(range(1, int(tracker.read_text()) + 1)), said  # each once, in order
+    assert len(starts) == 2 and all(starts)
+    for row in (row["data"] for start in starts for row in start):
+        assert row["training/rollout_probs_diff_max"] < 1e-4
+        assert row["rollout/tool_calls/mean"] > 0 and row["rollout/left_out"] == 0.0
+    shards = sorted(p.name for p in (out / f"global_step_{steps[-1]}/actor").glob("model_*"))
+    assert shards == [f"model_world_size_2_rank_{rank}.pt" for rank in (0, 1)]
+    exported = export(out, target=tmp_path / "exported")
+    assert (exported / "config.json").is_file() and list(exported.glob("*.safetensors"))
+    assert not Path(f"/tmp/r{job}").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +61,15 @@ def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 def prepare(config: GrpoRunConfig, folder: Path) -> dict[str, int]:
     """Write train.parquet, val.parquet, loops.yaml and config.yaml; returns counts of rows.
 
-    Tasks whose prompt leaves no room for an answer are left out, as in the embedded loop.
+    Tasks whose prompt leaves no room for an answer are left out, as in the embedded loop. Raises
+    `TaskError` for a tool that is not known or a file that is not there: inside a run verl would
+    only log it and leave the whole group out.
     """
     from rollouts.prompts import ChatTokenizer
     from train.grpo import fitting
 
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = ChatTokenizer(Path(str(config.model.path)))
+    tokenizer = ChatTokenizer(Path(str(config.model.path)), config.tools.calls)
     tasks = list(fitting(_read(config.data, "data"), tokenizer, config.rl))
     ordered = training_order(tasks, config.rl, config.seed)
     held = _read(config.cluster.val_data, "cluster.val_data") if config.cluster.val_data else []
@@ -87,4 +90,23 @@ def _read(path: str, key: str) -> list[Task]:
     tasks = read_tasks(path)
     if not tasks:
         raise TaskError(f"{path}: no tasks in it; build some with `assay tasks`")
-    return tasks
+    return [_ready(task, Path(path)) for task in tasks]
+
+
+def _ready(task: Task, source: Path) -> Task:
+    """The task with absolute paths, since training and held-out tasks may lie in two folders."""
+    from rollouts.environments import ENVIRONMENTS
+
+    if task.tools and not any(tool in ENVIRONMENTS for tool in task.tools):
+        raise TaskError(
+            f"{source}: task {task.id}: no environment has {', '.join(task.tools)}; there is "
+            f"{', '.join(ENVIRONMENTS)}"
+        )
+    files = {name: (source.parent / path).resolve() for name, path in task.files.items()}
+    for name, path in files.items():
+        if not path.exists():
+            raise TaskError(
+                f"{source}: task {task.id}: file {name}: {path} is not there; build the tasks "
+                "again or give the folder they were built in"
+            )
+    return replace(task, files={name: str(path) for name, path in files.items()})

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -25,14 +25,27 @@ def export(out: Path, step: int | None = None, target: Path | None = None) -> Pa
         raise ConfigError(f"{actor}: no such checkpoint; train first, or name another step")
     work = out / ".tmp-model"
     shutil.rmtree(work, ignore_errors=True)
-    done = subprocess.run(
-        [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp", "--local_dir",
-         str(actor), "--target_dir", str(work)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise ConfigError(f"verl's model merger failed: {done.stderr.strip()[-500:]}")
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # it says every shard it reads
+            _merge(actor, work)
+    except Exception as error:  # of torch, transformers, the file system: all mean the same here
+        raise ConfigError(f"verl's model merger failed on {actor}: {error}") from error
     for path in (actor / "huggingface").iterdir():  # tokenizer and template, where it left any out
         if path.is_file() and not (work / path.name).exists():
             shutil.copyfile(path, work / path.name)
     return publish(work, target or out / "model")
+
+
+def _merge(actor: Path, target: Path) -> None:
+    """In this process: another would spend ten seconds on imports that a run has made already."""
+    from verl.model_merger.base_model_merger import ModelMergerConfig
+    from verl.model_merger.fsdp_model_merger import FSDPModelMerger
+
+    target.mkdir(parents=True)
+    config = ModelMergerConfig(
+        operation="merge", backend="fsdp", local_dir=str(actor), target_dir=str(target),
+        hf_model_config_path=str(actor / "huggingface"),
+    )  # fmt: skip
+    merger = FSDPModelMerger(config)
+    merger.merge_and_save()
+    merger.cleanup()

@@ -9,6 +9,7 @@ group, as the embedded loop does. What the reward is made of goes to `reward_ext
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from rewards.families import score_answer
 from rewards.seeds import derive_seed
 from rewards.task import Score, Task
 from rollouts.environment import Budget, Closing, EnvironmentFailure, Opening, Reply, Said
-from rollouts.environments import ToolSettings, Workshop
+from rollouts.environments import Workshop, tool_settings
 from rollouts.episode import completion_ids, run_episode
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Completion, Sampling, Trajectory
@@ -53,10 +54,10 @@ class Plain:
 
 @lru_cache(maxsize=2)
 def _settings(path: str) -> tuple[GrpoRunConfig, ChatTokenizer, Workshop]:
-    """What all episodes of a worker process share."""
+    """What all episodes of a worker process share. Files have absolute paths (data.prepare)."""
     config = load(GrpoRunConfig, path)
-    tools = ToolSettings(workers=config.cluster.sandbox_workers)
-    tokenizer = ChatTokenizer(Path(str(config.model.path)))
+    tools = replace(tool_settings(config.tools), workers=config.cluster.sandbox_workers)
+    tokenizer = ChatTokenizer(Path(str(config.model.path)), config.tools.calls)
     return config, tokenizer, Workshop(Path(config.data).parent, tools)
 
 

@@ -16,11 +16,12 @@ from typing import Any
 
 from configs.schema import GrpoRunConfig
 from train.stop import EXIT_STOPPED, SIGNALS
-from train.verl_backend.compose import check, compose
+from train.verl_backend.compose import check, compose, require_verl
 from train.verl_backend.data import prepare
 from train.verl_backend.overrides import overrides
 
 STARTS = 4
+QUIET = "ignore::UserWarning:verl.workers.engine,ignore::UserWarning:torchdata.stateful_dataloader"
 DONE = "DONE"
 STOP = "STOP"  # a file: the driver was asked to stop, and the trainer is another process
 
@@ -35,6 +36,8 @@ def environment(config: GrpoRunConfig, folder: Path) -> dict[str, str]:
         "VERL_FILE_LOGGER_PATH": str(_next_log(folder)),
         "RAY_USAGE_STATS_ENABLED": "0",
         "TOKENIZERS_PARALLELISM": "false",
+        # each process would name the five training engines that are not installed
+        "PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS", QUIET),
     }
     if config.cluster.device == "cpu":
         made |= {"VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
@@ -57,6 +60,24 @@ def run(config: GrpoRunConfig) -> int:
     folder = (Path(config.out) / "verl").resolve()
     for name in (DONE, STOP):
         (Path(config.out) / name).unlink(missing_ok=True)
+    require_verl()
+    before = last_step(Path(config.out))
+    if before < config.rl.steps:
+        if before:
+            print(f"{config.out}: going on after step {before} of {config.rl.steps}", flush=True)
+        _train(config, folder)
+    if last_step(Path(config.out)) < config.rl.steps:
+        print(f"stopped after step {last_step(Path(config.out))}; run the same command to go on")
+        return EXIT_STOPPED
+    from train.verl_backend.export import export
+
+    print(f"model: {export(Path(config.out))}")
+    (Path(config.out) / DONE).touch()
+    return 0
+
+
+def _train(config: GrpoRunConfig, folder: Path) -> None:
+    """From the newest checkpoint to the last step, or to the one in which a stop is asked for."""
     os.environ.update(environment(config, folder))
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     counts = prepare(config, folder)
@@ -75,14 +96,6 @@ def run(config: GrpoRunConfig) -> int:
         _start(lambda: run_ppo(composed, task_runner_class=ray.remote(num_cpus=1)(Runner)))
     finally:
         ray.shutdown()
-    if last_step(Path(config.out)) < config.rl.steps:
-        print(f"stopped after step {last_step(Path(config.out))}; run the same command to go on")
-        return EXIT_STOPPED
-    from train.verl_backend.export import export
-
-    print(f"model: {export(Path(config.out))}")
-    (Path(config.out) / DONE).touch()
-    return 0
 
 
 def _start(fit: Callable[[], None]) -> None:

@@ -60,6 +60,11 @@ def _refuse(config: GrpoRunConfig) -> None:
     rl = config.rl
     if rl.kl_coef and config.cluster.device == "cpu":
         raise ConfigError("rl.kl_coef: verl's reference model does not run on the CPU; set it to 0")
+    if config.reward.order_group:
+        raise ConfigError(
+            "reward.order_group: verl scores each rollout by itself; set it to 0, or train with "
+            "the embedded backend"
+        )
     if rl.schedule == "linear":
         raise ConfigError("rl.schedule=linear: verl has constant and cosine; set one of them")
     if config.model.path is None:
@@ -208,6 +213,7 @@ def _smoke(config: GrpoRunConfig) -> dict[str, Any]:
         "actor_rollout_ref.rollout.load_format": "auto",
         "actor_rollout_ref.rollout.free_cache_engine": False,
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
+        "reward.num_workers": 0,  # nothing asks it, and a process costs seconds on two cores
     }
     if not config.cluster.ray_address:
         made |= {

@@ -42,11 +42,21 @@ class Trainer(PPOTrainerSync):
         pairs = zip(batch.keys, batch.tags, strict=True)
         keys = [key for key, tag in pairs if not tag.get("is_padding", False)]
         data = tq.kv_batch_get(
-            keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"]
+            keys=keys,
+            partition_id=batch.partition_id,
+            select_fields=["extra_fields", "entropy", "response_mask"],
         )
         rows = list(data["extra_fields"])
         metrics.update(reward_metrics([row["reward_extra_info"] for row in rows]))
+        # verl scales its own `actor/entropy` like the loss
+        metrics["actor/entropy_nats"] = entropy_nats(data["entropy"], data["response_mask"])
         metrics["rollout/left_out"] = float(len(batch.keys) - len(keys))
+
+
+def entropy_nats(entropy: Any, mask: Any) -> float:
+    """Mean entropy in nats of the tokens the model sampled; both nested (rows, tokens)."""
+    values, chosen = entropy.values().float(), mask.values().bool()
+    return float(values[chosen].mean()) if bool(chosen.any()) else 0.0
 
 
 class Runner:
