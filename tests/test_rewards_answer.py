@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
+from chat_server import Body, serving
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -181,43 +180,24 @@ def test_assay_score_rows() -> None:
     assert 0.5 < released["outcome"] < 1.0  # BLEU opens the gate to ROUGE's partial credit
 
 
-class Server(BaseHTTPRequestHandler):
-    """Answers as a chat endpoint; the model name says how."""
-
-    asked: ClassVar[list[dict[str, Any]]] = []
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.asked.append(body)
-        if body["model"] == "broken":
-            self.send_error(400)
-            return
-        choice: dict[str, Any] = {"message": {"content": "Yes." if body["model"] == "w" else "?"}}
-        if body["model"] == "odds":
-            top = [{"token": " No", "logprob": -0.2}, {"token": "Yes", "logprob": -2.0}]
-            choice["logprobs"] = {"content": [{"top_logprobs": top}]}
-        data = json.dumps({"choices": [choice]}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
+def judge_reply(body: Body) -> str | int | Body:
+    """The model's name says how."""
+    if body["model"] == "odds":
+        top = [{"token": " No", "logprob": -0.2}, {"token": "Yes", "logprob": -2.0}]
+        odds = {"content": [{"top_logprobs": top}]}
+        return {"choices": [{"message": {"content": "?"}, "logprobs": odds}]}
+    return 400 if body["model"] == "broken" else "Yes." if body["model"] == "w" else "?"
 
 
 @pytest.fixture
-def endpoint() -> Iterator[str]:
-    Server.asked.clear()
-    server = HTTPServer(("127.0.0.1", 0), Server)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/v1"
-    server.shutdown()
-    server.server_close()
+def judge_server() -> Iterator[tuple[str, list[Body]]]:
+    with serving(judge_reply) as found:
+        yield found
 
 
-def test_endpoint_judge(endpoint: str) -> None:
+def test_endpoint_judge(judge_server: tuple[str, list[Body]]) -> None:
+    endpoint, asked = judge_server
+
     def ask(model: str) -> Any:
         judge = EndpointJudge(Endpoint(endpoint, model, tries=1))
         first = score_response("string_approximate", "b", {"answer": "a"}, judge=judge)
@@ -226,7 +206,7 @@ def test_endpoint_judge(endpoint: str) -> None:
 
     assert ask("w").outcome == 1.0
     assert ask("odds").outcome == 0.0
-    assert len(Server.asked) == 2  # verdicts are remembered
+    assert len(asked) == 2  # verdicts are remembered
     for model in ("silent", "broken"):
         score = ask(model)
         assert (score.outcome, score.reward) == (None, None)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoint import Body, serving
+from chat_server import Body, serving
 
 pytest.importorskip("aiohttp")
 pytest.importorskip("torch")

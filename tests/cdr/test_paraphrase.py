@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoint import Body, serving
+from chat_server import Body, serving
 from small_corpus import write_corpus
 
 from data_gen.cli import main

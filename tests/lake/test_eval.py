@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
+from chat_server import Body, serving
 from krama_data import KRAMA, needs_krama
 from small_lake import CODE, PLAN, make_lake
 
@@ -44,51 +43,30 @@ def tracks(tmp_path: Path) -> Path:
     return tmp_path / "k"
 
 
-class Server(BaseHTTPRequestHandler):
+@pytest.fixture
+def endpoint() -> Iterator[tuple[str, list[Body]]]:
     """Replies as DS-Guru should; refuses what says REFUSED, and is busy the first time."""
 
-    asked: ClassVar[list[dict[str, Any]]] = []
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.asked.append(body)
-        if len(self.asked) == 1:
-            self.send_error(503)
-            return
+    def reply(body: Body) -> int | Body:
+        if len(asked) == 1:
+            return 503
         if "REFUSED" in str(body["messages"]):
-            self.send_error(400)
-            return
+            return 400
         message = {"role": "assistant", "content": PLAN + CODE}
         usage = {"prompt_tokens": 100, "completion_tokens": 20}
-        row = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
-        data = json.dumps(row).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+        return {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
 
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def endpoint() -> Iterator[str]:
-    Server.asked.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/v1"
-    server.shutdown()
-    server.server_close()
+    with serving(reply) as (url, asked):
+        yield url, asked
 
 
 def test_an_endpoint_is_evaluated_and_its_failures_are_no_wrong_answers(
-    tmp_path: Path, endpoint: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, endpoint: tuple[str, list[Body]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     from train.evaluate import main as evaluate
 
-    command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", endpoint, "--endpoint-model",
+    url, asked = endpoint
+    command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", url, "--endpoint-model",
                "m", "--out", str(tmp_path / "out"), "--workers", "2"]  # fmt: skip
     assert evaluate(command) == 3
     data = json.loads((tmp_path / "out" / "results.json").read_text("utf-8"))
@@ -108,7 +86,7 @@ def test_an_endpoint_is_evaluated_and_its_failures_are_no_wrong_answers(
     said = capsys.readouterr()
     assert "| overall | 3 | 50.00 | 1 |" in said.out
     assert "2 of 6 episodes have no outcome" in said.err
-    assert {b["model"] for b in Server.asked} == {"m"}
+    assert {b["model"] for b in asked} == {"m"}
 
 
 def test_a_local_model_is_evaluated(tiny_folder: Path, tmp_path: Path) -> None:

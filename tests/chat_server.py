@@ -13,8 +13,9 @@ Body = dict[str, Any]
 
 
 @contextmanager
-def serving(reply: Callable[[Body], str | int]) -> Iterator[tuple[str, list[Body]]]:
-    """(URL up to /v1, requests seen). `reply` gives the message, or an HTTP status to fail with."""
+def serving(reply: Callable[[Body], str | int | Body]) -> Iterator[tuple[str, list[Body]]]:
+    """(URL up to /v1, requests seen). `reply` gives the message, the whole response, or an HTTP
+    status to fail with."""
     seen: list[Body] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -25,7 +26,9 @@ def serving(reply: Callable[[Body], str | int]) -> Iterator[tuple[str, list[Body
             seen.append(body | {"key": self.headers.get("Authorization"), "path": self.path})
             said = reply(body)
             data: Any = {"choices": [{"message": {"content": said}, "finish_reason": "stop"}]}
-            if isinstance(said, int):
+            if isinstance(said, dict):
+                data = said
+            elif isinstance(said, int):
                 data = {"error": {"message": "no"}}
             text = json.dumps(data).encode()
             self.send_response(said if isinstance(said, int) else 200)
