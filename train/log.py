@@ -37,7 +37,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     ),
     "rl": (
         Column("reward", "reward/mean", "{:.2f}", 5),
-        Column("rs", "outcome/mean", "{:.2f}", 4),
+        Column("outcome", "outcome/mean", "{:.2f}", 4),
         Column("mixed", "by_group/frac_mixed", "{:.0%}", 4),
         Column("no_answer", "why/no_answer", "{:.0%}", 4),
         Column("tok", "response_length/mean", "{:.0f}", 3),
