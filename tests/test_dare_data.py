@@ -18,7 +18,8 @@ pytest.importorskip("pyarrow")
 
 from data_gen.cli import main  # noqa: E402
 from data_gen.dare.analyse import clean, giveaways  # noqa: E402
-from data_gen.dare.build import Built, without_copies  # noqa: E402
+from data_gen.dare.build import without_copies  # noqa: E402
+from data_gen.dare.certificate import Built  # noqa: E402
 from data_gen.dare.jailed import in_range, read, readers, solve  # noqa: E402
 from data_gen.dare.layout import csv_bytes, read_entries, read_table, table_bytes  # noqa: E402
 from data_gen.dare.series import Timed, split  # noqa: E402

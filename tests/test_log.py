@@ -26,8 +26,8 @@ FULL = {
 def test_one_line_a_step_with_fixed_columns() -> None:
     line = console_line("rl", 12, 200, FULL)
     assert line == (
-        "step  12/200 | reward  0.41 | outcome 0.25 | mixed  50% | no_answer   6% | tok  42 | cut   0% "
-        "| entropy 0.80 | grad  0.11 | kl  0.0030 | 38.1s"
+        "step  12/200 | reward  0.41 | outcome 0.25 | mixed  50% | no_answer   6% "
+        "| tok  42 | cut   0% | entropy 0.80 | grad  0.11 | kl  0.0030 | 38.1s"
     )
     bare = console_line("rl", 1, 200, {"reward/mean": -1.0})
     assert [i for i, c in enumerate(bare) if c == "|"] == [

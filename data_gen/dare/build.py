@@ -18,13 +18,13 @@ import os
 import random
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from data_gen.dare.analyse import Looked, class_targets, clean, giveaways, number_targets
+from data_gen.dare.certificate import Built, certificate, refusals, shortage
 from data_gen.dare.importer import tasks_of
 from data_gen.dare.layout import (
     KIND,
@@ -52,16 +52,6 @@ from rewards.task import Task, TaskError, write_jsonl
 from rollouts.environments import run_now
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
-
-
-@dataclass
-class Built:
-    """What one table gave: rows of the question list, and why others were refused."""
-
-    source: str
-    rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    marks: frozenset[str] = frozenset()  # of its columns, to know copies by
-    refused: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True)
@@ -122,10 +112,10 @@ async def build_table(source: Source, settings: Settings, pool: Pool, room: int)
         raw = source.load()
         looked = clean(raw, seed)
     except Exception as error:  # a table of a package may be anything
-        built.refused.append(f"unreadable: {type(error).__name__}")
+        built.refused.append(f"unreadable: {type(error).__name__}: {error}"[:200])
         return built
     if looked is None:
-        built.refused.append("too little is left after cleaning")
+        built.refused.append("fewer than 4 usable columns or 120 different rows")
         return built
     built.marks = fingerprints(raw)
     if published(built.marks, settings):
@@ -137,6 +127,8 @@ async def build_table(source: Source, settings: Settings, pool: Pool, room: int)
         rng.shuffle(names)
     turns = [(i, family, t) for family, names in groups.items() for i, t in enumerate(names)]
     plans = [(family, t) for _, family, t in sorted(turns)]  # families in turn
+    if not plans:
+        built.refused.append("no column can be a target")
     for number, (family, target) in enumerate(plans[: 3 * room]):
         if len(built.rows) >= room:
             break
@@ -306,8 +298,11 @@ def build_all(args: argparse.Namespace) -> None:
     workers = args.workers or len(os.sched_getaffinity(0))
     found = run_tables(args.tables, settings, workers, args.databases)
     rows = [row for built in found for row in built.rows][: args.databases]
+    write_jsonl(args.out / "refused.jsonl", refusals(found))
+    if len(rows) < args.databases:
+        print(shortage(found, len(rows), args.databases), file=sys.stderr)
     if not rows:
-        raise TaskError("no table gave a task; see the reasons with other --tables")
+        raise TaskError(f"no table gave a task; {args.out / 'refused.jsonl'} says why for each")
     named = {str(row["file_path"]) for row in rows}
     for folder in (args.out / "databases").iterdir():  # what was built beyond the number asked
         if folder.name not in named:
@@ -321,7 +316,7 @@ def build_all(args: argparse.Namespace) -> None:
     tasks = asyncio.run(_tasks(args.out, rows))
     for name in ("train", "heldout"):
         write_jsonl(args.out / f"{name}.jsonl", (t.to_json() for t in tasks if t.split == name))
-    report = certificate(found, rows, tasks, settings) | reworded
+    report = certificate(found, rows, tasks, settings.seed) | reworded
     (args.out / "certificate.json").write_bytes(json_bytes(report))
     print(f"{args.out}: {report['databases']} databases from {report['tables']} tables, "
           f"{report['tasks']} tasks {json.dumps(report['tracks'])}", file=sys.stderr)  # fmt: skip
@@ -363,28 +358,3 @@ async def _tasks(out: Path, rows: Sequence[dict[str, Any]]) -> list[Task]:
         if score_table(gold, gold.truth_csv.encode(), trusted=True).outcome != 1.0:
             raise TaskError(f"task {task.id}: its own gold does not score 1; nothing was written")
     return tasks
-
-
-def certificate(
-    found: Sequence[Built],
-    rows: Sequence[dict[str, Any]],
-    tasks: Sequence[Task],
-    settings: Settings,
-) -> dict[str, Any]:
-    """What was built, from what, what was refused and why, and that the splits share no table."""
-    tables = {split: {t.meta["table_group"] for t in tasks if t.split == split}
-              for split in ("train", "heldout")}  # fmt: skip
-    shared = tables["train"] & tables["heldout"]
-    if shared:
-        raise TaskError(f"{len(shared)} tables are in both splits; nothing was certified")
-    said = [r.partition(": ")[2] or r for b in found for r in b.refused]
-    reasons = Counter("a copy of another table" if r.startswith("a copy of ") else r for r in said)
-    return {
-        "seed": settings.seed, "databases": len(rows), "tasks": len(tasks),
-        "tables": len({row["table_group"] for row in rows}),
-        "sources": len({row["source"] for row in rows}),
-        "tracks": dict(sorted(Counter(t.track for t in tasks).items())),
-        "splits": dict(Counter(t.split for t in tasks)), "shared_tables": len(shared),
-        "tables_looked_at": len({b.source for b in found}), "refused": dict(reasons.most_common()),
-        "domains": dict(Counter(str(r["domain"]) for r in rows).most_common()),
-    }  # fmt: skip

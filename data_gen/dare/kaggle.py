@@ -28,7 +28,7 @@ from typing import Any, cast
 from rewards.task import TaskError
 
 API = "https://www.kaggle.com/api/v1"
-TABLES = (".csv", ".parquet", ".sqlite")
+TABLES = (".csv", ".tsv", ".parquet", ".sqlite", ".sqlite3", ".db")
 MAX_DOWNLOAD = 512 << 20  # bytes of one data set, packed
 MAX_TABLE = 256 << 20  # bytes of one table, unpacked
 OPEN = re.compile(r"cc0|cc.?by|public domain|odbl|odc|pddl|mit\b|apache|gpl|bsd", re.IGNORECASE)

@@ -16,14 +16,15 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from data_gen.dare.analyse import clean, giveaways
+from data_gen.dare.analyse import giveaways
 from data_gen.dare.layout import Frame, csv_bytes, json_bytes, write_database
 from data_gen.dare.sources import Source, database_name, fingerprints, table_hash
 from data_gen.dare.wording import cf_question, metadata_text, xf_question
 from rewards.seeds import derive_seed
 
 if TYPE_CHECKING:
-    from data_gen.dare.build import Built, Settings
+    from data_gen.dare.build import Settings
+    from data_gen.dare.certificate import Built
 
 _NAME = re.compile(r"(^|[._ ])(year|date|time|month|quarter|period|day)s?([._ ]|$)|^yr$", re.I)
 
@@ -112,10 +113,11 @@ def build_series(source: Source, settings: Settings, built: Built, room: int = 1
     except Exception:
         return
     if not 150 <= len(raw) <= 20_000:
+        built.refused.append("series: fewer than 150 rows, or more than 20,000")
         return
     loaded, raw = raw, _without_counters(raw)
     time = find_time(raw)
-    if time is None or clean(raw, seed) is None:
+    if time is None:
         return
     built.marks = fingerprints(loaded)
     if published(built.marks, settings):

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from data_gen.dare.layout import Frame, read_table
+from data_gen.dare.layout import Frame
+from data_gen.dare.local import local_tables, tables_in
 from rewards.task import TaskError
 
 
@@ -89,12 +90,10 @@ def _home(package: str) -> Path:
 
 
 def _folder(top: Path) -> Iterator[Source]:
-    for path in sorted(top.rglob("*")):
-        if path.suffix in (".csv", ".parquet", ".sqlite"):
-            beside = path.with_suffix(".txt")
-            about = beside.read_text(encoding="utf-8") if beside.is_file() else ""
-            yield Source(_slug(top.name) or "local", _slug(path.stem), path.stem, "unknown",
-                         lambda path=path: read_table(path), about)  # fmt: skip
+    for path, title, load in local_tables(top):
+        beside = path.with_suffix(".txt")
+        about = beside.read_text(encoding="utf-8") if beside.is_file() else ""
+        yield Source(_slug(top.name) or "local", _slug(title), title, "unknown", load, about)
 
 
 def _kaggle(wanted: str) -> Iterator[Source]:
@@ -104,12 +103,13 @@ def _kaggle(wanted: str) -> Iterator[Source]:
         owner, _, name = found.ref.partition("/")
         facts = found.facts
         columns = column_texts(str(facts.get("description") or ""))
-        for path in found.tables:
-            slug = _slug(name) if len(found.tables) == 1 else _slug(f"{name}-{path.stem}")
+        listed = [pair for path in found.tables for pair in tables_in(path)]
+        for title, load in listed:
+            slug = _slug(name) if len(listed) == 1 else _slug(f"{name}-{title}")
             yield Source(
                 _slug(owner), slug, str(facts.get("title") or name),
-                str(facts.get("licenseName") or "unknown"), lambda path=path: read_table(path),
-                found.about, columns, facts.get("usabilityRating"), facts.get("lastUpdated"),
+                str(facts.get("licenseName") or "unknown"), load, found.about, columns,
+                facts.get("usabilityRating"), facts.get("lastUpdated"),
             )  # fmt: skip
 
 
