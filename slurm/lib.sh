@@ -141,6 +141,8 @@ ask_again() {
   else
     rm -f "$RUN_DIR/.stalls"
   fi
+  # what it has on other nodes: after the requeue Slurm starts no more steps for this job
+  [ -z "${BEFORE_REQUEUE:-}" ] || "$BEFORE_REQUEUE"
   say "requeued after $1 (Slurm waits for its credentials to lapse, about two minutes)"
   scontrol requeue "$SLURM_JOB_ID"
   exit 0

@@ -36,6 +36,7 @@ ray_up() {
 its objects: 160 MB at least; mount a larger one, or set ASSAY_RAY_STORE to bytes" 2
   RAY_PIDS=()
   trap ray_down EXIT
+  export BEFORE_REQUEUE=ray_clear
   ip=$(ray_tool address) || die "no address on $HEAD; set ASSAY_INTERFACE in slurm/env.sh"
   base=$(ray_tool port "$SLURM_JOB_ID" "${SLURM_RESTART_COUNT:-0}") || die "no free ports on $HEAD"
   export RAY_ADDRESS=$ip:$base
@@ -106,20 +107,27 @@ ray_watch() {
 
 # Slurm's KILL comes KillWait (30 s) after its TERM: everything is asked to end at once.
 ray_down() {
-  local code=$? one
+  local code=$?
   trap - EXIT
   trap '' USR1 TERM
+  ray_clear
+  if [ -e "$RUN_DIR/.lost" ] && [ "$code" != 0 ]; then
+    rm -f "$RUN_DIR/.lost"
+    ask_again "a lost node"
+  fi
+  exit "$code"
+}
+
+# Logs kept, processes ended, folders gone, on every node; the second time it does nothing.
+ray_clear() {
+  [ -n "${RAY_DIR:-}" ] || return 0
   # shellcheck disable=SC2016 # the node's own shell fills them in
   each_node 'to=$1/ray-logs/$SLURMD_NODENAME; mkdir -p "$to" && cp -r "$2/session_latest/logs/." "$to/"'
   ray_end 10 TERM
   ray_end 5 KILL
   # shellcheck disable=SC2016
   each_node 'rm -rf "$2"'
-  if [ -e "$RUN_DIR/.lost" ] && [ "$code" != 0 ]; then
-    rm -f "$RUN_DIR/.lost"
-    ask_again "a lost node"
-  fi
-  exit "$code"
+  RAY_DIR=''
 }
 
 # One shell on every node, $1 the run's folder, $2 Ray's; only here when the job can start no steps.

@@ -35,6 +35,7 @@ class Echo:
     opened: int = 0
     closed: int = 0
     breaks: bool = False
+    left: dict[str, bytes] = field(default_factory=dict)
     seen: list[Said] = field(default_factory=list)
 
     async def open(self) -> Opening:
@@ -51,7 +52,7 @@ class Echo:
 
     async def close(self) -> Closing:
         self.closed += 1
-        return Closing()
+        return Closing(self.left)
 
 
 class Server:
@@ -68,13 +69,20 @@ class Server:
                                extra_fields=extra)  # fmt: skip
 
 
-def run(folder: Path, lines: list[str], tools: bool = True, breaks: bool = False,
-        budget: int = 8000) -> Any:  # fmt: skip
-    """(output, environments made, server)."""
+def run(
+    folder: Path,
+    lines: list[str],
+    tools: bool = True,
+    breaks: bool = False,
+    budget: int = 8000,
+    table: str = "",
+    left: dict[str, bytes] | None = None,
+) -> Any:
+    """(output, environments made, server); `table`: the truth of a table task instead of text."""
     made: list[Echo] = []
 
     def maker(task: Task, sample: int, seed: int) -> Echo:
-        made.append(Echo(task, breaks=breaks))
+        made.append(Echo(task, breaks=breaks, left=left or {}))
         return made[-1]
 
     loop: Any = object.__new__(AssayLoop)  # without verl's own set-up, which wants a whole run
@@ -88,6 +96,10 @@ def run(folder: Path, lines: list[str], tools: bool = True, breaks: bool = False
     loop.server_manager = Server(loop.chat, lines)
     task = Task("t", "refinement", "toy", "train", [{"role": "user", "content": "axb"}], GOLD,
                 tools=("echo",) if tools else ())  # fmt: skip
+    if table:
+        gold = {"task_type": "class-MM", "truth_csv": table, "key_columns": ["row_id"],
+                "targets": ["y"]}  # fmt: skip
+        task = replace(task, family="table", track="class-MM", gold=gold)
     row = {"reward_model": {"ground_truth": json.dumps(task.to_json())}, "session_id": 1,
            "global_steps": 2, "raw_prompt": task.prompt, "index": 0}  # fmt: skip
     drawn = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "logprobs": True}
@@ -122,6 +134,17 @@ def test_reward_parts_and_tool_counts_come_along(tiny_folder: Path) -> None:
     assert info["tool_seconds"] == 1.5 and all(isinstance(v, float) for v in info.values())
     # without these verl's metrics end the step with a TypeError
     assert out.extra_fields["min_global_steps"] == 3 and out.extra_fields["max_global_steps"] == 4
+
+
+def test_what_the_environment_left_is_scored_though_it_is_gone(tiny_folder: Path) -> None:
+    pytest.importorskip("pandas", reason="tables are scored with the extra `sandbox`")
+    truth = "row_id,y\n1,a\n2,b\n"
+    files = {"prediction.csv": truth.encode()}
+    out, made, _ = run(tiny_folder, ["done"], table=truth, left=files)
+    assert made[0].closed == 1 and out.reward_score == 1.1
+    info = out.extra_fields["reward_extra_info"]
+    assert (info["acc"], info["part_usable"]) == (1.0, 1.0)
+    assert run(tiny_folder, ["done"], table=truth)[0].reward_score == 0.0
 
 
 def test_text_that_a_tool_printed_earns_nothing(tiny_folder: Path) -> None:

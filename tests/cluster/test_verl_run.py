@@ -79,7 +79,11 @@ def test_grpo_with_tools_validates_resumes_and_exports(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "model"
     from rollouts.prompts import ChatTokenizer
     from rollouts.torch_engine import load_engine
+    from train.verl_backend.export import main as export
 
+    assert export([str(tmp_path / "run"), "--step", "1", "--out", str(tmp_path / "one")]) == 0
+    assert (tmp_path / "one" / "config.json").is_file()
+    assert export([str(tmp_path / "run"), "--step", "9"]) == 2
     engine = load_engine(folder, ChatTokenizer(folder).stop_ids, 4)  # an ordinary folder
     assert type(engine).__name__ == "TorchEngine"
     assert (tmp_path / "run" / "DONE").exists()

@@ -1,8 +1,12 @@
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
-"""A verl checkpoint as an ordinary Hugging Face folder."""
+"""A verl checkpoint as an ordinary Hugging Face folder.
+
+python -m train.verl_backend.export RUN [--step N] [--out DIR]     default: the newest, RUN/model
+"""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import shutil
 import sys
@@ -49,3 +53,28 @@ def _merge(actor: Path, target: Path) -> None:
     merger = FSDPModelMerger(config)
     merger.merge_and_save()
     merger.cleanup()
+
+
+def main(argv: list[str]) -> int:
+    """Exit status 0, or 2 with one sentence when there is nothing to export."""
+    from train.verl_backend.compose import require_verl
+
+    parser = argparse.ArgumentParser(
+        prog="python -m train.verl_backend.export",
+        description="A step of a verl run as a model folder.",
+    )
+    parser.add_argument("run", type=Path, help="the run's out=")
+    parser.add_argument("--step", type=int, help="default: the newest")
+    parser.add_argument("--out", type=Path, help="default: RUN/model")
+    args = parser.parse_args(argv)
+    try:
+        require_verl()
+        print(f"model: {export(args.run, args.step, args.out)}")
+    except ConfigError as error:
+        print(f"export: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from train.verl_backend.data import prepare
 from train.verl_backend.overrides import overrides
 
 STARTS = 4
-QUIET = "ignore::UserWarning:verl.workers.engine,ignore::UserWarning:torchdata.stateful_dataloader"
+NOISY = ("verl.workers.engine", "torchdata.stateful_dataloader.stateful_dataloader")
+QUIET = ",".join(f"ignore::UserWarning:{name}" for name in NOISY)
 DONE = "DONE"
 STOP = "STOP"  # a file: the driver was asked to stop, and the trainer is another process
 
@@ -80,6 +82,8 @@ def _train(config: GrpoRunConfig, folder: Path) -> None:
     """From the newest checkpoint to the last step, or to the one in which a stop is asked for."""
     os.environ.update(environment(config, folder))
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    for name in NOISY:  # this process has read its environment already
+        warnings.filterwarnings("ignore", category=UserWarning, module=name)
     counts = prepare(config, folder)
     print(
         f"{counts['tasks']} tasks, {counts['train']} prompts, {counts['val']} held out", flush=True
