@@ -402,6 +402,7 @@ def to_json(trajectory: Trajectory, score: Score, task: Task) -> dict[str, Any]:
         "loss_mask": trajectory.loss_mask,
         "logprobs": [round(x, 6) for x in trajectory.logprobs],
         "sampling_logprobs": [round(x, 6) for x in trajectory.sampling_logprobs],
+        "messages": trajectory.messages,  # what `assay select` makes a training row of
     }
     if task.meta.get("published") or task.gold.get("doubt"):
         row["published"] = True  # `assay select` refuses it
@@ -412,7 +413,6 @@ def to_json(trajectory: Trajectory, score: Score, task: Task) -> dict[str, Any]:
         "tool_calls": trajectory.tool_calls,
         "errors": dict(trajectory.errors),
         "failure": trajectory.failure,
-        "messages": trajectory.messages,
         "tools": trajectory.tools,
         "notes": dict(trajectory.notes),
         "files": {name: len(data) for name, data in sorted(trajectory.files.items())},

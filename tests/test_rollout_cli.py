@@ -44,6 +44,7 @@ def test_rollouts_resume_without_losing_or_repeating(
         (f"t{i}", j) for i in range(5) for j in range(3)
     ]
     assert all(len(r["ids"]) == len(r["loss_mask"]) == len(r["logprobs"]) for r in rows)
+    assert all(r["messages"][-1] == {"role": "assistant", "content": r["text"]} for r in rows)
     out.write_bytes(whole[: len(whole) * 3 // 5])  # a kill in the middle of a line
     assert sample(tasks, tiny_folder, out) == 0
     assert out.read_bytes() == whole

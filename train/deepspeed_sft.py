@@ -12,12 +12,14 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.utils.checkpoint import checkpoint
 
 from configs.loader import ConfigError, locked_difference, to_dict
 from configs.schema import SftRunConfig
@@ -28,6 +30,7 @@ from train.policy import learn_padding, save_folder
 from train.sft import Example, sft_steps
 from train.stop import StopFlag, Stopped
 
+ROWS = 1024  # positions whose float32 logits exist at the same time
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 
 
@@ -73,15 +76,17 @@ class Trainer:
                 f"sft.batch_size={config.sft.batch_size} cannot be shared out evenly over "
                 f"{self.world} processes; make it a multiple"
             )
-        model = _model(config, source)
+        settings = zero_config(config, self.world)
+        with _cut_while_read(settings, config.cluster.zero_stage):
+            model = _model(config, source)
         wanted = [p for p in model.parameters() if p.requires_grad]
         optimiser = torch.optim.AdamW(
             wanted, lr=config.sft.lr, betas=config.sft.betas, eps=1e-8,
-            weight_decay=config.sft.weight_decay,
+            weight_decay=config.sft.weight_decay, fused=True,
         )  # fmt: skip
-        self.engine: Any = deepspeed.initialize(
-            model=model, optimizer=optimiser, config=zero_config(config, self.world)
-        )[0]
+        self.engine: Any = deepspeed.initialize(model=model, optimizer=optimiser, config=settings)[
+            0
+        ]
 
     def restore(self) -> int:
         """The step of the newest checkpoint, loaded; 0 if there is none."""
@@ -97,11 +102,16 @@ class Trainer:
         return int(state["step"])
 
     def save(self, step: int) -> None:
-        """All ranks together; `latest` is written last, then the oldest go."""
-        state = {"step": step, "config": to_dict(self.config)}
-        self.engine.save_checkpoint(str(self.folder), tag=f"step_{step:06d}", client_state=state)
+        """All ranks together; `latest` is renamed into place last, then the oldest go."""
+        state, name = {"step": step, "config": to_dict(self.config)}, f"step_{step:06d}"
+        self.engine.save_checkpoint(
+            str(self.folder), tag=name, client_state=state, save_latest=False
+        )
         dist.barrier()
         if self.rank == 0:
+            work = self.folder / ".latest.tmp"
+            work.write_text(name, encoding="utf-8")
+            work.replace(self.folder / "latest")
             kept = sorted(self.folder.glob("step_*"))[: -self.config.checkpoint.keep]
             for path in kept:
                 shutil.rmtree(path, ignore_errors=True)
@@ -126,10 +136,10 @@ class Trainer:
     def _nll(self, example: Example) -> torch.Tensor:
         """Minus the sum of the answer's log-probabilities."""
         ids = torch.tensor([example.prompt + example.answer], device=self.engine.device)
-        logits = self.engine(input_ids=ids, use_cache=False).logits[0].float()
-        first, last = len(example.prompt) - 1, ids.shape[1] - 1
-        law = logits[first:last].log_softmax(-1)
-        chosen = law.gather(1, ids[0, first + 1 :, None])[:, 0]
+        count = len(example.answer)
+        # of the prompt's logits only the last is needed
+        out = self.engine(input_ids=ids, use_cache=False, logits_to_keep=count + 1)
+        chosen = _picked(out.logits[0, -count - 1 : -1], ids[0, -count:])
         if example.mask is not None:  # tool tokens are read, not learned
             chosen = chosen * torch.tensor(example.mask, device=chosen.device)
         return -chosen.sum()
@@ -154,6 +164,34 @@ class Trainer:
             print(f"model: {publish(work, self.out / 'model')}", flush=True)
             (self.out / "DONE").touch()
         dist.barrier()
+
+
+def _picked(logits_TV: torch.Tensor, ids_T: torch.Tensor) -> torch.Tensor:
+    """Log-probabilities (T,) of `ids_T` in float32. Rows are done again in the backward pass: a
+    vocabulary of 150,000 in float32 would take more memory than the model's layers."""
+
+    def rows(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        return logits.float().log_softmax(-1).gather(1, ids[:, None])[:, 0]
+
+    pieces = zip(logits_TV.split(ROWS), ids_T.split(ROWS), strict=True)
+    return torch.cat([checkpoint(rows, *piece, use_reentrant=False) for piece in pieces])
+
+
+@contextmanager
+def _cut_while_read(settings: dict[str, Any], stage: int) -> Iterator[None]:
+    """Under stage 3 each process keeps its own part of a weight as soon as it is read. Otherwise
+    every process of a node would first hold the whole model: eight times 64 GB for 32B."""
+    if stage != 3:
+        yield
+        return
+    from transformers.integrations import HfDeepSpeedConfig, unset_hf_deepspeed_config
+
+    told = HfDeepSpeedConfig(settings)  # transformers looks at it for as long as it lives
+    try:
+        yield
+    finally:
+        unset_hf_deepspeed_config()
+        del told
 
 
 def _model(config: SftRunConfig, source: Path) -> Any:

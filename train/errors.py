@@ -44,6 +44,13 @@ def say_known_errors(command: str) -> Iterator[Status]:
             raise
         print(f"{command}: {error}", file=sys.stderr)
         status.code = 2
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError":  # torch's; not imported for this
+            raise
+        print(f"{command}: out of GPU memory; lower engine.micro_tokens or engine.slots, set "
+              "model.lora_rank, or spread the run over GPUs (--backend, docs/clusters.md)",
+              file=sys.stderr)  # fmt: skip
+        status.code = 2
     except MemoryError:
         print(f"{command}: out of memory; lower engine.micro_tokens or engine.slots",
               file=sys.stderr)  # fmt: skip

@@ -56,14 +56,17 @@ def load_checked(
     weights = sum(p.stat().st_size for p in folder.glob("*.safetensors"))
     if not weights:
         raise ModelError(f"{folder} holds no *.safetensors weights; give a Hugging Face folder")
-    if machine.device == "cpu":
-        need = weights // 2 * (BYTES_A_PARAMETER if train else 4)
-        free = _available_memory()
-        if free is not None and need > free:
-            raise ModelError(
-                f"{folder}: about {need / 1e9:.1f} GB of memory needed, {free / 1e9:.1f} GB "
-                "available; use a smaller model, or a machine with more memory"
-            )
+    full = train and not (adapters is not None and adapters.lora_rank)
+    need = weights // 2 * (BYTES_A_PARAMETER if full else 4)
+    on_gpu = machine.device == "cuda"
+    free = torch.cuda.mem_get_info()[0] if on_gpu else _available_memory()
+    if free is not None and need > free:
+        spread = "spread it over GPUs with --backend (docs/clusters.md)"
+        raise ModelError(
+            f"{folder}: about {need / 1e9:.1f} GB of {'GPU ' if on_gpu else ''}memory needed, "
+            f"{free / 1e9:.1f} GB available; use a smaller model, set model.lora_rank, or "
+            f"{spread if on_gpu else 'take a machine with more memory'}"
+        )
     return load_policy(folder, config.dtype, machine.device, adapters)
 
 

@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 import time
@@ -36,6 +37,7 @@ TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
+GresTypes=gpu
 SchedulerParameters=sched_interval=1,bf_interval=1
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
@@ -141,8 +143,11 @@ class MiniSlurm:
         key = d / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
+        self.gpus = self._fake_gpus()
+        gres = f" Gres=gpu:a100:{self.gpus}" if self.gpus else ""
         nodes = "\n".join(
             f"NodeName={n} NodeHostname={host()} NodeAddr=127.0.0.1 Port={p} CPUs=4 RealMemory=2000"
+            f"{gres}"
             for n, p in zip(NODES, ports[1:], strict=True)
         )
         user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout
@@ -156,6 +161,20 @@ class MiniSlurm:
         for node in NODES:
             self.start_node(node)
         wait_for("all nodes idle", lambda: set(self.states()) == {"idle"})
+
+    def _fake_gpus(self, count: int = 2) -> int:
+        """Device files without a driver: Slurm then counts and hands out GPUs as on a cluster. 0
+        for an ordinary user, who may make none."""
+        try:
+            for i in range(count):
+                os.mknod(self.folder / f"nvidia{i}", stat.S_IFCHR | 0o666, os.makedev(195, i))
+        except PermissionError:
+            return 0
+        files = f"{self.folder}/nvidia[0-{count - 1}]"
+        (self.folder / "gres.conf").write_text(
+            f"NodeName=n[1-4] Name=gpu Type=a100 File={files}\n", encoding="utf-8"
+        )
+        return count
 
     def start_node(self, node: str) -> None:
         (self.folder / "spool" / node).mkdir(exist_ok=True)
@@ -217,10 +236,10 @@ class MiniSlurm:
     def _run(self, *words: str) -> str:
         return self.run(*words)
 
-    def run(self, *words: str, **more: str) -> str:
+    def run(self, *words: str, cwd: Path | None = None, **more: str) -> str:
         """Standard output of one Slurm command; raises with its error text."""
         done = subprocess.run(
-            words, env={**self.env, **more}, capture_output=True, text=True, check=False
+            words, env={**self.env, **more}, capture_output=True, text=True, check=False, cwd=cwd
         )
         assert done.returncode == 0, f"{' '.join(words)}: {done.stderr or done.stdout}"
         return done.stdout
@@ -228,8 +247,8 @@ class MiniSlurm:
     def try_run(self, *words: str) -> None:
         subprocess.run(words, env=self.env, capture_output=True, check=False)
 
-    def submit(self, *words: str, **more: str) -> str:
-        return self.run("sbatch", "--parsable", *words, **more).strip()
+    def submit(self, *words: str, cwd: Path | None = None, **more: str) -> str:
+        return self.run("sbatch", "--parsable", *words, cwd=cwd, **more).strip()
 
     def job(self, job: str) -> dict[str, str]:
         """Fields of `scontrol show job`, of the first record."""

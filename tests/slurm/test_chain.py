@@ -18,6 +18,8 @@ from train.cluster.cli import SubmitError, main, submit
 from train.cluster.plan import make_plan
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+ROLLOUT = ["rollout", "--n", 2, "--max-new-tokens", 60, "--threads", 1, "--slots", 8,
+           "--temperature", 0.7]  # fmt: skip
 
 
 def plan_of(out: Path, stages: list[dict[str, Any]]) -> Any:
@@ -104,24 +106,26 @@ def test_a_plan_is_not_submitted_twice_at_once(submitting: MiniSlurm, tmp_path: 
     submitting.run("scancel", again)
 
 
-@pytest.mark.slurm
-@pytest.mark.slow
-def test_sft_rollout_array_grpo_and_an_evaluation_array_in_one_plan(
-    submitting: MiniSlurm, tiny_folder: Path, tmp_path: Path
-) -> None:
-    data, out = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run"
+def chain_stages(data: Path, model: Path) -> list[dict[str, Any]]:
+    """docs/clusters.md's chain on a tiny model: it learns its few tasks by heart, so that its
+    rollouts have something to select."""
     rl = ["rl.steps=2", "rl.prompts_per_step=4", "rl.mini_batch=4", "rl.rollouts_per_prompt=4",
           "rl.max_new_tokens=12"]  # fmt: skip
-    rollout = ["rollout", "--n", 2, "--max-new-tokens", 8, "--threads", 1, "--slots", 8]
-    stages: list[dict[str, Any]] = [
+    warm = ["sft.batch_size=8", "sft.epochs=60", "sft.lr=3e-3"]
+    return [
         {"name": "tasks", "command": ["tasks", "demo", "--out", "{out}/tasks", "train_sft=24",
                                       "train_rl=24", "heldout=8"]},
-        {"name": "sft", "script": "sft",
-         "args": [f"data={data}", f"model.path={tiny_folder}", *TINY, "sft.batch_size=8"]},
-        {"name": "rollouts", "after": ["sft"],
+        {"name": "warm", "script": "sft", "args": [f"data={data}", f"model.path={model}", *TINY,
+                                                   *warm]},
+        {"name": "rollouts", "after": ["warm"],
          "array": {"input": str(data), "shards": 2, "align": 4},
-         "command": [*rollout, "--model", "{out}/sft/model", "--tasks", "{in}", "--out",
+         "command": [*ROLLOUT, "--model", "{out}/warm/model", "--tasks", "{in}", "--out",
                      "{shard}"]},
+        {"name": "select", "after": ["rollouts"],
+         "command": ["select", "--rollouts", "{out}/rollouts.jsonl", "--strategy", "av", "--out",
+                     "{out}/kept.parquet"]},
+        {"name": "sft", "script": "sft", "after": ["select"],
+         "args": ["data={out}/kept.parquet", f"model.path={model}", *TINY, "sft.batch_size=8"]},
         {"name": "grpo", "script": "grpo_1node", "after": ["sft"],
          "args": [f"data={data}", "model.path={out}/sft/model", *TINY, *rl]},
         {"name": "eval", "after": ["tasks", "grpo"], "items": [
@@ -129,16 +133,25 @@ def test_sft_rollout_array_grpo_and_an_evaluation_array_in_one_plan(
              "{out}/tasks/heldout.jsonl", "--out", "{item}", "--limit", 2,
              "--max-new-tokens", 8]} for name in ("sft", "grpo")]},
     ]  # fmt: skip
-    ids = submit(plan_of(out, stages))
-    states = {name: submitting.wait(job, seconds=400)["JobState"] for name, job in ids.items()}
+
+
+@pytest.mark.slurm
+@pytest.mark.slow
+def test_tasks_rollouts_select_sft_grpo_and_evaluation_in_one_plan(
+    submitting: MiniSlurm, tiny_folder: Path, tmp_path: Path
+) -> None:
+    data, out = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run"
+    ids = submit(plan_of(out, chain_stages(data, tiny_folder)))
+    states = {name: submitting.wait(job, seconds=500)["JobState"] for name, job in ids.items()}
     logs = "\n".join(p.read_text() for p in (out / "logs").iterdir())
     assert set(states.values()) == {"COMPLETED"}, (states, logs)
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    words = [w.replace("{out}", str(out)) for w in map(str, rollout)]
     whole = tmp_path / "whole.jsonl"
-    subprocess.run([sys.executable, "-m", "assay", *words, "--model", str(out / "sft" / "model"),
-                    "--tasks", str(data), "--out", str(whole)],
+    words = [*map(str, ROLLOUT), "--model", str(out / "warm" / "model"), "--tasks", str(data)]
+    subprocess.run([sys.executable, "-m", "assay", *words, "--out", str(whole)],
                    cwd=ROOT, env=env, check=True, capture_output=True)  # fmt: skip
     assert (out / "rollouts.jsonl").read_bytes() == whole.read_bytes()
+    kept = json.loads((out / "kept.parquet.manifest.json").read_text())["kept"]
+    assert 0 < kept["tasks"] <= 24
     for name in ("sft", "grpo"):
         assert (out / "eval" / name / "results.json").is_file()

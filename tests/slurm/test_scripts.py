@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,36 @@ def test_a_job_gives_up_when_its_starts_save_nothing(slurm: MiniSlurm, tmp_path:
     done = run(slurm, tmp_path, *words, ASSAY_PYTHON=str(stopper), ASSAY_MAX_STALLS="2")
     assert (done["JobState"], done["Restarts"]) == ("FAILED", "1"), done["log"]
     assert "2 starts in a row saved nothing" in done["log"]
+
+
+def test_a_job_without_the_gpus_it_counts_on_is_refused_and_with_them_they_reach_the_step(
+    slurm: MiniSlurm, tmp_path: Path
+) -> None:
+    if not slurm.gpus:
+        pytest.skip("Slurm's stand-ins for GPUs are device files, which only root can make")
+    python = tmp_path / "python"  # the real checks, and then what the step would see
+    python.write_text(
+        f'#!/bin/sh\ncase "$*" in *preflight*) exec {sys.executable} "$@" ;; esac\n'
+        "echo step: gpus $CUDA_VISIBLE_DEVICES cores $SLURM_CPUS_PER_TASK\n"
+    )
+    python.chmod(0o755)
+    words = [f"out={tmp_path}/run", "--backend", "verl", "model.path=m"]
+    env = {"ASSAY_PYTHON": str(python)}
+    done = run(slurm, tmp_path, "grpo_1node.sbatch", *words, **env)
+    assert (done["JobState"], done["ExitCode"]) == ("FAILED", "2:0")
+    assert "the job has 0 GPU(s) on a node; sbatch --gpus-per-node=8" in done["log"]
+    log = tmp_path / "log2.txt"
+    job = slurm.submit(
+        "-o", str(log), "--gpus-per-node=2", "--cpus-per-task=3",
+        str(ROOT / "slurm" / "grpo_1node.sbatch"), *words, "cluster.gpus_per_node=2", **env,
+    )  # fmt: skip
+    assert slurm.wait(job)["JobState"] == "COMPLETED", log.read_text()
+    assert "step: gpus 0,1 cores 3" in log.read_text()
+
+
+def test_submitted_from_elsewhere_it_says_so(slurm: MiniSlurm, tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    job = slurm.submit("-o", str(log), f"--chdir={tmp_path}", "--export=NONE",
+                       str(ROOT / "slurm" / "sft.sbatch"), "out=x", cwd=tmp_path)  # fmt: skip
+    assert slurm.wait(job)["ExitCode"] == "2:0"
+    assert "submit from the checkout, or set ASSAY_ROOT" in log.read_text()
