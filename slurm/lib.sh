@@ -62,13 +62,17 @@ begin() {
   # Steps do not inherit the job's cores (since Slurm 22.05), and a site that binds tasks would leave
   # a whole run on one core: all of them, unbound, since every step here has one task a node.
   [ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
-  export SLURM_CPU_BIND=${ASSAY_CPU_BIND:-none}
+  if scontrol show config 2>/dev/null | grep -q '^TaskPlugin  *=.*affinity'; then
+    export SLURM_CPU_BIND=none
+  fi
   if [ -n "$ASSAY_INTERFACE" ]; then
     export NCCL_SOCKET_IFNAME=$ASSAY_INTERFACE GLOO_SOCKET_IFNAME=$ASSAY_INTERFACE
   fi
   say "start: $STARTED_AT in $RUN_DIR; nodes ${SLURM_JOB_NODELIST:-?}"
   run_on_node "$ASSAY_PYTHON" -m train.cluster.preflight "$@" || die "preflight failed" 2
-  if [ "$ASSAY_DOCTOR" = 1 ] && [ "${SLURM_RESTART_COUNT:-0}" = 0 ]; then
+  # once a run, and once an array
+  if [ "$ASSAY_DOCTOR" = 1 ] && [ "${SLURM_RESTART_COUNT:-0}" = 0 ] &&
+    [ "${SLURM_ARRAY_TASK_ID:-}" = "${SLURM_ARRAY_TASK_MIN:-}" ]; then
     run_on_node "$ASSAY_PYTHON" -m assay doctor || say "assay doctor failed; going on"
   fi
 }

@@ -184,7 +184,10 @@ def _cut_while_read(settings: dict[str, Any], stage: int) -> Iterator[None]:
     if stage != 3:
         yield
         return
-    from transformers.integrations import HfDeepSpeedConfig, unset_hf_deepspeed_config
+    from transformers.integrations.deepspeed import (
+        HfDeepSpeedConfig,
+        unset_hf_deepspeed_config,
+    )
 
     told = HfDeepSpeedConfig(settings)  # transformers looks at it for as long as it lives
     try:

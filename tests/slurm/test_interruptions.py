@@ -123,7 +123,7 @@ def test_sft_ends_in_the_same_bits_whatever_stopped_it(
     stop_in_every_way(slurm, job, out, "sft")
     done, text = slurm.wait(job, seconds=240), log.read_text()
     assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "4"), text
-    assert text.count("saving after this step") == 3 and "restart 4" in text
+    assert text.count("assay sft: asked to stop; saved step") == 3 and "restart 4" in text
     assert (out / "DONE").exists()
     whole = tmp_path / "whole"
     whole_run("sft", sft_words(data, tiny_folder, whole))

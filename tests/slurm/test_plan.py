@@ -31,13 +31,14 @@ def test_a_chain_becomes_calls_that_wait_for_each_other() -> None:
     assert [job.name for job in jobs] == names
     calls = [sbatch_call(job, {n: str(i) for i, n in enumerate(names)}) for job in jobs]
     assert calls[0] == [
-        "sbatch", "--parsable", "--job-name=p-tasks", "--output=runs/p/logs/%x-%A_%a.log",
+        "sbatch", "--parsable", "--job-name=p-tasks", "--output=runs/p/logs/%x-%j.log",
         "--partition=a", "slurm/command.sbatch", "out=runs/p/tasks", "--", "tasks", "demo", "--out",
         "runs/p/tasks",
     ]  # fmt: skip
     assert "--dependency=afterok:0" in calls[1] and "--kill-on-invalid-dep=yes" in calls[1]
     assert "--time=1:00:00" in calls[1] and calls[1][-1] == "out=runs/p/sft"
-    assert "--array=0-3%2" in calls[2]
+    assert {"--array=0-3%2", "--output=runs/p/logs/%x-%A_%a.log"} <= set(calls[2])
+    assert "--output=runs/p/logs/%x-%j.log" in calls[3]
     assert calls[2][calls[2].index("--") :] == [
         "--", "rollout", "--tasks", "{in}", "--out", "{out}"
     ]  # fmt: skip

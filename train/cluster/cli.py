@@ -23,6 +23,14 @@ from train.cluster.shards import Cut, check_items, merge, read_items, run_item, 
 
 ROOT = Path(__file__).resolve().parent.parent.parent  # relative paths of a plan start here
 RECORD = "submitted.json"
+# Where the checkout has no .venv, jobs take the Python that submits them ($0), unless a container
+# has its own.
+SBATCH = """
+export ASSAY_ROOT="${ASSAY_ROOT:-$PWD}"
+. "$ASSAY_ROOT/slurm/env.sh" || exit
+[ -x "$ASSAY_PYTHON" ] || [ "${#ASSAY_RUN[@]}${#ASSAY_SRUN[@]}" != 00 ] || export ASSAY_PYTHON="$0"
+exec "$@"
+"""
 
 
 class SubmitError(RuntimeError):
@@ -83,10 +91,9 @@ def _prepare(plan: Plan, job: Job) -> None:
 
 
 def _sbatch(call: list[str], ids: dict[str, str]) -> str:
-    script = '. "$ASSAY_ROOT/slurm/env.sh" && exec "$@"'
     try:
         done = subprocess.run(
-            ["bash", "-c", f'export ASSAY_ROOT="${{ASSAY_ROOT:-$PWD}}"; {script}', "bash", *call],
+            ["bash", "-c", SBATCH, sys.executable, *call],
             cwd=ROOT, capture_output=True, text=True, check=False,
         )  # fmt: skip
     except OSError as error:

@@ -220,7 +220,7 @@ def _array_jobs(
     limit = _count(spec, "at_once", where, shards)
     array = Job(
         name, "data_array.sbatch", (*cut, "--", *words),
-        (*options, f"--array=0-{shards - 1}%{limit}"), after,
+        _as_array(options, shards - 1, limit), after,
     )  # fmt: skip
     merge = Job(
         f"{name}-merge", "command.sbatch",
@@ -256,7 +256,7 @@ def _item_jobs(
     listed = f"{out}/items.jsonl"
     array = Job(
         name, "eval_array.sbatch", (f"out={out}", "--items", listed),
-        (*options, f"--array=0-{len(rows) - 1}%{limit}"), after, tuple(rows),
+        _as_array(options, len(rows) - 1, limit), after, tuple(rows),
     )  # fmt: skip
     check = Job(
         f"{name}-check", "command.sbatch",
@@ -279,8 +279,14 @@ def sbatch_call(job: Job, ids: Mapping[str, str], slurm_dir: str = "slurm") -> l
 
 
 def _options(sbatch: Mapping[str, Any], job_name: str, out: str) -> tuple[str, ...]:
-    made = {"job-name": job_name, "output": f"{out}/logs/%x-%A_%a.log", **sbatch}
+    made = {"job-name": job_name, "output": f"{out}/logs/%x-%j.log", **sbatch}
     return tuple(f"--{k}" if v is True else f"--{k}={v}" for k, v in made.items())
+
+
+def _as_array(options: Sequence[str], last: int, limit: int) -> tuple[str, ...]:
+    """Of an array's tasks: logs by array and index."""
+    named = (o.replace("%x-%j.log", "%x-%A_%a.log") for o in options)
+    return (*named, f"--array=0-{last}%{limit}")
 
 
 def _renamed(options: Sequence[str], name: str) -> tuple[str, ...]:
