@@ -11,6 +11,7 @@ pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 pytest.importorskip("torch")
 
+from chat_server import serving
 from tiny_model import write_tiny_tokenizer
 
 from data_gen.cli import main as tasks_main
@@ -51,3 +52,24 @@ def test_tables_of_a_solver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main([*common, "--model", "solver:words", "--out", str(tmp_path / "f"), "--limit", "1",
                  "--tracks", f"dare:{made}"]) == 0  # fmt: skip
     assert main([*common, "--model", "solver:nobody", "--out", str(tmp_path / "c")]) == 2
+
+
+def test_an_endpoint_that_fails_is_no_wrong_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("aiohttp")
+    folder = official(tmp_path)
+    with serving(lambda body: 400 if "val_v1" in str(body["messages"]) else "I cannot.") as (
+        url,
+        _,
+    ):
+        command = ["--tracks", f"dare:{folder}", "--model", url, "--out", str(tmp_path / "e")]
+        assert main(command) == 3
+    results = json.loads((tmp_path / "e" / "results.json").read_text())
+    scores = {name.partition("-")[2]: t for name, t in results["tracks"].items()}
+    assert (scores["IF"]["score"], scores["IF"]["no_outcome"]) == (None, 1)
+    assert (scores["MM"]["score"], scores["MM"]["no_outcome"]) == (0.0, 0)
+    assert (
+        results["total_mean_of_tracks"] == 0.0 and results["failure_categories"]["code error"] == 1
+    )
+    assert "1 of 2 attempts have no outcome" in capsys.readouterr().err

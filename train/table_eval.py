@@ -66,26 +66,28 @@ def row_of(task: Task, trajectory: Trajectory, score: Score, repeat: int) -> Row
 
 
 def by_track(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
-    """Per track: mean outcome in percent over attempts, zeros and crashes included; an interval
-    over tasks; how many attempts had a file, a usable one, and the mean over those."""
+    """Per track: mean outcome in percent over attempts, the model's crashes included; an interval
+    over them; how many attempts had a file, a usable one, and the mean over those. An attempt
+    without an outcome (its infrastructure broke) counts nowhere but in `no_outcome`."""
     out: dict[str, dict[str, Any]] = {}
     for track in [*TRACKS, *sorted({r["track"] for r in rows} - set(TRACKS))]:
         mine = [r for r in rows if r["track"] == track]
         if not mine:
             continue
-        scores = [float(r["outcome"] or 0.0) for r in mine]
-        usable = [float(r["outcome"]) for r in mine if r["parts"].get("usable")]
+        rated = [r for r in mine if r["outcome"] is not None]
+        scores = [float(r["outcome"]) for r in rated]
+        usable = [float(r["outcome"]) for r in rated if r["parts"].get("usable")]
         exact = sum(s == 1.0 for s in scores)
         out[track] = {
             "tasks": len({r["task_id"] for r in mine}),
             "attempts": len(mine),
-            "score": 100 * fmean(scores),
+            "score": 100 * fmean(scores) if scores else None,
             "exact": exact,
-            "exact_interval": [100 * v for v in wilson(exact, len(mine))[1:]],
-            "exists": sum(bool(r["parts"].get("exists")) for r in mine),
+            "exact_interval": [100 * v for v in wilson(exact, len(rated))[1:]],
+            "exists": sum(bool(r["parts"].get("exists")) for r in rated),
             "usable": len(usable),
             "score_of_usable": 100 * fmean(usable) if usable else None,
-            "no_outcome": sum(r["outcome"] is None for r in mine),
+            "no_outcome": len(mine) - len(rated),
             "tokens": fmean(r["tokens"] for r in mine),
             "tool_calls": fmean(len(r["tool_calls"]) for r in mine),
             "turns": fmean(r["turns"] for r in mine),
@@ -97,13 +99,15 @@ def totals(tracks: Mapping[str, Mapping[str, Any]], rows: Sequence[Row]) -> dict
     """Total cannot be reproduced from the paper (spec 8.5), so both plain readings are given:
     the mean of the tracks and the mean weighted by tasks. Model-Perf likewise, over modelling
     attempts whose file exists, and over those that score above 0."""
-    modelling = [r for r in rows if not r["track"].endswith("-IF")]
-    exists = [float(r["outcome"] or 0) for r in modelling if r["parts"].get("exists")]
+    modelling = [r for r in rows if not r["track"].endswith("-IF") and r["outcome"] is not None]
+    exists = [float(r["outcome"]) for r in modelling if r["parts"].get("exists")]
     above = [v for v in exists if v > 0]
-    weight = sum(t["tasks"] for t in tracks.values())
+    scored = [t for t in tracks.values() if t["score"] is not None]
+    weight = sum(t["tasks"] for t in scored)
     return {
-        "total_mean_of_tracks": fmean(t["score"] for t in tracks.values()),
-        "total_weighted_by_tasks": sum(t["score"] * t["tasks"] for t in tracks.values()) / weight,
+        "total_mean_of_tracks": fmean(t["score"] for t in scored) if scored else None,
+        "total_weighted_by_tasks": (
+            sum(t["score"] * t["tasks"] for t in scored) / weight if scored else None),
         "model_perf_file_exists": 100 * fmean(exists) if exists else None,
         "model_perf_above_zero": 100 * fmean(above) if above else None,
         "failure_categories": {
@@ -120,26 +124,29 @@ def text_table(tracks: Mapping[str, Mapping[str, Any]], total: Mapping[str, Any]
     lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     for name, t in tracks.items():
         low, high = t["exact_interval"]
-        good = "–" if t["score_of_usable"] is None else f"{t['score_of_usable']:.2f}"
         lines.append(
-            f"| {name} | {t['tasks']} | {t['attempts']} | {t['score']:.2f} | {t['exact']} "
-            f"[{low:.1f}, {high:.1f}] | {t['usable']} | {good} | {t['tokens']:.0f} | "
-            f"{t['tool_calls']:.2f} |"
+            f"| {name} | {t['tasks']} | {t['attempts']} | {_two(t['score'])} | {t['exact']} "
+            f"[{low:.1f}, {high:.1f}] | {t['usable']} | {_two(t['score_of_usable'])} | "
+            f"{t['tokens']:.0f} | {t['tool_calls']:.2f} |"
         )
     shown = ", ".join(f"{k} {v}" for k, v in total["failure_categories"].items())
     perf = [total["model_perf_file_exists"], total["model_perf_above_zero"]]
-    said = " / ".join("–" if v is None else f"{v:.2f}" for v in perf)
+    said = " / ".join(map(_two, perf))
     return "\n".join([
         *lines,
-        f"\nTotal: {total['total_mean_of_tracks']:.2f} (mean of tracks), "
-        f"{total['total_weighted_by_tasks']:.2f} (weighted by tasks). "
+        f"\nTotal: {_two(total['total_mean_of_tracks'])} (mean of tracks), "
+        f"{_two(total['total_weighted_by_tasks'])} (weighted by tasks). "
         f"Model-Perf: {said} (file exists / score above 0).",
         f"Failures: {shown}. Call errors: {json.dumps(total['call_errors'])}",
     ])  # fmt: skip
 
 
-def run(args: Any) -> None:
-    """The command: answers, `rows.jsonl`, `results.json`, `table.md`."""
+def _two(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def run(args: Any) -> int:
+    """The command: answers, `rows.jsonl`, `results.json`, `table.md`; its exit status."""
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
     tasks, root = tasks_of(Path(args.tracks.partition(":")[2]), out, args.simulate)
@@ -170,6 +177,14 @@ def run(args: Any) -> None:
     text = text_table(tracks, total)
     (out / "table.md").write_text(text + "\n", encoding="utf-8")
     print(f"{text}\nresults: {out / 'results.json'}")
+    broken = [row for row in rows if row["outcome"] is None]
+    if broken:
+        print(
+            f"assay eval: {len(broken)} of {len(rows)} attempts have no outcome and count nowhere; "
+            f"the first: {broken[0]['task_id']}: {broken[0]['failure'] or broken[0]['why']}",
+            file=sys.stderr,
+        )
+    return 3 if broken else 0
 
 
 def answers(
@@ -230,14 +245,15 @@ async def _endpoint(
 
 
 def main(argv: list[str]) -> int:
-    """`assay eval --tracks dare:DIR`; exit status 0, or 2 with one sentence."""
+    """`assay eval --tracks dare:DIR`; exit status 0, 2 with one sentence, or 3 when some attempts
+    have no outcome."""
     from train.errors import say_known_errors
 
     parser = argparse.ArgumentParser(prog="assay eval", description=__doc__)
     add_options(parser)
     args = parser.parse_args(argv)
     with say_known_errors("assay eval") as status:
-        run(args)
+        status.code = run(args)
     return status.code
 
 
