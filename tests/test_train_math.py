@@ -11,7 +11,14 @@ torch = pytest.importorskip("torch")
 
 from rollouts.torch_engine.llama import to_state  # noqa: E402
 from train.batch import Segment, micro_batches, pack, to_rows  # noqa: E402
-from train.loss import centre, kl_penalty, linear_logp, policy_loss, sampling_weight  # noqa: E402
+from train.loss import (  # noqa: E402
+    centre,
+    kl_penalty,
+    linear_logp,
+    policy_loss,
+    sampling_weight,
+    spread,
+)
 from train.optim import MasterAdamW, learning_rate  # noqa: E402
 from train.policy import LlamaPolicy, TransformersPolicy, load_policy  # noqa: E402
 
@@ -155,6 +162,14 @@ def test_linear_logp_matches_full_logits_in_any_chunk() -> None:
         grads = torch.autograd.grad((logp * scale).sum(), (hidden, weight))
         for a, b in zip(grads, wanted_grads, strict=True):
             assert torch.allclose(a, b, atol=1e-5)
+
+
+def test_the_spread_is_that_of_the_rollouts_that_count() -> None:
+    rewards = torch.tensor([[0.0, 1.0, 0.5, 9.0], [1.0, 0.0, 0.0, 0.0], [2.0, 4.0, 1.0, 0.0]])
+    valid = torch.tensor([[True] * 3 + [False], [True] + [False] * 3, [True] * 4])
+    found = spread(rewards, valid)
+    assert torch.allclose(found[0, 0], rewards[0, :3].std())
+    assert found[1, 0] == 0.0 and torch.allclose(found[2, 0], rewards[2].std())
 
 
 def test_centre_is_the_group_mean_without_spread() -> None:

@@ -29,7 +29,7 @@ from rollouts.torch_engine import TorchEngine, TransformersEngine
 from rollouts.trajectory import Sampling, Trajectory
 from train.batch import Segment, micro_batches, pack, to_rows
 from train.log import RunLog, rollout_metrics
-from train.loss import centre, kl_penalty, policy_loss, sampling_weight
+from train.loss import centre, kl_penalty, policy_loss, sampling_weight, spread
 from train.optim import MasterAdamW, learning_rate
 from train.order import rows_of_step, strata
 from train.policy import Policy, device_of
@@ -77,7 +77,7 @@ def sample(
     rewards = torch.tensor([[s.reward or 0.0 for s in row] for row in scores], dtype=torch.float32)
     adv = centre(rewards, valid)
     if config.divide_by_std:
-        adv = adv / (rewards.std(dim=1, keepdim=True) + 1e-6)
+        adv = adv / (spread(rewards, valid) + 1e-6)
     return Batch(tasks, groups, scores, adv, valid)
 
 

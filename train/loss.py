@@ -28,6 +28,14 @@ def centre(rewards_PG: Tensor, valid_PG: Tensor | None = None) -> Tensor:
     return (safe - mean_P1) * weight
 
 
+def spread(rewards_PG: Tensor, valid_PG: Tensor) -> Tensor:
+    """Standard deviations (P, 1) of each group's valid rewards, n − 1 in the denominator, 0 for
+    fewer than two: what GRPO divides the advantage by, and Dr.GRPO does not."""
+    weight = valid_PG.to(rewards_PG.dtype)
+    squares = centre(rewards_PG, valid_PG).square().sum(1, keepdim=True)
+    return (squares / (weight.sum(1, keepdim=True) - 1).clamp(min=1)).sqrt()
+
+
 def sampling_weight(
     old_logp_BT: Tensor, sampling_logp_BT: Tensor, mask_BT: Tensor, cap: float
 ) -> Tensor:
