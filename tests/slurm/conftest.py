@@ -1,4 +1,4 @@
-"""The fixture: one real Slurm for each test process, and the settings of a tiny CPU run."""
+"""The fixture: one real Slurm for each test process."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "cluster"))
 sys.path.insert(0, str(Path(__file__).parent))
 from mini_slurm import MiniSlurm, missing
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-TINY = ("engine.device=cpu", "engine.threads=1", "engine.dtype=float32")
-
 
 @pytest.fixture(scope="session")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniSlurm]:
@@ -24,13 +21,14 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniSlurm]:
     why = missing()
     if why:
         pytest.skip(why)
-    os.environ |= {
-        "ASSAY_ROOT": str(ROOT), "ASSAY_PYTHON": sys.executable, "ASSAY_DOCTOR": "0",
-        "OMP_NUM_THREADS": "1",
-    }  # fmt: skip
     cluster = MiniSlurm(tmp_path_factory.mktemp("slurm"))
     try:
-        cluster.start()
+        try:
+            cluster.start()
+        except (AssertionError, TimeoutError) as error:
+            if os.environ.get("ASSAY_INSTALL_SLURM") == "1":  # who asks for it wants it to work
+                raise
+            pytest.skip(f"Slurm is installed and does not start here: {error}")
         yield cluster
     finally:
         cluster.stop()

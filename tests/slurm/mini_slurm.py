@@ -12,11 +12,13 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 NODES = ("n1", "n2", "n3", "n4")
 CONF = """\
 ClusterName=mini
@@ -133,7 +135,10 @@ class MiniSlurm:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.env = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+        self.env = {
+            **os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "ASSAY_ROOT": str(ROOT),
+            "ASSAY_PYTHON": sys.executable, "ASSAY_DOCTOR": "0", "OMP_NUM_THREADS": "1",
+        }  # fmt: skip
 
     def start(self) -> None:
         d, ports = self.folder, free_ports(5)
@@ -153,8 +158,8 @@ class MiniSlurm:
         user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout
         conf = CONF.format(host=host(), user=user.strip(), d=d, ctld=ports[0], nodes=nodes)
         (d / "slurm.conf").write_text(conf)
-        force = ["--force"] if os.geteuid() == 0 else []
-        self._run("munged", *force, f"--key-file={key}", f"--socket={d}/munge.sock",
+        # forced: pytest's folders are closed to others, which munged would refuse
+        self._run("munged", "--force", f"--key-file={key}", f"--socket={d}/munge.sock",
                   f"--pid-file={d}/munge.pid", f"--log-file={d}/munge.log",
                   f"--seed-file={d}/seed")  # fmt: skip
         self._run("slurmctld")

@@ -28,7 +28,8 @@ def plan_of(out: Path, stages: list[dict[str, Any]]) -> Any:
 
 @pytest.fixture
 def submitting(slurm: MiniSlurm, monkeypatch: pytest.MonkeyPatch) -> MiniSlurm:
-    monkeypatch.setenv("SLURM_CONF", slurm.env["SLURM_CONF"])
+    for name, value in slurm.env.items():
+        monkeypatch.setenv(name, value)
     return slurm
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import mini_slurm
 import pytest
 from mini_slurm import MiniSlurm
 
@@ -49,6 +52,8 @@ def test_there_is_no_killing_by_name_and_no_sleeping_for_readiness() -> None:
     for path in SCRIPTS:
         text = path.read_text(encoding="utf-8")
         assert "pkill" not in text and "killall" not in text and "ray stop --force" not in text
+        # only between two questions
+        assert all(float(s) <= 0.5 for s in re.findall(r"\bsleep ([0-9.]+)", text)), path
 
 
 def run(slurm: MiniSlurm, tmp_path: Path, script: str, *args: str, **env: str) -> dict[str, str]:
@@ -128,3 +133,44 @@ def test_submitted_from_elsewhere_it_says_so(slurm: MiniSlurm, tmp_path: Path) -
                        str(ROOT / "slurm" / "sft.sbatch"), "out=x", cwd=tmp_path)  # fmt: skip
     assert slurm.wait(job)["ExitCode"] == "2:0"
     assert "submit from the checkout, or set ASSAY_ROOT" in log.read_text()
+
+
+def boxed(tmp_path: Path, line: str) -> dict[str, str]:
+    """The environment of a job whose site has written `line` into slurm/env.sh."""
+    (tmp_path / "site.sh").write_text(line + "\n")
+    return {"BASH_ENV": str(tmp_path / "site.sh")}  # read by the batch shell before the script
+
+
+def test_every_process_runs_in_the_container(slurm: MiniSlurm, tmp_path: Path) -> None:
+    """A stand-in for `apptainer exec`: Python has another name inside than outside."""
+    box = tmp_path / "box"
+    box.write_text(f'#!/bin/sh\necho "boxed: $*" >&2\nshift\nexec {sys.executable} "$@"\n')
+    box.chmod(0o755)
+    words = ("command.sbatch", f"out={tmp_path}/run", "--", "tasks", "--help")
+    env = boxed(tmp_path, f"ASSAY_RUN=({box})")
+    done = run(slurm, tmp_path, *words, **env, ASSAY_PYTHON="/inside/python")
+    assert done["JobState"] == "COMPLETED", done["log"]
+    assert "boxed: /inside/python -m train.cluster.preflight" in done["log"]
+    assert "boxed: /inside/python -m assay tasks --help" in done["log"]
+
+
+def test_a_container_of_srun_holds_what_runs_before_the_step_too(
+    slurm: MiniSlurm, tmp_path: Path
+) -> None:
+    """A stand-in for pyxis, whose containers exist in steps alone: a variable only steps have."""
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "inside ${BOXED:-no}: $*"\n')
+    python.chmod(0o755)
+    env = boxed(tmp_path, "ASSAY_SRUN=(--export=ALL,BOXED=yes)") | {"ASSAY_PYTHON": str(python)}
+    done = run(slurm, tmp_path, "command.sbatch", f"out={tmp_path}/run", "--", "x", **env)
+    assert done["JobState"] == "COMPLETED", done["log"]
+    assert "inside no" not in done["log"] and done["log"].count("inside yes: -m") == 2
+
+
+def test_without_slurm_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mini_slurm, "PROGRAMS", ("no-such-daemon",))
+    monkeypatch.delenv("ASSAY_INSTALL_SLURM", raising=False)
+    assert "no no-such-daemon here; apt-get install" in str(mini_slurm.missing())
+    monkeypatch.setenv("ASSAY_INSTALL_SLURM", "1")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "only root with apt-get may" in str(mini_slurm.missing())
