@@ -21,6 +21,7 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.tools import FORMATS, ToolSpec
 from train.verl_backend.loop import AssayLoop
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 CALL = FORMATS["hermes"].write
 GOOD = "<status>KEEP</status><clean_text>ab</clean_text>"
 GOLD = {"input_text": "axb", "status": "KEEP", "text": "ab"}
@@ -210,6 +211,19 @@ def test_names_that_verl_lets_through_are_refused() -> None:
         assert said in str(error.value)
     with pytest.raises(ConfigError, match="verl refuses a setting"):
         compose(made | {"trainer.no_such_key": 1})
+
+
+@pytest.mark.parametrize("name", ["dare_qwen3_4b", "dare_qwen3_4b_4nodes", "cdr_grpo_qwen3_4b"])
+def test_a_dry_run_of_a_shipped_configuration(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from train.cli import grpo_main
+
+    words = ["--backend", "verl", "--dry-run", "--config", str(ROOT / "configs" / f"{name}.yaml")]
+    assert grpo_main([*words, "model.path=Qwen/Qwen3-4B"]) == 0
+    said = capsys.readouterr().out
+    for part in ("memory on each GPU", "checked by verl:", "loss_scale_factor: ", "name: sglang"):
+        assert part in said
 
 
 def test_the_names_we_rely_on_exist() -> None:

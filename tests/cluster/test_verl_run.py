@@ -30,7 +30,7 @@ def grpo(folder: Path, *more: str) -> str:
         "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.rollouts_per_prompt=4",
         "rl.max_new_tokens=6", "rl.max_length=2048", "rl.turns=3", "rl.save_every=1", "rl.lr=1e-3",
         "cluster.device=cpu", "cluster.gpus_per_node=1", "cluster.sandbox_workers=1",
-        "cluster.rollout_workers=1", "cluster.micro_tokens=8192",
+        "cluster.rollout_workers=1", "cluster.micro_tokens=2048",
         f"cluster.val_data={folder / 'held.jsonl'}",
     ]  # fmt: skip
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
@@ -56,10 +56,33 @@ def steps_of(rows: list[dict[str, Any]]) -> list[int]:
     return [int(row["training/global_step"]) for row in rows]
 
 
+def spoil(path: Path, name: str) -> None:
+    """Give a task a file that is there and cannot be read."""
+    (path.parent / "table.csv").mkdir()
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        row["files"] = {"table.csv": "table.csv"} if row["id"] == name else {}
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def asked(folder: Path, step: int) -> set[str]:
+    """Ids of the tasks that verl rolled out in a step."""
+    lines = (folder / "run" / "rollouts" / f"{step}.jsonl").read_text().splitlines()
+    return {json.loads(json.loads(line)["gts"])["id"] for line in lines}
+
+
+def ordered(folder: Path) -> list[str]:
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(folder / "run" / "verl" / "train.parquet").to_pylist()
+    return [row["extra_info"]["task_id"] for row in rows]
+
+
 def test_grpo_with_tools_validates_resumes_and_exports(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     write_model(tmp_path / "m", CHAT_TEMPLATE)
     tasks(4, tmp_path / "train.jsonl")
+    spoil(tmp_path / "train.jsonl", "t1")
     tasks(2, tmp_path / "held.jsonl")
     grpo(tmp_path, "rl.steps=1")
     said = grpo(tmp_path, "rl.steps=2")  # goes on from step 1
@@ -70,8 +93,11 @@ def test_grpo_with_tools_validates_resumes_and_exports(tmp_path: Path) -> None:
         assert row["rollout/tool_calls/mean"] >= 0.5  # most rollouts ran Python in the sandbox
         assert {"outcome/mean", "reward/format/mean", "reward/rg/mean"} <= set(row)
         assert row["training/rollout_probs_diff_max"] < 1e-4  # our sampler is verl's model
-        assert row["rollout/left_out"] == 0.0
         assert 0.0 < row["actor/entropy_nats"] < 8.0  # of a vocabulary of 270
+    order = ordered(tmp_path)  # the embedded loop's
+    assert order.index("t1") > 1 and [row["rollout/left_out"] for row in rows] == [0.0, 4.0]
+    assert "rollout left out: task t1: file table.csv" in said  # and the run went on without it
+    assert [asked(tmp_path, step) for step in (1, 2)] == [set(order[:2]), {*order[2:]} - {"t1"}]
     held = [name for name in rows[1] if name.startswith("val-core/refinement/")]
     assert {name.split("/")[2] for name in held} == {"atomic_m", "order_m"}
     texts = [json.loads(x) for x in (tmp_path / "run/rollouts/1.jsonl").read_text().splitlines()]

@@ -26,7 +26,7 @@ from configs.schema import GrpoRunConfig
 from rewards.adapters import numbers, task_of
 from rewards.families import score_answer
 from rewards.seeds import derive_seed
-from rewards.task import Score, Task
+from rewards.task import Score, Task, TaskError
 from rollouts.environment import Budget, Closing, EnvironmentFailure, Opening, Reply, Said
 from rollouts.environments import Workshop, tool_settings
 from rollouts.episode import completion_ids, run_episode
@@ -74,10 +74,14 @@ class AssayLoop(AgentLoopBase):
         sample, step = int(row.get("session_id", 0)), int(row.get("global_steps", 1))
         run_seed = derive_seed(self.run_config.seed, "rollouts", step - 1)
         steps: list[int] = []  # versions of the weights that its messages came from
-        trajectory = await self._episode(task, sample, run_seed, sampling_params, steps)
-        if trajectory.failure is not None:  # the infrastructure's fault: once more, from the start
-            steps.clear()
+        try:
             trajectory = await self._episode(task, sample, run_seed, sampling_params, steps)
+            if trajectory.failure is not None:  # the infrastructure's: once more, from the start
+                steps.clear()
+                trajectory = await self._episode(task, sample, run_seed, sampling_params, steps)
+        except TaskError as error:  # raised, it would be a page of verl's log and a lost group
+            print(f"rollout left out: {error}", flush=True)
+            return []
         score = score_answer(task, trajectory.answer(), reward_weights(self.run_config.reward))
         if score.outcome is None or not trajectory.sampled:
             print(f"rollout of {task.id} left out: {trajectory.failure or score.why}", flush=True)
