@@ -213,7 +213,7 @@ def test_a_real_time_limit_ends_in_the_same_bits(
                        *more, ASSAY_MAX_STALLS="20")  # fmt: skip
     done, text = slurm.wait(job, seconds=900), log.read_text()
     assert done["JobState"] == "COMPLETED" and int(done["Restarts"]) >= 1, text
-    assert text.count("signal USR1: asking the run to save") == int(done["Restarts"])
+    assert text.count("signal USR1: asking the run to save") >= int(done["Restarts"])
     whole = tmp_path / "whole"
     whole_run("sft", [*sft_words(data, tiny_folder, whole), *more])
     assert final_hashes(out, "sft") == final_hashes(whole, "sft")
