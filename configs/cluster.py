@@ -56,6 +56,12 @@ class ClusterConfig:
                 raise ValueError(
                     f"{name}={getattr(self, name)} does not divide the {self.devices} devices"
                 )
+        if self.sequence_parallel > 1 and (self.attention == "sdpa" or self.device == "cpu"):
+            raise ValueError(
+                f"sequence_parallel={self.sequence_parallel}: verl shares a sequence out inside "
+                "flash attention alone; elsewhere each GPU would attend to its own piece, and "
+                "nothing would say so; set sequence_parallel=1, or attention=flash_attention_2"
+            )
         if self.tensor_parallel > self.gpus_per_node:
             raise ValueError(
                 f"tensor_parallel={self.tensor_parallel}: a server stays on one node of "

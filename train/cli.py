@@ -179,10 +179,11 @@ def grpo_main(argv: list[str]) -> int:
             return 0
         if args.backend == "verl":
             from train.estimate import grpo_report
-            from train.verl_backend.compose import require_verl
+            from train.verl_backend.compose import require_attention, require_verl
             from train.verl_backend.main import run
 
             require_verl()
+            require_attention(config.cluster)
             _training_tasks(config.data)
             config = _with_folder(config)
             print(grpo_report(config), flush=True)

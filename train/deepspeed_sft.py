@@ -203,13 +203,25 @@ def _model(config: SftRunConfig, source: Path) -> Any:
     dtype = DTYPES[config.engine.dtype]
     model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
     learn_padding(model)
-    if config.cluster.device == "cuda":
-        model.gradient_checkpointing_enable({"use_reentrant": False})
+    _recompute(model)
     if config.model.lora_rank:
         from train.lora import with_adapters
 
         model = with_adapters(model, config.model)
     return model
+
+
+def _recompute(model: Any) -> None:
+    """Layers keep their inputs only and run again in the backward pass. transformers does that in
+    training mode alone, and loads in the other; dropout, which comes with it, stays off: a step
+    must not depend on how often it was tried."""
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    model.train()
+    for part in model.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.0
+        if hasattr(part, "attention_dropout"):
+            part.attention_dropout = 0.0
 
 
 def _plain_state(config: SftRunConfig, source: Path, state: dict[str, Any]) -> dict[str, Any]:

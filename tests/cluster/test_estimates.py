@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from configs.schema import GrpoRunConfig, SftRunConfig
 from train.estimate import GB, grpo_memory, grpo_report, host_bytes, sft_memory, sft_report
 from train.local_estimate import local_memory, local_report
 from train.shape import shape_of
+from train.verl_backend.compose import require_attention
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONFIGS = ROOT / "configs"
@@ -143,3 +145,16 @@ def test_one_device_is_estimated_and_points_to_the_backend() -> None:
     assert "--backend verl" in local_report(dare("engine.slots=512"))
     assert "--backend deepspeed" in local_report(big())
     assert local_report(dare("model.path=not/there")).startswith("memory: not estimated")
+
+
+def test_attention_that_would_be_wrong_or_is_not_there_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Outside flash attention verl's sequence parallelism is silently wrong."""
+    for setting in ("cluster.attention=sdpa", "cluster.device=cpu"):
+        with pytest.raises(ConfigError, match="inside flash attention alone"):
+            dare(setting)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="flash-attn is not installed"):
+        require_attention(dare().cluster)
+    require_attention(dare("cluster.attention=sdpa", "cluster.sequence_parallel=1").cluster)

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from configs.cluster import ClusterConfig
 from configs.loader import ConfigError
 from train.verl_backend.overrides import CPU_ROLLOUT, MODES
 
@@ -35,6 +36,18 @@ def require_verl() -> None:
         raise ConfigError(
             f"--backend verl: verl {found} is here, and its settings change between releases; "
             f"install verl=={VERSION}"
+        )
+
+
+def require_attention(cluster: ClusterConfig) -> None:
+    """Raises `ConfigError` for flash attention that is not installed: found out here, and not by
+    the first training worker after the servers have come up."""
+    wanted = cluster.device == "cuda" and cluster.attention == "flash_attention_2"
+    if wanted and importlib.util.find_spec("flash_attn") is None:
+        raise ConfigError(
+            "cluster.attention=flash_attention_2: flash-attn is not installed; pip install "
+            "flash-attn==2.8.3 --no-build-isolation, or set cluster.attention=sdpa (with "
+            "cluster.sequence_parallel=1)"
         )
 
 
