@@ -5,6 +5,7 @@ Not torchrun: it dies of USR1, which is how a cluster says that time is running 
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import socket
@@ -14,7 +15,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from configs.loader import dump
+from configs.cluster import ClusterConfig
+from configs.loader import ConfigError, dump
 from configs.schema import SftRunConfig
 from train.checkpoint import require_disk
 from train.run_record import write_run_record
@@ -93,10 +95,30 @@ def _end(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
             rank.kill()
 
 
+def require_devices(cluster: ClusterConfig) -> None:
+    """Raises `ConfigError` where every rank would end with a traceback of its own."""
+    if importlib.util.find_spec("deepspeed") is None:
+        raise ConfigError(
+            "--backend deepspeed: deepspeed is not installed; install the extra `deepspeed` "
+            "(docs/clusters.md)"
+        )
+    if cluster.device == "cpu":
+        return
+    there = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+    have = there if shown is None else min(there, len([d for d in shown.split(",") if d.strip()]))
+    if have < cluster.gpus_per_node:
+        raise ConfigError(
+            f"cluster.gpus_per_node={cluster.gpus_per_node} and this node has {have} GPU(s); set "
+            "cluster.gpus_per_node, or try it on a tiny model with cluster.device=cpu"
+        )
+
+
 def sft_on_devices(config: SftRunConfig) -> int:
     """`assay sft --backend deepspeed`: one process a device, on this node's share of the nodes."""
     from train.estimate import sft_report
 
+    require_devices(config.cluster)
     out = Path(config.out)
     require_disk(out, 1_000_000_000, "checkpoints of this run")
     print(sft_report(config), flush=True)

@@ -13,6 +13,7 @@ import pytest
 from configs.loader import ConfigError, load
 from configs.schema import GrpoRunConfig, SftRunConfig
 from train.estimate import GB, grpo_memory, grpo_report, host_bytes, sft_memory, sft_report
+from train.launch import require_devices
 from train.local_estimate import local_memory, local_report
 from train.shape import shape_of
 from train.verl_backend.compose import require_attention
@@ -158,3 +159,17 @@ def test_attention_that_would_be_wrong_or_is_not_there_is_refused(
     with pytest.raises(ConfigError, match="flash-attn is not installed"):
         require_attention(dare().cluster)
     require_attention(dare("cluster.attention=sdpa", "cluster.sequence_parallel=1").cluster)
+
+
+def test_devices_that_are_not_there_are_said_before_the_ranks_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    two = big("cluster.gpus_per_node=64", "sft.batch_size=128").cluster
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="deepspeed is not installed; install the extra"):
+        require_devices(two)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    with pytest.raises(ConfigError, match=r"gpus_per_node=64 and this node has \d GPU"):
+        require_devices(two)
+    require_devices(big("cluster.device=cpu").cluster)

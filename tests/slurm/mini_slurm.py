@@ -203,6 +203,12 @@ class MiniSlurm:
         wait_for("the node's daemon gone", lambda: not alive(pid))
         self.run("scontrol", "update", f"nodename={node}", "state=down", "reason=lost")
 
+    def kill_daemon(self, node: str) -> None:
+        """The node's slurmd alone, as when it crashes: its jobs' step daemons run on."""
+        pid = int((self.folder / "run" / f"{node}.pid").read_text())
+        os.kill(pid, signal.SIGKILL)
+        wait_for("the node's daemon gone", lambda: not alive(pid))
+
     def revive_node(self, node: str) -> None:
         self.start_node(node)
         wait_for("the node's return", lambda: self._resumed(node))

@@ -49,19 +49,39 @@ open(os.path.join(out, "DONE"), "w").close()
 """
 
 
-def test_every_stop_ends_in_the_same_path_and_no_step_is_lost(
-    slurm: MiniSlurm, tmp_path: Path
-) -> None:
+def stand_in(tmp_path: Path) -> str:
     python = tmp_path / "python"
     python.write_text(STAND_IN)
     python.chmod(0o755)
-    runs = {"sft": "sft", "rl": "grpo_1node"}
+    return str(python)
+
+
+def test_a_crashed_slurmd_costs_nothing(slurm: MiniSlurm, tmp_path: Path) -> None:
+    """The steps outlive it; the run goes on to its end while nobody looks, and is not repeated."""
+    log = tmp_path / "log.txt"
+    job = slurm.submit("-o", str(log), str(ROOT / "slurm" / "sft.sbatch"), f"out={tmp_path}/run",
+                       ASSAY_PYTHON=stand_in(tmp_path))  # fmt: skip
+    wait_for("the start", lambda: saved(tmp_path / "run", "sft") > 0)
+    node = slurm.job(job)["NodeList"]
+    slurm.kill_daemon(node)
+    wait_for("the end of the run", lambda: (tmp_path / "run" / "DONE").exists())
+    slurm.start_node(node)
+    done = slurm.wait(job)
+    assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "0"), log.read_text()
+    assert saved(tmp_path / "run", "sft") == STEPS and "signal" not in log.read_text()
+    wait_for("the node's return", lambda: set(slurm.states()) == {"idle"})
+
+
+def test_every_stop_ends_in_the_same_path_and_no_step_is_lost(
+    slurm: MiniSlurm, tmp_path: Path
+) -> None:
+    runs, python = {"sft": "sft", "rl": "grpo_1node"}, stand_in(tmp_path)
     jobs: dict[str, str] = {}
     for stage, script in runs.items():
         jobs[stage] = slurm.submit(
             "-o", str(tmp_path / f"{stage}.log"), "--cpus-per-task=2",
             str(ROOT / "slurm" / f"{script}.sbatch"), f"out={tmp_path / stage}",
-            ASSAY_PYTHON=str(python),
+            ASSAY_PYTHON=python,
         )  # fmt: skip
 
     def next_start(restarts: int) -> None:
