@@ -217,10 +217,11 @@ def _recompute(model: Any) -> None:
     must not depend on how often it was tried."""
     model.gradient_checkpointing_enable({"use_reentrant": False})
     model.train()
+    part: Any
     for part in model.modules():
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.0
-        if hasattr(part, "attention_dropout"):
+        elif hasattr(part, "attention_dropout"):
             part.attention_dropout = 0.0
 
 
