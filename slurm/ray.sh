@@ -30,7 +30,8 @@ ray_up() {
   [ "${#RAY_DIR}" -le 40 ] || die "ASSAY_SCRATCH=$ASSAY_SCRATCH is too long for Ray's sockets" 2
   ulimit -n 65536 2>/dev/null || say "open files stay at $(ulimit -n); Ray wants 65536"
   export RAY_AUTH_MODE=${RAY_AUTH_MODE:-disabled} RAY_DEDUP_LOGS=0 RAY_worker_niceness=0
-  gpus=${ASSAY_RAY_GPUS:-${SLURM_GPUS_ON_NODE:-0}}
+  # some sites hand out whole nodes and do not count GPUs
+  gpus=${ASSAY_RAY_GPUS:-${SLURM_GPUS_ON_NODE:-$(find /dev -maxdepth 1 -name 'nvidia[0-9]*' | wc -l)}}
   STORE=${ASSAY_RAY_STORE:-$(ray_store)}
   [ "$STORE" -ge 80000000 ] || die "/dev/shm has $((STORE / 500000)) MB free on $HEAD, where Ray keeps \
 its objects: 160 MB at least; mount a larger one, or set ASSAY_RAY_STORE to bytes" 2

@@ -118,10 +118,12 @@ def test_a_job_without_the_gpus_it_counts_on_is_refused_and_with_them_they_reach
     done = run(slurm, tmp_path, "grpo_1node.sbatch", *words, **env)
     assert (done["JobState"], done["ExitCode"]) == ("FAILED", "2:0")
     assert "the job has 0 GPU(s) on a node; sbatch --gpus-per-node=8" in done["log"]
+    assert "verl asks Ray for 34" in done["log"]
     log = tmp_path / "log2.txt"
     job = slurm.submit(
         "-o", str(log), "--gpus-per-node=2", "--cpus-per-task=3",
         str(ROOT / "slurm" / "grpo_1node.sbatch"), *words, "cluster.gpus_per_node=2", **env,
+        ASSAY_RAY_CPUS="64",
     )  # fmt: skip
     assert slurm.wait(job)["JobState"] == "COMPLETED", log.read_text()
     assert "step: gpus 0,1 cores 3" in log.read_text()

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from configs.cluster import ClusterConfig
 from configs.loader import ConfigError, load
 from configs.schema import GrpoRunConfig, SftRunConfig
 
@@ -85,6 +86,8 @@ def mismatches(want: Asked, environ: Mapping[str, str], devices: int) -> list[st
             f"cluster.nodes={cluster.nodes} and the job has {nodes}; sbatch "
             f"--nodes={cluster.nodes}, or set cluster.nodes={nodes}"
         )
+    if want.backend == "verl" and cluster.device == "cuda":
+        found += _cores(cluster, nodes, environ)
     have = int(environ.get("SLURM_GPUS_ON_NODE") or devices)
     if cluster.device == "cuda" and have < cluster.gpus_per_node:
         found.append(
@@ -93,6 +96,19 @@ def mismatches(want: Asked, environ: Mapping[str, str], devices: int) -> list[st
             f"cluster.gpus_per_node={have or 1}"
         )
     return found
+
+
+def _cores(cluster: ClusterConfig, nodes: int, environ: Mapping[str, str]) -> list[str]:
+    """verl reserves three of Ray's CPUs for each GPU, one for each rollout worker, and some for
+    itself; with fewer it waits for ever (spec: verl 0.9.1, resources)."""
+    have = environ.get("ASSAY_RAY_CPUS") or environ.get("SLURM_CPUS_ON_NODE")
+    need = 3 * cluster.gpus_per_node - (-(cluster.rollout_workers + 2) // nodes)
+    if not have or int(have) >= need:
+        return []
+    return [
+        f"the job has {have} cores on a node, and verl asks Ray for {need} (three a GPU, one a "
+        f"rollout worker), for which it would wait for ever; sbatch --cpus-per-task={need} or more"
+    ]
 
 
 def refuse_stage(command: str, words: Sequence[str], nodes: str) -> None:
