@@ -55,6 +55,7 @@ def test_what_verl_would_do_in_silence_is_set_or_refused() -> None:
         (("rl.kl_coef=0.1", "cluster.device=cpu"), "reference model does not run on the CPU"),
         (("rl.warmup=20",), "is not below rl.steps=20"),
         (("reward.order_group=0.5",), "verl scores each rollout by itself"),
+        (("rl.balance=group",), "not always full"),
     ]:
         with pytest.raises(ConfigError) as error:
             made(*settings)

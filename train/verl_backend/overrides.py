@@ -65,6 +65,11 @@ def _refuse(config: GrpoRunConfig) -> None:
             "reward.order_group: verl scores each rollout by itself; set it to 0, or train with "
             "the embedded backend"
         )
+    if rl.balance == "group":
+        raise ConfigError(
+            "rl.balance=group: its batches hold whole order groups and are not always full, as "
+            "verl's are; set none, status or track, or train with the embedded backend"
+        )
     if rl.schedule == "linear":
         raise ConfigError("rl.schedule=linear: verl has constant and cosine; set one of them")
     if config.model.path is None:
