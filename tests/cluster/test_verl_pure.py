@@ -150,3 +150,23 @@ def test_each_start_has_a_metrics_file_of_its_own(tmp_path: Path) -> None:
     assert _next_log(tmp_path) != first
     found = reward_metrics([{"acc": 1.0, "part_rg": 0.5, "tool_calls": 2.0}, {"acc": 0.0}])
     assert found == {"outcome/mean": 0.5, "reward/rg/mean": 0.5, "rollout/tool_calls/mean": 2.0}
+
+
+def test_a_step_without_a_rollout_is_one_sentence() -> None:
+    from rewards.task import TaskError
+    from train.verl_backend.main import _start
+
+    def fit() -> None:
+        raise RuntimeError("Sync replay buffer selected groups with no materializable trajectories")
+
+    with pytest.raises(TaskError, match="every rollout of a step was left out"):
+        _start(fit)
+    tries = iter([RuntimeError("The current node timed out during startup"), None])
+
+    def slow() -> None:
+        error = next(tries)
+        if error:
+            raise error
+
+    _start(slow)  # Ray's start is tried again
+    assert next(tries, "none left") == "none left"

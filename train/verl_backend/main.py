@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from configs.schema import GrpoRunConfig
+from rewards.task import TaskError
 from train.stop import EXIT_STOPPED, SIGNALS
 from train.verl_backend.compose import check, compose, require_verl
 from train.verl_backend.data import prepare
 from train.verl_backend.overrides import overrides
 
 STARTS = 4
+NOTHING = "no materializable trajectories"  # verl's words for a step in which all was lost
 NOISY = ("verl.workers.engine", "torchdata.stateful_dataloader.stateful_dataloader")
 QUIET = ",".join(f"ignore::UserWarning:{name}" for name in NOISY)
 DONE = "DONE"
@@ -108,6 +110,11 @@ def _start(fit: Callable[[], None]) -> None:
         try:
             return fit()
         except Exception as error:
+            if NOTHING in str(error):
+                raise TaskError(
+                    "every rollout of a step was left out; the reasons stand above, one a rollout. "
+                    "Put right what they name and run the same command again"
+                ) from None
             if "timed out during startup" not in str(error) or attempt == STARTS:
                 raise
             print(f"Ray did not start in time (attempt {attempt} of {STARTS})", flush=True)

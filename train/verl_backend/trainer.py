@@ -41,9 +41,6 @@ class Trainer(PPOTrainerSync):
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
         pairs = zip(batch.keys, batch.tags, strict=True)
         keys = [key for key, tag in pairs if not tag.get("is_padding", False)]
-        metrics["rollout/left_out"] = float(len(batch.keys) - len(keys))
-        if not keys:
-            return
         data = tq.kv_batch_get(
             keys=keys,
             partition_id=batch.partition_id,
@@ -53,6 +50,7 @@ class Trainer(PPOTrainerSync):
         metrics.update(reward_metrics([row["reward_extra_info"] for row in rows]))
         # verl scales its own `actor/entropy` like the loss
         metrics["actor/entropy_nats"] = entropy_nats(data["entropy"], data["response_mask"])
+        metrics["rollout/left_out"] = float(len(batch.keys) - len(keys))
 
 
 def entropy_nats(entropy: Any, mask: Any) -> float:
