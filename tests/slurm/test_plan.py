@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+import train.cluster.plan as plan_module
 from configs.loader import ConfigError
 from train.cluster.plan import make_plan, sbatch_call
 from train.cluster.settings import asked, mismatches
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 STAGES: list[dict[str, Any]] = [
     {"name": "tasks", "command": ["tasks", "demo", "--out", "{out}/tasks"]},
     {"name": "sft", "script": "sft", "after": ["tasks"], "args": ["data={out}/tasks/x.jsonl"],
@@ -119,3 +124,12 @@ def test_a_job_compares_its_nodes_with_its_settings(
 ) -> None:
     found = mismatches(asked(words[0], words[1:]), job, 0)
     assert (found == []) if not said else any(said in sentence for sentence in found)
+
+
+def test_the_plans_that_are_shown_are_plans() -> None:
+    shown = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8").split("```yaml\n")[1]
+    names = [job.name for job in make_plan(yaml.safe_load(shown.split("```")[0]), "docs").jobs]
+    assert names == ["tasks", "warm", "rollouts", "rollouts-merge", "select", "sft", "grpo",
+                     "eval", "eval-check"]  # fmt: skip
+    text = textwrap.dedent(str(plan_module.__doc__).split("\n\n")[1])
+    assert len(make_plan(yaml.safe_load(text), "plan.py").jobs) == 6

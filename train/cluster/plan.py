@@ -4,7 +4,7 @@
     out: runs/chain
     stages:
       - {name: tasks, command: [tasks, demo, --out, "{out}/tasks"]}
-      - {name: sft, script: sft, after: [tasks], args: [data={out}/tasks/train_sft.jsonl]}
+      - {name: sft, script: sft, after: [tasks], args: ["data={out}/tasks/train_sft.jsonl"]}
       - name: rollouts
         array: {input: "{out}/tasks/train_rl.jsonl", shards: 8, align: 8, at_once: 4}
         after: [sft]
