@@ -88,6 +88,15 @@ def test_the_same_rollouts_give_the_same_bytes(tmp_path: Path) -> None:
     assert manifest["rollouts"]["tasks"] == 2 and sum(manifest["dropped"].values()) == 5
 
 
+def test_a_tool_without_parameters_is_text(tmp_path: Path) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    bare = [{"type": "function", "function": {"name": "now", "parameters": {}}}]
+    source, out = tmp_path / "r.jsonl", tmp_path / "s.parquet"
+    source.write_text("".join(json.dumps(r | {"tools": bare}) + "\n" for r in IF))
+    assert main(["--rollouts", str(source), "--strategy", "fv", "--out", str(out)]) == 0
+    assert json.loads(pq.read_table(out).to_pylist()[0]["tools"]) == bare
+
+
 def test_verl_s_own_dataset_reads_it_as_it_is(tmp_path: Path, tiny_folder: Path) -> None:
     module = pytest.importorskip("verl.utils.dataset.multiturn_sft_dataset")
     omegaconf = pytest.importorskip("omegaconf")
