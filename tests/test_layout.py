@@ -134,3 +134,9 @@ def test_no_file_names_a_registry_host() -> None:
     own += [p for top in OURS for p in (ROOT / top).rglob("*") if p.suffix in (".py", ".yaml")]
     found = [name_of(p) for p in own if hosts.search(p.read_text(encoding="utf-8"))]
     assert found == []
+
+
+def test_no_two_tests_have_one_name() -> None:
+    """pytest imports them by their bare names, here without packages."""
+    names = [p.name for p in (ROOT / "tests").rglob("*.py") if p.name != "conftest.py"]
+    assert sorted(names) == sorted(set(names))
