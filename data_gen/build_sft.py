@@ -65,8 +65,8 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         ) from None
 
     tools: list[list[Any]] = [row.get("tools") or [] for row in rows]
-    nested = all(t == tools[0] for t in tools) and bool(tools and tools[0])
-    nested = nested and "{}" not in json.dumps(tools[0])  # parquet has no empty struct
+    alike = all(t == tools[0] for t in tools) and bool(tools and tools[0])
+    nested = alike and "{}" not in json.dumps(tools[0])  # parquet has no empty struct
     columns: dict[str, Any] = {
         "task_id": [str(r["task_id"]) for r in rows],
         "track": [str(r["track"]) for r in rows],

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rewards.families import score_answer
-from rewards.task import Task, TaskError, read_jsonl, read_tasks
+from rewards.task import Task, TaskError, read_jsonl, read_tasks, write_jsonl
 from rollouts.trajectory import Sampling
 
 
@@ -30,9 +30,7 @@ def finished(out: Path, n: int) -> set[str]:
     counts = Counter(str(row["task_id"]) for _, row in read_jsonl(out))
     torn = {task for task, count in counts.items() if count != n}
     if torn:
-        rows = [row for _, row in read_jsonl(out) if row["task_id"] not in torn]
-        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        out.write_text(text, encoding="utf-8")
+        write_jsonl(out, [row for _, row in read_jsonl(out) if row["task_id"] not in torn])
     return set(counts) - torn
 
 
@@ -47,8 +45,7 @@ def whole_chunks(out: Path, tasks: Sequence[Task], done: set[str], chunk: int) -
     first = {task.id for task in tasks[: len(done)]}
     if not begun or len(done) == len(tasks) or done != first:
         return done
-    rows = [row for _, row in read_jsonl(out) if row["task_id"] not in begun]
-    out.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows), "utf-8")
+    write_jsonl(out, [row for _, row in read_jsonl(out) if row["task_id"] not in begun])
     return done - begun
 
 

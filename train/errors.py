@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass
@@ -55,3 +56,16 @@ def say_known_errors(command: str) -> Iterator[Status]:
         print(f"{command}: out of memory; lower engine.micro_tokens or engine.slots",
               file=sys.stderr)  # fmt: skip
         status.code = 2
+
+
+def say_unscored(rows: Sequence[Mapping[str, Any]], name: str, what: str) -> int:
+    """Exit status of an evaluation: 3 when rows have no outcome, which is said with the reason of
+    the first, else 0. `name` is the key of a row's id, `what` a row is called."""
+    broken = [row for row in rows if row["outcome"] is None]
+    if not broken:
+        return 0
+    first = broken[0]
+    print(f"assay eval: {len(broken)} of {len(rows)} {what} have no outcome and count nowhere; "
+          f"the first: {first[name]}: {first['failure'] or first['why']}",
+          file=sys.stderr)  # fmt: skip
+    return 3

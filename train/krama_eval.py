@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +29,7 @@ from rollouts.episode import ChatEngine, rollout
 from rollouts.lake.explore import STEPS
 from rollouts.lake.folder import LakeSettings
 from rollouts.trajectory import Sampling, Trajectory
-from train.errors import say_known_errors
+from train.errors import say_known_errors, say_unscored
 from train.krama_tables import summary, text_tables
 from train.progress import Bar
 
@@ -171,14 +170,7 @@ def _evaluate(args: Any) -> int:
     shown = text_tables(tables, meta)
     (args.out / "tables.md").write_text(shown, encoding="utf-8")
     print(f"{shown}\nresults: {args.out / 'results.json'}")
-    broken = [r for r in rows if r["outcome"] is None]
-    if broken:
-        print(
-            f"assay eval: {len(broken)} of {len(rows)} episodes have no outcome and count nowhere; "
-            f"the first: {broken[0]['id']}: {broken[0]['failure'] or broken[0]['why']}",
-            file=sys.stderr,
-        )
-    return 3 if broken else 0
+    return say_unscored(rows, "id", "episodes")
 
 
 def _runs(

@@ -27,6 +27,7 @@ from rollouts.environments import Workshop, run_now, tool_settings
 from rollouts.episode import rollout, to_json
 from rollouts.failures import CATEGORIES, category
 from rollouts.trajectory import Sampling, Trajectory
+from train.errors import say_known_errors, say_unscored
 from train.stats import wilson
 
 LOCAL_TOKENS, ENDPOINT_TOKENS = 4096, 16384  # of one message; the latter is the published setting
@@ -177,14 +178,7 @@ def run(args: Any) -> int:
     text = text_table(tracks, total)
     (out / "table.md").write_text(text + "\n", encoding="utf-8")
     print(f"{text}\nresults: {out / 'results.json'}")
-    broken = [row for row in rows if row["outcome"] is None]
-    if broken:
-        print(
-            f"assay eval: {len(broken)} of {len(rows)} attempts have no outcome and count nowhere; "
-            f"the first: {broken[0]['task_id']}: {broken[0]['failure'] or broken[0]['why']}",
-            file=sys.stderr,
-        )
-    return 3 if broken else 0
+    return say_unscored(rows, "task_id", "attempts")
 
 
 def answers(
@@ -247,8 +241,6 @@ async def _endpoint(
 def main(argv: list[str]) -> int:
     """`assay eval --tracks dare:DIR`; exit status 0, 2 with one sentence, or 3 when some attempts
     have no outcome."""
-    from train.errors import say_known_errors
-
     parser = argparse.ArgumentParser(prog="assay eval", description=__doc__)
     add_options(parser)
     args = parser.parse_args(argv)

@@ -110,7 +110,7 @@ def read_table(path: Path) -> Frame:
     joined on row_id, parquet as it is."""
     import pandas as pd
 
-    if path.suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         return pd.read_parquet(path)
     if path.suffix == ".csv":
         return pd.read_csv(path, keep_default_na=False, na_values=[""])

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from data_gen.dare.layout import Frame
+from data_gen.dare.layout import Frame, read_table
 
 _DATABASES = (".sqlite", ".sqlite3", ".db")
 _COMMA = re.compile(r"^-?\d+,\d+$")
@@ -28,7 +28,7 @@ def tables_in(path: Path) -> Iterator[tuple[str, Loader]]:
     if kind in (".csv", ".tsv"):
         yield path.stem, lambda: read_csv(path)
     elif kind == ".parquet":
-        yield path.stem, lambda: _parquet(path)
+        yield path.stem, lambda: read_table(path)
     elif kind in _DATABASES:
         names = _tables(path)
         for name in names:
@@ -64,12 +64,6 @@ def read_csv(path: Path) -> Frame:
     fields = [field for line in start.splitlines()[1:50] for field in line.split(mark)]
     decimal = "," if mark != "," and any(_COMMA.match(field) for field in fields) else "."
     return pd.read_csv(io.StringIO(text), sep=mark, decimal=decimal, low_memory=False)
-
-
-def _parquet(path: Path) -> Frame:
-    import pandas as pd
-
-    return pd.read_parquet(path)
 
 
 def _open(path: Path) -> sqlite3.Connection:
