@@ -14,7 +14,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, ROOT)
 
 from rollouts.sandbox import filter as seccomp  # noqa: E402
-from rollouts.sandbox import jail  # noqa: E402
+from rollouts.sandbox import interpreter, jail  # noqa: E402
 from rollouts.sandbox import syscalls as sc  # noqa: E402
 
 ORDINARY = 61_234
@@ -24,7 +24,7 @@ def user() -> None:
     """An ordinary user with a home directory nobody else reads."""
     sc.unshare(sc.CLONE_NEWNS)
     jail.private_mounts()
-    jail.reach([*jail.interpreter_paths(), ROOT])
+    jail.reach([*interpreter.paths(), ROOT])
     os.setgroups([])
     os.setresgid(ORDINARY, ORDINARY, ORDINARY)
     os.setresuid(ORDINARY, ORDINARY, ORDINARY)
