@@ -81,6 +81,23 @@ def test_a_path_that_no_jail_can_show_is_said(reached: str) -> None:
         pass
 
 
+@pytest.mark.parametrize("level", ["full", "confined"])
+def test_an_interpreter_that_is_gone_is_not_the_code_s_failure(
+    tmp_path: Path, level: Level, reached: str
+) -> None:
+    made = [sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")]
+    subprocess.run(made, check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    config = Config(workers=1, stack=(), level=usable(level, reached), python=str(python))
+    with running(config) as (run, _):
+        assert run("x = (").status == "error"
+        python.unlink()
+        lost = run("x = (")
+        assert lost.status == "sandbox_error" and str(python) in lost.why, lost
+        assert lost.exit_code is None
+        assert run("print(1)").stdout == "1\n"
+
+
 def test_a_jail_that_cannot_start_the_interpreter_refuses(tmp_path: Path) -> None:
     """Its libraries may lie where a jail does not look; here the interpreter is a script."""
     program = tmp_path / "python"
@@ -94,6 +111,19 @@ def test_a_jail_that_cannot_start_the_interpreter_refuses(tmp_path: Path) -> Non
     config = Config(workers=1, stack=(), min_level="limits", env=env)
     with pytest.raises(SandboxError, match="does not start inside the jail"), running(config):
         pass
+
+
+def test_inputs_that_cannot_be_written_are_not_the_code_s_failure(run) -> None:
+    result = run("print(1)", {"a": b"", "a/b": b""})
+    assert (result.status, result.exit_code) == ("sandbox_error", None), result
+    full = run("print(1)", {"a": bytes(3 << 20)}, limits=Limits(work_mb=1))
+    assert full.status == "disk", full
+
+
+@pytest.mark.parametrize("code", ["-" * 200_000 + "1", "(" * 300, "x = [" * 90_000, "\0"])
+def test_source_that_breaks_the_compiler_is_the_code_s_failure(run, code: str) -> None:
+    result = run(code)
+    assert result.status in ("error", "memory") and result.exit_code != 0, result
 
 
 @pytest.mark.parametrize("level", LEVELS)
