@@ -17,6 +17,7 @@ from train.results import (
     Summary,
     cells,
     comparisons,
+    heldout,
     ordered,
     show_interval,
     summarise,
@@ -94,8 +95,8 @@ def render(
     summaries = [summarise(n, data["rows"][n]) for n in names]
     body = [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="quiet">{escape(_subtitle(summaries, record))}</p>',
-        "<h2>Held-out results</h2>",
+        f'<p class="quiet">{escape(_subtitle(summaries, data, record))}</p>',
+        f"<h2>{'Held-out results' if heldout(data) else 'Results'}</h2>",
         _results(summaries),
         _compared(comparisons(data)),
         "<h2>Status: gold against answer</h2>",
@@ -112,8 +113,11 @@ def render(
     )
 
 
-def _subtitle(summaries: Sequence[Summary], record: Mapping[str, Any]) -> str:
-    parts = [f"{max((s.n for s in summaries), default=0)} held-out tasks, greedy answers"]
+def _subtitle(
+    summaries: Sequence[Summary], data: Mapping[str, Any], record: Mapping[str, Any]
+) -> str:
+    what = "held-out tasks" if heldout(data) else "tasks"
+    parts = [f"{max((s.n for s in summaries), default=0)} {what}, greedy answers"]
     if "seed" in record:
         parts.append(f"seed {record['seed']}")
     if record.get("starts"):

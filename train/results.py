@@ -97,6 +97,11 @@ def check_results(data: Any, where: str = "results") -> dict[str, Any]:
     return data
 
 
+def heldout(data: Mapping[str, Any]) -> bool:
+    """Whether the tasks are held out; `meta.heldout` says so where an evaluation knows better."""
+    return bool((data.get("meta") or {}).get("heldout", True))
+
+
 def ordered(names: Sequence[str]) -> list[str]:
     """Baselines, untouched, SFT, RL; names this table does not know come last, as given."""
     return sorted(names, key=lambda n: ORDER.index(n) if n in ORDER else len(ORDER))
@@ -205,7 +210,8 @@ def text_table(data: Mapping[str, Any]) -> str:
     ]  # fmt: skip
     out.insert(1, "-" * len(out[0]))
     counts = sorted({s.n for s in summaries})
-    out.append(f"{' or '.join(map(str, counts))} held-out tasks, greedy; Wilson intervals")
+    what = "held-out tasks" if heldout(data) else "tasks"
+    out.append(f"{' or '.join(map(str, counts))} {what}, greedy; Wilson intervals")
     for s in summaries:
         parts = [
             f"{gold}: " + ", ".join(f"{s.confusion[gold][p]} {p}" for p in PREDICTED)
