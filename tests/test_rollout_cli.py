@@ -81,3 +81,29 @@ def test_eval_writes_results_and_a_report(
     assert [r["outcome"] for r in rows["gold"]] == [1.0] * 5
     assert len(rows[tiny_folder.name]) == 5 and "pass@2" in rows[tiny_folder.name][0]
     assert (out / "report.html").is_file() and "always_drop" in capsys.readouterr().out
+
+
+def test_eval_of_tasks_without_a_status_writes_results_and_a_report(
+    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompt = [{"role": "user", "content": "how many: a b"}]
+    answer = {"answer": "2", "answer_type": "numeric_exact"}
+    moderation = {"reference_json": {"prompt_label": "safe"}, "scoring_profile": "structured_json",
+                  "instance_id": "s", "track_family": "semantic_extension",
+                  "source_track": "semantic_safety_atomic"}  # fmt: skip
+    path = tmp_path / "own.jsonl"
+    write_jsonl(path, [
+        Task("a", "answer", "own", "train", prompt, answer).to_json(),
+        Task("s", "structured", "own", "train", prompt, moderation).to_json(),
+    ])  # fmt: skip
+    out = tmp_path / "e"
+    words = ["eval", "--model", str(tiny_folder), "--tracks", str(path), "--out", str(out)]
+    assert assay.main([*words, "--max-new-tokens", "5", "--pass-k", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "outcome" in said and "KEEP" not in said and "held-out" not in said
+    rows = json.loads((out / "results.json").read_text())["rows"]
+    assert list(rows) == [tiny_folder.name]
+    assert [r["task_id"] for r in rows[tiny_folder.name]] == ["a", "s"]
+    page = (out / "report.html").read_text()
+    assert "<th>outcome</th>" in page and "KEEP" not in page and "held-out" not in page
+    assert assay.main(["report", str(out)]) == 0

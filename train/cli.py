@@ -265,7 +265,8 @@ def _eval(args: Any) -> None:
             max_new_tokens=args.max_new_tokens or EvalConfig().max_new_tokens, progress=bar,
             maker=Workshop(Path(args.tracks).parent).maker,
         )  # fmt: skip
-    meta = {"model": str(args.model), "tasks": str(args.tracks), "seed": args.seed}
+    held = all(task.split == "heldout" for task in tasks)
+    meta = {"model": str(args.model), "tasks": str(args.tracks), "seed": args.seed, "heldout": held}
     data = {"rows": {**baselines(tasks, reward), Path(args.model).name: rows}, "meta": meta}
     page = write_report(args.out, data)
     print(f"{text_table(data)}\nresults: {args.out / 'results.json'}\nreport: {page}")
