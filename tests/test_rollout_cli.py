@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 import assay  # noqa: E402
 from rewards.task import Task, write_jsonl  # noqa: E402
+from rollouts.torch_engine import choose_device, choose_dtype  # noqa: E402
 
 
 @pytest.fixture
@@ -69,6 +70,32 @@ def test_bad_inputs_get_one_sentence(
     bad.write_text('{"id": "x"}\n')
     assert sample(bad, tmp_path, tmp_path / "r.jsonl") == 2
     assert f"{bad} line 1: field 'family' is missing" in capsys.readouterr().err
+
+
+def test_the_device_and_dtype_of_rollouts_can_be_chosen(
+    tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "r.jsonl"
+    other = "bfloat16" if choose_dtype("auto", choose_device("auto")) == "float32" else "float32"
+    assert sample(tasks, tiny_folder, out, "--dtype", other, "--device", "cpu") == 0
+    settings = json.loads((tmp_path / "r.jsonl.settings.json").read_text())
+    assert settings["dtype"] == other
+    whole = out.read_bytes()
+    assert sample(tasks, tiny_folder, out) == 0  # auto: what the file was begun with
+    assert out.read_bytes() == whole
+    (tmp_path / "r.jsonl.settings.json").write_text(json.dumps(settings | {"dtype": "bfloat16"}))
+    assert sample(tasks, tiny_folder, out, "--dtype", "float32") == 2
+    assert "another dtype" in capsys.readouterr().err
+    if not torch.cuda.is_available():
+        assert sample(tasks, tiny_folder, tmp_path / "g.jsonl", "--device", "cuda") == 2
+        assert "torch sees no GPU" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_rollouts_use_the_gpu_that_is_there(tasks: Path, tiny_folder: Path, tmp_path: Path) -> None:
+    torch.cuda.reset_peak_memory_stats()
+    assert sample(tasks, tiny_folder, tmp_path / "r.jsonl") == 0
+    assert torch.cuda.max_memory_allocated() > 0
 
 
 def test_eval_writes_results_and_a_report(
