@@ -45,7 +45,9 @@ class EngineConfig:
     """How the embedded engine uses this machine; none of it changes what is being computed."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    dtype: Literal["bfloat16", "float32"] = locked("bfloat16")
+    # auto: bfloat16 on a GPU and on a CPU that is fast with it, else float32; a run that is resumed
+    # keeps the one it began with
+    dtype: Literal["auto", "bfloat16", "float32"] = locked("auto")
     threads: int = 0  # 0: all cores
     slots: int = 64  # answers decoded side by side
     micro_tokens: int = 4096  # tokens in one forward and backward; less needs less memory

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.strategies import PICK, Rules, select
+from rewards.extras import install_extra
 from rewards.task import TaskError, read_jsonl
 
 NEEDED = ("task_id", "sample", "outcome", "reward", "track", "tokens", "messages")
@@ -60,9 +61,7 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
         import pyarrow.parquet as pq  # pyright: ignore[reportMissingTypeStubs]
     except ImportError:
-        raise TaskError(
-            "writing parquet needs pyarrow; install the extra: assay[parquet]"
-        ) from None
+        raise TaskError(f"writing parquet needs pyarrow; {install_extra('parquet')}") from None
 
     tools: list[list[Any]] = [row.get("tools") or [] for row in rows]
     alike = all(t == tools[0] for t in tools) and bool(tools and tools[0])

@@ -21,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from rewards.extras import install_extra
 from rewards.table_metrics import METRICS, MetricRaises, raw_r2
 from rewards.table_read import (
     ReaderLost,
@@ -225,7 +226,7 @@ def _checked(gold: TableGold) -> TableGold:
     try:
         truth = read_truth(gold.truth_csv)
     except ImportError:
-        raise TaskError("family 'table' needs pandas; install the extra: assay[sandbox]") from None
+        raise TaskError(f"family 'table' needs pandas; {install_extra('sandbox')}") from None
     except (ValueError, OverflowError) as error:
         raise TaskError(f"task field 'truth_csv' cannot be read: {error}") from None
     for name in (*gold.key_columns, *gold.targets):

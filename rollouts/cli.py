@@ -49,11 +49,20 @@ def whole_chunks(out: Path, tasks: Sequence[Task], done: set[str], chunk: int) -
     return done - begun
 
 
+def begun_settings(out: Path) -> dict[str, Any]:
+    """The settings `out` was begun with, {} for a new file. Files from before the dtype was
+    recorded were sampled in bfloat16."""
+    beside = out.with_name(out.name + ".settings.json")
+    if not (beside.is_file() and out.is_file()):
+        return {}
+    return {"dtype": "bfloat16"} | json.loads(beside.read_text(encoding="utf-8"))
+
+
 def check_settings(out: Path, settings: dict[str, Any]) -> None:
     """Refuse to mix two samplings in one file: the settings stand beside it."""
     beside = out.with_name(out.name + ".settings.json")
     if beside.is_file() and out.is_file():
-        old = json.loads(beside.read_text(encoding="utf-8"))
+        old = begun_settings(out)
         changed = sorted(k for k in settings if old.get(k) != settings[k])
         if changed:
             raise TaskError(
@@ -84,6 +93,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--snippet-tokens", type=int, default=8000,
                       help="of a lake's description in the first message")  # fmt: skip
     made.add_argument("--brief", action="store_true", help="a short description of the tool")
+    made.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"),
+                      help="auto: the GPU where torch sees one, else the CPU")  # fmt: skip
+    made.add_argument("--dtype", default="auto", choices=("auto", "bfloat16", "float32"),
+                      help="auto: bfloat16 on a GPU and on a CPU that is fast with it, else "
+                      "float32; a run that goes on keeps its own")  # fmt: skip
     made.add_argument("--threads", type=int, default=0, help="0: all cores")
     return made
 
@@ -111,7 +125,22 @@ def _engine(args: argparse.Namespace, folder: Path, tokenizer: Any, tasks: list[
         return ScriptedEngine(script(args.solver, tasks, tokenizer.calls), tokenizer)
     from rollouts.torch_engine import load_engine
 
-    return load_engine(folder, tokenizer.stop_ids, args.slots)
+    return load_engine(folder, tokenizer.stop_ids, args.slots, args.dtype, args.device)
+
+
+def _choose(args: argparse.Namespace) -> dict[str, Any]:
+    """Replace "auto" in `args` by the device and dtype to use; returns what of it is recorded.
+
+    Raises `ModelError` for a GPU that is not there.
+    """
+    from rollouts.torch_engine import choose_device, choose_dtype
+
+    if args.solver:  # no model computes anything
+        return {}
+    args.device = choose_device(args.device)
+    if args.dtype == "auto":
+        args.dtype = begun_settings(args.out).get("dtype") or choose_dtype("auto", args.device)
+    return {"dtype": args.dtype}
 
 
 def _sample(args: argparse.Namespace) -> None:
@@ -131,13 +160,14 @@ def _sample(args: argparse.Namespace) -> None:
     sampling = Sampling(args.max_new_tokens, args.temperature, args.top_k, args.top_p, args.seed)
     keys = ("n", "temperature", "top_p", "top_k", "max_new_tokens", "seed", "solver", "turns",
             "run_s", "max_length", "calls", "brief", "snippet_tokens")  # fmt: skip
-    check_settings(args.out, {"model": args.model} | {k: getattr(args, k) for k in keys})
+    set_threads(args.threads or "auto")
+    chosen = {"model": args.model} | _choose(args)
+    check_settings(args.out, chosen | {k: getattr(args, k) for k in keys})
     chunk = max(1, args.slots // args.n)
     done = whole_chunks(args.out, tasks, finished(args.out, args.n), chunk)
     todo = [task for task in tasks if task.id not in done]
     if done:
         print(f"{len(done)} tasks are done already; {len(todo)} to go")
-    set_threads(args.threads or "auto")
     folder = Path(args.model)
     tokenizer = ChatTokenizer(folder, args.calls)
     engine = _engine(args, folder, tokenizer, tasks)

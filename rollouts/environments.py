@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from rollouts.lake.dsguru import DsGuru, Variant
 from rollouts.lake.explore import LakeAgent
 from rollouts.lake.folder import KEY as LAKE
 from rollouts.lake.folder import LakeSettings, shared_name
+from rollouts.machine import usable_cores
 from rollouts.python_executor import NAME, ExecutorSettings, PythonExecutor
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
@@ -69,8 +69,7 @@ class Workshop:
         """The sandbox of the running event loop, made when first asked for."""
         loop = asyncio.get_running_loop()
         if self._pool is None or self._pool[0] is not loop:
-            cores = len(os.sched_getaffinity(0))
-            workers = self.settings.workers or cores
+            workers = self.settings.workers or usable_cores()
             config = replace(Config(), workers=workers, queue=100_000, shared=self._shared)
             self._pool = (loop, Pool(config))
         return self._pool[1]

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -134,6 +135,23 @@ def test_no_file_names_a_registry_host() -> None:
     own += [p for top in OURS for p in (ROOT / top).rglob("*") if p.suffix in (".py", ".yaml")]
     found = [name_of(p) for p in own if hosts.search(p.read_text(encoding="utf-8"))]
     assert found == []
+
+
+def test_nobody_is_told_to_install_another_project_of_this_name() -> None:
+    """Public indexes carry a stranger's `assay`: extras are installed from the checkout."""
+    wrong = re.compile(r"assay\[[a-z]|pip install [^\n`]*\bassay\b", re.I)
+    own = [p for top in OURS for p in (ROOT / top).rglob("*.py")]
+    own += [*(ROOT / "docs").glob("*.md"), *(ROOT / "benchmarks").glob("*.py")]
+    own += [*(ROOT / "slurm").iterdir(), ROOT / "README.md", ROOT / "Makefile", ROOT / "assay.py"]
+    assert [name_of(p) for p in own if wrong.search(p.read_text(encoding="utf-8"))] == []
+
+
+def test_messages_name_extras_that_exist() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    extras = set(tomllib.loads(text)["project"]["optional-dependencies"])
+    asked = re.compile(r"install_extra\(['\"](\w+)|\bextra=['\"](\w+)")
+    found = {a or b for p in modules() for a, b in asked.findall(p.read_text(encoding="utf-8"))}
+    assert {"parquet", "sandbox", "datajuicer", "ray"} <= found <= extras
 
 
 def test_no_two_tests_have_one_name() -> None:

@@ -194,3 +194,18 @@ def test_an_interval_beyond_the_scale_is_cut_at_its_edge() -> None:
 def test_results_json_survives_lone_surrogates(tmp_path: Path) -> None:
     write_report(tmp_path, run_with_everything(tmp_path))
     assert json.loads((tmp_path / "results.json").read_text())["rows"]["rl"][1]["output"] == EVIL
+
+
+def test_graded_outcomes_without_a_status_have_means(tmp_path: Path) -> None:
+    plain = {"status_gold": None, "predicted_status": None, "parts": {}}
+    rows = [
+        row(0, "KEEP", True, **plain) | {"outcome": -1.5, "reward": 0.1},
+        row(1, "KEEP", True, **plain) | {"outcome": 0.5, "reward": 0.6},
+        row(2, "KEEP", True, **plain) | {"outcome": None, "reward": None, "why": "failure: x"},
+    ]
+    s = summarise("m", rows)
+    assert (s.outcome, s.reward, s.n, s.failed) == (-0.5, 0.35, 2, 1)
+    data = {"rows": {"m": rows}, "meta": {}}
+    assert "counted nowhere: 1 answers" in text_table(data) and "RS" not in text_table(data)
+    page = write_report(tmp_path, data).read_text()
+    assert "<td>-0.500</td><td>0.350</td>" in page and "gold None" not in page

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 import assay  # noqa: E402
 from rewards.task import Task, write_jsonl  # noqa: E402
+from rollouts.torch_engine import choose_device, choose_dtype  # noqa: E402
 
 
 @pytest.fixture
@@ -71,6 +72,32 @@ def test_bad_inputs_get_one_sentence(
     assert f"{bad} line 1: field 'family' is missing" in capsys.readouterr().err
 
 
+def test_the_device_and_dtype_of_rollouts_can_be_chosen(
+    tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "r.jsonl"
+    other = "bfloat16" if choose_dtype("auto", choose_device("auto")) == "float32" else "float32"
+    assert sample(tasks, tiny_folder, out, "--dtype", other, "--device", "cpu") == 0
+    settings = json.loads((tmp_path / "r.jsonl.settings.json").read_text())
+    assert settings["dtype"] == other
+    whole = out.read_bytes()
+    assert sample(tasks, tiny_folder, out) == 0  # auto: what the file was begun with
+    assert out.read_bytes() == whole
+    (tmp_path / "r.jsonl.settings.json").write_text(json.dumps(settings | {"dtype": "bfloat16"}))
+    assert sample(tasks, tiny_folder, out, "--dtype", "float32") == 2
+    assert "another dtype" in capsys.readouterr().err
+    if not torch.cuda.is_available():
+        assert sample(tasks, tiny_folder, tmp_path / "g.jsonl", "--device", "cuda") == 2
+        assert "torch sees no GPU" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_rollouts_use_the_gpu_that_is_there(tasks: Path, tiny_folder: Path, tmp_path: Path) -> None:
+    torch.cuda.reset_peak_memory_stats()
+    assert sample(tasks, tiny_folder, tmp_path / "r.jsonl") == 0
+    assert torch.cuda.max_memory_allocated() > 0
+
+
 def test_eval_writes_results_and_a_report(
     tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,3 +108,29 @@ def test_eval_writes_results_and_a_report(
     assert [r["outcome"] for r in rows["gold"]] == [1.0] * 5
     assert len(rows[tiny_folder.name]) == 5 and "pass@2" in rows[tiny_folder.name][0]
     assert (out / "report.html").is_file() and "always_drop" in capsys.readouterr().out
+
+
+def test_eval_of_tasks_without_a_status_writes_results_and_a_report(
+    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompt = [{"role": "user", "content": "how many: a b"}]
+    answer = {"answer": "2", "answer_type": "numeric_exact"}
+    moderation = {"reference_json": {"prompt_label": "safe"}, "scoring_profile": "structured_json",
+                  "instance_id": "s", "track_family": "semantic_extension",
+                  "source_track": "semantic_safety_atomic"}  # fmt: skip
+    path = tmp_path / "own.jsonl"
+    write_jsonl(path, [
+        Task("a", "answer", "own", "train", prompt, answer).to_json(),
+        Task("s", "structured", "own", "train", prompt, moderation).to_json(),
+    ])  # fmt: skip
+    out = tmp_path / "e"
+    words = ["eval", "--model", str(tiny_folder), "--tracks", str(path), "--out", str(out)]
+    assert assay.main([*words, "--max-new-tokens", "5", "--pass-k", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "outcome" in said and "KEEP" not in said and "held-out" not in said
+    rows = json.loads((out / "results.json").read_text())["rows"]
+    assert list(rows) == [tiny_folder.name]
+    assert [r["task_id"] for r in rows[tiny_folder.name]] == ["a", "s"]
+    page = (out / "report.html").read_text()
+    assert "<th>outcome</th>" in page and "KEEP" not in page and "held-out" not in page
+    assert assay.main(["report", str(out)]) == 0

@@ -18,7 +18,15 @@ from rewards.task import Task, TaskError
 from rollouts.cdr_prompts import MODES
 from rollouts.environments import run_now
 from rollouts.trajectory import Sampling, Trajectory
-from train.cdr_eval import Answerer, CdrEval, Said, evaluate_benchmark, paper_table
+from train.cdr_eval import (
+    Answerer,
+    CdrEval,
+    Said,
+    evaluate_benchmark,
+    paper_table,
+    parse_tracks,
+    pick_rows,
+)
 from train.progress import Bar
 
 BASELINES: dict[str, Callable[[Any], str]] = {
@@ -42,6 +50,9 @@ def add_options(parser: ArgumentParser) -> None:
     group.add_argument("--request", default="{}", metavar="JSON",
                        help='more fields of every request; null leaves one out, for example '
                        '\'{"chat_template_kwargs": {"enable_thinking": false}}\'')  # fmt: skip
+    group.add_argument("--all-rows", action="store_true",
+                       help="of a folder `assay tasks cdr` wrote: also the rows that are not held "
+                       "out, training rows among them")  # fmt: skip
     group.add_argument("--name", default="", help="the model's name in the result files")
 
 
@@ -170,10 +181,14 @@ def eval_cdr(args: Namespace) -> int:
     from train.evaluate import baselines, reward_weights, row_of
     from train.report import write_report
 
-    config = CdrEval(args.mode, args.k, args.seed, args.limit)
+    config = CdrEval(args.mode, args.k, args.seed, args.limit, args.all_rows)
+    picked = pick_rows(args.tracks, config)
+    if picked.left_out:
+        print(f"{picked.left_out} rows are left out: only {_asked(args.tracks)} is evaluated; "
+              "--all-rows asks for every row")  # fmt: skip
     name = args.name or Path(args.endpoint_model or args.model.replace(":", "_")).name
     try:
-        papers, asked = evaluate_benchmark(args.tracks, args.out, name, answerer(args), config)
+        papers, asked = evaluate_benchmark(picked, args.out, name, answerer(args), config)
     except ExceptionGroup as errors:  # of the workers at an endpoint: the first one says it
         raise errors.exceptions[0] from None
     reward = RewardConfig()
@@ -187,6 +202,7 @@ def eval_cdr(args: Namespace) -> int:
         "rows": {**baselines([task for task, _ in plain], reward), name: rows}
         if plain else {name: rows},
         "meta": {"model": args.model, "tasks": args.tracks, "mode": args.mode,
+                 "heldout": picked.heldout, "rows_left_out": picked.left_out,
                  "parsing": "strict in this table; release in paper_metrics.json"},
     }  # fmt: skip
     print(f"report: {write_report(args.out, data)}")
@@ -199,6 +215,12 @@ def eval_cdr(args: Namespace) -> int:
             f"{failed[0]}); the same command asks them again"
         )
     return 3 if failed else 0
+
+
+def _asked(spec: str) -> str:
+    """What of a build is evaluated, in words."""
+    place, _ = parse_tracks(spec)
+    return f"what {place} lists" if place.is_file() else f"the held-out split of {place}"
 
 
 def _answer(given: Said) -> Answer:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rewards.cdr.files import find_tracks, read_track, reports, write_scores
+from rewards.cdr.files import find_tracks, first_rows, read_track, reports, write_scores
 from rewards.cdr.ids import sample_variants, stable_id
 from rewards.cdr.predictions import JSON, MIXED
 from rewards.cdr.scorefile import score_file
@@ -22,6 +22,7 @@ from rewards.task import Task, TaskError, read_journal, read_jsonl, write_jsonl
 from rollouts.cdr_prompts import messages
 
 Row = dict[str, Any]
+HELDOUT = "heldout.jsonl"  # in the folder of a build
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class CdrEval:
     k: int = 3
     seed: int = 0
     limit: int = 0
+    all_rows: bool = False  # also the rows that a build trains on
     thinking: bool = False  # only recorded: `request_enable_thinking` of the predictions
 
 
@@ -54,6 +56,56 @@ def parse_tracks(text: str) -> tuple[Path, list[str]]:
     if not folder:
         raise TaskError(f"--tracks {text}: wanted cdr:DIR or cdr:DIR:order_m,order_f")
     return Path(folder), [n.strip() for n in names.split(",") if n.strip()]
+
+
+@dataclass(frozen=True)
+class Picked:
+    """The rows to ask, by track, and how many rows of those tracks were left out as not held out.
+
+    `heldout` is False only when rows are asked that a build gives to training, or to no side.
+    """
+
+    tracks: dict[str, list[Row]]
+    left_out: int = 0
+    heldout: bool = True
+
+
+def pick_rows(spec: str, config: CdrEval) -> Picked:
+    """The rows of `cdr:DIR` that stand in the build's heldout.jsonl; all rows with
+    `config.all_rows`, and of a folder without a record of splits (the published benchmark).
+
+    `cdr:DIR/heldout.jsonl` and `cdr:DIR/train.jsonl` ask the rows whose ids stand in that file.
+    Raises `TaskError` when no row is left.
+    """
+    place, names = parse_tracks(spec)
+    folder = place.parent if place.is_file() else place
+    paths = find_tracks(folder, names)
+    home = next(iter(paths.values())).parent
+    split = place if place.is_file() else _split_file((home, home.parent))
+    if split is None or config.all_rows:
+        return Picked({t: read_track(p, config.limit) for t, p in paths.items()},
+                      heldout=split is None)  # fmt: skip
+    wanted = {str(row.get("id")) for _, row in read_jsonl(split)} if split.is_file() else set()
+    everything = {track: read_track(path) for track, path in paths.items()}
+    held = {t: [r for r in rows if r["instance_id"] in wanted] for t, rows in everything.items()}
+    if not any(held.values()):
+        raise TaskError(
+            f"{split} names no row of {', '.join(paths)}; build with a held-out share, or give "
+            "--all-rows to evaluate the training rows too"
+        )
+    return Picked(
+        {track: first_rows(rows, config.limit) for track, rows in held.items() if rows},
+        sum(map(len, everything.values())) - sum(map(len, held.values())),
+        split.name == HELDOUT,
+    )
+
+
+def _split_file(places: Sequence[Path]) -> Path | None:
+    """Where a build names its held-out rows, or None. A build without any writes train.jsonl."""
+    for place in places:
+        if any((place / name).is_file() for name in (HELDOUT, "train.jsonl")):
+            return place / HELDOUT
+    return None
 
 
 def variants_of(row: Row, config: CdrEval) -> list[tuple[int, Row]]:
@@ -185,21 +237,19 @@ class Answers:
 
 
 def evaluate_benchmark(
-    spec: str, out: Path, model: str, answer: Answerer, config: CdrEval
+    picked: Picked, out: Path, model: str, answer: Answerer, config: CdrEval
 ) -> tuple[dict[str, Row], list[tuple[Task, Said]]]:
-    """Answer every track of `cdr:DIR` and write the release's files under `out/data/evaluation`.
+    """Answer the picked rows and write the release's files under `out/data/evaluation`.
 
     Returns paper metrics by track, and all tasks with their answers. What an earlier run answered
     is only scored.
     """
-    folder, names = parse_tracks(spec)
     root = out / "data" / "evaluation"
     papers: dict[str, Row] = {}
     asked: list[tuple[Task, Said]] = []
-    for track, path in find_tracks(folder, names).items():
-        rows = read_track(path, config.limit)
+    for track, rows in picked.tracks.items():
         if not rows:
-            raise TaskError(f"{path}: no rows in it")
+            raise TaskError(f"track {track}: no rows in its file")
         home = root / track / model
         label = config.k if config.k > 0 else "all"
         core = rows[0]["track_family"] == "core_rule"

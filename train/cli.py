@@ -105,9 +105,14 @@ def sft_main(argv: list[str]) -> int:
             from train.launch import sft_on_devices
 
             _training_tasks(config.data)
+            from train.setup import settled
+
+            config = settled(config, config.cluster.device)
             return sft_on_devices(_with_folder(config))
         else:
-            _sft(config)
+            from train.setup import settled
+
+            _sft(settled(config))
     return status.code
 
 
@@ -116,7 +121,9 @@ def _sft_estimate(config: SftRunConfig, backend: str) -> str:
     from train.local_estimate import local_report
 
     if backend == "embedded":
-        return local_report(config)
+        from train.setup import settled
+
+        return local_report(settled(config))
     there = config.data.endswith(".jsonl") and Path(config.data).is_file()
     return sft_report(config, len(read_tasks(config.data)) if there else None)
 
@@ -174,8 +181,9 @@ def grpo_main(argv: list[str]) -> int:
                 show(config)
             else:
                 from train.local_estimate import local_report
+                from train.setup import settled
 
-                print(local_report(config))
+                print(local_report(settled(config)))
             return 0
         if args.backend == "verl":
             from train.estimate import grpo_report
@@ -188,7 +196,9 @@ def grpo_main(argv: list[str]) -> int:
             config = _with_folder(config)
             print(grpo_report(config), flush=True)
             return run(config)
-        _grpo(config)
+        from train.setup import settled
+
+        _grpo(settled(config))
     return status.code
 
 
@@ -265,7 +275,8 @@ def _eval(args: Any) -> None:
             max_new_tokens=args.max_new_tokens or EvalConfig().max_new_tokens, progress=bar,
             maker=Workshop(Path(args.tracks).parent).maker,
         )  # fmt: skip
-    meta = {"model": str(args.model), "tasks": str(args.tracks), "seed": args.seed}
+    held = all(task.split == "heldout" for task in tasks)
+    meta = {"model": str(args.model), "tasks": str(args.tracks), "seed": args.seed, "heldout": held}
     data = {"rows": {**baselines(tasks, reward), Path(args.model).name: rows}, "meta": meta}
     page = write_report(args.out, data)
     print(f"{text_table(data)}\nresults: {args.out / 'results.json'}\nreport: {page}")

@@ -165,9 +165,9 @@ def run_demo(config: DemoConfig) -> Path:
     from train.report import write_report
     from train.results import text_table
     from train.run_record import write_run_record
-    from train.setup import give_back_memory
+    from train.setup import give_back_memory, settled
 
-    out = Path(config.out)
+    config, out = settled(config), Path(config.out)
     refuse_other_run(config, out)
     if not (out / "rl").is_dir():
         require_disk(out, 6_000_000_000, "checkpoints and models of this run")

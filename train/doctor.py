@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from train.model_source import default_cache
-from train.run_record import cpu_name, usable_cores, versions
+from rollouts.machine import usable_cores
+from train.run_record import cpu_name, versions
 
 # package: what it would add
 OPTIONAL = {

@@ -55,14 +55,15 @@ def scorer(config: RewardConfig) -> Scorer:
 
 
 def row_of(task: Task, score: Score, output: str, tokens: int) -> Row:
-    """One line of results.json: what the tables are computed from."""
+    """One line of results.json: what the tables are computed from. Only refinement tasks have a
+    status; `status_gold` and `predicted_status` are None elsewhere."""
     said = parse_strict(output)
     return {
         "task_id": task.id,
-        "status_gold": task.gold["status"],
+        "status_gold": task.gold.get("status"),
         "has_filter": bool(task.meta.get("has_filter")),
         "difficulty": task.meta.get("difficulty"),
-        "predicted_status": said.status if said.why == "ok" else None,
+        "predicted_status": said.status if "status" in task.gold and said.why == "ok" else None,
         "output": output,
         "tokens": tokens,
         **score.to_json(),
@@ -70,7 +71,11 @@ def row_of(task: Task, score: Score, output: str, tokens: int) -> Row:
 
 
 def baselines(tasks: Sequence[Task], reward: RewardConfig) -> dict[str, list[Row]]:
-    """Rows of the answers that need no model, and of gold itself."""
+    """Rows of the answers that need no model, and of gold itself. They exist for refinement tasks
+    only; tasks of other families have no rows here."""
+    tasks = [task for task in tasks if task.family == "refinement"]
+    if not tasks:
+        return {}
     weights = reward_weights(reward)
     makers = {
         "copy_input": copy_input,

@@ -19,8 +19,9 @@ DEFAULT = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
 
 def local_memory(config: SftRunConfig | GrpoRunConfig, shape: Shape) -> dict[str, float]:
-    """Bytes by what they are for. `engine.micro_tokens` and `engine.slots` decide the last two."""
-    width = 2 if config.engine.dtype == "bfloat16" else 4
+    """Bytes by what they are for. `engine.micro_tokens` and `engine.slots` decide the last two.
+    `engine.dtype=auto` counts as bfloat16: `train.setup.settled` says what it is here."""
+    width = 4 if config.engine.dtype == "float32" else 2
     trained = shape.adapters(config.model.lora_rank) or shape.parameters
     heads = (shape.heads + 2 * shape.kv_heads) * shape.head_dim
     saved = shape.layers * (8 * shape.hidden + 3 * heads + 5 * shape.mlp)

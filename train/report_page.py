@@ -11,12 +11,15 @@ import yaml
 
 from train.results import (
     HEADINGS,
+    PLAIN_HEADINGS,
     PREDICTED,
     STATUSES,
     Comparison,
     Summary,
     cells,
     comparisons,
+    has_status,
+    heldout,
     ordered,
     show_interval,
     summarise,
@@ -94,12 +97,11 @@ def render(
     summaries = [summarise(n, data["rows"][n]) for n in names]
     body = [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="quiet">{escape(_subtitle(summaries, record))}</p>',
-        "<h2>Held-out results</h2>",
-        _results(summaries),
+        f'<p class="quiet">{escape(_subtitle(summaries, data, record))}</p>',
+        f"<h2>{'Held-out results' if heldout(data) else 'Results'}</h2>",
+        _results(summaries) if has_status(data) else _plain_results(summaries),
         _compared(comparisons(data)),
-        "<h2>Status: gold against answer</h2>",
-        f'<div class="grids">{"".join(map(_confusion, summaries))}</div>',
+        _confusions(summaries) if has_status(data) else "",
         _charts(metrics),
         _samples(data["rows"], names),
         _facts(data.get("meta") or {}, record),
@@ -112,8 +114,11 @@ def render(
     )
 
 
-def _subtitle(summaries: Sequence[Summary], record: Mapping[str, Any]) -> str:
-    parts = [f"{max((s.n for s in summaries), default=0)} held-out tasks, greedy answers"]
+def _subtitle(
+    summaries: Sequence[Summary], data: Mapping[str, Any], record: Mapping[str, Any]
+) -> str:
+    what = "held-out tasks" if heldout(data) else "tasks"
+    parts = [f"{max((s.n for s in summaries), default=0)} {what}, greedy answers"]
     if "seed" in record:
         parts.append(f"seed {record['seed']}")
     if record.get("starts"):
@@ -150,6 +155,23 @@ def _results(summaries: Sequence[Summary]) -> str:
     )
 
 
+def _plain_results(summaries: Sequence[Summary]) -> str:
+    """The table of tasks without a status: means of outcome and reward."""
+    ks = [s.passed[0] for s in summaries if s.passed]
+    headings = [*PLAIN_HEADINGS, *(f"pass@{k}" for k in ks[:1])]
+    rows: list[tuple[str, list[str]]] = []
+    for s in summaries:
+        texts = [escape(c) for c in cells(s, status=False)]
+        rows.append(("", texts + ["–"] * (len(headings) - len(texts))))
+    failed = sum(s.failed for s in summaries)
+    note = f" {failed} answers were lost to the infrastructure and count nowhere." if failed else ""
+    return (
+        f'<div class="scroll">{_table(headings, rows)}</div>'
+        '<p class="quiet">Outcome: mean of the metric of the tasks. Reward: mean of what RL sees.'
+        f"{note}</p>"
+    )
+
+
 def _compared(found: Sequence[Comparison]) -> str:
     if not found:
         return ""
@@ -170,6 +192,11 @@ def _compared(found: Sequence[Comparison]) -> str:
         '<p class="quiet">Paired bootstrap over the same tasks (balanced: within KEEP and DROP); '
         "McNemar's test is exact and two-sided.</p>"
     )
+
+
+def _confusions(summaries: Sequence[Summary]) -> str:
+    grids = "".join(map(_confusion, summaries))
+    return f'<h2>Status: gold against answer</h2><div class="grids">{grids}</div>'
 
 
 def _confusion(summary: Summary) -> str:
@@ -236,7 +263,8 @@ def _sample(task: str, answers: Mapping[str, Mapping[str, Any] | None]) -> str:
         label = f"{escape(name)} (reward {_brief(row['reward'])}, {row['tokens']} tokens)"
         output = escape(str(row.get("output", "")))
         blocks.append(f'<div class="label">{label}</div><pre>{output}</pre>')
-    head = f"{escape(task)} <span class=quiet>gold {escape(str(first['status_gold']))}</span>"
+    gold = f"gold {escape(str(first['status_gold']))}" if first["status_gold"] else ""
+    head = f"{escape(task)} <span class=quiet>{gold}</span>"
     return f"<details><summary>{head}{''.join(tags)}</summary>{''.join(blocks)}</details>"
 
 

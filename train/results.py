@@ -4,7 +4,8 @@
 status_gold, has_filter, outcome, reward, parts, why, predicted_status, output, tokens; optional
 are input_text, gold_text, prompt (shown with samples) and `pass@k` for one or several k (from
 answers at temperature 1; the table shows the largest). `outcome` None is an infrastructure
-failure and counts nowhere.
+failure and counts nowhere. Tasks without a status (any family but refinement) have `status_gold`
+None; where no row has one, the table shows means of outcome and reward only.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Summary:
     n: int
     failed: int  # infrastructure failures, left out of everything else
     rs: Interval
+    outcome: float
     balanced: float
     keep: float
     keep_filter: float
@@ -97,6 +99,11 @@ def check_results(data: Any, where: str = "results") -> dict[str, Any]:
     return data
 
 
+def heldout(data: Mapping[str, Any]) -> bool:
+    """Whether the tasks are held out; `meta.heldout` says so where an evaluation knows better."""
+    return bool((data.get("meta") or {}).get("heldout", True))
+
+
 def ordered(names: Sequence[str]) -> list[str]:
     """Baselines, untouched, SFT, RL; names this table does not know come last, as given."""
     return sorted(names, key=lambda n: ORDER.index(n) if n in ORDER else len(ORDER))
@@ -105,7 +112,8 @@ def ordered(names: Sequence[str]) -> list[str]:
 def summarise(name: str, rows: Sequence[Row]) -> Summary:
     valid = [r for r in rows if r["outcome"] is not None]
     outcomes = [float(r["outcome"]) for r in valid]
-    classes = [str(r["status_gold"]) for r in valid]
+    mean, binary = _mean(outcomes), all(o in (0.0, 1.0) for o in outcomes)
+    known = [r for r in valid if r["status_gold"] in STATUSES]
 
     def accuracy(status: str, has_filter: bool | None = None) -> float:
         chosen = [
@@ -119,8 +127,10 @@ def summarise(name: str, rows: Sequence[Row]) -> Summary:
         name=name,
         n=len(valid),
         failed=len(rows) - len(valid),
-        rs=wilson(sum(outcomes), len(valid)),
-        balanced=balanced(outcomes, classes),
+        # Wilson's interval is of a share; graded outcomes have a mean alone
+        rs=wilson(sum(outcomes), len(valid)) if binary else Interval(mean, math.nan, math.nan),
+        outcome=mean,
+        balanced=balanced([float(r["outcome"]) for r in known], [r["status_gold"] for r in known]),
         keep=accuracy("KEEP"),
         keep_filter=accuracy("KEEP", True),
         keep_plain=accuracy("KEEP", False),
@@ -174,11 +184,28 @@ HEADINGS = (
     "model", "RS [95 %]", "balanced RS", "KEEP", "KEEP+filter", "KEEP no filter", "DROP",
     "RG", "reward", "no answer", "tokens",
 )  # fmt: skip
+PLAIN_HEADINGS = ("model", "tasks", "outcome", "reward", "no answer", "tokens")
 
 
-def cells(summary: Summary) -> list[str]:
-    """The texts of one line under `HEADINGS`, and pass@k when it was measured."""
+def has_status(data: Mapping[str, Any]) -> bool:
+    """Whether any row belongs to a task that is kept or dropped."""
+    return any(r["status_gold"] in STATUSES for rows in data["rows"].values() for r in rows)
+
+
+def cells(summary: Summary, status: bool = True) -> list[str]:
+    """The texts of one line under `HEADINGS` (without a status: `PLAIN_HEADINGS`), and pass@k
+    when it was measured."""
     s = summary
+    if not status:
+        return [
+            s.name,
+            str(s.n),
+            show(s.outcome),
+            show(s.reward),
+            "–" if math.isnan(s.no_answer) else f"{s.no_answer:.0%}",
+            "–" if math.isnan(s.tokens) else f"{s.tokens:.0f}",
+            *([show(s.passed[1])] if s.passed else []),
+        ]
     rates = [s.balanced, s.keep, s.keep_filter, s.keep_plain, s.drop, s.rg, s.reward]
     return [
         s.name,
@@ -194,8 +221,9 @@ def text_table(data: Mapping[str, Any]) -> str:
     """The results table, confusion counts and paired comparisons as plain text."""
     summaries = [summarise(n, data["rows"][n]) for n in ordered(list(data["rows"]))]
     ks = sorted({s.passed[0] for s in summaries if s.passed})
-    headings = [*HEADINGS, *(f"pass@{k}" for k in ks[:1])]
-    lines = [headings, *(cells(s) for s in summaries)]
+    status = has_status(data)
+    headings = [*(HEADINGS if status else PLAIN_HEADINGS), *(f"pass@{k}" for k in ks[:1])]
+    lines = [headings, *(cells(s, status) for s in summaries)]
     lines = [line + [""] * (len(headings) - len(line)) for line in lines]
     widths = [max(len(line[i]) for line in lines) for i in range(len(headings))]
     out = [
@@ -205,8 +233,12 @@ def text_table(data: Mapping[str, Any]) -> str:
     ]  # fmt: skip
     out.insert(1, "-" * len(out[0]))
     counts = sorted({s.n for s in summaries})
-    out.append(f"{' or '.join(map(str, counts))} held-out tasks, greedy; Wilson intervals")
-    for s in summaries:
+    what = "held-out tasks" if heldout(data) else "tasks"
+    how = "greedy; Wilson intervals" if status else "greedy"
+    out.append(f"{' or '.join(map(str, counts))} {what}, {how}")
+    if failed := sum(s.failed for s in summaries):
+        out.append(f"lost to the infrastructure and counted nowhere: {failed} answers")
+    for s in summaries if status else ():
         parts = [
             f"{gold}: " + ", ".join(f"{s.confusion[gold][p]} {p}" for p in PREDICTED)
             for gold in STATUSES

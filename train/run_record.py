@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.loader import config_hash, dump, to_dict
+from rollouts.machine import usable_cores
 
 PACKAGES = ("assay", "torch", "transformers", "safetensors", "numpy", "rapidfuzz", "ftfy", "wandb")
 
@@ -64,13 +64,6 @@ def versions() -> dict[str, str]:
 
 def machine() -> dict[str, Any]:
     return {"system": platform.platform(), "cpu": cpu_name(), "cores": usable_cores()}
-
-
-def usable_cores() -> int:
-    """Cores this process may use, which in a container or a job is fewer than there are."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def cpu_name() -> str:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import ctypes
 import random
 import shutil
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
 
 from configs.loader import ConfigError
-from configs.schema import EngineConfig, ModelConfig
-from rollouts.torch_engine import ModelError, set_threads
+from configs.schema import DemoConfig, EngineConfig, GrpoRunConfig, ModelConfig, SftRunConfig
+from rollouts.torch_engine import ModelError, bfloat16_speed, choose_dtype, set_threads
 from train.policy import LlamaPolicy, TransformersPolicy, load_policy
+from train.run_record import read_run_record
+
+RunConfig = TypeVar("RunConfig", SftRunConfig, GrpoRunConfig, DemoConfig)
 
 # Resident bytes a parameter while training: bf16 weight and gradient, float32 master, gradient and
 # two moments, and a packed copy for decoding.
@@ -33,8 +38,44 @@ def prepare(config: EngineConfig) -> Machine:
     """Choose the device and set the threads. Raises `ConfigError` for a GPU that is not there."""
     if config.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("engine.device=cuda: torch sees no GPU; set engine.device=auto or cpu")
+    return Machine(_device(config), set_threads(config.threads or "auto"))
+
+
+def _device(config: EngineConfig) -> str:
     cuda = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
-    return Machine("cuda" if cuda else "cpu", set_threads(config.threads or "auto"))
+    return "cuda" if cuda else "cpu"
+
+
+def settled(config: RunConfig, device: str | None = None) -> RunConfig:
+    """`config` with `engine.dtype=auto` decided: the dtype the run in `config.out` began with, else
+    what is fast on `device` (None: the one `engine.device` means here).
+
+    A run keeps its dtype on every machine; that it will be slow there is said on stderr. Raises
+    `ConfigError` where torch cannot compute in it.
+    """
+    if config.engine.dtype != "auto":
+        return config
+    where = device or _device(config.engine)
+    set_threads(config.engine.threads or "auto")  # what is fast is measured with them
+    begun = (read_run_record(Path(config.out)).get("config") or {}).get("engine") or {}
+    dtype = begun.get("dtype", "auto")
+    if dtype == "auto":
+        dtype = choose_dtype("auto", where)
+    elif dtype == "bfloat16" and where == "cpu":
+        _say_slow(config.out)
+    return replace(config, engine=replace(config.engine, dtype=dtype))
+
+
+def _say_slow(out: str) -> None:
+    """What a run that began in bfloat16 meets on this CPU, if it is not speed."""
+    if bfloat16_speed() is None:
+        raise ConfigError(
+            f"{out} began with engine.dtype=bfloat16, in which torch cannot compute on this CPU; "
+            "resume it on a machine like its first, or begin again with another out="
+        )
+    if choose_dtype("auto", "cpu") != "bfloat16":
+        print(f"{out} began with engine.dtype=bfloat16 and goes on in it; this CPU computes it "
+              "slowly", file=sys.stderr)  # fmt: skip
 
 
 def seed_globals(seed: int) -> None:
@@ -67,7 +108,8 @@ def load_checked(
             f"{free / 1e9:.1f} GB available; use a smaller model, set model.lora_rank, or "
             f"{spread if on_gpu else 'take a machine with more memory'}"
         )
-    return load_policy(folder, config.dtype, machine.device, adapters)
+    dtype = choose_dtype(config.dtype, machine.device)
+    return load_policy(folder, dtype, machine.device, adapters)
 
 
 def _available_memory() -> int | None:

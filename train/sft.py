@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.schema import SftConfig
+from rewards.extras import install_extra
 from rewards.refinement import gold_answer
 from rewards.task import Task, TaskError
 from rollouts.prompts import ChatTokenizer
@@ -55,9 +56,7 @@ def trace_examples(path: Path) -> list[Example]:
     try:
         import pyarrow.parquet as pq
     except ImportError:
-        raise TaskError(
-            "reading parquet needs pyarrow; install the extra: assay[parquet]"
-        ) from None
+        raise TaskError(f"reading parquet needs pyarrow; {install_extra('parquet')}") from None
     try:
         table: Any = pq.read_table(path)
     except (OSError, ValueError) as error:

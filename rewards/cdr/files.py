@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -77,16 +77,26 @@ def find_tracks(folder: Path, names: Sequence[str] = ()) -> dict[str, Path]:
 
 def read_track(path: Path, limit: int = 0) -> list[Row]:
     """The first `limit` rows (0: all), checked. Order groups at the cut are kept whole."""
-    rows: list[Row] = []
+    return first_rows(_checked(path), limit)
+
+
+def first_rows(rows: Iterable[Row], limit: int) -> list[Row]:
+    """The first `limit` rows (0: all). Order groups at the cut are kept whole."""
+    kept: list[Row] = []
     last: object = None
+    for row in rows:
+        group = row.get("order_group_instance_id")
+        if limit and len(kept) >= limit and (group is None or group != last):
+            break
+        kept.append(row)
+        last = group
+    return kept
+
+
+def _checked(path: Path) -> Iterator[Row]:
     for number, row in read_jsonl(path):
         check_row(row, f"{path} line {number}")
-        group = row.get("order_group_instance_id")
-        if limit and len(rows) >= limit and (group is None or group != last):
-            break
-        rows.append(row)
-        last = group
-    return rows
+        yield row
 
 
 def write_scores(folder: Path, scored: ScoredFile) -> None:

@@ -1,5 +1,6 @@
 """The embedded engine: decode on this machine's CPU or GPU with torch alone."""
 
+from rollouts.torch_engine.device import bfloat16_speed, choose_device, choose_dtype
 from rollouts.torch_engine.engine import (
     TorchEngine,
     TransformersEngine,
@@ -15,6 +16,9 @@ __all__ = [
     "ModelError",
     "TorchEngine",
     "TransformersEngine",
+    "bfloat16_speed",
+    "choose_device",
+    "choose_dtype",
     "folder_is_llama",
     "load_engine",
     "load_llama",

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rewards.seeds import derive_seed
+from rollouts.machine import usable_cores
 from rollouts.torch_engine import decode
 from rollouts.torch_engine.llama import (
     Llama,
@@ -236,7 +236,7 @@ def load_engine(
 
 
 def set_threads(threads: int | Literal["auto"]) -> int:
-    """Threads torch uses inside one operation; "auto" is one a physical core we may run on."""
-    count = len(os.sched_getaffinity(0)) if threads == "auto" else threads
+    """Threads torch uses inside one operation; "auto" is one a core we may run on."""
+    count = usable_cores() if threads == "auto" else threads
     torch.set_num_threads(count)
     return count

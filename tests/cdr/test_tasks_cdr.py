@@ -111,14 +111,17 @@ def test_check_names_a_file_it_cannot_read(
 
 def test_gold_and_lazy_baselines_through_the_release_files(built: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    from train.cdr_eval import CdrEval, Said, evaluate_benchmark
+    from train.cdr_eval import CdrEval, Said, evaluate_benchmark, pick_rows
+
+    config = CdrEval(all_rows=True)
 
     def run(name: str, answer: Any) -> dict[str, Any]:
         def ask(tasks: Any, keep: Any) -> None:
             for task in tasks:
                 keep(task, Said(answer(task.gold)))
 
-        papers, _ = evaluate_benchmark(f"cdr:{built}", tmp_path, name, ask, CdrEval())
+        picked = pick_rows(f"cdr:{built}", config)
+        papers, _ = evaluate_benchmark(picked, tmp_path, name, ask, config)
         return papers
 
     gold = run("gold", gold_answer)
@@ -135,6 +138,55 @@ def test_gold_and_lazy_baselines_through_the_release_files(built: Path, tmp_path
     }  # fmt: skip
     ranking = json.loads((home / "reports" / "summary.json").read_text())["core"]
     assert ranking[0]["model"] == "gold"
+
+
+def test_eval_asks_only_the_rows_that_a_build_holds_out(
+    built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    from train.cli import eval_main
+
+    def asked(name: str, tracks: str, *more: str) -> tuple[set[str], dict[str, Any], str]:
+        out = tmp_path / name
+        words = ["--model", "baseline:gold", "--tracks", tracks, "--out", str(out), "--k", "1"]
+        assert eval_main([*words, *more]) == 0
+        data = json.loads((out / "results.json").read_text())
+        ids = {row["task_id"].partition("#")[0] for row in data["rows"]["gold"]}
+        assert ("held-out tasks" in (out / "report.html").read_text()) == data["meta"]["heldout"]
+        return ids, data["meta"], capsys.readouterr().out
+
+    rows = {row["instance_id"] for row in rows_of(built)}
+    held = {task.id for task in read_tasks(built / "heldout.jsonl")}
+    trained = {task.id for task in read_tasks(built / "train.jsonl")}
+    assert held and trained and held < rows
+    for name, tracks in (("whole", f"cdr:{built}"), ("file", f"cdr:{built}/heldout.jsonl"),
+                         ("folder", f"cdr:{built}/tracks")):  # fmt: skip
+        ids, meta, said = asked(name, tracks)
+        assert (ids, meta["rows_left_out"]) == (held, len(rows - held))
+        assert f"{len(rows - held)} rows are left out" in said
+    ids, meta, said = asked("all", f"cdr:{built}", "--all-rows")
+    assert (ids, meta["heldout"]) == (rows, False) and "left out" not in said
+    ids, meta, _ = asked("trained", f"cdr:{built}/train.jsonl")
+    assert (ids, meta["heldout"]) == (trained, False)
+    ids, _, _ = asked("few", f"cdr:{built}", "--limit", "1")
+    assert ids < held
+
+
+def test_a_build_without_held_out_rows_is_not_evaluated_on_its_training_rows(
+    built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    from train.cli import eval_main
+
+    (tmp_path / "tracks").mkdir()
+    row = rows_of(built)[0]
+    (tmp_path / "tracks" / "atomic_m.jsonl").write_text(json.dumps(row) + "\n")
+    words = ["--model", "baseline:gold", "--tracks", f"cdr:{tmp_path}", "--out"]
+    assert eval_main([*words, str(tmp_path / "published")]) == 0  # no record of splits
+    (tmp_path / "train.jsonl").write_text(json.dumps({"id": row["instance_id"]}) + "\n")
+    assert eval_main([*words, str(tmp_path / "built")]) == 2
+    said = capsys.readouterr().err
+    assert "heldout.jsonl names no row of atomic_m" in said and "--all-rows" in said
 
 
 def test_failure_modes_name_what_went_wrong(built: Path) -> None:

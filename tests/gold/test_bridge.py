@@ -49,5 +49,5 @@ def test_misuse_is_named(name: str, params: dict[str, Any], message: str) -> Non
 
 @pytest.mark.skipif(INSTALLED, reason="py-data-juicer is installed")
 def test_without_it_the_message_says_how_to_get_it() -> None:
-    with pytest.raises(GoldError, match=r"pip install assay\[datajuicer\]"):
+    with pytest.raises(GoldError, match=r"pip install -e '\.\[datajuicer\]'"):
         execute("x", [Step("data_juicer:clean_email_mapper")])
