@@ -87,6 +87,10 @@ class Task:
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+# from here an outcome counts as right: one that is computed may fall short of 1 by a rounding
+RIGHT = 1 - 1e-9
+
+
 @dataclass(frozen=True)
 class Score:
     """How good an answer is, and why.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rewards.task import Score, Task
+from rewards.task import RIGHT, Score, Task
 from rollouts.trajectory import Trajectory
 
 CATEGORIES = ("instruction adherence", "code error", "code execution limit", "max token limit")
@@ -16,7 +16,7 @@ def category(task: Task, trajectory: Trajectory, score: Score) -> str | None:
     turns, time or the last run's limits used up (`code execution limit`); no usable prediction
     otherwise (`code error`); a usable one that scores below 1 on IF (`instruction adherence`).
     """
-    if score.outcome is None or score.outcome >= 1.0:
+    if score.outcome is None or score.outcome >= RIGHT:
         return None
     usable = bool(score.parts.get("usable"))
     if not usable and trajectory.stop == "length":
