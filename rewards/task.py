@@ -165,12 +165,20 @@ def refuse_published(tasks: Iterable[Task], where: str | Path) -> None:
 
 
 def json_line(row: Mapping[str, Any]) -> bytes:
-    """One row as a line of UTF-8 JSON. A row with lone surrogates, which UTF-8 cannot hold, is
-    escaped throughout, so that it reads back as it was."""
+    """One row as a line of `json_text`."""
+    return json_text(row)
+
+
+def json_text(value: Any, indent: int | None = None) -> bytes:
+    """A value as UTF-8 JSON that ends in a newline; what JSON has no form for is written as its
+    `str`, indented only. A value with lone surrogates, which UTF-8 cannot hold, is escaped
+    throughout, so that it reads back as it was."""
+    default = None if indent is None else str
     try:
-        return (json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8")
+        text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
+        return (text + "\n").encode("utf-8")
     except UnicodeEncodeError:
-        return (json.dumps(row) + "\n").encode("ascii")
+        return (json.dumps(value, indent=indent, default=default) + "\n").encode("ascii")
 
 
 def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
