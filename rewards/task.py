@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -169,11 +169,12 @@ def json_line(row: Mapping[str, Any]) -> bytes:
     return json_text(row)
 
 
-def json_text(value: Any, indent: int | None = None) -> bytes:
-    """A value as UTF-8 JSON that ends in a newline; what JSON has no form for is written as its
-    `str`, indented only. A value with lone surrogates, which UTF-8 cannot hold, is escaped
-    throughout, so that it reads back as it was."""
-    default = None if indent is None else str
+def json_text(
+    value: Any, indent: int | None = None, default: Callable[[Any], Any] | None = None
+) -> bytes:
+    """A value as UTF-8 JSON that ends in a newline; `indent` and `default` as in `json.dumps`. A
+    value with lone surrogates, which UTF-8 cannot hold, is escaped throughout, so that it reads
+    back as it was."""
     try:
         text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
         return (text + "\n").encode("utf-8")

@@ -165,7 +165,7 @@ def _evaluate(args: Any) -> int:
     tables = summary(rows)
     args.out.mkdir(parents=True, exist_ok=True)
     data = {"meta": meta, "tables": tables, "rows": rows}
-    (args.out / "results.json").write_bytes(json_text(data, indent=1))
+    (args.out / "results.json").write_bytes(json_text(data, indent=1, default=str))
     shown = text_tables(tables, meta)
     (args.out / "tables.md").write_text(shown, encoding="utf-8")
     print(f"{shown}\nresults: {args.out / 'results.json'}")

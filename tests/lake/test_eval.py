@@ -118,6 +118,19 @@ def test_a_local_model_is_evaluated(tiny_folder: Path, tmp_path: Path) -> None:
         assert {r["category"] for r in rows} <= {"contract_broken", "ran_no_answer"}
 
 
+def test_an_answer_that_utf8_cannot_hold_is_written_and_scored(tmp_path: Path) -> None:
+    from train.evaluate import main as evaluate
+
+    code = "```python\nprint('{\"main-task\": \"\\\\ud83d\"}')\n```"
+    replies = tmp_path / "replies.jsonl"
+    replies.write_text(json.dumps({"match": "", "replies": [PLAN + code]}) + "\n", "utf-8")
+    out = tmp_path / "out"
+    command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", f"canned:{replies}"]
+    assert evaluate([*command, "--settings", "end-to-end", "--out", str(out)]) == 0
+    rows = json.loads((out / "results.json").read_text("utf-8"))["rows"]
+    assert [(r["outcome"], r["answer"]) for r in rows] == [(0.0, "\ud83d")] * 3
+
+
 def test_a_missing_file_of_replies_is_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
