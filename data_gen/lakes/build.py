@@ -44,6 +44,7 @@ class Lake:
     tables: list[Table]
     frames: Frames
     seen: set[str] = field(default_factory=set[str])
+    refused: tuple[str, ...] = ()  # tables whose numbers could be read in two ways, and why
 
 
 def open_lake(folder: Path, banned: frozenset[str] = frozenset()) -> Lake:
@@ -51,9 +52,10 @@ def open_lake(folder: Path, banned: frozenset[str] = frozenset()) -> Lake:
     if not folder.is_dir():
         raise TaskError(f"{folder}: no such folder; give folders of tables")
     name = folder.parent.name if folder.name == "input" else folder.name
-    tables = [t for t in read_tables(folder, FILES_MOST) if t.digest not in banned]
+    refused: list[str] = []
+    tables = [t for t in read_tables(folder, FILES_MOST, refused) if t.digest not in banned]
     unique = list({t.digest: t for t in tables}.values())
-    return Lake(folder, name, unique, Frames(folder))
+    return Lake(folder, name, unique, Frames(folder), refused=tuple(refused))
 
 
 def draft_for(lake: Lake, kind: str, seed: int) -> Draft:
@@ -199,6 +201,9 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     if args.carried:
         folders += export_carried(args.out / "carried")
     train = [open_lake(folder, banned) for folder in folders]
+    unread = [f"{lake.name}/{why}" for lake in [*held, *train] for why in lake.refused]
+    for why in unread:
+        print(f"assay tasks: left out: {why}", file=sys.stderr)
     names = Counter(lake.name for lake in [*held, *train])
     if twice := [name for name, n in names.items() if n > 1]:
         raise TaskError(f"two lakes are called {twice[0]!r}; rename the folder of one")
@@ -223,6 +228,7 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     for name, tasks in parts.items():
         write_jsonl(args.out / f"{name}.jsonl", (task.to_json() for task in tasks))
     proof = certificate(parts, tally, args.seed)
+    proof["tables_refused"] = unread
     text = json.dumps(proof, indent=2) + "\n"
     (args.out / "certificate.json").write_text(text, encoding="utf-8")
     return proof

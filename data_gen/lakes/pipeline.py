@@ -54,7 +54,7 @@ class Draft:
         for number, step in enumerate(self.steps):
             if number == without:
                 continue
-            lines.append(f"# {step.text}")
+            lines.append(f"# {_on_one_line(step.text)}")
             lines += step.code.splitlines()
             name = "answer" if number == last else f"found_{number + 1}"
             lines.append(f"{name} = {step.value}")
@@ -62,6 +62,12 @@ class Draft:
             keys.append(f"{key!r}: {name}")
         lines.append(f"print(json.dumps({{{', '.join(keys)}}}))")
         return "\n".join(lines) + "\n"
+
+
+def _on_one_line(text: str) -> str:
+    """The text with every line break and control character escaped: names and cells of foreign
+    tables stand in it, and must not end the comment that they stand in."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 class Frames:
