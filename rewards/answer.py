@@ -24,7 +24,7 @@ from rewards.answer_match import (
     text_key,
 )
 from rewards.judge import Judge, JudgeError, NoJudge, deterministic, scripted
-from rewards.task import Score, TaskError
+from rewards.task import RIGHT, Score, TaskError
 
 Reading = Literal["table3", "release"]
 READINGS: tuple[Reading, ...] = ("table3", "release")
@@ -88,7 +88,7 @@ def _why(kind: str, target: Any, answer: Any, value: float, paths: Sequence[str]
     elif (kind.startswith("list") or isinstance(target, list)) and as_list(answer) is None:
         return "no_list"
     how = f" ({paths[-1]})" if kind == "string_approximate" and paths else ""
-    return ("ok" if value == 1.0 else "partly" if value > 0 else "wrong") + how
+    return ("ok" if value >= RIGHT else "partly" if value > 0 else "wrong") + how
 
 
 def table3(answer_type: str, target: Any, answer: Any, judge: Judge = deterministic) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rewards.answer import rounding_slip, score_response
 from rewards.answer_match import as_list, close, number
+from rewards.task import RIGHT
 
 CATEGORIES = (
     "right", "partly", "no_reply", "contract_broken", "code_fails", "time_limit",
@@ -24,7 +25,7 @@ def category(
     """One of `CATEGORIES`. `ended` is the agent's own word on how its last try went."""
     if outcome is None:
         return "infrastructure"
-    if outcome == 1.0:
+    if outcome >= RIGHT:
         return "right"
     if _recalled(gold, answer):
         return "recalled"
@@ -45,7 +46,8 @@ def _recalled(gold: Mapping[str, Any], answer: Any) -> bool:
     plain = gold.get("plain_answer")
     if plain is None or answer is None:
         return False
-    return score_response(str(gold["answer_type"]), plain, {"answer": answer}).outcome == 1.0
+    found = score_response(str(gold["answer_type"]), plain, {"answer": answer}).outcome
+    return found is not None and found >= RIGHT
 
 
 def _wrong_value(

@@ -183,10 +183,12 @@ def bleu(said: Any, want: Any, _: Judge | None = None) -> float:
     """Sentence BLEU of Papineni et al. 2002 over the items of two sequences (text: characters).
 
     Four n-gram orders, equal weights, no smoothing except the smallest float for an order without
-    a match, as NLTK has it. 0 when no single item matches.
+    a match, as NLTK has it. 0 when no single item matches. The items of an object are its keys.
     """
     if len(said) == 0:
         return 0
+    said, want = (list(cast("Mapping[Any, Any]", s)) if isinstance(s, Mapping) else s
+                  for s in (said, want))  # fmt: skip
     logs: list[float] = []
     for order in range(1, 5):
         left, right = (

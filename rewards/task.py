@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -87,6 +87,10 @@ class Task:
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+# from here an outcome counts as right: one that is computed may fall short of 1 by a rounding
+RIGHT = 1 - 1e-9
+
+
 @dataclass(frozen=True)
 class Score:
     """How good an answer is, and why.
@@ -161,12 +165,21 @@ def refuse_published(tasks: Iterable[Task], where: str | Path) -> None:
 
 
 def json_line(row: Mapping[str, Any]) -> bytes:
-    """One row as a line of UTF-8 JSON. A row with lone surrogates, which UTF-8 cannot hold, is
-    escaped throughout, so that it reads back as it was."""
+    """One row as a line of `json_text`."""
+    return json_text(row)
+
+
+def json_text(
+    value: Any, indent: int | None = None, default: Callable[[Any], Any] | None = None
+) -> bytes:
+    """A value as UTF-8 JSON that ends in a newline; `indent` and `default` as in `json.dumps`. A
+    value with lone surrogates, which UTF-8 cannot hold, is escaped throughout, so that it reads
+    back as it was."""
     try:
-        return (json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8")
+        text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
+        return (text + "\n").encode("utf-8")
     except UnicodeEncodeError:
-        return (json.dumps(row) + "\n").encode("ascii")
+        return (json.dumps(value, indent=indent, default=default) + "\n").encode("ascii")
 
 
 def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:

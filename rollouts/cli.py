@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rewards.families import score_answer
-from rewards.task import Task, TaskError, read_jsonl, read_tasks, write_jsonl
+from rewards.task import Task, TaskError, json_line, read_jsonl, read_tasks, write_jsonl
 from rollouts.trajectory import Sampling
 
 
@@ -177,7 +177,7 @@ def _sample(args: argparse.Namespace) -> None:
     shop = Workshop(args.tasks.parent, ToolSettings(budget, executor, lake))
     outcomes: list[float] = []
     with (
-        open(args.out, "a", encoding="utf-8") as file,
+        open(args.out, "ab") as file,
         tqdm(total=len(todo), desc="rollouts", unit="task") as bar,
     ):
         for at in range(0, len(todo), chunk):
@@ -191,7 +191,7 @@ def _sample(args: argparse.Namespace) -> None:
                 scores = [score_answer(task, t.answer()) for t in group]
                 outcomes += [s.outcome for s in scores if s.outcome is not None]
                 rows = [to_json(t, s, task) for t, s in zip(group, scores, strict=True)]
-                file.write("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows))
+                file.write(b"".join(map(json_line, rows)))
             file.flush()
             bar.update(len(part))
     mean = sum(outcomes) / len(outcomes) if outcomes else float("nan")

@@ -140,6 +140,8 @@ class PythonExecutor:
         for name in [*load, *save]:
             if "/" in name or "\\" in name or "\0" in name or name in ("", ".", ".."):
                 return f"{name!r} is not a bare file name; give names without a folder"
+            if any("\ud800" <= c <= "\udfff" for c in name):
+                return f"{name!r} holds a lone surrogate; give names that UTF-8 can hold"
             if len(name.encode("utf-8", "replace")) > 255 or name == "main.py":
                 return f"{name[:60]!r} cannot be used as a file name here"
         for name in load:

@@ -85,6 +85,25 @@ def _read(text: str, read_body: Callable[[str], ToolCall]) -> list[ToolCall]:
     return calls
 
 
+DEEPEST = 64  # lists and objects in one another that anything of a model's may hold
+
+
+def too_deep(value: Any) -> bool:
+    """Whether lists and objects stand in one another more than `DEEPEST` deep: what walks over
+    such a value by recursion would fail."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, list | dict)
+            for inner in cast("list[Any]", list(outer.values() if isinstance(outer, dict) else outer))
+        ]
+        if not level:
+            return False
+    return any(isinstance(v, list | dict) for v in level)
+
+
 def _hermes_body(body: str) -> ToolCall:
     try:
         value: Any = json.loads(body)
@@ -108,6 +127,9 @@ def make_call(name: Any, arguments: Any, call_id: str = "") -> ToolCall:
             return ToolCall(name, error="the tool call's arguments are not valid JSON", id=call_id)
     if not isinstance(arguments, dict):
         return ToolCall(name, error="the tool call's arguments are not an object", id=call_id)
+    if too_deep(arguments):
+        why = f"the tool call's arguments are nested more than {DEEPEST} deep"
+        return ToolCall(name, error=why, id=call_id)
     return ToolCall(name, cast("dict[str, Any]", arguments), id=call_id)
 
 
@@ -142,7 +164,7 @@ def _xml_body(body: str) -> ToolCall:
                 arguments[name] = json.loads(text)
             except (ValueError, RecursionError):
                 continue
-    return ToolCall(match.group(1), arguments)
+    return make_call(match.group(1), arguments)
 
 
 def _xml_write(name: str, arguments: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ pytest.importorskip("transformers")
 
 from rewards.families import score_answer
 from rewards.task import Task, TaskError
+from rollouts.chat_rollout import chat_rollout
 from rollouts.conversation import ChatReply, TokenConversation
 from rollouts.environment import Budget, Closing, EnvironmentFailure, Opening, Reply, Said
 from rollouts.episode import completion_ids, rollout, run_episode
@@ -142,6 +144,131 @@ def test_a_broken_environment_is_tried_again_and_is_no_outcome(tiny_folder: Path
     assert good.failure is None and good.stop == "eos"
     score = score_answer(task_of("x"), bad.answer())
     assert score.outcome is None and score.reward is None and "on fire" in score.why
+
+
+class Fragile(Echo):
+    """Has a bug: it cannot stand some words. Counts how often it was closed."""
+
+    closed_by: Counter[str] = Counter()
+
+    async def open(self) -> Opening:
+        if "shut" in self.task.prompt[0]["content"]:
+            raise KeyError("opened")
+        return await super().open()
+
+    async def reply(self, said: Said) -> Reply:
+        if "odd" in self.task.prompt[0]["content"]:
+            raise RecursionError("maximum recursion depth exceeded")
+        return await super().reply(said)
+
+    async def close(self) -> Closing:
+        Fragile.closed_by[self.task.id] += 1
+        if "stuck" in self.task.prompt[0]["content"]:
+            raise ZeroDivisionError("closed")
+        return await super().close()
+
+
+WORDS = {"shut": "KeyError: 'opened'", "odd": "RecursionError: maximum", "stuck": "ZeroDivision"}
+
+
+def test_a_bug_ends_its_own_episode_and_is_reported(tiny_folder: Path) -> None:
+    Fragile.closed_by = Counter()
+    tokenizer = ChatTokenizer(tiny_folder)
+    tasks = [task_of(word, word) for word in [*WORDS, "go"]]
+    step = rollout(tasks, ScriptedEngine(script, tokenizer), tokenizer, LONG, 1, 0, maker=Fragile)
+    found = {t.task_id: t for (t,) in asyncio.run(step)}
+    assert (found["go"].failure, found["go"].turns, found["go"].stop) == (None, 3, "eos")
+    for word, said in WORDS.items():
+        bad = found[word]
+        assert bad.stop == "error" and (bad.failure or "").startswith(f"bug: {said}")
+        assert "Traceback" in bad.notes["bug"] and "test_episode.py" in bad.notes["bug"]
+        assert score_answer(task_of("x"), bad.answer()).outcome is None
+    # each was tried twice, and closed as often
+    assert Fragile.closed_by == {"shut": 2, "odd": 2, "stuck": 2, "go": 1}
+
+
+def test_a_bug_at_an_endpoint_ends_its_own_episode() -> None:
+    Fragile.closed_by = Counter()
+    tasks = [task_of(word, word) for word in [*WORDS, "go"]]
+    found = asyncio.run(chat_rollout(tasks, Chat(), LONG, 1, 7, maker=Fragile))
+    assert [t.failure is None for (t,) in found] == [False, False, False, True]
+    assert "Traceback" in found[1][0].notes["bug"]
+    assert Fragile.closed_by == {"shut": 2, "odd": 2, "stuck": 2, "go": 1}
+
+
+def test_a_maker_or_conversation_with_a_bug_ends_its_own_episode(
+    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def maker(task: Task, sample: int, seed: int) -> Echo:
+        if task.id == "unmade":
+            raise IndexError("no room")
+        return Echo(task, sample, seed)
+
+    plain = TokenConversation.prompt
+
+    def prompt(self: TokenConversation) -> list[int]:
+        if self.messages[0]["content"] == "prefix":
+            raise AssertionError("the prefix changed")
+        return plain(self)
+
+    monkeypatch.setattr(TokenConversation, "prompt", prompt)
+    tokenizer = ChatTokenizer(tiny_folder)
+    tasks = [task_of("go", "unmade"), task_of("prefix", "p"), task_of("go", "good")]
+    step = rollout(tasks, ScriptedEngine(script, tokenizer), tokenizer, LONG, 1, 0, maker=maker)
+    failures = [t.failure for (t,) in asyncio.run(step)]
+    chats = asyncio.run(chat_rollout(tasks[::2], Chat(), LONG, 1, 7, maker=maker))
+    assert [t.failure for (t,) in chats] == ["bug: IndexError: no room", None]
+    assert failures == ["bug: IndexError: no room", "bug: AssertionError: the prefix changed", None]
+
+
+def test_bad_input_still_ends_the_run_and_closes_what_was_opened(tiny_folder: Path) -> None:
+    Fragile.closed_by = Counter()
+
+    class Refused(Fragile):
+        async def open(self) -> Opening:
+            if self.task.id == "bad":
+                raise TaskError("file x is not there; build the tasks again")
+            return await super().open()
+
+    tasks = [task_of("go", "bad"), task_of("go", "good")]
+    tokenizer = ChatTokenizer(tiny_folder)
+    step = rollout(tasks, ScriptedEngine(script, tokenizer), tokenizer, LONG, 1, 0, maker=Refused)
+    with pytest.raises(TaskError, match="build the tasks again"):
+        asyncio.run(step)
+    assert Fragile.closed_by == {"bad": 1, "good": 1}
+    with pytest.raises(TaskError, match="build the tasks again"):
+        asyncio.run(chat_rollout(tasks, Chat(), LONG, 1, 7, maker=Refused))
+    assert Fragile.closed_by["bad"] == 2
+
+
+@pytest.mark.parametrize("way", ["rollout", "chat_rollout", "run_episode"])
+def test_a_cancelled_run_closes_every_environment(tiny_folder: Path, way: str) -> None:
+    Fragile.closed_by = Counter()
+    waiting = asyncio.Event()
+
+    class Slow(Fragile):
+        async def reply(self, said: Said) -> Reply:
+            waiting.set()
+            await asyncio.sleep(3600)
+            return Reply()
+
+    async def go() -> None:
+        tokenizer = ChatTokenizer(tiny_folder)
+        engine, tasks = ScriptedEngine(script, tokenizer), [task_of("go", "a"), task_of("go", "b")]
+        step: Any = {
+            "rollout": lambda: rollout(tasks, engine, tokenizer, LONG, 1, 0, maker=Slow),
+            "chat_rollout": lambda: chat_rollout(tasks, Chat(), LONG, 1, 7, maker=Slow),
+            "run_episode": lambda: run_episode(tasks[0], 0, Slow(tasks[0], 0, 0), Chat(), LONG, 7),
+        }[way]()
+        running = asyncio.ensure_future(step)
+        await waiting.wait()
+        await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(go())
+    assert Fragile.closed_by == ({"a": 1} if way == "run_episode" else {"a": 1, "b": 1})
 
 
 def test_an_environment_may_be_satisfied(tiny_folder: Path) -> None:

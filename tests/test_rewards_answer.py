@@ -154,6 +154,8 @@ def test_bleu_and_rouge_by_hand() -> None:
     assert bleu("", "abc") == 0
     # orders 1 to 3 are perfect, order 4 too, but three characters of seven are missing
     assert bleu("abcd", "abcdefg") == pytest.approx(math.exp(1 - 7 / 4))
+    assert bleu({"abcd": 1}, "abcd") == 0  # an object's items are its keys
+    assert 0 < bleu({"a": 1}, "a") < 1e-200
     assert rouge1("Space Force!", "U.S. Space Force") == (1.0, 0.5, pytest.approx(2 / 3))
 
 

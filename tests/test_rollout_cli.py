@@ -134,3 +134,35 @@ def test_eval_of_tasks_without_a_status_writes_results_and_a_report(
     page = (out / "report.html").read_text()
     assert "<th>outcome</th>" in page and "KEEP" not in page and "held-out" not in page
     assert assay.main(["report", str(out)]) == 0
+
+
+def test_lone_surrogates_of_a_model_are_written_and_resumed(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call's arguments, tool and file names that UTF-8 cannot hold."""
+    from rollouts import cli
+    from rollouts.python_executor import NAME
+    from rollouts.scripted import ScriptedEngine
+
+    table = tmp_path / "tasks.jsonl"
+    prompt = [{"role": "user", "content": "go"}]
+    write_jsonl(table, [Task("t", "answer", "toy", "train", prompt,
+                             {"answer": 1, "answer_type": "numeric_exact"}, tools=(NAME,)).to_json()])
+    call = (
+        f'{{"name": "{NAME}", "arguments": {{"code": "1", "files_to_load": ["\\udc80"], '
+        '"files_to_save": ["\\ud83d"]}}'
+    )
+    other = '{"name": "\\ud83d", "arguments": {"\\ud83d": "\\ud83d"}}'
+    said = "".join(f"<tool_call>\n{c}\n</tool_call>" for c in (call, other))
+
+    def engine(args: object, folder: object, tokenizer: object, tasks: object) -> ScriptedEngine:
+        return ScriptedEngine(lambda turn: said, tokenizer)
+
+    monkeypatch.setattr(cli, "_engine", engine)
+    out = tmp_path / "r.jsonl"
+    command = ["--max-new-tokens", "400", "--turns", "2"]
+    assert sample(table, tiny_folder, out, *command) == 0
+    rows = [json.loads(line) for line in out.read_bytes().splitlines()]
+    assert [(r["failure"], r["turns"], r["outcome"]) for r in rows] == [(None, 2, 0.0)] * 3
+    assert rows[0]["errors"] == {"bad_files": 2, "unknown_tool": 2}
+    assert sample(table, tiny_folder, out, *command) == 0  # resumed: nothing to do

@@ -55,6 +55,16 @@ def test_what_cannot_be_read_is_a_call_with_an_error(text: str, why: str) -> Non
     assert why in call.error
 
 
+def test_arguments_nested_too_deeply_are_an_error() -> None:
+    for depth, error in ((60, ""), (70, "nested more than 64 deep"), (5000, "JSON")):
+        body = f'{{"name": "t", "arguments": {{"x": {"[" * depth}{"]" * depth}}}}}'
+        (call,) = FORMATS["hermes"].read(f"<tool_call>{body}</tool_call>")
+        assert error in call.error and bool(call.error) == bool(error)
+        text = f"<function=t><parameter=x>{'[' * depth}{']' * depth}</parameter></function>"
+        (call,) = FORMATS["qwen_xml"].read(f"<tool_call>{text}</tool_call>")
+        assert bool(call.error) == (depth == 70)  # 5000 cannot be read, and so stays text
+
+
 def test_calls_inside_reasoning_are_thoughts() -> None:
     call = FORMATS["hermes"].write("t", {})
     assert FORMATS["hermes"].read(f"<think>{call}</think>done") == []

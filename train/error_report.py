@@ -22,7 +22,7 @@ def write_errors(run: Path) -> str:
     if not found:
         return ""
     write_json(run / "errors.json", found)
-    (run / "errors.html").write_text(_page(found), encoding="utf-8")
+    (run / "errors.html").write_text(_page(found), "utf-8", "backslashreplace")
     texts = [f"{name}\n{error_text(rows)}" for name, rows in found.items()]
     return "\n".join(texts) + f"\nerrors: {run / 'errors.html'}"
 

@@ -22,7 +22,7 @@ from rewards.coverage import judged_coverage
 from rewards.families import Weights, score_answer
 from rewards.judge import Judge, JudgeError, deterministic
 from rewards.judge_endpoint import Endpoint, EndpointJudge
-from rewards.task import Task, TaskError, read_tasks
+from rewards.task import Task, TaskError, json_text, read_tasks
 from rollouts.environment import Budget
 from rollouts.environments import ToolSettings, Workshop, run_now
 from rollouts.episode import ChatEngine, rollout
@@ -165,8 +165,7 @@ def _evaluate(args: Any) -> int:
     tables = summary(rows)
     args.out.mkdir(parents=True, exist_ok=True)
     data = {"meta": meta, "tables": tables, "rows": rows}
-    text = json.dumps(data, indent=1, ensure_ascii=False, default=str) + "\n"
-    (args.out / "results.json").write_text(text, encoding="utf-8")
+    (args.out / "results.json").write_bytes(json_text(data, indent=1, default=str))
     shown = text_tables(tables, meta)
     (args.out / "tables.md").write_text(shown, encoding="utf-8")
     print(f"{shown}\nresults: {args.out / 'results.json'}")

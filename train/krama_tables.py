@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from rewards.answer_release import total
+from rewards.task import RIGHT
 from train.stats import wilson
 
 Row = dict[str, Any]
@@ -23,10 +24,10 @@ def _cell(rows: Sequence[Row]) -> Row:
     """What one domain (or all) comes to. Rows without an outcome are counted, not scored."""
     scored = [r for r in rows if r["outcome"] is not None]
     outcomes = [float(r["outcome"]) for r in scored]
-    right = sum(o == 1.0 for o in outcomes)
+    right = sum(o >= RIGHT for o in outcomes)
     cell: Row = {
         "tasks": len(rows), "unscored": len(rows) - len(scored), "score": _mean(outcomes),
-        "right": right, "interval": list(wilson(right, len(scored))) if scored else None,
+        "right": right, "interval": list(wilson(right, len(scored))[1:]) if scored else None,
         "release": _release(rows),
         "design_static": _mean([r["parts"].get("design_static") for r in scored]),
         "design_judged": _mean([r.get("design_judged") for r in scored]),

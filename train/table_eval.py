@@ -21,7 +21,7 @@ from configs.schema import EngineConfig, ToolsConfig
 from rewards.families import Weights, score_answer
 from rewards.seeds import derive_seed
 from rewards.table import mismatch
-from rewards.task import Score, Task, TaskError, read_tasks, write_jsonl
+from rewards.task import RIGHT, Score, Task, TaskError, read_tasks, write_jsonl
 from rollouts.environment import Budget
 from rollouts.environments import Workshop, run_now, tool_settings
 from rollouts.episode import rollout, to_json
@@ -78,7 +78,7 @@ def by_track(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
         rated = [r for r in mine if r["outcome"] is not None]
         scores = [float(r["outcome"]) for r in rated]
         usable = [float(r["outcome"]) for r in rated if r["parts"].get("usable")]
-        exact = sum(s == 1.0 for s in scores)
+        exact = sum(s >= RIGHT for s in scores)
         out[track] = {
             "tasks": len({r["task_id"] for r in mine}),
             "attempts": len(mine),

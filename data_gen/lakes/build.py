@@ -24,7 +24,7 @@ from data_gen.lakes.compose import KINDS, Builder, NoDraft
 from data_gen.lakes.disguise import disguise
 from data_gen.lakes.pipeline import Draft, Frames, gold_subtasks
 from data_gen.lakes.tables import Table, read_tables
-from data_gen.lakes.verify import score, validate
+from data_gen.lakes.verify import score, validate, validate_all
 from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError, write_jsonl
 
@@ -32,6 +32,7 @@ TYPES = ("numeric_exact", "string_exact", "list_exact", "numeric_approximate",
          "string_approximate", "list_approximate")  # fmt: skip
 TRIES = 60  # drafts a wanted task, before a lake is given up
 FILES_MOST = 150  # of one lake; of more, a choice is asked about
+_BATCH = 16  # drafts that are run side by side; fixed, so that no machine changes the tasks
 _AGENT = "ds_guru_few_shot"
 
 
@@ -44,6 +45,7 @@ class Lake:
     tables: list[Table]
     frames: Frames
     seen: set[str] = field(default_factory=set[str])
+    refused: tuple[str, ...] = ()  # tables whose numbers could be read in two ways, and why
 
 
 def open_lake(folder: Path, banned: frozenset[str] = frozenset()) -> Lake:
@@ -51,9 +53,10 @@ def open_lake(folder: Path, banned: frozenset[str] = frozenset()) -> Lake:
     if not folder.is_dir():
         raise TaskError(f"{folder}: no such folder; give folders of tables")
     name = folder.parent.name if folder.name == "input" else folder.name
-    tables = [t for t in read_tables(folder, FILES_MOST) if t.digest not in banned]
+    refused: list[str] = []
+    tables = [t for t in read_tables(folder, FILES_MOST, refused) if t.digest not in banned]
     unique = list({t.digest: t for t in tables}.values())
-    return Lake(folder, name, unique, Frames(folder))
+    return Lake(folder, name, unique, Frames(folder), refused=tuple(refused))
 
 
 def draft_for(lake: Lake, kind: str, seed: int) -> Draft:
@@ -108,32 +111,38 @@ def generate(
     types: Counter[str] = Counter()
     most = -(-count // len(TYPES))
     usable = [lake for lake in lakes if lake.tables]
-    for number in range(count * TRIES if usable else 0):
-        if len(made) >= count:
-            break
-        lake = usable[number % len(usable)]
-        rng = Random(derive_seed(seed, "lake-draft", lake.name, number))
-        kind = rng.choice(list(KINDS))
-        draw = derive_seed(seed, lake.name, number, kind)
-        try:
-            draft = draft_for(lake, kind, draw)
-        except NoDraft:
-            tally.reasons["no fitting columns"] += 1
-            continue
-        answer_type = draft.steps[-1].answer_type
-        if types[answer_type] >= most:
-            continue
-        if draft.shape in lake.seen:
-            tally.reasons["asked already"] += 1
-            continue
-        lake.seen.add(draft.shape)
-        values, why = validate(draft, lake.frames)
-        if values is None:
-            tally.reasons[why] += 1
-            continue
-        types[answer_type] += 1
-        made.append(to_task(lake, draft, values, split, kind, draw))
-        advance(1)
+    total = count * TRIES if usable else 0
+    for start in range(0, total, _BATCH):
+        drawn: list[tuple[Lake, Draft, str, int]] = []
+        for number in range(start, min(start + _BATCH, total)):
+            lake = usable[number % len(usable)]
+            kind = Random(derive_seed(seed, "lake-draft", lake.name, number)).choice(list(KINDS))
+            draw = derive_seed(seed, lake.name, number, kind)
+            try:
+                draft = draft_for(lake, kind, draw)
+            except NoDraft:
+                tally.reasons["no fitting columns"] += 1
+                continue
+            if types[draft.steps[-1].answer_type] >= most:
+                continue
+            if draft.shape in lake.seen:
+                tally.reasons["asked already"] += 1
+                continue
+            lake.seen.add(draft.shape)
+            drawn.append((lake, draft, kind, draw))
+        checked = validate_all([(draft, lake.frames) for lake, draft, _, _ in drawn])
+        for (lake, draft, kind, draw), (values, why) in zip(drawn, checked, strict=True):
+            answer_type = draft.steps[-1].answer_type
+            if types[answer_type] >= most:
+                continue
+            if values is None:
+                tally.reasons[why] += 1
+                continue
+            types[answer_type] += 1
+            made.append(to_task(lake, draft, values, split, kind, draw))
+            advance(1)
+            if len(made) >= count:
+                return made
     return made
 
 
@@ -199,6 +208,9 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     if args.carried:
         folders += export_carried(args.out / "carried")
     train = [open_lake(folder, banned) for folder in folders]
+    unread = [f"{lake.name}/{why}" for lake in [*held, *train] for why in lake.refused]
+    for why in unread:
+        print(f"assay tasks: left out: {why}", file=sys.stderr)
     names = Counter(lake.name for lake in [*held, *train])
     if twice := [name for name, n in names.items() if n > 1]:
         raise TaskError(f"two lakes are called {twice[0]!r}; rename the folder of one")
@@ -223,6 +235,7 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     for name, tasks in parts.items():
         write_jsonl(args.out / f"{name}.jsonl", (task.to_json() for task in tasks))
     proof = certificate(parts, tally, args.seed)
+    proof["tables_refused"] = unread
     text = json.dumps(proof, indent=2) + "\n"
     (args.out / "certificate.json").write_text(text, encoding="utf-8")
     return proof

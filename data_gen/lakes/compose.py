@@ -54,8 +54,12 @@ class Builder:
         return name
 
     def clean(self, name: str) -> None:
-        bare = f't["{name}"]' if name not in self.table.dirty else (
-            f't["{name}"].astype(str).str.replace(r"[,$%]", "", regex=True)')  # fmt: skip
+        bare = f't["{name}"]'
+        if name in self.table.dirty:
+            marks = r"[.$%]" if self.table.layout.decimal == "," else r"[,$%]"
+            bare += f'.astype(str).str.replace(r"{marks}", "", regex=True)'
+            if self.table.layout.decimal == ",":
+                bare += '.str.replace(",", ".", regex=False)'
         code = (
             f't["{name}"] = pd.to_numeric({bare}, errors="coerce")\nt = t.dropna(subset=["{name}"])'
         )

@@ -73,8 +73,14 @@ def make_disguise(name: str, tables: Sequence[Table], seed: int) -> Disguise:
     return Disguise(dict(zip(old, new, strict=True)), factors, shifts)
 
 
-def scaled(cell: Any, factor: Decimal) -> Any:
-    """A number times the factor, exactly, with the marks it is written with; else unchanged."""
+_SWAPPED = str.maketrans(",.", ".,")
+
+
+def scaled(cell: Any, factor: Decimal, mark: str = ".") -> Any:
+    """A number times the factor, exactly, with the marks it is written with (`mark` before the
+    decimals of a text); else unchanged."""
+    if isinstance(cell, str) and mark == ",":
+        return scaled(cell.translate(_SWAPPED), factor).translate(_SWAPPED)
     if isinstance(cell, str):
         match = _MARKED.fullmatch(cell)
         if match is None:
@@ -112,7 +118,8 @@ def change_frame(frame: Frame, table: Table, key: Disguise) -> Frame:
     kinds = {c: frame[c].dtype for c in frame.columns}
     for column in out.columns:
         if column in table.numbers:
-            out[column] = out[column].map(lambda v, f=key.factors[column]: scaled(v, f))
+            mark, factor = table.layout.decimal, key.factors[column]
+            out[column] = out[column].map(lambda v, f=factor, m=mark: scaled(v, f, m))
         elif column in table.years:
             out[column] = out[column].map(lambda v, s=key.shifts[column]: moved(v, s))
         else:

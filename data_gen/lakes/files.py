@@ -44,6 +44,7 @@ class Layout:
     encoding: str = "utf-8"
     skip: int = 0
     sheet: str = ""
+    decimal: str = "."  # of a csv file
 
     @property
     def load(self) -> str:
@@ -53,6 +54,8 @@ class Layout:
             words += [f"sep={self.sep!r}"] if self.sep != "," else []
             words += [f"skiprows={self.skip}"] if self.skip else []
             words += [f"encoding={self.encoding!r}"] if self.encoding != "utf-8" else []
+            # a column is read whole: one with odd cells stays text from end to end
+            words += ["decimal=','", "low_memory=False"] if self.decimal == "," else []
             return f"pd.read_csv({', '.join(words)})"
         if self.form == "excel":
             words += [f"sheet_name={self.sheet!r}"]
@@ -94,10 +97,13 @@ class _Rooted:
         return read
 
 
+_NAMES = {"True": True, "False": False}
+
+
 def read_frame(load: str, folder: Path, raw: bool = False) -> Frame:
     """The frame that a `Layout.load` gives. The expression is our own, made above of quoted parts;
     raises whatever pandas raises of a file it cannot read."""
-    return eval(load, {"__builtins__": {}, "pd": _Rooted(folder, raw), "True": True})
+    return eval(load, {"__builtins__": {}, "pd": _Rooted(folder, raw), **_NAMES})
 
 
 def layouts(folder: Path, path: Path) -> list[Layout]:

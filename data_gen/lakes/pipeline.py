@@ -1,21 +1,23 @@
 """A gold pipeline: typed steps, each with its code, its words, and a sub-question; and its runs.
 
 The code is the gold: what a step does is written once, and executed as it will be shown. It is
-made of our own templates with quoted constants; nothing in it comes from a model.
+made of our own templates, but holds names and cells of foreign tables: it runs in the sandbox only.
 """
 
 from __future__ import annotations
 
-import importlib
+import ast
 import json
-import warnings
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from data_gen.lakes.files import read_frame
+from rewards.task import TaskError
+from rollouts.environments import run_now
+from rollouts.sandbox.model import Config, Limits
+from rollouts.sandbox.pool import Pool, plain_path
 
 StepKind = Literal[
     "load", "clean", "join", "filter", "group", "interpolate", "rank", "regress", "finish"
@@ -54,7 +56,7 @@ class Draft:
         for number, step in enumerate(self.steps):
             if number == without:
                 continue
-            lines.append(f"# {step.text}")
+            lines.append(f"# {_on_one_line(step.text)}")
             lines += step.code.splitlines()
             name = "answer" if number == last else f"found_{number + 1}"
             lines.append(f"{name} = {step.value}")
@@ -64,61 +66,100 @@ class Draft:
         return "\n".join(lines) + "\n"
 
 
+def _on_one_line(text: str) -> str:
+    """The text with every line break and control character escaped: names and cells of foreign
+    tables stand in it, and must not end the comment that they stand in."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 class Frames:
-    """Loads tables once and hands out copies, in file order or shuffled."""
+    """A lake's folder, whose tables pipelines read in the sandbox."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._known: dict[str, Any] = {}
-
-    def load(self, expression: str, seed: int | None) -> Any:
-        if expression not in self._known:
-            self._known[expression] = read_frame(expression, self._folder)
-        frame = self._known[expression]
-        if seed is None:
-            return frame.copy()
-        return frame.sample(frac=1, random_state=seed).reset_index(drop=True)
-
-
-class _Pandas:
-    """pandas, but its readers give the frames at hand."""
-
-    def __init__(self, frames: Frames, seed: int | None) -> None:
-        self._pandas: Any = importlib.import_module("pandas")
-        self._frames, self._seed = frames, seed
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("read_"):
-            return partial(self._read, name)
-        return getattr(self._pandas, name)
-
-    def _read(self, reader: str, path: str, **options: Any) -> Any:
-        words = [repr(path), *(f"{k}={v!r}" for k, v in options.items())]
-        return self._frames.load(f"pd.{reader}({', '.join(words)})", self._seed)
+        self.folder = folder
 
 
 class PipelineFailed(ValueError):
     """The code raised, or printed no object."""
 
 
-def run(draft: Draft, frames: Frames, seed: int | None = None, without: int = -1) -> dict[str, Any]:
-    """The printed object of a draft's pipeline, and `margin`. Raises `PipelineFailed`."""
-    import numpy as np
+Values = dict[str, Any]
+CODE = Path(__file__).with_name("jailed.py")
+_LIMITS = Limits(wall_s=120.0)
+_pools: list[Pool] = []  # one a process, on the event loop of `run_now`
 
-    printed: list[str] = []
-    body = draft.code(without).partition("import pandas as pd\n")[2]
-    space: dict[str, Any] = {
-        "json": json, "np": np, "pd": _Pandas(frames, seed), "print": printed.append,
+
+def _pool() -> Pool:
+    if not _pools:
+        workers = len(os.sched_getaffinity(0))
+        _pools.append(Pool(replace(Config(), workers=workers, queue=1000)))
+    return _pools[0]
+
+
+def run(draft: Draft, frames: Frames, seed: int | None = None, without: int = -1) -> Values:
+    """The printed object of a draft's pipeline, and `margin`. Raises `PipelineFailed`."""
+    (found,) = run_now(runs(draft, frames, [(seed, without)]))
+    if isinstance(found, PipelineFailed):
+        raise found
+    return found
+
+
+async def runs(
+    draft: Draft, frames: Frames, wanted: Sequence[tuple[int | None, int]]
+) -> list[Values | PipelineFailed]:
+    """What each run (seed of the rows' order, step left out) prints, and `margin`.
+
+    The code holds names and cells of foreign tables, so all runs of a draft are one call of the
+    sandbox, which gets copies of the files it reads. Raises `TaskError` when the sandbox breaks.
+    """
+    job = {
+        "margin": draft.margin,
+        "runs": [{"seed": seed, "code": draft.code(without).partition("import pandas as pd\n")[2]}
+                 for seed, without in wanted],
     }  # fmt: skip
+    files = {"job.json": json.dumps(job).encode(), **_files(draft, frames.folder)}
+    code = CODE.read_text(encoding="utf-8")
+    result = await _pool().run(code, files, ["answers.json"], _LIMITS, 0)
+    if result.status == "sandbox_error":
+        raise TaskError(f"the sandbox could not run a gold pipeline: {result.why}")
+    failed = PipelineFailed(f"{result.status}: {result.why}")
     try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            exec(compile(body, "<pipeline>", "exec"), space)
-            margin = float(eval(draft.margin, space))
-        found: Any = json.loads(printed[0])
-    except Exception as error:
-        raise PipelineFailed(f"{type(error).__name__}: {error}") from None
-    return {**cast("dict[str, Any]", found), "margin": margin}
+        found: Any = json.loads(result.files["answers.json"])
+    except (KeyError, ValueError, RecursionError):
+        return [failed for _ in wanted]
+    if not isinstance(found, list) or len(cast("list[Any]", found)) != len(wanted):
+        return [failed for _ in wanted]
+    rows = cast("list[Any]", found)
+    return [_checked(draft, row, skip) for row, (_, skip) in zip(rows, wanted, strict=True)]
+
+
+def _checked(draft: Draft, row: Any, without: int) -> Values | PipelineFailed:
+    """The row, when it holds a value for every step."""
+    last = len(draft.steps) - 1
+    names = {"main-task" if n == last else f"subtask-{n + 1}" for n in range(last + 1)
+             if n != without} | {"margin"}  # fmt: skip
+    if not isinstance(row, dict):
+        return PipelineFailed("the pipeline printed no object")
+    values = cast("Values", row)
+    if set(values) != names or not isinstance(values["margin"], float):
+        return PipelineFailed(str(values.get("error", "the pipeline printed another object")))
+    return values
+
+
+def _files(draft: Draft, folder: Path) -> dict[str, bytes]:
+    """The files that a draft reads, under the names it reads them by; one that is not there is
+    left out, so that the pipeline fails."""
+    try:
+        nodes = list(ast.walk(ast.parse(draft.code())))
+    except (SyntaxError, ValueError):
+        return {}
+    said = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    found: dict[str, bytes] = {}
+    for name in sorted(said):
+        path = folder / name.removeprefix("data/")
+        if name.startswith("data/") and plain_path(name) and path.is_file():
+            found[name] = path.read_bytes()
+    return found
 
 
 def gold_subtasks(draft: Draft, values: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -6,12 +6,13 @@ import hashlib
 import importlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from data_gen.lakes.files import SUFFIXES, Layout, layouts, read_frame
+from data_gen.lakes.marks import Ambiguous, cleaned_numbers, decimal_of
 
 ROWS = (15, 200_000)
 _DIGESTED = 200  # rows at either end that a table is recognised by
@@ -54,10 +55,13 @@ class Table:
         return self.layout.said
 
 
-def read_tables(folder: Path, most: int = 0) -> list[Table]:
+def read_tables(
+    folder: Path, most: int = 0, refused: list[str] | None = None
+) -> list[Table]:
     """The usable tables below a folder, sorted by path; a file that cannot be used is left out.
 
-    `most` > 0: of more files, a choice that depends on their names alone is looked at.
+    `most` > 0: of more files, a choice that depends on their names alone is looked at. `refused`
+    gets a sentence for every table whose numbers could be read in two ways.
     """
     found: list[Table] = []
     paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES)
@@ -65,7 +69,12 @@ def read_tables(folder: Path, most: int = 0) -> list[Table]:
         paths = sorted(Random(0).sample(paths, most))
     for path in paths:
         for layout in layouts(folder, path):
-            table = _describe(folder, layout)
+            try:
+                table = _describe(folder, layout)
+            except Ambiguous as error:
+                if refused is not None:
+                    refused.append(f"{layout.said}: {error}")
+                continue
             if table is not None:
                 found.append(table)
     return found
@@ -73,11 +82,18 @@ def read_tables(folder: Path, most: int = 0) -> list[Table]:
 
 def _describe(folder: Path, layout: Layout) -> Table | None:
     try:
+        if layout.form == "csv":
+            raw = read_frame(layout.load, folder, raw=True)
+            layout = replace(layout, decimal=decimal_of(raw, layout.sep))
         frame = read_frame(layout.load, folder)
+    except Ambiguous:
+        raise
     except Exception:  # whatever pandas says of a file it cannot read, it is no table for us
         return None
     if not ROWS[0] <= len(frame) <= ROWS[1] or list(frame.index[:1]) != [0]:
         return None  # an index that is not counted came from rows longer than the header
+    if layout.form != "csv" and decimal_of(frame, ",") == ",":
+        raise Ambiguous("numbers are text with a decimal comma; store them as numbers")
     return _typed(layout, frame, content_digest(frame))
 
 
@@ -100,21 +116,11 @@ def _plain_name(name: Any) -> bool:
     return (
         0 < len(text.strip()) <= 60
         and not text.startswith("Unnamed")
-        and "\n" not in text
+        and text.isprintable()  # no line breaks of any kind, no control characters
         and not re.search(r"\.\d+$", text)
         and any(c.isalpha() for c in text)
         and not set(text) & set('"\\{}')  # they would have to be quoted in code and question
     )
-
-
-def cleaned_numbers(column: Any) -> Any:
-    """What the cleaning step of a pipeline computes."""
-    pd: Any = importlib.import_module("pandas")  # heavy, and its types are partial
-
-    if pd.api.types.is_numeric_dtype(column):
-        return column
-    bare = column.astype(str).str.replace(r"[,$%]", "", regex=True)
-    return pd.to_numeric(bare, errors="coerce")
 
 
 def _typed(layout: Layout, frame: Any, digest: str) -> Table | None:
@@ -136,7 +142,7 @@ def _typed(layout: Layout, frame: Any, digest: str) -> Table | None:
         if pd.api.types.is_numeric_dtype(column):
             _number(str(name), filled, numbers, years)
             continue
-        parsed = cleaned_numbers(filled).dropna()
+        parsed = cleaned_numbers(filled, layout.decimal).dropna()
         if len(parsed) >= 0.7 * len(filled):
             if parsed.nunique() >= 8:
                 numbers.append(str(name))
@@ -145,7 +151,7 @@ def _typed(layout: Layout, frame: Any, digest: str) -> Table | None:
         _text(str(name), filled.astype(str).str.strip(), groups, names, values)
     if not numbers or not (groups or names or years):
         return None
-    cleaned = {n: cleaned_numbers(frame[n]).dropna() for n in numbers}
+    cleaned = {n: cleaned_numbers(frame[n], layout.decimal).dropna() for n in numbers}
     levels = {n: _levels(column) for n, column in cleaned.items()}
     whole = [n for n, column in cleaned.items() if bool((column == column.round()).all())]
     return Table(layout, len(frame), digest, tuple(numbers), tuple(groups), tuple(names),
@@ -172,7 +178,7 @@ def _text(
 ) -> None:
     distinct = filled.nunique()
     longest = int(filled.str.len().max())
-    if longest > 60 or distinct < 2 or bool(filled.str.contains("\n").any()):
+    if longest > 60 or distinct < 2 or not all(map(str.isprintable, filled)):
         return
     if distinct <= min(60, len(filled) // 3):
         groups.append(name)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from data_gen.lakes.pipeline import Draft, Frames, PipelineFailed, run
+from data_gen.lakes.pipeline import Draft, Frames, PipelineFailed, runs
 from rewards.answer import score_response
 from rewards.judge import deterministic
+from rollouts.environments import run_now
 
 LEAST_MARGIN = 1e-3  # relative distance to another answer (ties, rounding boundaries)
 SHUFFLES = (1, 2)
@@ -56,28 +58,45 @@ def score(draft: Draft, target: Any, answer: Any) -> float:
 
 
 def validate(draft: Draft, frames: Frames) -> tuple[dict[str, Any] | None, str]:
-    """(values of every step, "") or (None, why). Runs the pipeline about six times.
+    """(values of every step, "") or (None, why)."""
+    (found,) = validate_all([(draft, frames)])
+    return found
+
+
+def validate_all(
+    drafts: Sequence[tuple[Draft, Frames]],
+) -> list[tuple[dict[str, Any] | None, str]]:
+    """`validate` of many drafts, side by side in the sandbox."""
+
+    async def go() -> list[tuple[dict[str, Any] | None, str]]:
+        return list(await asyncio.gather(*(_validate(draft, frames) for draft, frames in drafts)))
+
+    return run_now(go())
+
+
+async def _validate(draft: Draft, frames: Frames) -> tuple[dict[str, Any] | None, str]:
+    """(values of every step, "") or (None, why). Runs the pipeline about six times, in one call.
 
     The run, a second run and runs on shuffled rows must agree in every step; leaving out an
     optional step (filter, join) must change the answer; no constant answer may score 1.
     """
-    try:
-        values = run(draft, frames)
-    except PipelineFailed:
+    optional = [number for number, step in enumerate(draft.steps) if step.optional]
+    seeds: tuple[int | None, ...] = (None, None, *SHUFFLES)
+    wanted = [*((seed, -1) for seed in seeds), *((None, number) for number in optional)]
+    values, *others = await runs(draft, frames, wanted)
+    if isinstance(values, PipelineFailed):
         return None, "pipeline failed"
     if why := reject(draft, values):
         return None, why
-    for seed in (None, *SHUFFLES):
-        try:
-            again = run(draft, frames, seed)
-        except PipelineFailed:
+    for seed, again in zip(seeds[1:], others[: len(seeds) - 1], strict=True):
+        if isinstance(again, PipelineFailed):
             return None, "unstable"
         if seed is None and again != values:
             return None, "not repeatable"
         if not _agree(draft, values, again):
             return None, "unstable"
-    for number, step in enumerate(draft.steps):
-        if step.optional and not _matters(draft, frames, number, values["main-task"]):
+    for other in others[len(seeds) - 1 :]:
+        if not _matters(draft, other, values["main-task"]):
             return None, "a step changes nothing"
     if any(score(draft, values["main-task"], base) > 0.95 for base in _BASELINES):
         return None, "trivial"
@@ -105,11 +124,10 @@ def _same_order(one: Sequence[Any], two: Sequence[Any]) -> bool:
     )
 
 
-def _matters(draft: Draft, frames: Frames, number: int, answer: Any) -> bool:
-    try:
-        other = run(draft, frames, without=number)["main-task"]
-    except PipelineFailed:
+def _matters(draft: Draft, left_out: Mapping[str, Any] | PipelineFailed, answer: Any) -> bool:
+    if isinstance(left_out, PipelineFailed):
         return True  # a later step needs it
+    other = left_out["main-task"]
     if isinstance(answer, float) and isinstance(other, float | int):
         return not math.isclose(answer, other, rel_tol=0.01)
     return score(draft, answer, other) < 0.999

@@ -13,6 +13,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, cast
 
+from rollouts.tools import too_deep
+
 FAILED = "SUT failed to answer this question."
 MISSING = "Warning: No answer found in the Python pipeline."
 EXHAUSTED = "Pipeline not successful after {} tries."
@@ -99,12 +101,15 @@ def _printed(printed: Any, name: str) -> Any:
 
 
 def printed_values(stdout: str) -> dict[str, Any] | None:
-    """The one JSON object of a pipeline's output; None when it is anything else."""
+    """The one JSON object of a pipeline's output; None when it is anything else, or nested too
+    deeply to be an answer."""
     try:
         found: Any = json.loads(stdout)
     except (ValueError, RecursionError):
         return None
-    return cast("dict[str, Any]", without_nan(found)) if isinstance(found, dict) else None
+    if not isinstance(found, dict) or too_deep(found):
+        return None
+    return cast("dict[str, Any]", without_nan(found))
 
 
 def answer_of(plan_text: str, stdout: str, failed: bool) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -120,5 +125,7 @@ def answer_of(plan_text: str, stdout: str, failed: bool) -> tuple[dict[str, Any]
     try:
         published = explain(plan_text, stdout, "failed" if failed else None)
     except (KeyError, TypeError, AttributeError, RecursionError):
+        published = {}
+    if too_deep(published):
         published = {}
     return response, published

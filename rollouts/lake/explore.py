@@ -16,6 +16,7 @@ from rollouts.lake.index import LakeIndex, describe, snippet
 from rollouts.sandbox.pool import Pool
 from rollouts.tools import ToolCall, ToolSpec, argument_error
 
+_LINES_MOST = 10**9  # no file here has more lines
 STEPS = 20  # model messages, as the paper's iterative system has at most
 _TEXT, _INT = {"type": "string"}, {"type": "integer"}
 
@@ -115,6 +116,8 @@ class LakeAgent:
             return f"there is no file {name!r}; list_files shows the names", "no_file"
         if call.name == "peek":
             return describe(name, self._lake.index.files[name]), "ok"
+        if abs(int(call.arguments.get("start", 1))) > _LINES_MOST:
+            return f"argument 'start' must be at most {_LINES_MOST}", "bad_arguments"
         return self._lines(name, call.arguments), "ok"
 
     async def _run(self, code: str) -> tuple[str, str]:

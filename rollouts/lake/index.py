@@ -83,7 +83,7 @@ def _look(store: sqlite3.Connection, path: Path, stat: str) -> str:
         content = hashlib.file_digest(file, "blake2b").hexdigest()[:40]
     digest = f"{VERSION}-{path.suffix.lower()}-{content}"
     row = store.execute("SELECT note FROM notes WHERE hash = ?", (digest,)).fetchone()
-    note = str(row[0]) if row else json.dumps(scan(path).to_json(), ensure_ascii=False)
+    note = str(row[0]) if row else json.dumps(scan(path).to_json())
     store.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (digest, note))
     store.execute("INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", (str(path), stat, digest))
     return note

@@ -13,11 +13,11 @@ from krama_data import cases, needs_krama
 from small_lake import CODE, PLAN, make_lake, make_task
 
 from rewards.families import score_answer
-from rewards.task import Task
+from rewards.task import Task, json_line
 from rollouts.canned import CannedEngine
 from rollouts.environment import Budget
 from rollouts.environments import Workshop
-from rollouts.episode import run_episode
+from rollouts.episode import run_episode, to_json
 from rollouts.lake.contract import answer_of, blocks, explain
 from rollouts.tools import FORMATS
 from rollouts.trajectory import Sampling, Trajectory
@@ -97,6 +97,46 @@ def test_one_shot_gets_one_try_and_no_context_no_snippet(tmp_path: Path) -> None
     left = json.loads(spent.files["answer.json"])
     assert left["response"] == {}
     assert left["published"]["answer"] == "Pipeline not successful after 5 tries."
+
+
+DEEP = "[" * 700 + "]" * 700
+
+
+@linux
+def test_deeply_nested_output_of_a_pipeline_is_an_unreadable_answer(tmp_path: Path) -> None:
+    task = make_task(make_lake(tmp_path / "lake"), "ds_guru_few_shot")
+    for printed in (f'{{"main-task": {DEEP}}}', '{"main-task": [' * 700, "[" * 100_000):
+        run = play(task, [PLAN + f"```python\nprint({printed!r})\n```"])
+        assert (run.failure, run.stop, run.notes["ended"]) == (None, "done", "no_answer")
+        assert score_answer(task, run.answer()).outcome == 0.0
+    plan = f"```json\n{DEEP}\n```\n"
+    assert play(task, [plan + CODE]).failure is None
+
+
+@linux
+def test_odd_arguments_of_the_free_agent_are_answered_and_scored(tmp_path: Path) -> None:
+    task = make_task(make_lake(tmp_path / "lake"), "lake_agent")
+    calls = [
+        '{"name": "read", "arguments": {"path": "notes.txt", "start": 10000000000000000000}}',
+        f'{{"name": "read", "arguments": {{"path": "notes.txt", "start": 1{"0" * 4000}}}}}',
+        f'{{"name": "read", "arguments": {{"path": "notes.txt", "start": -1{"0" * 4000}}}}}',
+        f'{{"name": "final_answer", "arguments": {{"answer": {"[" * 400}{"]" * 400}}}}}',
+        '{"name": "read", "arguments": {"path": "\\ud83d"}}',
+        '{"name": "\\ud83d", "arguments": {}}',
+        '{"name": "run", "arguments": {"code": "print(1) # \\ud83d"}}',
+        '{"name": "final_answer", "arguments": {"answer": "\\ud83d"}}',
+    ]
+    run = play(task, [f"<tool_call>\n{call}\n</tool_call>" for call in calls], turns=20)
+    said = [str(m["content"]) for m in run.messages if m["role"] != "assistant"]
+    assert (run.failure, run.stop, run.turns) == (None, "done", 8)
+    assert "argument 'start' must be at most" in said[2]
+    assert dict(run.errors) == {
+        "bad_arguments": 3, "bad_call": 1, "no_file": 1, "unknown_tool": 1,
+    }  # fmt: skip
+    score = score_answer(task, run.answer())
+    assert score.outcome == 0.0
+    line = json_line(to_json(run, score, task))
+    assert json.loads(line)["messages"] == run.messages
 
 
 @linux

@@ -89,6 +89,19 @@ def test_an_endpoint_is_evaluated_and_its_failures_are_no_wrong_answers(
     assert {b["model"] for b in asked} == {"m"}
 
 
+def test_the_table_prints_the_ends_of_wilsons_interval() -> None:
+    """20 of 32 is 62.5 %; its 95 % interval is 45.3 % to 77.1 % (Wilson's formula, by hand)."""
+    from train.krama_tables import summary, text_tables
+
+    row = {"setting": "end-to-end", "domain": "a", "parts": {}, "parent": None, "release": None,
+           "category": "right", "cost": {"tokens": 1, "seconds": 1.0}}  # fmt: skip
+    # a correlation that is right is 1 but for the last bit
+    outcomes = [*[1.0] * 19, 0.9999999999999998, *[0.0] * 12]
+    tables = summary([{**row, "outcome": o} for o in outcomes])
+    meta = {"agent": "a", "model": "m", "reading": "table3"}
+    assert "| 32 | 62.50 | 20 | 45.3 to 77.1 |" in text_tables(tables, meta)
+
+
 def test_a_local_model_is_evaluated(tiny_folder: Path, tmp_path: Path) -> None:
     """A random model says nothing useful, and every episode still ends with an outcome."""
     from train.evaluate import main as evaluate
@@ -103,6 +116,19 @@ def test_a_local_model_is_evaluated(tiny_folder: Path, tmp_path: Path) -> None:
         assert [r["outcome"] for r in rows] == [0.0] * 3
         assert all(1 <= r["cost"]["calls"] <= turns and r["cost"]["tokens"] > 0 for r in rows)
         assert {r["category"] for r in rows} <= {"contract_broken", "ran_no_answer"}
+
+
+def test_an_answer_that_utf8_cannot_hold_is_written_and_scored(tmp_path: Path) -> None:
+    from train.evaluate import main as evaluate
+
+    code = "```python\nprint('{\"main-task\": \"\\\\ud83d\"}')\n```"
+    replies = tmp_path / "replies.jsonl"
+    replies.write_text(json.dumps({"match": "", "replies": [PLAN + code]}) + "\n", "utf-8")
+    out = tmp_path / "out"
+    command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", f"canned:{replies}"]
+    assert evaluate([*command, "--settings", "end-to-end", "--out", str(out)]) == 0
+    rows = json.loads((out / "results.json").read_text("utf-8"))["rows"]
+    assert [(r["outcome"], r["answer"]) for r in rows] == [(0.0, "\ud83d")] * 3
 
 
 def test_a_missing_file_of_replies_is_one_sentence(

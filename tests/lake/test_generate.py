@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -102,6 +103,22 @@ def test_a_step_that_changes_nothing_is_refused(tmp_path: Path) -> None:
     found = validate(Draft("What?", steps, "s", "1.0"), lake.frames)
     assert found == (None, "a step changes nothing")
     assert run(made, lake.frames)["subtask-1"] == 300
+
+
+def test_a_gold_pipeline_has_no_hand_on_the_builder(tmp_path: Path) -> None:
+    """Code that got into a pipeline runs in the sandbox: no file of the host, no shared state."""
+    lake, mark = open_lake(lakes(tmp_path)[0]), tmp_path / "ran"
+    tmp_path.chmod(0o777)
+    attack = (
+        f"import sys, pathlib, data_gen\npathlib.Path({str(mark)!r}).write_text('x')"
+    )
+    assert validate(draft(attack, "len(t)"), lake.frames)[1] == "pipeline failed"
+    here = "import os\nos.environ['ASSAY_TAINT'] = 'x'\njson.dumps.__globals__['taint'] = 1"
+    run(draft(here, "len(t)"), lake.frames)
+    assert "ASSAY_TAINT" not in os.environ and "taint" not in json.dumps.__globals__
+    write = f"try:\n    open({str(mark)!r}, 'w')\nexcept OSError:\n    pass"
+    run(draft(write, "len(t)"), lake.frames)
+    assert not mark.exists()
 
 
 def test_tables_are_typed(tmp_path: Path) -> None:
