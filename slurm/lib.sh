@@ -181,7 +181,7 @@ checkpoint ($(progress)) will be repeated. More time to save: sbatch --signal=B:
     ask_again "signal USR1, without waiting for the step"
   fi
   say "stopped with exit status $code; $(progress)"
-  [ ! -e "$RUN_DIR/DONE" ] || exit 0
+  [ "$code" != 0 ] || exit 0 # it came to its end
   # 128 + USR1: the run had not come as far as listening to it. One that never listens is counted.
   if [ "$code" = 138 ] && [ -n "${SAVES_WHEN_ASKED:-}" ]; then
     ask_again "signal USR1 while the run was still starting" uncounted

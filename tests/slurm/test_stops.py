@@ -191,3 +191,20 @@ def test_one_task_of_an_array_requeues_itself_alone(slurm: MiniSlurm, tmp_path: 
     (tmp_path / "go").touch()
     restarts = [slurm.wait(f"{job}_{i}")["Restarts"] for i in (0, 1)]
     assert restarts == ["0", "1"], (tmp_path / "1.txt").read_text()
+
+
+def test_a_command_that_ends_well_after_the_signal_is_not_done_again(
+    slurm: MiniSlurm, tmp_path: Path
+) -> None:
+    log, python = tmp_path / "log.txt", tmp_path / "python"
+    python.write_text(
+        '#!/bin/sh\ncase "$*" in *preflight*) exit 0 ;; esac\ntrap "exit 0" USR1\n'
+        f'touch "{tmp_path}/begun"\nwhile :; do sleep 0.1; done\n'
+    )
+    python.chmod(0o755)
+    job = slurm.submit("-o", str(log), str(ROOT / "slurm" / "command.sbatch"),
+                       f"out={tmp_path}/run", "--", "x", ASSAY_PYTHON=str(python))  # fmt: skip
+    wait_for("the start", lambda: (tmp_path / "begun").exists())
+    slurm.run("scancel", "--signal=USR1", "--batch", job)
+    done = slurm.wait(job)
+    assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "0"), log.read_text()
