@@ -41,5 +41,9 @@ export ASSAY_SECRETS=${ASSAY_SECRETS:-}
 export ASSAY_MAX_RESTARTS=${ASSAY_MAX_RESTARTS:-20}
 export ASSAY_MAX_STALLS=${ASSAY_MAX_STALLS:-3}
 
+# Seconds before the time limit at which a job is requeued even when its step has not returned. More
+# than Slurm's KillWait and what the controller takes to answer.
+export ASSAY_REQUEUE_MARGIN=${ASSAY_REQUEUE_MARGIN:-60}
+
 # 1: print what the node can do (GPUs, memory, sandbox level) at the job's first start.
 export ASSAY_DOCTOR=${ASSAY_DOCTOR:-1}

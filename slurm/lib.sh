@@ -2,12 +2,18 @@
 # What every job does alike: checks, signals, requeue, logs. No site facts; those are in env.sh.
 #
 # One path resumes after all four causes. Time limit near and preemption reach the batch shell as
-# USR1 (and TERM); it asks the run to save, waits for it, and requeues the job. A manual requeue
-# and a lost node start the job again from the newest whole checkpoint.
+# USR1 (and TERM); it asks the run to save, waits for it, and requeues the job. A step that does not
+# return is not waited for beyond a margin before the time limit: what it did is then repeated from
+# the newest checkpoint. A manual requeue and a lost node start the job again from there too.
+
+# This job for Slurm's commands. The last task of an array has the array's own number as its
+# SLURM_JOB_ID, which would mean all of its tasks.
+this_job() {
+  printf '%s' "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"
+}
 
 say() {
-  printf '%s job %s restart %s node %s | %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" \
-    "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}" \
+  printf '%s job %s restart %s node %s | %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$(this_job)" \
     "${SLURM_RESTART_COUNT:-0}" "${SLURMD_NODENAME:-$(hostname -s)}" "$*"
 }
 
@@ -42,7 +48,8 @@ begin() {
   cd "$ASSAY_ROOT" || die "$ASSAY_ROOT is not there; set ASSAY_ROOT in slurm/env.sh" 2
   mkdir -p "$RUN_DIR" || die "$RUN_DIR cannot be made" 2
   STARTED_AT=$(progress)
-  trap 'ask_again "signal USR1 before the run had started"' USR1 # its default is to die
+  # its default is to die
+  trap 'ask_again "signal USR1 before the run had started" uncounted' USR1
   trap 'exit 0' TERM
   if [ -n "$ASSAY_SECRETS" ]; then
     [ "$(stat -c %a "$ASSAY_SECRETS")" = 600 ] || die "$ASSAY_SECRETS: wanted mode 0600" 2
@@ -113,41 +120,91 @@ supervise() {
   return "$code"
 }
 
+# Wait for the child and take its exit status. It is asked for once more after the child is gone:
+# a `wait` that a signal ends gives the signal's number.
 reap() {
-  code=0
-  while kill -0 "$pid" 2>/dev/null; do
+  local there=yes
+  while [ -n "$there" ]; do
+    kill -0 "$pid" 2>/dev/null || there=''
     wait "$pid"
     code=$?
   done
 }
 
+# Seconds until the job's time limit; nothing when it has none, or Slurm does not answer.
+# (SLURM_JOB_END_TIME is not set in Slurm 22.05, and does not follow a limit that is changed.)
+time_left() {
+  local text days=0 part total=0
+  text=$(squeue -h -j "$(this_job)" -o %L 2>/dev/null)
+  [ "$text" != INVALID ] || text=0:00 # the limit has passed
+  case $text in
+    '' | *[!0-9:-]*) return ;;
+    *-*) days=${text%%-*} text=${text#*-} ;;
+  esac
+  for part in ${text//:/ }; do total=$((total * 60 + 10#$part)); done
+  echo $((10#$days * 86400 + total))
+}
+
+# Wait for the child until a margin before the time limit. Status 1, with `left` in seconds: it has
+# not returned by then. A signal that comes later than asked for leaves it half of the time.
+reap_in_time() {
+  local margin='' until=0 wanted=$((ASSAY_REQUEUE_MARGIN + ${CLEAR_SECONDS:-0}))
+  while kill -0 "$pid" 2>/dev/null; do
+    if [ "$SECONDS" -ge "$until" ]; then
+      left=$(time_left)
+      until=$((SECONDS + 30))
+      if [ -n "$left" ]; then
+        [ -n "$margin" ] || margin=$((wanted < left / 2 ? wanted : left / 2))
+        [ "$left" -gt "$margin" ] || return 1
+        until=$((SECONDS + left - margin)) # asked again then: the limit may have been changed
+      fi
+    fi
+    sleep 0.2 # between two questions
+  done
+  reap
+}
+
 stop() {
+  local left=''
   trap '' USR1 TERM
   say "signal $1: asking the run to save and stop"
   kill -USR1 "$pid" 2>/dev/null
-  reap
-  say "stopped with exit status $code; $(progress)"
-  if [ -e "$RUN_DIR/DONE" ]; then exit 0; fi
   # After TERM alone Slurm requeues a preempted job by itself, and a cancelled one must not be.
-  [ "$1" = USR1 ] && ask_again "signal USR1"
-  exit 0
+  if [ "$1" = TERM ]; then
+    reap
+    say "stopped with exit status $code; $(progress)"
+    exit 0
+  fi
+  if ! reap_in_time; then
+    say "the step has not returned and the time limit is $left s away; its work since the last \
+checkpoint ($(progress)) will be repeated. More time to save: sbatch --signal=B:USR1@SECONDS"
+    ask_again "signal USR1, without waiting for the step"
+  fi
+  say "stopped with exit status $code; $(progress)"
+  [ "$code" != 0 ] || exit 0 # it came to its end
+  # 128 + USR1: the run had not come as far as listening to it. One that never listens is counted.
+  if [ "$code" = 138 ] && [ -n "${SAVES_WHEN_ASKED:-}" ]; then
+    ask_again "signal USR1 while the run was still starting" uncounted
+  fi
+  ask_again "signal USR1"
 }
 
-# Requeue, unless the last starts saved nothing. Always ends the script: after `scontrol requeue`
-# Slurm sends TERM, and a script that ran on would do its last lines twice.
+# ask_again WHY [uncounted]: requeue, unless the last starts saved nothing (this one is no such start
+# when uncounted: it had no time to). Always ends the script: after `scontrol requeue` Slurm sends
+# TERM, and a script that ran on would do its last lines twice.
 ask_again() {
   local stalls=0
-  if [ "$(progress)" = "$STARTED_AT" ]; then
+  if [ "$(progress)" != "$STARTED_AT" ]; then
+    rm -f "$RUN_DIR/.stalls"
+  elif [ "${2:-}" != uncounted ]; then
     stalls=$(($(cat "$RUN_DIR/.stalls" 2>/dev/null || echo 0) + 1))
     echo "$stalls" >"$RUN_DIR/.stalls"
     [ "$stalls" -lt "$ASSAY_MAX_STALLS" ] ||
       die "$stalls starts in a row saved nothing; not requeued. Checkpoint more often, or ask for more time"
-  else
-    rm -f "$RUN_DIR/.stalls"
   fi
   # what it has on other nodes: after the requeue Slurm starts no more steps for this job
   [ -z "${BEFORE_REQUEUE:-}" ] || "$BEFORE_REQUEUE"
   say "requeued after $1 (Slurm waits for its credentials to lapse, about two minutes)"
-  scontrol requeue "$SLURM_JOB_ID"
+  scontrol requeue "$(this_job)"
   exit 0
 }

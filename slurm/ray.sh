@@ -37,7 +37,7 @@ ray_up() {
 its objects: 160 MB at least; mount a larger one, or set ASSAY_RAY_STORE to bytes" 2
   RAY_PIDS=()
   trap ray_down EXIT
-  export BEFORE_REQUEUE=ray_clear
+  export BEFORE_REQUEUE=ray_clear CLEAR_SECONDS=60 # what ray_clear takes at most
   ip=$(ray_tool address) || die "no address on $HEAD; set ASSAY_INTERFACE in slurm/env.sh"
   base=$(ray_tool port "$SLURM_JOB_ID" "${SLURM_RESTART_COUNT:-0}") || die "no free ports on $HEAD"
   export RAY_ADDRESS=$ip:$base

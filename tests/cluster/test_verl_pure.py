@@ -56,6 +56,7 @@ def test_what_verl_would_do_in_silence_is_set_or_refused() -> None:
         (("rl.warmup=20",), "is not below rl.steps=20"),
         (("reward.order_group=0.5",), "verl scores each rollout by itself"),
         (("rl.balance=group",), "not always full"),
+        (("model.lora_rank=16",), "the base model without what the adapters learned"),
     ]:
         with pytest.raises(ConfigError) as error:
             made(*settings)
@@ -170,3 +171,24 @@ def test_a_step_without_a_rollout_is_one_sentence() -> None:
 
     _start(slow)  # Ray's start is tried again
     assert next(tries, "none left") == "none left"
+
+
+def test_a_checkpoint_with_adapters_is_not_exported_as_the_base_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """verl's trainer puts them beside the shards, its merger beside the merged model."""
+    import train.verl_backend.export as module
+
+    def merge(actor: Path, target: Path) -> None:  # what verl 0.9.1 does
+        (target / "lora_adapter").mkdir(parents=True)
+        (target / "model.safetensors").write_text("the base model")
+
+    monkeypatch.setattr(module, "_merge", merge)
+    actor = tmp_path / "global_step_2" / "actor"
+    (actor / "huggingface").mkdir(parents=True)
+    for made in (None, actor / "lora_adapter"):
+        if made:
+            made.mkdir()
+        with pytest.raises(ConfigError, match="would save the base model without them"):
+            module.export(tmp_path, 2)
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["global_step_2"]

@@ -87,6 +87,8 @@ X = ["tasks", "x"]
     ({"script": "sft", "sbatch": {"nodes": 2}}, "the run uses one device; sbatch --nodes=1"),
     ({"script": "grpo_multinode", "sbatch": {"nodes": 2},
       "args": ["--config=configs/dare_qwen3_4b_4nodes.yaml"]}, "cluster.nodes=4 and the job has 2"),
+    ({"script": "grpo_1node", "args": ["--backend", "verl", "model.lora_rank=8"]},
+     "model.lora_rank=8: verl would export the base model"),
     ({"script": "sft", "args": ["--backend", "deepspeed", "model.path=Qwen/Qwen3-32B",
       "sft.max_length=16384", "cluster.zero_stage=2"]}, "does not fit: training needs"),
 ])  # fmt: skip

@@ -9,6 +9,7 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
 from mini_slurm import MiniSlurm, wait_for
 from test_interruptions import preempt, saved, started
 
@@ -38,6 +39,9 @@ except OSError:
 start = step
 while step < {STEPS}:
     time.sleep(0.03)
+    if step == 105 and os.environ.get("LONG_STEP", "0") != "0":
+        if os.environ.get("SLURM_RESTART_COUNT", "0") == "0":
+            time.sleep(float(os.environ["LONG_STEP"]))
     step += 1
     if asked or step % 10 == 0:
         save()
@@ -113,3 +117,94 @@ def test_every_stop_ends_in_the_same_path_and_no_step_is_lost(
         assert len(set(stops)) == 3 and "start: nothing saved" in said
         assert (tmp_path / stage / "cores").read_text() == "2"  # the step has the job's cores
     assert "signal USR1: asking the run to save" in (tmp_path / "sft.log").read_text()
+
+
+@pytest.mark.slow
+def test_a_step_longer_than_the_lead_is_repeated_and_the_job_goes_on(
+    slurm: MiniSlurm, tmp_path: Path
+) -> None:
+    """A real time limit of a minute. The step that is being done when the signal comes would take
+    longer than what is left."""
+    log = tmp_path / "log.txt"
+    job = slurm.submit(
+        "-o", str(log), "--time=1", "--signal=B:USR1@50",
+        str(ROOT / "slurm" / "grpo_1node.sbatch"), f"out={tmp_path}/run",
+        ASSAY_PYTHON=stand_in(tmp_path), LONG_STEP="600",
+    )  # fmt: skip
+    done, said = slurm.wait(job, seconds=240), log.read_text()
+    assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "1"), said
+    assert saved(tmp_path / "run", "rl") == STEPS
+    assert "the step has not returned and the time limit is" in said
+    assert "requeued after signal USR1, without waiting for the step" in said
+    assert "(rl step_000100 ) will be repeated" in said and "start: rl step_000100" in said
+
+
+# Sleeps until it is killed, as a run does that is still importing; from start 2 on it ends well.
+DEAF = """#!/bin/sh
+case "$*" in *preflight*) exit 0 ;; esac
+for word; do case $word in out=*) out=${word#out=} ;; esac; done
+[ "${SLURM_RESTART_COUNT:-0}" -lt 2 ] || { touch "$out/DONE"; exit 0; }
+touch "$out/begun${SLURM_RESTART_COUNT:-0}"
+exec sleep 300
+"""
+
+
+@pytest.mark.parametrize("script", ["sft", "command"])
+def test_a_signal_before_the_run_listens_is_no_stall_of_a_run_that_would(
+    slurm: MiniSlurm, tmp_path: Path, script: str
+) -> None:
+    log, out, python = tmp_path / "log.txt", tmp_path / "run", tmp_path / "python"
+    python.write_text(DEAF)
+    python.chmod(0o755)
+    words = ["--", "x"] if script == "command" else []
+    job = slurm.submit("-o", str(log), str(ROOT / "slurm" / f"{script}.sbatch"), f"out={out}",
+                       *words, *([f"out={out}"] if words else []),
+                       ASSAY_PYTHON=str(python), ASSAY_MAX_STALLS="1")  # fmt: skip
+    wait_for("the start", lambda: (out / "begun0").exists())
+    slurm.run("scancel", "--signal=USR1", "--batch", job)
+    if script == "command":  # it never saves when it is asked to
+        assert slurm.wait(job)["JobState"] == "FAILED"
+        assert "1 starts in a row saved nothing" in log.read_text()
+        return
+    wait_for("the next start", lambda: (out / "begun1").exists())
+    slurm.run("scancel", "--signal=USR1", "--batch", job)
+    done, said = slurm.wait(job), log.read_text()
+    assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "2"), said
+    assert said.count("requeued after signal USR1 while the run was still starting") == 2
+
+
+def test_one_task_of_an_array_requeues_itself_alone(slurm: MiniSlurm, tmp_path: Path) -> None:
+    """The last task of an array has the array's own number, which means all of them to scontrol."""
+    python = tmp_path / "python"
+    python.write_text(
+        '#!/bin/sh\ncase "$*" in *preflight*) exit 0 ;; esac\ntrap "exit 75" USR1\n'
+        f'touch "{tmp_path}/begun$SLURM_ARRAY_TASK_ID"\n'
+        f'until [ -e "{tmp_path}/go" ]; do sleep 0.1; done\n'
+    )
+    python.chmod(0o755)
+    job = slurm.submit("-o", f"{tmp_path}/%a.txt", "--array=0-1",
+                       str(ROOT / "slurm" / "data_array.sbatch"), f"out={tmp_path}/run",
+                       ASSAY_PYTHON=str(python))  # fmt: skip
+    wait_for("both starts", lambda: all((tmp_path / f"begun{i}").exists() for i in (0, 1)))
+    slurm.run("scancel", "--signal=USR1", "--batch", f"{job}_1")
+    wait_for("its next start", lambda: started(slurm, f"{job}_1", 1))
+    (tmp_path / "go").touch()
+    restarts = [slurm.wait(f"{job}_{i}")["Restarts"] for i in (0, 1)]
+    assert restarts == ["0", "1"], (tmp_path / "1.txt").read_text()
+
+
+def test_a_command_that_ends_well_after_the_signal_is_not_done_again(
+    slurm: MiniSlurm, tmp_path: Path
+) -> None:
+    log, python = tmp_path / "log.txt", tmp_path / "python"
+    python.write_text(
+        '#!/bin/sh\ncase "$*" in *preflight*) exit 0 ;; esac\ntrap "exit 0" USR1\n'
+        f'touch "{tmp_path}/begun"\nwhile :; do sleep 0.1; done\n'
+    )
+    python.chmod(0o755)
+    job = slurm.submit("-o", str(log), str(ROOT / "slurm" / "command.sbatch"),
+                       f"out={tmp_path}/run", "--", "x", ASSAY_PYTHON=str(python))  # fmt: skip
+    wait_for("the start", lambda: (tmp_path / "begun").exists())
+    slurm.run("scancel", "--signal=USR1", "--batch", job)
+    done = slurm.wait(job)
+    assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "0"), log.read_text()

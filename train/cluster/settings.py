@@ -12,6 +12,7 @@ from pathlib import Path
 from configs.cluster import ClusterConfig
 from configs.loader import ConfigError, load
 from configs.schema import GrpoRunConfig, SftRunConfig
+from train.verl_backend.overrides import refuse_adapters
 
 ROOT = Path(__file__).resolve().parent.parent.parent  # where every job starts
 BACKENDS = {
@@ -56,7 +57,10 @@ def asked(command: str, words: Sequence[str]) -> Asked:
     file = None if given["--config"] is None else ROOT / given["--config"]
     if command == "sft":
         return Asked(command, backend, load(SftRunConfig, file, settings))
-    return Asked(command, backend, load(GrpoRunConfig, file, settings))
+    config = load(GrpoRunConfig, file, settings)
+    if backend == "verl":
+        refuse_adapters(config)
+    return Asked(command, backend, config)
 
 
 def mismatches(want: Asked, environ: Mapping[str, str], devices: int) -> list[str]:

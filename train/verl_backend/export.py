@@ -18,7 +18,8 @@ from configs.loader import ConfigError
 def export(out: Path, step: int | None = None, target: Path | None = None) -> Path:
     """Merge the shards of `global_step_N` (default: the newest) into `out/model`; bf16 weights.
 
-    The folder appears whole. Raises `ConfigError` when there is no checkpoint.
+    The folder appears whole. Raises `ConfigError` when there is no checkpoint, or when it holds
+    adapters: verl's merger puts those aside and saves the base model alone.
     """
     from train.setup import publish
     from train.verl_backend.main import last_step
@@ -27,6 +28,7 @@ def export(out: Path, step: int | None = None, target: Path | None = None) -> Pa
     actor = out / f"global_step_{step}" / "actor"
     if not actor.is_dir():
         raise ConfigError(f"{actor}: no such checkpoint; train first, or name another step")
+    _refuse_adapters(actor, actor)
     work = out / ".tmp-model"
     shutil.rmtree(work, ignore_errors=True)
     try:
@@ -34,10 +36,22 @@ def export(out: Path, step: int | None = None, target: Path | None = None) -> Pa
             _merge(actor, work)
     except Exception as error:  # of torch, transformers, the file system: all mean the same here
         raise ConfigError(f"verl's model merger failed on {actor}: {error}") from error
+    _refuse_adapters(work, actor)
     for path in (actor / "huggingface").iterdir():  # tokenizer and template, where it left any out
         if path.is_file() and not (work / path.name).exists():
             shutil.copyfile(path, work / path.name)
     return publish(work, target or out / "model")
+
+
+def _refuse_adapters(folder: Path, source: Path) -> None:
+    if next(folder.rglob("lora_adapter"), None) is None:
+        return
+    if folder != source:
+        shutil.rmtree(folder)
+    raise ConfigError(
+        f"{source} holds LoRA adapters (lora_adapter/), and verl's merger would save the base "
+        "model without them; train without model.lora_rank, or merge them with peft by hand"
+    )
 
 
 def _merge(actor: Path, target: Path) -> None:

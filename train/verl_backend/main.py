@@ -20,7 +20,7 @@ from rewards.task import TaskError
 from train.stop import EXIT_STOPPED, SIGNALS
 from train.verl_backend.compose import check, compose, require_verl
 from train.verl_backend.data import prepare
-from train.verl_backend.overrides import overrides
+from train.verl_backend.overrides import overrides, refuse_adapters
 
 STARTS = 4
 NOTHING = "no materializable trajectories"  # verl's words for a step in which all was lost
@@ -65,6 +65,7 @@ def run(config: GrpoRunConfig) -> int:
     for name in (DONE, STOP):
         (Path(config.out) / name).unlink(missing_ok=True)
     require_verl()
+    refuse_adapters(config)
     before = last_step(Path(config.out))
     if before < config.rl.steps:
         if before:

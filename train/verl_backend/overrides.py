@@ -56,8 +56,18 @@ def overrides(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
     return made
 
 
+def refuse_adapters(config: GrpoRunConfig) -> None:
+    """Raises `ConfigError` for adapters: verl's model merger saves the base model without them."""
+    if config.model.lora_rank:
+        raise ConfigError(
+            f"model.lora_rank={config.model.lora_rank}: verl would export the base model without "
+            "what the adapters learned; set it to 0, or train with the embedded backend"
+        )
+
+
 def _refuse(config: GrpoRunConfig) -> None:
     rl = config.rl
+    refuse_adapters(config)
     if rl.kl_coef and config.cluster.device == "cpu":
         raise ConfigError("rl.kl_coef: verl's reference model does not run on the CPU; set it to 0")
     if config.reward.order_group:
@@ -148,10 +158,6 @@ def _actor(config: GrpoRunConfig) -> dict[str, Any]:
     if cluster.micro_batch:
         made[f"{actor}.ppo_micro_batch_size_per_gpu"] = cluster.micro_batch
         made["actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu"] = cluster.micro_batch
-    if config.model.lora_rank:
-        made["actor_rollout_ref.model.lora_rank"] = config.model.lora_rank
-        made["actor_rollout_ref.model.lora_alpha"] = config.model.lora_alpha
-        made["actor_rollout_ref.model.target_modules"] = "all-linear"
     return made
 
 
