@@ -46,7 +46,7 @@ def test_numbers_with_decimal_commas_are_read_as_written(tmp_path: Path) -> None
         ("Preis", "Stufe"), ("Preis",), ("Art",)
     )  # fmt: skip
     assert "sep=';'" in table.load and "decimal=','" in table.load
-    assert 2.0 <= min(table.levels["Stufe"]) and max(table.levels["Stufe"]) <= 7.6
+    assert min(table.levels["Stufe"]) >= 2.0 and max(table.levels["Stufe"]) <= 7.6
     assert max(table.levels["Preis"]) < 9000
 
 
@@ -58,7 +58,9 @@ def test_gold_is_what_the_cells_say_and_the_shown_pipeline_gives_it(tmp_path: Pa
     seen: set[str] = set()
     for draw in range(300):
         try:
-            draft = draft_for(lake, "one_number" if "one_number" in KINDS else next(iter(KINDS)), draw)
+            draft = draft_for(
+                lake, "one_number" if "one_number" in KINDS else next(iter(KINDS)), draw
+            )
         except NoDraft:
             continue
         if len(draft.steps) != 3 or "mean" not in draft.shape:  # load, clean, finish
