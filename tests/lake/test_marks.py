@@ -116,8 +116,8 @@ def test_a_cell_cannot_end_the_comment_it_stands_in(tmp_path: Path) -> None:
         ]  # fmt: skip
         (tmp_path / f"t{number}.json").write_text(json.dumps(rows), encoding="utf-8")
     assert all(len(t.numbers) == 1 and not t.groups for t in read_tables(tmp_path))
-    (tmp_path / "safe.csv").write_text("Kind,Height\n" + "".join(
-        f"{'xyz'[i % 3]},{(i * 37 + 5) % 101 / 3}\n" for i in range(60)), encoding="utf-8")  # fmt: skip
+    lines = [f"{'xyz'[i % 3]},{(i * 37 + 5) % 101 / 3}" for i in range(60)]
+    (tmp_path / "safe.csv").write_text("\n".join(["Kind,Height", *lines, ""]), encoding="utf-8")
     lake = open_lake(tmp_path)
     (table,) = [t for t in lake.tables if t.path == "safe.csv"]
     import random
