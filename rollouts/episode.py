@@ -26,7 +26,6 @@ from rollouts.environment import (
     Closing,
     Environment,
     Maker,
-    Opening,
     Reply,
     Said,
 )

@@ -97,7 +97,9 @@ def too_deep(value: Any) -> bool:
             inner
             for outer in level
             if isinstance(outer, list | dict)
-            for inner in cast("list[Any]", list(outer.values() if isinstance(outer, dict) else outer))
+            for inner in cast(
+                "list[Any]", list(outer.values() if isinstance(outer, dict) else outer)
+            )
         ]
         if not level:
             return False

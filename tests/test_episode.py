@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -149,7 +149,7 @@ def test_a_broken_environment_is_tried_again_and_is_no_outcome(tiny_folder: Path
 class Fragile(Echo):
     """Has a bug: it cannot stand some words. Counts how often it was closed."""
 
-    closed_by: Counter[str] = Counter()
+    closed_by: ClassVar[Counter[str]] = Counter()
 
     async def open(self) -> Opening:
         if "shut" in self.task.prompt[0]["content"]:

@@ -146,8 +146,20 @@ def test_lone_surrogates_of_a_model_are_written_and_resumed(
 
     table = tmp_path / "tasks.jsonl"
     prompt = [{"role": "user", "content": "go"}]
-    write_jsonl(table, [Task("t", "answer", "toy", "train", prompt,
-                             {"answer": 1, "answer_type": "numeric_exact"}, tools=(NAME,)).to_json()])
+    write_jsonl(
+        table,
+        [
+            Task(
+                "t",
+                "answer",
+                "toy",
+                "train",
+                prompt,
+                {"answer": 1, "answer_type": "numeric_exact"},
+                tools=(NAME,),
+            ).to_json()
+        ],
+    )
     call = (
         f'{{"name": "{NAME}", "arguments": {{"code": "1", "files_to_load": ["\\udc80"], '
         '"files_to_save": ["\\ud83d"]}}'

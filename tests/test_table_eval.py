@@ -78,7 +78,14 @@ def test_an_endpoint_that_fails_is_no_wrong_answer(
 def test_a_score_that_falls_short_of_one_by_a_rounding_is_exact() -> None:
     from train.table_eval import by_track
 
-    row = {"track": "reg-IF", "task_id": "t", "parts": {}, "tokens": 1, "tool_calls": [], "turns": 1}
+    row = {
+        "track": "reg-IF",
+        "task_id": "t",
+        "parts": {},
+        "tokens": 1,
+        "tool_calls": [],
+        "turns": 1,
+    }
     found = by_track([{**row, "outcome": o} for o in (0.9999999999999998, 0.9)])["reg-IF"]
     assert found["exact"] == 1
     assert found["exact_interval"] == pytest.approx([9.45, 90.55], abs=0.01)

@@ -24,7 +24,7 @@ from data_gen.lakes.compose import KINDS, Builder, NoDraft
 from data_gen.lakes.disguise import disguise
 from data_gen.lakes.pipeline import Draft, Frames, gold_subtasks
 from data_gen.lakes.tables import Table, read_tables
-from data_gen.lakes.verify import score, validate, validate_all
+from data_gen.lakes.verify import score, validate_all
 from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError, write_jsonl
 
@@ -157,10 +157,14 @@ def obscure_lake(
     tables = disguise(lake.folder, lake.name, lake.tables, used, seed, target)
     other = Lake(target, lake.name, tables, Frames(target))
     made: list[Task] = []
-    for task in tasks:
+    drafts = [draft_for(other, task.meta["kind"], task.meta["draw"]) for task in tasks]
+    checked = [
+        found
+        for at in range(0, len(drafts), _BATCH)
+        for found in validate_all([(draft, other.frames) for draft in drafts[at : at + _BATCH]])
+    ]
+    for task, draft, (values, why) in zip(tasks, drafts, checked, strict=True):
         advance(1)
-        draft = draft_for(other, task.meta["kind"], task.meta["draw"])
-        values, why = validate(draft, other.frames)
         plain = task.gold["answer"]
         if values is None:
             tally.reasons[f"obscured: {why}"] += 1

@@ -43,9 +43,10 @@ _COMMA, _POINT = _forms(",", "."), _forms(".", ",")
 def decimal_of(frame: Any, sep: str) -> str:
     """The decimal mark, `,` or `.`, of a table read as text.
 
-    A column of numbers is one of whose filled cells 70 % fit one of the two conventions. Between commas a number with a comma is quoted and
-    groups thousands, unless it says otherwise. Raises `Ambiguous` for both marks, for marks that
-    could be either, and for cells that do not fit the convention of the rest.
+    A column of numbers is one of whose filled cells 70 % fit one of the two conventions. Between
+    commas a number with a comma is quoted and groups thousands, unless it says otherwise. Raises
+    `Ambiguous` for both marks, for marks that could be either, and for cells that do not fit the
+    convention of the rest.
     """
     commas: list[str] = []
     points: list[str] = []

@@ -55,9 +55,7 @@ class Table:
         return self.layout.said
 
 
-def read_tables(
-    folder: Path, most: int = 0, refused: list[str] | None = None
-) -> list[Table]:
+def read_tables(folder: Path, most: int = 0, refused: list[str] | None = None) -> list[Table]:
     """The usable tables below a folder, sorted by path; a file that cannot be used is left out.
 
     `most` > 0: of more files, a choice that depends on their names alone is looked at. `refused`

@@ -121,7 +121,7 @@ def test_a_local_model_is_evaluated(tiny_folder: Path, tmp_path: Path) -> None:
 def test_an_answer_that_utf8_cannot_hold_is_written_and_scored(tmp_path: Path) -> None:
     from train.evaluate import main as evaluate
 
-    code = "```python\nprint('{\"main-task\": \"\\\\ud83d\"}')\n```"
+    code = '```python\nprint(\'{"main-task": "\\\\ud83d"}\')\n```'
     replies = tmp_path / "replies.jsonl"
     replies.write_text(json.dumps({"match": "", "replies": [PLAN + code]}) + "\n", "utf-8")
     out = tmp_path / "out"

@@ -109,9 +109,7 @@ def test_a_gold_pipeline_has_no_hand_on_the_builder(tmp_path: Path) -> None:
     """Code that got into a pipeline runs in the sandbox: no file of the host, no shared state."""
     lake, mark = open_lake(lakes(tmp_path)[0]), tmp_path / "ran"
     tmp_path.chmod(0o777)
-    attack = (
-        f"import sys, pathlib, data_gen\npathlib.Path({str(mark)!r}).write_text('x')"
-    )
+    attack = f"import sys, pathlib, data_gen\npathlib.Path({str(mark)!r}).write_text('x')"
     assert validate(draft(attack, "len(t)"), lake.frames)[1] == "pipeline failed"
     here = "import os\nos.environ['ASSAY_TAINT'] = 'x'\njson.dumps.__globals__['taint'] = 1"
     run(draft(here, "len(t)"), lake.frames)

@@ -46,7 +46,7 @@ def test_numbers_with_decimal_commas_are_read_as_written(tmp_path: Path) -> None
         ("Preis", "Stufe"), ("Preis",), ("Art",)
     )  # fmt: skip
     assert "sep=';'" in table.load and "decimal=','" in table.load
-    assert 2.0 <= min(table.levels["Stufe"]) and max(table.levels["Stufe"]) <= 7.6
+    assert min(table.levels["Stufe"]) >= 2.0 and max(table.levels["Stufe"]) <= 7.6
     assert max(table.levels["Preis"]) < 9000
 
 
@@ -58,7 +58,9 @@ def test_gold_is_what_the_cells_say_and_the_shown_pipeline_gives_it(tmp_path: Pa
     seen: set[str] = set()
     for draw in range(300):
         try:
-            draft = draft_for(lake, "one_number" if "one_number" in KINDS else next(iter(KINDS)), draw)
+            draft = draft_for(
+                lake, "one_number" if "one_number" in KINDS else next(iter(KINDS)), draw
+            )
         except NoDraft:
             continue
         if len(draft.steps) != 3 or "mean" not in draft.shape:  # load, clean, finish
@@ -114,8 +116,8 @@ def test_a_cell_cannot_end_the_comment_it_stands_in(tmp_path: Path) -> None:
         ]  # fmt: skip
         (tmp_path / f"t{number}.json").write_text(json.dumps(rows), encoding="utf-8")
     assert all(len(t.numbers) == 1 and not t.groups for t in read_tables(tmp_path))
-    (tmp_path / "safe.csv").write_text("Kind,Height\n" + "".join(
-        f"{'xyz'[i % 3]},{(i * 37 + 5) % 101 / 3}\n" for i in range(60)), encoding="utf-8")  # fmt: skip
+    lines = [f"{'xyz'[i % 3]},{(i * 37 + 5) % 101 / 3}" for i in range(60)]
+    (tmp_path / "safe.csv").write_text("\n".join(["Kind,Height", *lines, ""]), encoding="utf-8")
     lake = open_lake(tmp_path)
     (table,) = [t for t in lake.tables if t.path == "safe.csv"]
     import random
