@@ -176,7 +176,6 @@ def test_a_step_without_a_rollout_is_one_sentence() -> None:
 def test_a_checkpoint_with_adapters_is_not_exported_as_the_base_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """verl's trainer puts them beside the shards, its merger beside the merged model."""
     import train.verl_backend.export as module
 
     def merge(actor: Path, target: Path) -> None:  # what verl 0.9.1 does
@@ -186,9 +185,12 @@ def test_a_checkpoint_with_adapters_is_not_exported_as_the_base_model(
     monkeypatch.setattr(module, "_merge", merge)
     actor = tmp_path / "global_step_2" / "actor"
     (actor / "huggingface").mkdir(parents=True)
-    for made in (None, actor / "lora_adapter"):
+    for made in (None, actor / "lora_adapter", actor / "lora_train_meta.json"):
         if made:
+            monkeypatch.undo()  # seen before anything is merged
             made.mkdir()
         with pytest.raises(ConfigError, match="would save the base model without them"):
             module.export(tmp_path, 2)
         assert sorted(p.name for p in tmp_path.iterdir()) == ["global_step_2"]
+        if made:
+            made.rmdir()

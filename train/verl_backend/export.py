@@ -14,6 +14,9 @@ from pathlib import Path
 
 from configs.loader import ConfigError
 
+# What verl 0.9.1 leaves of adapters: the trainer beside the shards, the merger beside the model.
+ADAPTERS = ("lora_train_meta.json", "lora_adapter")
+
 
 def export(out: Path, step: int | None = None, target: Path | None = None) -> Path:
     """Merge the shards of `global_step_N` (default: the newest) into `out/model`; bf16 weights.
@@ -44,13 +47,13 @@ def export(out: Path, step: int | None = None, target: Path | None = None) -> Pa
 
 
 def _refuse_adapters(folder: Path, source: Path) -> None:
-    if next(folder.rglob("lora_adapter"), None) is None:
+    if not any(next(folder.rglob(name), None) for name in ADAPTERS):
         return
     if folder != source:
         shutil.rmtree(folder)
     raise ConfigError(
-        f"{source} holds LoRA adapters (lora_adapter/), and verl's merger would save the base "
-        "model without them; train without model.lora_rank, or merge them with peft by hand"
+        f"{source} holds LoRA adapters, and verl's merger would save the base model "
+        "without them; train without model.lora_rank, or merge them with peft by hand"
     )
 
 
