@@ -80,8 +80,8 @@ def answer(folder: Path, heldout: Path) -> None:
     from configs.schema import EngineConfig, RewardConfig
     from rewards.task import read_tasks, write_jsonl
     from rollouts.prompts import ChatTokenizer
-    from train.evaluate import evaluate, scorer
-    from train.setup import load_checked, prepare
+    from train.evaluation.evaluate import evaluate, scorer
+    from train.run.setup import load_checked, prepare
 
     config = EngineConfig(threads=1)
     machine = prepare(config)

@@ -31,7 +31,7 @@ def reward(rows: int, repeats: int) -> None:
     import pandas as pd
     from sklearn.metrics import f1_score, r2_score
 
-    from rewards.table import TableGold, score_table
+    from rewards.dare.prediction import TableGold, score_table
 
     for kind in ("class-MM", "class-IF", "reg-IF", "reg-MM"):
         values = [
@@ -58,12 +58,12 @@ def reward(rows: int, repeats: int) -> None:
 async def plumbing(episodes: int) -> None:
     from rewards.task import Task
     from rollouts.environment import Budget
-    from rollouts.environments import ToolSettings, Workshop
+    from rollouts.workshop import ToolSettings, Workshop
     from rollouts.episode import rollout
     from rollouts.prompts import ChatTokenizer
     from rollouts.python_executor import NAME, ExecutorSettings
     from rollouts.sandbox.pool import Pool
-    from rollouts.scripted import ScriptedEngine
+    from rollouts.engines.scripted import ScriptedEngine
     from rollouts.solvers import script
     from rollouts.trajectory import Sampling
     from tests.tiny_model import write_tiny_tokenizer  # a tokenizer without a model

@@ -20,11 +20,11 @@ from typing import Any
 
 import torch
 
-from rollouts.torch_engine import TorchEngine, set_threads
+from rollouts.engines.torch import TorchEngine, set_threads
 from rollouts.trajectory import Sampling
-from train.batch import Segment, pack
-from train.model_source import resolve_model
-from train.policy import load_policy
+from train.model.batch import Segment, pack
+from train.model.source import resolve_model
+from train.model.policy import load_policy
 
 PROMPTS, GROUP, PROMPT, NEW, TRAIN_NEW = 4, 8, 100, 48, 40
 

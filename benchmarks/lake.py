@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from rollouts.lake.index import index_lake, snippet
+from rollouts.krama.index import index_lake, snippet
 
 QUESTION = "Which year had the highest mean of the density in March 2014?"
 

@@ -61,7 +61,7 @@ class EngineConfig:
 class TasksConfig:
     """Which refinement tasks are built; held-out tasks come from other documents.
 
-    `difficulty` names a preset of `data_gen.demo_settings`; null leaves a setting to it.
+    `difficulty` names a preset of `data_gen.demo.settings`; null leaves a setting to it.
     """
 
     corpus: str | None = locked(None)  # JSONL of documents; null: the one that ships with Assay
@@ -94,7 +94,7 @@ class TasksConfig:
         _share(self, *(name for name in shares if getattr(self, name) is not None))
 
     def changes(self) -> dict[str, Any]:
-        """What is set, for `data_gen.demo_settings.preset(difficulty, **changes)`."""
+        """What is set, for `data_gen.demo.settings.preset(difficulty, **changes)`."""
         own = {f.name: getattr(self, f.name) for f in fields(self)}
         del own["corpus"], own["difficulty"]
         return {name: value for name, value in own.items() if value is not None}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from data_gen.cdr_out import read_tasks_or_rows
+from data_gen.cdr.out import read_tasks_or_rows
 from data_gen.corpora import CorpusError
 from data_gen.overlap import Fingerprint, fingerprint, overlaps
 

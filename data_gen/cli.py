@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from configs.loader import ConfigError
-from data_gen.cdr_cli import main as cdr_main
-from data_gen.check_cli import main as check_main
+from data_gen.cdr.cli import main as cdr_main
+from data_gen.check import main as check_main
 from data_gen.corpora import Corpus, CorpusError, read_corpus
 from data_gen.dare.cli import main as dare_main
-from data_gen.demo import DemoTaskError, build_demo_tasks
-from data_gen.demo_settings import DemoTaskSettings, SettingsError, preset
-from data_gen.order_demo import OrderSettings, build_order_tasks
-from data_gen.paraphrase_pool import ParaphraseError
+from data_gen.demo.build import DemoTaskError, build_demo_tasks
+from data_gen.demo.settings import DemoTaskSettings, SettingsError, preset
+from data_gen.demo.order import OrderSettings, build_order_tasks
+from data_gen.cdr.paraphrase_pool import ParaphraseError
 from data_gen.splits import certificate
 from rewards.gold import GoldError
 from rewards.task import Task, TaskError, write_jsonl
@@ -134,19 +134,19 @@ def _demo(argv: Sequence[str]) -> int:
 
 
 def _krama(argv: Sequence[str]) -> int:
-    from data_gen.formats.krama_build import main as krama_main
+    from data_gen.krama.cli import main as krama_main
 
     return krama_main(argv)
 
 
 def _lake(argv: Sequence[str]) -> int:
-    from data_gen.lakes.build import main as lake_main
+    from data_gen.krama.lakes.build import main as lake_main
 
     return lake_main(argv)
 
 
 def _semantic(argv: Sequence[str]) -> int:
-    from data_gen.semantic.cli import main as semantic_main
+    from data_gen.cdr.semantic.cli import main as semantic_main
 
     return semantic_main(argv)
 

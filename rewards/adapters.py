@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-from rewards.families import Answer, Weights, score_answer
+from rewards.family import Answer, Weights, score_answer
 from rewards.task import Score, Task
 
 # Keys of verl's extra_info: the model's last message alone, whether it was cut off, and the files

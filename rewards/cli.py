@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, TextIO, cast
 
-from rewards.answer import score_row as score_answer_row
+from rewards.krama.answer import score_row as score_answer_row
 from rewards.cdr.predictions import JSON, MIXED, profile_of
-from rewards.refinement import score_refinement
-from rewards.structured import score_structured
-from rewards.table import score_table_row
+from rewards.cdr.refinement import score_refinement
+from rewards.cdr.structured import score_structured
+from rewards.dare.prediction import score_table_row
 from rewards.task import Score, TaskError
 
 Row = dict[str, Any]
@@ -49,7 +49,7 @@ def _answer(task: Mapping[str, Any], output: str, row: Row) -> Score:
 
 def _answer_by(url: str, model: str) -> Scorer:
     """The scorer of family "answer" with an endpoint as its judge; the key is $ASSAY_JUDGE_KEY."""
-    from rewards.judge_endpoint import Endpoint, EndpointJudge
+    from rewards.krama.judge_endpoint import Endpoint, EndpointJudge
 
     judge = EndpointJudge(Endpoint(url, model, os.environ.get("ASSAY_JUDGE_KEY", "")))
     return lambda task, output, row: score_answer_row(row, judge)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rewards.families import score_answer
+from rewards.family import score_answer
 from rewards.task import Task, TaskError, json_line, read_jsonl, read_tasks, write_jsonl
 from rollouts.trajectory import Sampling
 
@@ -106,7 +106,7 @@ def main(argv: list[str]) -> int:
     """Exit status 0, or 2 with one sentence when tasks or model cannot be used."""
     args = parser().parse_args(argv)
     from rollouts.prompts import PromptError
-    from rollouts.torch_engine import ModelError
+    from rollouts.engines.torch import ModelError
 
     try:
         _sample(args)
@@ -119,11 +119,11 @@ def main(argv: list[str]) -> int:
 def _engine(args: argparse.Namespace, folder: Path, tokenizer: Any, tasks: list[Task]) -> Any:
     """The model, or a script in its place."""
     if args.solver:
-        from rollouts.scripted import ScriptedEngine
+        from rollouts.engines.scripted import ScriptedEngine
         from rollouts.solvers import script
 
         return ScriptedEngine(script(args.solver, tasks, tokenizer.calls), tokenizer)
-    from rollouts.torch_engine import load_engine
+    from rollouts.engines.torch import load_engine
 
     return load_engine(folder, tokenizer.stop_ids, args.slots, args.dtype, args.device)
 
@@ -133,7 +133,7 @@ def _choose(args: argparse.Namespace) -> dict[str, Any]:
 
     Raises `ModelError` for a GPU that is not there.
     """
-    from rollouts.torch_engine import choose_device, choose_dtype
+    from rollouts.engines.torch import choose_device, choose_dtype
 
     if args.solver:  # no model computes anything
         return {}
@@ -147,12 +147,12 @@ def _sample(args: argparse.Namespace) -> None:
     from tqdm import tqdm
 
     from rollouts.environment import Budget
-    from rollouts.environments import ToolSettings, Workshop, run_now
+    from rollouts.workshop import ToolSettings, Workshop, run_now
     from rollouts.episode import rollout, to_json
-    from rollouts.lake.folder import LakeSettings
+    from rollouts.krama.folder import LakeSettings
     from rollouts.prompts import ChatTokenizer
     from rollouts.python_executor import ExecutorSettings
-    from rollouts.torch_engine import set_threads
+    from rollouts.engines.torch import set_threads
 
     tasks = read_tasks(args.tasks)
     args.out.parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from rewards.seeds import derive_seed
 from rewards.task import Score, Task, TaskError
 from rollouts.conversation import ChatConversation, ChatReply, Heard, TokenConversation
-from rollouts.engine import Engine
+from rollouts.engines.engine import Engine
 from rollouts.environment import (
     Budget,
     Closing,
@@ -29,7 +29,7 @@ from rollouts.environment import (
     Reply,
     Said,
 )
-from rollouts.failures import FORESEEN, bug_report
+from rollouts.dare.failures import FORESEEN, bug_report
 from rollouts.prompts import ChatTokenizer
 from rollouts.tools import ToolSpec
 from rollouts.trajectory import Completion, EpisodeStop, Sampling, Trajectory

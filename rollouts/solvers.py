@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rewards.task import Task, TaskError
-from rollouts.dare_scripts import faithful_code, short_code
-from rollouts.lake.reference import reference_reply
+from rollouts.dare.scripts import faithful_code, short_code
+from rollouts.krama.reference import reference_reply
 from rollouts.python_executor import NAME, PREDICTION
-from rollouts.scripted import Script, Turn
+from rollouts.engines.scripted import Script, Turn
 from rollouts.tools import CallFormat
 
 Solver = Callable[[Task, int, CallFormat], str]

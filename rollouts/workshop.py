@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from configs.schema import ToolsConfig
 from rewards.task import Task, TaskError
 from rollouts.environment import Budget, Environment
-from rollouts.lake.dsguru import DsGuru, Variant
-from rollouts.lake.explore import LakeAgent
-from rollouts.lake.folder import KEY as LAKE
-from rollouts.lake.folder import LakeSettings, shared_name
+from rollouts.krama.dsguru import DsGuru, Variant
+from rollouts.krama.explore import LakeAgent
+from rollouts.krama.folder import KEY as LAKE
+from rollouts.krama.folder import LakeSettings, shared_name
 from rollouts.machine import usable_cores
 from rollouts.python_executor import NAME, ExecutorSettings, PythonExecutor
 from rollouts.sandbox.model import Config

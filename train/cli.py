@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from configs.loader import ConfigError, dump, load, to_dict
 from configs.schema import EngineConfig, EvalConfig, GrpoRunConfig, RewardConfig, SftRunConfig
 from rewards.task import Task, TaskError, read_tasks, refuse_published
-from train.checkpoint import require_disk
-from train.errors import say_known_errors
-from train.resume import Checkpoints
-from train.stop import StopFlag
+from train.run.checkpoint import require_disk
+from train.run.errors import say_known_errors
+from train.run.resume import Checkpoints
+from train.run.stop import StopFlag
 
 if TYPE_CHECKING:
     from rollouts.prompts import ChatTokenizer
@@ -56,10 +56,10 @@ class _Run:
 
     def __init__(self, config: SftRunConfig | GrpoRunConfig, stage: str) -> None:
         from rollouts.prompts import ChatTokenizer
-        from train.log import RunLog
-        from train.model_source import resolve_model
-        from train.run_record import write_run_record
-        from train.setup import load_checked, prepare, seed_globals
+        from train.run.log import RunLog
+        from train.model.source import resolve_model
+        from train.run.record import write_run_record
+        from train.run.setup import load_checked, prepare, seed_globals
 
         self.tasks = _training_tasks(config.data)
         self.out = Path(config.out)
@@ -83,7 +83,7 @@ class _Run:
         self.done.unlink(missing_ok=True)
 
     def finish(self) -> None:
-        from train.setup import publish
+        from train.run.setup import publish
 
         work = self.out / ".tmp-model"
         self.policy.save(work)
@@ -102,26 +102,26 @@ def sft_main(argv: list[str]) -> int:
             print(dump(config))
             print(_sft_estimate(config, args.backend))
         elif args.backend == "deepspeed":
-            from train.launch import sft_on_devices
+            from train.backends.launch import sft_on_devices
 
             _training_tasks(config.data)
-            from train.setup import settled
+            from train.run.setup import settled
 
             config = settled(config, config.cluster.device)
             return sft_on_devices(_with_folder(config))
         else:
-            from train.setup import settled
+            from train.run.setup import settled
 
             _sft(settled(config))
     return status.code
 
 
 def _sft_estimate(config: SftRunConfig, backend: str) -> str:
-    from train.estimate import sft_report
-    from train.local_estimate import local_report
+    from train.backends.estimate import sft_report
+    from train.backends.local_estimate import local_report
 
     if backend == "embedded":
-        from train.setup import settled
+        from train.run.setup import settled
 
         return local_report(settled(config))
     there = config.data.endswith(".jsonl") and Path(config.data).is_file()
@@ -130,7 +130,7 @@ def _sft_estimate(config: SftRunConfig, backend: str) -> str:
 
 def _with_folder(config: Config) -> Config:
     """With the model's folder in place of a hub name: the other processes look for nothing."""
-    from train.model_source import resolve_model
+    from train.model.source import resolve_model
 
     folder = str(resolve_model(config.model.path))
     return replace(config, model=replace(config.model, path=folder))
@@ -176,19 +176,19 @@ def grpo_main(argv: list[str]) -> int:
 
             print(f"{dump(config)}\n{describe(config.rl)}", flush=True)
             if args.backend == "verl":
-                from train.verl_backend.dry_run import show
+                from train.backends.verl.dry_run import show
 
                 show(config)
             else:
-                from train.local_estimate import local_report
-                from train.setup import settled
+                from train.backends.local_estimate import local_report
+                from train.run.setup import settled
 
                 print(local_report(settled(config)))
             return 0
         if args.backend == "verl":
-            from train.estimate import grpo_report
-            from train.verl_backend.compose import require_attention, require_verl
-            from train.verl_backend.main import run
+            from train.backends.estimate import grpo_report
+            from train.backends.verl.compose import require_attention, require_verl
+            from train.backends.verl.main import run
 
             require_verl()
             require_attention(config.cluster)
@@ -196,15 +196,15 @@ def grpo_main(argv: list[str]) -> int:
             config = _with_folder(config)
             print(grpo_report(config), flush=True)
             return run(config)
-        from train.setup import settled
+        from train.run.setup import settled
 
         _grpo(settled(config))
     return status.code
 
 
 def _grpo(config: GrpoRunConfig) -> None:
-    from rollouts.environments import Workshop, tool_settings
-    from train.evaluate import scorer
+    from rollouts.workshop import Workshop, tool_settings
+    from train.evaluation.evaluate import scorer
     from train.grpo import train_grpo
 
     run = _Run(config, "rl")
@@ -220,11 +220,11 @@ def _grpo(config: GrpoRunConfig) -> None:
 
 def eval_main(argv: list[str]) -> int:
     if any(word.removeprefix("--tracks=").startswith("krama:") for word in argv):
-        from train.krama_eval import main as krama_main
+        from train.evaluation.krama_eval import main as krama_main
 
         return krama_main(argv)
     if any(word.removeprefix("--tracks=").startswith("dare:") for word in argv):
-        from train.table_eval import main as dare_main
+        from train.evaluation.table_eval import main as dare_main
 
         return dare_main(argv)
     parser = argparse.ArgumentParser(prog="assay eval", description="Score a model on tasks.")
@@ -240,7 +240,7 @@ def eval_main(argv: list[str]) -> int:
                         "endpoint no limit)")  # fmt: skip
     parser.add_argument("--pass-k", type=int, default=0, help="also pass@k over k samples")
     parser.add_argument("--seed", type=int, default=0)
-    from train.cdr_cli import add_options, eval_cdr
+    from train.evaluation.cdr_cli import add_options, eval_cdr
 
     add_options(parser)
     args = parser.parse_args(argv)
@@ -253,14 +253,14 @@ def eval_main(argv: list[str]) -> int:
 
 
 def _eval(args: Any) -> None:
-    from rollouts.environments import Workshop
+    from rollouts.workshop import Workshop
     from rollouts.prompts import ChatTokenizer
-    from train.evaluate import baselines, evaluate, scorer
-    from train.model_source import resolve_model
-    from train.progress import Bar
-    from train.report import write_report
-    from train.results import text_table
-    from train.setup import load_checked, prepare
+    from train.evaluation.evaluate import baselines, evaluate, scorer
+    from train.model.source import resolve_model
+    from train.run.progress import Bar
+    from train.report.write import write_report
+    from train.evaluation.results import text_table
+    from train.run.setup import load_checked, prepare
 
     tasks = _tasks(args.tracks, "--tracks")[: args.limit or None]
     engine_config, reward = EngineConfig(), RewardConfig()

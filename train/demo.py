@@ -20,7 +20,7 @@ from typing import Any
 from configs.loader import ConfigError, load, to_dict
 from configs.schema import DemoConfig, TasksConfig
 from rewards.task import Task, read_tasks
-from train.resume import Checkpoints
+from train.run.resume import Checkpoints
 
 DEFAULT_CONFIG = Path(__file__).resolve().parent.parent / "configs" / "demo.yaml"
 Row = dict[str, Any]
@@ -30,7 +30,7 @@ def build_tasks(config: TasksConfig, seed: int, folder: Path) -> dict[str, list[
     """The three splits, built once and then read back."""
     from data_gen.cli import write_demo
     from data_gen.corpora import read_corpus
-    from data_gen.demo_settings import preset
+    from data_gen.demo.settings import preset
 
     names = ("train_sft", "train_rl", "heldout")
     if not (folder / "certificate.json").is_file():  # written last
@@ -48,10 +48,10 @@ class Demo:
 
     def __init__(self, config: DemoConfig, out: Path) -> None:
         from rollouts.prompts import ChatTokenizer
-        from train.evaluate import scorer
-        from train.log import RunLog
-        from train.model_source import resolve_model
-        from train.setup import prepare
+        from train.evaluation.evaluate import scorer
+        from train.run.log import RunLog
+        from train.model.source import resolve_model
+        from train.run.setup import prepare
 
         self.config, self.out = config, out
         self.machine = prepare(config.engine)
@@ -65,7 +65,7 @@ class Demo:
         )  # fmt: skip
 
     def policy(self, folder: Path, train: bool = False) -> Any:
-        from train.setup import load_checked
+        from train.run.setup import load_checked
 
         adapters = self.config.model if train else None
         return load_checked(folder, self.config.engine, self.machine, train, adapters)
@@ -76,7 +76,7 @@ class Demo:
 
     def finish(self, policy: Any, stage: str) -> Path:
         """Write the stage's model folder, whole or not at all."""
-        from train.setup import publish
+        from train.run.setup import publish
 
         work = self.out / f".tmp-{stage}"
         shutil.rmtree(work, ignore_errors=True)
@@ -102,7 +102,7 @@ class Demo:
     def rl(self, start: Path) -> Path:
         """Dr.GRPO from the SFT model; returns the model folder."""
         from train.grpo import train_grpo
-        from train.results import summarise
+        from train.evaluation.results import summarise
 
         record = self.out / "rl.json"
         steps = {"steps": self.config.rl.steps}
@@ -130,8 +130,8 @@ class Demo:
         return folder
 
     def evaluate(self, policy: Any, tasks: Sequence[Task], what: str) -> list[Row]:
-        from train.evaluate import evaluate
-        from train.progress import Bar
+        from train.evaluation.evaluate import evaluate
+        from train.run.progress import Bar
 
         engine = policy.engine(self.tokenizer.stop_ids, self.config.engine.slots)
         with Bar(what, len(tasks)) as bar:
@@ -160,12 +160,12 @@ class Demo:
 
 def run_demo(config: DemoConfig) -> Path:
     """All stages; returns the report's path."""
-    from train.checkpoint import require_disk
-    from train.evaluate import baselines
-    from train.report import write_report
-    from train.results import text_table
-    from train.run_record import write_run_record
-    from train.setup import give_back_memory, settled
+    from train.run.checkpoint import require_disk
+    from train.evaluation.evaluate import baselines
+    from train.report.write import write_report
+    from train.evaluation.results import text_table
+    from train.run.record import write_run_record
+    from train.run.setup import give_back_memory, settled
 
     config, out = settled(config), Path(config.out)
     refuse_other_run(config, out)
@@ -211,7 +211,7 @@ def run_demo(config: DemoConfig) -> Path:
 def refuse_other_run(config: DemoConfig, out: Path) -> None:
     """Raise `ConfigError` naming the locked fields in which a run already there differs."""
     from configs.loader import locked_difference
-    from train.run_record import read_run_record
+    from train.run.record import read_run_record
 
     old = read_run_record(out).get("config")
     changed = locked_difference(old, config) if old else []
@@ -233,7 +233,7 @@ def main(argv: list[str]) -> int:
     overrides = list(args.settings)
     overrides += [f"seed={args.seed}"] if args.seed is not None else []
     overrides += [f"out={args.out}"] if args.out is not None else []
-    from train.errors import say_known_errors
+    from train.run.errors import say_known_errors
 
     with say_known_errors("assay demo") as status:
         run_demo(load(DemoConfig, args.config, overrides))

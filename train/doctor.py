@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from train.model_source import default_cache
+from train.model.source import default_cache
 from rollouts.machine import usable_cores
-from train.run_record import cpu_name, versions
+from train.run.record import cpu_name, versions
 
 # package: what it would add
 OPTIONAL = {

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
 from configs.cdr import SelectConfig, SplitConfig
-from data_gen.cdr_rows import Draft, difficulty, template
+from data_gen.cdr.rows import Draft, difficulty, template
 from data_gen.overlap import copies
 from rewards.cdr.ids import stable_id
 from rewards.seeds import derive_seed

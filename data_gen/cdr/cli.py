@@ -12,9 +12,9 @@ from typing import Any
 
 from configs.cdr import CdrConfig
 from configs.loader import dump, load
-from data_gen.cdr_out import write_tracks
-from data_gen.cdr_rows import drafts
-from data_gen.construct import (
+from data_gen.cdr.out import write_tracks
+from data_gen.cdr.rows import drafts
+from data_gen.cdr.construct import (
     CALIBRATED_FILTERS,
     Construction,
     construct,
@@ -22,9 +22,9 @@ from data_gen.construct import (
     usable_records,
 )
 from data_gen.corpora import CorpusError
-from data_gen.domains import ALL_MAPPERS, LABELS
-from data_gen.records import Replays
-from data_gen.sources import read_sources, scan
+from data_gen.cdr.domains import ALL_MAPPERS, LABELS
+from data_gen.cdr.records import Replays
+from data_gen.cdr.sources import read_sources, scan
 from rewards.task import write_jsonl
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from random import Random
 
 from configs.cdr import ComposeConfig
-from data_gen.domains import execution_order
-from data_gen.mining import MinedRecipe
-from data_gen.records import Record
+from data_gen.cdr.domains import execution_order
+from data_gen.cdr.mining import MinedRecipe
+from data_gen.cdr.records import Record
 from rewards.seeds import derive_seed
 
 _TRIES = 40  # draws for each recipe asked for

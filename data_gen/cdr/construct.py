@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from configs.cdr import CdrConfig
-from data_gen.compose import compose
-from data_gen.domains import FILTERS, LISTED_FILTERS, MAPPERS, label, rank_domains
-from data_gen.library import LibraryRecipe, attach_filters
-from data_gen.mining import Mined, mine
-from data_gen.records import Record, Replays
-from data_gen.swaps import swap_pairs
-from data_gen.tracks import Instance, SwapPair, Tracks
+from data_gen.cdr.compose import compose
+from data_gen.cdr.domains import FILTERS, LISTED_FILTERS, MAPPERS, label, rank_domains
+from data_gen.cdr.library import LibraryRecipe, attach_filters
+from data_gen.cdr.mining import Mined, mine
+from data_gen.cdr.records import Record, Replays
+from data_gen.cdr.swaps import swap_pairs
+from data_gen.cdr.tracks import Instance, SwapPair, Tracks
 
 # The two word-list filters need lists that are not public.
 CALIBRATED_FILTERS = tuple(name for name in FILTERS if name not in LISTED_FILTERS)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from configs.cdr import LibraryConfig
-from data_gen.calibrate import initial_threshold
-from data_gen.mining import MinedRecipe
-from data_gen.records import Record, Replays, supporters
+from data_gen.cdr.calibrate import initial_threshold
+from data_gen.cdr.mining import MinedRecipe
+from data_gen.cdr.records import Record, Replays, supporters
 
 SLOTS = ("front", "middle", "end")
 SLOT_TYPES = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from configs.cdr import MiningConfig
-from data_gen.domains import execution_order
+from data_gen.cdr.domains import execution_order
 
 Signature = tuple[str, ...]
 MOST_FALLBACKS = 12

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, cast
 
-from data_gen.instruct import InstructionError, PromptVariant, read_instruction
+from data_gen.cdr.instruct import InstructionError, PromptVariant, read_instruction
 from rewards.cdr.json_score import parse_json
 from rewards.cdr.language import read_number, say_number, say_step
 from rewards.cdr.phrases import CONDITIONS, NOUNS, SENTENCES
 from rewards.gold import RECIPE_PARAMS, Step
-from rewards.judge import JudgeError
-from rewards.judge_endpoint import Endpoint
+from rewards.krama.judge import JudgeError
+from rewards.krama.judge_endpoint import Endpoint
 
 CHECKS = ("functional_equivalence", "order_correct", "no_code_names", "thresholds_natural",
           "fits_wrapper")  # fmt: skip

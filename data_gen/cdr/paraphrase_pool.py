@@ -19,13 +19,13 @@ from threading import Lock
 from typing import Any
 
 from configs.cdr import InstructConfig, ParaphraseConfig
-from data_gen.cdr_rows import Draft, key_of
-from data_gen.instruct import InstructionError, PromptVariant, chosen, pool
-from data_gen.paraphrase import Candidate, paraphrase
+from data_gen.cdr.rows import Draft, key_of
+from data_gen.cdr.instruct import InstructionError, PromptVariant, chosen, pool
+from data_gen.cdr.paraphrase import Candidate, paraphrase
 from rewards.cdr.ids import stable_id
 from rewards.gold import Step
-from rewards.judge import JudgeError
-from rewards.judge_endpoint import Endpoint
+from rewards.krama.judge import JudgeError
+from rewards.krama.judge_endpoint import Endpoint
 from rewards.task import json_line, read_journal
 
 Row = dict[str, Any]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from data_gen.domains import ALL_MAPPERS
+from data_gen.cdr.domains import ALL_MAPPERS
 from rewards.cdr.ids import stable_id
 from rewards.gold import RECIPE_PARAMS, BoundStep, GoldError, Profile, Step, bind
 

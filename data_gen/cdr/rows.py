@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from data_gen.construct import Construction, bucket
-from data_gen.instruct import PromptVariant
-from data_gen.tracks import GROUP_RULE, SWAP_RULE, Instance, SwapPair
+from data_gen.cdr.construct import Construction, bucket
+from data_gen.cdr.instruct import PromptVariant
+from data_gen.cdr.tracks import GROUP_RULE, SWAP_RULE, Instance, SwapPair
 from rewards.cdr.ids import prompt_key, stable_id
 from rewards.gold import RECIPE_PARAMS, Step
 from rewards.task import Task
-from rollouts.cdr_prompts import messages
+from rollouts.cdr.prompts import messages
 
 Row = dict[str, Any]
 TRACKS = ("atomic_m", "atomic_f", "agnostic_m", "order_m", "order_f")

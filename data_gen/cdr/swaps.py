@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rapidfuzz.distance import Levenshtein
 
 from configs.cdr import SwapConfig
-from data_gen.library import LibraryRecipe
-from data_gen.records import Record, Replays, supporters
-from data_gen.tracks import SwapPair
+from data_gen.cdr.library import LibraryRecipe
+from data_gen.cdr.records import Record, Replays, supporters
+from data_gen.cdr.tracks import SwapPair
 from rewards.cdr.ids import stable_id
 from rewards.parse import normalise
 

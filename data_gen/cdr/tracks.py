@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from configs.cdr import InstanceConfig
-from data_gen.calibrate import Threshold, calibrate
-from data_gen.domains import ALL_MAPPERS
-from data_gen.library import SLOT_TYPES, SLOTS, LibraryRecipe, OrderFamily, Variant
-from data_gen.records import Record, Replays, bound_filter, supporters
+from data_gen.cdr.calibrate import Threshold, calibrate
+from data_gen.cdr.domains import ALL_MAPPERS
+from data_gen.cdr.library import SLOT_TYPES, SLOTS, LibraryRecipe, OrderFamily, Variant
+from data_gen.cdr.records import Record, Replays, bound_filter, supporters
 from rewards.cdr.ids import prompt_key, stable_id
 from rewards.gold import Step, bind
 

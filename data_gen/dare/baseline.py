@@ -11,7 +11,7 @@ from typing import Any
 
 from data_gen.dare.layout import Frame
 from data_gen.dare.tabular import Draft
-from rewards.table_metrics import macro_f1, raw_r2
+from rewards.dare.metrics import macro_f1, raw_r2
 
 FLOOR_F1 = 0.08  # above the constant answer
 FLOOR_R2 = 0.1

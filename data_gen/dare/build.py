@@ -47,9 +47,9 @@ from data_gen.dare.tabular import draft, files_of, metadata_json
 from data_gen.dare.validate import finished, prove
 from data_gen.dare.wording import if_question, metadata_text, mini_question, mm_question
 from rewards.seeds import derive_seed
-from rewards.table import read_gold, score_table
+from rewards.dare.prediction import read_gold, score_table
 from rewards.task import Task, TaskError, write_jsonl
-from rollouts.environments import run_now
+from rollouts.workshop import run_now
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
 
@@ -327,7 +327,7 @@ def _reworded(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str,
     if not args.refine_url:
         return {}
     from data_gen.dare.refine import recipe_in, refine_rows
-    from rewards.judge_endpoint import Endpoint
+    from rewards.krama.judge_endpoint import Endpoint
 
     recipes: dict[str, Any] = {}
     for row in rows:

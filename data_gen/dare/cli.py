@@ -12,7 +12,7 @@ from pathlib import Path
 
 from data_gen.dare.importer import read_licences, remade, tasks_of
 from data_gen.dare.layout import read_entries
-from rewards.table import read_gold, score_table
+from rewards.dare.prediction import read_gold, score_table
 from rewards.task import Task, TaskError, read_tasks, write_jsonl
 from rollouts.sandbox.model import Config, SandboxError
 from rollouts.sandbox.pool import Pool

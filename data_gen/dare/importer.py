@@ -12,7 +12,7 @@ from typing import Any
 
 from data_gen.dare.layout import Entry
 from data_gen.dare.reference import recipe_of, simulate
-from rewards.table import read_gold
+from rewards.dare.prediction import read_gold
 from rewards.task import Task, TaskError
 from rollouts.sandbox.pool import Pool
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from rewards.table import TASK_TYPES
+from rewards.dare.prediction import TASK_TYPES
 from rewards.task import TaskError
 
 Frame = Any  # a pandas DataFrame; its annotations are partial

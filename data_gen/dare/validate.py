@@ -16,7 +16,7 @@ from typing import Any
 from data_gen.dare.layout import table_bytes
 from data_gen.dare.reference import run_jobs
 from data_gen.dare.tabular import Draft, with_noise
-from rewards.table import TableGold, score_table
+from rewards.dare.prediction import TableGold, score_table
 from rollouts.sandbox.pool import Pool
 
 _OTHER = {"LogisticRegression": "GaussianNB", "Ridge": "LinearRegression"}

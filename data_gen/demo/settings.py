@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from data_gen.verbalize import FILTERS, MAPPER_FORMS, POLARITIES
+from data_gen.demo.wording import FILTERS, MAPPER_FORMS, POLARITIES
 
 EASY_OPERATORS = (
     "clean_email_mapper",

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from data_gen.formats.krama import (
+from data_gen.krama.importer import (
     MODES,
     Entry,
     Mode,
@@ -30,8 +30,8 @@ from data_gen.formats.krama import (
     sub_task,
     view_files,
 )
-from data_gen.formats.obscure import obscure
-from rewards.answer import score_response
+from data_gen.krama.obscure import obscure
+from rewards.krama.answer import score_response
 from rewards.task import Task, TaskError, write_jsonl
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, cast
 
-from rewards.answer import ANSWER_TYPES
-from rewards.answer_match import as_list
+from rewards.krama.answer import ANSWER_TYPES
+from rewards.krama.match import as_list
 from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError
 

@@ -4,7 +4,7 @@ A bijection over words, applied to every text of the view (files, file names, qu
 steps), keeps equality, joins, prefixes and splits; new words are handed out in the old words'
 alphabetical order, so sorting among them is kept too. Numbers stay: the published tasks come
 without their pipelines, so no answer could be recomputed. Generated tasks carry theirs, and have
-their numbers changed as well (data_gen/lakes/disguise.py).
+their numbers changed as well (data_gen/krama/lakes/disguise.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, cast
 
-from data_gen.formats.krama import Entry
+from data_gen.krama.importer import Entry
 from rewards.seeds import derive_seed
 
 _WORD = re.compile(r"[^\W\d_]+")

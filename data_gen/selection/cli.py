@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from data_gen.strategies import PICK, Rules, select
+from data_gen.selection.strategies import PICK, Rules, select
 from rewards.extras import install_extra
 from rewards.task import TaskError, read_jsonl
 

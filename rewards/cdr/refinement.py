@@ -152,7 +152,7 @@ def score_refinement(
         if truncated:
             return _nothing("truncated")
     if parsing == "strict" and _mode(task_gold) in ANALYSIS_MODES:
-        from rewards.declared import split_analysis
+        from rewards.cdr.declared import split_analysis
 
         analysis, output = split_analysis(output)
     answer = parse(output, parsing)
@@ -177,8 +177,8 @@ def _with_process(
 
     In a mode with an analysis, half of the credit is for what the analysis declares.
     """
-    from rewards.declared import declared_credit
-    from rewards.process import process_credit
+    from rewards.cdr.declared import declared_credit
+    from rewards.cdr.process import process_credit
 
     right = bool(score.parts["status_match"])
     credit = process_credit(gold, answer.status, answer.text) if right else 0.0

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from rewards.extras import install_extra
-from rewards.table_metrics import METRICS, MetricRaises, raw_r2
-from rewards.table_read import (
+from rewards.dare.metrics import METRICS, MetricRaises, raw_r2
+from rewards.dare.read import (
     ReaderLost,
     Unreadable,
     prediction_bytes,

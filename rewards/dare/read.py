@@ -4,7 +4,7 @@
 """Reading a prediction file that nobody vouches for, and the truth it will be held against.
 
 The prediction's bytes come from memory or from a plain file opened without following links, capped
-in size and columns. They are parsed in another process (`rewards/table_jail.py`), which was started
+in size and columns. They are parsed in another process (`rewards/dare/jail.py`), which was started
 afresh, so that no gold is in its memory, and which can open no file; what comes back are the wanted
 columns as numbers and text.
 """

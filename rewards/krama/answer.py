@@ -2,7 +2,7 @@
 
 `table3` is the paper's Table 3 as written (specification notes, section 13): the default outcome
 and the reward. `release` is what the published harness computes, for comparison with published
-numbers (`rewards.answer_release`). Neither executes a model's text.
+numbers (`rewards.krama.release`). Neither executes a model's text.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
-from rewards import answer_release as release
-from rewards.answer_match import (
+from rewards.krama import release as release
+from rewards.krama.match import (
     TOLERANCE,
     as_list,
     close,
@@ -23,7 +23,7 @@ from rewards.answer_match import (
     rows_alike,
     text_key,
 )
-from rewards.judge import Judge, JudgeError, NoJudge, deterministic, scripted
+from rewards.krama.judge import Judge, JudgeError, NoJudge, deterministic, scripted
 from rewards.task import RIGHT, Score, TaskError
 
 Reading = Literal["table3", "release"]

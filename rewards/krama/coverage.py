@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from rewards.answer import score_response
-from rewards.judge import JudgeError
-from rewards.judge_endpoint import Endpoint
+from rewards.krama.answer import score_response
+from rewards.krama.judge import JudgeError
+from rewards.krama.judge_endpoint import Endpoint
 
 # What a step's verb looks like in code: names called, attributes used, operators (as words).
 _VERBS: dict[str, tuple[str, ...]] = {

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from rewards.answer import Reading, score_response, unpaid
-from rewards.coverage import static_coverage, subtask_credit
-from rewards.judge import Judge, deterministic
+from rewards.krama.answer import Reading, score_response, unpaid
+from rewards.krama.coverage import static_coverage, subtask_credit
+from rewards.krama.judge import Judge, deterministic
 from rewards.task import Score, TaskError
 
 ANSWER, PIPELINE = "answer.json", "pipeline.py"  # what an environment leaves

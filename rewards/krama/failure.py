@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rewards.answer import rounding_slip, score_response
-from rewards.answer_match import as_list, close, number
+from rewards.krama.answer import rounding_slip, score_response
+from rewards.krama.match import as_list, close, number
 from rewards.task import RIGHT
 
 CATEGORIES = (

@@ -2,7 +2,7 @@
 
 Three of them share one signature, `(prediction, target) -> Verdict`: a deterministic one (the
 default; specification notes, section 6), a scripted one (tests and replayed verdicts), and any
-OpenAI-compatible chat endpoint (`EndpointJudge`, in `rewards.judge_endpoint`).
+OpenAI-compatible chat endpoint (`EndpointJudge`, in `rewards.krama.judge_endpoint`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from rewards.judge import JudgeError, Verdict
+from rewards.krama.judge import JudgeError, Verdict
 
 _SYSTEM = (
     "You compare a candidate answer with a reference answer to the same question. Reply with one "

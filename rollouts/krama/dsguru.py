@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 from rewards.task import Task
 from rollouts.environment import Closing, Opening, Reply, Said
-from rollouts.lake.contract import EXHAUSTED, answer_of, blocks, printed_values
-from rollouts.lake.folder import LakeFolder, LakeSettings, clip, closing
-from rollouts.lake.index import groups, snippet, title
+from rollouts.krama.contract import EXHAUSTED, answer_of, blocks, printed_values
+from rollouts.krama.folder import LakeFolder, LakeSettings, clip, closing
+from rollouts.krama.index import groups, snippet, title
 from rollouts.sandbox.model import Result
 from rollouts.sandbox.pool import Pool
 

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from rewards.task import Task
 from rollouts.environment import Closing, Opening, Reply, Said
-from rollouts.lake.folder import LakeFolder, LakeSettings, clip, closing
-from rollouts.lake.index import LakeIndex, describe, snippet
+from rollouts.krama.folder import LakeFolder, LakeSettings, clip, closing
+from rollouts.krama.index import LakeIndex, describe, snippet
 from rollouts.sandbox.pool import Pool
 from rollouts.tools import ToolCall, ToolSpec, argument_error
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from rewards.task import Task, TaskError
 from rollouts.environment import Closing, EnvironmentFailure
-from rollouts.lake.index import LakeIndex, index_lake
+from rollouts.krama.index import LakeIndex, index_lake
 from rollouts.sandbox.model import MIB, Limits, Result
 from rollouts.sandbox.pool import Pool
 
@@ -22,7 +22,7 @@ ANSWER, PIPELINE = "answer.json", "pipeline.py"  # what an episode leaves to be 
 
 @dataclass(frozen=True)
 class LakeSettings:
-    """How lake agents work. Tokens are estimates (rollouts/lake/index.py); `rows` sample rows a
+    """How lake agents work. Tokens are estimates (rollouts/krama/index.py); `rows` sample rows a
     group; `feedback` characters of code, output and error that go back to the model."""
 
     snippet_tokens: int = 8000

@@ -17,7 +17,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollouts.lake.scan import FileNote, scan
+from rollouts.krama.scan import FileNote, scan
 
 VERSION = 2  # of what `scan` finds; another number makes every note anew
 CHARS_A_TOKEN = 3.5  # a cautious mean over tables; budgets are upper bounds in this measure

@@ -173,7 +173,7 @@ def test_locked_difference_names_only_locked_fields() -> None:
 
 
 def test_task_settings_fit_the_task_builder() -> None:
-    settings = pytest.importorskip("data_gen.demo_settings")
+    settings = pytest.importorskip("data_gen.demo.settings")
     texts = ["tasks.difficulty=hard", "tasks.mappers=[1, 2]", "tasks.steady=null"]
     tasks = load(DemoConfig, DEMO_YAML, texts).tasks
     built = settings.preset(tasks.difficulty, **tasks.changes())
@@ -182,7 +182,7 @@ def test_task_settings_fit_the_task_builder() -> None:
 
 
 def test_reward_settings_fit_the_scorer() -> None:
-    from rewards.refinement import RefinementReward
+    from rewards.cdr.refinement import RefinementReward
 
     config = load(DemoConfig, DEMO_YAML).reward
     shares = to_dict(config)

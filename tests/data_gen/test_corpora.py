@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from data_gen.corpora import SHIPPED, CorpusError, read_corpus
-from data_gen.passages import PassagePool, canonical_hash, cut_passages
+from data_gen.demo.passages import PassagePool, canonical_hash, cut_passages
 
 PERMISSIVE = {"BSD-2-Clause", "BSD-3-Clause", "MIT", "Apache-2.0", "public domain"}
 

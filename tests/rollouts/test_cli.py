@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 import assay  # noqa: E402
 from rewards.task import Task, write_jsonl  # noqa: E402
-from rollouts.torch_engine import choose_device, choose_dtype  # noqa: E402
+from rollouts.engines.torch import choose_device, choose_dtype  # noqa: E402
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_lone_surrogates_of_a_model_are_written_and_resumed(
     """A call's arguments, tool and file names that UTF-8 cannot hold."""
     from rollouts import cli
     from rollouts.python_executor import NAME
-    from rollouts.scripted import ScriptedEngine
+    from rollouts.engines.scripted import ScriptedEngine
 
     table = tmp_path / "tasks.jsonl"
     prompt = [{"role": "user", "content": "go"}]

@@ -9,7 +9,7 @@ from typing import Any
 
 from rewards.task import Task
 from rollouts.environment import Said
-from rollouts.environments import ToolSettings, Workshop
+from rollouts.workshop import ToolSettings, Workshop
 from rollouts.python_executor import NAME, ExecutorSettings, tool_spec
 from rollouts.tools import ToolCall
 

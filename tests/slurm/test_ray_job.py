@@ -39,7 +39,7 @@ def test_gold_is_executed_on_two_nodes_and_nothing_is_left_behind(
     job = slurm.submit(
         "-o", str(log), "--mem=500", "--cpus-per-task=2",
         str(ROOT / "slurm" / "grpo_multinode.sbatch"), f"out={tmp_path}/run", "--",
-        "train.verl_backend.ray_shards", f"out={tmp_path}/shards", "--input", str(source),
+        "train.backends.verl.ray_shards", f"out={tmp_path}/shards", "--input", str(source),
         "--shards", "8", "--to", str(target), "--", "execute", "{in}", "{out}",
         ASSAY_RAY_CPUS="2", ASSAY_RAY_STORE="100000000",
     )  # fmt: skip
@@ -68,7 +68,7 @@ def test_rejection_sampling_over_two_nodes_gives_the_bytes_of_one_machine(
     job = slurm.submit(
         "-o", str(log), "--mem=500", "--cpus-per-task=2",
         str(ROOT / "slurm" / "grpo_multinode.sbatch"), f"out={tmp_path}/run", "--",
-        "train.verl_backend.ray_shards", f"out={tmp_path}/shards", "--input", str(source),
+        "train.backends.verl.ray_shards", f"out={tmp_path}/shards", "--input", str(source),
         "--shards", "6", "--align", "4", "--to", str(target), "--",
         *words, "--tasks", "{in}", "--out", "{out}",
         ASSAY_RAY_CPUS="1", ASSAY_RAY_STORE="100000000",

@@ -82,10 +82,10 @@ def main(job_path: str, out: str) -> None:
 
     from configs.loader import load
     from configs.schema import GrpoRunConfig
-    from train.launch import free_port
-    from train.verl_backend.compose import check, compose
-    from train.verl_backend.overrides import overrides
-    from train.verl_backend.smoke.device import install
+    from train.backends.launch import free_port
+    from train.backends.verl.compose import check, compose
+    from train.backends.verl.overrides import overrides
+    from train.backends.verl.smoke.device import install
 
     os.environ["MASTER_PORT"] = str(free_port())
     job = torch.load(job_path, weights_only=False)

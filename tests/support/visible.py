@@ -86,7 +86,7 @@ VARIANTS = {"class": ("IF", "MM"), "reg": ("IF", "MM"), "ts": ("XF", "CF")}
 
 
 def _dare() -> Iterator[tuple[Task, list[Try]]]:
-    from rewards.table import read_gold
+    from rewards.dare.prediction import read_gold
 
     for folder in sorted((SHARED / "dare" / "tasks" / "databases").glob("*")):
         for variant in VARIANTS[folder.name.rpartition("_")[2]]:
@@ -116,7 +116,7 @@ def _predicted(truth: str) -> Iterator[Try]:
 
 
 def _krama() -> Iterator[tuple[Task, list[Try]]]:
-    from data_gen.formats.krama import end_to_end, read_workload, sub_task
+    from data_gen.krama.importer import end_to_end, read_workload, sub_task
 
     for name in ("verified", "other"):
         path = SHARED / "krama" / "data" / f"workload_{name}.json"

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("torch")
 
 import assay
-from train.log import read_metrics
+from train.run.log import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = [

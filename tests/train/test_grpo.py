@@ -22,13 +22,13 @@ from rewards.task import Score, Task, TaskError, write_jsonl  # noqa: E402
 from rollouts.environment import Closing, Opening, Reply, Said  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
-from train.checkpoint import CheckpointError  # noqa: E402
+from train.run.checkpoint import CheckpointError  # noqa: E402
 from train.grpo import describe, fitting, sample, train_grpo, update  # noqa: E402
-from train.log import RunLog, read_metrics  # noqa: E402
-from train.optim import MasterAdamW  # noqa: E402
-from train.order import balanced_batch, batch_of, strata  # noqa: E402
-from train.policy import load_policy  # noqa: E402
-from train.resume import Checkpoints  # noqa: E402
+from train.run.log import RunLog, read_metrics  # noqa: E402
+from train.model.optim import MasterAdamW  # noqa: E402
+from train.model.order import balanced_batch, batch_of, strata  # noqa: E402
+from train.model.policy import load_policy  # noqa: E402
+from train.run.resume import Checkpoints  # noqa: E402
 from train.sft import Example, train_sft  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -203,7 +203,7 @@ torch.set_num_threads(1)
 sys.path[:0] = [sys.argv[1], sys.argv[1] + "/tests"]
 from pathlib import Path
 from test_train_loops import RL, run_rl
-from train.policy import load_policy
+from train.model.policy import load_policy
 policy = run_rl(Path(sys.argv[2]), Path(sys.argv[3]), RL)
 policy.save(Path(sys.argv[3]) / "model")
 """

@@ -16,13 +16,13 @@ from tiny_model import tiny_config  # noqa: E402
 from configs.loader import load  # noqa: E402
 from configs.schema import GrpoConfig, GrpoRunConfig, SftConfig, SftRunConfig  # noqa: E402
 from rewards.task import Task  # noqa: E402
-from rollouts.environments import Workshop, run_now, tool_settings  # noqa: E402
+from rollouts.workshop import Workshop, run_now, tool_settings  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
-from train.evaluate import scorer  # noqa: E402
+from train.evaluation.evaluate import scorer  # noqa: E402
 from train.grpo import sample, train_grpo  # noqa: E402
-from train.log import RunLog, read_metrics  # noqa: E402
-from train.policy import load_policy  # noqa: E402
-from train.resume import Checkpoints  # noqa: E402
+from train.run.log import RunLog, read_metrics  # noqa: E402
+from train.model.policy import load_policy  # noqa: E402
+from train.run.resume import Checkpoints  # noqa: E402
 from train.sft import Example, train_sft  # noqa: E402
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")

@@ -24,11 +24,11 @@ from torch.utils.checkpoint import checkpoint
 from configs.loader import ConfigError, locked_difference, to_dict
 from configs.schema import SftRunConfig
 from rewards.task import TaskError
-from train.optim import learning_rate
-from train.order import batch_of
-from train.policy import learn_padding, save_folder
+from train.model.optim import learning_rate
+from train.model.order import batch_of
+from train.model.policy import learn_padding, save_folder
 from train.sft import Example, sft_steps
-from train.stop import StopFlag, Stopped
+from train.run.stop import StopFlag, Stopped
 
 ROWS = 1024  # positions whose float32 logits exist at the same time
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
@@ -157,7 +157,7 @@ class Trainer:
         else:
             state = self.engine.module.state_dict()
         if self.rank == 0:
-            from train.setup import publish
+            from train.run.setup import publish
 
             work = self.out / ".tmp-model"
             save_folder(self.source, work, _plain_state(self.config, self.source, state))
@@ -205,7 +205,7 @@ def _model(config: SftRunConfig, source: Path) -> Any:
     learn_padding(model)
     _recompute(model)
     if config.model.lora_rank:
-        from train.lora import with_adapters
+        from train.model.lora import with_adapters
 
         model = with_adapters(model, config.model)
     return model
@@ -228,7 +228,7 @@ def _recompute(model: Any) -> None:
 def _plain_state(config: SftRunConfig, source: Path, state: dict[str, Any]) -> dict[str, Any]:
     """Weights under the names that transformers reads, contiguous, each tied one once."""
     if config.model.lora_rank:
-        from train.lora import merged_state
+        from train.model.lora import merged_state
 
         plain = _model(config, source)
         plain.load_state_dict(state, strict=False)
@@ -243,7 +243,7 @@ def _plain_state(config: SftRunConfig, source: Path, state: dict[str, Any]) -> d
 
 def train(config: SftRunConfig, examples: Sequence[Example], source: Path, stop: StopFlag) -> None:
     """All of it, in one of the processes. Raises `Stopped` after saving when asked to stop."""
-    from train.log import RunLog
+    from train.run.log import RunLog
 
     fitting = [e for e in examples if len(e.prompt) + len(e.answer) <= config.sft.max_length]
     if not fitting:
@@ -281,7 +281,7 @@ def main(config: SftRunConfig, stop: StopFlag) -> None:
     """Body of one process, whose place the launcher put into the environment."""
     from rollouts.prompts import ChatTokenizer
     from train.cli import read_examples
-    from train.model_source import resolve_model
+    from train.model.source import resolve_model
 
     if config.cluster.device == "cpu":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")

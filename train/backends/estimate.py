@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from configs.cluster import ClusterConfig
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig
-from train.shape import Shape, shape_of
+from train.model.shape import Shape, shape_of
 
 GB = 1e9
 SLACK = 0.10  # share of a GPU that is kept free

@@ -18,8 +18,8 @@ from pathlib import Path
 from configs.cluster import ClusterConfig
 from configs.loader import ConfigError, dump
 from configs.schema import SftRunConfig
-from train.checkpoint import require_disk
-from train.run_record import write_run_record
+from train.run.checkpoint import require_disk
+from train.run.record import write_run_record
 
 GRACE_S = 30.0
 
@@ -116,7 +116,7 @@ def require_devices(cluster: ClusterConfig) -> None:
 
 def sft_on_devices(config: SftRunConfig) -> int:
     """`assay sft --backend deepspeed`: one process a device, on this node's share of the nodes."""
-    from train.estimate import sft_report
+    from train.backends.estimate import sft_report
 
     require_devices(config.cluster)
     out = Path(config.out)
@@ -130,18 +130,18 @@ def sft_on_devices(config: SftRunConfig) -> int:
     dump(config, settings)
     if config.cluster.device == "cpu":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
-    return launch(["train.launch", str(settings)], config.cluster.gpus_per_node)
+    return launch(["train.backends.launch", str(settings)], config.cluster.gpus_per_node)
 
 
 def main(path: str) -> int:
     """Body of one rank."""
     from configs.loader import load
-    from train.errors import say_known_errors
-    from train.stop import StopFlag
+    from train.run.errors import say_known_errors
+    from train.run.stop import StopFlag
 
     stop = StopFlag().listen()  # before the long imports: USR1 would end the process
     with say_known_errors("assay sft") as status:
-        from train.deepspeed_sft import main as train
+        from train.backends.deepspeed import main as train
 
         train(load(SftRunConfig, path), stop)
     return status.code

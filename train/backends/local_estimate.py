@@ -1,6 +1,6 @@
 """What an embedded run (one device) keeps in memory, for `--dry-run`. Arithmetic, without torch.
 
-Bytes follow train.optim and train.policy: working weights and their gradients, float32 masters with
+Bytes follow train.model.optim and train.model.policy: working weights and their gradients, float32 masters with
 gradients and two moments, the decoder's packed copy; activations of one micro-batch without
 recomputation; the keys and values of all answers being decoded.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig
-from train.shape import Shape, shape_of
+from train.model.shape import Shape, shape_of
 
 GB = 1e9
 DEFAULT = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -20,7 +20,7 @@ DEFAULT = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
 def local_memory(config: SftRunConfig | GrpoRunConfig, shape: Shape) -> dict[str, float]:
     """Bytes by what they are for. `engine.micro_tokens` and `engine.slots` decide the last two.
-    `engine.dtype=auto` counts as bfloat16: `train.setup.settled` says what it is here."""
+    `engine.dtype=auto` counts as bfloat16: `train.run.setup.settled` says what it is here."""
     width = 4 if config.engine.dtype == "float32" else 2
     trained = shape.adapters(config.model.lora_rank) or shape.parameters
     heads = (shape.heads + 2 * shape.kv_heads) * shape.head_dim

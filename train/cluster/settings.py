@@ -12,7 +12,7 @@ from pathlib import Path
 from configs.cluster import ClusterConfig
 from configs.loader import ConfigError, load
 from configs.schema import GrpoRunConfig, SftRunConfig
-from train.verl_backend.overrides import refuse_adapters
+from train.backends.verl.overrides import refuse_adapters
 
 ROOT = Path(__file__).resolve().parent.parent.parent  # where every job starts
 BACKENDS = {
@@ -128,8 +128,8 @@ def refuse_stage(command: str, words: Sequence[str], nodes: str) -> None:
             raise ConfigError(problems[0])
     if want.backend == "embedded":
         return
-    from train.estimate import grpo_report, sft_report
-    from train.shape import shape_of
+    from train.backends.estimate import grpo_report, sft_report
+    from train.model.shape import shape_of
 
     config = want.config
     if command == "grpo_multinode" and nodes.isdigit():

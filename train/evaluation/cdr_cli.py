@@ -11,14 +11,14 @@ from typing import Any
 
 from configs.loader import ConfigError
 from configs.schema import EngineConfig, RewardConfig
-from rewards.families import Answer, score_answer
-from rewards.refinement import always_drop, copy_input
-from rewards.structured import gold_response
+from rewards.family import Answer, score_answer
+from rewards.cdr.refinement import always_drop, copy_input
+from rewards.cdr.structured import gold_response
 from rewards.task import Task, TaskError
-from rollouts.cdr_prompts import MODES
-from rollouts.environments import run_now
+from rollouts.cdr.prompts import MODES
+from rollouts.workshop import run_now
 from rollouts.trajectory import Sampling, Trajectory
-from train.cdr_eval import (
+from train.evaluation.cdr_eval import (
     Answerer,
     CdrEval,
     Said,
@@ -27,7 +27,7 @@ from train.cdr_eval import (
     parse_tracks,
     pick_rows,
 )
-from train.progress import Bar
+from train.run.progress import Bar
 
 BASELINES: dict[str, Callable[[Any], str]] = {
     "gold": gold_response,
@@ -81,8 +81,8 @@ def said(run: Trajectory) -> Said:
 def _local(args: Namespace) -> Answerer:
     from rollouts.episode import rollout
     from rollouts.prompts import ChatTokenizer
-    from train.model_source import resolve_model
-    from train.setup import load_checked, prepare
+    from train.model.source import resolve_model
+    from train.run.setup import load_checked, prepare
 
     config = EngineConfig()
     machine = prepare(config)
@@ -117,7 +117,7 @@ def request_fields(text: str) -> dict[str, Any]:
 
 
 def _endpoint(args: Namespace) -> Answerer:
-    from rollouts.openai_engine import OpenAIEngine
+    from rollouts.engines.openai import OpenAIEngine
 
     if not args.endpoint_model:
         raise ConfigError(f"--model {args.model}: say which model there: --endpoint-model NAME")
@@ -178,8 +178,8 @@ def eval_cdr(args: Namespace) -> int:
 
     Returns the exit status: 3 when requests failed, which are scored nowhere.
     """
-    from train.evaluate import baselines, reward_weights, row_of
-    from train.report import write_report
+    from train.evaluation.evaluate import baselines, reward_weights, row_of
+    from train.report.write import write_report
 
     config = CdrEval(args.mode, args.k, args.seed, args.limit, args.all_rows)
     picked = pick_rows(args.tracks, config)

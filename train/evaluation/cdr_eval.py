@@ -19,7 +19,7 @@ from rewards.cdr.predictions import JSON, MIXED
 from rewards.cdr.scorefile import score_file
 from rewards.parse import parse_release
 from rewards.task import Task, TaskError, read_journal, read_jsonl, write_jsonl
-from rollouts.cdr_prompts import messages
+from rollouts.cdr.prompts import messages
 
 Row = dict[str, Any]
 HELDOUT = "heldout.jsonl"  # in the folder of a build

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from configs.schema import RewardConfig
-from rewards.answer_family import AnswerReward
-from rewards.families import Answer, Weights, score_answer
+from rewards.krama.episode import AnswerReward
+from rewards.family import Answer, Weights, score_answer
 from rewards.parse import parse_strict
-from rewards.refinement import (
+from rewards.cdr.refinement import (
     RefinementReward,
     always_drop,
     always_keep_copy,
@@ -19,12 +19,12 @@ from rewards.refinement import (
 from rewards.seeds import derive_seed
 from rewards.task import Score, Task
 from rollouts.environment import Maker
-from rollouts.environments import run_now
+from rollouts.workshop import run_now
 from rollouts.episode import rollout
 from rollouts.prompts import ChatTokenizer
-from rollouts.torch_engine import TorchEngine, TransformersEngine
+from rollouts.engines.torch import TorchEngine, TransformersEngine
 from rollouts.trajectory import Sampling, Trajectory
-from train.stats import pass_at_k
+from train.evaluation.stats import pass_at_k
 
 Row = dict[str, Any]
 Scorer = Callable[[Task, Trajectory], Score]

@@ -14,24 +14,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rewards.answer import READINGS
-from rewards.answer_failure import category
-from rewards.answer_family import ANSWER, PIPELINE, AnswerReward
-from rewards.answer_release import harness
-from rewards.coverage import judged_coverage
-from rewards.families import Weights, score_answer
-from rewards.judge import Judge, JudgeError, deterministic
-from rewards.judge_endpoint import Endpoint, EndpointJudge
+from rewards.krama.answer import READINGS
+from rewards.krama.failure import category
+from rewards.krama.episode import ANSWER, PIPELINE, AnswerReward
+from rewards.krama.release import harness
+from rewards.krama.coverage import judged_coverage
+from rewards.family import Weights, score_answer
+from rewards.krama.judge import Judge, JudgeError, deterministic
+from rewards.krama.judge_endpoint import Endpoint, EndpointJudge
 from rewards.task import Task, TaskError, json_text, read_tasks
 from rollouts.environment import Budget
-from rollouts.environments import ToolSettings, Workshop, run_now
+from rollouts.workshop import ToolSettings, Workshop, run_now
 from rollouts.episode import ChatEngine, rollout
-from rollouts.lake.explore import STEPS
-from rollouts.lake.folder import LakeSettings
+from rollouts.krama.explore import STEPS
+from rollouts.krama.folder import LakeSettings
 from rollouts.trajectory import Sampling, Trajectory
-from train.errors import say_known_errors, say_unscored
-from train.krama_tables import summary, text_tables
-from train.progress import Bar
+from train.run.errors import say_known_errors, say_unscored
+from train.evaluation.krama_tables import summary, text_tables
+from train.run.progress import Bar
 
 Row = dict[str, Any]
 AGENTS = {
@@ -186,8 +186,8 @@ def _runs(
         return list(zip(tasks, run_now(step), strict=True))
     from configs.schema import EngineConfig
     from rollouts.prompts import ChatTokenizer
-    from train.model_source import resolve_model
-    from train.setup import load_checked, prepare
+    from train.model.source import resolve_model
+    from train.run.setup import load_checked, prepare
 
     config = EngineConfig()
     source = resolve_model(args.model)
@@ -210,9 +210,9 @@ def _runs(
 async def _by_chat(
     args: Any, tasks: Sequence[Task], shop: Workshop, sampling: Sampling, budget: Budget, bar: Bar
 ) -> list[Trajectory]:
-    from rollouts.canned import CannedEngine
+    from rollouts.engines.canned import CannedEngine
     from rollouts.chat_rollout import chat_rollout
-    from rollouts.openai_engine import OpenAIEngine
+    from rollouts.engines.openai import OpenAIEngine
 
     async def run(engine: ChatEngine) -> list[Trajectory]:
         groups = await chat_rollout(

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any
 
-from rewards.answer_release import total
+from rewards.krama.release import total
 from rewards.task import RIGHT
-from train.stats import wilson
+from train.evaluation.stats import wilson
 
 Row = dict[str, Any]
 

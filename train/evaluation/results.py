@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from train.stats import (
+from train.evaluation.stats import (
     Interval,
     balanced,
     balanced_difference,

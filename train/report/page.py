@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from train.results import (
+from train.evaluation.results import (
     HEADINGS,
     PLAIN_HEADINGS,
     PREDICTED,
@@ -24,7 +24,7 @@ from train.results import (
     show_interval,
     summarise,
 )
-from train.svg import interval_mark, line_chart
+from train.report.svg import interval_mark, line_chart
 
 STYLE = """
 :root { --ink:#1b1f24; --soft:#5b6570; --faint:#e4e8ec; --page:#fff; --panel:#f7f8fa;

@@ -10,10 +10,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from train.error_report import write_errors
-from train.log import read_metrics
-from train.report_page import render
-from train.results import (
+from train.report.errors import write_errors
+from train.run.log import read_metrics
+from train.report.page import render
+from train.evaluation.results import (
     ResultsError,
     check_results,
     comparisons,
@@ -23,7 +23,7 @@ from train.results import (
     summarise,
     text_table,
 )
-from train.run_record import read_run_record
+from train.run.record import read_run_record
 
 
 def write_report(run_dir: Path, data: Mapping[str, Any]) -> Path:

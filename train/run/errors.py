@@ -22,11 +22,11 @@ def say_known_errors(command: str) -> Iterator[Status]:
     from configs.loader import ConfigError
     from rewards.task import TaskError
     from rollouts.prompts import PromptError
-    from rollouts.torch_engine import ModelError
-    from train.checkpoint import CheckpointError
-    from train.log import LogError
-    from train.model_source import ModelError as SourceError
-    from train.stop import EXIT_STOPPED, Stopped
+    from rollouts.engines.torch import ModelError
+    from train.run.checkpoint import CheckpointError
+    from train.run.log import LogError
+    from train.model.source import ModelError as SourceError
+    from train.run.stop import EXIT_STOPPED, Stopped
 
     status = Status()
     known = (ConfigError, TaskError, PromptError, ModelError, CheckpointError, LogError,

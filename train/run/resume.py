@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from train.checkpoint import load_latest, restore_random, save
-from train.optim import MasterAdamW
-from train.stop import Stopped
+from train.run.checkpoint import load_latest, restore_random, save
+from train.model.optim import MasterAdamW
+from train.run.stop import Stopped
 
 
 def never() -> bool:

@@ -15,9 +15,9 @@ import torch
 
 from configs.loader import ConfigError
 from configs.schema import DemoConfig, EngineConfig, GrpoRunConfig, ModelConfig, SftRunConfig
-from rollouts.torch_engine import ModelError, bfloat16_speed, choose_dtype, set_threads
-from train.policy import LlamaPolicy, TransformersPolicy, load_policy
-from train.run_record import read_run_record
+from rollouts.engines.torch import ModelError, bfloat16_speed, choose_dtype, set_threads
+from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy
+from train.run.record import read_run_record
 
 RunConfig = TypeVar("RunConfig", SftRunConfig, GrpoRunConfig, DemoConfig)
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from data_gen.semantic.rows import Row, Unusable, distinct, in_turns, make_row, name_of
+from data_gen.cdr.semantic.rows import Row, Unusable, distinct, in_turns, make_row, name_of
 
 EDITS = ("entity", "relation")
 KINDS = (*EDITS, "contradictory", "invented", "subjective", "unverifiable")

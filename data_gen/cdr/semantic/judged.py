@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from data_gen.semantic.rows import Row, Unusable, distinct, in_turns, make_row, name_of
+from data_gen.cdr.semantic.rows import Row, Unusable, distinct, in_turns, make_row, name_of
 
 RUBRICS = ("helpfulness", "correctness", "coherence", "complexity", "verbosity")
 LABELS = ("safe", "unsafe")

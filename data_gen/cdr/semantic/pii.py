@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from data_gen.semantic.rows import Row, Unusable, distinct, in_turns, make_row, name_of
+from data_gen.cdr.semantic.rows import Row, Unusable, distinct, in_turns, make_row, name_of
 
 # The five groups are published, which label is of which group is not: this mapping is ours.
 GROUPS: dict[str, tuple[str, ...]] = {

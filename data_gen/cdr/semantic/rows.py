@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from data_gen.construct import bucket
+from data_gen.cdr.construct import bucket
 from rewards.cdr.files import FIELDS
 from rewards.cdr.ids import stable_id
 from rewards.seeds import derive_seed

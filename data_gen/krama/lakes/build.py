@@ -18,13 +18,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from data_gen.formats.krama import DOMAINS, LAKE, SYSTEM
-from data_gen.lakes.carried import export_carried
-from data_gen.lakes.compose import KINDS, Builder, NoDraft
-from data_gen.lakes.disguise import disguise
-from data_gen.lakes.pipeline import Draft, Frames, gold_subtasks
-from data_gen.lakes.tables import Table, read_tables
-from data_gen.lakes.verify import score, validate_all
+from data_gen.krama.importer import DOMAINS, LAKE, SYSTEM
+from data_gen.krama.lakes.carried import export_carried
+from data_gen.krama.lakes.compose import KINDS, Builder, NoDraft
+from data_gen.krama.lakes.disguise import disguise
+from data_gen.krama.lakes.pipeline import Draft, Frames, gold_subtasks
+from data_gen.krama.lakes.tables import Table, read_tables
+from data_gen.krama.lakes.verify import score, validate_all
 from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError, write_jsonl
 

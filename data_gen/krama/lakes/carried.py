@@ -20,7 +20,7 @@ from random import Random
 from typing import Any
 
 from data_gen.dare.sources import PACKAGES, sources
-from data_gen.lakes.files import BYTES_ELSE, Frame, Layout, can_read, write_frames
+from data_gen.krama.lakes.files import BYTES_ELSE, Frame, Layout, can_read, write_frames
 from rewards.seeds import derive_seed
 
 # Packages whose data folders hold plain CSV tables; an absent package is passed over. Those of

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from data_gen.lakes.pipeline import Draft, LakeStep
-from data_gen.lakes.tables import Table
+from data_gen.krama.lakes.pipeline import Draft, LakeStep
+from data_gen.krama.lakes.tables import Table
 
 
 class NoDraft(ValueError):

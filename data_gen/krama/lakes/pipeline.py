@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from rewards.task import TaskError
-from rollouts.environments import run_now
+from rollouts.workshop import run_now
 from rollouts.sandbox.model import Config, Limits
 from rollouts.sandbox.pool import Pool, plain_path
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from data_gen.lakes.files import SUFFIXES, Layout, layouts, read_frame
-from data_gen.lakes.marks import Ambiguous, cleaned_numbers, decimal_of
+from data_gen.krama.lakes.files import SUFFIXES, Layout, layouts, read_frame
+from data_gen.krama.lakes.marks import Ambiguous, cleaned_numbers, decimal_of
 
 ROWS = (15, 200_000)
 _DIGESTED = 200  # rows at either end that a table is recognised by

@@ -7,10 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from data_gen.lakes.pipeline import Draft, Frames, PipelineFailed, runs
-from rewards.answer import score_response
-from rewards.judge import deterministic
-from rollouts.environments import run_now
+from data_gen.krama.lakes.pipeline import Draft, Frames, PipelineFailed, runs
+from rewards.krama.answer import score_response
+from rewards.krama.judge import deterministic
+from rollouts.workshop import run_now
 
 LEAST_MARGIN = 1e-3  # relative distance to another answer (ties, rounding boundaries)
 SHUFFLES = (1, 2)

@@ -1,7 +1,7 @@
 """The embedded engine: decode on this machine's CPU or GPU with torch alone."""
 
-from rollouts.torch_engine.device import bfloat16_speed, choose_device, choose_dtype
-from rollouts.torch_engine.engine import (
+from rollouts.engines.torch.device import bfloat16_speed, choose_device, choose_dtype
+from rollouts.engines.torch.engine import (
     TorchEngine,
     TransformersEngine,
     folder_is_llama,
@@ -9,7 +9,7 @@ from rollouts.torch_engine.engine import (
     load_llama,
     set_threads,
 )
-from rollouts.torch_engine.llama import Llama, ModelError
+from rollouts.engines.torch.llama import Llama, ModelError
 
 __all__ = [
     "Llama",

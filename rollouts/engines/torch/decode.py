@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rollouts.torch_engine.llama import Llama, Shape, rms_norm, rope_tables, rotate
+from rollouts.engines.torch.llama import Llama, Shape, rms_norm, rope_tables, rotate
 
 Linear = Callable[[Tensor], Tensor]
 

@@ -10,7 +10,7 @@ from functools import cache
 
 import torch
 
-from rollouts.torch_engine.llama import ModelError
+from rollouts.engines.torch.llama import ModelError
 
 FASTER = 1.25  # bfloat16 is taken when its products are at least this much faster than float32's
 ROWS, WIDTH, REPEATS = 256, 512, 5  # of the timed product

@@ -14,15 +14,15 @@ from torch import Tensor
 
 from rewards.seeds import derive_seed
 from rollouts.machine import usable_cores
-from rollouts.torch_engine import decode
-from rollouts.torch_engine.llama import (
+from rollouts.engines.torch import decode
+from rollouts.engines.torch.llama import (
     Llama,
     ModelError,
     from_state,
     is_llama_shaped,
     read_state,
 )
-from rollouts.torch_engine.sampling import pick, uniforms
+from rollouts.engines.torch.sampling import pick, uniforms
 from rollouts.trajectory import Completion, Sampling, Stop
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}

@@ -11,10 +11,10 @@ import pytest
 from small_corpus import write_corpus
 
 from data_gen.cli import main
-from data_gen.instruct import read_instruction
+from data_gen.cdr.instruct import read_instruction
 from rewards.cdr.files import check_row, find_tracks, read_track
 from rewards.gold import execute
-from rewards.refinement import gold_answer, score_refinement
+from rewards.cdr.refinement import gold_answer, score_refinement
 from rewards.task import Task, TaskError, read_tasks
 
 SMALL = (
@@ -111,7 +111,7 @@ def test_check_names_a_file_it_cannot_read(
 
 def test_gold_and_lazy_baselines_through_the_release_files(built: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    from train.cdr_eval import CdrEval, Said, evaluate_benchmark, pick_rows
+    from train.evaluation.cdr_eval import CdrEval, Said, evaluate_benchmark, pick_rows
 
     config = CdrEval(all_rows=True)
 

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from configs.cdr import CdrConfig, InstanceConfig, MiningConfig
 from configs.loader import load
-from data_gen.calibrate import BOUNDS, calibrate, percentile, round_threshold
-from data_gen.construct import construct, pipeline_rows
+from data_gen.cdr.calibrate import BOUNDS, calibrate, percentile, round_threshold
+from data_gen.cdr.construct import construct, pipeline_rows
 from data_gen.corpora import CorpusError
-from data_gen.domains import MAPPERS, assign_domain, execution_order
-from data_gen.mining import mine
-from data_gen.records import Record, Replays, active_mappers
-from data_gen.sources import read_sources, scan
+from data_gen.cdr.domains import MAPPERS, assign_domain, execution_order
+from data_gen.cdr.mining import mine
+from data_gen.cdr.records import Record, Replays, active_mappers
+from data_gen.cdr.sources import read_sources, scan
 from rewards.cdr.ids import prompt_key, sample_variants, stable_id
 from rewards.gold import RECIPE_PARAMS, Step, execute
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_gen.instruct import (
+from data_gen.cdr.instruct import (
     STYLES,
     InstructionError,
     pool,
@@ -19,11 +19,11 @@ from data_gen.instruct import (
 )
 from rewards.cdr.language import _any_reader, read_clauses, read_steps, say_step, speakable
 from rewards.cdr.phrases import CONDITIONS, MOODS, NOUNS, SENTENCES
-from rewards.declared import declared_credit, gold_analysis
+from rewards.cdr.declared import declared_credit, gold_analysis
 from rewards.gold import OPERATORS, RECIPE_PARAMS, Step, execute
 from rewards.parse import render
-from rewards.refinement import RefinementReward, score_refinement
-from rollouts.cdr_prompts import MODES, messages
+from rewards.cdr.refinement import RefinementReward, score_refinement
+from rollouts.cdr.prompts import MODES, messages
 
 MAPPERS = [Step(n, dict(RECIPE_PARAMS.get(n, {}))) for n in (*NOUNS, *SENTENCES)]
 VALUES = {"ratio": [0.76, 0.001, 0.0003, 0.08, 1.0], "other": [5, 45, 100, 1500, 21000]}
@@ -36,8 +36,8 @@ step_lists = st.lists(st.sampled_from(MAPPERS + FILTERS), min_size=1, max_size=7
 
 
 def test_every_operator_of_the_tracks_can_be_spoken() -> None:
-    from data_gen.construct import CALIBRATED_FILTERS
-    from data_gen.domains import ALL_MAPPERS
+    from data_gen.cdr.construct import CALIBRATED_FILTERS
+    from data_gen.cdr.domains import ALL_MAPPERS
 
     assert {s.operator for s in MAPPERS} >= set(ALL_MAPPERS)
     assert {s.operator for s in FILTERS} == set(CALIBRATED_FILTERS)

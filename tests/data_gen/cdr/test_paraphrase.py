@@ -14,12 +14,12 @@ from chat_server import Body, serving
 from small_corpus import write_corpus
 
 from data_gen.cli import main
-from data_gen.instruct import pool, read_instruction
-from data_gen.paraphrase import CHECKS, SCORES, menu, paraphrase
+from data_gen.cdr.instruct import pool, read_instruction
+from data_gen.cdr.paraphrase import CHECKS, SCORES, menu, paraphrase
 from rewards.cdr.files import find_tracks, read_track
 from rewards.gold import Step
-from rewards.judge import JudgeError
-from rewards.judge_endpoint import Endpoint
+from rewards.krama.judge import JudgeError
+from rewards.krama.judge_endpoint import Endpoint
 
 STEPS = [Step("clean_email_mapper"), Step("words_num_filter", {"min_num": 1500})]
 BASE = pool(STEPS, "key")[0]

@@ -10,8 +10,8 @@ import pytest
 
 from data_gen.dare.refine import Refined, lacks, misread, refine_rows, refined
 from data_gen.dare.wording import cf_question, if_question
-from rewards.judge import JudgeError
-from rewards.judge_endpoint import Endpoint
+from rewards.krama.judge import JudgeError
+from rewards.krama.judge_endpoint import Endpoint
 
 RECIPE: dict[str, Any] = {
     "save_file_type": "csv", "stated": ["filter", "model", "features", "seed", "order", "scale"],

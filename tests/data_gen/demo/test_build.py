@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from data_gen.cli import main, parse_settings
 from data_gen.corpora import read_corpus
-from data_gen.demo import DemoTaskError, build_demo_tasks, preset, rebuild_gold, verify
-from data_gen.demo_drafts import THRESHOLDS
-from data_gen.demo_settings import PRESETS
+from data_gen.demo.build import DemoTaskError, build_demo_tasks, preset, rebuild_gold, verify
+from data_gen.demo.drafts import THRESHOLDS
+from data_gen.demo.settings import PRESETS
 from data_gen.splits import certificate
-from data_gen.verbalize import (
+from data_gen.demo.wording import (
     FILTER_FORMS,
     FILTERS,
     MAPPER_FORMS,
@@ -23,10 +23,10 @@ from data_gen.verbalize import (
     read_requirement,
     say_recipe,
 )
-from data_gen.weave import WEAVERS, Woven, weave, weave_markup, wrap
+from data_gen.demo.inject import WEAVERS, Woven, weave, weave_markup, wrap
 from rewards.gold import OPERATORS, Step, execute
 from rewards.parse import normalise
-from rewards.refinement import always_drop, always_keep_copy, score_refinement
+from rewards.cdr.refinement import always_drop, always_keep_copy, score_refinement
 from rewards.task import read_tasks
 
 settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure

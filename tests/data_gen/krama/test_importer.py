@@ -10,11 +10,11 @@ import pytest
 from krama_data import KRAMA, needs_krama
 from small_lake import CODE, PLAN, make_lake
 
-from data_gen.formats.krama import Entry, cleaned, read_workload, resolve, view_files
-from data_gen.formats.krama_build import build, main
-from data_gen.formats.obscure import exchange, new_words
-from rewards.answer_failure import category
-from rewards.coverage import covers, static_coverage, subtask_credit
+from data_gen.krama.importer import Entry, cleaned, read_workload, resolve, view_files
+from data_gen.krama.cli import build, main
+from data_gen.krama.obscure import exchange, new_words
+from rewards.krama.failure import category
+from rewards.krama.coverage import covers, static_coverage, subtask_credit
 from rewards.task import Task, TaskError, read_tasks, refuse_published
 
 ENTRY: dict[str, Any] = {
@@ -109,7 +109,7 @@ def test_published_and_doubted_tasks_never_train(tmp_path: Path) -> None:
 
 
 def test_evaluation_of_a_canned_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from train.evaluate import main as evaluate
+    from train.evaluation.evaluate import main as evaluate
 
     out = built(tmp_path, "full")
     replies = [{"match": "Answer only this part", "replies": [PLAN + "```python\nprint({})\n```"]},
@@ -214,7 +214,7 @@ print(json.dumps({"subtask-1": n, "main-task": n}))
 
 @needs_krama
 def test_a_canned_ds_guru_runs_on_every_visible_lake(tmp_path: Path) -> None:
-    from train.evaluate import main as evaluate
+    from train.evaluation.evaluate import main as evaluate
 
     rows = json.loads((KRAMA / "data/workload_verified.json").read_text("utf-8"))
     first = {row["domain"]: {**row, "answer": "?", "answer_type": "string_exact"} for row in rows}

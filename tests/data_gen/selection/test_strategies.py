@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from data_gen.build_sft import main
-from data_gen.strategies import Rules, select
+from data_gen.selection.cli import main
+from data_gen.selection.strategies import Rules, select
 from rewards.task import TaskError
 
 

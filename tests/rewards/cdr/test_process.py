@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_gen.corpora import read_corpus
-from data_gen.order_demo import OrderSettings, build_order_tasks
+from data_gen.demo.order import OrderSettings, build_order_tasks
 from rewards.gold import Step, execute
-from rewards.groups import group_bonuses, with_group_reward
+from rewards.cdr.groups import group_bonuses, with_group_reward
 from rewards.parse import render
-from rewards.process import attribute, check_steps, process_credit
-from rewards.refinement import RefinementReward, score_refinement
+from rewards.cdr.process import attribute, check_steps, process_credit
+from rewards.cdr.refinement import RefinementReward, score_refinement
 from rewards.task import Score
 
 TEXT = "Write to ana@acme.io or see https://example.org now. Then <b>stop</b> here."

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rewards.parse import normalise, render
-from rewards.refinement import (
+from rewards.cdr.refinement import (
     RefinementReward,
     always_drop,
     always_keep_copy,
@@ -200,6 +200,6 @@ def test_metrics_equal_the_published_scorer():
 
 
 def test_scoring_needs_no_torch():
-    code = "import sys, rewards.refinement, rewards.cli; sys.exit('torch' in sys.modules)"
+    code = "import sys, rewards.cdr.refinement, rewards.cli; sys.exit('torch' in sys.modules)"
     root = Path(__file__).resolve().parent.parent
     assert subprocess.run([sys.executable, "-c", code], cwd=root).returncode == 0

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 pd = pytest.importorskip("pandas")
 metrics = pytest.importorskip("sklearn.metrics")
 
-from rewards.families import Answer, Weights, score_answer  # noqa: E402
-from rewards.table import TableGold, mismatch, read_gold, score_table, score_table_row  # noqa: E402
-from rewards.table_metrics import clipped_r2, macro_f1  # noqa: E402
-from rewards.table_read import MAX_COLUMNS  # noqa: E402
+from rewards.family import Answer, Weights, score_answer  # noqa: E402
+from rewards.dare.prediction import TableGold, mismatch, read_gold, score_table, score_table_row  # noqa: E402
+from rewards.dare.metrics import clipped_r2, macro_f1  # noqa: E402
+from rewards.dare.read import MAX_COLUMNS  # noqa: E402
 from rewards.task import Task, TaskError  # noqa: E402
 
 SHARED = Path(__file__).parents[2] / "shared/dare"

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 pd = pytest.importorskip("pandas")
 
 from rewards import table_jail, table_read  # noqa: E402
-from rewards.table import read_gold, score_table, score_table_row  # noqa: E402
-from rewards.table_read import (  # noqa: E402
+from rewards.dare.prediction import read_gold, score_table, score_table_row  # noqa: E402
+from rewards.dare.read import (  # noqa: E402
     Reader,
     ReadLimits,
     Unreadable,

@@ -12,13 +12,13 @@ import pytest
 from krama_data import cases, needs_krama
 from small_lake import CODE, PLAN, make_lake, make_task
 
-from rewards.families import score_answer
+from rewards.family import score_answer
 from rewards.task import Task, json_line
-from rollouts.canned import CannedEngine
+from rollouts.engines.canned import CannedEngine
 from rollouts.environment import Budget
-from rollouts.environments import Workshop
+from rollouts.workshop import Workshop
 from rollouts.episode import run_episode, to_json
-from rollouts.lake.contract import answer_of, blocks, explain
+from rollouts.krama.contract import answer_of, blocks, explain
 from rollouts.tools import FORMATS
 from rollouts.trajectory import Sampling, Trajectory
 
@@ -171,7 +171,7 @@ def test_the_free_agent_lists_peeks_reads_runs_and_answers(tmp_path: Path) -> No
 @pytest.mark.parametrize("tool", ["ds_guru_few_shot", "lake_agent"])
 def test_the_reference_agent_hands_in_the_gold_pipeline(tmp_path: Path, tool: str) -> None:
     from rewards.task import TaskError
-    from rollouts.lake.reference import reference_reply
+    from rollouts.krama.reference import reference_reply
 
     lake = make_lake(tmp_path / "lake")
     code = CODE.removeprefix("```python\n").removesuffix("```")

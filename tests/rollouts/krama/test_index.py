@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_lake import make_lake
 
-from rollouts.lake.index import CHARS_A_TOKEN, index_lake, snippet
-from rollouts.lake.scan import FileNote, kind_of, scan
+from rollouts.krama.index import CHARS_A_TOKEN, index_lake, snippet
+from rollouts.krama.scan import FileNote, kind_of, scan
 
 
 def test_types_headers_and_odd_cells(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_layers_keep_their_inputs_only(tiny_folder: Path) -> None:
     """Asked for is not done: transformers recomputes in training mode alone."""
     from configs.loader import load
     from configs.schema import SftRunConfig
-    from train.deepspeed_sft import _model, _picked
+    from train.backends.deepspeed import _model, _picked
 
     model = _model(load(SftRunConfig, None, ["engine.dtype=float32"]), tiny_folder)
     calls: list[int] = []

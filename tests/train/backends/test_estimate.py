@@ -12,11 +12,11 @@ import pytest
 
 from configs.loader import ConfigError, load
 from configs.schema import GrpoRunConfig, SftRunConfig
-from train.estimate import GB, grpo_memory, grpo_report, host_bytes, sft_memory, sft_report
-from train.launch import require_devices
-from train.local_estimate import local_memory, local_report
-from train.shape import shape_of
-from train.verl_backend.compose import require_attention
+from train.backends.estimate import GB, grpo_memory, grpo_report, host_bytes, sft_memory, sft_report
+from train.backends.launch import require_devices
+from train.backends.local_estimate import local_memory, local_report
+from train.model.shape import shape_of
+from train.backends.verl.compose import require_attention
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONFIGS = ROOT / "configs"

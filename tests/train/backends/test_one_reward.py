@@ -79,8 +79,8 @@ async def by_reward_worker(folder: Path, pairs: list[tuple[Task, Try]]) -> list[
 
     from configs.loader import load
     from configs.schema import GrpoRunConfig
-    from train.verl_backend.compose import compose
-    from train.verl_backend.overrides import overrides
+    from train.backends.verl.compose import compose
+    from train.backends.verl.overrides import overrides
 
     config = compose(overrides(load(GrpoRunConfig, None, [f"model.path={folder}"]), folder))
     worker = RewardLoopWorker(config)
@@ -106,7 +106,7 @@ async def by_agent_loop(folder: Path, pairs: list[tuple[Task, Try]]) -> list[Any
     from configs.schema import GrpoRunConfig
     from rollouts.environment import Closing, Opening, Reply
     from rollouts.prompts import ChatTokenizer
-    from train.verl_backend.loop import AssayLoop
+    from train.backends.verl.loop import AssayLoop
 
     loop: Any = object.__new__(AssayLoop)  # without verl's own set-up, which wants a whole run
     endless = ["rl.max_new_tokens=4000000", "rl.max_length=5000000"]  # one answer is a long list

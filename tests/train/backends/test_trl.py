@@ -58,7 +58,7 @@ def test_a_step_of_sft_on_what_select_wrote(tiny_folder: Path, tmp_path: Path) -
     from datasets import load_dataset
     from trl import SFTConfig, SFTTrainer
 
-    from data_gen.build_sft import main
+    from data_gen.selection.cli import main
 
     call = '<tool_call>\n{"name": "python_executor", "arguments": {"code": "1"}}\n</tool_call>'
     said = [{"role": "user", "content": "Solve it."}, {"role": "assistant", "content": call},

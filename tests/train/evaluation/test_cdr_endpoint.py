@@ -15,8 +15,8 @@ pytest.importorskip("aiohttp")
 pytest.importorskip("torch")
 
 from rewards.task import read_jsonl
-from rollouts.cdr_prompts import MODES
-from train.cdr_cli import GIVE_UP
+from rollouts.cdr.prompts import MODES
+from train.evaluation.cdr_cli import GIVE_UP
 from train.cli import eval_main
 
 TEXTS = {"one": "Mail ana@acme.io today.", "two": "See  x@y.org and go."}

@@ -14,8 +14,8 @@ from small_lake import CODE, PLAN, make_lake
 
 pytest.importorskip("aiohttp")
 
-from data_gen.formats.krama import end_to_end, read_workload, sub_task
-from data_gen.formats.krama_build import build
+from data_gen.krama.importer import end_to_end, read_workload, sub_task
+from data_gen.krama.cli import build
 
 SUB = {"id": "s-1", "query": "How many years?", "answer": 30, "answer_type": "numeric_exact",
        "data_sources": ["rain_amherst.csv"], "step": "Load 'rain_amherst.csv'."}  # fmt: skip
@@ -63,7 +63,7 @@ def endpoint() -> Iterator[tuple[str, list[Body]]]:
 def test_an_endpoint_is_evaluated_and_its_failures_are_no_wrong_answers(
     tmp_path: Path, endpoint: tuple[str, list[Body]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from train.evaluate import main as evaluate
+    from train.evaluation.evaluate import main as evaluate
 
     url, asked = endpoint
     command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", url, "--endpoint-model",
@@ -91,7 +91,7 @@ def test_an_endpoint_is_evaluated_and_its_failures_are_no_wrong_answers(
 
 def test_the_table_prints_the_ends_of_wilsons_interval() -> None:
     """20 of 32 is 62.5 %; its 95 % interval is 45.3 % to 77.1 % (Wilson's formula, by hand)."""
-    from train.krama_tables import summary, text_tables
+    from train.evaluation.krama_tables import summary, text_tables
 
     row = {"setting": "end-to-end", "domain": "a", "parts": {}, "parent": None, "release": None,
            "category": "right", "cost": {"tokens": 1, "seconds": 1.0}}  # fmt: skip
@@ -104,7 +104,7 @@ def test_the_table_prints_the_ends_of_wilsons_interval() -> None:
 
 def test_a_local_model_is_evaluated(tiny_folder: Path, tmp_path: Path) -> None:
     """A random model says nothing useful, and every episode still ends with an outcome."""
-    from train.evaluate import main as evaluate
+    from train.evaluation.evaluate import main as evaluate
 
     for agent, turns in (("ds-guru-one-shot", 1), ("lake-agent", 20)):
         out = tmp_path / agent
@@ -119,7 +119,7 @@ def test_a_local_model_is_evaluated(tiny_folder: Path, tmp_path: Path) -> None:
 
 
 def test_an_answer_that_utf8_cannot_hold_is_written_and_scored(tmp_path: Path) -> None:
-    from train.evaluate import main as evaluate
+    from train.evaluation.evaluate import main as evaluate
 
     code = '```python\nprint(\'{"main-task": "\\\\ud83d"}\')\n```'
     replies = tmp_path / "replies.jsonl"
@@ -134,7 +134,7 @@ def test_an_answer_that_utf8_cannot_hold_is_written_and_scored(tmp_path: Path) -
 def test_a_missing_file_of_replies_is_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from train.evaluate import main as evaluate
+    from train.evaluation.evaluate import main as evaluate
 
     command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", "canned:/nowhere.jsonl"]
     assert evaluate([*command, "--out", str(tmp_path / "o")]) == 2
@@ -160,7 +160,7 @@ def gold_replies(workload: Path) -> list[dict[str, Any]]:
 @needs_krama
 def test_gold_scores_one_for_every_visible_task_from_lake_to_table(tmp_path: Path) -> None:
     """All 46 tasks and 279 sub-tasks through index, prompt, contract, sandbox and scorer."""
-    from train.evaluate import main as evaluate
+    from train.evaluation.evaluate import main as evaluate
 
     workload = KRAMA / "data" / "workload_verified.json"
     build([workload], KRAMA / "data" / "lake", tmp_path / "k", "full")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.stats import (
+from train.evaluation.stats import (
     balanced,
     balanced_difference,
     mcnemar_exact,

@@ -15,7 +15,7 @@ from chat_server import serving
 from tiny_model import write_tiny_tokenizer
 
 from data_gen.cli import main as tasks_main
-from train.evaluate import main
+from train.evaluation.evaluate import main
 
 SHARED = Path(__file__).parents[2] / "shared/dare/tasks"
 
@@ -76,7 +76,7 @@ def test_an_endpoint_that_fails_is_no_wrong_answer(
 
 
 def test_a_score_that_falls_short_of_one_by_a_rounding_is_exact() -> None:
-    from train.table_eval import by_track
+    from train.evaluation.table_eval import by_track
 
     row = {
         "track": "reg-IF",

@@ -9,9 +9,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from rollouts.torch_engine.llama import to_state  # noqa: E402
-from train.batch import Segment, micro_batches, pack, to_rows  # noqa: E402
-from train.loss import (  # noqa: E402
+from rollouts.engines.torch.llama import to_state  # noqa: E402
+from train.model.batch import Segment, micro_batches, pack, to_rows  # noqa: E402
+from train.model.loss import (  # noqa: E402
     centre,
     kl_penalty,
     linear_logp,
@@ -19,8 +19,8 @@ from train.loss import (  # noqa: E402
     sampling_weight,
     spread,
 )
-from train.optim import MasterAdamW, learning_rate  # noqa: E402
-from train.policy import LlamaPolicy, TransformersPolicy, load_policy  # noqa: E402
+from train.model.optim import MasterAdamW, learning_rate  # noqa: E402
+from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy  # noqa: E402
 
 
 def segments() -> list[Segment]:

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from configs.schema import GrpoConfig, GrpoRunConfig, ModelConfig  # noqa: E402
-from train.loss import centre, policy_loss  # noqa: E402
+from train.model.loss import centre, policy_loss  # noqa: E402
 
 BATCHES = 200
 MICRO = (1, 2, 8)
@@ -115,8 +115,8 @@ def verl_actor(tmp_path_factory: pytest.TempPathFactory) -> Any:
     pytest.importorskip("verl", reason="the extra `cluster` is not installed")
     from verl.utils.config import omega_conf_to_dataclass
 
-    from train.verl_backend.compose import compose
-    from train.verl_backend.overrides import overrides
+    from train.backends.verl.compose import compose
+    from train.backends.verl.overrides import overrides
 
     def make(preset: str, **changes: Any) -> Any:
         run = GrpoRunConfig(rl=settings(preset), model=ModelConfig(path="any"))
@@ -132,8 +132,8 @@ def verls(batch: Ragged, actor: Any, micro: int) -> tuple[float, Any]:
     """verl's advantage and policy loss as its worker calls them, micro-batch by micro-batch."""
     from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
 
-    import train.verl_backend.advantage  # noqa: F401
-    from train.verl_backend.overrides import ADVANTAGE
+    import train.backends.verl.advantage  # noqa: F401
+    from train.backends.verl.overrides import ADVANTAGE
 
     rows, width = batch.logp.shape
     mask = torch.tensor(batch.mask)
@@ -212,7 +212,7 @@ def _piece(piece: Ragged, actor: Any, rewards: Any) -> float:
 def test_a_group_of_one_and_lost_siblings_get_no_advantage(verl_actor: Any) -> None:
     """verl's own estimator gives a group of one its raw reward."""
     pytest.importorskip("verl", reason="the extra `cluster` is not installed")
-    from train.verl_backend.advantage import group_mean_advantage
+    from train.backends.verl.advantage import group_mean_advantage
 
     scores = torch.tensor([[0.0, 1.0], [0.0, 0.4], [0.0, 0.0]])
     mask = torch.ones(3, 2)

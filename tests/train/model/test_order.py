@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rewards.task import Task, TaskError
-from train.order import grouped_batch, rows_of_step, strata
+from train.model.order import grouped_batch, rows_of_step, strata
 
 
 def tasks(*groups: str | None) -> list[Task]:

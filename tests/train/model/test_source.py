@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from train import model_source
-from train.model_source import ModelError, check_folder, describe_source, resolve_model
+from train.model import source as model_source
+from train.model.source import ModelError, check_folder, describe_source, resolve_model
 
 
 def folder_with(path: Path, *names: str) -> Path:

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from configs.schema import DemoConfig
-from train.log import RunLog
-from train.report import main, write_report
-from train.results import ResultsError, check_results, compare, comparisons, summarise, text_table
-from train.run_record import write_run_record
-from train.stats import Interval
-from train.svg import interval_mark, line_chart
+from train.run.log import RunLog
+from train.report.write import main, write_report
+from train.evaluation.results import ResultsError, check_results, compare, comparisons, summarise, text_table
+from train.run.record import write_run_record
+from train.evaluation.stats import Interval
+from train.report.svg import interval_mark, line_chart
 
 EVIL = '</pre><script>alert("x")</script><img src="http://elsewhere/x.png"> &amp; \ud800'
 

@@ -17,8 +17,8 @@ import pytest
 import torch
 
 from configs.loader import locked
-from train import checkpoint
-from train.checkpoint import CheckpointError, load_latest, restore_random, save
+from train.run import checkpoint
+from train.run.checkpoint import CheckpointError, load_latest, restore_random, save
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ WRITER = """
 import sys, itertools
 from pathlib import Path
 import torch
-from train.checkpoint import load_latest, save
+from train.run.checkpoint import load_latest, save
 folder = Path(sys.argv[1])
 torch.set_num_threads(1)
 last = load_latest(folder)

@@ -9,9 +9,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from configs.schema import EngineConfig, ModelConfig  # noqa: E402
-from rollouts.torch_engine import ModelError  # noqa: E402
-from train.errors import say_known_errors  # noqa: E402
-from train.setup import Machine, load_checked  # noqa: E402
+from rollouts.engines.torch import ModelError  # noqa: E402
+from train.run.errors import say_known_errors  # noqa: E402
+from train.run.setup import Machine, load_checked  # noqa: E402
 
 
 def test_out_of_gpu_memory_is_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:

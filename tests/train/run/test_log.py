@@ -12,9 +12,9 @@ import pytest
 from configs.loader import load
 from configs.schema import DemoConfig
 from rewards.task import Score, read_jsonl
-from train.log import LogError, RunLog, console_line, read_metrics, rollout_metrics, timed
-from train.progress import progress
-from train.run_record import file_hash, read_run_record, write_run_record
+from train.run.log import LogError, RunLog, console_line, read_metrics, rollout_metrics, timed
+from train.run.progress import progress
+from train.run.record import file_hash, read_run_record, write_run_record
 
 FULL = {
     "reward/mean": 0.412, "outcome/mean": 0.25, "by_group/frac_mixed": 0.5, "why/no_answer": 0.06,
@@ -123,7 +123,7 @@ def test_progress_yields_everything_and_is_quiet_when_short(
 
 def test_progress_prints_a_line_now_and_then_without_a_terminal() -> None:
     code = (
-        "import train.progress as p\np.LINE_SECONDS = p.SHORT_SECONDS = 0.0\n"
+        "import train.run.progress as p\np.LINE_SECONDS = p.SHORT_SECONDS = 0.0\n"
         "list(p.progress('ab', 'reading'))"
     )
     done = subprocess.run(

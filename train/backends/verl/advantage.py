@@ -2,7 +2,7 @@
 # (the extra `cluster` is not there where the rest is checked)
 """The advantage estimator of both presets, registered with verl. Needs verl.
 
-The same numbers as `train.loss.centre`. verl's own `grpo` gives a group of one its raw reward as
+The same numbers as `train.model.loss.centre`. verl's own `grpo` gives a group of one its raw reward as
 advantage, which happens whenever all siblings were lost to the infrastructure; here it is 0.
 """
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from verl.trainer.ppo.core_algos import register_adv_est
 
-from train.verl_backend.overrides import ADVANTAGE
+from train.backends.verl.overrides import ADVANTAGE
 
 
 @register_adv_est(ADVANTAGE)

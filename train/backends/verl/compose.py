@@ -11,7 +11,7 @@ from typing import Any
 
 from configs.cluster import ClusterConfig
 from configs.loader import ConfigError
-from train.verl_backend.overrides import CPU_ROLLOUT, MODES
+from train.backends.verl.overrides import CPU_ROLLOUT, MODES
 
 VERSION = "0.9.1"
 ROLLOUTS = ("sglang", CPU_ROLLOUT)
@@ -73,7 +73,7 @@ def check(config: Any) -> None:
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
-    import train.verl_backend.advantage  # noqa: F401  (registers our estimator)
+    import train.backends.verl.advantage  # noqa: F401  (registers our estimator)
 
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
     if rollout.name not in ROLLOUTS:

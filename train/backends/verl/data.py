@@ -14,10 +14,10 @@ import yaml
 from configs.loader import ConfigError, dump
 from configs.schema import GrpoConfig, GrpoRunConfig
 from rewards.task import Task, TaskError, read_tasks
-from train.order import balanced_batch, strata
-from train.verl_backend.overrides import LOOP
+from train.model.order import balanced_batch, strata
+from train.backends.verl.overrides import LOOP
 
-TARGET = "train.verl_backend.loop.AssayLoop"
+TARGET = "train.backends.verl.loop.AssayLoop"
 
 
 def row_of(task: Task, index: int, split: str) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def _read(path: str, key: str) -> list[Task]:
 
 def _ready(task: Task, source: Path) -> Task:
     """The task with absolute paths, since training and held-out tasks may lie in two folders."""
-    from rollouts.environments import ENVIRONMENTS
+    from rollouts.workshop import ENVIRONMENTS
 
     if task.tools and not any(tool in ENVIRONMENTS for tool in task.tools):
         raise TaskError(

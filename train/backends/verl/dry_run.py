@@ -6,9 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from configs.schema import GrpoRunConfig
-from train.estimate import grpo_report
-from train.verl_backend.compose import check, compose, installed
-from train.verl_backend.overrides import overrides
+from train.backends.estimate import grpo_report
+from train.backends.verl.compose import check, compose, installed
+from train.backends.verl.overrides import overrides
 
 
 def show(config: GrpoRunConfig) -> None:

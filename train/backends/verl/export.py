@@ -1,7 +1,7 @@
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
 """A verl checkpoint as an ordinary Hugging Face folder.
 
-python -m train.verl_backend.export RUN [--step N] [--out DIR]     default: the newest, RUN/model
+python -m train.backends.verl.export RUN [--step N] [--out DIR]     default: the newest, RUN/model
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def export(out: Path, step: int | None = None, target: Path | None = None) -> Pa
     The folder appears whole. Raises `ConfigError` when there is no checkpoint, or when it holds
     adapters: verl's merger puts those aside and saves the base model alone.
     """
-    from train.setup import publish
-    from train.verl_backend.main import last_step
+    from train.run.setup import publish
+    from train.backends.verl.main import last_step
 
     step = last_step(out) if step is None else step
     actor = out / f"global_step_{step}" / "actor"
@@ -74,10 +74,10 @@ def _merge(actor: Path, target: Path) -> None:
 
 def main(argv: list[str]) -> int:
     """Exit status 0, or 2 with one sentence when there is nothing to export."""
-    from train.verl_backend.compose import require_verl
+    from train.backends.verl.compose import require_verl
 
     parser = argparse.ArgumentParser(
-        prog="python -m train.verl_backend.export",
+        prog="python -m train.backends.verl.export",
         description="A step of a verl run as a model folder.",
     )
     parser.add_argument("run", type=Path, help="the run's out=")

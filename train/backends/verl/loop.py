@@ -24,16 +24,16 @@ from verl.experimental.agent_loop.agent_loop import (
 from configs.loader import load
 from configs.schema import GrpoRunConfig
 from rewards.adapters import numbers, task_of
-from rewards.families import score_answer
+from rewards.family import score_answer
 from rewards.seeds import derive_seed
 from rewards.task import Score, Task, TaskError
 from rollouts.environment import Budget, Closing, EnvironmentFailure, Opening, Reply, Said
-from rollouts.environments import Workshop, tool_settings
+from rollouts.workshop import Workshop, tool_settings
 from rollouts.episode import completion_ids, run_episode
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Completion, Sampling, Trajectory
-from train.evaluate import reward_weights
-from train.verl_backend.overrides import CPU_ROLLOUT
+from train.evaluation.evaluate import reward_weights
+from train.backends.verl.overrides import CPU_ROLLOUT
 
 
 class Plain:

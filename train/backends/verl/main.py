@@ -17,10 +17,10 @@ from typing import Any
 
 from configs.schema import GrpoRunConfig
 from rewards.task import TaskError
-from train.stop import EXIT_STOPPED, SIGNALS
-from train.verl_backend.compose import check, compose, require_verl
-from train.verl_backend.data import prepare
-from train.verl_backend.overrides import overrides, refuse_adapters
+from train.run.stop import EXIT_STOPPED, SIGNALS
+from train.backends.verl.compose import check, compose, require_verl
+from train.backends.verl.data import prepare
+from train.backends.verl.overrides import overrides, refuse_adapters
 
 STARTS = 4
 NOTHING = "no materializable trajectories"  # verl's words for a step in which all was lost
@@ -36,7 +36,7 @@ def environment(config: GrpoRunConfig, folder: Path) -> dict[str, str]:
     before = os.environ.get("PYTHONPATH", "")
     made = {
         "PYTHONPATH": root + (os.pathsep + before if before else ""),
-        "VERL_USE_EXTERNAL_MODULES": "train.verl_backend.plugin",
+        "VERL_USE_EXTERNAL_MODULES": "train.backends.verl.plugin",
         "VERL_FILE_LOGGER_PATH": str(_next_log(folder)),
         "RAY_USAGE_STATS_ENABLED": "0",
         "TOKENIZERS_PARALLELISM": "false",
@@ -74,7 +74,7 @@ def run(config: GrpoRunConfig) -> int:
     if last_step(Path(config.out)) < config.rl.steps:
         print(f"stopped after step {last_step(Path(config.out))}; run the same command to go on")
         return EXIT_STOPPED
-    from train.verl_backend.export import export
+    from train.backends.verl.export import export
 
     print(f"model: {export(Path(config.out))}")
     (Path(config.out) / DONE).touch()
@@ -96,7 +96,7 @@ def _train(config: GrpoRunConfig, folder: Path) -> None:
     import ray
     from verl.trainer.main_ppo import run_ppo
 
-    from train.verl_backend.trainer import Runner
+    from train.backends.verl.trainer import Runner
 
     _listen(Path(config.out) / STOP)
     try:

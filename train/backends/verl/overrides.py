@@ -12,9 +12,9 @@ from typing import Any
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig
 
-ADVANTAGE = "assay_group_mean"  # train/verl_backend/advantage.py
-LOOP = "assay_episode"  # train/verl_backend/loop.py
-CPU_ROLLOUT = "assay_cpu"  # train/verl_backend/smoke/
+ADVANTAGE = "assay_group_mean"  # train/backends/verl/advantage.py
+LOOP = "assay_episode"  # train/backends/verl/loop.py
+CPU_ROLLOUT = "assay_cpu"  # train/backends/verl/smoke/
 NO_DUAL_CLIP = 1e9
 MODES = {"constant": "seq-mean-token-sum-norm", "sequence_mean": "seq-mean-token-mean"}
 
@@ -125,7 +125,7 @@ def _actor(config: GrpoRunConfig) -> dict[str, Any]:
         "actor_rollout_ref.model.enable_gradient_checkpointing": cluster.device == "cuda",
         "+actor_rollout_ref.model.override_config.attn_implementation": cluster.attention,
         # Chat models often pad with their end of turn, which stands in every prompt; an embedding's
-        # padding row would get no gradient (train.policy.learn_padding). verl packs: no padding.
+        # padding row would get no gradient (train.model.policy.learn_padding). verl packs: no padding.
         "+actor_rollout_ref.model.override_config.pad_token_id": None,
         f"{actor}.strategy": "fsdp2",
         f"{actor}.loss_agg_mode": MODES[rl.normaliser],

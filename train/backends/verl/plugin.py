@@ -9,6 +9,6 @@ from __future__ import annotations
 import os
 
 if os.environ.get("VERL_PLATFORM") == "cpu":
-    from train.verl_backend.smoke import device
+    from train.backends.verl.smoke import device
 
     device.install()

@@ -1,10 +1,10 @@
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
 """What slurm/grpo_multinode.sbatch asks about Ray: addresses, ports, whether all nodes are there.
 
-python -m train.verl_backend.ray_cluster address            this node's IPv4 address
-python -m train.verl_backend.ray_cluster port JOB RESTART   a base port that is free here
-python -m train.verl_backend.ray_cluster wait ADDRESS --nodes N --gpus G --seconds S
-python -m train.verl_backend.ray_cluster watch ADDRESS --nodes N     exit 3 when one is lost
+python -m train.backends.verl.ray_cluster address            this node's IPv4 address
+python -m train.backends.verl.ray_cluster port JOB RESTART   a base port that is free here
+python -m train.backends.verl.ray_cluster wait ADDRESS --nodes N --gpus G --seconds S
+python -m train.backends.verl.ray_cluster watch ADDRESS --nodes N     exit 3 when one is lost
 """
 
 from __future__ import annotations

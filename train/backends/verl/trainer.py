@@ -11,8 +11,8 @@ from omegaconf import OmegaConf
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-import train.verl_backend.advantage  # noqa: F401  (registers our estimator)
-from train.verl_backend.main import STOP, last_step, reward_metrics
+import train.backends.verl.advantage  # noqa: F401  (registers our estimator)
+from train.backends.verl.main import STOP, last_step, reward_metrics
 
 POLL_S = 0.05  # verl asks every 2 s whether rollouts are done: a floor under every short step
 

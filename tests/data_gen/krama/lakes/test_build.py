@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from small_lake import make_lake
 
-from data_gen.lakes.build import main, open_lake
-from data_gen.lakes.pipeline import Draft, LakeStep, run
-from data_gen.lakes.tables import read_tables
-from data_gen.lakes.verify import validate
-from rewards.answer import score_response
+from data_gen.krama.lakes.build import main, open_lake
+from data_gen.krama.lakes.pipeline import Draft, LakeStep, run
+from data_gen.krama.lakes.tables import read_tables
+from data_gen.krama.lakes.verify import validate
+from rewards.krama.answer import score_response
 
 
 def table(rows: int, shift: int) -> str:

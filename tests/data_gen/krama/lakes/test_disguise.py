@@ -21,10 +21,10 @@ pytest.importorskip("pyarrow")
 from small_lake import make_lake  # noqa: E402
 from test_files import lake_of_all  # noqa: E402
 
-from data_gen.lakes.build import main, open_lake  # noqa: E402
-from data_gen.lakes.disguise import change_table, make_disguise, moved, scaled  # noqa: E402
-from rewards.answer import score_response  # noqa: E402
-from rewards.answer_failure import category  # noqa: E402
+from data_gen.krama.lakes.build import main, open_lake  # noqa: E402
+from data_gen.krama.lakes.disguise import change_table, make_disguise, moved, scaled  # noqa: E402
+from rewards.krama.answer import score_response  # noqa: E402
+from rewards.krama.failure import category  # noqa: E402
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -87,7 +87,7 @@ def test_answers_are_those_of_the_pipeline_on_the_obscured_files(built: Path) ->
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 def test_a_model_that_answers_from_memory_is_found_out(built: Path, tmp_path: Path) -> None:
-    from train.evaluate import main as evaluate
+    from train.evaluation.evaluate import main as evaluate
 
     for name, right in (("train", 1.0), ("train_obscured", 0.0)):
         tasks = rows(built / f"{name}.jsonl")

@@ -14,14 +14,14 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("openpyxl")
 pytest.importorskip("pyarrow")
 
-from data_gen.lakes.build import Lake, draft_for, open_lake, to_task  # noqa: E402
-from data_gen.lakes.carried import export_carried, form_of, plain  # noqa: E402
-from data_gen.lakes.compose import KINDS, NoDraft  # noqa: E402
-from data_gen.lakes.files import Layout, layouts, read_frame, top_lines, write_frames  # noqa: E402
-from data_gen.lakes.tables import read_tables  # noqa: E402
-from data_gen.lakes.verify import validate  # noqa: E402
+from data_gen.krama.lakes.build import Lake, draft_for, open_lake, to_task  # noqa: E402
+from data_gen.krama.lakes.carried import export_carried, form_of, plain  # noqa: E402
+from data_gen.krama.lakes.compose import KINDS, NoDraft  # noqa: E402
+from data_gen.krama.lakes.files import Layout, layouts, read_frame, top_lines, write_frames  # noqa: E402
+from data_gen.krama.lakes.tables import read_tables  # noqa: E402
+from data_gen.krama.lakes.verify import validate  # noqa: E402
 from rewards.task import Task  # noqa: E402
-from rollouts.lake.index import index_lake, snippet  # noqa: E402
+from rollouts.krama.index import index_lake, snippet  # noqa: E402
 from rollouts.sandbox.model import Config  # noqa: E402
 from rollouts.sandbox.pool import Pool  # noqa: E402
 
@@ -152,7 +152,7 @@ def test_carried_tables_lie_in_a_mix_of_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the extra `tables`, where it is installed, has more than one mixed lake holds
-    monkeypatch.setattr("data_gen.lakes.carried.PACKAGES", ())
+    monkeypatch.setattr("data_gen.krama.lakes.carried.PACKAGES", ())
     kinds = {form_of("owner", f"t{i}", 200)[0].form for i in range(60)}
     assert kinds == {"csv", "excel", "json", "lines", "parquet"}
     assert form_of("owner", "t1", 200) == form_of("owner", "t1", 200)

@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from rollouts.torch_engine import TorchEngine, TransformersEngine, load_llama  # noqa: E402
-from rollouts.torch_engine.sampling import pick, uniforms  # noqa: E402
+from rollouts.engines.torch import TorchEngine, TransformersEngine, load_llama  # noqa: E402
+from rollouts.engines.torch.sampling import pick, uniforms  # noqa: E402
 from rollouts.trajectory import Sampling  # noqa: E402
 
 PROMPTS = [[7, 9, 11, 30, 5], [8] * 9, [44, 3, 17], list(range(3, 40)), [6, 7] * 4, [5]]

@@ -19,7 +19,7 @@ from rewards.task import Task
 from rollouts.environment import Closing, EnvironmentFailure, Opening, Reply, Said
 from rollouts.prompts import ChatTokenizer
 from rollouts.tools import FORMATS, ToolSpec
-from train.verl_backend.loop import AssayLoop
+from train.backends.verl.loop import AssayLoop
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CALL = FORMATS["hermes"].write
@@ -169,7 +169,7 @@ def test_a_tool_answer_that_overflows_ends_the_trajectory_with_its_score(tiny_fo
 
 def test_the_runs_tool_settings_reach_its_episodes(tiny_folder: Path, tmp_path: Path) -> None:
     from configs.loader import dump
-    from train.verl_backend.loop import _settings
+    from train.backends.verl.loop import _settings
 
     words = ["tools.calls=qwen_xml", "tools.run_s=7", "tools.output_kb=3", "tools.brief=true",
              "cluster.sandbox_workers=2"]  # fmt: skip
@@ -195,8 +195,8 @@ def test_a_task_without_tools_is_one_message(tiny_folder: Path) -> None:
 
 def test_names_that_verl_lets_through_are_refused() -> None:
     from configs.loader import ConfigError
-    from train.verl_backend.compose import check, compose
-    from train.verl_backend.overrides import overrides
+    from train.backends.verl.compose import check, compose
+    from train.backends.verl.overrides import overrides
 
     made = overrides(load(GrpoRunConfig, None, ["model.path=m"]), Path("/files"))
     check(compose(made))

@@ -12,8 +12,8 @@ import pytest
 from configs.cluster import ClusterConfig
 from configs.loader import ConfigError, load
 from configs.schema import GrpoRunConfig, ModelConfig
-from train.verl_backend.overrides import overrides
-from train.verl_backend.ray_cluster import address, base_port
+from train.backends.verl.overrides import overrides
+from train.backends.verl.ray_cluster import address, base_port
 
 
 def run_of(*settings: str) -> GrpoRunConfig:
@@ -86,8 +86,8 @@ def test_ports_come_from_the_job_and_avoid_what_is_taken() -> None:
 def test_rows_have_one_struct_whatever_the_tasks_carry(tmp_path: Path, tiny_folder: Path) -> None:
     pa = pytest.importorskip("pyarrow.parquet")
     from rewards.task import Task, write_jsonl
-    from train.order import batch_of
-    from train.verl_backend.data import prepare
+    from train.model.order import batch_of
+    from train.backends.verl.data import prepare
 
     tasks = [
         Task(f"t{i}", "refinement", "toy", "train", [{"role": "user", "content": "x"}],
@@ -115,7 +115,7 @@ def test_training_and_held_out_tasks_may_lie_in_two_folders(
 ) -> None:
     pa = pytest.importorskip("pyarrow.parquet")
     from rewards.task import Task, TaskError, write_jsonl
-    from train.verl_backend.data import prepare
+    from train.backends.verl.data import prepare
 
     words = [f"cluster.val_data={tmp_path / 'b' / 't.jsonl'}", f"data={tmp_path / 'a' / 't.jsonl'}",
              "rl.steps=1", "rl.prompts_per_step=1", "rl.mini_batch=1"]  # fmt: skip
@@ -144,7 +144,7 @@ def test_training_and_held_out_tasks_may_lie_in_two_folders(
 
 
 def test_each_start_has_a_metrics_file_of_its_own(tmp_path: Path) -> None:
-    from train.verl_backend.main import _next_log, reward_metrics
+    from train.backends.verl.main import _next_log, reward_metrics
 
     first = _next_log(tmp_path)
     first.touch()
@@ -155,7 +155,7 @@ def test_each_start_has_a_metrics_file_of_its_own(tmp_path: Path) -> None:
 
 def test_a_step_without_a_rollout_is_one_sentence() -> None:
     from rewards.task import TaskError
-    from train.verl_backend.main import _start
+    from train.backends.verl.main import _start
 
     def fit() -> None:
         raise RuntimeError("Sync replay buffer selected groups with no materializable trajectories")
@@ -176,7 +176,7 @@ def test_a_step_without_a_rollout_is_one_sentence() -> None:
 def test_a_checkpoint_with_adapters_is_not_exported_as_the_base_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import train.verl_backend.export as module
+    import train.backends.verl.export as module
 
     def merge(actor: Path, target: Path) -> None:  # what verl 0.9.1 does
         (target / "lora_adapter").mkdir(parents=True)

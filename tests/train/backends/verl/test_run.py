@@ -104,8 +104,8 @@ def test_grpo_with_tools_validates_resumes_and_exports(tmp_path: Path) -> None:
     assert len(texts) == 8 and sum('"stdout": "42' in row["output"] for row in texts) >= 4
     folder = tmp_path / "run" / "model"
     from rollouts.prompts import ChatTokenizer
-    from rollouts.torch_engine import load_engine
-    from train.verl_backend.export import main as export
+    from rollouts.engines.torch import load_engine
+    from train.backends.verl.export import main as export
 
     assert export([str(tmp_path / "run"), "--step", "1", "--out", str(tmp_path / "one")]) == 0
     assert (tmp_path / "one" / "config.json").is_file()

@@ -20,7 +20,7 @@ pytest.importorskip("verl", reason="the extra `cluster` is not installed")
 pytest.importorskip("torch")
 from test_deepspeed import finish, losses, sft, toy_tasks, words
 
-from rewards.refinement import gold_answer
+from rewards.cdr.refinement import gold_answer
 from rewards.task import read_tasks
 
 pytestmark = pytest.mark.slow
@@ -51,7 +51,7 @@ def verl_sft(folder: Path, out: Path, ranks: int, *more: str) -> list[float]:
         f"trainer.default_local_dir={out}", f"trainer.n_gpus_per_node={ranks}", *more,
     ]  # fmt: skip
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "VERL_PLATFORM": "cpu",
-           "VERL_USE_EXTERNAL_MODULES": "train.verl_backend.plugin",
+           "VERL_USE_EXTERNAL_MODULES": "train.backends.verl.plugin",
            "VERL_FILE_LOGGER_PATH": str(log)}  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}",

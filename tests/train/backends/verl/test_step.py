@@ -17,10 +17,10 @@ from configs.schema import GrpoRunConfig  # noqa: E402
 from rewards.task import Score, Task  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
 from train.grpo import Batch, update  # noqa: E402
-from train.loss import centre  # noqa: E402
-from train.optim import MasterAdamW, learning_rate  # noqa: E402
-from train.policy import LlamaPolicy, load_policy  # noqa: E402
-from train.verl_backend.overrides import MODES  # noqa: E402
+from train.model.loss import centre  # noqa: E402
+from train.model.optim import MasterAdamW, learning_rate  # noqa: E402
+from train.model.policy import LlamaPolicy, load_policy  # noqa: E402
+from train.backends.verl.overrides import MODES  # noqa: E402
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).resolve().parent
@@ -63,14 +63,14 @@ def ours(folder: Path, config: GrpoRunConfig) -> tuple[dict[str, Any], dict[str,
     optimiser = MasterAdamW(policy.named(), rl.betas, weight_decay=rl.weight_decay)
     lr = learning_rate(0, rl.steps, rl.lr, rl.warmup, rl.schedule)
     said = update(policy, optimiser, batch, rl, lr=lr, micro_tokens=4096, reference=None)
-    from rollouts.torch_engine.llama import to_state
+    from rollouts.engines.torch.llama import to_state
 
     return to_state(policy.model), said, rows
 
 
 def row_of(policy: LlamaPolicy, t: Trajectory, advantage: float, config: GrpoRunConfig) -> Any:
     """A rollout as verl holds it, with the log-probabilities of the policy before the update."""
-    from train.batch import Segment, pack
+    from train.model.batch import Segment, pack
 
     first = t.loss_mask.index(1)
     prompt, response, mask = t.ids[:first], t.ids[first:], t.loss_mask[first:]
@@ -110,7 +110,7 @@ def test_an_update_is_verls(
     assert max(flat(verls["metrics"]["grad_norm"])) == pytest.approx(said["grad_norm"], rel=1e-4)
     before = load_policy(tiny_folder, "float32")
     assert isinstance(before, LlamaPolicy)
-    from rollouts.torch_engine.llama import to_state
+    from rollouts.engines.torch.llama import to_state
 
     start, moved = to_state(before.model), 0.0
     for name, weight in mine.items():

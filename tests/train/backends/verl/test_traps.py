@@ -15,8 +15,8 @@ import pytest
 
 from configs.loader import load
 from configs.schema import GrpoRunConfig
-from train.estimate import grpo_report
-from train.verl_backend.overrides import overrides
+from train.backends.estimate import grpo_report
+from train.backends.verl.overrides import overrides
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -67,7 +67,7 @@ def test_trap_06_a_reward_that_raises_is_why_ours_never_does() -> None:
 def test_trap_13_our_check_does_not_build_the_reward_section() -> None:
     from verl.utils.config import omega_conf_to_dataclass
 
-    from train.verl_backend.compose import check, compose
+    from train.backends.verl.compose import check, compose
 
     config = compose(overrides(run_of(), Path("/files")))
     with pytest.raises(Exception, match="__post_init__"):
@@ -81,7 +81,7 @@ def test_trap_14_log_probabilities_are_the_full_distributions(tiny_folder: Path)
     import torch
 
     from rollouts.prompts import ChatTokenizer
-    from train.verl_backend.smoke.rollout import Server
+    from train.backends.verl.smoke.rollout import Server
 
     prompt = ChatTokenizer(tiny_folder).prompt([{"role": "user", "content": "a b"}])
     server = Server(str(tiny_folder), 4096)
@@ -108,7 +108,7 @@ def test_trap_16_entropy_is_also_logged_in_nats() -> None:
     import torch
     from verl.trainer.ppo.core_algos import agg_loss
 
-    from train.verl_backend.trainer import entropy_nats
+    from train.backends.verl.trainer import entropy_nats
 
     rows, masks = [[1.0, 9.0, 2.0], [3.0]], [[1, 0, 1], [1]]
     nested = [torch.nested.as_nested_tensor([torch.tensor(r) for r in part], layout=torch.jagged)

@@ -13,9 +13,9 @@ import torch
 import torch.distributed as dist
 from verl.plugin.platform import PlatformBase, PlatformRegistry
 
-from train.verl_backend.overrides import CPU_ROLLOUT
+from train.backends.verl.overrides import CPU_ROLLOUT
 
-ROLLOUT = "train.verl_backend.smoke.rollout"
+ROLLOUT = "train.backends.verl.smoke.rollout"
 
 
 def _nothing(*args: Any, **more: Any) -> None:
@@ -138,7 +138,7 @@ def install() -> None:
 
 def _load_replica() -> Any:
     """Imported when it is needed: a worker that unpickles the server comes through here first."""
-    from train.verl_backend.smoke.rollout import CpuReplica
+    from train.backends.verl.smoke.rollout import CpuReplica
 
     return CpuReplica
 

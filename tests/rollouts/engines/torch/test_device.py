@@ -18,7 +18,7 @@ from configs.loader import ConfigError, load  # noqa: E402
 from configs.schema import SftRunConfig  # noqa: E402
 from rewards.task import Task, write_jsonl  # noqa: E402
 from rollouts import machine  # noqa: E402
-from rollouts.torch_engine import (  # noqa: E402
+from rollouts.engines.torch import (  # noqa: E402
     ModelError,
     choose_device,
     choose_dtype,
@@ -26,7 +26,7 @@ from rollouts.torch_engine import (  # noqa: E402
 )
 from train import setup  # noqa: E402
 from train.cli import sft_main  # noqa: E402
-from train.setup import settled  # noqa: E402
+from train.run.setup import settled  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 # torch and oneDNN then compute as on a processor without AVX512
@@ -56,7 +56,7 @@ def recorded(out: Path) -> str:
 
 @pytest.mark.skipif(not X86, reason="instruction sets are chosen by x86 variables")
 def test_auto_is_float32_where_bfloat16_has_no_instructions() -> None:
-    code = "from rollouts.torch_engine import choose_dtype; print(choose_dtype('auto', 'cpu'))"
+    code = "from rollouts.engines.torch import choose_dtype; print(choose_dtype('auto', 'cpu'))"
     assert avx2("-c", code).stdout == "float32\n"
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from data_gen.lakes.build import draft_for, main, open_lake
-from data_gen.lakes.compose import KINDS, Builder, NoDraft
-from data_gen.lakes.pipeline import run
-from data_gen.lakes.tables import read_tables
-from data_gen.lakes.verify import validate
+from data_gen.krama.lakes.build import draft_for, main, open_lake
+from data_gen.krama.lakes.compose import KINDS, Builder, NoDraft
+from data_gen.krama.lakes.pipeline import run
+from data_gen.krama.lakes.tables import read_tables
+from data_gen.krama.lakes.verify import validate
 
 
 def german(value_in_cents: int) -> str:
@@ -127,7 +127,7 @@ def test_a_cell_cannot_end_the_comment_it_stands_in(tmp_path: Path) -> None:
     for end in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029":
         builder.add("clean", f"Keep x{end}{attack}", "t = t", "?", "len(t)", "numeric_exact")
     builder.add("finish", "Mean", "", "?", "float(t['Height'].mean())", "numeric_approximate")
-    from data_gen.lakes.pipeline import Draft
+    from data_gen.krama.lakes.pipeline import Draft
 
     draft = Draft("What?", tuple(builder.steps), "s")
     assert validate(draft, lake.frames)[1] == ""
