@@ -22,11 +22,11 @@ from typing import Any
 
 from configs.cdr import CdrConfig, InstructConfig
 from configs.loader import load
-from data_gen.cdr.rows import drafts
-from data_gen.cdr.write import word_all
 from data_gen.cdr.construct import Construction, construct, pipeline_rows
 from data_gen.cdr.records import Record, Replays
+from data_gen.cdr.rows import drafts
 from data_gen.cdr.sources import read_sources, scan
+from data_gen.cdr.write import word_all
 from rewards.cdr.scorefile import score_file
 
 Row = dict[str, Any]

@@ -56,17 +56,18 @@ def reward(rows: int, repeats: int) -> None:
 
 
 async def plumbing(episodes: int) -> None:
+    from tests.tiny_model import write_tiny_tokenizer  # a tokenizer without a model
+
     from rewards.task import Task
+    from rollouts.engines.scripted import ScriptedEngine
     from rollouts.environment import Budget
-    from rollouts.workshop import ToolSettings, Workshop
     from rollouts.episode import rollout
     from rollouts.prompts import ChatTokenizer
     from rollouts.python_executor import NAME, ExecutorSettings
     from rollouts.sandbox.pool import Pool
-    from rollouts.engines.scripted import ScriptedEngine
     from rollouts.solvers import script
     from rollouts.trajectory import Sampling
-    from tests.tiny_model import write_tiny_tokenizer  # a tokenizer without a model
+    from rollouts.workshop import ToolSettings, Workshop
 
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder)

@@ -23,8 +23,8 @@ import torch
 from rollouts.engines.torch import TorchEngine, set_threads
 from rollouts.trajectory import Sampling
 from train.model.batch import Segment, pack
-from train.model.source import resolve_model
 from train.model.policy import load_policy
+from train.model.source import resolve_model
 
 PROMPTS, GROUP, PROMPT, NEW, TRAIN_NEW = 4, 8, 100, 48, 40
 

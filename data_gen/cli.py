@@ -14,13 +14,13 @@ from typing import Any
 
 from configs.loader import ConfigError
 from data_gen.cdr.cli import main as cdr_main
+from data_gen.cdr.paraphrase_pool import ParaphraseError
 from data_gen.check import main as check_main
 from data_gen.corpora import Corpus, CorpusError, read_corpus
 from data_gen.dare.cli import main as dare_main
 from data_gen.demo.build import DemoTaskError, build_demo_tasks
-from data_gen.demo.settings import DemoTaskSettings, SettingsError, preset
 from data_gen.demo.order import OrderSettings, build_order_tasks
-from data_gen.cdr.paraphrase_pool import ParaphraseError
+from data_gen.demo.settings import DemoTaskSettings, SettingsError, preset
 from data_gen.splits import certificate
 from rewards.gold import GoldError
 from rewards.task import Task, TaskError, write_jsonl

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, TextIO, cast
 
-from rewards.krama.answer import score_row as score_answer_row
 from rewards.cdr.predictions import JSON, MIXED, profile_of
 from rewards.cdr.refinement import score_refinement
 from rewards.cdr.structured import score_structured
 from rewards.dare.prediction import score_table_row
+from rewards.krama.answer import score_row as score_answer_row
 from rewards.task import Score, TaskError
 
 Row = dict[str, Any]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from rewards.krama.episode import AnswerReward, score_episode
 from rewards.cdr.refinement import RefinementReward, score_refinement, unscored
 from rewards.cdr.structured import score_structured
 from rewards.dare.prediction import read_gold, score_table
+from rewards.krama.episode import AnswerReward, score_episode
 from rewards.task import Score, Task, TaskError
 
 

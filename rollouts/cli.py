@@ -105,8 +105,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Exit status 0, or 2 with one sentence when tasks or model cannot be used."""
     args = parser().parse_args(argv)
-    from rollouts.prompts import PromptError
     from rollouts.engines.torch import ModelError
+    from rollouts.prompts import PromptError
 
     try:
         _sample(args)
@@ -146,13 +146,13 @@ def _choose(args: argparse.Namespace) -> dict[str, Any]:
 def _sample(args: argparse.Namespace) -> None:
     from tqdm import tqdm
 
+    from rollouts.engines.torch import set_threads
     from rollouts.environment import Budget
-    from rollouts.workshop import ToolSettings, Workshop, run_now
     from rollouts.episode import rollout, to_json
     from rollouts.krama.folder import LakeSettings
     from rollouts.prompts import ChatTokenizer
     from rollouts.python_executor import ExecutorSettings
-    from rollouts.engines.torch import set_threads
+    from rollouts.workshop import ToolSettings, Workshop, run_now
 
     tasks = read_tasks(args.tasks)
     args.out.parent.mkdir(parents=True, exist_ok=True)

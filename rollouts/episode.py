@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from rewards.seeds import derive_seed
 from rewards.task import Score, Task, TaskError
 from rollouts.conversation import ChatConversation, ChatReply, Heard, TokenConversation
+from rollouts.dare.failures import FORESEEN, bug_report
 from rollouts.engines.engine import Engine
 from rollouts.environment import (
     Budget,
@@ -29,7 +30,6 @@ from rollouts.environment import (
     Reply,
     Said,
 )
-from rollouts.dare.failures import FORESEEN, bug_report
 from rollouts.prompts import ChatTokenizer
 from rollouts.tools import ToolSpec
 from rollouts.trajectory import Completion, EpisodeStop, Sampling, Trajectory

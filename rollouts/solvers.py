@@ -12,9 +12,9 @@ from typing import Any
 
 from rewards.task import Task, TaskError
 from rollouts.dare.scripts import faithful_code, short_code
+from rollouts.engines.scripted import Script, Turn
 from rollouts.krama.reference import reference_reply
 from rollouts.python_executor import NAME, PREDICTION
-from rollouts.engines.scripted import Script, Turn
 from rollouts.tools import CallFormat
 
 Solver = Callable[[Task, int, CallFormat], str]

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
-ROOT = Path(__file__).parent.parent
 OURS = ("configs", "rewards", "rollouts", "data_gen", "train")
 MAY_IMPORT = {
     "configs": set[str](),
@@ -154,7 +154,11 @@ def test_messages_name_extras_that_exist() -> None:
     assert {"parquet", "sandbox", "datajuicer", "ray"} <= found <= extras
 
 
-def test_no_two_tests_have_one_name() -> None:
-    """pytest imports them by their bare names, here without packages."""
-    names = [p.name for p in (ROOT / "tests").rglob("*.py") if p.name != "conftest.py"]
-    assert sorted(names) == sorted(set(names))
+def test_tests_lie_where_the_code_lies() -> None:
+    """Tests of `a/b/c.py` stand in `tests/a/b/`; what several of them use, in `tests/support/`."""
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        folder = path.parent.relative_to(ROOT / "tests")
+        assert (ROOT / folder).is_dir(), f"{name_of(path)}: the project has no folder {folder}"
+    helpers = [p for p in (ROOT / "tests").rglob("*.py") if not p.name.startswith("test_")]
+    strays = [p for p in helpers if p.name != "conftest.py" and p.parent.name != "support"]
+    assert [name_of(p) for p in strays] == []

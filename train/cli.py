@@ -56,8 +56,8 @@ class _Run:
 
     def __init__(self, config: SftRunConfig | GrpoRunConfig, stage: str) -> None:
         from rollouts.prompts import ChatTokenizer
-        from train.run.log import RunLog
         from train.model.source import resolve_model
+        from train.run.log import RunLog
         from train.run.record import write_run_record
         from train.run.setup import load_checked, prepare, seed_globals
 
@@ -253,13 +253,13 @@ def eval_main(argv: list[str]) -> int:
 
 
 def _eval(args: Any) -> None:
-    from rollouts.workshop import Workshop
     from rollouts.prompts import ChatTokenizer
+    from rollouts.workshop import Workshop
     from train.evaluation.evaluate import baselines, evaluate, scorer
-    from train.model.source import resolve_model
-    from train.run.progress import Bar
-    from train.report.write import write_report
     from train.evaluation.results import text_table
+    from train.model.source import resolve_model
+    from train.report.write import write_report
+    from train.run.progress import Bar
     from train.run.setup import load_checked, prepare
 
     tasks = _tasks(args.tracks, "--tracks")[: args.limit or None]

@@ -49,8 +49,8 @@ class Demo:
     def __init__(self, config: DemoConfig, out: Path) -> None:
         from rollouts.prompts import ChatTokenizer
         from train.evaluation.evaluate import scorer
-        from train.run.log import RunLog
         from train.model.source import resolve_model
+        from train.run.log import RunLog
         from train.run.setup import prepare
 
         self.config, self.out = config, out
@@ -101,8 +101,8 @@ class Demo:
 
     def rl(self, start: Path) -> Path:
         """Dr.GRPO from the SFT model; returns the model folder."""
-        from train.grpo import train_grpo
         from train.evaluation.results import summarise
+        from train.grpo import train_grpo
 
         record = self.out / "rl.json"
         steps = {"steps": self.config.rl.steps}
@@ -160,10 +160,10 @@ class Demo:
 
 def run_demo(config: DemoConfig) -> Path:
     """All stages; returns the report's path."""
-    from train.run.checkpoint import require_disk
     from train.evaluation.evaluate import baselines
-    from train.report.write import write_report
     from train.evaluation.results import text_table
+    from train.report.write import write_report
+    from train.run.checkpoint import require_disk
     from train.run.record import write_run_record
     from train.run.setup import give_back_memory, settled
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from train.model.source import default_cache
 from rollouts.machine import usable_cores
+from train.model.source import default_cache
 from train.run.record import cpu_name, versions
 
 # package: what it would add

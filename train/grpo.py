@@ -21,18 +21,18 @@ from configs.schema import GrpoConfig
 from rewards.cdr.groups import with_group_reward
 from rewards.seeds import derive_seed
 from rewards.task import Score, Task, TaskError
+from rollouts.engines.torch import TorchEngine, TransformersEngine
 from rollouts.environment import Budget, Maker
-from rollouts.workshop import run_now
 from rollouts.episode import completion_ids, rollout, to_json
 from rollouts.prompts import ChatTokenizer
-from rollouts.engines.torch import TorchEngine, TransformersEngine
 from rollouts.trajectory import Sampling, Trajectory
+from rollouts.workshop import run_now
 from train.model.batch import Segment, micro_batches, pack, to_rows
-from train.run.log import RunLog, rollout_metrics
 from train.model.loss import centre, kl_penalty, policy_loss, sampling_weight, spread
 from train.model.optim import MasterAdamW, learning_rate
 from train.model.order import rows_of_step, strata
 from train.model.policy import Policy, device_of
+from train.run.log import RunLog, rollout_metrics
 from train.run.resume import Checkpoints
 from train.run.setup import give_back_memory
 

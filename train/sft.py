@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from configs.schema import SftConfig
-from rewards.extras import install_extra
 from rewards.cdr.refinement import gold_answer
+from rewards.extras import install_extra
 from rewards.task import Task, TaskError
 from rollouts.prompts import ChatTokenizer
 from train.model.batch import Segment, micro_batches, pack
-from train.run.log import RunLog
 from train.model.optim import MasterAdamW, learning_rate
 from train.model.order import batch_of
 from train.model.policy import Policy, device_of
+from train.run.log import RunLog
 from train.run.resume import Checkpoints
 from train.run.setup import give_back_memory
 

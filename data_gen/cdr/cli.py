@@ -12,8 +12,6 @@ from typing import Any
 
 from configs.cdr import CdrConfig
 from configs.loader import dump, load
-from data_gen.cdr.out import write_tracks
-from data_gen.cdr.rows import drafts
 from data_gen.cdr.construct import (
     CALIBRATED_FILTERS,
     Construction,
@@ -21,10 +19,12 @@ from data_gen.cdr.construct import (
     pipeline_rows,
     usable_records,
 )
-from data_gen.corpora import CorpusError
 from data_gen.cdr.domains import ALL_MAPPERS, LABELS
+from data_gen.cdr.out import write_tracks
 from data_gen.cdr.records import Replays
+from data_gen.cdr.rows import drafts
 from data_gen.cdr.sources import read_sources, scan
+from data_gen.corpora import CorpusError
 from rewards.task import write_jsonl
 
 

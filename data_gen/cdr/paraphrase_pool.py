@@ -19,9 +19,9 @@ from threading import Lock
 from typing import Any
 
 from configs.cdr import InstructConfig, ParaphraseConfig
-from data_gen.cdr.rows import Draft, key_of
 from data_gen.cdr.instruct import InstructionError, PromptVariant, chosen, pool
 from data_gen.cdr.paraphrase import Candidate, paraphrase
+from data_gen.cdr.rows import Draft, key_of
 from rewards.cdr.ids import stable_id
 from rewards.gold import Step
 from rewards.krama.judge import JudgeError

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from data_gen.chunks import in_order
-from data_gen.corpora import CorpusError
 from data_gen.cdr.domains import INTERNAL, LABELS, assign_domain, internal_name, label
 from data_gen.cdr.records import Record, active_mappers, record_id
+from data_gen.chunks import in_order
+from data_gen.corpora import CorpusError
 from rewards.gold import Profile
 from rewards.gold.core import library
 

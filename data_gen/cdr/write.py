@@ -10,12 +10,12 @@ from functools import lru_cache
 from typing import Any
 
 from configs.cdr import InstructConfig
-from data_gen.cdr.rows import Draft, Row, key_of, release_row
-from data_gen.chunks import in_order
 from data_gen.cdr.instruct import InstructionError, PromptVariant, chosen, pool, read_instruction
 from data_gen.cdr.paraphrase_pool import Wordings
-from rewards.gold import OPERATORS, BoundStep, Step, bind, run_bound
+from data_gen.cdr.rows import Draft, Row, key_of, release_row
+from data_gen.chunks import in_order
 from rewards.cdr.refinement import gold_answer, score_refinement
+from rewards.gold import OPERATORS, BoundStep, Step, bind, run_bound
 
 _CHUNK = 64
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.dare.layout import Frame, csv_bytes, read_table
-from rewards.dare.prediction import TableGold, read_gold, score_table
 from rewards.dare.metrics import raw_r2
+from rewards.dare.prediction import TableGold, read_gold, score_table
 from rewards.task import Task, TaskError, read_tasks
 
 CHEAT_LIMIT = 0.1  # what a cheat may earn in the strict reading

@@ -46,12 +46,12 @@ from data_gen.dare.sources import (
 from data_gen.dare.tabular import draft, files_of, metadata_json
 from data_gen.dare.validate import finished, prove
 from data_gen.dare.wording import if_question, metadata_text, mini_question, mm_question
-from rewards.seeds import derive_seed
 from rewards.dare.prediction import read_gold, score_table
+from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError, write_jsonl
-from rollouts.workshop import run_now
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
+from rollouts.workshop import run_now
 
 
 @dataclass(frozen=True)

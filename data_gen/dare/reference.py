@@ -12,7 +12,7 @@ from rewards.task import TaskError
 from rollouts.sandbox.model import Limits
 from rollouts.sandbox.pool import Pool
 
-CODE = Path(__file__).with_name("jailed.py")
+CODE = Path(__file__).with_name("reference_solution.py")
 
 
 async def run_jobs(

@@ -14,12 +14,12 @@ from tqdm import tqdm
 
 from data_gen.corpora import Corpus, Document
 from data_gen.demo.drafts import THRESHOLDS, Builder, DemoTaskError, Draft, Recipe
-from data_gen.demo.settings import DemoTaskSettings, preset
 from data_gen.demo.passages import PassagePool, canonical_hash, cut_passages
-from data_gen.splits import sentence_keys, shuffled, split_documents
+from data_gen.demo.settings import DemoTaskSettings, preset
 from data_gen.demo.wording import filter_number, filter_step, read_requirement
-from rewards.gold import Execution, execute
+from data_gen.splits import sentence_keys, shuffled, split_documents
 from rewards.cdr.refinement import gold_answer, score_refinement
+from rewards.gold import Execution, execute
 from rewards.seeds import derive_seed
 from rewards.task import Task
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 
-from data_gen.demo.settings import DemoTaskSettings
-from data_gen.demo.passages import Passage, PassagePool, canonical_hash
-from data_gen.demo.wording import filter_number, read_requirement, say_recipe
 from data_gen.demo.inject import WEAVERS, Woven, frame, pick, weave, weave_markup, wrap
+from data_gen.demo.passages import Passage, PassagePool, canonical_hash
+from data_gen.demo.settings import DemoTaskSettings
+from data_gen.demo.wording import filter_number, read_requirement, say_recipe
 from rewards.gold import Execution, Step, execute
 from rewards.parse import normalise
 from rewards.seeds import derive_seed

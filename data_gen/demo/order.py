@@ -17,11 +17,11 @@ from tqdm import tqdm
 
 from data_gen.corpora import Corpus
 from data_gen.demo.build import SYSTEM, DemoTaskError, verify
-from data_gen.demo.settings import EASY_OPERATORS
-from data_gen.demo.passages import PassagePool, canonical_hash, cut_passages
-from data_gen.splits import sentence_keys, split_documents
-from data_gen.demo.wording import filter_step, read_requirement, say_recipe
 from data_gen.demo.inject import Woven, pick, weave
+from data_gen.demo.passages import PassagePool, canonical_hash, cut_passages
+from data_gen.demo.settings import EASY_OPERATORS
+from data_gen.demo.wording import filter_step, read_requirement, say_recipe
+from data_gen.splits import sentence_keys, split_documents
 from rewards.gold import Execution, Step, execute
 from rewards.parse import normalise
 from rewards.seeds import derive_seed

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rewards.cdr.language import read_steps
+from rewards.cdr.process import bound_recipe, recipe_of
 from rewards.gold import GoldError, Step, run_bound
 from rewards.parse import normalise
-from rewards.cdr.process import bound_recipe, recipe_of
 
 _BLOCK = re.compile(r"\s*<analyze>(.*?)</analyze>", re.DOTALL | re.IGNORECASE)
 _STATE = re.compile(r"^\W*S(\d+)(?:\s*(?:->|→|to)\s*S(\d+))?\s*[:=]\s*(.*)$", re.IGNORECASE)

@@ -10,8 +10,8 @@ from typing import Any
 from rapidfuzz.distance import Levenshtein
 
 from rewards.cdr.json_score import JsonMatch, compare_json, corrected_text
-from rewards.parse import normalise, normalise_lines
 from rewards.cdr.refinement import Metrics, refinement_metrics
+from rewards.parse import normalise, normalise_lines
 from rewards.task import TaskError
 
 TEXT, JSON, MIXED = "text_refinement", "structured_json", "mixed_structured_text"

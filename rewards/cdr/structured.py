@@ -13,8 +13,8 @@ from typing import Any
 
 from rewards.cdr.json_score import parse_json
 from rewards.cdr.predictions import TEXT, profile_of, score_prediction
-from rewards.parse import PARSINGS
 from rewards.cdr.refinement import score_refinement
+from rewards.parse import PARSINGS
 from rewards.task import Score
 
 _LIMIT = 100_000  # longer answers are not read

@@ -21,7 +21,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from rewards.extras import install_extra
 from rewards.dare.metrics import METRICS, MetricRaises, raw_r2
 from rewards.dare.read import (
     ReaderLost,
@@ -31,6 +30,7 @@ from rewards.dare.read import (
     read_prediction,
     read_truth,
 )
+from rewards.extras import install_extra
 from rewards.task import Score, TaskError
 
 Reading = Literal["release", "strict"]

@@ -167,7 +167,7 @@ class Reader:
         self.limits, self.pid = limits, os.getpid()
         self._lock = threading.Lock()
         mine, theirs = socket.socketpair()
-        script = str(Path(__file__).with_name("table_jail.py"))
+        script = str(Path(__file__).with_name("jail.py"))
         self.process = subprocess.Popen(
             [sys.executable, "-P", script, json.dumps(asdict(limits))],
             stdin=theirs.fileno(),

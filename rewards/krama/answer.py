@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from rewards.krama import release as release
+from rewards.krama.judge import Judge, JudgeError, NoJudge, deterministic, scripted
 from rewards.krama.match import (
     TOLERANCE,
     as_list,
@@ -23,7 +24,6 @@ from rewards.krama.match import (
     rows_alike,
     text_key,
 )
-from rewards.krama.judge import Judge, JudgeError, NoJudge, deterministic, scripted
 from rewards.task import RIGHT, Score, TaskError
 
 Reading = Literal["table3", "release"]

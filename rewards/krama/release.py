@@ -18,8 +18,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from rewards.krama.match import TOLERANCE, str_to_float
 from rewards.krama.judge import Judge, JudgeError, NoJudge
+from rewards.krama.match import TOLERANCE, str_to_float
 
 Metric = Callable[[Any, Any, Judge], float | int | bool | None]
 Row = tuple[str, str, Any]  # task id, metric, value (None: missing)

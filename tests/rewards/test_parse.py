@@ -1,11 +1,11 @@
 import gzip
 import json
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import SHARED
 
 from rewards.parse import (
     Parsed,
@@ -19,7 +19,7 @@ from rewards.parse import (
 
 settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure
 settings.load_profile("no deadline")
-VECTORS = Path(__file__).parents[2] / "shared/cdr/conformance/scorer.jsonl.gz"
+VECTORS = SHARED / "cdr/conformance/scorer.jsonl.gz"
 ANYTHING = st.text(st.characters(), max_size=200)  # surrogates and NUL included
 TAGGED = st.lists(
     st.sampled_from(

@@ -16,10 +16,10 @@ from rewards.family import score_answer
 from rewards.task import Task, TaskError
 from rollouts.chat_rollout import chat_rollout
 from rollouts.conversation import ChatReply, TokenConversation
+from rollouts.engines.scripted import ScriptedEngine, Turn
 from rollouts.environment import Budget, Closing, EnvironmentFailure, Opening, Reply, Said
 from rollouts.episode import completion_ids, rollout, run_episode
 from rollouts.prompts import ChatTokenizer
-from rollouts.engines.scripted import ScriptedEngine, Turn
 from rollouts.tools import FORMATS, ToolSpec
 from rollouts.trajectory import Completion, Sampling
 

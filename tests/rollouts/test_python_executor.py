@@ -9,9 +9,9 @@ from typing import Any
 
 from rewards.task import Task
 from rollouts.environment import Said
-from rollouts.workshop import ToolSettings, Workshop
 from rollouts.python_executor import NAME, ExecutorSettings, tool_spec
 from rollouts.tools import ToolCall
+from rollouts.workshop import ToolSettings, Workshop
 
 TASK = Task("t", "table", "class-IF", "train", [{"role": "user", "content": "q"}], {},
             tools=(NAME,), files={"data.csv": "in/data.csv"})  # fmt: skip

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import yaml
 from mini_slurm import MiniSlurm, wait_for
-from test_interruptions import TINY, toy_tasks
+from places import ROOT
+from slurm_runs import TINY, toy_tasks
 
 from train.cluster.cli import SubmitError, main, submit
 from train.cluster.plan import make_plan
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 ROLLOUT = ["rollout", "--n", 2, "--max-new-tokens", 60, "--threads", 1, "--slots", 8,
            "--temperature", 0.7]  # fmt: skip
 

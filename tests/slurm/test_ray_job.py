@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from mini_slurm import MiniSlurm, wait_for
-from test_interruptions import toy_tasks
+from places import ROOT
+from slurm_runs import toy_tasks
 from tiny_model import CHAT_TEMPLATE
 from tool_model import tasks as tool_tasks
 from tool_model import write_model
@@ -26,7 +27,6 @@ pytestmark = [
         importlib.util.find_spec("ray") is None, reason="ray is not installed (extra `cluster`)"
     ),
 ]
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def test_gold_is_executed_on_two_nodes_and_nothing_is_left_behind(

@@ -12,8 +12,8 @@ from pathlib import Path
 import mini_slurm
 import pytest
 from mini_slurm import MiniSlurm
+from places import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 SCRIPTS = sorted((ROOT / "slurm").glob("*.s*"))
 JOBS = [p for p in SCRIPTS if p.suffix == ".sbatch"]
 

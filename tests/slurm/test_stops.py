@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from mini_slurm import MiniSlurm, wait_for
-from test_interruptions import preempt, saved, started
+from places import ROOT
+from slurm_runs import preempt, saved, started
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 STEPS = 400
 
 # One step every 30 ms; USR1 or TERM: save the step and end with 75, as `assay sft` does.

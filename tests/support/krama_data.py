@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import SHARED
 
-KRAMA = Path(__file__).parents[2] / "shared" / "krama"
+KRAMA = SHARED / "krama"
 needs_krama = pytest.mark.skipif(
     not (KRAMA / "spec.md").is_file(), reason="the KramaBench folder ../shared/krama is not here"
 )

@@ -18,7 +18,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from places import ROOT
+
 NODES = ("n1", "n2", "n3", "n4")
 CONF = """\
 ClusterName=mini

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rewards.task import Task
+from places import SHARED
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
+from rewards.task import Task
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
 pytest.importorskip("torch")
 
 import assay
 from train.run.log import read_metrics
 
-ROOT = Path(__file__).resolve().parent.parent
 SMALL = [
     "tasks.train_sft=16", "tasks.train_rl=16", "tasks.heldout=24", "eval.tasks=24",
     "eval.max_new_tokens=8", "sft.batch_size=8", "sft.max_length=2000", "rl.steps=2",

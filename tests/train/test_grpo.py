@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import ROOT
 
 torch = pytest.importorskip("torch")
 
@@ -22,16 +23,14 @@ from rewards.task import Score, Task, TaskError, write_jsonl  # noqa: E402
 from rollouts.environment import Closing, Opening, Reply, Said  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
-from train.run.checkpoint import CheckpointError  # noqa: E402
 from train.grpo import describe, fitting, sample, train_grpo, update  # noqa: E402
-from train.run.log import RunLog, read_metrics  # noqa: E402
 from train.model.optim import MasterAdamW  # noqa: E402
 from train.model.order import balanced_batch, batch_of, strata  # noqa: E402
 from train.model.policy import load_policy  # noqa: E402
+from train.run.checkpoint import CheckpointError  # noqa: E402
+from train.run.log import RunLog, read_metrics  # noqa: E402
 from train.run.resume import Checkpoints  # noqa: E402
 from train.sft import Example, train_sft  # noqa: E402
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def refinement_tasks(count: int) -> list[Task]:
@@ -200,7 +199,7 @@ def test_mini_batches_use_the_log_probabilities_of_the_batch_start(tiny_folder: 
 CHILD = """
 import sys, torch
 torch.set_num_threads(1)
-sys.path[:0] = [sys.argv[1], sys.argv[1] + "/tests"]
+sys.path[:0] = [sys.argv[1], sys.argv[1] + "/tests/support"]
 from pathlib import Path
 from test_train_loops import RL, run_rl
 from train.model.policy import load_policy

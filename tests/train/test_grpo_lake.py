@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from lake_cache import own_cache as own_cache
 from small_lake import make_lake, make_task
 
 torch = pytest.importorskip("torch")
@@ -16,12 +17,12 @@ from tiny_model import tiny_config  # noqa: E402
 from configs.loader import load  # noqa: E402
 from configs.schema import GrpoConfig, GrpoRunConfig, SftConfig, SftRunConfig  # noqa: E402
 from rewards.task import Task  # noqa: E402
-from rollouts.workshop import Workshop, run_now, tool_settings  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
+from rollouts.workshop import Workshop, run_now, tool_settings  # noqa: E402
 from train.evaluation.evaluate import scorer  # noqa: E402
 from train.grpo import sample, train_grpo  # noqa: E402
-from train.run.log import RunLog, read_metrics  # noqa: E402
 from train.model.policy import load_policy  # noqa: E402
+from train.run.log import RunLog, read_metrics  # noqa: E402
 from train.run.resume import Checkpoints  # noqa: E402
 from train.sft import Example, train_sft  # noqa: E402
 

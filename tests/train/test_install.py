@@ -7,12 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
 import assay
 from train import doctor, install
 from train.install import SetupError
-
-ROOT = Path(__file__).parent.parent
 
 
 def executable(folder: Path, name: str, text: str) -> None:

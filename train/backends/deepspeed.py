@@ -27,8 +27,8 @@ from rewards.task import TaskError
 from train.model.optim import learning_rate
 from train.model.order import batch_of
 from train.model.policy import learn_padding, save_folder
-from train.sft import Example, sft_steps
 from train.run.stop import StopFlag, Stopped
+from train.sft import Example, sft_steps
 
 ROWS = 1024  # positions whose float32 logits exist at the same time
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}

@@ -1,8 +1,8 @@
 """What an embedded run (one device) keeps in memory, for `--dry-run`. Arithmetic, without torch.
 
-Bytes follow train.model.optim and train.model.policy: working weights and their gradients, float32 masters with
-gradients and two moments, the decoder's packed copy; activations of one micro-batch without
-recomputation; the keys and values of all answers being decoded.
+Bytes follow train.model.optim and train.model.policy: working weights and their gradients, float32
+masters with gradients and two moments, the decoder's packed copy; activations of one micro-batch
+without recomputation; the keys and values of all answers being decoded.
 """
 
 from __future__ import annotations

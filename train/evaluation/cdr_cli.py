@@ -11,13 +11,13 @@ from typing import Any
 
 from configs.loader import ConfigError
 from configs.schema import EngineConfig, RewardConfig
-from rewards.family import Answer, score_answer
 from rewards.cdr.refinement import always_drop, copy_input
 from rewards.cdr.structured import gold_response
+from rewards.family import Answer, score_answer
 from rewards.task import Task, TaskError
 from rollouts.cdr.prompts import MODES
-from rollouts.workshop import run_now
 from rollouts.trajectory import Sampling, Trajectory
+from rollouts.workshop import run_now
 from train.evaluation.cdr_eval import (
     Answerer,
     CdrEval,

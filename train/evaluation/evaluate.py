@@ -6,9 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from configs.schema import RewardConfig
-from rewards.krama.episode import AnswerReward
-from rewards.family import Answer, Weights, score_answer
-from rewards.parse import parse_strict
 from rewards.cdr.refinement import (
     RefinementReward,
     always_drop,
@@ -16,14 +13,17 @@ from rewards.cdr.refinement import (
     copy_input,
     gold_answer,
 )
+from rewards.family import Answer, Weights, score_answer
+from rewards.krama.episode import AnswerReward
+from rewards.parse import parse_strict
 from rewards.seeds import derive_seed
 from rewards.task import Score, Task
+from rollouts.engines.torch import TorchEngine, TransformersEngine
 from rollouts.environment import Maker
-from rollouts.workshop import run_now
 from rollouts.episode import rollout
 from rollouts.prompts import ChatTokenizer
-from rollouts.engines.torch import TorchEngine, TransformersEngine
 from rollouts.trajectory import Sampling, Trajectory
+from rollouts.workshop import run_now
 from train.evaluation.stats import pass_at_k
 
 Row = dict[str, Any]

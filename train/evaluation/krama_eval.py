@@ -14,23 +14,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rewards.krama.answer import READINGS
-from rewards.krama.failure import category
-from rewards.krama.episode import ANSWER, PIPELINE, AnswerReward
-from rewards.krama.release import harness
-from rewards.krama.coverage import judged_coverage
 from rewards.family import Weights, score_answer
+from rewards.krama.answer import READINGS
+from rewards.krama.coverage import judged_coverage
+from rewards.krama.episode import ANSWER, PIPELINE, AnswerReward
+from rewards.krama.failure import category
 from rewards.krama.judge import Judge, JudgeError, deterministic
 from rewards.krama.judge_endpoint import Endpoint, EndpointJudge
+from rewards.krama.release import harness
 from rewards.task import Task, TaskError, json_text, read_tasks
 from rollouts.environment import Budget
-from rollouts.workshop import ToolSettings, Workshop, run_now
 from rollouts.episode import ChatEngine, rollout
 from rollouts.krama.explore import STEPS
 from rollouts.krama.folder import LakeSettings
 from rollouts.trajectory import Sampling, Trajectory
-from train.run.errors import say_known_errors, say_unscored
+from rollouts.workshop import ToolSettings, Workshop, run_now
 from train.evaluation.krama_tables import summary, text_tables
+from train.run.errors import say_known_errors, say_unscored
 from train.run.progress import Bar
 
 Row = dict[str, Any]
@@ -210,8 +210,8 @@ def _runs(
 async def _by_chat(
     args: Any, tasks: Sequence[Task], shop: Workshop, sampling: Sampling, budget: Budget, bar: Bar
 ) -> list[Trajectory]:
-    from rollouts.engines.canned import CannedEngine
     from rollouts.chat_rollout import chat_rollout
+    from rollouts.engines.canned import CannedEngine
     from rollouts.engines.openai import OpenAIEngine
 
     async def run(engine: ChatEngine) -> list[Trajectory]:

@@ -18,17 +18,17 @@ from statistics import fmean
 from typing import Any
 
 from configs.schema import EngineConfig, ToolsConfig
+from rewards.dare.prediction import mismatch
 from rewards.family import Weights, score_answer
 from rewards.seeds import derive_seed
-from rewards.dare.prediction import mismatch
 from rewards.task import RIGHT, Score, Task, TaskError, read_tasks, write_jsonl
-from rollouts.environment import Budget
-from rollouts.workshop import Workshop, run_now, tool_settings
-from rollouts.episode import rollout, to_json
 from rollouts.dare.failures import CATEGORIES, category
+from rollouts.environment import Budget
+from rollouts.episode import rollout, to_json
 from rollouts.trajectory import Sampling, Trajectory
-from train.run.errors import say_known_errors, say_unscored
+from rollouts.workshop import Workshop, run_now, tool_settings
 from train.evaluation.stats import wilson
+from train.run.errors import say_known_errors, say_unscored
 
 LOCAL_TOKENS, ENDPOINT_TOKENS = 4096, 16384  # of one message; the latter is the published setting
 TRACKS = ("class-IF", "class-MM", "reg-IF", "reg-MM", "time-XF", "time-CF")

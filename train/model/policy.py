@@ -1,7 +1,7 @@
 """The trainable model: a differentiable forward over packed groups, and where it is saved.
 
-Working weights are in the compute type (bf16 by default); the optimiser (train/model/optim.py) holds
-float32 masters. The weights are the very tensors the embedded engine decodes with.
+Working weights are in the compute type (bf16 by default); the optimiser (train/model/optim.py)
+holds float32 masters. The weights are the very tensors the embedded engine decodes with.
 """
 
 from __future__ import annotations

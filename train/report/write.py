@@ -10,9 +10,6 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from train.report.errors import write_errors
-from train.run.log import read_metrics
-from train.report.page import render
 from train.evaluation.results import (
     ResultsError,
     check_results,
@@ -23,6 +20,9 @@ from train.evaluation.results import (
     summarise,
     text_table,
 )
+from train.report.errors import write_errors
+from train.report.page import render
+from train.run.log import read_metrics
 from train.run.record import read_run_record
 
 

@@ -21,11 +21,11 @@ def say_known_errors(command: str) -> Iterator[Status]:
     """Run a command's body; errors that name their own remedy are printed without a traceback."""
     from configs.loader import ConfigError
     from rewards.task import TaskError
-    from rollouts.prompts import PromptError
     from rollouts.engines.torch import ModelError
+    from rollouts.prompts import PromptError
+    from train.model.source import ModelError as SourceError
     from train.run.checkpoint import CheckpointError
     from train.run.log import LogError
-    from train.model.source import ModelError as SourceError
     from train.run.stop import EXIT_STOPPED, Stopped
 
     status = Status()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from train.run.checkpoint import load_latest, restore_random, save
 from train.model.optim import MasterAdamW
+from train.run.checkpoint import load_latest, restore_random, save
 from train.run.stop import Stopped
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from data_gen.cdr.out import certificate
-from data_gen.corpora import CorpusError
-from data_gen.overlap import copies, fingerprint
 from data_gen.cdr.semantic import hallu, judged, pii
 from data_gen.cdr.semantic.rows import SOURCES, Row, Unusable
 from data_gen.cdr.sources import files_of, raw_rows
-from rewards.seeds import derive_seed
+from data_gen.corpora import CorpusError
+from data_gen.overlap import copies, fingerprint
 from rewards.cdr.structured import gold_response, score_structured
+from rewards.seeds import derive_seed
 from rewards.task import Task, write_jsonl
 from rollouts.cdr.prompts import MODES, messages
 

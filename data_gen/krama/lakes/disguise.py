@@ -21,9 +21,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from data_gen.krama.obscure import CALENDAR, exchange, new_words
 from data_gen.krama.lakes.files import Frame, Layout, read_frame, top_lines, write_frames
 from data_gen.krama.lakes.tables import Table
+from data_gen.krama.obscure import CALENDAR, exchange, new_words
 from rewards.seeds import derive_seed
 
 _WORD = re.compile(r"[^\W\d_]+")

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from rewards.seeds import derive_seed
-from rollouts.machine import usable_cores
 from rollouts.engines.torch import decode
 from rollouts.engines.torch.llama import (
     Llama,
@@ -23,6 +22,7 @@ from rollouts.engines.torch.llama import (
     read_state,
 )
 from rollouts.engines.torch.sampling import pick, uniforms
+from rollouts.machine import usable_cores
 from rollouts.trajectory import Completion, Sampling, Stop
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from small_corpus import write_corpus
 
-from data_gen.cli import main
 from data_gen.cdr.instruct import read_instruction
+from data_gen.cli import main
 from rewards.cdr.files import check_row, find_tracks, read_track
-from rewards.gold import execute
 from rewards.cdr.refinement import gold_answer, score_refinement
+from rewards.gold import execute
 from rewards.task import Task, TaskError, read_tasks
 
 SMALL = (

@@ -13,20 +13,20 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import ROOT
 
 from configs.cdr import CdrConfig, InstanceConfig, MiningConfig
 from configs.loader import load
 from data_gen.cdr.calibrate import BOUNDS, calibrate, percentile, round_threshold
 from data_gen.cdr.construct import construct, pipeline_rows
-from data_gen.corpora import CorpusError
 from data_gen.cdr.domains import MAPPERS, assign_domain, execution_order
 from data_gen.cdr.mining import mine
 from data_gen.cdr.records import Record, Replays, active_mappers
 from data_gen.cdr.sources import read_sources, scan
+from data_gen.corpora import CorpusError
 from rewards.cdr.ids import prompt_key, sample_variants, stable_id
 from rewards.gold import RECIPE_PARAMS, Step, execute
 
-ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "cdr"
 shared = pytest.mark.skipif(
     not SHARED.is_dir(), reason="the shared conformance vectors are not beside this checkout"

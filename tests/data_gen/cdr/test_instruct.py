@@ -17,12 +17,12 @@ from data_gen.cdr.instruct import (
     read_instruction,
     say,
 )
+from rewards.cdr.declared import declared_credit, gold_analysis
 from rewards.cdr.language import _any_reader, read_clauses, read_steps, say_step, speakable
 from rewards.cdr.phrases import CONDITIONS, MOODS, NOUNS, SENTENCES
-from rewards.cdr.declared import declared_credit, gold_analysis
+from rewards.cdr.refinement import RefinementReward, score_refinement
 from rewards.gold import OPERATORS, RECIPE_PARAMS, Step, execute
 from rewards.parse import render
-from rewards.cdr.refinement import RefinementReward, score_refinement
 from rollouts.cdr.prompts import MODES, messages
 
 MAPPERS = [Step(n, dict(RECIPE_PARAMS.get(n, {}))) for n in (*NOUNS, *SENTENCES)]

@@ -13,9 +13,9 @@ import pytest
 from chat_server import Body, serving
 from small_corpus import write_corpus
 
-from data_gen.cli import main
 from data_gen.cdr.instruct import pool, read_instruction
 from data_gen.cdr.paraphrase import CHECKS, SCORES, menu, paraphrase
+from data_gen.cli import main
 from rewards.cdr.files import find_tracks, read_track
 from rewards.gold import Step
 from rewards.krama.judge import JudgeError

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import SHARED
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
@@ -20,8 +21,8 @@ from data_gen.cli import main  # noqa: E402
 from data_gen.dare.analyse import clean, giveaways  # noqa: E402
 from data_gen.dare.build import without_copies  # noqa: E402
 from data_gen.dare.certificate import Built  # noqa: E402
-from data_gen.dare.reference_solution import in_range, read, readers, solve  # noqa: E402
 from data_gen.dare.layout import csv_bytes, read_entries, read_table, table_bytes  # noqa: E402
+from data_gen.dare.reference_solution import in_range, read, readers, solve  # noqa: E402
 from data_gen.dare.series import Timed, split  # noqa: E402
 from data_gen.dare.sources import fingerprints, groups  # noqa: E402
 from data_gen.dare.tabular import draft, with_noise  # noqa: E402
@@ -32,7 +33,7 @@ from rollouts.dare.scripts import faithful_code, short_code  # noqa: E402
 from rollouts.sandbox.model import Config  # noqa: E402
 from rollouts.sandbox.pool import Pool  # noqa: E402
 
-SHARED = Path(__file__).parents[2] / "shared/dare/tasks"
+DARE = SHARED / "dare/tasks"
 
 
 def table(rows: int = 400) -> Any:
@@ -164,11 +165,11 @@ def test_the_same_seed_gives_the_same_bytes(built: Path, tmp_path: Path) -> None
         assert (tmp_path / name).read_bytes() == (built / "mini" / name).read_bytes()
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the visible tasks are not here")
+@pytest.mark.skipif(not DARE.is_dir(), reason="the visible tasks are not here")
 def test_visible_answers_are_reproduced_as_section_10_says() -> None:
     """Small ones, in this process; other versions than the pins may differ on a known database."""
     done = 0
-    for entry in read_entries(SHARED):
+    for entry in read_entries(DARE):
         train = entry.folder / "source" / f"train_v1_no_err.{entry.recipe.get('save_file_type')}"
         if entry.family == "ts" or train.stat().st_size > 60_000 or "milapgohil" in entry.name:
             continue

@@ -12,8 +12,8 @@ from data_gen.cli import main, parse_settings
 from data_gen.corpora import read_corpus
 from data_gen.demo.build import DemoTaskError, build_demo_tasks, preset, rebuild_gold, verify
 from data_gen.demo.drafts import THRESHOLDS
+from data_gen.demo.inject import WEAVERS, Woven, weave, weave_markup, wrap
 from data_gen.demo.settings import PRESETS
-from data_gen.splits import certificate
 from data_gen.demo.wording import (
     FILTER_FORMS,
     FILTERS,
@@ -23,10 +23,10 @@ from data_gen.demo.wording import (
     read_requirement,
     say_recipe,
 )
-from data_gen.demo.inject import WEAVERS, Woven, weave, weave_markup, wrap
+from data_gen.splits import certificate
+from rewards.cdr.refinement import always_drop, always_keep_copy, score_refinement
 from rewards.gold import OPERATORS, Step, execute
 from rewards.parse import normalise
-from rewards.cdr.refinement import always_drop, always_keep_copy, score_refinement
 from rewards.task import read_tasks
 
 settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure

@@ -10,11 +10,11 @@ import pytest
 from krama_data import KRAMA, needs_krama
 from small_lake import CODE, PLAN, make_lake
 
-from data_gen.krama.importer import Entry, cleaned, read_workload, resolve, view_files
 from data_gen.krama.cli import build, main
+from data_gen.krama.importer import Entry, cleaned, read_workload, resolve, view_files
 from data_gen.krama.obscure import exchange, new_words
-from rewards.krama.failure import category
 from rewards.krama.coverage import covers, static_coverage, subtask_credit
+from rewards.krama.failure import category
 from rewards.task import Task, TaskError, read_tasks, refuse_published
 
 ENTRY: dict[str, Any] = {

@@ -3,13 +3,12 @@ import json
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from places import ROOT, SHARED
 
-from rewards.parse import normalise, render
 from rewards.cdr.refinement import (
     RefinementReward,
     always_drop,
@@ -21,11 +20,12 @@ from rewards.cdr.refinement import (
     score_refinement,
     unscored,
 )
+from rewards.parse import normalise, render
 from rewards.task import TaskError
 
 settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure
 settings.load_profile("no deadline")
-VECTORS = Path(__file__).parents[2] / "shared/cdr/conformance/scorer.jsonl.gz"
+VECTORS = SHARED / "cdr/conformance/scorer.jsonl.gz"
 TEXT = st.text("ab c.\n<", max_size=40)
 ANYTHING = st.text(st.characters(), max_size=200)
 GOLD = st.builds(
@@ -201,5 +201,5 @@ def test_metrics_equal_the_published_scorer():
 
 def test_scoring_needs_no_torch():
     code = "import sys, rewards.cdr.refinement, rewards.cli; sys.exit('torch' in sys.modules)"
-    root = Path(__file__).resolve().parent.parent
+    root = ROOT
     assert subprocess.run([sys.executable, "-c", code], cwd=root).returncode == 0

@@ -6,12 +6,12 @@ import gzip
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import SHARED
 
 from rewards.cdr.json_score import compare_json, parse_json
 from rewards.cdr.predictions import metric_row, score_prediction
@@ -19,7 +19,7 @@ from rewards.cdr.scorefile import score_file
 from rewards.cli import score_row
 from rewards.parse import normalise, normalise_lines, parse_release
 
-VECTORS = Path(__file__).resolve().parents[3] / "shared" / "cdr" / "conformance"
+VECTORS = SHARED / "cdr" / "conformance"
 shared = pytest.mark.skipif(
     not VECTORS.is_dir(), reason="the shared conformance vectors are not beside this checkout"
 )

@@ -12,18 +12,19 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import SHARED
 
 pd = pytest.importorskip("pandas")
 metrics = pytest.importorskip("sklearn.metrics")
 
-from rewards.family import Answer, Weights, score_answer  # noqa: E402
-from rewards.dare.prediction import TableGold, mismatch, read_gold, score_table, score_table_row  # noqa: E402
 from rewards.dare.metrics import clipped_r2, macro_f1  # noqa: E402
+from rewards.dare.prediction import TableGold, mismatch, read_gold, score_table, score_table_row  # noqa: E402
 from rewards.dare.read import MAX_COLUMNS  # noqa: E402
+from rewards.family import Answer, Weights, score_answer  # noqa: E402
 from rewards.task import Task, TaskError  # noqa: E402
 
-SHARED = Path(__file__).parents[2] / "shared/dare"
-CASES = SHARED / "conformance.jsonl.gz"
+DARE = SHARED / "dare"
+CASES = DARE / "conformance.jsonl.gz"
 GOLD = {"task_type": "class-MM", "truth_csv": "row_id,y\n1,a\n2,b\n3,a\n",
         "key_columns": ["row_id"], "targets": ["y"]}  # fmt: skip
 GOOD = "row_id,y\n1,a\n2,b\n3,a\n"
@@ -65,9 +66,9 @@ def test_every_conformance_case_in_both_readings() -> None:
     assert count > 1000 and wrong == []
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the visible tasks are not here")
+@pytest.mark.skipif(not DARE.is_dir(), reason="the visible tasks are not here")
 def test_every_visible_truth_scores_one_through_its_folder() -> None:
-    folders = sorted((SHARED / "tasks/databases").iterdir())
+    folders = sorted((DARE / "tasks/databases").iterdir())
     names = {"v1": ("simulated_pred_local.csv", "ground_truth_v1.csv"),
              "v2": ("ground_truth.csv", "ground_truth_v2.csv")}  # fmt: skip
     assert len(folders) == 23

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 pd = pytest.importorskip("pandas")
 
-from rewards import table_jail, table_read  # noqa: E402
+from rewards.dare import jail, read  # noqa: E402
 from rewards.dare.prediction import read_gold, score_table, score_table_row  # noqa: E402
 from rewards.dare.read import (  # noqa: E402
     Reader,
@@ -43,7 +43,7 @@ def confined(attempt: Callable[[], object], **limits: Any) -> str:
     if pid == 0:
         try:
             settings = {"memory_mb": 1024, "cpu_s": 5, "wall_s": 10.0} | limits
-            table_jail.confine(theirs.fileno(), **settings)
+            jail.confine(theirs.fileno(), **settings)
             attempt()
             said = "done"
         except BaseException as error:
@@ -143,7 +143,7 @@ def hostile() -> dict[str, bytes]:
         "gzip bomb": gzip.compress(b"0" * 4_000_000),
         "a line of 3 MB": rows + b"1," + b"a" * 3_000_000,
         "a number of 3 MB": rows + b"1," + b"9" * 3_000_000,
-        "too large": rows + b"x" * table_read.MAX_BYTES,
+        "too large": rows + b"x" * read.MAX_BYTES,
         "NUL": b"\x00" * 10_000,
         "NUL in the header": b"row_id\x00,y\n1,a\n2,b\n3,a\n",
         "one quote": rows + b'1,"' + b"a\n" * 100_000,
@@ -205,7 +205,7 @@ def test_a_joined_explosion_is_counted_not_made() -> None:
 def test_a_killed_reader_is_replaced() -> None:
     gold = read_gold(GOLD)
     assert score_table(gold, b"row_id,y\n1,a\n2,b\n3,a\n").outcome == 1.0
-    reader = table_read._current
+    reader = read._current
     assert reader is not None
     os.kill(reader.process.pid, signal.SIGKILL)
     reader.process.wait()
@@ -214,7 +214,7 @@ def test_a_killed_reader_is_replaced() -> None:
 
 def test_without_a_reader_there_is_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    monkeypatch.setattr(table_read, "_current", None)
+    monkeypatch.setattr(read, "_current", None)
     found = score_table(read_gold(GOLD), b"row_id,y\n1,a\n2,b\n3,a\n")
     assert found.outcome is None and found.reward is None and "failure" in found.why
 
@@ -223,7 +223,7 @@ def test_a_reader_over_its_limits_is_no_infrastructure_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reader = Reader(ReadLimits(memory_mb=64, rows=1000))
-    monkeypatch.setattr(table_read, "_current", reader)
+    monkeypatch.setattr(read, "_current", reader)
     gold = read_gold(GOLD)
     many = score_table(gold, b"row_id,y\n" + b"1,a\n" * 2000)
     large = score_table(gold, b"row_id,y\n" + b"1.5,x\n" * 5_000_000)
@@ -241,5 +241,5 @@ def test_a_reader_over_its_limits_is_no_infrastructure_failure(
 ])  # fmt: skip
 def test_a_reader_that_was_taken_over_cannot_say_anything_odd(reply: bytes) -> None:
     with pytest.raises(Unreadable):
-        table_read._decoded(reply)
+        read._decoded(reply)
         raise Unreadable  # an empty table is no harm

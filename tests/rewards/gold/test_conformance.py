@@ -5,14 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import SHARED
 
 from rewards.gold import OPERATORS, GoldError, Step, bind, execute
 
-VECTORS = Path(__file__).resolve().parents[3] / "shared" / "cdr" / "conformance"
+VECTORS = SHARED / "cdr" / "conformance"
 pytestmark = pytest.mark.skipif(
     not VECTORS.is_dir(), reason="the shared conformance vectors are not beside this checkout"
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from places import ROOT
 
 from rewards.gold import OPERATORS
 from rewards.gold.docs import render
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
+PAGE = ROOT / "docs" / "operators.md"
 
 
 def test_page_is_current() -> None:

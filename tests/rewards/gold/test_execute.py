@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import ROOT
 
 from rewards.gold.cli import main
 
-ROOT = Path(__file__).resolve().parents[2]
 EMAIL = [{"operator": "clean_email_mapper"}]
 # Every `<` looks for its `>` to the end of the line: quadratic, longer than anyone waits.
 ENDLESS = {"input_text": "<" * 400_000, "recipe": [{"operator": "clean_html_mapper"}]}

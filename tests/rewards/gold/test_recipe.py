@@ -7,9 +7,9 @@ import sys
 from typing import Any
 
 import pytest
+from gold_texts import TEXTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_fast_forms import TEXTS
 
 from rewards.gold import OPERATORS, GoldError, Step, bind, bind_recipe, execute, run_bound
 

@@ -12,12 +12,12 @@ from chat_server import Body, serving
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rewards.krama.answer import ANSWER_TYPES, READINGS, score_response, table3
-from rewards.krama.match import as_list, equal, pairs_found
-from rewards.krama.release import bleu, rouge1
 from rewards.cli import score_lines
+from rewards.krama.answer import ANSWER_TYPES, READINGS, score_response, table3
 from rewards.krama.judge import deterministic
 from rewards.krama.judge_endpoint import Endpoint, EndpointJudge
+from rewards.krama.match import as_list, equal, pairs_found
+from rewards.krama.release import bleu, rouge1
 
 scalars = st.one_of(
     st.none(), st.booleans(), st.integers(-(10**20), 10**20), st.text(max_size=20),

@@ -16,11 +16,11 @@ from rewards.family import score_answer
 from rewards.task import Task, json_line
 from rollouts.engines.canned import CannedEngine
 from rollouts.environment import Budget
-from rollouts.workshop import Workshop
 from rollouts.episode import run_episode, to_json
 from rollouts.krama.contract import answer_of, blocks, explain
 from rollouts.tools import FORMATS
 from rollouts.trajectory import Sampling, Trajectory
+from rollouts.workshop import Workshop
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 

@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from harness import ROOT, running
+from harness import running
+from places import ROOT
 
 from rollouts.sandbox import scratch, watch
 from rollouts.sandbox.model import LEVELS, Config, Limits

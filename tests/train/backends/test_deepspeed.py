@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import ROOT
 
 torch = pytest.importorskip("torch")
 
 from rewards.task import Task, write_jsonl  # noqa: E402
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 TOLERANCE = 2e-5  # relative, of each step's loss, in float32
 
 

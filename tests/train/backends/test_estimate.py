@@ -9,16 +9,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
 from configs.loader import ConfigError, load
 from configs.schema import GrpoRunConfig, SftRunConfig
 from train.backends.estimate import GB, grpo_memory, grpo_report, host_bytes, sft_memory, sft_report
 from train.backends.launch import require_devices
 from train.backends.local_estimate import local_memory, local_report
-from train.model.shape import shape_of
 from train.backends.verl.compose import require_attention
+from train.model.shape import shape_of
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 CONFIGS = ROOT / "configs"
 GRPO = [p for p in sorted(CONFIGS.glob("*qwen3*.yaml")) if "sft" not in p.name]
 SFT = sorted(CONFIGS.glob("*sft*qwen3*.yaml"))

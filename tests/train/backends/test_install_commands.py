@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
+from places import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = ("README.md", "docs/clusters.md")
 COMMAND = re.compile(r"^.*\bpip install .*$", re.MULTILINE)
 

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from chat_server import Body, serving
 from krama_data import KRAMA, needs_krama
+from lake_cache import own_cache as own_cache
 from small_lake import CODE, PLAN, make_lake
 
 pytest.importorskip("aiohttp")
 
-from data_gen.krama.importer import end_to_end, read_workload, sub_task
 from data_gen.krama.cli import build
+from data_gen.krama.importer import end_to_end, read_workload, sub_task
 
 SUB = {"id": "s-1", "query": "How many years?", "answer": 30, "answer_type": "numeric_exact",
        "data_sources": ["rain_amherst.csv"], "step": "Load 'rain_amherst.csv'."}  # fmt: skip

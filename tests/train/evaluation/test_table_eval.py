@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from places import SHARED
 
 pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
@@ -17,7 +18,7 @@ from tiny_model import write_tiny_tokenizer
 from data_gen.cli import main as tasks_main
 from train.evaluation.evaluate import main
 
-SHARED = Path(__file__).parents[2] / "shared/dare/tasks"
+DARE = SHARED / "dare/tasks"
 
 
 def official(top: Path) -> Path:

@@ -13,12 +13,19 @@ from typing import Any
 import pytest
 
 from configs.schema import DemoConfig
-from train.run.log import RunLog
-from train.report.write import main, write_report
-from train.evaluation.results import ResultsError, check_results, compare, comparisons, summarise, text_table
-from train.run.record import write_run_record
+from train.evaluation.results import (
+    ResultsError,
+    check_results,
+    compare,
+    comparisons,
+    summarise,
+    text_table,
+)
 from train.evaluation.stats import Interval
 from train.report.svg import interval_mark, line_chart
+from train.report.write import main, write_report
+from train.run.log import RunLog
+from train.run.record import write_run_record
 
 EVIL = '</pre><script>alert("x")</script><img src="http://elsewhere/x.png"> &amp; \ud800'
 

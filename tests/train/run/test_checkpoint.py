@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from places import ROOT
 
 from configs.loader import locked
 from train.run import checkpoint
@@ -147,7 +148,7 @@ def test_sigkill_in_the_middle_never_loses_a_finished_checkpoint(tmp_path: Path)
     source, before = tmp_path / "writer.py", 0
     source.write_text(WRITER)
     folder = tmp_path / "run"
-    root = str(Path(__file__).parent.parent)
+    root = str(ROOT)
     for delay in (0.11, 0.023, 0.301, 0.057, 0.17):
         child = subprocess.Popen(
             [sys.executable, str(source), str(folder)],

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
 from configs.loader import load
 from configs.schema import DemoConfig
@@ -128,7 +129,7 @@ def test_progress_prints_a_line_now_and_then_without_a_terminal() -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,
-        cwd=Path(__file__).parent.parent,
+        cwd=ROOT,
     )  # fmt: skip
     assert done.stdout.splitlines()[0] == "reading: 1/2 (50%), 0s"
     assert done.stdout.splitlines()[-1] == "reading: 2/2 (100%), 0s"

@@ -2,8 +2,8 @@
 # (the extra `cluster` is not there where the rest is checked)
 """The advantage estimator of both presets, registered with verl. Needs verl.
 
-The same numbers as `train.model.loss.centre`. verl's own `grpo` gives a group of one its raw reward as
-advantage, which happens whenever all siblings were lost to the infrastructure; here it is 0.
+The same numbers as `train.model.loss.centre`. verl's own `grpo` gives a group of one its raw reward
+as advantage, which happens whenever all siblings were lost to the infrastructure; here it is 0.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ import yaml
 from configs.loader import ConfigError, dump
 from configs.schema import GrpoConfig, GrpoRunConfig
 from rewards.task import Task, TaskError, read_tasks
-from train.model.order import balanced_batch, strata
 from train.backends.verl.overrides import LOOP
+from train.model.order import balanced_batch, strata
 
 TARGET = "train.backends.verl.loop.AssayLoop"
 

@@ -28,12 +28,12 @@ from rewards.family import score_answer
 from rewards.seeds import derive_seed
 from rewards.task import Score, Task, TaskError
 from rollouts.environment import Budget, Closing, EnvironmentFailure, Opening, Reply, Said
-from rollouts.workshop import Workshop, tool_settings
 from rollouts.episode import completion_ids, run_episode
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Completion, Sampling, Trajectory
-from train.evaluation.evaluate import reward_weights
+from rollouts.workshop import Workshop, tool_settings
 from train.backends.verl.overrides import CPU_ROLLOUT
+from train.evaluation.evaluate import reward_weights
 
 
 class Plain:

@@ -17,10 +17,10 @@ from typing import Any
 
 from configs.schema import GrpoRunConfig
 from rewards.task import TaskError
-from train.run.stop import EXIT_STOPPED, SIGNALS
 from train.backends.verl.compose import check, compose, require_verl
 from train.backends.verl.data import prepare
 from train.backends.verl.overrides import overrides, refuse_adapters
+from train.run.stop import EXIT_STOPPED, SIGNALS
 
 STARTS = 4
 NOTHING = "no materializable trajectories"  # verl's words for a step in which all was lost
@@ -32,7 +32,7 @@ STOP = "STOP"  # a file: the driver was asked to stop, and the trainer is anothe
 
 def environment(config: GrpoRunConfig, folder: Path) -> dict[str, str]:
     """Variables of every process of the run; Ray's workers get them too."""
-    root = str(Path(__file__).resolve().parent.parent.parent)
+    root = str(Path(__file__).resolve().parents[3])
     before = os.environ.get("PYTHONPATH", "")
     made = {
         "PYTHONPATH": root + (os.pathsep + before if before else ""),

@@ -125,7 +125,7 @@ def _actor(config: GrpoRunConfig) -> dict[str, Any]:
         "actor_rollout_ref.model.enable_gradient_checkpointing": cluster.device == "cuda",
         "+actor_rollout_ref.model.override_config.attn_implementation": cluster.attention,
         # Chat models often pad with their end of turn, which stands in every prompt; an embedding's
-        # padding row would get no gradient (train.model.policy.learn_padding). verl packs: no padding.
+        # padding row would get no gradient (`learn_padding`). verl packs: no padding.
         "+actor_rollout_ref.model.override_config.pad_token_id": None,
         f"{actor}.strategy": "fsdp2",
         f"{actor}.loss_agg_mode": MODES[rl.normaliser],

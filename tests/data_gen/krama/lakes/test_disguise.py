@@ -18,8 +18,8 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("openpyxl")
 pytest.importorskip("pyarrow")
 
+from lake_files import lake_of_all  # noqa: E402
 from small_lake import make_lake  # noqa: E402
-from test_files import lake_of_all  # noqa: E402
 
 from data_gen.krama.lakes.build import main, open_lake  # noqa: E402
 from data_gen.krama.lakes.disguise import change_table, make_disguise, moved, scaled  # noqa: E402

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import ROOT
 
 torch = pytest.importorskip("torch")
 
@@ -28,7 +29,6 @@ from train import setup  # noqa: E402
 from train.cli import sft_main  # noqa: E402
 from train.run.setup import settled  # noqa: E402
 
-ROOT = Path(__file__).parent.parent
 # torch and oneDNN then compute as on a processor without AVX512
 AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "OMP_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from places import ROOT
 
 pytest.importorskip("verl", reason="the extra `cluster` is not installed")
 
@@ -21,7 +22,6 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.tools import FORMATS, ToolSpec
 from train.backends.verl.loop import AssayLoop
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 CALL = FORMATS["hermes"].write
 GOOD = "<status>KEEP</status><clean_text>ab</clean_text>"
 GOLD = {"input_text": "axb", "status": "KEEP", "text": "ab"}

@@ -86,8 +86,8 @@ def test_ports_come_from_the_job_and_avoid_what_is_taken() -> None:
 def test_rows_have_one_struct_whatever_the_tasks_carry(tmp_path: Path, tiny_folder: Path) -> None:
     pa = pytest.importorskip("pyarrow.parquet")
     from rewards.task import Task, write_jsonl
-    from train.model.order import batch_of
     from train.backends.verl.data import prepare
+    from train.model.order import batch_of
 
     tasks = [
         Task(f"t{i}", "refinement", "toy", "train", [{"role": "user", "content": "x"}],

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import ROOT
 
 pytest.importorskip("verl", reason="the extra `cluster` is not installed")
 torch = pytest.importorskip("torch")
@@ -21,7 +22,6 @@ from tiny_model import CHAT_TEMPLATE  # noqa: E402
 from tool_model import tasks, write_model  # noqa: E402
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def grpo(folder: Path, *more: str) -> str:
@@ -103,8 +103,8 @@ def test_grpo_with_tools_validates_resumes_and_exports(tmp_path: Path) -> None:
     texts = [json.loads(x) for x in (tmp_path / "run/rollouts/1.jsonl").read_text().splitlines()]
     assert len(texts) == 8 and sum('"stdout": "42' in row["output"] for row in texts) >= 4
     folder = tmp_path / "run" / "model"
-    from rollouts.prompts import ChatTokenizer
     from rollouts.engines.torch import load_engine
+    from rollouts.prompts import ChatTokenizer
     from train.backends.verl.export import main as export
 
     assert export([str(tmp_path / "run"), "--step", "1", "--out", str(tmp_path / "one")]) == 0

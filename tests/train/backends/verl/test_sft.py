@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import ROOT
 
 pytest.importorskip("verl", reason="the extra `cluster` is not installed")
 pytest.importorskip("torch")
@@ -24,7 +25,6 @@ from rewards.cdr.refinement import gold_answer
 from rewards.task import read_tasks
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parent.parent.parent
 ROWS, STEPS = 24, 4
 # without a newline behind an answer, which verl would train on and the embedded loop does not
 TEMPLATE = (

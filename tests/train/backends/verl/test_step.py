@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import ROOT
 
 pytest.importorskip("verl", reason="the extra `cluster` is not installed")
 torch = pytest.importorskip("torch")
@@ -16,14 +17,14 @@ from configs.loader import load  # noqa: E402
 from configs.schema import GrpoRunConfig  # noqa: E402
 from rewards.task import Score, Task  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
+from train.backends.verl.overrides import MODES  # noqa: E402
 from train.grpo import Batch, update  # noqa: E402
 from train.model.loss import centre  # noqa: E402
 from train.model.optim import MasterAdamW, learning_rate  # noqa: E402
 from train.model.policy import LlamaPolicy, load_policy  # noqa: E402
-from train.backends.verl.overrides import MODES  # noqa: E402
 
 pytestmark = pytest.mark.slow
-HERE = Path(__file__).resolve().parent
+
 PROMPTS, GROUP = 2, 4
 
 
@@ -102,7 +103,12 @@ def test_an_update_is_verls(
     mine, said, rows = ours(tiny_folder, config)
     torch.save({"settings": settings, "rows": rows}, tmp_path / "job.pt")
     done = subprocess.run(
-        [sys.executable, str(HERE / "verl_worker.py"), "job.pt", str(tmp_path / "out.pt")],
+        [
+            sys.executable,
+            str(ROOT / "tests/support/verl_worker.py"),
+            "job.pt",
+            str(tmp_path / "out.pt"),
+        ],
         cwd=tmp_path, text=True, capture_output=True, check=False, timeout=1200,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import ROOT
 
 from configs.loader import load
 from configs.schema import GrpoRunConfig
 from train.backends.estimate import grpo_report
 from train.backends.verl.overrides import overrides
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 needs_verl = pytest.mark.skipif(
     importlib.util.find_spec("verl") is None, reason="the extra `cluster` is not installed"

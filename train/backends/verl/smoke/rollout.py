@@ -14,8 +14,8 @@ import torch.distributed as dist
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 
-from rollouts.prompts import ChatTokenizer
 from rollouts.engines.torch import TransformersEngine
+from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling
 
 GATHER_S = 0.02  # requests that come within this time are decoded one after another, in order

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from places import ROOT
 
 import train.cluster.plan as plan_module
 from configs.loader import ConfigError
 from train.cluster.plan import make_plan, sbatch_call
 from train.cluster.settings import asked, mismatches
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 STAGES: list[dict[str, Any]] = [
     {"name": "tasks", "command": ["tasks", "demo", "--out", "{out}/tasks"]},
     {"name": "sft", "script": "sft", "after": ["tasks"], "args": ["data={out}/tasks/x.jsonl"],

@@ -17,7 +17,6 @@ import pytest
 from rollouts.sandbox.model import Config, Result
 from rollouts.sandbox.pool import Pool
 
-ROOT = Path(__file__).parents[2]
 MACHINES = str(Path(__file__).parent / "machines.py")
 Runner = Callable[..., Result]
 
