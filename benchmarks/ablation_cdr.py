@@ -29,8 +29,8 @@ ROOT = Path(__file__).resolve().parents[1]
 BASE = ("reward.format=0", "reward.status=0", "reward.progress=0", "reward.success=1")
 ARMS: dict[str, tuple[str, ...]] = {
     "outcome": BASE,
-    "process": (*BASE, "reward.process=1"),
-    "order_group": (*BASE, "reward.order_group=1"),
+    "process": (*BASE, "reward.refinement.process=1"),
+    "order_group": (*BASE, "reward.refinement.order_group=1"),
 }
 RL = (
     "rl.steps=6", "rl.prompts_per_step=8", "rl.mini_batch=8", "rl.rollouts_per_prompt=6",
@@ -77,7 +77,7 @@ def answer(folder: Path, heldout: Path) -> None:
     target = folder / "answers.jsonl"
     if target.is_file():
         return
-    from configs.schema import EngineConfig, RewardConfig
+    from configs.schema import EngineConfig
     from rewards.task import read_tasks, write_jsonl
     from rollouts.prompts import ChatTokenizer
     from train.evaluation.evaluate import evaluate, scorer
@@ -89,9 +89,7 @@ def answer(folder: Path, heldout: Path) -> None:
     policy = load_checked(folder / "model", config, machine, train=False)
     engine = policy.engine(tokenizer.stop_ids, config.slots)
     tasks = read_tasks(heldout)
-    rows = evaluate(
-        tasks, engine, tokenizer, scorer(RewardConfig()), max_new_tokens=64, pass_k=0, seed=0
-    )
+    rows = evaluate(tasks, engine, tokenizer, scorer(), max_new_tokens=64, pass_k=0, seed=0)
     extra = [{"group": t.group, "sensitive": t.meta["sensitive"]} for t in tasks]
     write_jsonl(target, (row | more for row, more in zip(rows, extra, strict=True)))
     print(f"{target}: RS {sum(r['outcome'] for r in rows) / len(rows):.3f}", flush=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 from configs.cluster import ClusterConfig
-from configs.loader import locked
+from configs.loader import OPEN, locked
 
 
 def _at_least(section: Any, least: float, *names: str) -> None:
@@ -98,33 +98,6 @@ class TasksConfig:
         own = {f.name: getattr(self, f.name) for f in fields(self)}
         del own["corpus"], own["difficulty"]
         return {name: value for name, value in own.items() if value is not None}
-
-
-@dataclass(frozen=True)
-class RewardConfig:
-    """Shares of the reward of one refinement answer (they sum to 1, so that gold earns 1), and the
-    weight of gold sub-answers in family "answer"."""
-
-    format: float = locked(0.1)
-    status: float = locked(0.3)
-    progress: float = locked(0.2)
-    success: float = locked(0.4)
-    wrong_drop: float = locked(0.0)
-    drop_progress: bool = locked(True)
-    process: float = locked(0.0)  # weight of per-step credit, beside the shares
-    order_group: float = locked(0.0)  # weight of success on all orders of a group, beside them
-    subtasks: float = locked(0.2)  # family "answer": most that sub-answers pay a wrong answer
-
-    def __post_init__(self) -> None:
-        _at_least(self, 0, "format", "status", "progress", "success", "wrong_drop", "process",
-                  "order_group", "subtasks")  # fmt: skip
-        if self.subtasks >= 1:
-            raise ValueError(
-                f"subtasks={self.subtasks}: a wrong answer would be paid like gold; set below 1"
-            )
-        total = self.format + self.status + self.progress + self.success
-        if abs(total - 1.0) > 1e-9:
-            raise ValueError(f"format + status + progress + success = {total:g}; make it 1")
 
 
 @dataclass(frozen=True)
@@ -302,7 +275,8 @@ class DemoConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     tasks: TasksConfig = field(default_factory=TasksConfig)
-    reward: RewardConfig = field(default_factory=RewardConfig)
+    reward: dict[str, Any] = field(default_factory=dict[str, Any], metadata=OPEN)
+    # reward.<family>.<setting>
     sft: SftConfig = field(default_factory=SftConfig)
     rl: GrpoConfig = field(default_factory=GrpoConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
@@ -325,6 +299,7 @@ class SftRunConfig:
     seed: int = locked(0)
     out: str = "runs/sft"
     data: str = locked("")
+    families: tuple[str, ...] = locked(())  # FILE.py[:NAME] or pkg.module:NAME, as --family
     model: ModelConfig = field(default_factory=ModelConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     sft: SftConfig = field(default_factory=SftConfig)
@@ -343,9 +318,11 @@ class GrpoRunConfig:
     seed: int = locked(0)
     out: str = "runs/grpo"
     data: str = locked("")
+    families: tuple[str, ...] = locked(())  # FILE.py[:NAME] or pkg.module:NAME, as --family
     model: ModelConfig = field(default_factory=ModelConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
-    reward: RewardConfig = field(default_factory=RewardConfig)
+    reward: dict[str, Any] = field(default_factory=dict[str, Any], metadata=OPEN)
+    # reward.<family>.<setting>
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     rl: GrpoConfig = field(default_factory=GrpoConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)

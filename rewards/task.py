@@ -1,4 +1,4 @@
-"""The two types everything else moves around: a task that carries its gold, and a score."""
+"""The types everything else moves around: a task that carries its gold, an answer, and a score."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-Family = Literal["refinement", "structured", "table", "answer"]
-FAMILIES: tuple[Family, ...] = ("refinement", "structured", "table", "answer")
 Message = dict[str, str]
 
 
@@ -22,13 +20,14 @@ class TaskError(ValueError):
 class Task:
     """One problem with the answer a program computed for it.
 
+    `family` names the kind of task, which decides how it is scored (`rewards/families.py`).
     `prompt` is a chat (list of `{"role", "content"}`), `tools` the names of tools the model may
     call, `gold` whatever the family's scorer needs, `files` what a sandbox may see (name → path),
     `group` the order group the task belongs to, `meta` domain, licence, source, difficulty.
     """
 
     id: str
-    family: Family
+    family: str
     track: str
     split: str
     prompt: list[Message]
@@ -65,8 +64,6 @@ class Task:
             if not isinstance(row[name], kind):
                 got = type(row[name]).__name__
                 raise TaskError(f"{where}: field {name!r} is {got}, wanted {kind.__name__}")
-        if row["family"] not in FAMILIES:
-            raise TaskError(f"{where}: family {row['family']!r} is none of {', '.join(FAMILIES)}")
         return Task(
             id=row["id"],
             family=row["family"],
@@ -92,6 +89,21 @@ RIGHT = 1 - 1e-9
 
 
 @dataclass(frozen=True)
+class Answer:
+    """What an episode hands in.
+
+    `text` is the model's last message, `truncated` whether that was cut off by a token limit,
+    `files` what the environment collected (name to bytes), and `failure` why the *infrastructure*
+    broke; with one, there is no outcome, whatever else is here.
+    """
+
+    text: str = ""
+    truncated: bool = False
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
 class Score:
     """How good an answer is, and why.
 
@@ -112,6 +124,11 @@ class Score:
             "parts": self.parts,
             "why": self.why,
         }
+
+
+def unscored(why: str) -> Score:
+    """The scorer or the infrastructure failed: no outcome, which is not a wrong answer."""
+    return Score(None, None, {}, why)
 
 
 def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:

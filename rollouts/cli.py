@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rewards.family import score_answer
+from rewards.families import score_answer
 from rewards.task import Task, TaskError, json_line, read_jsonl, read_tasks, write_jsonl
 from rollouts.trajectory import Sampling
 

@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from configs.loader import ConfigError, dump, load, to_dict
-from configs.schema import EngineConfig, EvalConfig, GrpoRunConfig, RewardConfig, SftRunConfig
+from configs.loader import ConfigError, dump, to_dict
+from configs.schema import EngineConfig, EvalConfig, GrpoRunConfig, SftRunConfig
 from rewards.task import Task, TaskError, read_tasks, refuse_published
 from train.run.checkpoint import require_disk
 from train.run.errors import say_known_errors
 from train.run.resume import Checkpoints
+from train.run.settings import load_run, weights_of
 from train.run.stop import StopFlag
 
 if TYPE_CHECKING:
@@ -27,6 +28,13 @@ def _options(command: str, what: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"assay {command}", description=what)
     parser.add_argument("settings", nargs="*", metavar="key=value")
     parser.add_argument("--config", help="YAML of settings; see docs/training.md")
+    parser.add_argument(
+        "--family",
+        action="append",
+        default=[],
+        metavar="FILE.py[:NAME]",
+        help="a family of your own; may be repeated",
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the resolved settings only")
     return parser
 
@@ -97,7 +105,7 @@ def sft_main(argv: list[str]) -> int:
     options.add_argument("--backend", choices=("embedded", "deepspeed"), default="embedded")
     args = options.parse_args(argv)
     with say_known_errors("assay sft") as status:
-        config = load(SftRunConfig, args.config, args.settings)
+        config = load_run(SftRunConfig, args.config, args.settings, args.family)
         if args.dry_run:
             print(dump(config))
             print(_sft_estimate(config, args.backend))
@@ -170,7 +178,7 @@ def grpo_main(argv: list[str]) -> int:
     options.add_argument("--backend", choices=("embedded", "verl"), default="embedded")
     args = options.parse_args(argv)
     with say_known_errors("assay grpo") as status:
-        config = load(GrpoRunConfig, args.config, args.settings)
+        config = load_run(GrpoRunConfig, args.config, args.settings, args.family)
         if args.dry_run:
             from train.grpo import describe
 
@@ -208,12 +216,13 @@ def _grpo(config: GrpoRunConfig) -> None:
     from train.grpo import train_grpo
 
     run = _Run(config, "rl")
+    weights = weights_of(config.reward)
     train_grpo(
-        run.policy, run.tasks, run.tokenizer, scorer(config.reward), config.rl, seed=config.seed,
+        run.policy, run.tasks, run.tokenizer, scorer(weights), config.rl, seed=config.seed,
         micro_tokens=config.engine.micro_tokens, slots=config.engine.slots, log=run.log,
         checkpoints=run.checkpoints, reference=run.reload() if config.rl.kl_coef else None,
         maker=Workshop(Path(config.data).parent, tool_settings(config.tools)).maker,
-        order_group=config.reward.order_group,
+        weights=weights,
     )  # fmt: skip
     run.finish()
 
@@ -263,7 +272,7 @@ def _eval(args: Any) -> None:
     from train.run.setup import load_checked, prepare
 
     tasks = _tasks(args.tracks, "--tracks")[: args.limit or None]
-    engine_config, reward = EngineConfig(), RewardConfig()
+    engine_config = EngineConfig()
     machine = prepare(engine_config)
     folder = resolve_model(args.model)
     tokenizer = ChatTokenizer(folder)
@@ -271,12 +280,12 @@ def _eval(args: Any) -> None:
     engine = policy.engine(tokenizer.stop_ids, engine_config.slots)
     with Bar("evaluating", len(tasks)) as bar:
         rows = evaluate(
-            tasks, engine, tokenizer, scorer(reward), pass_k=args.pass_k, seed=args.seed,
+            tasks, engine, tokenizer, scorer(), pass_k=args.pass_k, seed=args.seed,
             max_new_tokens=args.max_new_tokens or EvalConfig().max_new_tokens, progress=bar,
             maker=Workshop(Path(args.tracks).parent).maker,
         )  # fmt: skip
     held = all(task.split == "heldout" for task in tasks)
     meta = {"model": str(args.model), "tasks": str(args.tracks), "seed": args.seed, "heldout": held}
-    data = {"rows": {**baselines(tasks, reward), Path(args.model).name: rows}, "meta": meta}
+    data = {"rows": {**baselines(tasks), Path(args.model).name: rows}, "meta": meta}
     page = write_report(args.out, data)
     print(f"{text_table(data)}\nresults: {args.out / 'results.json'}\nreport: {page}")

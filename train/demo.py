@@ -17,10 +17,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from configs.loader import ConfigError, load, to_dict
+from configs.loader import ConfigError, to_dict
 from configs.schema import DemoConfig, TasksConfig
 from rewards.task import Task, read_tasks
 from train.run.resume import Checkpoints
+from train.run.settings import load_run, weights_of
 
 DEFAULT_CONFIG = Path(__file__).resolve().parent.parent / "configs" / "demo.yaml"
 Row = dict[str, Any]
@@ -58,7 +59,7 @@ class Demo:
         self.source = resolve_model(config.model.path)
         self.tasks = build_tasks(config.tasks, config.seed, out / "tasks")
         self.tokenizer = ChatTokenizer(self.source)
-        self.score = scorer(config.reward)
+        self.score = scorer(weights_of(config.reward))
         self.log = RunLog(
             out, wandb=config.log.wandb, project=config.log.project, config=to_dict(config),
             keep_rollouts=config.log.rollouts,
@@ -123,7 +124,7 @@ class Demo:
             seed=self.config.seed, micro_tokens=self.config.engine.micro_tokens,
             slots=self.config.engine.slots, log=self.log, checkpoints=self.checkpoints("rl"),
             reference=reference, on_eval=on_eval, eval_every=self.config.eval.every,
-            order_group=self.config.reward.order_group,
+            weights=weights_of(self.config.reward),
         )  # fmt: skip
         folder = self.finish(policy, "rl")
         record.write_text(json.dumps(steps))
@@ -185,7 +186,7 @@ def run_demo(config: DemoConfig) -> Path:
 
     demo: Demo = timed("model and tasks", lambda: Demo(config, out))
     held = demo.tasks["heldout"][: config.eval.tasks]
-    rows = baselines(held, config.reward)
+    rows = baselines(held, weights_of(config.reward))
     rows["untouched"] = timed("untouched model", lambda: demo.rows("untouched", demo.source))
     sft = timed("SFT", demo.sft)
     rows["sft"] = timed("SFT model", lambda: demo.rows("sft", sft))
@@ -236,5 +237,5 @@ def main(argv: list[str]) -> int:
     from train.run.errors import say_known_errors
 
     with say_known_errors("assay demo") as status:
-        run_demo(load(DemoConfig, args.config, overrides))
+        run_demo(load_run(DemoConfig, args.config, overrides))
     return status.code

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from configs.schema import GrpoConfig
-from rewards.cdr.groups import with_group_reward
+from rewards.families import score_groups
 from rewards.seeds import derive_seed
 from rewards.task import Score, Task, TaskError
 from rollouts.engines.torch import TorchEngine, TransformersEngine
@@ -58,11 +58,11 @@ def sample(
     config: GrpoConfig,
     seed: int,
     maker: Maker | None = None,
-    order_group: float = 0.0,
+    weights: Mapping[str, Any] | None = None,
 ) -> Batch:
     """Roll out and score. A rollout without an outcome (infrastructure) gets no advantage.
 
-    `order_group` weighs what siblings on the other orders, in the same batch, let it earn.
+    `weights` are the reward settings by family: some let siblings in the batch decide too.
     """
     sampling = Sampling(config.max_new_tokens, config.temperature, config.top_k, config.top_p, seed)
     n = config.rollouts_per_prompt
@@ -71,8 +71,7 @@ def sample(
         rollout(tasks, engine, tokenizer, sampling, n, seed, maker=maker, budget=budget)
     )
     scores = [[score(task, t) for t in group] for task, group in zip(tasks, groups, strict=True)]
-    if any(task.group for task in tasks):
-        scores = with_group_reward([task.group for task in tasks], scores, order_group)
+    scores = score_groups(tasks, scores, weights)
     valid = torch.tensor([[s.outcome is not None for s in row] for row in scores])
     rewards = torch.tensor([[s.reward or 0.0 for s in row] for row in scores], dtype=torch.float32)
     adv = centre(rewards, valid)
@@ -280,7 +279,7 @@ def train_grpo(
     on_eval: Callable[[int], dict[str, float]] | None = None,
     eval_every: int = 0,
     maker: Maker | None = None,
-    order_group: float = 0.0,
+    weights: Mapping[str, Any] | None = None,
 ) -> None:
     """Train in place, from the newest checkpoint if there is one."""
     tasks = fitting(tasks, tokenizer, config)
@@ -295,7 +294,7 @@ def train_grpo(
         rows = rows_of_step(step, groups, config.prompts_per_step, seed, config.balance)
         draw = derive_seed(seed, "rollouts", step)
         asked = [tasks[i] for i in rows]
-        batch = sample(asked, engine, tokenizer, score, config, draw, maker, order_group)
+        batch = sample(asked, engine, tokenizer, score, config, draw, maker, weights)
         give_back_memory()  # what decoding used, before the backward pass wants its own
         sampled = time.perf_counter()
         lr = learning_rate(step, config.steps, config.lr, config.warmup, config.schedule)

@@ -38,17 +38,17 @@ class RefinementReward:
     wrong_drop: float = 0.0
     drop_progress: bool = True  # False: a DROP earns the progress share only by full success
     process: float = 0.0  # weight of per-step credit beside the shares; the whole is rescaled to 1
+    order_group: float = 0.0  # weight of success on all orders of a group, beside the shares
 
     def __post_init__(self) -> None:
         for spec in fields(self):
             value = getattr(self, spec.name)
             if value < 0:
-                raise ValueError(f"RefinementReward.{spec.name}={value}: wanted 0 or more")
+                raise ValueError(f"{spec.name}={value} is too small; set 0 or more")
         total = self.format + self.status + self.progress + self.success
         if abs(total - 1.0) > 1e-9:
             raise ValueError(
-                f"RefinementReward: format + status + progress + success = {total:g}; make it 1, "
-                "so that gold earns 1"
+                f"format + status + progress + success = {total:g}; make it 1, so that gold earns 1"
             )
 
 
@@ -188,11 +188,6 @@ def _with_process(
         credit = (credit + more["declared"] * (credit > 0)) / 2
     reward = ((score.reward or 0.0) + weight * credit) / (1.0 + weight)
     return Score(score.outcome, reward, score.parts | more, score.why)
-
-
-def unscored(why: str) -> Score:
-    """The scorer or the infrastructure failed: no outcome, which is not a wrong answer."""
-    return Score(None, None, {}, why)
 
 
 def copy_input(task_gold: Mapping[str, Any]) -> str:

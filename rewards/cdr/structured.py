@@ -31,9 +31,7 @@ class StructuredReward:
     def __post_init__(self) -> None:
         total = self.form + self.fields + self.success
         if min(self.form, self.fields, self.success) < 0 or abs(total - 1.0) > 1e-9:
-            raise ValueError(
-                f"StructuredReward: form + fields + success = {total:g}; make it 1, none below 0"
-            )
+            raise ValueError(f"form + fields + success = {total:g}; make it 1, none below 0")
 
 
 def score_structured(

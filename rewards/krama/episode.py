@@ -21,15 +21,17 @@ _TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 @dataclass(frozen=True)
 class AnswerReward:
     """Reward = outcome + (1 - outcome) x `subtasks` x share of sub-answers found: gold is 1, and
-    no sub-credit outweighs a right answer. `reading` and `judge` decide the outcome."""
+    no sub-credit outweighs a right answer. `reading` decides the outcome, and so does the endpoint
+    that judges paraphrases, where one is named (its key is $ASSAY_JUDGE_KEY)."""
 
     subtasks: float = 0.2
     reading: Reading = "table3"
-    judge: Judge = deterministic
+    judge_url: str = ""
+    judge_model: str = ""
 
     def __post_init__(self) -> None:
         if not 0 <= self.subtasks < 1:
-            raise ValueError(f"answer.subtasks={self.subtasks}: give a share from 0 to below 1")
+            raise ValueError(f"subtasks={self.subtasks}: give a share from 0 to below 1")
 
 
 def read_text(text: str) -> dict[str, Any]:
@@ -50,7 +52,7 @@ def read_text(text: str) -> dict[str, Any]:
 
 def score_episode(
     gold: Mapping[str, Any], text: str, files: Mapping[str, bytes], truncated: bool,
-    weights: AnswerReward | None = None,
+    weights: AnswerReward | None = None, judge: Judge = deterministic,
 ) -> Score:  # fmt: skip
     """Outcome by the reading; reward with sub-task credit, which stands apart in `parts`:
     `subtask_credit` is the share of sub-answers found, `subtask_reward` what it added.
@@ -67,7 +69,7 @@ def score_episode(
     if weights.reading == "release" and left:
         response = left.get("published", {})
     score = score_response(
-        str(gold["answer_type"]), gold["answer"], response, weights.reading, weights.judge
+        str(gold["answer_type"]), gold["answer"], response, weights.reading, judge
     )
     if score.outcome is None:
         return score

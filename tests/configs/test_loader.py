@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,8 @@ import yaml
 from configs import loader, schema
 from configs.loader import ConfigError, config_hash, dump, load, locked_difference, to_dict
 from configs.schema import DemoConfig, GrpoConfig
+from rewards.cdr.refinement import RefinementReward
+from train.run.settings import load_run, weights_of
 
 DEMO_YAML = Path(schema.__file__).parent / "demo.yaml"
 
@@ -44,6 +46,9 @@ def test_demo_yaml_marks_exactly_the_locked_fields() -> None:
         if section == key:
             continue
         cls = loader._hints(DemoConfig)[section] if section else DemoConfig
+        if not is_dataclass(cls):  # the open section of rewards: every setting in it is locked
+            assert ("(L)" in rest) == bool(rest.split("#")[0].strip()), line
+            continue
         spec = next(f for f in fields(cls) if f.name == key.strip())
         if ("(L)" in rest) != bool(spec.metadata.get("locked")):
             wrong.append(line)
@@ -116,7 +121,6 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ("rl.temperature=0", "greedy answers of one prompt are all the same"),
         ("rl.top_p=1.5", "rl.top_p=1.5 is not a share"),
         ("sft.batch_size=0", "sft.batch_size=0 is too small; set 1 or more"),
-        ("reward.success=0.5", r"format \+ status \+ progress \+ success = 1.1"),
         ("tasks.heldout=10", "eval.tasks=400 is more than tasks.heldout=10"),
         ("tasks.mappers=[1, x]", r"tasks.mappers\[1\]='x' is str; wanted a number"),
         ("tasks.drop_share=2", "tasks.drop_share=2.0 is not a share"),
@@ -181,13 +185,34 @@ def test_task_settings_fit_the_task_builder() -> None:
     assert {f.name for f in fields(built)} == {f.name for f in fields(tasks)} - {"corpus"}
 
 
-def test_reward_settings_fit_the_scorer() -> None:
-    from rewards.cdr.refinement import RefinementReward
+def test_reward_settings_are_a_section_per_family() -> None:
+    config = load_run(DemoConfig, DEMO_YAML, ["reward.answer.subtasks=0.5"])
+    weights = weights_of(config.reward)
+    assert weights["refinement"] == RefinementReward()
+    assert weights["answer"].subtasks == 0.5
+    assert load_run(DemoConfig, DEMO_YAML).reward["table"] == {"reading": "strict"}
 
-    config = load(DemoConfig, DEMO_YAML).reward
-    shares = to_dict(config)
-    shares.pop("order_group")  # a term of the batch, not of one answer
-    shares.pop("subtasks")  # of another family
-    with pytest.raises(ConfigError, match=r"subtasks=1\.0"):
-        load(DemoConfig, DEMO_YAML, ["reward.subtasks=1.0"])
-    assert to_dict(RefinementReward(**shares)) == shares
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("reward.answer.subtasks=1.0", r"reward\.answer\.subtasks=1\.0"),
+        ("reward.refinement.success=0.5", r"format \+ status \+ progress \+ success = 1.1"),
+        (
+            "reward.refinement.sucess=0.5",
+            "unknown key reward.refinement.sucess; did you mean success",
+        ),
+        ("reward.tabel.reading=strict", "reward.tabel: no such family; did you mean reward.table"),
+        ("reward.table.reading=loose", "wanted one of release, strict"),
+        ("reward.refinement=1", "reward.refinement is a value, not a section"),
+    ],
+)
+def test_reward_settings_that_cannot_be_used_are_named(override: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_run(DemoConfig, DEMO_YAML, [override])
+
+
+def test_a_changed_reward_is_a_locked_difference() -> None:
+    old = to_dict(load_run(DemoConfig, DEMO_YAML))
+    new = load_run(DemoConfig, DEMO_YAML, ["reward.refinement.process=1"])
+    assert locked_difference(old, new) == ["reward.refinement.process"]

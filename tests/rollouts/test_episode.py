@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from rewards.family import score_answer
+from rewards.families import score_answer
 from rewards.task import Task, TaskError
 from rollouts.chat_rollout import chat_rollout
 from rollouts.conversation import ChatReply, TokenConversation

@@ -14,7 +14,6 @@ torch = pytest.importorskip("torch")
 
 from tiny_model import tiny_config  # noqa: E402
 
-from configs.loader import load  # noqa: E402
 from configs.schema import GrpoConfig, GrpoRunConfig, SftConfig, SftRunConfig  # noqa: E402
 from rewards.task import Task  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
@@ -24,6 +23,7 @@ from train.grpo import sample, train_grpo  # noqa: E402
 from train.model.policy import load_policy  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
 from train.run.resume import Checkpoints  # noqa: E402
+from train.run.settings import load_run, weights_of  # noqa: E402
 from train.sft import Example, train_sft  # noqa: E402
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
@@ -55,7 +55,7 @@ def test_sub_task_credit_trains_through_real_episodes(tiny_folder: Path, tmp_pat
     for name in ("rain_boston.csv", "sites.csv", "notes.txt"):
         (lake / name).unlink()
     task = replace(make_task(lake, "ds_guru_one_shot"), split="train")
-    run = load(GrpoRunConfig, None, ["reward.subtasks=0.5", "tools.snippet_tokens=60",
+    run = load_run(GrpoRunConfig, None, ["reward.answer.subtasks=0.5", "tools.snippet_tokens=60",
                                      "tools.workers=2"])  # fmt: skip
     shop = Workshop(Path("/"), tool_settings(run.tools))
     shop.announce([task])
@@ -75,7 +75,7 @@ def test_sub_task_credit_trains_through_real_episodes(tiny_folder: Path, tmp_pat
         steps=3, prompts_per_step=1, rollouts_per_prompt=8, mini_batch=1, lr=5e-3,
         max_new_tokens=4, max_length=8000, turns=1,
     )  # fmt: skip
-    score = scorer(run.reward)
+    score = scorer(weights_of(run.reward))
     batch = sample([task], policy.engine(tokenizer.stop_ids, 8), tokenizer, score, config, 1,
                    shop.maker)  # fmt: skip
     assert_credit_is_the_reward(batch.scores[0], task)

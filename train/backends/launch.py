@@ -135,15 +135,15 @@ def sft_on_devices(config: SftRunConfig) -> int:
 
 def main(path: str) -> int:
     """Body of one rank."""
-    from configs.loader import load
     from train.run.errors import say_known_errors
+    from train.run.settings import load_run
     from train.run.stop import StopFlag
 
     stop = StopFlag().listen()  # before the long imports: USR1 would end the process
     with say_known_errors("assay sft") as status:
         from train.backends.deepspeed import main as train
 
-        train(load(SftRunConfig, path), stop)
+        train(load_run(SftRunConfig, path), stop)
     return status.code
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from configs.loader import ConfigError
-from configs.schema import EngineConfig, RewardConfig
+from configs.schema import EngineConfig
 from rewards.cdr.refinement import always_drop, copy_input
 from rewards.cdr.structured import gold_response
-from rewards.family import Answer, score_answer
-from rewards.task import Task, TaskError
+from rewards.families import score_answer
+from rewards.task import Answer, Task, TaskError
 from rollouts.cdr.prompts import MODES
 from rollouts.trajectory import Sampling, Trajectory
 from rollouts.workshop import run_now
@@ -178,7 +178,7 @@ def eval_cdr(args: Namespace) -> int:
 
     Returns the exit status: 3 when requests failed, which are scored nowhere.
     """
-    from train.evaluation.evaluate import baselines, reward_weights, row_of
+    from train.evaluation.evaluate import baselines, row_of
     from train.report.write import write_report
 
     config = CdrEval(args.mode, args.k, args.seed, args.limit, args.all_rows)
@@ -191,15 +191,13 @@ def eval_cdr(args: Namespace) -> int:
         papers, asked = evaluate_benchmark(picked, args.out, name, answerer(args), config)
     except ExceptionGroup as errors:  # of the workers at an endpoint: the first one says it
         raise errors.exceptions[0] from None
-    reward = RewardConfig()
     plain = [(task, given) for task, given in asked if task.family == "refinement"]
-    weights = reward_weights(reward)
     rows = [
-        row_of(task, score_answer(task, _answer(given), weights), given.text or "", 0)
+        row_of(task, score_answer(task, _answer(given)), given.text or "", 0)
         for task, given in plain or asked  # JSON tracks stand in the table only by themselves
     ]
     data = {
-        "rows": {**baselines([task for task, _ in plain], reward), name: rows}
+        "rows": {**baselines([task for task, _ in plain]), name: rows}
         if plain else {name: rows},
         "meta": {"model": args.model, "tasks": args.tracks, "mode": args.mode,
                  "heldout": picked.heldout, "rows_left_out": picked.left_out,

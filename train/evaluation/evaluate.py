@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from configs.schema import RewardConfig
 from rewards.cdr.refinement import (
-    RefinementReward,
     always_drop,
     always_keep_copy,
     copy_input,
     gold_answer,
 )
-from rewards.family import Answer, Weights, score_answer
-from rewards.krama.episode import AnswerReward
+from rewards.families import score_answer
 from rewards.parse import parse_strict
 from rewards.seeds import derive_seed
-from rewards.task import Score, Task
+from rewards.task import Answer, Score, Task
 from rollouts.engines.torch import TorchEngine, TransformersEngine
 from rollouts.environment import Maker
 from rollouts.episode import rollout
@@ -30,23 +27,8 @@ Row = dict[str, Any]
 Scorer = Callable[[Task, Trajectory], Score]
 
 
-def reward_weights(config: RewardConfig) -> Weights:
-    """The scorers' weights from the run's settings."""
-    refinement = RefinementReward(
-        format=config.format,
-        status=config.status,
-        progress=config.progress,
-        success=config.success,
-        wrong_drop=config.wrong_drop,
-        drop_progress=config.drop_progress,
-        process=config.process,
-    )
-    return Weights(refinement=refinement, answer=AnswerReward(subtasks=config.subtasks))
-
-
-def scorer(config: RewardConfig) -> Scorer:
-    """(task, trajectory) → Score, with the run's weights."""
-    weights = reward_weights(config)
+def scorer(weights: Mapping[str, Any] | None = None) -> Scorer:
+    """(task, trajectory) → Score, with the run's weights by family."""
 
     def score(task: Task, trajectory: Trajectory) -> Score:
         return score_answer(task, trajectory.answer(), weights)
@@ -70,13 +52,14 @@ def row_of(task: Task, score: Score, output: str, tokens: int) -> Row:
     }
 
 
-def baselines(tasks: Sequence[Task], reward: RewardConfig) -> dict[str, list[Row]]:
+def baselines(
+    tasks: Sequence[Task], weights: Mapping[str, Any] | None = None
+) -> dict[str, list[Row]]:
     """Rows of the answers that need no model, and of gold itself. They exist for refinement tasks
     only; tasks of other families have no rows here."""
     tasks = [task for task in tasks if task.family == "refinement"]
     if not tasks:
         return {}
-    weights = reward_weights(reward)
     makers = {
         "copy_input": copy_input,
         "always_drop": always_drop,

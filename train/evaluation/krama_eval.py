@@ -14,15 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rewards.family import Weights, score_answer
 from rewards.krama.answer import READINGS
 from rewards.krama.coverage import judged_coverage
-from rewards.krama.episode import ANSWER, PIPELINE, AnswerReward
+from rewards.krama.episode import ANSWER, PIPELINE, AnswerReward, score_episode
 from rewards.krama.failure import category
 from rewards.krama.judge import Judge, JudgeError, deterministic
 from rewards.krama.judge_endpoint import Endpoint, EndpointJudge
 from rewards.krama.release import harness
-from rewards.task import Task, TaskError, json_text, read_tasks
+from rewards.task import Task, TaskError, json_text, read_tasks, unscored
 from rollouts.environment import Budget
 from rollouts.episode import ChatEngine, rollout
 from rollouts.krama.explore import STEPS
@@ -53,8 +52,15 @@ class Grader:
 
     def row(self, task: Task, run: Trajectory, setting: str) -> Row:
         """One line of results.json."""
-        weights = Weights(answer=AnswerReward(reading=self.reading, judge=self.judge))
-        score = score_answer(task, run.answer(), weights)
+        said = run.answer()
+        weights = AnswerReward(reading=self.reading)
+        score = (
+            unscored(f"failure: {said.failure}")
+            if said.failure is not None
+            else score_episode(
+                task.gold, said.text, said.files, said.truncated, weights, self.judge
+            )
+        )
         left: Row = json.loads(run.files.get(ANSWER, b"{}"))
         code = run.files.get(PIPELINE, b"").decode("utf-8", "replace")
         response = left.get("response") or {}

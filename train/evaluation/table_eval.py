@@ -18,8 +18,9 @@ from statistics import fmean
 from typing import Any
 
 from configs.schema import EngineConfig, ToolsConfig
+from rewards.dare.family import TableReward
 from rewards.dare.prediction import mismatch
-from rewards.family import Weights, score_answer
+from rewards.families import score_answer
 from rewards.seeds import derive_seed
 from rewards.task import RIGHT, Score, Task, TaskError, read_tasks, write_jsonl
 from rollouts.dare.failures import CATEGORIES, category
@@ -167,7 +168,7 @@ def run(args: Any) -> int:
         key = derive_seed(args.seed, "repeat", repeat)
         groups = answers(args, tasks, sampling, key, shop, budget)
         for task, (found,) in zip(tasks, groups, strict=True):
-            score = score_answer(task, found.answer(), Weights(table=args.reading))
+            score = score_answer(task, found.answer(), {"table": TableReward(args.reading)})
             rows.append(row_of(task, found, score, repeat))
     tracks = by_track(rows)
     total = totals(tracks, rows)

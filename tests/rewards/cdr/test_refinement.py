@@ -18,10 +18,9 @@ from rewards.cdr.refinement import (
     progress,
     refinement_metrics,
     score_refinement,
-    unscored,
 )
 from rewards.parse import normalise, render
-from rewards.task import TaskError
+from rewards.task import TaskError, unscored
 
 settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure
 settings.load_profile("no deadline")
@@ -145,7 +144,7 @@ def test_weights_change_the_shape_but_not_what_gold_earns():
 
 @pytest.mark.parametrize("weights", [{"format": 0.5}, {"status": -0.3, "success": 1.0}])
 def test_weights_under_which_gold_would_not_earn_one_are_refused(weights):
-    with pytest.raises(ValueError, match="RefinementReward"):
+    with pytest.raises(ValueError, match=r"set 0 or more|make it 1"):
         RefinementReward(**weights)
 
 

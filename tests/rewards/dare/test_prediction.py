@@ -17,11 +17,16 @@ from places import SHARED
 pd = pytest.importorskip("pandas")
 metrics = pytest.importorskip("sklearn.metrics")
 
+from rewards.dare.family import TableReward  # noqa: E402
 from rewards.dare.metrics import clipped_r2, macro_f1  # noqa: E402
 from rewards.dare.prediction import TableGold, mismatch, read_gold, score_table, score_table_row  # noqa: E402
 from rewards.dare.read import MAX_COLUMNS  # noqa: E402
-from rewards.family import Answer, Weights, score_answer  # noqa: E402
-from rewards.task import Task, TaskError  # noqa: E402
+from rewards.families import score_answer  # noqa: E402
+from rewards.task import (  # noqa: E402
+    Answer,
+    Task,
+    TaskError,
+)
 
 DARE = SHARED / "dare"
 CASES = DARE / "conformance.jsonl.gz"
@@ -210,4 +215,4 @@ def test_trajectories_and_rows_score_alike() -> None:
     task = Task("t", "table", "class-MM", "train", [], GOLD)
     answer = Answer("x", False, {"prediction.csv": b"row_id,y\n1,a\n1,a\n1,a\n"})
     assert score_answer(task, answer).outcome == 0
-    assert score_answer(task, answer, Weights(table="release")).outcome == 1
+    assert score_answer(task, answer, {"table": TableReward("release")}).outcome == 1

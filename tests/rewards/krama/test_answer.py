@@ -173,7 +173,7 @@ def test_assay_score_rows() -> None:
     assert good["why"] == "ok (equal)"
     said = [e["error"] for e in errors]
     for text, word in zip(
-        said, ("reading", "judge", "answer_type", "answer_type", "task", "output"), strict=True
+        said, ("reading", "judge", "answer_type", "answer_type", "task", "response"), strict=True
     ):
         assert f"'{word}'" in text or word in text
     no = next(score_lines([json.dumps({**row, "judge": "no"})]))

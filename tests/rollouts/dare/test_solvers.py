@@ -13,7 +13,8 @@ pytest.importorskip("sklearn")
 pytest.importorskip("transformers")
 from tiny_model import write_tiny_tokenizer  # noqa: E402
 
-from rewards.family import Weights, score_answer  # noqa: E402
+from rewards.dare.family import TableReward  # noqa: E402
+from rewards.families import score_answer  # noqa: E402
 from rewards.task import Task  # noqa: E402
 from rollouts.dare.failures import category  # noqa: E402
 from rollouts.engines.scripted import ScriptedEngine  # noqa: E402
@@ -140,7 +141,7 @@ def test_no_cheat_earns_more_than_a_tenth(tasks: Any, tokenizer: Any) -> None:
         score = score_answer(task, t.answer())
         assert t.failure is None and t.tool_calls, task.id
         paid[task.id] = score.reward or 0.0
-        assert score_answer(task, t.answer(), Weights(table="release")).outcome is not None
+        assert score_answer(task, t.answer(), {"table": TableReward("release")}).outcome is not None
     assert {n: r for n, r in paid.items() if r > 0.1 + 1e-9} == {}
 
 

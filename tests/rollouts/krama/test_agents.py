@@ -12,7 +12,7 @@ import pytest
 from krama_data import cases, needs_krama
 from small_lake import CODE, PLAN, make_lake, make_task
 
-from rewards.family import score_answer
+from rewards.families import score_answer
 from rewards.task import Task, json_line
 from rollouts.engines.canned import CannedEngine
 from rollouts.environment import Budget

@@ -21,10 +21,9 @@ from verl.experimental.agent_loop.agent_loop import (
     AgentLoopOutput,
 )
 
-from configs.loader import load
 from configs.schema import GrpoRunConfig
 from rewards.adapters import numbers, task_of
-from rewards.family import score_answer
+from rewards.families import score_answer
 from rewards.seeds import derive_seed
 from rewards.task import Score, Task, TaskError
 from rollouts.environment import Budget, Closing, EnvironmentFailure, Opening, Reply, Said
@@ -33,7 +32,7 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Completion, Sampling, Trajectory
 from rollouts.workshop import Workshop, tool_settings
 from train.backends.verl.overrides import CPU_ROLLOUT
-from train.evaluation.evaluate import reward_weights
+from train.run.settings import load_run, weights_of
 
 
 class Plain:
@@ -55,7 +54,7 @@ class Plain:
 @lru_cache(maxsize=2)
 def _settings(path: str) -> tuple[GrpoRunConfig, ChatTokenizer, Workshop]:
     """What all episodes of a worker process share. Files have absolute paths (data.prepare)."""
-    config = load(GrpoRunConfig, path)
+    config = load_run(GrpoRunConfig, path)
     tools = replace(tool_settings(config.tools), workers=config.cluster.sandbox_workers)
     tokenizer = ChatTokenizer(Path(str(config.model.path)), config.tools.calls)
     return config, tokenizer, Workshop(Path(config.data).parent, tools)
@@ -82,7 +81,7 @@ class AssayLoop(AgentLoopBase):
         except TaskError as error:  # raised, it would be a page of verl's log and a lost group
             print(f"rollout left out: {error}", flush=True)
             return []
-        score = score_answer(task, trajectory.answer(), reward_weights(self.run_config.reward))
+        score = score_answer(task, trajectory.answer(), weights_of(self.run_config.reward))
         if score.outcome is None or not trajectory.sampled:
             print(f"rollout of {task.id} left out: {trajectory.failure or score.why}", flush=True)
             return []

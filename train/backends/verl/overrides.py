@@ -70,10 +70,10 @@ def _refuse(config: GrpoRunConfig) -> None:
     refuse_adapters(config)
     if rl.kl_coef and config.cluster.device == "cpu":
         raise ConfigError("rl.kl_coef: verl's reference model does not run on the CPU; set it to 0")
-    if config.reward.order_group:
+    if config.reward.get("refinement", {}).get("order_group"):
         raise ConfigError(
-            "reward.order_group: verl scores each rollout by itself; set it to 0, or train with "
-            "the embedded backend"
+            "reward.refinement.order_group: verl scores each rollout by itself; set it to 0, or "
+            "train with the embedded backend"
         )
     if rl.balance == "group":
         raise ConfigError(

@@ -19,8 +19,8 @@ from rewards.cdr.files import FIELDS, check_row, find_tracks, read_track, report
 from rewards.cdr.scorefile import score_file
 from rewards.cdr.structured import gold_response, score_structured
 from rewards.cli import score_row
-from rewards.family import Answer, score_answer
-from rewards.task import read_tasks
+from rewards.families import score_answer
+from rewards.task import Answer, read_tasks
 
 LETTER = "Ana Diaz (ana@acme.io) lives in Oslo; write to ana@acme.io before 3 May."
 
