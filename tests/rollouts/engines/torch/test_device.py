@@ -25,8 +25,8 @@ from rollouts.engines.torch import (  # noqa: E402
     choose_dtype,
     set_threads,
 )
-from train.run import setup  # noqa: E402
 from train.cli import sft_main  # noqa: E402
+from train.run import setup  # noqa: E402
 from train.run.setup import settled  # noqa: E402
 
 # torch and oneDNN then compute as on a processor without AVX512
