@@ -110,12 +110,24 @@ def predictions(done: Construction, most: int) -> list[Row]:
             words = row["reference_text"].split(" ")
             spoilt = " ".join(w + w if i % 40 == 7 else w for i, w in enumerate(words))
             status = draft.instance.status
-            answers = [(status, row["reference_text"]), ("KEEP", row["input_text"]),
-                       (status, spoilt)]  # fmt: skip
-            rows.append(row | {"variant_predictions": [
-                {"prompt_variant_index": i, "predicted_status": s, "predicted_clean_text": t}
-                for i, (s, t) in enumerate(answers)
-            ]})  # fmt: skip
+            answers = [
+                (status, row["reference_text"]),
+                ("KEEP", row["input_text"]),
+                (status, spoilt),
+            ]
+            rows.append(
+                row
+                | {
+                    "variant_predictions": [
+                        {
+                            "prompt_variant_index": i,
+                            "predicted_status": s,
+                            "predicted_clean_text": t,
+                        }
+                        for i, (s, t) in enumerate(answers)
+                    ]
+                }
+            )
     return rows
 
 

@@ -317,8 +317,12 @@ def _convert(value: Any, kind: Any, where: str) -> Any:
             return number
     elif isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
-    wanted = {"int": "a whole number", "float": "a number", "bool": "true or false",
-              "str": "text"}.get(kind.__name__, kind.__name__)  # fmt: skip
+    wanted = {
+        "int": "a whole number",
+        "float": "a number",
+        "bool": "true or false",
+        "str": "text",
+    }.get(kind.__name__, kind.__name__)
     raise ConfigError(f"{where}={_show(value)} is {type(value).__name__}; wanted {wanted}")
 
 

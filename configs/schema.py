@@ -138,16 +138,31 @@ class GrpoConfig:
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "dr_grpo": {
-            "divide_by_std": False, "normaliser": "constant", "kl_coef": 0.0,
-            "temperature": 1.0, "top_p": 1.0, "top_k": 0, "clip_low": 0.2, "clip_high": 0.2,
+            "divide_by_std": False,
+            "normaliser": "constant",
+            "kl_coef": 0.0,
+            "temperature": 1.0,
+            "top_p": 1.0,
+            "top_k": 0,
+            "clip_low": 0.2,
+            "clip_high": 0.2,
         },
         "dare": {
-            "divide_by_std": False, "normaliser": "sequence_mean", "kl_coef": 0.0, "lr": 1e-6,
-            "prompts_per_step": 64, "rollouts_per_prompt": 8, "mini_batch": 64,
-            "temperature": 1.0, "top_p": 0.95, "top_k": 50, "max_length": 32768,
-            "clip_low": 0.2, "clip_high": 0.2,  # not given in the paper; the usual value
+            "divide_by_std": False,
+            "normaliser": "sequence_mean",
+            "kl_coef": 0.0,
+            "lr": 1e-6,
+            "prompts_per_step": 64,
+            "rollouts_per_prompt": 8,
+            "mini_batch": 64,
+            "temperature": 1.0,
+            "top_p": 0.95,
+            "top_k": 50,
+            "max_length": 32768,
+            "clip_low": 0.2,
+            "clip_high": 0.2,  # not given in the paper; the usual value
         },
-    }  # fmt: skip
+    }
 
     preset: Literal["dr_grpo", "dare"] = locked("dr_grpo")
     steps: int = 20
@@ -182,11 +197,29 @@ class GrpoConfig:
             raise ValueError(
                 "rollouts_per_prompt=1: a group of one has no advantage; set 2 or more"
             )
-        _at_least(self, 1, "prompts_per_step", "mini_batch", "max_new_tokens", "save_every",
-                  "turns", "tool_seconds")  # fmt: skip
+        _at_least(
+            self,
+            1,
+            "prompts_per_step",
+            "mini_batch",
+            "max_new_tokens",
+            "save_every",
+            "turns",
+            "tool_seconds",
+        )
         _at_least(self, 2, "rollouts_per_prompt")
-        _at_least(self, 0, "steps", "lr", "warmup", "weight_decay", "kl_coef", "clip_low",
-                  "clip_high", "top_k")  # fmt: skip
+        _at_least(
+            self,
+            0,
+            "steps",
+            "lr",
+            "warmup",
+            "weight_decay",
+            "kl_coef",
+            "clip_low",
+            "clip_high",
+            "top_k",
+        )
         _at_least(self, 1, "correction_cap")
         _share(self, "top_p")
         _check_optimiser(self.betas, self.grad_clip)

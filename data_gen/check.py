@@ -21,8 +21,13 @@ def main(argv: Sequence[str]) -> int:
         "task files and CDR-Bench's own row files.",
     )
     parser.add_argument("tasks", nargs="+", type=Path, help="JSONL files or folders of them")
-    parser.add_argument("--against", required=True, type=Path, action="append",
-                        help="file or folder of the other set; may be repeated")  # fmt: skip
+    parser.add_argument(
+        "--against",
+        required=True,
+        type=Path,
+        action="append",
+        help="file or folder of the other set; may be repeated",
+    )
     parser.add_argument("--out", type=Path, help="certificate to write (JSON)")
     args = parser.parse_args(argv)
     ours, theirs = _prints(args.tasks), _prints(args.against)

@@ -88,11 +88,14 @@ def write_demo(corpus: Corpus, settings: DemoTaskSettings, seed: int, out: Path)
     proof |= {
         "seed": seed,
         "settings": asdict(settings),
-        "corpus": {"sha256": corpus.sha256, "documents": len(corpus.documents),
-                   "rows_left_out": len(corpus.problems)},
+        "corpus": {
+            "sha256": corpus.sha256,
+            "documents": len(corpus.documents),
+            "rows_left_out": len(corpus.problems),
+        },
         "classes": {name: class_counts(tasks) for name, tasks in splits.items()},
         "sha256": files,
-    }  # fmt: skip
+    }
     text = json.dumps(proof, indent=2, sort_keys=True) + "\n"
     (out / "certificate.json").write_text(text, encoding="utf-8")
     return proof
@@ -189,13 +192,22 @@ BUILDERS: dict[str, Callable[[Sequence[str]], int]] = {
 def main(argv: list[str]) -> int:
     """Exit status 0, or 2 with one sentence when the request or the corpus cannot be used."""
     if not argv or argv[0] not in BUILDERS:
-        print(f"usage: assay tasks {{{','.join(BUILDERS)}}} --out DIR [--seed S] [key=value …]",
-              file=sys.stderr)  # fmt: skip
+        print(
+            f"usage: assay tasks {{{','.join(BUILDERS)}}} --out DIR [--seed S] [key=value …]",
+            file=sys.stderr,
+        )
         return 0 if argv and argv[0] in ("-h", "--help") else 2
     try:
         return BUILDERS[argv[0]](argv[1:])
-    except (SettingsError, ConfigError, CorpusError, DemoTaskError, GoldError,
-            ParaphraseError, TaskError) as error:  # fmt: skip
+    except (
+        SettingsError,
+        ConfigError,
+        CorpusError,
+        DemoTaskError,
+        GoldError,
+        ParaphraseError,
+        TaskError,
+    ) as error:
         print(f"assay tasks: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:

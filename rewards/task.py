@@ -56,9 +56,13 @@ class Task:
     def from_json(row: Mapping[str, Any], where: str = "task") -> Task:
         """Read one row. Raises `TaskError` naming `where` and the field that is wrong."""
         for name, kind in (
-            ("id", str), ("family", str), ("track", str), ("split", str),
-            ("prompt", list), ("gold", dict),
-        ):  # fmt: skip
+            ("id", str),
+            ("family", str),
+            ("track", str),
+            ("split", str),
+            ("prompt", list),
+            ("gold", dict),
+        ):
             if name not in row:
                 raise TaskError(f"{where}: field {name!r} is missing; every task needs it")
             if not isinstance(row[name], kind):

@@ -75,29 +75,49 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="assay rollout", description=__doc__)
     made.add_argument("--tasks", required=True, type=Path, help="tasks.jsonl")
     made.add_argument("--model", required=True, help="Hugging Face folder")
-    made.add_argument("--solver", help="a scripted agent instead of the model, whose tokenizer is "
-                      "used all the same: reference, baseline … (rollouts/solvers.py)")  # fmt: skip
+    made.add_argument(
+        "--solver",
+        help="a scripted agent instead of the model, whose tokenizer is "
+        "used all the same: reference, baseline … (rollouts/solvers.py)",
+    )
     made.add_argument("--out", required=True, type=Path, help="rollouts.jsonl")
     made.add_argument("--n", type=int, default=8, help="samples a task")
     made.add_argument("--temperature", type=float, default=1.0)
     made.add_argument("--top-p", type=float, default=1.0)
     made.add_argument("--top-k", type=int, default=0)
-    made.add_argument("--max-new-tokens", type=int, default=0, metavar="N",
-                      help="of one message (0: 96, or 4096 where tasks have tools)")  # fmt: skip
+    made.add_argument(
+        "--max-new-tokens",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of one message (0: 96, or 4096 where tasks have tools)",
+    )
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--slots", type=int, default=64, help="answers decoded side by side")
     made.add_argument("--turns", type=int, default=5, help="model messages of an episode")
     made.add_argument("--run-s", type=float, default=200.0, help="seconds of one tool run")
     made.add_argument("--max-length", type=int, default=0, help="tokens of an episode; 0: any")
     made.add_argument("--calls", default="hermes", help="how the model spells tool calls")
-    made.add_argument("--snippet-tokens", type=int, default=8000,
-                      help="of a lake's description in the first message")  # fmt: skip
+    made.add_argument(
+        "--snippet-tokens",
+        type=int,
+        default=8000,
+        help="of a lake's description in the first message",
+    )
     made.add_argument("--brief", action="store_true", help="a short description of the tool")
-    made.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"),
-                      help="auto: the GPU where torch sees one, else the CPU")  # fmt: skip
-    made.add_argument("--dtype", default="auto", choices=("auto", "bfloat16", "float32"),
-                      help="auto: bfloat16 on a GPU and on a CPU that is fast with it, else "
-                      "float32; a run that goes on keeps its own")  # fmt: skip
+    made.add_argument(
+        "--device",
+        default="auto",
+        choices=("auto", "cpu", "cuda"),
+        help="auto: the GPU where torch sees one, else the CPU",
+    )
+    made.add_argument(
+        "--dtype",
+        default="auto",
+        choices=("auto", "bfloat16", "float32"),
+        help="auto: bfloat16 on a GPU and on a CPU that is fast with it, else "
+        "float32; a run that goes on keeps its own",
+    )
     made.add_argument("--threads", type=int, default=0, help="0: all cores")
     return made
 
@@ -158,8 +178,21 @@ def _sample(args: argparse.Namespace) -> None:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.max_new_tokens = args.max_new_tokens or (4096 if any(t.tools for t in tasks) else 96)
     sampling = Sampling(args.max_new_tokens, args.temperature, args.top_k, args.top_p, args.seed)
-    keys = ("n", "temperature", "top_p", "top_k", "max_new_tokens", "seed", "solver", "turns",
-            "run_s", "max_length", "calls", "brief", "snippet_tokens")  # fmt: skip
+    keys = (
+        "n",
+        "temperature",
+        "top_p",
+        "top_k",
+        "max_new_tokens",
+        "seed",
+        "solver",
+        "turns",
+        "run_s",
+        "max_length",
+        "calls",
+        "brief",
+        "snippet_tokens",
+    )
     set_threads(args.threads or "auto")
     chosen = {"model": args.model} | _choose(args)
     check_settings(args.out, chosen | {k: getattr(args, k) for k in keys})
@@ -183,9 +216,15 @@ def _sample(args: argparse.Namespace) -> None:
         for at in range(0, len(todo), chunk):
             part = todo[at : at + chunk]
             step = rollout(
-                part, engine, tokenizer, sampling, args.n, args.seed, maker=shop.maker,
+                part,
+                engine,
+                tokenizer,
+                sampling,
+                args.n,
+                args.seed,
+                maker=shop.maker,
                 budget=budget,
-            )  # fmt: skip
+            )
             groups = run_now(step)
             for task, group in zip(part, groups, strict=True):
                 scores = [score_answer(task, t.answer()) for t in group]

@@ -173,18 +173,27 @@ class Episode:
         left = self._closing
         tokens = self.talk if isinstance(self.talk, TokenConversation) else None
         return Trajectory(
-            task_id=self.task.id, sample=self.sample,
-            ids=tokens.ids if tokens else [], loss_mask=tokens.loss_mask if tokens else [],
+            task_id=self.task.id,
+            sample=self.sample,
+            ids=tokens.ids if tokens else [],
+            loss_mask=tokens.loss_mask if tokens else [],
             logprobs=tokens.logprobs if tokens else [],
             sampling_logprobs=tokens.sampling_logprobs if tokens else [],
-            stop=self._stop, text=self._text,
+            stop=self._stop,
+            text=self._text,
             seed=derive_seed(self.run_seed, self.task.id, self.sample),
-            turns=self.turn, tool_calls=self._records, wall_s=self.wall_s, tool_s=self._tool_s,
-            messages=self.talk.messages, tools=[t.schema() for t in self.tools],
-            files=left.files, failure=self._failure, errors=dict(self._errors),
+            turns=self.turn,
+            tool_calls=self._records,
+            wall_s=self.wall_s,
+            tool_s=self._tool_s,
+            messages=self.talk.messages,
+            tools=[t.schema() for t in self.tools],
+            files=left.files,
+            failure=self._failure,
+            errors=dict(self._errors),
             notes={**left.notes, **self._notes},
             usage=dict(self.talk.usage) if isinstance(self.talk, ChatConversation) else {},
-        )  # fmt: skip
+        )
 
     def _end(self, stop: EpisodeStop) -> None:
         self._stop, self.live = stop, False
@@ -345,12 +354,15 @@ class _Lockstep:
     async def _run(self, wanted: Sequence[tuple[Task, int]]) -> list[Trajectory]:
         episodes = [
             Episode(
-                task, j, self.run_seed,
+                task,
+                j,
+                self.run_seed,
                 partial(self.maker, task, j, derive_seed(self.run_seed, task.id, j)),
-                self.budget, TokenConversation(self.tokenizer),
+                self.budget,
+                TokenConversation(self.tokenizer),
             )
             for task, j in wanted
-        ]  # fmt: skip
+        ]
         try:
             await _all(e.open() for e in episodes)
             while asked := [(e, ids) for e in episodes if (ids := e.prompt()) is not None]:

@@ -89,8 +89,10 @@ class ChatTokenizer:
         shell = [{"role": "user", "content": "x"}, {"role": "assistant", "content": _SAID}]
         text = str(self._render([*shell, *messages], True))
         if text.count(_SAID) != 1:
-            raise PromptError("the chat template drops or repeats earlier answers; it cannot hold "
-                              "a conversation with tools")  # fmt: skip
+            raise PromptError(
+                "the chat template drops or repeats earlier answers; it cannot hold "
+                "a conversation with tools"
+            )
         return text.partition(_SAID)[2]
 
     def _render(self, messages: Sequence[Mapping[str, Any]], generate: bool) -> Any:

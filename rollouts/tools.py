@@ -25,8 +25,10 @@ class ToolSpec:
     def schema(self) -> dict[str, Any]:
         """The form that chat templates and endpoints take."""
         function = {
-            "name": self.name, "description": self.description, "parameters": self.parameters,
-        }  # fmt: skip
+            "name": self.name,
+            "description": self.description,
+            "parameters": self.parameters,
+        }
         return {"type": "function", "function": function}
 
 
@@ -206,9 +208,13 @@ def call_format(name: str) -> CallFormat:
 
 
 _KINDS: dict[str, type | tuple[type, ...]] = {
-    "string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list,
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "array": list,
     "object": dict,
-}  # fmt: skip
+}
 
 
 def argument_error(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:

@@ -37,9 +37,12 @@ class ToolSettings:
 def tool_settings(config: ToolsConfig, budget: Budget | None = None) -> ToolSettings:
     """From a run's settings."""
     executor = ExecutorSettings(
-        run_s=config.run_s, file_mb=config.file_mb, uses=(budget or Budget()).turns,
-        output_kb=config.output_kb, brief=config.brief,
-    )  # fmt: skip
+        run_s=config.run_s,
+        file_mb=config.file_mb,
+        uses=(budget or Budget()).turns,
+        output_kb=config.output_kb,
+        brief=config.brief,
+    )
     lake = LakeSettings(
         snippet_tokens=config.snippet_tokens, rows=config.snippet_rows, run_s=config.run_s
     )

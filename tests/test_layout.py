@@ -103,18 +103,24 @@ def test_importing_the_scorers_costs_little() -> None:
         "print(time.process_time() - start)"
     )
     best = min(
-        float(subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
-                             check=True).stdout)
+        float(
+            subprocess.run(
+                [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+            ).stdout
+        )
         for _ in range(3)
-    )  # fmt: skip
+    )
     assert best < 0.3
 
 
 def test_the_front_door_names_no_command_twice_and_help_is_cheap() -> None:
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "assay", "--help"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "usage: assay COMMAND" in done.stdout
     assert not re.search(r"\b(torch|numpy|yaml)\b", done.stderr)
     sys.path.insert(0, str(ROOT))

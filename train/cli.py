@@ -81,9 +81,12 @@ class _Run:
         self.reload = lambda: load_checked(source, config.engine, machine, train=False)
         write_run_record(self.out, config, {"data": Path(config.data), "model": source})
         self.log = RunLog(
-            self.out, wandb=config.log.wandb, project=config.log.project, config=to_dict(config),
+            self.out,
+            wandb=config.log.wandb,
+            project=config.log.project,
+            config=to_dict(config),
             keep_rollouts=config.log.rollouts,
-        )  # fmt: skip
+        )
         self.checkpoints = Checkpoints(
             self.out / "checkpoints" / stage, config, config.checkpoint.keep, StopFlag().listen()
         )
@@ -166,10 +169,15 @@ def _sft(config: SftRunConfig) -> None:
 
     run = _Run(config, "sft")
     train_sft(
-        run.policy, read_examples(config, run.tokenizer), config.sft, seed=config.seed,
-        micro_tokens=config.engine.micro_tokens, log=run.log, checkpoints=run.checkpoints,
+        run.policy,
+        read_examples(config, run.tokenizer),
+        config.sft,
+        seed=config.seed,
+        micro_tokens=config.engine.micro_tokens,
+        log=run.log,
+        checkpoints=run.checkpoints,
         every=config.checkpoint.sft_every,
-    )  # fmt: skip
+    )
     run.finish()
 
 
@@ -218,12 +226,20 @@ def _grpo(config: GrpoRunConfig) -> None:
     run = _Run(config, "rl")
     weights = weights_of(config.reward)
     train_grpo(
-        run.policy, run.tasks, run.tokenizer, scorer(weights), config.rl, seed=config.seed,
-        micro_tokens=config.engine.micro_tokens, slots=config.engine.slots, log=run.log,
-        checkpoints=run.checkpoints, reference=run.reload() if config.rl.kl_coef else None,
+        run.policy,
+        run.tasks,
+        run.tokenizer,
+        scorer(weights),
+        config.rl,
+        seed=config.seed,
+        micro_tokens=config.engine.micro_tokens,
+        slots=config.engine.slots,
+        log=run.log,
+        checkpoints=run.checkpoints,
+        reference=run.reload() if config.rl.kl_coef else None,
         maker=Workshop(Path(config.data).parent, tool_settings(config.tools)).maker,
         weights=weights,
-    )  # fmt: skip
+    )
     run.finish()
 
 
@@ -237,16 +253,28 @@ def eval_main(argv: list[str]) -> int:
 
         return dare_main(argv)
     parser = argparse.ArgumentParser(prog="assay eval", description="Score a model on tasks.")
-    parser.add_argument("--model", required=True,
-                        help="Hugging Face folder or hub name; cdr: also the URL of an "
-                        "OpenAI-compatible endpoint (up to /v1), or baseline:NAME")  # fmt: skip
-    parser.add_argument("--tracks", "--tasks", required=True,
-                        help="tasks.jsonl, cdr:DIR[:track,…], krama:DIR, dare:DIR")  # fmt: skip
+    parser.add_argument(
+        "--model",
+        required=True,
+        help="Hugging Face folder or hub name; cdr: also the URL of an "
+        "OpenAI-compatible endpoint (up to /v1), or baseline:NAME",
+    )
+    parser.add_argument(
+        "--tracks",
+        "--tasks",
+        required=True,
+        help="tasks.jsonl, cdr:DIR[:track,…], krama:DIR, dare:DIR",
+    )
     parser.add_argument("--out", required=True, type=Path, help="folder for results and report")
     parser.add_argument("--limit", type=int, default=0, help="first N tasks (of a track) only")
-    parser.add_argument("--max-new-tokens", type=int, default=0, metavar="N",
-                        help=f"longest answer (0: {EvalConfig().max_new_tokens}; cdr: 4096, at an "
-                        "endpoint no limit)")  # fmt: skip
+    parser.add_argument(
+        "--max-new-tokens",
+        type=int,
+        default=0,
+        metavar="N",
+        help=f"longest answer (0: {EvalConfig().max_new_tokens}; cdr: 4096, at an "
+        "endpoint no limit)",
+    )
     parser.add_argument("--pass-k", type=int, default=0, help="also pass@k over k samples")
     parser.add_argument("--seed", type=int, default=0)
     from train.evaluation.cdr_cli import add_options, eval_cdr
@@ -280,10 +308,16 @@ def _eval(args: Any) -> None:
     engine = policy.engine(tokenizer.stop_ids, engine_config.slots)
     with Bar("evaluating", len(tasks)) as bar:
         rows = evaluate(
-            tasks, engine, tokenizer, scorer(), pass_k=args.pass_k, seed=args.seed,
-            max_new_tokens=args.max_new_tokens or EvalConfig().max_new_tokens, progress=bar,
+            tasks,
+            engine,
+            tokenizer,
+            scorer(),
+            pass_k=args.pass_k,
+            seed=args.seed,
+            max_new_tokens=args.max_new_tokens or EvalConfig().max_new_tokens,
+            progress=bar,
             maker=Workshop(Path(args.tracks).parent).maker,
-        )  # fmt: skip
+        )
     held = all(task.split == "heldout" for task in tasks)
     meta = {"model": str(args.model), "tasks": str(args.tracks), "seed": args.seed, "heldout": held}
     data = {"rows": {**baselines(tasks), Path(args.model).name: rows}, "meta": meta}

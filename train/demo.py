@@ -61,9 +61,12 @@ class Demo:
         self.tokenizer = ChatTokenizer(self.source)
         self.score = scorer(weights_of(config.reward))
         self.log = RunLog(
-            out, wandb=config.log.wandb, project=config.log.project, config=to_dict(config),
+            out,
+            wandb=config.log.wandb,
+            project=config.log.project,
+            config=to_dict(config),
             keep_rollouts=config.log.rollouts,
-        )  # fmt: skip
+        )
 
     def policy(self, folder: Path, train: bool = False) -> Any:
         from train.run.setup import load_checked
@@ -94,10 +97,15 @@ class Demo:
         examples = gold_examples(self.tasks["train_sft"], self.tokenizer)
         policy = self.policy(self.source, train=True)
         train_sft(
-            policy, examples, self.config.sft, seed=self.config.seed,
-            micro_tokens=self.config.engine.micro_tokens, log=self.log,
-            checkpoints=self.checkpoints("sft"), every=self.config.checkpoint.sft_every,
-        )  # fmt: skip
+            policy,
+            examples,
+            self.config.sft,
+            seed=self.config.seed,
+            micro_tokens=self.config.engine.micro_tokens,
+            log=self.log,
+            checkpoints=self.checkpoints("sft"),
+            every=self.config.checkpoint.sft_every,
+        )
         return self.finish(policy, "sft")
 
     def rl(self, start: Path) -> Path:
@@ -120,12 +128,21 @@ class Demo:
             return {}
 
         train_grpo(
-            policy, self.tasks["train_rl"], self.tokenizer, self.score, self.config.rl,
-            seed=self.config.seed, micro_tokens=self.config.engine.micro_tokens,
-            slots=self.config.engine.slots, log=self.log, checkpoints=self.checkpoints("rl"),
-            reference=reference, on_eval=on_eval, eval_every=self.config.eval.every,
+            policy,
+            self.tasks["train_rl"],
+            self.tokenizer,
+            self.score,
+            self.config.rl,
+            seed=self.config.seed,
+            micro_tokens=self.config.engine.micro_tokens,
+            slots=self.config.engine.slots,
+            log=self.log,
+            checkpoints=self.checkpoints("rl"),
+            reference=reference,
+            on_eval=on_eval,
+            eval_every=self.config.eval.every,
             weights=weights_of(self.config.reward),
-        )  # fmt: skip
+        )
         folder = self.finish(policy, "rl")
         record.write_text(json.dumps(steps))
         return folder
@@ -137,10 +154,16 @@ class Demo:
         engine = policy.engine(self.tokenizer.stop_ids, self.config.engine.slots)
         with Bar(what, len(tasks)) as bar:
             return evaluate(
-                tasks, engine, self.tokenizer, self.score,
-                max_new_tokens=self.config.eval.max_new_tokens, pass_k=self.config.eval.pass_k,
-                seed=self.config.eval.seed, chunk=self.config.engine.slots, progress=bar,
-            )  # fmt: skip
+                tasks,
+                engine,
+                self.tokenizer,
+                self.score,
+                max_new_tokens=self.config.eval.max_new_tokens,
+                pass_k=self.config.eval.pass_k,
+                seed=self.config.eval.seed,
+                chunk=self.config.engine.slots,
+                progress=bar,
+            )
 
     def rows(self, name: str, folder: Path) -> list[Row]:
         """Evaluation rows of a model folder, kept beside the run so that they are made once."""
@@ -204,8 +227,10 @@ def run_demo(config: DemoConfig) -> Path:
     data = {"rows": rows, "meta": meta}
     page = write_report(out, data)
     spent = ", ".join(f"{name} {seconds:.0f}s" for name, seconds in times.items())
-    print(f"\n{text_table(data)}\n\ntime: {spent}; {sum(times.values()) / 60:.1f} minutes\n"
-          f"report: {page}")  # fmt: skip
+    print(
+        f"\n{text_table(data)}\n\ntime: {spent}; {sum(times.values()) / 60:.1f} minutes\n"
+        f"report: {page}"
+    )
     return page
 
 

@@ -113,8 +113,13 @@ def padded(values: list[list[float]], width: int) -> Tensor:
 
 
 @torch.no_grad()
-def recompute(policy: Policy, segments: list[Segment], config: GrpoConfig, micro_tokens: int,
-              shape: tuple[int, int]) -> Tensor:  # fmt: skip
+def recompute(
+    policy: Policy,
+    segments: list[Segment],
+    config: GrpoConfig,
+    micro_tokens: int,
+    shape: tuple[int, int],
+) -> Tensor:
     """Log-probabilities (B, T) of the policy as it is now, before any update of this batch."""
     out = torch.zeros(shape)
     for micro in micro_batches(segments, micro_tokens):
@@ -167,10 +172,17 @@ def micro_loss(
     if config.sampling_correction == "token":
         weight_BT = sampling_weight(before_BT, frame.sampling_BT, mask_BT, config.correction_cap)
     loss, clipped = policy_loss(
-        logp_BT, before_BT, frame.adv_B, mask_BT, normaliser=config.normaliser,
-        budget=config.max_new_tokens, rollouts=rollouts, clip_low=config.clip_low,
-        clip_high=config.clip_high, weight_BT=weight_BT,
-    )  # fmt: skip
+        logp_BT,
+        before_BT,
+        frame.adv_B,
+        mask_BT,
+        normaliser=config.normaliser,
+        budget=config.max_new_tokens,
+        rollouts=rollouts,
+        clip_low=config.clip_low,
+        clip_high=config.clip_high,
+        weight_BT=weight_BT,
+    )
     gap = (frame.sampling_BT - before_BT).masked_fill(~mask_BT, 0.0)
     sums = {
         "tokens": float(len(logp_N)),

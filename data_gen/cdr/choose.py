@@ -60,9 +60,11 @@ def balance(units: Sequence[Unit], config: SelectConfig) -> list[Unit]:
         row = unit[0].instance
         statuses = sum(d.instance.status == "DROP" for d in unit)
         cell = (
-            unit[0].track, difficulty(len(row.record.text), len(row.sequence)), row.domain,
+            unit[0].track,
+            difficulty(len(row.record.text), len(row.sequence)),
+            row.domain,
             (statuses * 2 > len(unit)) - (statuses * 2 < len(unit)),
-        )  # fmt: skip
+        )
         cells[cell].append(unit)
     for key in cells:
         cells[key].sort(key=lambda u: stable_id("balance", u[0].instance.id))

@@ -38,11 +38,17 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--config", help="YAML of settings")
     parser.add_argument("--out", required=True, type=Path, help="folder to write into")
     parser.add_argument(
-        "--corpus", action="append", default=[], metavar="PATH",
+        "--corpus",
+        action="append",
+        default=[],
+        metavar="PATH",
         help="file or folder of documents, instead of `corpora`; may be repeated",
-    )  # fmt: skip
-    parser.add_argument("--paraphrase", metavar="URL", help="OpenAI-compatible endpoint to ask "
-                        "for freer wordings (paraphrase.url; docs/cdr.md)")  # fmt: skip
+    )
+    parser.add_argument(
+        "--paraphrase",
+        metavar="URL",
+        help="OpenAI-compatible endpoint to ask for freer wordings (paraphrase.url; docs/cdr.md)",
+    )
     parser.add_argument("--paraphrase-model", metavar="NAME", help="its model (paraphrase.model)")
     args = parser.parse_intermixed_args(argv)  # settings may stand between options
     words = [f"paraphrase.model={args.paraphrase_model}"] if args.paraphrase_model else []
@@ -63,8 +69,9 @@ def find_corpus(name: str, config: str | None) -> str:
     found = next((place / name for place in places if (place / name).exists()), None)
     if found is None:
         looked = ", ".join(str(place.resolve()) for place in places)
-        raise CorpusError(f"corpora names {name}, which is not there (looked from {looked}); "
-                          "give --corpus PATH")  # fmt: skip
+        raise CorpusError(
+            f"corpora names {name}, which is not there (looked from {looked}); give --corpus PATH"
+        )
     return str(found)
 
 
@@ -105,8 +112,10 @@ def starved(done: Construction) -> list[str]:
     recipes = Counter(entry.domain for entry in done.library)
     for domain, name in LABELS.items():
         if not recipes[domain]:
-            lines.append(f"no recipe of domain {name}: {usable[domain]} documents with two or more "
-                         "active mappers, too few of them alike")  # fmt: skip
+            lines.append(
+                f"no recipe of domain {name}: {usable[domain]} documents with two or more "
+                "active mappers, too few of them alike"
+            )
     found = {row.sequence[0] for row in done.atomic}
     if missing := [name for name in ALL_MAPPERS if name not in found]:
         lines.append(f"no document activates {', '.join(missing)}")
@@ -115,8 +124,10 @@ def starved(done: Construction) -> list[str]:
     families = sum(len(entry.families) for entry in done.library)
     built = len({row.family_id for row in done.order})
     if built < families:
-        lines.append(f"order_f: {families - built} of {families} families had too few groups whose "
-                     "results differ (instances.min_groups)")  # fmt: skip
+        lines.append(
+            f"order_f: {families - built} of {families} families had too few groups whose "
+            "results differ (instances.min_groups)"
+        )
     if done.library and not done.swaps:
         lines.append("order_m: no swap of neighbours changes a result")
     return lines
@@ -134,8 +145,11 @@ def build(config: CdrConfig, corpora: Sequence[str], out: Path) -> None:
     most = config.instances.max_text_length
     rows = [row for row in sources.rows if len(row["text"]) <= most]
     if len(rows) < len(sources.rows):
-        print(f"assay tasks: {len(sources.rows) - len(rows)} documents longer than {most} "
-              "characters left out (instances.max_text_length)", file=sys.stderr)  # fmt: skip
+        print(
+            f"assay tasks: {len(sources.rows) - len(rows)} documents longer than {most} "
+            "characters left out (instances.max_text_length)",
+            file=sys.stderr,
+        )
     workers = config.workers or os.cpu_count() or 1
     records = scan(rows, workers, config.scan_profile, config.domains)
     done = construct(records, config, Replays())

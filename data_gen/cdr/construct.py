@@ -89,9 +89,12 @@ def pipeline_rows(done: Construction) -> Iterator[dict[str, Any]]:
         ranked = rank_domains(active, record.domain)[0] if len(active) >= 2 else None
         known = ranked is not None and any(op in active for op in MAPPERS[ranked])
         yield {
-            "kind": "pipeline_activation", "doc_id": record.id, "domain": record.label,
-            "active": active, "ranked_domain": label(ranked) if ranked and known else None,
-        }  # fmt: skip
+            "kind": "pipeline_activation",
+            "doc_id": record.id,
+            "domain": record.label,
+            "active": active,
+            "ranked_domain": label(ranked) if ranked and known else None,
+        }
     for mined in done.mined:
         yield from _family_rows(mined)
         yield from (_recipe_row(entry) for entry in done.library if entry.domain == mined.domain)

@@ -11,32 +11,58 @@ LABELS = {internal: label for label, internal in INTERNAL.items()}
 # Execution order inside a recipe (spec section 5).
 MAPPERS: dict[str, tuple[str, ...]] = {
     "web": (
-        "clean_copyright_mapper", "clean_html_mapper", "clean_links_mapper",
-        "extract_tables_from_html_mapper", "fix_unicode_mapper",
-        "punctuation_normalization_mapper", "remove_specific_chars_mapper",
-        "remove_words_with_incorrect_substrings_mapper", "whitespace_normalization_mapper",
+        "clean_copyright_mapper",
+        "clean_html_mapper",
+        "clean_links_mapper",
+        "extract_tables_from_html_mapper",
+        "fix_unicode_mapper",
+        "punctuation_normalization_mapper",
+        "remove_specific_chars_mapper",
+        "remove_words_with_incorrect_substrings_mapper",
+        "whitespace_normalization_mapper",
     ),
     "arxiv": (
-        "clean_copyright_mapper", "expand_macro_mapper", "fix_unicode_mapper",
-        "latex_figure_context_extractor_mapper", "punctuation_normalization_mapper",
-        "remove_bibliography_mapper", "remove_comments_mapper", "remove_header_mapper",
+        "clean_copyright_mapper",
+        "expand_macro_mapper",
+        "fix_unicode_mapper",
+        "latex_figure_context_extractor_mapper",
+        "punctuation_normalization_mapper",
+        "remove_bibliography_mapper",
+        "remove_comments_mapper",
+        "remove_header_mapper",
     ),
     "knowledge_base": (
-        "fix_unicode_mapper", "remove_long_words_mapper", "remove_repeat_sentences_mapper",
+        "fix_unicode_mapper",
+        "remove_long_words_mapper",
+        "remove_repeat_sentences_mapper",
     ),
     "pii": (
-        "clean_email_mapper", "clean_ip_mapper", "clean_path_mapper", "clean_phone_mapper",
-        "clean_id_card_mapper", "clean_secret_mapper", "clean_channel_id_mapper",
-        "clean_jwt_mapper", "clean_pem_mapper", "clean_mac_mapper", "clean_links_mapper",
+        "clean_email_mapper",
+        "clean_ip_mapper",
+        "clean_path_mapper",
+        "clean_phone_mapper",
+        "clean_id_card_mapper",
+        "clean_secret_mapper",
+        "clean_channel_id_mapper",
+        "clean_jwt_mapper",
+        "clean_pem_mapper",
+        "clean_mac_mapper",
+        "clean_links_mapper",
         "remove_words_with_incorrect_substrings_mapper",
     ),
-}  # fmt: skip
+}
 ALL_MAPPERS = tuple(sorted({name for names in MAPPERS.values() for name in names}))
 FILTERS = (
-    "alphanumeric_filter", "average_line_length_filter", "character_repetition_filter",
-    "flagged_words_filter", "maximum_line_length_filter", "stopwords_filter",
-    "text_length_filter", "word_repetition_filter", "words_num_filter",
-)  # fmt: skip
+    "alphanumeric_filter",
+    "average_line_length_filter",
+    "character_repetition_filter",
+    "flagged_words_filter",
+    "maximum_line_length_filter",
+    "stopwords_filter",
+    "text_length_filter",
+    "word_repetition_filter",
+    "words_num_filter",
+)
 # Their word lists are not public, and no released task uses them.
 LISTED_FILTERS = ("flagged_words_filter", "stopwords_filter")
 

@@ -142,11 +142,14 @@ def _main(recipe: MinedRecipe, kind: str, points: Sequence[Checkpoint]) -> list[
     recipe_type = kind.replace("_", "-")
     return [
         Variant(
-            f"{recipe.id}__{kind}_{number:02d}", recipe_type,
-            place_filter(recipe.ordered, point.filter, point.step), point.filter, point.params,
+            f"{recipe.id}__{kind}_{number:02d}",
+            recipe_type,
+            place_filter(recipe.ordered, point.filter, point.step),
+            point.filter,
+            point.params,
         )
         for number, point in enumerate(points, 1)
-    ]  # fmt: skip
+    ]
 
 
 def place_filter(mappers: tuple[str, ...], name: str, step: int) -> tuple[str, ...]:
@@ -172,8 +175,11 @@ def _families(recipe: MinedRecipe, points: Sequence[Checkpoint], last: int) -> l
             max(abs(p.relative or 0.0), abs(p.delta)) for p in (slots["middle"], slots["end"])
         )
         family = OrderFamily(
-            f"{recipe.id}__order_family__{name}", name, support, slots,
+            f"{recipe.id}__order_family__{name}",
+            name,
+            support,
+            slots,
             {s: place_filter(recipe.ordered, name, p.step) for s, p in slots.items()},
-        )  # fmt: skip
+        )
         found.append(((-support, -change, name), family))
     return [family for _, family in sorted(found, key=lambda pair: pair[0])]

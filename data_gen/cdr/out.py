@@ -99,16 +99,20 @@ def _sided(
     train = [(i, one.print) for i, one in flat if one.side == "train"]
     heldout = [one.print for _, one in flat if one.side == "heldout"]
     alike = {train[j][0] for j in shared([p for _, p in train], heldout)}
-    sided = [replace(one, side="") if i in alike and one.side == "train" else one
-             for i, one in flat]  # fmt: skip
+    sided = [
+        replace(one, side="") if i in alike and one.side == "train" else one for i, one in flat
+    ]
     return sided, sum(a.side != b.side for (_, a), b in zip(flat, sided, strict=True))
 
 
 def _print(row: Row) -> Fingerprint:
     return fingerprint_of(
-        row["instance_id"], row["doc_id"], row["input_text"], row["reference_text"],
+        row["instance_id"],
+        row["doc_id"],
+        row["input_text"],
+        row["reference_text"],
         row["operator_sequence"],
-    )  # fmt: skip
+    )
 
 
 def _write_row(sink: Sink, one: Made, config: CdrConfig) -> None:
@@ -192,9 +196,15 @@ def read_tasks_or_rows(path: Path) -> Iterator[Task]:
             yield Task.from_json(row, f"{path} line {number}")
         elif "input_text" in row:
             yield Task(
-                str(row.get("instance_id", number)), "refinement",
-                str(row.get("source_track", "")), "other", [],
-                {"input_text": row["input_text"], "text": row.get("reference_text") or "",
-                 "operators": row.get("operator_sequence") or []},
+                str(row.get("instance_id", number)),
+                "refinement",
+                str(row.get("source_track", "")),
+                "other",
+                [],
+                {
+                    "input_text": row["input_text"],
+                    "text": row.get("reference_text") or "",
+                    "operators": row.get("operator_sequence") or [],
+                },
                 meta={"document": row.get("source_record_id")},
-            )  # fmt: skip
+            )

@@ -23,8 +23,13 @@ from rewards.gold import RECIPE_PARAMS, Step
 from rewards.krama.judge import JudgeError
 from rewards.krama.judge_endpoint import Endpoint
 
-CHECKS = ("functional_equivalence", "order_correct", "no_code_names", "thresholds_natural",
-          "fits_wrapper")  # fmt: skip
+CHECKS = (
+    "functional_equivalence",
+    "order_correct",
+    "no_code_names",
+    "thresholds_natural",
+    "fits_wrapper",
+)
 SCORES = ("naturalness", "threshold_grounding", "clarity", "style_distinctiveness")
 LEAST_SCORE = 3.5
 MOST_CHARS = 3000

@@ -187,8 +187,10 @@ def _choose(jobs: Sequence[Job], found: Sequence[Sequence[Row]], failed: int) ->
         good = [r for r in rows if not r["refused"] and _steps(r) == job.steps]
         if good:
             style = job.base.style_id
-            best = min(good, key=lambda r: stable_id(
-                "prompt-candidate-canonical", style, r["candidate_id"]))  # fmt: skip
+            best = min(
+                good,
+                key=lambda r: stable_id("prompt-candidate-canonical", style, r["candidate_id"]),
+            )
             done.wordings[job.key, style] = Wording(best["text"], _steps(best))
     asked = [row for rows in found for row in rows]
     refused = Counter(str(row["refused"]) for row in asked if row["refused"])

@@ -74,18 +74,33 @@ def swap_instances(pair: SwapPair) -> list[Instance]:
     swap = pair.family_id.rsplit("__", 1)[-1]
     made: list[Instance] = []
     for name, slot, sequence, text in (
-        (stable_id(pair.family_id, pair.record.id, "canonical"), "original", pair.canonical,
-         pair.canonical_text),
+        (
+            stable_id(pair.family_id, pair.record.id, "canonical"),
+            "original",
+            pair.canonical,
+            pair.canonical_text,
+        ),
         (pair.swapped_id, swap, pair.swapped, pair.swapped_text),
-    ):  # fmt: skip
+    ):
         made.append(
             Instance(
-                "mapper_order_sensitivity", name, pair.record, sequence, "KEEP", text,
-                recipe_id=pair.recipe_id, variant_id=f"{pair.family_id}__{slot}",
-                recipe_type="clean-only", family_id=pair.family_id, slot=slot, group=pair.group,
-                full_run=text, domain=pair.domain, composed=pair.composed,
+                "mapper_order_sensitivity",
+                name,
+                pair.record,
+                sequence,
+                "KEEP",
+                text,
+                recipe_id=pair.recipe_id,
+                variant_id=f"{pair.family_id}__{slot}",
+                recipe_type="clean-only",
+                family_id=pair.family_id,
+                slot=slot,
+                group=pair.group,
+                full_run=text,
+                domain=pair.domain,
+                composed=pair.composed,
             )
-        )  # fmt: skip
+        )
     return made
 
 

@@ -124,9 +124,15 @@ class Tracks:
 
     def _atomic(self, name: str, record: Record, status: str, text: str, **more: Any) -> Instance:
         return Instance(
-            "atomic", stable_id("atomic", name, record.id), record, (name,), status, text,
-            domain=record.domain, **more,
-        )  # fmt: skip
+            "atomic",
+            stable_id("atomic", name, record.id),
+            record,
+            (name,),
+            status,
+            text,
+            domain=record.domain,
+            **more,
+        )
 
     def _atomic_filter(self, name: str) -> list[Instance]:
         values = self._values(name, [(record, record.text) for record in self.records])
@@ -137,11 +143,15 @@ class Tracks:
         meta = threshold.meta | _meta(name, len(values), atomic_filter=True)
         rows = [
             self._atomic(
-                name, record, "KEEP" if keeps(value) else "DROP", text,
-                filter_params=params, threshold_meta=meta,
+                name,
+                record,
+                "KEEP" if keeps(value) else "DROP",
+                text,
+                filter_params=params,
+                threshold_meta=meta,
             )
             for record, text, value in values
-        ]  # fmt: skip
+        ]
         return self._balanced(rows, self.config.per_operator, f"atomic:{name}:select")
 
     def _values(
@@ -238,10 +248,18 @@ class Tracks:
             rows: list[Instance] = []
             for slot in SLOTS:
                 made = _Maker(
-                    entry, "order_sensitivity", family.variant_id(slot), SLOT_TYPES[slot],
-                    family.sequences[slot], {family.filter: threshold.params}, meta, family.id,
-                    slot, stable_id(family.id, record.id), states[-1],
-                )  # fmt: skip
+                    entry,
+                    "order_sensitivity",
+                    family.variant_id(slot),
+                    SLOT_TYPES[slot],
+                    family.sequences[slot],
+                    {family.filter: threshold.params},
+                    meta,
+                    family.id,
+                    slot,
+                    stable_id(family.id, record.id),
+                    states[-1],
+                )
                 keep = keeps(stats[slot])
                 text = states[-1] if keep else states[steps[slot]]
                 rows.append(made(record, "KEEP" if keep else "DROP", text))

@@ -16,10 +16,13 @@ import sys
 from typing import Any
 
 HOMES = {
-    "GaussianNB": "naive_bayes", "LinearSVC": "svm", "DecisionTreeClassifier": "tree",
-    "DecisionTreeRegressor": "tree", "MLPClassifier": "neural_network",
+    "GaussianNB": "naive_bayes",
+    "LinearSVC": "svm",
+    "DecisionTreeClassifier": "tree",
+    "DecisionTreeRegressor": "tree",
+    "MLPClassifier": "neural_network",
     "MLPRegressor": "neural_network",
-}  # fmt: skip
+}
 
 
 def read(path: str) -> Any:
@@ -107,9 +110,13 @@ def versions() -> dict[str, str]:
     import scipy
     import sklearn
 
-    return {"numpy": numpy.__version__, "pandas": pandas.__version__, "scipy": scipy.__version__,
-            "scikit-learn": sklearn.__version__,
-            "python": ".".join(map(str, sys.version_info[:3]))}  # fmt: skip
+    return {
+        "numpy": numpy.__version__,
+        "pandas": pandas.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "python": ".".join(map(str, sys.version_info[:3])),
+    }
 
 
 def alike(one: Any, other: Any) -> bool:

@@ -112,10 +112,12 @@ def misread(recipe: Mapping[str, Any], rewrite: str, endpoint: Endpoint) -> str:
         stated = recipe["stated"]
         seed = recipe["random_state"] if "seed" in stated else None
         wanted = {
-            "model": recipe["model_type"], "random_state": seed,
-            "features": recipe["selected_features"], "ranges": recipe["expected_ranges"],
+            "model": recipe["model_type"],
+            "random_state": seed,
+            "features": recipe["selected_features"],
+            "ranges": recipe["expected_ranges"],
             "keep_missing": True,
-        }  # fmt: skip
+        }
         if "impute" in stated:
             wanted["imputer"] = recipe["imputer_type"]
         if "scale" in stated:

@@ -74,9 +74,7 @@ def verify(task: Task) -> str:
 def _pool(
     documents: Sequence[Document], settings: DemoTaskSettings, banned: frozenset[str]
 ) -> PassagePool:
-    return PassagePool(
-        (p for d in documents for p in cut_passages(d, settings.max_chars)), banned
-    )  # fmt: skip
+    return PassagePool((p for d in documents for p in cut_passages(d, settings.max_chars)), banned)
 
 
 def _split(
@@ -144,8 +142,13 @@ def _meta(recipe: Recipe, draft: Draft, document: Document) -> dict[str, Any]:
     spoken: dict[str, Any] | None = None
     if at is not None:
         direction, number = filter_number(recipe.steps[at])
-        spoken = {"operator": recipe.steps[at].operator, "direction": direction,
-                  "number": number, "step": at, "statistic": draft.statistic}  # fmt: skip
+        spoken = {
+            "operator": recipe.steps[at].operator,
+            "direction": direction,
+            "number": number,
+            "step": at,
+            "statistic": draft.statistic,
+        }
     kind = "keep" if at is None else "drop" if draft.run.status == "DROP" else "keep_filter"
     return {
         "document": document.id,

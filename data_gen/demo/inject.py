@@ -136,9 +136,7 @@ def _weave_html(woven: Woven, rng: Random) -> Woven:
     inner = " ".join(words[at : at + count])
     body = " ".join([*words[:at], f"\0{inner}\x01", *words[at + count :]])
     woven = woven.add(body, Item("clean_html_mapper", f"<{tag}>", ""))
-    return woven.add(
-        woven.body.replace("\x01", "\0"), Item("clean_html_mapper", f"</{tag}>", "")
-    )  # fmt: skip
+    return woven.add(woven.body.replace("\x01", "\0"), Item("clean_html_mapper", f"</{tag}>", ""))
 
 
 _TYPOGRAPHY = (('"', "“"), ("'", "’"), (" -- ", " — "), ("...", "…"))

@@ -107,10 +107,12 @@ def _group(
         pool.mark_used(passage)
         used.add(canonical_hash(text))
         meta: dict[str, object] = {
-            "document": passage.document.id, "source": passage.document.source,
-            "licence": passage.document.licence, "domain": passage.document.domain,
+            "document": passage.document.id,
+            "source": passage.document.source,
+            "licence": passage.document.licence,
+            "domain": passage.document.domain,
             "sentences": [canonical_hash(s) for s in passage.sentences],
-        }  # fmt: skip
+        }
         return [
             _task(split, index, slot, steps, runs[slot], text, rng, meta)
             for slot, steps in orders.items()
@@ -165,10 +167,14 @@ def _task(
         group=f"order-{split}-{index:04d}",
         meta=meta
         | {
-            "requirement": said, "order_slot": slot, "has_filter": True, "sensitive": sensitive,
-            "difficulty": len(steps), "class": "drop" if sensitive else "keep_filter",
+            "requirement": said,
+            "order_slot": slot,
+            "has_filter": True,
+            "sensitive": sensitive,
+            "difficulty": len(steps),
+            "class": "drop" if sensitive else "keep_filter",
         },
-    )  # fmt: skip
+    )
     if reason := verify(task):
         raise DemoTaskError(f"task {task.id} is refused: {reason}")
     return task

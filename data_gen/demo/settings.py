@@ -78,8 +78,10 @@ class DemoTaskSettings:
         for name in ("mappers", "sft_mappers"):
             mix: tuple[float, ...] = getattr(self, name)
             if len(mix) > len(self.operators) or any(w < 0 for w in mix) or (mix and not sum(mix)):
-                raise SettingsError(f"{name}={mix}: wanted weights of 0 or more, not all 0, "
-                                    "for recipes of 1, 2, … mappers")  # fmt: skip
+                raise SettingsError(
+                    f"{name}={mix}: wanted weights of 0 or more, not all 0, "
+                    "for recipes of 1, 2, … mappers"
+                )
         if not self.mappers:
             raise SettingsError("mappers=(): give the weight of recipes with one mapper, two, …")
 

@@ -104,8 +104,9 @@ def tasks_of(entry: Entry, lake: Path, out: Path, mode: Mode) -> list[Task]:
         own = resolve(step.sources, gold) or gold
         made.append(sub_task(entry, step, str(shown), mode, own))
     for task in made:
-        score = score_response(task.gold["answer_type"], task.gold["answer"],
-                               {"answer": task.gold["answer"]})  # fmt: skip
+        score = score_response(
+            task.gold["answer_type"], task.gold["answer"], {"answer": task.gold["answer"]}
+        )
         if score.outcome != 1.0:
             raise TaskError(f"task {task.id}: its own gold scores {score.outcome}, not 1")
     return made
@@ -119,8 +120,11 @@ def build(workloads: Sequence[Path], lakes: Path, out: Path, mode: Mode) -> dict
         raise TaskError(f"task {twice[0]} is in more than one workload file; give each once")
     out.mkdir(parents=True, exist_ok=True)
     parts: dict[str, list[Task]] = {
-        "tasks": [], "subtasks": [], "doubted": [], "doubted_subtasks": []
-    }  # fmt: skip
+        "tasks": [],
+        "subtasks": [],
+        "doubted": [],
+        "doubted_subtasks": [],
+    }
     absent: dict[str, list[str]] = {}
     for entry in entries:
         lake = find_lake(lakes, entry.domain, out)
@@ -152,15 +156,19 @@ def build(workloads: Sequence[Path], lakes: Path, out: Path, mode: Mode) -> dict
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="assay tasks krama", description=__doc__)
     parser.add_argument("--workload", nargs="+", required=True, type=Path, help="workload JSON")
-    parser.add_argument("--lakes", required=True, type=Path,
-                        help="folder of DOMAIN.tar.gz, DOMAIN/input or DOMAIN")  # fmt: skip
+    parser.add_argument(
+        "--lakes", required=True, type=Path, help="folder of DOMAIN.tar.gz, DOMAIN/input or DOMAIN"
+    )
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--mode", choices=MODES, default="full", help="what the model is shown")
     parser.add_argument("--split", default="test", help="anything but test is refused")
     args = parser.parse_args(argv)
     if args.split != "test":
-        print(f"assay tasks: --split {args.split}: published tasks are for testing only; generate "
-              "training tasks with `assay tasks lake`", file=sys.stderr)  # fmt: skip
+        print(
+            f"assay tasks: --split {args.split}: published tasks are for testing only; generate "
+            "training tasks with `assay tasks lake`",
+            file=sys.stderr,
+        )
         return 2
     try:
         manifest = build(args.workload, args.lakes, args.out, args.mode)

@@ -40,8 +40,11 @@ DOUBTED = {
     "wildfire-hard-18": "says the opposite of the regression",
     "wildfire-hard-20": "a fraction where a percentage is asked",
 }
-_STATUS = {"data_missing": "its data is not published", "not_reproduced": "not reproduced",
-           "core_flagged": "reproduced, but doubtful"}  # fmt: skip
+_STATUS = {
+    "data_missing": "its data is not published",
+    "not_reproduced": "not reproduced",
+    "core_flagged": "reproduced, but doubtful",
+}
 
 
 @dataclass(frozen=True)
@@ -102,18 +105,31 @@ def _entry(row: Any, where: str, stem: str) -> Entry:
         while unique in taken:  # one id is used twice in the published astronomy file
             unique += "b"
         steps.append(
-            Step(unique, str(sub.get("step") or sub.get("task") or ""), str(sub["query"]),
-                 str(sub["answer_type"]), cleaned(sub["answer"]), _sources(sub))
-        )  # fmt: skip
+            Step(
+                unique,
+                str(sub.get("step") or sub.get("task") or ""),
+                str(sub["query"]),
+                str(sub["answer_type"]),
+                cleaned(sub["answer"]),
+                _sources(sub),
+            )
+        )
     status = str(row.get("status") or "")
     doubt = _STATUS.get(status, status) or DOUBTED.get(name, "")
     runtime = row.get("runtime")
     return Entry(
-        name, domain, str(row["query"]), str(row["answer_type"]), cleaned(row["answer"]),
-        _sources(row), tuple(row.get("gold_files") or ()), tuple(steps), doubt,
+        name,
+        domain,
+        str(row["query"]),
+        str(row["answer_type"]),
+        cleaned(row["answer"]),
+        _sources(row),
+        tuple(row.get("gold_files") or ()),
+        tuple(steps),
+        doubt,
         float(runtime) if isinstance(runtime, int | float) else None,
         {"note": str(row["note"])} if row.get("note") else {},
-    )  # fmt: skip
+    )
 
 
 def _check(row: Any, where: str) -> None:
@@ -194,10 +210,13 @@ SYSTEM = (
     "The files are in the folder data/. Do not assume that they are clean."
 )
 FORMATS = {
-    "numeric_exact": "one number", "numeric_approximate": "one number",
-    "string_exact": "one short text", "string_approximate": "a short text",
-    "list_exact": "a list", "list_approximate": "a list",
-}  # fmt: skip
+    "numeric_exact": "one number",
+    "numeric_approximate": "one number",
+    "string_exact": "one short text",
+    "string_approximate": "a short text",
+    "list_exact": "a list",
+    "list_approximate": "a list",
+}
 
 
 def end_to_end(entry: Entry, folder: str, mode: Mode, gold: Sequence[str]) -> Task:
@@ -206,13 +225,19 @@ def end_to_end(entry: Entry, folder: str, mode: Mode, gold: Sequence[str]) -> Ta
         "answer_type": entry.answer_type,
         "answer": entry.answer,
         "subtasks": [
-            {"id": s.id, "step": s.step, "query": s.query, "answer_type": s.answer_type,
-             "answer": s.answer}
+            {
+                "id": s.id,
+                "step": s.step,
+                "query": s.query,
+                "answer_type": s.answer_type,
+                "answer": s.answer,
+            }
             for s in entry.steps
         ],
-    } | _plain(entry.plain)  # fmt: skip
-    return _task(entry, entry.id, f"krama-{entry.domain}", entry.query, gold_row, folder,
-                 mode, gold)  # fmt: skip
+    } | _plain(entry.plain)
+    return _task(
+        entry, entry.id, f"krama-{entry.domain}", entry.query, gold_row, folder, mode, gold
+    )
 
 
 def sub_task(entry: Entry, step: Step, folder: str, mode: Mode, gold: Sequence[str]) -> Task:
@@ -233,9 +258,15 @@ def _plain(answer: Any) -> dict[str, Any]:
 
 
 def _task(
-    entry: Entry, name: str, track: str, question: str, gold: dict[str, Any],
-    folder: str, mode: Mode, gold_files: Sequence[str],
-) -> Task:  # fmt: skip
+    entry: Entry,
+    name: str,
+    track: str,
+    question: str,
+    gold: dict[str, Any],
+    folder: str,
+    mode: Mode,
+    gold_files: Sequence[str],
+) -> Task:
     if entry.doubt:
         gold = {**gold, "doubt": entry.doubt}
     return Task(

@@ -26,12 +26,59 @@ from rewards.seeds import derive_seed
 _WORD = re.compile(r"[^\W\d_]+")
 _TEXT = (".csv", ".txt", ".json", ".html", ".tsv", ".text")
 CALENDAR = frozenset(
-    {"january", "february", "march", "april", "may", "june", "july", "august", "september",
-     "october", "november", "december", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep",
-     "sept", "oct", "nov", "dec", "monday", "tuesday", "wednesday", "thursday", "friday",
-     "saturday", "sunday", "yes", "no", "true", "false", "the", "and", "nan", "none", "null",
-     "total", "mean", "average", "median", "year", "month", "date", "number", "other", "unknown"}
-)  # fmt: skip
+    {
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+        "jan",
+        "feb",
+        "mar",
+        "apr",
+        "jun",
+        "jul",
+        "aug",
+        "sep",
+        "sept",
+        "oct",
+        "nov",
+        "dec",
+        "monday",
+        "tuesday",
+        "wednesday",
+        "thursday",
+        "friday",
+        "saturday",
+        "sunday",
+        "yes",
+        "no",
+        "true",
+        "false",
+        "the",
+        "and",
+        "nan",
+        "none",
+        "null",
+        "total",
+        "mean",
+        "average",
+        "median",
+        "year",
+        "month",
+        "date",
+        "number",
+        "other",
+        "unknown",
+    }
+)
 _MOST = 5000  # names exchanged in one lake
 
 
@@ -113,9 +160,12 @@ def names_in(texts: Mapping[str, str], spoken: str, plain: str) -> list[str]:
                 continue
             common = max(3, len(cells) // 3)  # "Beach" in every beach's name is no name
             found.update(
-                {w.lower(): n for w, n in words.items()
-                 if w[0].isupper() and len(w) > 2 and (n <= common or w.lower() in said)}
-            )  # fmt: skip
+                {
+                    w.lower(): n
+                    for w, n in words.items()
+                    if w[0].isupper() and len(w) > 2 and (n <= common or w.lower() in said)
+                }
+            )
     kept = [w for w, _ in found.most_common() if w not in small]
     return sorted(kept[:_MOST])
 
@@ -175,14 +225,22 @@ def obscure(
         else:
             place.write_bytes((lake / name).read_bytes())
     steps = tuple(
-        replace(s, step=exchange(s.step, book), query=exchange(s.query, book),
-                answer=exchange_all(s.answer, book), plain=_before(s.answer, book),
-                sources=tuple(exchange(f, book) for f in s.sources))
+        replace(
+            s,
+            step=exchange(s.step, book),
+            query=exchange(s.query, book),
+            answer=exchange_all(s.answer, book),
+            plain=_before(s.answer, book),
+            sources=tuple(exchange(f, book) for f in s.sources),
+        )
         for s in entry.steps
-    )  # fmt: skip
+    )
     made = replace(
-        entry, query=exchange(entry.query, book), answer=exchange_all(entry.answer, book),
-        steps=steps, notes={**entry.notes, "names": str(len(book))},
+        entry,
+        query=exchange(entry.query, book),
+        answer=exchange_all(entry.answer, book),
+        steps=steps,
+        notes={**entry.notes, "names": str(len(book))},
         plain=_before(entry.answer, book),
-    )  # fmt: skip
+    )
     return made, target.resolve(), [exchange(f, book) for f in gold]

@@ -47,8 +47,9 @@ def read_rollouts(path: Path) -> list[dict[str, Any]]:
 
 def plain_messages(row: Mapping[str, Any]) -> list[dict[str, str]]:
     """Role and content of every message, up to the model's last one."""
-    messages = [{"role": str(m["role"]), "content": str(m.get("content") or "")}
-                for m in row["messages"]]  # fmt: skip
+    messages = [
+        {"role": str(m["role"]), "content": str(m.get("content") or "")} for m in row["messages"]
+    ]
     while messages and messages[-1]["role"] != "assistant":
         messages.pop()
     return messages
@@ -78,11 +79,13 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         "loss_mask": [list(r.get("loss_mask") or ()) for r in rows],
     }
     library: Any = pa  # its annotations are partial
-    table = library.table({
-        **columns,
-        "ids": library.array(columns["ids"], library.list_(library.int32())),
-        "loss_mask": library.array(columns["loss_mask"], library.list_(library.int8())),
-    })  # fmt: skip
+    table = library.table(
+        {
+            **columns,
+            "ids": library.array(columns["ids"], library.list_(library.int32())),
+            "loss_mask": library.array(columns["loss_mask"], library.list_(library.int8())),
+        }
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
     writer: Any = pq
@@ -100,13 +103,19 @@ def build(rollouts: Path, strategy: str, out: Path, rules: Rules) -> dict[str, A
     manifest: dict[str, Any] = {
         "strategy": strategy,
         "rules": asdict(rules),
-        "rollouts": {"sha256": hashlib.sha256(rollouts.read_bytes()).hexdigest(), "rows": len(rows),
-                     "tasks": len({r["task_id"] for r in rows})},
-        "kept": {"rows": len(chosen.rows), "tasks": len({r["task_id"] for r in chosen.rows}),
-                 "tracks": dict(sorted(Counter(str(r["track"]) for r in chosen.rows).items()))},
+        "rollouts": {
+            "sha256": hashlib.sha256(rollouts.read_bytes()).hexdigest(),
+            "rows": len(rows),
+            "tasks": len({r["task_id"] for r in rows}),
+        },
+        "kept": {
+            "rows": len(chosen.rows),
+            "tasks": len({r["task_id"] for r in chosen.rows}),
+            "tracks": dict(sorted(Counter(str(r["track"]) for r in chosen.rows).items())),
+        },
         "dropped": chosen.dropped,
         "parquet_sha256": hashlib.sha256(out.read_bytes()).hexdigest(),
-    }  # fmt: skip
+    }
     text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
     out.with_name(out.name + ".manifest.json").write_text(text, encoding="utf-8")
     return manifest
@@ -118,10 +127,17 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--rollouts", required=True, type=Path, help="what `assay rollout` wrote")
     parser.add_argument("--strategy", required=True, choices=sorted(PICK))
     parser.add_argument("--out", required=True, type=Path, help="training set, parquet")
-    parser.add_argument("--fastest-by", choices=("wall_clock", "cost"), default="wall_clock",
-                        help="cost: tokens and calls, the same on every machine")  # fmt: skip
-    parser.add_argument("--allow-invalid", action="store_true",
-                        help="BV and DV may keep rollouts below their threshold")  # fmt: skip
+    parser.add_argument(
+        "--fastest-by",
+        choices=("wall_clock", "cost"),
+        default="wall_clock",
+        help="cost: tokens and calls, the same on every machine",
+    )
+    parser.add_argument(
+        "--allow-invalid",
+        action="store_true",
+        help="BV and DV may keep rollouts below their threshold",
+    )
     args = parser.parse_args(argv)
     rules = Rules(fastest_by=args.fastest_by, allow_invalid=args.allow_invalid)
     try:

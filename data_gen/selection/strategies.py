@@ -24,13 +24,24 @@ Row = Mapping[str, Any]
 class Rules:
     """Thresholds by track; tracks that are not named take `otherwise` and are judged like IF."""
 
-    valid: Mapping[str, float] = field(default_factory=lambda: {
-        "class-IF": 1.0, "reg-IF": 1.0, "class-MM": 0.8, "reg-MM": 0.7, "time-XF": 0.6,
-        "time-CF": 0.3,
-    })  # fmt: skip
-    spread: Mapping[str, float] = field(default_factory=lambda: {
-        "class-MM": 0.15, "reg-MM": 0.15, "time-XF": 0.15, "time-CF": 0.1,
-    })  # fmt: skip
+    valid: Mapping[str, float] = field(
+        default_factory=lambda: {
+            "class-IF": 1.0,
+            "reg-IF": 1.0,
+            "class-MM": 0.8,
+            "reg-MM": 0.7,
+            "time-XF": 0.6,
+            "time-CF": 0.3,
+        }
+    )
+    spread: Mapping[str, float] = field(
+        default_factory=lambda: {
+            "class-MM": 0.15,
+            "reg-MM": 0.15,
+            "time-XF": 0.15,
+            "time-CF": 0.1,
+        }
+    )
     otherwise: float = 1.0
     fastest_by: FastestBy = "wall_clock"
     allow_invalid: bool = False

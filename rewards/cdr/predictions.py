@@ -90,9 +90,13 @@ def _score_text(row: Mapping[str, Any], status: str, text: str) -> PredictionSco
     gain = metrics.rg if row.get("reports_refinement_gain", True) else None
     same = metrics.status_match and normalise_lines(text) == normalise_lines(reference)
     return PredictionScore(
-        metrics.rs, gain, metrics.status_match, metrics,
-        full_run_distance=distance, n1_success=same,
-    )  # fmt: skip
+        metrics.rs,
+        gain,
+        metrics.status_match,
+        metrics,
+        full_run_distance=distance,
+        n1_success=same,
+    )
 
 
 def _need(row: Mapping[str, Any], name: str) -> Any:

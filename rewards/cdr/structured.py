@@ -73,8 +73,10 @@ def score_structured(
     if match is not None:
         parts |= {f"field_{name}": float(right) for name, right in match.fields.items()}
     reward = (
-        weights.form * clean + weights.fields * accuracy + weights.success * score.success
-    ) if match is not None and match.parsed else 0.0  # fmt: skip
+        (weights.form * clean + weights.fields * accuracy + weights.success * score.success)
+        if match is not None and match.parsed
+        else 0.0
+    )
     if score.success:
         reward = 1.0 - (0.0 if clean else weights.form)
     why = "ok" if score.success else "bad_json" if not parts["json_parsed"] else "wrong_fields"

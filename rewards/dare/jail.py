@@ -33,11 +33,65 @@ from typing import Any, NoReturn
 NOBODY = 65534
 # machine: (audit number, system calls that a reader of bytes in memory makes)
 _CALLS = {
-    "x86_64": (0xC000003E, (0, 1, 3, 5, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 28, 39, 60, 96, 131,
-                            186, 202, 228, 231, 318)),
-    "aarch64": (0xC00000B7, (57, 62, 63, 64, 80, 93, 94, 98, 113, 124, 132, 134, 135, 139, 169,
-                             172, 178, 214, 215, 216, 222, 226, 233, 278)),
-}  # fmt: skip
+    "x86_64": (
+        0xC000003E,
+        (
+            0,
+            1,
+            3,
+            5,
+            8,
+            9,
+            10,
+            11,
+            12,
+            13,
+            14,
+            15,
+            24,
+            25,
+            28,
+            39,
+            60,
+            96,
+            131,
+            186,
+            202,
+            228,
+            231,
+            318,
+        ),
+    ),
+    "aarch64": (
+        0xC00000B7,
+        (
+            57,
+            62,
+            63,
+            64,
+            80,
+            93,
+            94,
+            98,
+            113,
+            124,
+            132,
+            134,
+            135,
+            139,
+            169,
+            172,
+            178,
+            214,
+            215,
+            216,
+            222,
+            226,
+            233,
+            278,
+        ),
+    ),
+}
 
 
 class _Program(ctypes.Structure):
@@ -172,10 +226,21 @@ def _child(channel: int, limits: dict[str, Any]) -> NoReturn:
 def _warm() -> None:
     """Everything a reader may import later is imported now, by reading one of each."""
     odd = (
-        b"", b"\n", b"a,a\n1\n", b"a\n\xff\n", b'a\n"', b"a,b\n1,x\n2.5,\nNA,y\n", b"a\nTrue\n\n",
-        b"a,b\n1,2\n1,2,3,4\n", b"a\n" + b"9" * 30, b"a\n18446744073709551615\n", b"a\ninf\n",
-        b"a\n2020-01-01\n", b"\xef\xbb\xbfa\n1\n", b"1,2\n3,4,5\n",
-    )  # fmt: skip
+        b"",
+        b"\n",
+        b"a,a\n1\n",
+        b"a\n\xff\n",
+        b'a\n"',
+        b"a,b\n1,x\n2.5,\nNA,y\n",
+        b"a\nTrue\n\n",
+        b"a,b\n1,2\n1,2,3,4\n",
+        b"a\n" + b"9" * 30,
+        b"a\n18446744073709551615\n",
+        b"a\ninf\n",
+        b"a\n2020-01-01\n",
+        b"\xef\xbb\xbfa\n1\n",
+        b"1,2\n3,4,5\n",
+    )
     for data in odd:
         json.dumps(read(data, ["a"], 10)[0])
     read(b"a\n" + b"1\n" * 300_000 + b"x\n", ["a"], 1 << 20)  # two kinds in one column

@@ -193,10 +193,17 @@ def _installed(package: str) -> str:
 
 # --- gold from what tasks and rows hold ---------------------------------------------------------
 
-_SUFFIX = {"class": ("class-IF", "class-MM"), "reg": ("reg-IF", "reg-MM"),
-           "ts": ("time-XF", "time-CF")}  # fmt: skip
-_TRUTH = {"IF": "simulated_pred_local.csv", "MM": "ground_truth.csv", "XF": "ground_truth_v1.csv",
-          "CF": "ground_truth_v2.csv"}  # fmt: skip
+_SUFFIX = {
+    "class": ("class-IF", "class-MM"),
+    "reg": ("reg-IF", "reg-MM"),
+    "ts": ("time-XF", "time-CF"),
+}
+_TRUTH = {
+    "IF": "simulated_pred_local.csv",
+    "MM": "ground_truth.csv",
+    "XF": "ground_truth_v1.csv",
+    "CF": "ground_truth_v2.csv",
+}
 
 
 def read_gold(task: Mapping[str, Any]) -> TableGold:
@@ -277,8 +284,9 @@ def score_table_row(task: Mapping[str, Any], row: Mapping[str, Any]) -> Score:
     Raises `TaskError` when the row itself cannot be used.
     """
     gold = read_gold(task)
-    given = [k for k in ("prediction_csv", "prediction_b64", "prediction_path")
-             if row.get(k) is not None]  # fmt: skip
+    given = [
+        k for k in ("prediction_csv", "prediction_b64", "prediction_path") if row.get(k) is not None
+    ]
     if len(given) > 1:
         raise TaskError(f"fields {' and '.join(given)}: give one of them")
     for name in given:

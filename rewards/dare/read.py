@@ -171,9 +171,12 @@ class Reader:
         self.process = subprocess.Popen(
             [sys.executable, "-P", script, json.dumps(asdict(limits))],
             stdin=theirs.fileno(),
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
             env=_environment(),
-        )  # fmt: skip
+        )
         theirs.close()
         self._control = mine
 
@@ -215,9 +218,14 @@ def _environment() -> dict[str, str]:
     """What finds the same Python and pandas, and nothing else of ours."""
     kept = {n: os.environ[n] for n in ("LD_LIBRARY_PATH", "HOME") if n in os.environ}
     path = [os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-    return {**kept, "PATH": os.defpath, "PYTHONPATH": os.pathsep.join(path),
-            "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
-            "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
+    return {
+        **kept,
+        "PATH": os.defpath,
+        "PYTHONPATH": os.pathsep.join(path),
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
 
 
 def _rest(channel: socket.socket) -> bytes:

@@ -22,29 +22,68 @@ from rewards.krama.judge_endpoint import Endpoint
 _VERBS: dict[str, tuple[str, ...]] = {
     r"load|read|open|import": ("read", "open", "load", "glob", "parse"),
     r"filter|select rows|keep|subset|exclude|drop|remove|restrict": (
-        "query", "isin", "loc", "dropna", "drop", "notna", "filter", "between", "compare",
-        "contains", "notnull", "drop_duplicates"),
+        "query",
+        "isin",
+        "loc",
+        "dropna",
+        "drop",
+        "notna",
+        "filter",
+        "between",
+        "compare",
+        "contains",
+        "notnull",
+        "drop_duplicates",
+    ),
     r"group|per |each ": ("groupby", "pivot_table", "value_counts", "agg", "resample", "for"),
     r"join|merge|match|combine|align": ("merge", "join", "concat", "map", "intersection"),
     r"sort|rank|top|highest|lowest|largest|smallest|maximum|minimum|max|min": (
-        "sort_values", "sort", "sorted", "nlargest", "nsmallest", "max", "min", "idxmax", "idxmin",
-        "rank", "argmax", "argmin"),
+        "sort_values",
+        "sort",
+        "sorted",
+        "nlargest",
+        "nsmallest",
+        "max",
+        "min",
+        "idxmax",
+        "idxmin",
+        "rank",
+        "argmax",
+        "argmin",
+    ),
     r"correlat": ("corr", "pearsonr", "spearmanr", "corrcoef"),
     r"regress|linear model|fit": ("linregress", "polyfit", "fit", "lstsq", "ols"),
     r"interpolat": ("interpolate", "interp", "interp1d"),
     r"mean|average": ("mean", "average", "nanmean"),
     r"median": ("median", "nanmedian"),
     r"sum|total": ("sum", "nansum", "cumsum", "total"),
-    r"count|number of|how many|size": ("len", "count", "size", "nunique", "sum", "value_counts",
-                                       "shape"),
+    r"count|number of|how many|size": (
+        "len",
+        "count",
+        "size",
+        "nunique",
+        "sum",
+        "value_counts",
+        "shape",
+    ),
     r"unique|distinct": ("unique", "nunique", "drop_duplicates", "set", "value_counts"),
     r"round": ("round", "around"),
     r"convert|cast|parse|numeric|clean|strip|normaliz": (
-        "to_numeric", "astype", "float", "int", "to_datetime", "replace", "strip", "lower",
-        "fillna", "sub", "split"),
+        "to_numeric",
+        "astype",
+        "float",
+        "int",
+        "to_datetime",
+        "replace",
+        "strip",
+        "lower",
+        "fillna",
+        "sub",
+        "split",
+    ),
     r"ratio|divide|rate|percent|proportion|share": ("div", "divide"),
     r"difference|subtract|change": ("sub", "diff", "subtract"),
-}  # fmt: skip
+}
 _QUOTED = re.compile(r"'([^'\n]{1,80})'|\"([^\"\n]{1,80})\"|`([^`\n]{1,80})`")
 _FILE = re.compile(
     r"[\w*?.-]+\.(?:csv|tsv|xlsx|txt|jsonl|json|parquet|html|dat|lst|tle|cdf|sp3|npz|text)\b"
@@ -146,10 +185,13 @@ def judged_coverage(steps: Sequence[str], code: str, endpoint: Endpoint) -> floa
     for step in asked:
         shown = json.dumps({"functionality": step, "code": code[:60_000]})
         messages = [
-            {"role": "system", "content": "You review data pipelines. Reply with one word, Yes or "
-             "No: does the code implement the functionality?"},
+            {
+                "role": "system",
+                "content": "You review data pipelines. Reply with one word, Yes or "
+                "No: does the code implement the functionality?",
+            },
             {"role": "user", "content": f"{shown}\n\nImplemented? Yes or No."},
-        ]  # fmt: skip
+        ]
         choice = endpoint.chat(messages, max_tokens=16)
         text = str(cast("Mapping[str, Any]", choice.get("message") or {}).get("content") or "")
         word = re.search(r"\b(yes|no)\b", text, re.IGNORECASE)

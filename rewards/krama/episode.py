@@ -51,9 +51,13 @@ def read_text(text: str) -> dict[str, Any]:
 
 
 def score_episode(
-    gold: Mapping[str, Any], text: str, files: Mapping[str, bytes], truncated: bool,
-    weights: AnswerReward | None = None, judge: Judge = deterministic,
-) -> Score:  # fmt: skip
+    gold: Mapping[str, Any],
+    text: str,
+    files: Mapping[str, bytes],
+    truncated: bool,
+    weights: AnswerReward | None = None,
+    judge: Judge = deterministic,
+) -> Score:
     """Outcome by the reading; reward with sub-task credit, which stands apart in `parts`:
     `subtask_credit` is the share of sub-answers found, `subtask_reward` what it added.
 

@@ -11,17 +11,32 @@ from rewards.krama.match import as_list, close, number
 from rewards.task import RIGHT
 
 CATEGORIES = (
-    "right", "partly", "no_reply", "contract_broken", "code_fails", "time_limit",
-    "gold_file_never_opened", "ran_no_answer", "wrong_type", "scale_slip", "rounding_slip",
-    "other_wrong", "recalled", "infrastructure",
-)  # fmt: skip
+    "right",
+    "partly",
+    "no_reply",
+    "contract_broken",
+    "code_fails",
+    "time_limit",
+    "gold_file_never_opened",
+    "ran_no_answer",
+    "wrong_type",
+    "scale_slip",
+    "rounding_slip",
+    "other_wrong",
+    "recalled",
+    "infrastructure",
+)
 _SCALES = (100.0, 0.01, 1000.0, 0.001, 1e6, 1e-6, -1.0)
 
 
 def category(
-    gold: Mapping[str, Any], answer: Any, outcome: float | None, ended: str, code: str,
+    gold: Mapping[str, Any],
+    answer: Any,
+    outcome: float | None,
+    ended: str,
+    code: str,
     gold_files: Sequence[str],
-) -> str:  # fmt: skip
+) -> str:
     """One of `CATEGORIES`. `ended` is the agent's own word on how its last try went."""
     if outcome is None:
         return "infrastructure"
@@ -50,9 +65,7 @@ def _recalled(gold: Mapping[str, Any], answer: Any) -> bool:
     return found is not None and found >= RIGHT
 
 
-def _wrong_value(
-    gold: Mapping[str, Any], answer: Any, code: str, gold_files: Sequence[str]
-) -> str:  # fmt: skip
+def _wrong_value(gold: Mapping[str, Any], answer: Any, code: str, gold_files: Sequence[str]) -> str:
     if gold_files and code and not any(_opened(name, code) for name in gold_files):
         return "gold_file_never_opened"
     target, kind = gold["answer"], str(gold["answer_type"])

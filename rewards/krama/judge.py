@@ -35,18 +35,81 @@ Judge = Callable[[str, str], Verdict]
 
 _ARTICLES = frozenset({"a", "an", "the"})
 _NEGATIONS = frozenset(
-    {"no", "not", "never", "none", "neither", "nor", "without", "cannot", "cant", "dont",
-     "doesnt", "didnt", "isnt", "arent", "wasnt", "werent", "wont", "hasnt", "havent"}
-)  # fmt: skip
+    {
+        "no",
+        "not",
+        "never",
+        "none",
+        "neither",
+        "nor",
+        "without",
+        "cannot",
+        "cant",
+        "dont",
+        "doesnt",
+        "didnt",
+        "isnt",
+        "arent",
+        "wasnt",
+        "werent",
+        "wont",
+        "hasnt",
+        "havent",
+    }
+)
 # Words that carry no fact of their own: articles, copulas, prepositions, conjunctions.
 _STOP = _ARTICLES | frozenset(
-    {"is", "are", "was", "were", "be", "been", "being", "it", "its", "this", "that", "these",
-     "those", "there", "of", "in", "on", "at", "to", "for", "by", "with", "from", "as", "and",
-     "or", "but", "which", "who", "whose", "what", "has", "have", "had", "do", "does", "did",
-     "than", "then", "so"}
-)  # fmt: skip
-_POLES = {"yes": "yes", "true": "yes", "no": "no", "false": "no", "same": "same",
-          "different": "different"}  # fmt: skip
+    {
+        "is",
+        "are",
+        "was",
+        "were",
+        "be",
+        "been",
+        "being",
+        "it",
+        "its",
+        "this",
+        "that",
+        "these",
+        "those",
+        "there",
+        "of",
+        "in",
+        "on",
+        "at",
+        "to",
+        "for",
+        "by",
+        "with",
+        "from",
+        "as",
+        "and",
+        "or",
+        "but",
+        "which",
+        "who",
+        "whose",
+        "what",
+        "has",
+        "have",
+        "had",
+        "do",
+        "does",
+        "did",
+        "than",
+        "then",
+        "so",
+    }
+)
+_POLES = {
+    "yes": "yes",
+    "true": "yes",
+    "no": "no",
+    "false": "no",
+    "same": "same",
+    "different": "different",
+}
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?|\.\d+")
 
 
@@ -82,9 +145,14 @@ def _read(text: str) -> _Reading:
     if pole in ("yes", "no") and _POLES.get(spaced[0]) != pole:
         pole = None  # "there is no fire" is a statement, not a No
     return _Reading(
-        " ".join(joined), " ".join(spaced), words, tuple(bare),
-        tuple(sorted(numbers.items())), bool(words & _NEGATIONS), pole,
-    )  # fmt: skip
+        " ".join(joined),
+        " ".join(spaced),
+        words,
+        tuple(bare),
+        tuple(sorted(numbers.items())),
+        bool(words & _NEGATIONS),
+        pole,
+    )
 
 
 def deterministic(prediction: str, target: str) -> Verdict:

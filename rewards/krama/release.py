@@ -187,8 +187,9 @@ def bleu(said: Any, want: Any, _: Judge | None = None) -> float:
     """
     if len(said) == 0:
         return 0
-    said, want = (list(cast("Mapping[Any, Any]", s)) if isinstance(s, Mapping) else s
-                  for s in (said, want))  # fmt: skip
+    said, want = (
+        list(cast("Mapping[Any, Any]", s)) if isinstance(s, Mapping) else s for s in (said, want)
+    )
     logs: list[float] = []
     for order in range(1, 5):
         left, right = (

@@ -45,11 +45,20 @@ S1: reject the text if it has fewer than 10 words
 </analyze>"""
 
 EXAMPLES = (
-    ("Remove web links and e-mail addresses, then squeeze runs of spaces into one.",
-     "See  https://example.org  for   details.", "KEEP", "See for details."),
-    ("Remove web links and e-mail addresses, then reject the text if it has fewer than 10 words.",
-     "Short note: https://example.org", "DROP", "Short note: "),
-)  # fmt: skip
+    (
+        "Remove web links and e-mail addresses, then squeeze runs of spaces into one.",
+        "See  https://example.org  for   details.",
+        "KEEP",
+        "See for details.",
+    ),
+    (
+        "Remove web links and e-mail addresses, "
+        "then reject the text if it has fewer than 10 words.",
+        "Short note: https://example.org",
+        "DROP",
+        "Short note: ",
+    ),
+)
 
 
 def block(requirement: str, text: str) -> str:

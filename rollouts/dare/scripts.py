@@ -9,11 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 _HOME = {
-    "LogisticRegression": "linear_model", "LinearRegression": "linear_model",
-    "Ridge": "linear_model", "Lasso": "linear_model", "DecisionTreeClassifier": "tree",
-    "DecisionTreeRegressor": "tree", "GaussianNB": "naive_bayes", "LinearSVC": "svm",
-    "MLPClassifier": "neural_network", "MLPRegressor": "neural_network",
-}  # fmt: skip
+    "LogisticRegression": "linear_model",
+    "LinearRegression": "linear_model",
+    "Ridge": "linear_model",
+    "Lasso": "linear_model",
+    "DecisionTreeClassifier": "tree",
+    "DecisionTreeRegressor": "tree",
+    "GaussianNB": "naive_bayes",
+    "LinearSVC": "svm",
+    "MLPClassifier": "neural_network",
+    "MLPRegressor": "neural_network",
+}
 _READ = {
     "csv": "def read(f):\n    return pd.read_csv(f, keep_default_na=False, na_values=[''])\n",
     "parquet": "def read(f):\n    return pd.read_parquet(f).replace({None: np.nan})\n",
@@ -88,8 +94,11 @@ def short_code(recipe: dict[str, Any]) -> str:
     """The same for a task of numeric columns in csv, as short as a small model can learn it."""
     name, target = recipe["model_type"], recipe["target"][0]
     stated = recipe["stated"]
-    lines = ["import pandas as pd", f"from sklearn.{_HOME[name]} import {name}",
-             "from sklearn.pipeline import make_pipeline"]  # fmt: skip
+    lines = [
+        "import pandas as pd",
+        f"from sklearn.{_HOME[name]} import {name}",
+        "from sklearn.pipeline import make_pipeline",
+    ]
     steps: list[str] = []
     if "impute" in stated:
         lines.append("from sklearn.impute import SimpleImputer")

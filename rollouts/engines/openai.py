@@ -78,9 +78,12 @@ class OpenAIEngine:
         """One message. `top_k` goes along only when set: not every endpoint knows it; with
         `max_new_tokens=0` the endpoint's own bound holds."""
         body: dict[str, Any] = {
-            "model": self.model, "messages": list(messages), "temperature": sampling.temperature,
-            "top_p": sampling.top_p, "seed": seed % (1 << 31),
-        }  # fmt: skip
+            "model": self.model,
+            "messages": list(messages),
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "seed": seed % (1 << 31),
+        }
         if sampling.max_new_tokens:
             body["max_tokens"] = sampling.max_new_tokens
         if sampling.top_k:

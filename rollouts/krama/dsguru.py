@@ -67,9 +67,14 @@ class DsGuru:
     """An `Environment`: the model writes plan and pipeline, the pipeline runs beside the lake."""
 
     def __init__(
-        self, task: Task, seed: int, root: Path, pool: Callable[[], Pool],
-        settings: LakeSettings, variant: Variant,
-    ) -> None:  # fmt: skip
+        self,
+        task: Task,
+        seed: int,
+        root: Path,
+        pool: Callable[[], Pool],
+        settings: LakeSettings,
+        variant: Variant,
+    ) -> None:
         self._task = task
         self._variant: Variant = variant
         self._lake = LakeFolder(task, seed, root, pool, settings)
@@ -126,9 +131,11 @@ class DsGuru:
             code=clip(code, 2 * most), output=clip(output, most), error=clip(error, most)
         )
         return Reply(
-            [{"role": "user", "content": text}], records=[record], errors={self._kind: 1},
+            [{"role": "user", "content": text}],
+            records=[record],
+            errors={self._kind: 1},
             seconds=seconds,
-        )  # fmt: skip
+        )
 
     def _give_up(self, code: str, output: str) -> None:
         tries = TRIES[self._variant]
@@ -140,10 +147,13 @@ class DsGuru:
 
     async def close(self) -> Closing:
         notes = {
-            "agent": f"ds-guru {self._variant}", "tries": self._tries, "ended": self._kind,
-            "runs": self._lake.runs, "run_s": round(self._lake.run_s, 3),
+            "agent": f"ds-guru {self._variant}",
+            "tries": self._tries,
+            "ended": self._kind,
+            "runs": self._lake.runs,
+            "run_s": round(self._lake.run_s, 3),
             "plan_read": _is_array(self._plan),
-        }  # fmt: skip
+        }
         return closing(self._response, self._published, self._values, self._code, notes)
 
 

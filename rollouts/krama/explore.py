@@ -26,17 +26,37 @@ def _spec(name: str, about: str, required: list[str], **fields: Any) -> ToolSpec
 
 
 TOOLS = (
-    _spec("list_files", "List the lake's files whose path matches a glob such as *2020*.csv.", [],
-          pattern=_TEXT),
+    _spec(
+        "list_files",
+        "List the lake's files whose path matches a glob such as *2020*.csv.",
+        [],
+        pattern=_TEXT,
+    ),
     _spec("peek", "Columns, types, odd cells and sample rows of a file.", ["path"], path=_TEXT),
-    _spec("read", "Lines of a text file, from a line number (1 is the first).", ["path"],
-          path=_TEXT, start=_INT, lines=_INT),
-    _spec("run", "Run a Python script in a new process; the lake is in the folder data/. Print "
-          "what you want to see. Variables are gone afterwards.", ["code"], code=_TEXT),
-    _spec("final_answer", "Hand in the answer, bare: a number, a text or a list. `found` may map "
-          "the names of intermediate results to their values.", ["answer"],
-          answer={"description": "number, text or list"}, found={"type": "object"}),
-)  # fmt: skip
+    _spec(
+        "read",
+        "Lines of a text file, from a line number (1 is the first).",
+        ["path"],
+        path=_TEXT,
+        start=_INT,
+        lines=_INT,
+    ),
+    _spec(
+        "run",
+        "Run a Python script in a new process; the lake is in the folder data/. Print "
+        "what you want to see. Variables are gone afterwards.",
+        ["code"],
+        code=_TEXT,
+    ),
+    _spec(
+        "final_answer",
+        "Hand in the answer, bare: a number, a text or a list. `found` may map "
+        "the names of intermediate results to their values.",
+        ["answer"],
+        answer={"description": "number, text or list"},
+        found={"type": "object"},
+    ),
+)
 
 _RULES = (
     "Work in small steps: look at files before you trust them, run code, check what it printed, "
@@ -64,8 +84,9 @@ class LakeAgent:
         await self._lake.open()
         *before, last = self._task.prompt
         files = len(self._lake.index.files)
-        shown = snippet(self._lake.index, self._lake.settings.snippet_tokens // 4,
-                        str(last["content"]), rows=0)  # fmt: skip
+        shown = snippet(
+            self._lake.index, self._lake.settings.snippet_tokens // 4, str(last["content"]), rows=0
+        )
         text = f"{last['content']}\n\n{_RULES}\n\nThe lake has {files} files:\n{shown}"
         return Opening([*before, {"role": "user", "content": text}], TOOLS)
 
@@ -89,10 +110,13 @@ class LakeAgent:
 
     async def close(self) -> Closing:
         notes = {
-            "agent": "lake agent", "tries": self._steps, "runs": self._lake.runs,
-            "run_s": round(self._lake.run_s, 3), "bytes_read": self._read_bytes,
+            "agent": "lake agent",
+            "tries": self._steps,
+            "runs": self._lake.runs,
+            "run_s": round(self._lake.run_s, 3),
+            "bytes_read": self._read_bytes,
             "ended": "answered" if self._response else "no_answer",
-        }  # fmt: skip
+        }
         code = "\n\n".join(self._code)
         return closing(self._response, self._response, self._values, code, notes)
 
@@ -124,8 +148,11 @@ class LakeAgent:
         result = await self._lake.run(code)
         self._code.append(code)
         most = self._lake.settings.feedback // 2
-        row = {"status": result.status, "stdout": clip(result.stdout, most),
-               "stderr": clip(result.stderr, most)}  # fmt: skip
+        row = {
+            "status": result.status,
+            "stdout": clip(result.stdout, most),
+            "stderr": clip(result.stderr, most),
+        }
         if result.why:
             row["why"] = result.why
         return json.dumps(row, ensure_ascii=False), "ok" if result.status == "ok" else result.status
@@ -142,8 +169,9 @@ class LakeAgent:
         note = self._lake.index.files[name]
         if note.kind in ("binary", "workbook", "parquet"):
             return f"{name} is no text; use run with a library that reads it"
-        with open(self._lake.path / name, encoding=note.encoding or "utf-8",
-                  errors="replace") as file:  # fmt: skip
+        with open(
+            self._lake.path / name, encoding=note.encoding or "utf-8", errors="replace"
+        ) as file:
             shown = [line.rstrip("\n")[:500] for line in islice(file, start - 1, start - 1 + count)]
         text = "\n".join(f"{start + i}: {line}" for i, line in enumerate(shown))
         self._read_bytes += len(text)

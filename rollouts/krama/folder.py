@@ -80,9 +80,12 @@ class LakeFolder:
 
 
 def closing(
-    response: Mapping[str, Any], published: Mapping[str, Any], values: list[Any], code: str,
+    response: Mapping[str, Any],
+    published: Mapping[str, Any],
+    values: list[Any],
+    code: str,
     notes: Mapping[str, Any],
-) -> Closing:  # fmt: skip
+) -> Closing:
     """What an agent leaves: the response, the printed values, the pipeline, and its cost."""
     row = {"response": dict(response), "published": dict(published), "values": values}
     data = json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass")

@@ -51,17 +51,16 @@ def _store(folder: Path) -> sqlite3.Connection:
 def index_lake(folder: Path, cache: Path | None = None) -> LakeIndex:
     """Look at every file below `folder`. Raises OSError for a folder that cannot be read."""
     root = os.path.realpath(folder)
-    found = sorted(
-        os.path.join(at, name) for at, _, names in os.walk(root) for name in names
-    )  # fmt: skip
+    found = sorted(os.path.join(at, name) for at, _, names in os.walk(root) for name in names)
     files: dict[str, FileNote] = {}
     read = 0
     with closing(_store(cache or cache_folder())) as store, store:
         prefix = root + os.sep
         rows = store.execute(
             "SELECT seen.path, stat, seen.hash, note FROM seen JOIN notes USING (hash) "
-            "WHERE seen.path >= ? AND seen.path < ?", (prefix, prefix + "\U0010ffff"),
-        )  # fmt: skip
+            "WHERE seen.path >= ? AND seen.path < ?",
+            (prefix, prefix + "\U0010ffff"),
+        )
         known = {path: (stat, note) for path, stat, _, note in rows}
         for path in found:
             info = os.stat(path)
@@ -193,8 +192,10 @@ def snippet(index: LakeIndex, budget: int, question: str = "", rows: int = 3) ->
         for place in rank:
             head = listed[place].note.head
             if number < len(head) and lines[place]:
-                add(place, f"  {'row' if listed[place].note.columns else 'line'}: "
-                           f"{head[number][:300]}")  # fmt: skip
+                add(
+                    place,
+                    f"  {'row' if listed[place].note.columns else 'line'}: {head[number][:300]}",
+                )
     shown = [line for block in lines for line in block]
     left = sum(len(g.names) for g, block in zip(listed, lines, strict=True) if not block)
     if left:

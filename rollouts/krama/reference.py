@@ -22,7 +22,12 @@ def reference_reply(task: Task, turn: int, calls: CallFormat) -> str:
             return calls.write("run", {"code": str(code)})
         found = {f"subtask-{s['id']}": s["answer"] for s in task.gold["subtasks"][:-1]}
         return calls.write("final_answer", {"answer": task.gold["answer"], "found": found})
-    plan = [{"id": "main-task", "query": str(task.prompt[-1]["content"]),
-             "data_sources": list(task.meta.get("gold_files", []))}]  # fmt: skip
+    plan = [
+        {
+            "id": "main-task",
+            "query": str(task.prompt[-1]["content"]),
+            "data_sources": list(task.meta.get("gold_files", [])),
+        }
+    ]
     shown = json.dumps(plan, ensure_ascii=False)
     return f"```json\n{shown}\n```\n```python\n{str(code).rstrip()}\n```"

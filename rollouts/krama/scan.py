@@ -26,8 +26,19 @@ READ_MOST = 4 << 20  # bytes of one file that are looked at
 ODD_MOST = 4  # odd cells kept a column
 ROWS_KEPT = 12
 _TABLES = (".csv", ".tsv", ".dat", ".lst", ".tab")
-_TEXTS = (".txt", ".html", ".json", ".jsonl", ".xml", ".md", ".text", ".tle", ".sp3", ".log",
-          ".yaml")  # fmt: skip
+_TEXTS = (
+    ".txt",
+    ".html",
+    ".json",
+    ".jsonl",
+    ".xml",
+    ".md",
+    ".text",
+    ".tle",
+    ".sp3",
+    ".log",
+    ".yaml",
+)
 _DATE = re.compile(
     r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
     r"|\d{1,2}/\d{1,2}/\d{2,4}( \d{1,2}:\d{2}(:\d{2})?)?"

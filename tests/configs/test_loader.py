@@ -114,8 +114,11 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("rl.rollouts_per_prompt=1",
-         "command line: rl.rollouts_per_prompt=1: a group of one has no advantage; set 2 or more"),
+        (
+            "rl.rollouts_per_prompt=1",
+            "command line: rl.rollouts_per_prompt=1: a group of one has no advantage; "
+            "set 2 or more",
+        ),
         ("rl.mini_batch=5", "rl.mini_batch=5 does not divide prompts_per_step=16"),
         ("rl.max_new_tokens=512", "leaves no room for a prompt"),
         ("rl.temperature=0", "greedy answers of one prompt are all the same"),
@@ -129,7 +132,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ("rl.stpes=3", "command line: unknown key rl.stpes; did you mean rl.steps?"),
         ("rl=3", "rl is a section"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_override_is_named(override: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         load(DemoConfig, None, [override])
@@ -140,8 +143,11 @@ def test_yaml_traps_are_read_as_meant(tmp_path: Path) -> None:
     assert config.rl.lr == 1e-6 and config.log.wandb == "off"
     config = load(DemoConfig, None, ["log.wandb=off", "model.path=null", "out=007", "sft.lr=1"])
     assert (config.log.wandb, config.model.path, config.out, config.sft.lr) == (
-        "off", None, "007", 1.0
-    )  # fmt: skip
+        "off",
+        None,
+        "007",
+        1.0,
+    )
     assert load(DemoConfig, None, ["sft.betas=[0.5, 1e-1]"]).sft.betas == (0.5, 0.1)
 
 

@@ -20,8 +20,9 @@ ANSWERS = [
     "<status>KEEP</status><clean_text>ab</clean_text>",
     "<status>DROP</status><clean_text>ab</clean_text>",
     "<status>KEEP</status><clean_text>axb</clean_text>",
-    "nothing of the kind", "",
-]  # fmt: skip
+    "nothing of the kind",
+    "",
+]
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
@@ -32,8 +33,11 @@ def test_the_reward_is_the_same_wherever_it_is_computed(answer: str) -> None:
     assert verl["score"] == wanted["reward"] and verl["acc"] == wanted["outcome"]
     assert verl["valid"] == 1.0
     assert trl_reward([answer], task=[TEXT], extra_column=[1]) == [wanted["reward"]]
-    messages = [{"role": "assistant", "content": "calling"}, {"role": "tool", "content": "42"},
-                {"role": "assistant", "content": answer}]  # fmt: skip
+    messages = [
+        {"role": "assistant", "content": "calling"},
+        {"role": "tool", "content": "42"},
+        {"role": "assistant", "content": answer},
+    ]
     assert trl_reward([messages], task=[TASK.to_json()]) == [wanted["reward"]]
 
 

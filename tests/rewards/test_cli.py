@@ -25,8 +25,10 @@ def test_rows_are_scored_in_order(tmp_path):
     status, out = run(map(json.dumps, rows), tmp_path)
     assert status == 0
     assert [(r["id"], r["outcome"], r["why"]) for r in out] == [
-        ("1", 1.0, "ok"), ("2", 0.0, "no_answer"), ("3", 1.0, "ok"),
-    ]  # fmt: skip
+        ("1", 1.0, "ok"),
+        ("2", 0.0, "no_answer"),
+        ("3", 1.0, "ok"),
+    ]
     assert set(out[0]) == {"id", "outcome", "reward", "parts", "why"}
 
 

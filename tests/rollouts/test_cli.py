@@ -30,8 +30,9 @@ def tasks(tmp_path: Path) -> Path:
 
 def sample(tasks: Path, model: Path, out: Path, *more: str) -> int:
     words = ["rollout", "--tasks", str(tasks), "--model", str(model), "--out", str(out)]
-    return assay.main([*words, "--n", "3", "--max-new-tokens", "6", "--threads", "1",
-                       "--slots", "6", *more])  # fmt: skip
+    return assay.main(
+        [*words, "--n", "3", "--max-new-tokens", "6", "--threads", "1", "--slots", "6", *more]
+    )
 
 
 def test_rollouts_resume_without_losing_or_repeating(
@@ -115,14 +116,21 @@ def test_eval_of_tasks_without_a_status_writes_results_and_a_report(
 ) -> None:
     prompt = [{"role": "user", "content": "how many: a b"}]
     answer = {"answer": "2", "answer_type": "numeric_exact"}
-    moderation = {"reference_json": {"prompt_label": "safe"}, "scoring_profile": "structured_json",
-                  "instance_id": "s", "track_family": "semantic_extension",
-                  "source_track": "semantic_safety_atomic"}  # fmt: skip
+    moderation = {
+        "reference_json": {"prompt_label": "safe"},
+        "scoring_profile": "structured_json",
+        "instance_id": "s",
+        "track_family": "semantic_extension",
+        "source_track": "semantic_safety_atomic",
+    }
     path = tmp_path / "own.jsonl"
-    write_jsonl(path, [
-        Task("a", "answer", "own", "train", prompt, answer).to_json(),
-        Task("s", "structured", "own", "train", prompt, moderation).to_json(),
-    ])  # fmt: skip
+    write_jsonl(
+        path,
+        [
+            Task("a", "answer", "own", "train", prompt, answer).to_json(),
+            Task("s", "structured", "own", "train", prompt, moderation).to_json(),
+        ],
+    )
     out = tmp_path / "e"
     words = ["eval", "--model", str(tiny_folder), "--tracks", str(path), "--out", str(out)]
     assert assay.main([*words, "--max-new-tokens", "5", "--pass-k", "2"]) == 0

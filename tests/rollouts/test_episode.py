@@ -56,8 +56,15 @@ class Echo:
 
 
 def task_of(word: str, name: str = "t") -> Task:
-    return Task(name, "refinement", "toy", "train", [{"role": "user", "content": word}],
-                {"input_text": "x", "status": "KEEP", "text": "x"}, tools=("echo",))  # fmt: skip
+    return Task(
+        name,
+        "refinement",
+        "toy",
+        "train",
+        [{"role": "user", "content": word}],
+        {"input_text": "x", "status": "KEEP", "text": "x"},
+        tools=("echo",),
+    )
 
 
 def script(turn: Turn) -> str:
@@ -76,8 +83,13 @@ def script(turn: Turn) -> str:
     return f"so {CALL('echo', {'seed': turn.seed})}"
 
 
-def run(folder: Path, words: list[str], n: int = 1, budget: Budget | None = None,
-        sampling: Sampling = LONG) -> list[list[Any]]:  # fmt: skip
+def run(
+    folder: Path,
+    words: list[str],
+    n: int = 1,
+    budget: Budget | None = None,
+    sampling: Sampling = LONG,
+) -> list[list[Any]]:
     tokenizer = ChatTokenizer(folder)
     tasks = [task_of(w, f"t{i}") for i, w in enumerate(words)]
     engine = ScriptedEngine(script, tokenizer)
@@ -94,9 +106,12 @@ def test_ids_masks_and_words_agree(tiny_folder: Path) -> None:
         said = [m["content"] + "<|im_end|>" for m in t.messages if m["role"] == "assistant"]
         assert written == "".join(said)
         # as a fresh encoding of the conversation with this byte-level vocabulary gives it
-        shown = [m if m["role"] != "tool" else {
-            "role": "user", "content": f"<tool_response>\n{m['content']}\n</tool_response>"}
-            for m in t.messages]  # fmt: skip
+        shown = [
+            m
+            if m["role"] != "tool"
+            else {"role": "user", "content": f"<tool_response>\n{m['content']}\n</tool_response>"}
+            for m in t.messages
+        ]
         assert t.ids == tokenizer.prompt(shown, [ECHO])[: len(t.ids)]
         prompt, rest, mask = completion_ids(t)
         assert prompt + rest == t.ids[: len(prompt) + len(rest)] and mask[0] == mask[-1] == 1
@@ -109,13 +124,16 @@ def test_results_do_not_depend_on_what_runs_beside(tiny_folder: Path) -> None:
     assert [t.ids for t in alone] == [t.ids for t in beside]
 
 
-@pytest.mark.parametrize(("word", "budget", "stop", "turns"), [
-    ("plain", Budget(), "eos", 1),
-    ("stall", Budget(turns=3), "turns", 3),
-    ("stall", Budget(turns=9, seconds=3.9), "time", 2),
-    ("stall", Budget(turns=9, tokens=700), "length", None),
-    ("go", Budget(tokens=20), "length", 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("word", "budget", "stop", "turns"),
+    [
+        ("plain", Budget(), "eos", 1),
+        ("stall", Budget(turns=3), "turns", 3),
+        ("stall", Budget(turns=9, seconds=3.9), "time", 2),
+        ("stall", Budget(turns=9, tokens=700), "length", None),
+        ("go", Budget(tokens=20), "length", 0),
+    ],
+)
 def test_budgets_end_an_episode(
     tiny_folder: Path, word: str, budget: Budget, stop: str, turns: int | None
 ) -> None:

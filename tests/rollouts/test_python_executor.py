@@ -13,8 +13,16 @@ from rollouts.python_executor import NAME, ExecutorSettings, tool_spec
 from rollouts.tools import ToolCall
 from rollouts.workshop import ToolSettings, Workshop
 
-TASK = Task("t", "table", "class-IF", "train", [{"role": "user", "content": "q"}], {},
-            tools=(NAME,), files={"data.csv": "in/data.csv"})  # fmt: skip
+TASK = Task(
+    "t",
+    "table",
+    "class-IF",
+    "train",
+    [{"role": "user", "content": "q"}],
+    {},
+    tools=(NAME,),
+    files={"data.csv": "in/data.csv"},
+)
 
 
 def call(code: str, load: list[str] | None = None, save: list[str] | None = None) -> ToolCall:
@@ -48,15 +56,24 @@ def test_files_travel_by_name_and_nothing_else_does(tmp_path: Path) -> None:
     first = (
         "print(open('data.csv').read()); open('x.csv','w').write('7'); y = 1; print('end', end='')"
     )
-    _, replies, closing = converse(tmp_path, [
-        [call(first, ["data.csv"], ["x.csv", "no.csv"])],
-        [call("print(open('x.csv').read())\nprint(y)", ["x.csv"])],
-        [call("open('data.csv')"), call("open('prediction.csv','w').write('p'); 1/0", [],
-                                        ["prediction.csv"])],
-    ])  # fmt: skip
+    _, replies, closing = converse(
+        tmp_path,
+        [
+            [call(first, ["data.csv"], ["x.csv", "no.csv"])],
+            [call("print(open('x.csv').read())\nprint(y)", ["x.csv"])],
+            [
+                call("open('data.csv')"),
+                call("open('prediction.csv','w').write('p'); 1/0", [], ["prediction.csv"]),
+            ],
+        ],
+    )
     one, two, three, four = answers(replies)
-    assert one == {"status": "Finished", "return_code": 0, "stderr": "",
-                   "stdout": "a\n1\n\nend\nFile x.csv saved successfully.\n"}  # fmt: skip
+    assert one == {
+        "status": "Finished",
+        "return_code": 0,
+        "stderr": "",
+        "stdout": "a\n1\n\nend\nFile x.csv saved successfully.\n",
+    }
     assert two["stdout"] == "7\n" and two["return_code"] == 1 and "NameError" in two["stderr"]
     assert "FileNotFoundError" in three["stderr"]
     assert "ZeroDivisionError" in four["stderr"] and "prediction.csv saved" in four["stdout"]

@@ -11,16 +11,28 @@ from hypothesis import strategies as st
 from rollouts.tools import FORMATS, MAX_CALLS, ToolSpec, argument_error, call_format
 
 texts = st.text(max_size=60)
-SPEC = ToolSpec("t", "d", {
-    "type": "object", "required": ["code", "names"],
-    "properties": {"code": {"type": "string"},
-                   "names": {"type": "array", "items": {"type": "string"}}},
-})  # fmt: skip
+SPEC = ToolSpec(
+    "t",
+    "d",
+    {
+        "type": "object",
+        "required": ["code", "names"],
+        "properties": {
+            "code": {"type": "string"},
+            "names": {"type": "array", "items": {"type": "string"}},
+        },
+    },
+)
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@given(text=st.one_of(texts, texts.map(lambda t: f"<tool_call>{t}</tool_call>"),
-                      texts.map(lambda t: f"<tool_call>{{{t}")))  # fmt: skip
+@given(
+    text=st.one_of(
+        texts,
+        texts.map(lambda t: f"<tool_call>{t}</tool_call>"),
+        texts.map(lambda t: f"<tool_call>{{{t}"),
+    )
+)
 def test_reading_never_raises(name: str, text: str) -> None:
     for call in call_format(name).read(text):
         assert call.error or call.name
@@ -42,14 +54,17 @@ def test_xml_gives_back_lines_and_lists() -> None:
     assert (call.name, call.arguments) == ("t", arguments)
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    ("<tool_call>\n{bad}\n</tool_call>", "not valid JSON"),
-    ("<tool_call>[1]</tool_call>", "not a JSON object"),
-    ('<tool_call>{"name": "t"}</tool_call>', "arguments are not an object"),
-    ('<tool_call>{"arguments": {}}</tool_call>', "names no tool"),
-    ('<tool_call>{"name": "t", "argum', "not finished"),
-    ("<tool_call>" + "[" * 100_000 + "</tool_call>", "not valid JSON"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("<tool_call>\n{bad}\n</tool_call>", "not valid JSON"),
+        ("<tool_call>[1]</tool_call>", "not a JSON object"),
+        ('<tool_call>{"name": "t"}</tool_call>', "arguments are not an object"),
+        ('<tool_call>{"arguments": {}}</tool_call>', "names no tool"),
+        ('<tool_call>{"name": "t", "argum', "not finished"),
+        ("<tool_call>" + "[" * 100_000 + "</tool_call>", "not valid JSON"),
+    ],
+)
 def test_what_cannot_be_read_is_a_call_with_an_error(text: str, why: str) -> None:
     (call,) = FORMATS["hermes"].read(text)
     assert why in call.error
@@ -77,14 +92,17 @@ def test_calls_in_one_message_are_bounded() -> None:
     assert len(calls) == MAX_CALLS + 1 and "more than" in calls[-1].error
 
 
-@pytest.mark.parametrize(("arguments", "why"), [
-    ({"code": "x", "names": []}, ""),
-    ({"code": "x"}, "'names' is missing"),
-    ({"code": 3, "names": []}, "'code' must be of type string"),
-    ({"code": "x", "names": "a"}, "'names' must be of type array of string"),
-    ({"code": "x", "names": [1]}, "'names' must be of type array of string"),
-    ({"code": "x", "names": [], "more": 1}, "no argument 'more'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"code": "x", "names": []}, ""),
+        ({"code": "x"}, "'names' is missing"),
+        ({"code": 3, "names": []}, "'code' must be of type string"),
+        ({"code": "x", "names": "a"}, "'names' must be of type array of string"),
+        ({"code": "x", "names": [1]}, "'names' must be of type array of string"),
+        ({"code": "x", "names": [], "more": 1}, "no argument 'more'"),
+    ],
+)
 def test_arguments_are_held_to_the_schema(arguments: dict[str, Any], why: str) -> None:
     found = argument_error(SPEC, arguments)
     assert (why in found) if why else found == ""

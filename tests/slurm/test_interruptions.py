@@ -29,8 +29,10 @@ def warm_folder(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     """A model that solves some of its tasks: one that solves none has nothing to learn from."""
     folder = tmp_path_factory.mktemp("warm")
     data = toy_tasks(folder / "t.jsonl")
-    whole_run("sft", [*sft_words(data, tiny_folder, folder), "sft.epochs=45", "sft.batch_size=8",
-                      "sft.lr=3e-3"])  # fmt: skip
+    whole_run(
+        "sft",
+        [*sft_words(data, tiny_folder, folder), "sft.epochs=45", "sft.batch_size=8", "sft.lr=3e-3"],
+    )
     return folder / "model"
 
 
@@ -38,8 +40,9 @@ def test_sft_ends_in_the_same_bits_whatever_stopped_it(
     slurm: MiniSlurm, tiny_folder: Path, tmp_path: Path
 ) -> None:
     data, out, log = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run", tmp_path / "log.txt"
-    job = slurm.submit("-o", str(log), str(ROOT / "slurm" / "sft.sbatch"),
-                       *sft_words(data, tiny_folder, out))  # fmt: skip
+    job = slurm.submit(
+        "-o", str(log), str(ROOT / "slurm" / "sft.sbatch"), *sft_words(data, tiny_folder, out)
+    )
     stop_in_every_way(slurm, job, out, "sft")
     done, text = slurm.wait(job, seconds=240), log.read_text()
     assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "4"), text
@@ -55,8 +58,12 @@ def test_grpo_ends_in_the_same_bits_and_samples_whatever_stopped_it(
     slurm: MiniSlurm, warm_folder: Path, tmp_path: Path
 ) -> None:
     data, out, log = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run", tmp_path / "log.txt"
-    job = slurm.submit("-o", str(log), str(ROOT / "slurm" / "grpo_1node.sbatch"),
-                       *grpo_words(data, warm_folder, out))  # fmt: skip
+    job = slurm.submit(
+        "-o",
+        str(log),
+        str(ROOT / "slurm" / "grpo_1node.sbatch"),
+        *grpo_words(data, warm_folder, out),
+    )
     stop_in_every_way(slurm, job, out, "rl")
     done = slurm.wait(job, seconds=240)
     assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "4"), log.read_text()
@@ -81,8 +88,12 @@ def test_deepspeed_ends_in_the_same_bits_when_signalled_and_when_its_node_is_los
 ) -> None:
     """Two processes, ZeRO-3. Checkpoint files of DeepSpeed hold pickles: the model is compared."""
     data, out, log = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run", tmp_path / "log.txt"
-    more = ["sft.epochs=8", "checkpoint.sft_every=5", "cluster.device=cpu",
-            "cluster.gpus_per_node=2"]  # fmt: skip
+    more = [
+        "sft.epochs=8",
+        "checkpoint.sft_every=5",
+        "cluster.device=cpu",
+        "cluster.gpus_per_node=2",
+    ]
     words = ["--backend", "deepspeed", *sft_words(data, tiny_folder, out), *more]
     job = slurm.submit("-o", str(log), "--mem=2000", str(ROOT / "slurm" / "sft.sbatch"), *words)
     wait_progress(slurm, job, out, "sft", 0, seconds=400)
@@ -118,9 +129,16 @@ def test_a_real_time_limit_ends_in_the_same_bits(
     after some 20. As many starts as it takes, those included that end in their imports."""
     data, out, log = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run", tmp_path / "log.txt"
     more = ["sft.epochs=100", "checkpoint.sft_every=1000"]  # only what the signal saves
-    job = slurm.submit("-o", str(log), "--time=1", "--signal=B:USR1@50",
-                       str(ROOT / "slurm" / "sft.sbatch"), *sft_words(data, tiny_folder, out),
-                       *more, ASSAY_MAX_STALLS="20")  # fmt: skip
+    job = slurm.submit(
+        "-o",
+        str(log),
+        "--time=1",
+        "--signal=B:USR1@50",
+        str(ROOT / "slurm" / "sft.sbatch"),
+        *sft_words(data, tiny_folder, out),
+        *more,
+        ASSAY_MAX_STALLS="20",
+    )
     done, text = slurm.wait(job, seconds=900), log.read_text()
     assert done["JobState"] == "COMPLETED" and int(done["Restarts"]) >= 1, text
     assert text.count("signal USR1: asking the run to save") >= int(done["Restarts"])

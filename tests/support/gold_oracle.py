@@ -64,9 +64,11 @@ def remove_words_dj(text: str) -> str:
     strip = "".join(SPECIAL_DJ)
     cells = split_cells(text)
     return merge_cells(
-        [[[w for w in c if not any(s in w.strip(strip) for s in rag.SUBSTRINGS)] for c in line]
-         for line in cells]
-    )  # fmt: skip
+        [
+            [[w for w in c if not any(s in w.strip(strip) for s in rag.SUBSTRINGS)] for c in line]
+            for line in cells
+        ]
+    )
 
 
 def remove_long_words(text: str, min_len: int, max_len: int) -> str:
@@ -81,9 +83,11 @@ def remove_repeat_sentences(text: str) -> str:
     lines: list[str] = []
     for line in text.split("\n"):
         for cut in (
-            r"([.。！!？\?])([^’”])", r"(\.{6})([^’”])", r"(\…{2})([^’”])",
+            r"([.。！!？\?])([^’”])",
+            r"(\.{6})([^’”])",
+            r"(\…{2})([^’”])",
             r"([.。！!？\?\.{6}\…{2}][’”])([^’”])",
-        ):  # fmt: skip
+        ):
             line = regex.sub(cut, r"\1\n\2", line, flags=V0)
         kept = ""
         for sentence in line.split("\n") if line else []:
@@ -174,40 +178,57 @@ PAIRS: list[tuple[str, Callable[[str], Any], Callable[[str], Any]]] = [
     ("email", lambda t: privacy.clean_email(t, **X), _by_rx(privacy.EMAIL)),
     ("ip", lambda t: privacy.clean_ip(t, **X), _by_rx(privacy.IP)),
     ("mac", lambda t: privacy.clean_mac(t, **X), _by_rx(privacy.MAC)),
-    ("secret", lambda t: privacy.clean_secret(t, **X),
-     _by_rx(privacy.SECRET, flags=IC, repl=AFTER_GROUP)),
+    (
+        "secret",
+        lambda t: privacy.clean_secret(t, **X),
+        _by_rx(privacy.SECRET, flags=IC, repl=AFTER_GROUP),
+    ),
     ("path", lambda t: privacy.clean_path(t, **X), _by_re(*privacy.PATH_BENCH)),
-    ("path dj", lambda t: privacy.clean_path_dj(t, **X),
-     _by_rx(*privacy.PATH_DJ, repl=AFTER_GROUP)),
+    (
+        "path dj",
+        lambda t: privacy.clean_path_dj(t, **X),
+        _by_rx(*privacy.PATH_DJ, repl=AFTER_GROUP),
+    ),
     ("phone", lambda t: privacy.clean_phone(t, **X), _by_re(privacy.PHONE_BENCH)),
     ("phone dj", lambda t: privacy.clean_phone_dj(t, **X), _by_rx(*privacy.PHONE_DJ)),
     ("id card", lambda t: privacy.clean_id_card(t, **X), _by_rx(privacy.ID_CARD)),
     ("jwt", lambda t: privacy.clean_jwt(t, **X), _by_rx(privacy.JWT)),
     ("pem", lambda t: privacy.clean_pem(t, **X), _by_rx(privacy.PEM)),
     ("channel", lambda t: privacy.clean_channel_id(t, **X), channel_id),
-    ("links", lambda t: links.clean_links(t, **X),
-     _by_re(links.LINK_BENCH, flags=re.IGNORECASE)),
-    ("links dj", lambda t: links.clean_links_dj(t, **X),
-     _by_rx(links.LINK_DJ, flags=regex.DOTALL)),
+    ("links", lambda t: links.clean_links(t, **X), _by_re(links.LINK_BENCH, flags=re.IGNORECASE)),
+    ("links dj", lambda t: links.clean_links_dj(t, **X), _by_rx(links.LINK_DJ, flags=regex.DOTALL)),
     ("html", web.clean_html, clean_html),
     ("copyright", web.clean_copyright, clean_copyright),
     ("unicode", web.fix_unicode, ftfy.fix_text),
-    ("unicode NFD", lambda t: web.fix_unicode(t, "NFD"),
-     lambda t: ftfy.fix_text(t, normalization="NFD")),
-    ("punctuation", web.punctuation_normalization,
-     lambda t: "".join(web.PUNCTUATION.get(c, c) for c in t)),
+    (
+        "unicode NFD",
+        lambda t: web.fix_unicode(t, "NFD"),
+        lambda t: ftfy.fix_text(t, normalization="NFD"),
+    ),
+    (
+        "punctuation",
+        web.punctuation_normalization,
+        lambda t: "".join(web.PUNCTUATION.get(c, c) for c in t),
+    ),
     ("bibliography", latex.remove_bibliography, remove_bibliography),
     ("header", latex.remove_header, remove_header),
     *(
-        (f"comments {i} {m}", lambda t, i=i, m=m: latex.remove_comments(t, "tex", i, m),
-         lambda t, i=i, m=m: remove_comments(t, i, m))
-        for i in (True, False) for m in (True, False)
+        (
+            f"comments {i} {m}",
+            lambda t, i=i, m=m: latex.remove_comments(t, "tex", i, m),
+            lambda t, i=i, m=m: remove_comments(t, i, m),
+        )
+        for i in (True, False)
+        for m in (True, False)
     ),
     ("words", rag.remove_words, remove_words),
     ("words dj", rag.remove_words_dj, remove_words_dj),
     ("long words", rag.remove_long_words, lambda t: remove_long_words(t, 1, rag.NO_LIMIT)),
-    ("long words 3-6", lambda t: rag.remove_long_words(t, 3, 6),
-     lambda t: remove_long_words(t, 3, 6)),
+    (
+        "long words 3-6",
+        lambda t: rag.remove_long_words(t, 3, 6),
+        lambda t: remove_long_words(t, 3, 6),
+    ),
     ("sentences", rag.remove_repeat_sentences, remove_repeat_sentences),
     ("alnum", filters.alnum_ratio, lambda t: ratio(t, str.isalnum)),
     ("special", filters.special_char_ratio, lambda t: ratio(t, SPECIAL_BENCH.__contains__)),
@@ -215,15 +236,24 @@ PAIRS: list[tuple[str, Callable[[str], Any], Callable[[str], Any]]] = [
     ("num", filters.num_words, lambda t: len(words(t, SPECIAL_BENCH, False))),
     ("num dj", filters.num_words_dj, lambda t: len(words(t, SPECIAL_DJ, False))),
     *(
-        (f"char rep {n}", lambda t, n=n: filters.char_rep_ratio(t, n),
-         lambda t, n=n: char_rep(t, n))
+        (
+            f"char rep {n}",
+            lambda t, n=n: filters.char_rep_ratio(t, n),
+            lambda t, n=n: char_rep(t, n),
+        )
         for n in (1, 2, 3, 5, 10)
     ),
     *(
-        (f"word rep {n}", lambda t, n=n: filters.word_rep_ratio(t, n),
-         lambda t, n=n: word_rep(t, n, SPECIAL_BENCH))
+        (
+            f"word rep {n}",
+            lambda t, n=n: filters.word_rep_ratio(t, n),
+            lambda t, n=n: word_rep(t, n, SPECIAL_BENCH),
+        )
         for n in (1, 2, 3)
     ),
-    ("word rep dj", lambda t: filters.word_rep_ratio_dj(t, 2),
-     lambda t: word_rep(t, 2, SPECIAL_DJ)),
-]  # fmt: skip
+    (
+        "word rep dj",
+        lambda t: filters.word_rep_ratio_dj(t, 2),
+        lambda t: word_rep(t, 2, SPECIAL_DJ),
+    ),
+]

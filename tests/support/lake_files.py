@@ -26,13 +26,15 @@ FORMS = [
 
 def frame(shift: int = 0) -> Any:
     rows = range(150)
-    return pd.DataFrame({
-        "Name": [f"Straße n{i}" for i in rows],
-        "Kind": [["Turm", "Hof", "Büro", "Haus"][i * 7 % 4] for i in rows],
-        "Built": [1950 + (i * 11 + shift) % 60 for i in rows],
-        "Height": [10 + (i * 37 + shift) % 101 / 3 for i in rows],
-        "Cost": [100 + (i * i * 13 + shift) % 9_700 for i in rows],
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "Name": [f"Straße n{i}" for i in rows],
+            "Kind": [["Turm", "Hof", "Büro", "Haus"][i * 7 % 4] for i in rows],
+            "Built": [1950 + (i * 11 + shift) % 60 for i in rows],
+            "Height": [10 + (i * 37 + shift) % 101 / 3 for i in rows],
+            "Cost": [100 + (i * i * 13 + shift) % 9_700 for i in rows],
+        }
+    )
 
 
 def lake_of_all(folder: Path) -> Path:

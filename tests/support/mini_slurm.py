@@ -93,9 +93,13 @@ def _apt_get() -> str | None:
     wait = ("-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=10")
     for words in (("update",), ("install", "-y", "--no-install-recommends", "slurm-wlm", "munge")):
         done = subprocess.run(
-            ["apt-get", *wait, "-q", *words], capture_output=True, text=True, check=False,
-            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, timeout=300,
-        )  # fmt: skip
+            ["apt-get", *wait, "-q", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+            timeout=300,
+        )
     return None if done.returncode == 0 else f"apt-get failed: {done.stderr.strip()[-200:]}"
 
 
@@ -137,9 +141,13 @@ class MiniSlurm:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.env = {
-            **os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "ASSAY_ROOT": str(ROOT),
-            "ASSAY_PYTHON": sys.executable, "ASSAY_DOCTOR": "0", "OMP_NUM_THREADS": "1",
-        }  # fmt: skip
+            **os.environ,
+            "SLURM_CONF": str(folder / "slurm.conf"),
+            "ASSAY_ROOT": str(ROOT),
+            "ASSAY_PYTHON": sys.executable,
+            "ASSAY_DOCTOR": "0",
+            "OMP_NUM_THREADS": "1",
+        }
 
     def start(self) -> None:
         d, ports = self.folder, free_ports(5)
@@ -160,9 +168,15 @@ class MiniSlurm:
         conf = CONF.format(host=host(), user=user.strip(), d=d, ctld=ports[0], nodes=nodes)
         (d / "slurm.conf").write_text(conf)
         # forced: pytest's folders are closed to others, which munged would refuse
-        self._run("munged", "--force", f"--key-file={key}", f"--socket={d}/munge.sock",
-                  f"--pid-file={d}/munge.pid", f"--log-file={d}/munge.log",
-                  f"--seed-file={d}/seed")  # fmt: skip
+        self._run(
+            "munged",
+            "--force",
+            f"--key-file={key}",
+            f"--socket={d}/munge.sock",
+            f"--pid-file={d}/munge.pid",
+            f"--log-file={d}/munge.log",
+            f"--seed-file={d}/seed",
+        )
         self._run("slurmctld")
         for node in NODES:
             self.start_node(node)
@@ -194,8 +208,9 @@ class MiniSlurm:
         pid = int((self.folder / "run" / f"{node}.pid").read_text())
         # a step daemon hides its environment, but not that of what it started
         mine = {p for p in processes() if self._is_task(p, node)}
-        daemons = {p for p in processes() if "slurmstepd" in command(p)
-                   and mine & set(descendants(p))}  # fmt: skip
+        daemons = {
+            p for p in processes() if "slurmstepd" in command(p) and mine & set(descendants(p))
+        }
         for victim in (pid, *daemons, *mine):
             try:
                 os.kill(victim, signal.SIGKILL)

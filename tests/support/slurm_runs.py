@@ -30,24 +30,42 @@ def toy_tasks(path: Path, count: int = 24) -> Path:
 
 def sft_words(data: Path, model: Path, out: Path) -> list[str]:
     return [
-        f"data={data}", f"model.path={model}", f"out={out}", *TINY, "sft.epochs=50",
-        "sft.batch_size=2", "checkpoint.sft_every=10",
-    ]  # fmt: skip
+        f"data={data}",
+        f"model.path={model}",
+        f"out={out}",
+        *TINY,
+        "sft.epochs=50",
+        "sft.batch_size=2",
+        "checkpoint.sft_every=10",
+    ]
 
 
 def grpo_words(data: Path, model: Path, out: Path) -> list[str]:
     return [
-        f"data={data}", f"model.path={model}", f"out={out}", *TINY, "rl.steps=90",
-        "rl.prompts_per_step=4", "rl.mini_batch=4", "rl.rollouts_per_prompt=4",
-        "rl.max_new_tokens=64", "rl.save_every=3", "rl.lr=3e-4",
-    ]  # fmt: skip
+        f"data={data}",
+        f"model.path={model}",
+        f"out={out}",
+        *TINY,
+        "rl.steps=90",
+        "rl.prompts_per_step=4",
+        "rl.mini_batch=4",
+        "rl.rollouts_per_prompt=4",
+        "rl.max_new_tokens=64",
+        "rl.save_every=3",
+        "rl.lr=3e-4",
+    ]
 
 
 def whole_run(command: str, words: list[str]) -> None:
     """The same command, uninterrupted and without Slurm."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-m", "assay", command, *words], cwd=ROOT, env=env, check=True,
-                   capture_output=True)  # fmt: skip
+    subprocess.run(
+        [sys.executable, "-m", "assay", command, *words],
+        cwd=ROOT,
+        env=env,
+        check=True,
+        capture_output=True,
+    )
 
 
 def final_hashes(out: Path, stage: str) -> dict[str, str]:

@@ -17,10 +17,15 @@ def write_corpus(folder: Path, count: int = 40) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for label, text in TEXTS.items():
         rows = [
-            {"id": f"{label}-{n}", "domain": label, "source": "made up", "licence": "CC0",
-             "text": text.format(n=n, t="some more words " * (n % 9))}
+            {
+                "id": f"{label}-{n}",
+                "domain": label,
+                "source": "made up",
+                "licence": "CC0",
+                "text": text.format(n=n, t="some more words " * (n % 9)),
+            }
             for n in range(count)
-        ]  # fmt: skip
+        ]
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         (folder / f"{label}.jsonl").write_text(lines, encoding="utf-8")
     return folder

@@ -39,9 +39,17 @@ def tiny_config(vocab: int = 259, **changes: Any) -> Any:
     from transformers import LlamaConfig
 
     values: dict[str, Any] = {
-        "vocab_size": vocab, "hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 3,
-        "num_attention_heads": 6, "num_key_value_heads": 2, "tie_word_embeddings": True,
-        "initializer_range": 0.2, "eos_token_id": 2, "bos_token_id": 1, "pad_token_id": 2,
+        "vocab_size": vocab,
+        "hidden_size": 48,
+        "intermediate_size": 96,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+        "tie_word_embeddings": True,
+        "initializer_range": 0.2,
+        "eos_token_id": 2,
+        "bos_token_id": 1,
+        "pad_token_id": 2,
         "max_position_embeddings": 2048,
-    }  # fmt: skip
+    }
     return LlamaConfig(**(values | changes))

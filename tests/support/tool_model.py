@@ -9,9 +9,11 @@ from typing import Any
 from rewards.task import Task, write_jsonl
 
 CODE = "print(6 * 7)"
-CALL = '<tool_call>\n{"name": "python_executor", "arguments": ' + json.dumps(
-    {"code": CODE, "files_to_load": [], "files_to_save": []}
-) + "}\n</tool_call>"  # fmt: skip
+CALL = (
+    '<tool_call>\n{"name": "python_executor", "arguments": '
+    + json.dumps({"code": CODE, "files_to_load": [], "files_to_save": []})
+    + "}\n</tool_call>"
+)
 ANSWERS = tuple(
     f"<status>KEEP</status><clean_text>{t}</clean_text>" for t in ("ab", "ac", "bc", "b")
 )
@@ -43,9 +45,15 @@ def write_model(folder: Path, template: str, steps: int = 60) -> Path:
     tokenizer.chat_template = template
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
-    config = tiny_config(len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-                         num_attention_heads=4, num_key_value_heads=2,
-                         max_position_embeddings=4096)  # fmt: skip
+    config = tiny_config(
+        len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=4096,
+    )
     model: Any = AutoModelForCausalLM.from_config(config).float()
     _teach(model, folder, steps)
     model.save_pretrained(folder)

@@ -11,8 +11,14 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
-os.environ.update(VERL_PLATFORM="cpu", RANK="0", LOCAL_RANK="0", WORLD_SIZE="1",
-                  MASTER_ADDR="127.0.0.1", WG_BACKEND="ray")  # fmt: skip
+os.environ.update(
+    VERL_PLATFORM="cpu",
+    RANK="0",
+    LOCAL_RANK="0",
+    WORLD_SIZE="1",
+    MASTER_ADDR="127.0.0.1",
+    WG_BACKEND="ray",
+)
 
 import torch  # noqa: E402
 
@@ -28,9 +34,12 @@ def build(config: Any) -> Any:
     model, actor = omega_conf_to_dataclass(part.model), omega_conf_to_dataclass(part.actor)
     actor.model_config = model
     training = TrainingWorkerConfig(
-        model_type="language_model", model_config=model, engine_config=actor.engine,
-        optimizer_config=actor.optim, checkpoint_config=actor.checkpoint,
-    )  # fmt: skip
+        model_type="language_model",
+        model_config=model,
+        engine_config=actor.engine,
+        optimizer_config=actor.optim,
+        checkpoint_config=actor.checkpoint,
+    )
     engine = training.engine_config
     engine.use_dynamic_bsz = part.actor.use_dynamic_bsz
     engine.max_token_len_per_gpu = part.actor.ppo_max_token_len_per_gpu
@@ -57,23 +66,33 @@ def batch_of(job: dict[str, Any], config: Any) -> Any:
         prompt, response = left + row["prompt"], row["response"] + right
         seen = [0] * len(left) + [1] * (p + r) + right
         for name, value in {
-            "prompts": prompt, "responses": response, "input_ids": prompt + response,
-            "attention_mask": seen, "position_ids": [max(0, sum(seen[: i + 1]) - 1)
-                                                     for i in range(len(seen))],
+            "prompts": prompt,
+            "responses": response,
+            "input_ids": prompt + response,
+            "attention_mask": seen,
+            "position_ids": [max(0, sum(seen[: i + 1]) - 1) for i in range(len(seen))],
             "response_mask": row["mask"] + right,
             "old_log_probs": row["old"] + [0.0] * len(right),
             "advantages": [row["advantage"] * m for m in row["mask"]] + [0.0] * len(right),
-        }.items():  # fmt: skip
+        }.items():
             made.setdefault(name, []).append(value)
     data = TensorDict({k: torch.tensor(v) for k, v in made.items()}, batch_size=len(rows))
     data = left_right_2_no_padding(data)
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
     size = actor.ppo_mini_batch_size * rollout.n
     tu.assign_non_tensor(
-        data, calculate_entropy=False, distillation_use_topk=False, distillation_only=False,
-        global_batch_size=size, mini_batch_size=size, epochs=1, seed=0,
-        dataloader_kwargs={"shuffle": False}, temperature=rollout.temperature, compute_loss=True,
-    )  # fmt: skip
+        data,
+        calculate_entropy=False,
+        distillation_use_topk=False,
+        distillation_only=False,
+        global_batch_size=size,
+        mini_batch_size=size,
+        epochs=1,
+        seed=0,
+        dataloader_kwargs={"shuffle": False},
+        temperature=rollout.temperature,
+        compute_loss=True,
+    )
     return data
 
 

@@ -54,27 +54,36 @@ def _cdr() -> Iterator[tuple[Task, list[Try]]]:
 
 def _documents(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     for row in _lines(folder / "recipes.jsonl.gz"):
-        yield row["kind"], {"input_text": row["input_text"], "status": row["status"],
-                            "text": row["output_text"]}  # fmt: skip
+        yield (
+            row["kind"],
+            {"input_text": row["input_text"], "status": row["status"], "text": row["output_text"]},
+        )
     for row in _lines(folder / "order_m.jsonl.gz"):
         for order in ("canonical", "swapped"):
-            yield "order_m", {"input_text": row["input_text"], "status": "KEEP",
-                              "text": row[f"{order}_text"]}  # fmt: skip
+            yield (
+                "order_m",
+                {"input_text": row["input_text"], "status": "KEEP", "text": row[f"{order}_text"]},
+            )
     for row in _lines(folder / "scorer.jsonl.gz"):
         if row["kind"] == "score_file":
             for seen in row["predictions"]:
-                yield str(seen["source_track"]), {
-                    "input_text": seen["input_text"], "status": seen["reference_status"],
-                    "text": seen["reference_text"],
-                }  # fmt: skip
+                yield (
+                    str(seen["source_track"]),
+                    {
+                        "input_text": seen["input_text"],
+                        "status": seen["reference_status"],
+                        "text": seen["reference_text"],
+                    },
+                )
 
 
 def _cleaned(gold: dict[str, Any]) -> Iterator[Try]:
     status, other = gold["status"], {"KEEP": "DROP", "DROP": "KEEP"}[gold["status"]]
     for name, said, text in [
-        ("right", status, gold["text"]), ("wrong", other, gold["text"]),
+        ("right", status, gold["text"]),
+        ("wrong", other, gold["text"]),
         ("part", status, gold["input_text"]),
-    ]:  # fmt: skip
+    ]:
         yield Try(name, f"<status>{said}</status><clean_text>{text}</clean_text>")
     yield Try("broken", f"<status>{status}</status><clean_text>{gold['text']}")
     yield Try("empty")
@@ -104,9 +113,11 @@ def _dare() -> Iterator[tuple[Task, list[Try]]]:
 def _predicted(truth: str) -> Iterator[Try]:
     lines = truth.splitlines(keepends=True)
     for name, said in [
-        ("right", truth), ("wrong", lines[0] + lines[1] + "".join(lines[1:-1])),
-        ("part", "".join(lines[:-1])), ("broken", lines[0] + '"\x00,,,,\n'),
-    ]:  # fmt: skip
+        ("right", truth),
+        ("wrong", lines[0] + lines[1] + "".join(lines[1:-1])),
+        ("part", "".join(lines[:-1])),
+        ("broken", lines[0] + '"\x00,,,,\n'),
+    ]:
         files = {"prediction.csv": said.encode()}
         yield Try(name, "It is in the file.", files, {"prediction_csv": said})
     yield Try("empty", "I could not.")

@@ -19,12 +19,25 @@ import assay
 from train.run.log import read_metrics
 
 SMALL = [
-    "tasks.train_sft=16", "tasks.train_rl=16", "tasks.heldout=24", "eval.tasks=24",
-    "eval.max_new_tokens=8", "sft.batch_size=8", "sft.max_length=2000", "rl.steps=2",
-    "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.rollouts_per_prompt=4", "rl.max_new_tokens=8",
-    "rl.max_length=2000", "rl.save_every=1", "eval.every=1", "eval.bootstrap=200",
-    "engine.threads=1", "engine.dtype=float32",
-]  # fmt: skip
+    "tasks.train_sft=16",
+    "tasks.train_rl=16",
+    "tasks.heldout=24",
+    "eval.tasks=24",
+    "eval.max_new_tokens=8",
+    "sft.batch_size=8",
+    "sft.max_length=2000",
+    "rl.steps=2",
+    "rl.prompts_per_step=2",
+    "rl.mini_batch=2",
+    "rl.rollouts_per_prompt=4",
+    "rl.max_new_tokens=8",
+    "rl.max_length=2000",
+    "rl.save_every=1",
+    "eval.every=1",
+    "eval.bootstrap=200",
+    "engine.threads=1",
+    "engine.dtype=float32",
+]
 
 
 def words(model: Path, out: Path, *more: str) -> list[str]:
@@ -41,8 +54,14 @@ def finished(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def test_every_stage_leaves_its_piece(finished: Path) -> None:
     data = json.loads((finished / "results.json").read_text())
     assert set(data["rows"]) == {
-        "copy_input", "always_drop", "always_keep_copy", "gold", "untouched", "sft", "rl"
-    }  # fmt: skip
+        "copy_input",
+        "always_drop",
+        "always_keep_copy",
+        "gold",
+        "untouched",
+        "sft",
+        "rl",
+    }
     assert all(len(rows) == 24 for rows in data["rows"].values())
     assert all(r["outcome"] == r["reward"] == 1.0 for r in data["rows"]["gold"])
     stages = [row["stage"] for row in read_metrics(finished)]
@@ -80,10 +99,14 @@ def test_ctrl_c_and_kill_leave_a_run_that_ends_the_same(
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     for blow, stage in ((signal.SIGINT, "sft"), (signal.SIGKILL, "rl")):
         child = subprocess.Popen(
-            command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            command,
+            cwd=ROOT,
+            env=env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             # a background shell ignores Ctrl-C, and its children inherit that
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )  # fmt: skip
+        )
         while child.poll() is None:
             if any(row["stage"] == stage for row in read_metrics(out)):
                 child.send_signal(blow)

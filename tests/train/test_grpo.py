@@ -52,19 +52,33 @@ def few_as(task: Task, trajectory: Trajectory) -> Score:
 
 
 RL = GrpoConfig(
-    steps=12, prompts_per_step=8, rollouts_per_prompt=8, mini_batch=4, lr=3e-3, max_new_tokens=12,
-    max_length=128, save_every=3,
-)  # fmt: skip
+    steps=12,
+    prompts_per_step=8,
+    rollouts_per_prompt=8,
+    mini_batch=4,
+    lr=3e-3,
+    max_new_tokens=12,
+    max_length=128,
+    save_every=3,
+)
 
 
 def run_rl(folder: Path, out: Path, config: GrpoConfig, score: Any = few_as, **more: Any) -> Any:
     policy = load_policy(folder, "float32")
     whole = GrpoRunConfig(rl=config)
     train_grpo(
-        policy, refinement_tasks(20), ChatTokenizer(folder), score, config, seed=1,
-        micro_tokens=400, slots=32, log=RunLog(out), checkpoints=Checkpoints(out / "ck", whole),
+        policy,
+        refinement_tasks(20),
+        ChatTokenizer(folder),
+        score,
+        config,
+        seed=1,
+        micro_tokens=400,
+        slots=32,
+        log=RunLog(out),
+        checkpoints=Checkpoints(out / "ck", whole),
         **more,
-    )  # fmt: skip
+    )
     return policy
 
 
@@ -77,12 +91,15 @@ def test_grpo_raises_the_reward(tiny_folder: Path, tmp_path: Path) -> None:
     assert len(rows) == 64 and {"ids", "loss_mask", "reward", "outcome"} <= set(json.loads(rows[0]))
 
 
-@pytest.mark.parametrize("changes", [
-    {"normaliser": "sequence_mean"},
-    {"sampling_correction": "token", "top_k": 40, "top_p": 0.95},
-    {"kl_coef": 0.1},
-    {"divide_by_std": True, "temperature": 0.7},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"normaliser": "sequence_mean"},
+        {"sampling_correction": "token", "top_k": 40, "top_p": 0.95},
+        {"kl_coef": 0.1},
+        {"divide_by_std": True, "temperature": 0.7},
+    ],
+)
 def test_every_switch_changes_what_is_learned(
     tiny_folder: Path, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
@@ -107,8 +124,16 @@ def test_sft_learns_and_resumes_to_the_same_bits(tiny_folder: Path, tmp_path: Pa
         log = RunLog(out)
         if stop_after is not None:
             log.step = stopper(stop_after, log.step)  # type: ignore[method-assign]
-        train_sft(policy, examples, config, seed=3, micro_tokens=200, log=log,
-                  checkpoints=Checkpoints(out / "ck", GrpoRunConfig()), every=2)  # fmt: skip
+        train_sft(
+            policy,
+            examples,
+            config,
+            seed=3,
+            micro_tokens=200,
+            log=log,
+            checkpoints=Checkpoints(out / "ck", GrpoRunConfig()),
+            every=2,
+        )
         return policy
 
     whole = run(tmp_path / "a", None)
@@ -189,10 +214,18 @@ def test_mini_batches_use_the_log_probabilities_of_the_batch_start(tiny_folder: 
     policy = load_policy(tiny_folder, "float32")
     tokenizer = ChatTokenizer(tiny_folder)
     config = replace(RL, mini_batch=4, lr=0.05)
-    batch = sample(refinement_tasks(8), policy.engine(tokenizer.stop_ids, 64), tokenizer,
-                   few_as, config, 5)  # fmt: skip
-    out = update(policy, MasterAdamW(policy.named()), batch, config, lr=0.05, micro_tokens=9999,
-                 reference=None)  # fmt: skip
+    batch = sample(
+        refinement_tasks(8), policy.engine(tokenizer.stop_ids, 64), tokenizer, few_as, config, 5
+    )
+    out = update(
+        policy,
+        MasterAdamW(policy.named()),
+        batch,
+        config,
+        lr=0.05,
+        micro_tokens=9999,
+        reference=None,
+    )
     assert out["pg_clipfrac"] > 0
 
 
@@ -288,13 +321,23 @@ def test_grpo_learns_over_turns_with_tool_tokens_between(tiny_folder: Path, tmp_
         return Score(float(share > 0.9), share)
 
     tasks = [replace(t, tools=("parrot",)) for t in refinement_tasks(6)]
-    policy, config = load_policy(tiny_folder, "float32"), replace(RL, steps=10, max_new_tokens=6,
-                                                                  max_length=400)  # fmt: skip
+    policy, config = (
+        load_policy(tiny_folder, "float32"),
+        replace(RL, steps=10, max_new_tokens=6, max_length=400),
+    )
     train_grpo(
-        policy, tasks, ChatTokenizer(tiny_folder), few, config, seed=1, micro_tokens=2000, slots=64,
-        log=RunLog(tmp_path), checkpoints=Checkpoints(tmp_path / "ck", GrpoRunConfig(rl=config)),
+        policy,
+        tasks,
+        ChatTokenizer(tiny_folder),
+        few,
+        config,
+        seed=1,
+        micro_tokens=2000,
+        slots=64,
+        log=RunLog(tmp_path),
+        checkpoints=Checkpoints(tmp_path / "ck", GrpoRunConfig(rl=config)),
         maker=Parrot,
-    )  # fmt: skip
+    )
     rewards = [row["reward/mean"] for row in read_metrics(tmp_path)]
     assert sum(rewards[-3:]) / 3 > sum(rewards[:3]) / 3 + 0.1
     row = json.loads((tmp_path / "rollouts" / "step_000010.jsonl").read_text().splitlines()[0])

@@ -55,8 +55,11 @@ def test_sub_task_credit_trains_through_real_episodes(tiny_folder: Path, tmp_pat
     for name in ("rain_boston.csv", "sites.csv", "notes.txt"):
         (lake / name).unlink()
     task = replace(make_task(lake, "ds_guru_one_shot"), split="train")
-    run = load_run(GrpoRunConfig, None, ["reward.answer.subtasks=0.5", "tools.snippet_tokens=60",
-                                     "tools.workers=2"])  # fmt: skip
+    run = load_run(
+        GrpoRunConfig,
+        None,
+        ["reward.answer.subtasks=0.5", "tools.snippet_tokens=60", "tools.workers=2"],
+    )
     shop = Workshop(Path("/"), tool_settings(run.tools))
     shop.announce([task])
     opening = run_now(shop.maker(task, 0, 0).open())
@@ -67,23 +70,43 @@ def test_sub_task_credit_trains_through_real_episodes(tiny_folder: Path, tmp_pat
     assert len(prompt) < 700 < len(question)
     sft = SftConfig(epochs=10, batch_size=2, lr=1e-2, warmup=0, max_length=8000)
     train_sft(
-        policy, [Example(prompt, tokenizer.answer(text)) for text in REPLIES], sft, seed=0,
-        micro_tokens=16_000, log=RunLog(tmp_path / "sft"), every=100,
+        policy,
+        [Example(prompt, tokenizer.answer(text)) for text in REPLIES],
+        sft,
+        seed=0,
+        micro_tokens=16_000,
+        log=RunLog(tmp_path / "sft"),
+        every=100,
         checkpoints=Checkpoints(tmp_path / "ck-sft", SftRunConfig(sft=sft)),
-    )  # fmt: skip
+    )
     config = GrpoConfig(
-        steps=3, prompts_per_step=1, rollouts_per_prompt=8, mini_batch=1, lr=5e-3,
-        max_new_tokens=4, max_length=8000, turns=1,
-    )  # fmt: skip
+        steps=3,
+        prompts_per_step=1,
+        rollouts_per_prompt=8,
+        mini_batch=1,
+        lr=5e-3,
+        max_new_tokens=4,
+        max_length=8000,
+        turns=1,
+    )
     score = scorer(weights_of(run.reward))
-    batch = sample([task], policy.engine(tokenizer.stop_ids, 8), tokenizer, score, config, 1,
-                   shop.maker)  # fmt: skip
+    batch = sample(
+        [task], policy.engine(tokenizer.stop_ids, 8), tokenizer, score, config, 1, shop.maker
+    )
     assert_credit_is_the_reward(batch.scores[0], task)
     train_grpo(
-        policy, [task], tokenizer, score, config, seed=1, micro_tokens=16_000, slots=8,
-        log=RunLog(tmp_path / "rl"), maker=shop.maker,
+        policy,
+        [task],
+        tokenizer,
+        score,
+        config,
+        seed=1,
+        micro_tokens=16_000,
+        slots=8,
+        log=RunLog(tmp_path / "rl"),
+        maker=shop.maker,
         checkpoints=Checkpoints(tmp_path / "ck", GrpoRunConfig(rl=config)),
-    )  # fmt: skip
+    )
     run_now(shop.close())
     rows = read_metrics(tmp_path / "rl")
     assert all(r["outcome/mean"] == 0.0 for r in rows)

@@ -72,8 +72,10 @@ def test_a_full_disk_is_said_before_anything_is_made(
 def test_setup_needs_nothing_but_the_standard_library() -> None:
     done = subprocess.run(
         [sys.executable, "-S", "-I", str(ROOT / "train" / "install.py"), "--help"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0 and "--extras" in done.stdout, done.stderr
 
 
@@ -82,8 +84,16 @@ def test_the_doctor_reports_this_machine(capsys: pytest.CaptureFixture[str]) -> 
     out = capsys.readouterr().out
     topics = {line.split()[0] for line in out.splitlines()}
     assert topics == {
-        "python", "package", "cpu", "memory", "gpu", "disk", "slurm", "optional", "sandbox",
-    }  # fmt: skip
+        "python",
+        "package",
+        "cpu",
+        "memory",
+        "gpu",
+        "disk",
+        "slurm",
+        "optional",
+        "sandbox",
+    }
     assert sys.executable in out and "torch 2." in out and "GB available" in out
 
 

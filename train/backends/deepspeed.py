@@ -81,9 +81,13 @@ class Trainer:
             model = _model(config, source)
         wanted = [p for p in model.parameters() if p.requires_grad]
         optimiser = torch.optim.AdamW(
-            wanted, lr=config.sft.lr, betas=config.sft.betas, eps=1e-8,
-            weight_decay=config.sft.weight_decay, fused=True,
-        )  # fmt: skip
+            wanted,
+            lr=config.sft.lr,
+            betas=config.sft.betas,
+            eps=1e-8,
+            weight_decay=config.sft.weight_decay,
+            fused=True,
+        )
         self.engine: Any = deepspeed.initialize(model=model, optimizer=optimiser, config=settings)[
             0
         ]
@@ -265,10 +269,18 @@ def train(config: SftRunConfig, examples: Sequence[Example], source: Path, stop:
         took = time.perf_counter() - began
         if log is not None:
             speed = sum(len(e.prompt) + len(e.answer) for e in batch) / took
-            log.step("sft", step + 1, steps, {
-                "loss": loss, "grad_norm": norm, "lr": lr, "time/step": took,
-                "time/tokens_per_second": speed,
-            })  # fmt: skip
+            log.step(
+                "sft",
+                step + 1,
+                steps,
+                {
+                    "loss": loss,
+                    "grad_norm": norm,
+                    "lr": lr,
+                    "time/step": took,
+                    "time/tokens_per_second": speed,
+                },
+            )
         asked = trainer.asked() and step + 1 < steps
         if asked or (step + 1) % config.checkpoint.sft_every == 0 or step + 1 == steps:
             trainer.save(step + 1)

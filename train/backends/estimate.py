@@ -73,9 +73,7 @@ def grpo_memory(config: GrpoRunConfig, shape: Shape) -> Memory:
         "training state during rollouts": 0.0 if cluster.offload else state,
     }
     names = list(parts)
-    return Memory(parts, {
-        "training": tuple(names[:5]), "rolling out": tuple(names[5:])
-    })  # fmt: skip
+    return Memory(parts, {"training": tuple(names[:5]), "rolling out": tuple(names[5:])})
 
 
 def server_bytes(cluster: ClusterConfig) -> float:
@@ -204,9 +202,10 @@ def grpo_report(config: GrpoRunConfig) -> str:
     _refuse_cache(config, shape)
     memory = grpo_memory(config, shape)
     memory.refuse(
-        cluster, "raise cluster.sequence_parallel or cluster.nodes, set cluster.offload=true, or "
+        cluster,
+        "raise cluster.sequence_parallel or cluster.nodes, set cluster.offload=true, or "
         "lower cluster.micro_tokens, cluster.server_memory or rl.max_length",
-    )  # fmt: skip
+    )
     lines += ["memory on each GPU (estimate):", *memory.lines(cluster)]
     lines.append(_checkpoints(12 * shape.parameters, config.checkpoint.keep))
     lines.append(_grpo_time(config, shape, memory))
@@ -267,9 +266,10 @@ def sft_report(config: SftRunConfig, examples: int | None = None) -> str:
         return "\n".join([*lines, "device: the CPU; no memory is estimated"])
     memory = sft_memory(config, shape)
     memory.refuse(
-        cluster, "raise cluster.nodes, set cluster.zero_stage=3 or cluster.offload=true, train "
+        cluster,
+        "raise cluster.nodes, set cluster.zero_stage=3 or cluster.offload=true, train "
         "with model.lora_rank, or lower sft.max_length",
-    )  # fmt: skip
+    )
     lines += ["memory on each GPU (estimate):", *memory.lines(cluster)]
     host, why = host_bytes(config, shape)
     lines.append(f"memory of each node itself (estimate): {host / GB:.0f} GB, {why}")

@@ -40,8 +40,10 @@ def rendezvous(environ: Mapping[str, str]) -> tuple[int, int, str, int]:
         return 1, 0, "127.0.0.1", free_port()
     hosts = subprocess.run(
         ["scontrol", "show", "hostnames", environ["SLURM_JOB_NODELIST"]],
-        capture_output=True, text=True, check=True,
-    ).stdout.split()  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
     restart = int(environ.get("SLURM_RESTART_COUNT", "0"))
     port = 20000 + (int(environ["SLURM_JOB_ID"]) * 7 + restart) % 10000
     return nodes, int(environ["SLURM_NODEID"]), hosts[0], port
@@ -64,10 +66,14 @@ def launch(words: Sequence[str], processes: int) -> int:
         signal.signal(number, pass_on)
     for local in range(processes):
         env = {
-            **os.environ, "RANK": str(node * processes + local), "LOCAL_RANK": str(local),
-            "WORLD_SIZE": str(nodes * processes), "LOCAL_WORLD_SIZE": str(processes),
-            "MASTER_ADDR": address, "MASTER_PORT": str(port),
-        }  # fmt: skip
+            **os.environ,
+            "RANK": str(node * processes + local),
+            "LOCAL_RANK": str(local),
+            "WORLD_SIZE": str(nodes * processes),
+            "LOCAL_WORLD_SIZE": str(processes),
+            "MASTER_ADDR": address,
+            "MASTER_PORT": str(port),
+        }
         ranks.append(subprocess.Popen([sys.executable, "-m", *words], env=env))
     codes: list[int] = []
     live = list(ranks)

@@ -31,8 +31,9 @@ def local_memory(config: SftRunConfig | GrpoRunConfig, shape: Shape) -> dict[str
         "activations of a micro-batch": width * saved * config.engine.micro_tokens,
     }
     if isinstance(config, GrpoRunConfig):
-        answers = min(config.engine.slots, config.rl.prompts_per_step
-                      * config.rl.rollouts_per_prompt)  # fmt: skip
+        answers = min(
+            config.engine.slots, config.rl.prompts_per_step * config.rl.rollouts_per_prompt
+        )
         kept = width / 2 * shape.kv_bytes * answers * config.rl.max_length
         parts |= {"decoding: weights": width * shape.parameters, "decoding: keys and values": kept}
     return {name: float(value) for name, value in parts.items()}
@@ -43,8 +44,11 @@ def here() -> tuple[str, float] | None:
     try:
         said = subprocess.run(
             ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"],
-            capture_output=True, text=True, check=True, timeout=10,
-        ).stdout  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        ).stdout
         return "this GPU", float(said.split()[0]) * 2**20
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         pass

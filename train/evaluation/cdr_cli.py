@@ -44,15 +44,26 @@ def add_options(parser: ArgumentParser) -> None:
     group.add_argument("--mode", default="direct", choices=MODES, help="prompt mode")
     group.add_argument("--k", type=int, default=3, help="prompt variants a row; 0: all")
     group.add_argument("--endpoint-model", default="", help="model name at the endpoint --model")
-    group.add_argument("--key-env", default="OPENAI_API_KEY", metavar="VARIABLE",
-                       help="environment variable with the endpoint's key")  # fmt: skip
+    group.add_argument(
+        "--key-env",
+        default="OPENAI_API_KEY",
+        metavar="VARIABLE",
+        help="environment variable with the endpoint's key",
+    )
     group.add_argument("--workers", type=int, default=16, help="requests side by side")
-    group.add_argument("--request", default="{}", metavar="JSON",
-                       help='more fields of every request; null leaves one out, for example '
-                       '\'{"chat_template_kwargs": {"enable_thinking": false}}\'')  # fmt: skip
-    group.add_argument("--all-rows", action="store_true",
-                       help="of a folder `assay tasks cdr` wrote: also the rows that are not held "
-                       "out, training rows among them")  # fmt: skip
+    group.add_argument(
+        "--request",
+        default="{}",
+        metavar="JSON",
+        help="more fields of every request; null leaves one out, for example "
+        '\'{"chat_template_kwargs": {"enable_thinking": false}}\'',
+    )
+    group.add_argument(
+        "--all-rows",
+        action="store_true",
+        help="of a folder `assay tasks cdr` wrote: also the rows that are not held "
+        "out, training rows among them",
+    )
     group.add_argument("--name", default="", help="the model's name in the result files")
 
 
@@ -128,9 +139,12 @@ def _endpoint(args: Namespace) -> Answerer:
 
     async def ask(tasks: Sequence[Task], keep: Callable[[Task, Said], None], bar: Bar) -> None:
         engine = OpenAIEngine(
-            args.model, args.endpoint_model, key_env=args.key_env, in_flight=args.workers,
+            args.model,
+            args.endpoint_model,
+            key_env=args.key_env,
+            in_flight=args.workers,
             extra=fields,
-        )  # fmt: skip
+        )
         async with engine:
             await _ask_all(tasks, engine, greedy, args, keep, bar)
 
@@ -142,9 +156,13 @@ def _endpoint(args: Namespace) -> Answerer:
 
 
 async def _ask_all(
-    tasks: Sequence[Task], engine: Any, sampling: Sampling, args: Namespace,
-    keep: Callable[[Task, Said], None], bar: Bar,
-) -> None:  # fmt: skip
+    tasks: Sequence[Task],
+    engine: Any,
+    sampling: Sampling,
+    args: Namespace,
+    keep: Callable[[Task, Said], None],
+    bar: Bar,
+) -> None:
     """Every task once, `workers` side by side; each answer is handed over as it comes.
 
     Raises `TaskError` when so many requests fail in a row that the endpoint counts as gone.
@@ -184,8 +202,10 @@ def eval_cdr(args: Namespace) -> int:
     config = CdrEval(args.mode, args.k, args.seed, args.limit, args.all_rows)
     picked = pick_rows(args.tracks, config)
     if picked.left_out:
-        print(f"{picked.left_out} rows are left out: only {_asked(args.tracks)} is evaluated; "
-              "--all-rows asks for every row")  # fmt: skip
+        print(
+            f"{picked.left_out} rows are left out: only {_asked(args.tracks)} is evaluated; "
+            "--all-rows asks for every row"
+        )
     name = args.name or Path(args.endpoint_model or args.model.replace(":", "_")).name
     try:
         papers, asked = evaluate_benchmark(picked, args.out, name, answerer(args), config)
@@ -197,12 +217,16 @@ def eval_cdr(args: Namespace) -> int:
         for task, given in plain or asked  # JSON tracks stand in the table only by themselves
     ]
     data = {
-        "rows": {**baselines([task for task, _ in plain]), name: rows}
-        if plain else {name: rows},
-        "meta": {"model": args.model, "tasks": args.tracks, "mode": args.mode,
-                 "heldout": picked.heldout, "rows_left_out": picked.left_out,
-                 "parsing": "strict in this table; release in paper_metrics.json"},
-    }  # fmt: skip
+        "rows": {**baselines([task for task, _ in plain]), name: rows} if plain else {name: rows},
+        "meta": {
+            "model": args.model,
+            "tasks": args.tracks,
+            "mode": args.mode,
+            "heldout": picked.heldout,
+            "rows_left_out": picked.left_out,
+            "parsing": "strict in this table; release in paper_metrics.json",
+        },
+    }
     print(f"report: {write_report(args.out, data)}")
     print(paper_table(papers))
     print(f"files: {args.out / 'data' / 'evaluation'}")

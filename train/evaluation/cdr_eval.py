@@ -83,8 +83,9 @@ def pick_rows(spec: str, config: CdrEval) -> Picked:
     home = next(iter(paths.values())).parent
     split = place if place.is_file() else _split_file((home, home.parent))
     if split is None or config.all_rows:
-        return Picked({t: read_track(p, config.limit) for t, p in paths.items()},
-                      heldout=split is None)  # fmt: skip
+        return Picked(
+            {t: read_track(p, config.limit) for t, p in paths.items()}, heldout=split is None
+        )
     wanted = {str(row.get("id")) for _, row in read_jsonl(split)} if split.is_file() else set()
     everything = {track: read_track(path) for track, path in paths.items()}
     held = {t: [r for r in rows if r["instance_id"] in wanted] for t, rows in everything.items()}
@@ -129,14 +130,16 @@ def tasks_of(rows: Sequence[Row], config: CdrEval) -> list[Task]:
             track=row["source_track"],
             split="test",
             prompt=messages(
-                variant["user_requirement"], row["input_text"], config.mode,
+                variant["user_requirement"],
+                row["input_text"],
+                config.mode,
                 "json" if row["output_format"] != "tagged_text" else "tagged_text",
             ),
             gold=row | {"status": row["reference_status"], "text": row["reference_text"]} | more,
         )
         for row in rows
         for i, variant in variants_of(row, config)
-    ]  # fmt: skip
+    ]
 
 
 def prediction_rows(

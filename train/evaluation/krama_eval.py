@@ -67,14 +67,25 @@ class Grader:
         ended, files = str(run.notes.get("ended", "")), task.meta.get("gold_files") or []
         why = category(task.gold, response.get("answer"), score.outcome, ended, code, files)
         row: Row = {
-            "id": task.id, "domain": task.meta["domain"], "setting": setting,
-            "parent": task.meta.get("parent"), "difficulty": task.meta.get("difficulty"),
-            **score.to_json(), "category": why, "answer": response.get("answer"),
-            "cost": _cost(run), "notes": dict(run.notes), "failure": run.failure,
-        }  # fmt: skip
+            "id": task.id,
+            "domain": task.meta["domain"],
+            "setting": setting,
+            "parent": task.meta.get("parent"),
+            "difficulty": task.meta.get("difficulty"),
+            **score.to_json(),
+            "category": why,
+            "answer": response.get("answer"),
+            "cost": _cost(run),
+            "notes": dict(run.notes),
+            "failure": run.failure,
+        }
         if run.failure is None:
-            row["release"] = harness(str(task.gold["answer_type"]), task.gold["answer"],
-                                     left.get("published"), self.judge)  # fmt: skip
+            row["release"] = harness(
+                str(task.gold["answer_type"]),
+                task.gold["answer"],
+                left.get("published"),
+                self.judge,
+            )
             row["design_judged"] = self._design(task, code) if setting == "end-to-end" else None
         return row
 
@@ -91,11 +102,14 @@ class Grader:
 def _cost(run: Trajectory) -> Row:
     prompt = run.usage.get("prompt_tokens", len(run.ids) - sum(run.loss_mask))
     return {
-        "calls": run.turns, "prompt_tokens": prompt, "completion_tokens": run.sampled,
-        "tokens": prompt + run.sampled, "seconds": round(run.wall_s, 3),
+        "calls": run.turns,
+        "prompt_tokens": prompt,
+        "completion_tokens": run.sampled,
+        "tokens": prompt + run.sampled,
+        "seconds": round(run.wall_s, 3),
         "run_seconds": round(run.tool_s, 3),
         "model_seconds": round(max(0.0, run.wall_s - run.tool_s), 3),
-    }  # fmt: skip
+    }
 
 
 def load_tracks(folder: Path, settings: Sequence[str], doubted: bool) -> dict[str, list[Task]]:
@@ -134,10 +148,15 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--max-new-tokens", type=int, default=4096)
     made.add_argument("--temperature", type=float, default=0.0)
     made.add_argument("--workers", type=int, default=8, help="episodes side by side at an endpoint")
-    made.add_argument("--snippet-tokens", type=int, default=LakeSettings().snippet_tokens,
-                      help="of the lake's description in the prompt (about)")  # fmt: skip
-    made.add_argument("--run-s", type=float, default=LakeSettings().run_s,
-                      help="seconds one pipeline may run")  # fmt: skip
+    made.add_argument(
+        "--snippet-tokens",
+        type=int,
+        default=LakeSettings().snippet_tokens,
+        help="of the lake's description in the prompt (about)",
+    )
+    made.add_argument(
+        "--run-s", type=float, default=LakeSettings().run_s, help="seconds one pipeline may run"
+    )
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--out", required=True, type=Path)
     return made
@@ -166,8 +185,14 @@ def _evaluate(args: Any) -> int:
         with Bar(setting, len(tasks)) as bar:
             for task, run in _runs(args, folder, tasks, Budget(turns=turns, seconds=3600.0), bar):
                 rows.append(grader.row(task, run, setting))
-    meta = {"model": args.model, "agent": args.agent, "tracks": str(folder),
-            "reading": args.reading, "seed": args.seed, "doubted": args.doubted}  # fmt: skip
+    meta = {
+        "model": args.model,
+        "agent": args.agent,
+        "tracks": str(folder),
+        "reading": args.reading,
+        "seed": args.seed,
+        "doubted": args.doubted,
+    }
     tables = summary(rows)
     args.out.mkdir(parents=True, exist_ok=True)
     data = {"meta": meta, "tables": tables, "rows": rows}
@@ -204,8 +229,9 @@ def _runs(
     try:
         for at in range(0, len(tasks), args.workers):
             part = tasks[at : at + args.workers]
-            step = rollout(part, engine, tokenizer, sampling, 1, args.seed, maker=shop.maker,
-                           budget=budget)  # fmt: skip
+            step = rollout(
+                part, engine, tokenizer, sampling, 1, args.seed, maker=shop.maker, budget=budget
+            )
             done += [(t, g[0]) for t, g in zip(part, run_now(step), strict=True)]
             bar.update(len(part))
     finally:
@@ -222,9 +248,16 @@ async def _by_chat(
 
     async def run(engine: ChatEngine) -> list[Trajectory]:
         groups = await chat_rollout(
-            tasks, engine, sampling, 1, args.seed, maker=shop.maker, budget=budget,
-            in_flight=args.workers, on_done=lambda: bar.update(1),
-        )  # fmt: skip
+            tasks,
+            engine,
+            sampling,
+            1,
+            args.seed,
+            maker=shop.maker,
+            budget=budget,
+            in_flight=args.workers,
+            on_done=lambda: bar.update(1),
+        )
         return [group[0] for group in groups]
 
     try:

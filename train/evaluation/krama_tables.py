@@ -26,15 +26,18 @@ def _cell(rows: Sequence[Row]) -> Row:
     outcomes = [float(r["outcome"]) for r in scored]
     right = sum(o >= RIGHT for o in outcomes)
     cell: Row = {
-        "tasks": len(rows), "unscored": len(rows) - len(scored), "score": _mean(outcomes),
-        "right": right, "interval": list(wilson(right, len(scored))[1:]) if scored else None,
+        "tasks": len(rows),
+        "unscored": len(rows) - len(scored),
+        "score": _mean(outcomes),
+        "right": right,
+        "interval": list(wilson(right, len(scored))[1:]) if scored else None,
         "release": _release(rows),
         "design_static": _mean([r["parts"].get("design_static") for r in scored]),
         "design_judged": _mean([r.get("design_judged") for r in scored]),
         "subtask_credit": _mean([r["parts"].get("subtask_credit") for r in scored]),
         "tokens": _mean([float(r["cost"]["tokens"]) for r in rows]),
         "minutes": _mean([float(r["cost"]["seconds"]) / 60 for r in rows]),
-    }  # fmt: skip
+    }
     parents: dict[str, list[float]] = {}
     for r in scored:
         if r["parent"]:

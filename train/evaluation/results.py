@@ -181,9 +181,18 @@ def comparisons(data: Mapping[str, Any]) -> list[Comparison]:
 
 # heading, what it shows
 HEADINGS = (
-    "model", "RS [95 %]", "balanced RS", "KEEP", "KEEP+filter", "KEEP no filter", "DROP",
-    "RG", "reward", "no answer", "tokens",
-)  # fmt: skip
+    "model",
+    "RS [95 %]",
+    "balanced RS",
+    "KEEP",
+    "KEEP+filter",
+    "KEEP no filter",
+    "DROP",
+    "RG",
+    "reward",
+    "no answer",
+    "tokens",
+)
 PLAIN_HEADINGS = ("model", "tasks", "outcome", "reward", "no answer", "tokens")
 
 
@@ -227,10 +236,12 @@ def text_table(data: Mapping[str, Any]) -> str:
     lines = [line + [""] * (len(headings) - len(line)) for line in lines]
     widths = [max(len(line[i]) for line in lines) for i in range(len(headings))]
     out = [
-        "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(
-            zip(line, widths, strict=True)))
+        "  ".join(
+            c.ljust(w) if i == 0 else c.rjust(w)
+            for i, (c, w) in enumerate(zip(line, widths, strict=True))
+        )
         for line in lines
-    ]  # fmt: skip
+    ]
     out.insert(1, "-" * len(out[0]))
     counts = sorted({s.n for s in summaries})
     what = "held-out tasks" if heldout(data) else "tasks"

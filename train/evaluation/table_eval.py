@@ -44,8 +44,11 @@ def tasks_of(folder: Path, out: Path, simulate: bool) -> tuple[list[Task], Path]
     if not listed.is_file() and not (folder / "question_list.json").is_file():
         raise TaskError(f"{folder}: neither tasks.jsonl nor question_list.json is there")
     made = out / "tasks"
-    what = ["--remake", str(listed.resolve())] if listed.is_file() else [
-        "--import", str(folder.resolve()), *(["--simulate"] if simulate else [])]  # fmt: skip
+    what = (
+        ["--remake", str(listed.resolve())]
+        if listed.is_file()
+        else ["--import", str(folder.resolve()), *(["--simulate"] if simulate else [])]
+    )
     command = [sys.executable, "-m", "assay", "tasks", "dare", *what, "--out", str(made.resolve())]
     if subprocess.run(command, check=False).returncode:
         raise TaskError(f"{folder}: the tasks could not be made; see above")
@@ -109,20 +112,30 @@ def totals(tracks: Mapping[str, Mapping[str, Any]], rows: Sequence[Row]) -> dict
     return {
         "total_mean_of_tracks": fmean(t["score"] for t in scored) if scored else None,
         "total_weighted_by_tasks": (
-            sum(t["score"] * t["tasks"] for t in scored) / weight if scored else None),
+            sum(t["score"] * t["tasks"] for t in scored) / weight if scored else None
+        ),
         "model_perf_file_exists": 100 * fmean(exists) if exists else None,
         "model_perf_above_zero": 100 * fmean(above) if above else None,
         "failure_categories": {
             c: sum(r["failure_category"] == c for r in rows) for c in CATEGORIES
         },
         "call_errors": dict(sorted(sum((Counter(r["errors"]) for r in rows), Counter()).items())),
-    }  # fmt: skip
+    }
 
 
 def text_table(tracks: Mapping[str, Mapping[str, Any]], total: Mapping[str, Any]) -> str:
     """Markdown."""
-    names = ("track", "tasks", "attempts", "score", "exact [95 %]", "usable", "of usable",
-             "tokens", "calls")  # fmt: skip
+    names = (
+        "track",
+        "tasks",
+        "attempts",
+        "score",
+        "exact [95 %]",
+        "usable",
+        "of usable",
+        "tokens",
+        "calls",
+    )
     lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     for name, t in tracks.items():
         low, high = t["exact_interval"]
@@ -134,13 +147,15 @@ def text_table(tracks: Mapping[str, Mapping[str, Any]], total: Mapping[str, Any]
     shown = ", ".join(f"{k} {v}" for k, v in total["failure_categories"].items())
     perf = [total["model_perf_file_exists"], total["model_perf_above_zero"]]
     said = " / ".join(map(_two, perf))
-    return "\n".join([
-        *lines,
-        f"\nTotal: {_two(total['total_mean_of_tracks'])} (mean of tracks), "
-        f"{_two(total['total_weighted_by_tasks'])} (weighted by tasks). "
-        f"Model-Perf: {said} (file exists / score above 0).",
-        f"Failures: {shown}. Call errors: {json.dumps(total['call_errors'])}",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            *lines,
+            f"\nTotal: {_two(total['total_mean_of_tracks'])} (mean of tracks), "
+            f"{_two(total['total_weighted_by_tasks'])} (weighted by tasks). "
+            f"Model-Perf: {said} (file exists / score above 0).",
+            f"Failures: {shown}. Call errors: {json.dumps(total['call_errors'])}",
+        ]
+    )
 
 
 def _two(value: float | None) -> str:
@@ -195,8 +210,9 @@ def answers(
         found: list[list[Trajectory]] = []
         for at in range(0, len(tasks), args.chunk):
             part = tasks[at : at + args.chunk]
-            step = rollout(part, engine, tokenizer, sampling, 1, seed, maker=shop.maker,
-                           budget=budget)  # fmt: skip
+            step = rollout(
+                part, engine, tokenizer, sampling, 1, seed, maker=shop.maker, budget=budget
+            )
             found += run_now(step)
             bar.update(len(part))
         return found
@@ -228,15 +244,28 @@ def _engine(args: Any, tasks: Sequence[Task]) -> tuple[Any, Any]:
 
 
 async def _endpoint(
-    args: Any, tasks: Sequence[Task], sampling: Sampling, seed: int, shop: Workshop, budget: Budget,
+    args: Any,
+    tasks: Sequence[Task],
+    sampling: Sampling,
+    seed: int,
+    shop: Workshop,
+    budget: Budget,
     bar: Any,
-) -> list[list[Trajectory]]:  # fmt: skip
+) -> list[list[Trajectory]]:
     from rollouts.chat_rollout import chat_rollout
     from rollouts.engines.openai import OpenAIEngine
 
     async with OpenAIEngine(args.model, args.endpoint_model, calls=args.calls) as engine:
-        return await chat_rollout(tasks, engine, sampling, 1, seed, maker=shop.maker, budget=budget,
-                                  on_done=lambda: bar.update(1))  # fmt: skip
+        return await chat_rollout(
+            tasks,
+            engine,
+            sampling,
+            1,
+            seed,
+            maker=shop.maker,
+            budget=budget,
+            on_done=lambda: bar.update(1),
+        )
 
 
 def main(argv: list[str]) -> int:
@@ -255,9 +284,14 @@ def add_options(group: argparse.ArgumentParser) -> None:
     group.add_argument("--tracks", required=True, help="dare:DIR")
     group.add_argument("--out", required=True, type=Path, help="folder for results")
     group.add_argument("--limit", type=int, default=0, help="first N tasks only")
-    group.add_argument("--max-new-tokens", type=int, default=0, metavar="N",
-                       help=f"of one message (0: {LOCAL_TOKENS}; at an endpoint "
-                       f"{ENDPOINT_TOKENS}, the published setting)")  # fmt: skip
+    group.add_argument(
+        "--max-new-tokens",
+        type=int,
+        default=0,
+        metavar="N",
+        help=f"of one message (0: {LOCAL_TOKENS}; at an endpoint "
+        f"{ENDPOINT_TOKENS}, the published setting)",
+    )
     group.add_argument("--seed", type=int, default=0)
     group.add_argument("--repeats", type=int, default=1, help="attempts a task (paper: 3)")
     group.add_argument("--reading", choices=("strict", "release"), default="strict")

@@ -43,11 +43,23 @@ def convert_llama(gguf: Path, out: Path) -> None:
 def _clean_config(old: LlamaConfig) -> LlamaConfig:
     """A config without the marks of quantisation, and with the end of a turn as eos."""
     keep = (
-        "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
-        "num_attention_heads", "num_key_value_heads", "head_dim", "hidden_act",
-        "max_position_embeddings", "rope_parameters", "attention_bias", "mlp_bias",
-        "bos_token_id", "eos_token_id", "pad_token_id", "tie_word_embeddings",
-    )  # fmt: skip
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "hidden_act",
+        "max_position_embeddings",
+        "rope_parameters",
+        "attention_bias",
+        "mlp_bias",
+        "bos_token_id",
+        "eos_token_id",
+        "pad_token_id",
+        "tie_word_embeddings",
+    )
     values = {name: getattr(old, name) for name in keep}
     # GGUF stores 1e-5 as a float32, which prints as 9.999999747378752e-06.
     return LlamaConfig(**values, rms_norm_eps=float(f"{old.rms_norm_eps:.6g}"), dtype="bfloat16")
@@ -64,9 +76,11 @@ def _tokenizer(gguf: Path) -> PreTrainedTokenizerFast:
     bpe = models.BPE(vocab={token: i for i, token in enumerate(vocabulary)}, merges=merges)
     backend = Tokenizer(bpe)
     backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True),
-         pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )  # fmt: skip
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
     backend.decoder = decoders.ByteLevel()
     special = [t for t, kind in zip(vocabulary, kinds, strict=True) if kind == CONTROL_TOKEN]
     backend.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in special])
@@ -86,8 +100,11 @@ def _fields(gguf: Path) -> dict[str, Any]:
     from gguf import GGUFReader
 
     wanted = (
-        "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.merges",
-        "tokenizer.chat_template", "llama.context_length",
-    )  # fmt: skip
+        "tokenizer.ggml.tokens",
+        "tokenizer.ggml.token_type",
+        "tokenizer.ggml.merges",
+        "tokenizer.chat_template",
+        "llama.context_length",
+    )
     reader = GGUFReader(gguf)
     return {name: reader.fields[name].contents() for name in wanted}

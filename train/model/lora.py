@@ -27,9 +27,12 @@ def with_adapters(module: Any, config: ModelConfig) -> Any:
     import torch
 
     settings = LoraConfig(
-        r=config.lora_rank, lora_alpha=config.lora_alpha, lora_dropout=0.0,
-        target_modules="all-linear", task_type="CAUSAL_LM",
-    )  # fmt: skip
+        r=config.lora_rank,
+        lora_alpha=config.lora_alpha,
+        lora_dropout=0.0,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return get_peft_model(module, settings)

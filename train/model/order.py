@@ -32,9 +32,11 @@ def strata(tasks: Sequence[Task], balance: str) -> list[list[int]]:
     for row, task in enumerate(tasks):
         alone = f"\x00{row:09d}"
         key = {
-            "none": "", "status": str(task.gold.get("status")), "track": task.track,
+            "none": "",
+            "status": str(task.gold.get("status")),
+            "track": task.track,
             "group": task.group or alone,
-        }[balance]  # fmt: skip
+        }[balance]
         groups.setdefault(key, []).append(row)
     return [groups[key] for key in sorted(groups)]
 

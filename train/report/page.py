@@ -71,19 +71,38 @@ pre { white-space:pre-wrap; overflow-wrap:anywhere; background:var(--panel); bor
 CHARTS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     ("SFT loss", (("sft", "loss", "loss"),)),
     ("Reward and RS of rollouts", (("rl", "reward/mean", "reward"), ("rl", "outcome/mean", "RS"))),
-    ("RS on held-out tasks", (("eval", "rs", "RS"), ("eval", "rs_balanced", "balanced"),
-                              ("eval", "keep", "KEEP"), ("eval", "drop", "DROP"))),
-    ("Groups that teach", (("rl", "by_group/frac_mixed", "mixed"),
-                           ("rl", "by_group/frac_flat", "flat"))),
+    (
+        "RS on held-out tasks",
+        (
+            ("eval", "rs", "RS"),
+            ("eval", "rs_balanced", "balanced"),
+            ("eval", "keep", "KEEP"),
+            ("eval", "drop", "DROP"),
+        ),
+    ),
+    (
+        "Groups that teach",
+        (("rl", "by_group/frac_mixed", "mixed"), ("rl", "by_group/frac_flat", "flat")),
+    ),
     ("Entropy (nats a token)", (("rl", "entropy", "entropy"),)),
     ("Gradient norm", (("sft", "grad_norm", "SFT"), ("rl", "grad_norm", "RL"))),
-    ("Answer length (tokens)", (("rl", "response_length/mean", "mean"),
-                                ("rl", "response_length/max", "max"))),
-    ("Cut off and unanswered", (("rl", "response_length/clip_ratio", "cut off"),
-                                ("rl", "why/no_answer", "no answer"))),
-    ("Seconds a step", (("rl", "time/rollout", "rollout"), ("rl", "time/train", "train"),
-                        ("rl", "time/step", "all"))),
-)  # fmt: skip
+    (
+        "Answer length (tokens)",
+        (("rl", "response_length/mean", "mean"), ("rl", "response_length/max", "max")),
+    ),
+    (
+        "Cut off and unanswered",
+        (("rl", "response_length/clip_ratio", "cut off"), ("rl", "why/no_answer", "no answer")),
+    ),
+    (
+        "Seconds a step",
+        (
+            ("rl", "time/rollout", "rollout"),
+            ("rl", "time/train", "train"),
+            ("rl", "time/step", "all"),
+        ),
+    ),
+)
 
 
 def render(
@@ -177,16 +196,33 @@ def _compared(found: Sequence[Comparison]) -> str:
         return ""
     reach = max(0.05, *(abs(v) for c in found for i in (c.rs, c.balanced) for v in i if v == v))
     rows = [
-        ("", [
-            f"{escape(c.before)} → {escape(c.after)}", str(c.n),
-            show_interval(c.rs, True), interval_mark(c.rs, -reach, reach),
-            show_interval(c.balanced, True), interval_mark(c.balanced, -reach, reach),
-            str(c.gained), str(c.lost), f"{c.p:.2g}",
-        ])
+        (
+            "",
+            [
+                f"{escape(c.before)} → {escape(c.after)}",
+                str(c.n),
+                show_interval(c.rs, True),
+                interval_mark(c.rs, -reach, reach),
+                show_interval(c.balanced, True),
+                interval_mark(c.balanced, -reach, reach),
+                str(c.gained),
+                str(c.lost),
+                f"{c.p:.2g}",
+            ],
+        )
         for c in found
-    ]  # fmt: skip
-    headings = ("change", "tasks", "RS [95 %]", "", "balanced RS [95 %]", "", "gained", "lost",
-                "McNemar p")  # fmt: skip
+    ]
+    headings = (
+        "change",
+        "tasks",
+        "RS [95 %]",
+        "",
+        "balanced RS [95 %]",
+        "",
+        "gained",
+        "lost",
+        "McNemar p",
+    )
     return (
         f'<h2>What each stage changed</h2><div class="scroll">{_table(headings, rows)}</div>'
         '<p class="quiet">Paired bootstrap over the same tasks (balanced: within KEEP and DROP); '
@@ -211,10 +247,16 @@ def _charts(metrics: Sequence[Mapping[str, Any]]) -> str:
     figures: list[str] = []
     for title, wanted in CHARTS:
         series = [
-            (name, [(float(r["step"]), float(r[key])) for r in metrics
-                    if r.get("stage") == stage and r.get(key) is not None])
+            (
+                name,
+                [
+                    (float(r["step"]), float(r[key]))
+                    for r in metrics
+                    if r.get("stage") == stage and r.get(key) is not None
+                ],
+            )
             for stage, key, name in wanted
-        ]  # fmt: skip
+        ]
         series = [(name, line) for name, line in series if line]
         if not series:
             continue

@@ -29,8 +29,15 @@ def say_known_errors(command: str) -> Iterator[Status]:
     from train.run.stop import EXIT_STOPPED, Stopped
 
     status = Status()
-    known = (ConfigError, TaskError, PromptError, ModelError, CheckpointError, LogError,
-             SourceError)  # fmt: skip
+    known = (
+        ConfigError,
+        TaskError,
+        PromptError,
+        ModelError,
+        CheckpointError,
+        LogError,
+        SourceError,
+    )
     try:
         yield status
     except Stopped as stopped:
@@ -48,13 +55,16 @@ def say_known_errors(command: str) -> Iterator[Status]:
     except RuntimeError as error:
         if type(error).__name__ != "OutOfMemoryError":  # torch's; not imported for this
             raise
-        print(f"{command}: out of GPU memory; lower engine.micro_tokens or engine.slots, set "
-              "model.lora_rank, or spread the run over GPUs (--backend, docs/clusters.md)",
-              file=sys.stderr)  # fmt: skip
+        print(
+            f"{command}: out of GPU memory; lower engine.micro_tokens or engine.slots, set "
+            "model.lora_rank, or spread the run over GPUs (--backend, docs/clusters.md)",
+            file=sys.stderr,
+        )
         status.code = 2
     except MemoryError:
-        print(f"{command}: out of memory; lower engine.micro_tokens or engine.slots",
-              file=sys.stderr)  # fmt: skip
+        print(
+            f"{command}: out of memory; lower engine.micro_tokens or engine.slots", file=sys.stderr
+        )
         status.code = 2
 
 
@@ -65,7 +75,9 @@ def say_unscored(rows: Sequence[Mapping[str, Any]], name: str, what: str) -> int
     if not broken:
         return 0
     first = broken[0]
-    print(f"assay eval: {len(broken)} of {len(rows)} {what} have no outcome and count nowhere; "
-          f"the first: {first[name]}: {first['failure'] or first['why']}",
-          file=sys.stderr)  # fmt: skip
+    print(
+        f"assay eval: {len(broken)} of {len(rows)} {what} have no outcome and count nowhere; "
+        f"the first: {first[name]}: {first['failure'] or first['why']}",
+        file=sys.stderr,
+    )
     return 3

@@ -219,9 +219,13 @@ def start_wandb(
         ) from None
     try:
         run = wandb.init(
-            project=project, dir=str(folder), mode=mode, config=dict(config or {}),
-            name=folder.name, settings=wandb.Settings(silent=True),
-        )  # fmt: skip
+            project=project,
+            dir=str(folder),
+            mode=mode,
+            config=dict(config or {}),
+            name=folder.name,
+            settings=wandb.Settings(silent=True),
+        )
     except Exception as error:  # its errors differ by version; all mean that logging is not to be
         raise LogError(
             f"log.wandb={mode}: it did not start ({type(error).__name__}: {error}); "

@@ -26,9 +26,12 @@ class Bar:
     def __enter__(self) -> Bar:
         if sys.stderr.isatty():
             self._bar = tqdm(
-                desc=self.desc, total=self.total, leave=False, delay=SHORT_SECONDS / 4,
+                desc=self.desc,
+                total=self.total,
+                leave=False,
+                delay=SHORT_SECONDS / 4,
                 dynamic_ncols=True,
-            )  # fmt: skip
+            )
         return self
 
     def update(self, count: int = 1) -> None:

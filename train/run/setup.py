@@ -74,8 +74,11 @@ def _say_slow(out: str) -> None:
             "resume it on a machine like its first, or begin again with another out="
         )
     if choose_dtype("auto", "cpu") != "bfloat16":
-        print(f"{out} began with engine.dtype=bfloat16 and goes on in it; this CPU computes it "
-              "slowly", file=sys.stderr)  # fmt: skip
+        print(
+            f"{out} began with engine.dtype=bfloat16 and goes on in it; this CPU computes it "
+            "slowly",
+            file=sys.stderr,
+        )
 
 
 def seed_globals(seed: int) -> None:

@@ -35,13 +35,16 @@ class Domain:
 
 DOMAINS = {
     "pii": Domain(pii.sample_of, pii.choose, pii.rows_of, pii.MOST, "texts"),
-    "hallu": Domain(hallu.sample_of, hallu.choose, hallu.rows_of, hallu.EACH,
-                    "passages each with and without"),
-    "rubric": Domain(judged.rubric_sample, judged.choose_rubric, judged.rubric_rows, judged.MOST,
-                     "pairs"),
-    "safety": Domain(judged.safety_sample, judged.choose_safety, judged.safety_rows, judged.MOST,
-                     "pairs"),
-}  # fmt: skip
+    "hallu": Domain(
+        hallu.sample_of, hallu.choose, hallu.rows_of, hallu.EACH, "passages each with and without"
+    ),
+    "rubric": Domain(
+        judged.rubric_sample, judged.choose_rubric, judged.rubric_rows, judged.MOST, "pairs"
+    ),
+    "safety": Domain(
+        judged.safety_sample, judged.choose_safety, judged.safety_rows, judged.MOST, "pairs"
+    ),
+}
 
 
 def samples_of(domain: Domain, paths: Sequence[Path], left_out: Counter[str]) -> Iterator[Row]:
@@ -85,10 +88,14 @@ def build(
     made = [row for sample in chosen for row in domain.rows(sample)]
     rows = [row for row in made if proved(row)]
     counts: dict[str, Any] = {
-        "usable": len(samples), "chosen": len(chosen), "rows": len(rows),
-        "refused": len(made) - len(rows), "left_out": dict(sorted(left_out.items())),
-        "published_size": domain.size, "counted_in": domain.counts,
-    }  # fmt: skip
+        "usable": len(samples),
+        "chosen": len(chosen),
+        "rows": len(rows),
+        "refused": len(made) - len(rows),
+        "left_out": dict(sorted(left_out.items())),
+        "published_size": domain.size,
+        "counted_in": domain.counts,
+    }
     return rows, counts
 
 
@@ -109,16 +116,22 @@ def tasks_of(rows: Sequence[Row], mode: str, share: float, seed: int) -> Iterato
             track=row["source_track"],
             split="heldout" if first[row["source_record_id"]] in away else "train",
             prompt=messages(
-                variant["user_requirement"], row["input_text"], mode if text else "direct",
+                variant["user_requirement"],
+                row["input_text"],
+                mode if text else "direct",
                 "tagged_text" if text else "json",
             ),
             gold=(gold | more) if text else gold,
             meta={
-                "document": row["source_record_id"], "domain": row["domain"],
-                "source": row["source_benchmark"], "requirement": variant["user_requirement"],
-                "style": variant["style_id"], "has_filter": False, "difficulty": None,
+                "document": row["source_record_id"],
+                "domain": row["domain"],
+                "source": row["source_benchmark"],
+                "requirement": variant["user_requirement"],
+                "style": variant["style_id"],
+                "has_filter": False,
+                "difficulty": None,
             },
-        )  # fmt: skip
+        )
 
 
 def write(out: Path, rows: Sequence[Row], tasks: Sequence[Task], manifest: dict[str, Any]) -> None:
@@ -131,8 +144,10 @@ def write(out: Path, rows: Sequence[Row], tasks: Sequence[Task], manifest: dict[
     for side, own in prints.items():
         write_jsonl(out / f"{side}.jsonl", (task.to_json() for task in own))
     proof = certificate({side: [fingerprint(t) for t in own] for side, own in prints.items()})
-    manifest |= {"tracks": {t: len(own) for t, own in tracks.items()},
-                 "split": {side: len(own) for side, own in prints.items()}}  # fmt: skip
+    manifest |= {
+        "tracks": {t: len(own) for t, own in tracks.items()},
+        "split": {side: len(own) for side, own in prints.items()},
+    }
     for name, value in (("manifest", manifest), ("certificate", _inputs_only(proof))):
         text = json.dumps(value, indent=2, sort_keys=True) + "\n"
         (out / f"{name}.json").write_text(text, encoding="utf-8")
@@ -152,8 +167,14 @@ def main(argv: Sequence[str]) -> int:
         "JSON, JSONL or parquet files (or folders of them) that they are published as.",
     )
     for name in DOMAINS:
-        parser.add_argument(f"--{name}", action="append", type=Path, default=[], metavar="PATH",
-                            help=f"{SOURCES[name]}; may be repeated")  # fmt: skip
+        parser.add_argument(
+            f"--{name}",
+            action="append",
+            type=Path,
+            default=[],
+            metavar="PATH",
+            help=f"{SOURCES[name]}; may be repeated",
+        )
     sizes = ", ".join(f"{n} {d.size} {d.counts}" for n, d in DOMAINS.items())
     parser.add_argument("--samples", type=int, help=f"of each domain, 0: all (published: {sizes})")
     parser.add_argument("--seed", type=int, default=42)

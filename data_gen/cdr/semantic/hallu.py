@@ -113,8 +113,12 @@ def _plain_sample(row: Mapping[str, Any]) -> Row:
 def _sample(row: Mapping[str, Any], passage: str, corrected: str, spans: list[Row]) -> Row:
     if not passage.strip() or not corrected.strip():
         raise Unusable("nothing is left of the passage")
-    return {"id": name_of(row, passage), "text": passage.strip(), "corrected": corrected,
-            "spans": spans}  # fmt: skip
+    return {
+        "id": name_of(row, passage),
+        "text": passage.strip(),
+        "corrected": corrected,
+        "spans": spans,
+    }
 
 
 def choose(samples: Iterable[Row], each: int = EACH, seed: int = 42) -> list[Row]:
@@ -133,17 +137,32 @@ def rows_of(sample: Row) -> list[Row]:
     types = sorted({str(s["type"]) for s in spans})
     kinds = ", ".join(KINDS)
     whole = {
-        "has_hallucination": bool(spans), "hallucination_count": len(spans), "spans": spans,
-        "types": types, "corrected_text": sample["corrected"],
-    }  # fmt: skip
+        "has_hallucination": bool(spans),
+        "hallucination_count": len(spans),
+        "spans": spans,
+        "types": types,
+        "corrected_text": sample["corrected"],
+    }
     asks: list[tuple[str, str, Row]] = [
-        ("detect", "Say whether the passage holds a hallucination: JSON with the key "
-         '"has_hallucination" (true or false).', {"has_hallucination": bool(spans)}),
-        ("spans", 'List the hallucinated spans: JSON with the key "spans", a list of '
-         '{"text", "type"}; types are ' + kinds + ".", {"spans": spans}),
-        ("types", f'Name the types of hallucination present, out of {kinds}: JSON with the key '
-         '"types", a list without repeats.', {"types": types}),
-    ]  # fmt: skip
+        (
+            "detect",
+            "Say whether the passage holds a hallucination: JSON with the key "
+            '"has_hallucination" (true or false).',
+            {"has_hallucination": bool(spans)},
+        ),
+        (
+            "spans",
+            'List the hallucinated spans: JSON with the key "spans", a list of '
+            '{"text", "type"}; types are ' + kinds + ".",
+            {"spans": spans},
+        ),
+        (
+            "types",
+            f"Name the types of hallucination present, out of {kinds}: JSON with the key "
+            '"types", a list without repeats.',
+            {"types": types},
+        ),
+    ]
     meta = {"has_hallucination": bool(spans)}
     rows = [
         make_row("hallu", "atomic", sample, ask, name, value=value, meta=meta)
@@ -162,7 +181,15 @@ def rows_of(sample: Row) -> list[Row]:
         f"{kinds}), types (a list without repeats) and corrected_text."
     )
     rows.append(
-        make_row("hallu", "compositional", sample, ask, "report", text=sample["corrected"],
-                 value=whole, meta=meta)
-    )  # fmt: skip
+        make_row(
+            "hallu",
+            "compositional",
+            sample,
+            ask,
+            "report",
+            text=sample["corrected"],
+            value=whole,
+            meta=meta,
+        )
+    )
     return rows

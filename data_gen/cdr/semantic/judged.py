@@ -54,9 +54,15 @@ def rubric_rows(sample: Row) -> list[Row]:
         )
         value = {k: sample["values"][k] for k in keys}
         found.append(
-            make_row("rubric", "atomic" if atomic else "compositional", sample, ask,
-                     keys[0] if atomic else "all", value=value)
-        )  # fmt: skip
+            make_row(
+                "rubric",
+                "atomic" if atomic else "compositional",
+                sample,
+                ask,
+                keys[0] if atomic else "all",
+                value=value,
+            )
+        )
     return found
 
 
@@ -98,7 +104,7 @@ def safety_rows(sample: Row) -> list[Row]:
         "response_label": 'Is the response safe or unsafe? JSON with the key "response_label".',
         "violated_categories": "Which safety categories does the exchange violate? JSON with the "
         f'key "violated_categories", a list (empty if none) out of: {listed}.',
-    }  # fmt: skip
+    }
     found = [
         make_row("safety", "atomic", sample, ask, key, value={key: sample["values"][key]})
         for key, ask in asks.items()

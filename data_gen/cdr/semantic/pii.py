@@ -18,17 +18,59 @@ from data_gen.cdr.semantic.rows import Row, Unusable, distinct, in_turns, make_r
 # The five groups are published, which label is of which group is not: this mapping is ours.
 GROUPS: dict[str, tuple[str, ...]] = {
     "contact": ("EMAIL", "PHONE", "PHONENUMBER", "TELEPHONENUM", "URL", "USERNAME", "IP", "IPV"),
-    "location": ("STREET", "STREETADDRESS", "SECONDARYADDRESS", "CITY", "ZIPCODE", "BUILDINGNUM",
-                 "BUILDINGNUMBER", "BUILDING", "COUNTRY", "STATE", "COUNTY", "GEOCOORD", "GPS",
-                 "NEARBYGPSCOORDINATE", "POSTCODE", "SECADDRESS"),
+    "location": (
+        "STREET",
+        "STREETADDRESS",
+        "SECONDARYADDRESS",
+        "CITY",
+        "ZIPCODE",
+        "BUILDINGNUM",
+        "BUILDINGNUMBER",
+        "BUILDING",
+        "COUNTRY",
+        "STATE",
+        "COUNTY",
+        "GEOCOORD",
+        "GPS",
+        "NEARBYGPSCOORDINATE",
+        "POSTCODE",
+        "SECADDRESS",
+    ),
     "temporal": ("DATE", "TIME", "DATEOFBIRTH", "AGE", "DOB", "BOD"),
-    "identification": ("IDCARDNUM", "IDCARD", "SOCIALNUM", "SOCIALNUMBER", "SSN",
-                       "DRIVERLICENSENUM", "DRIVERLICENSE", "PASSPORT", "PASSPORTNUM", "TAXNUM",
-                       "ACCOUNTNUM", "ACCOUNTNUMBER", "CREDITCARDNUMBER", "CARDISSUER", "PASSWORD",
-                       "PASS", "PIN", "IBAN", "MAC", "IMEI"),
-    "person": ("GIVENNAME", "SURNAME", "FIRSTNAME", "LASTNAME", "MIDDLENAME", "PREFIX", "TITLE",
-               "SEX", "GENDER"),
-}  # fmt: skip
+    "identification": (
+        "IDCARDNUM",
+        "IDCARD",
+        "SOCIALNUM",
+        "SOCIALNUMBER",
+        "SSN",
+        "DRIVERLICENSENUM",
+        "DRIVERLICENSE",
+        "PASSPORT",
+        "PASSPORTNUM",
+        "TAXNUM",
+        "ACCOUNTNUM",
+        "ACCOUNTNUMBER",
+        "CREDITCARDNUMBER",
+        "CARDISSUER",
+        "PASSWORD",
+        "PASS",
+        "PIN",
+        "IBAN",
+        "MAC",
+        "IMEI",
+    ),
+    "person": (
+        "GIVENNAME",
+        "SURNAME",
+        "FIRSTNAME",
+        "LASTNAME",
+        "MIDDLENAME",
+        "PREFIX",
+        "TITLE",
+        "SEX",
+        "GENDER",
+    ),
+}
 LEAST_GROUPS = 2
 MOST = 500  # published size
 
@@ -123,9 +165,14 @@ def rows_of(sample: Row) -> list[Row]:
             "Leave the rest as it is."
         )
         found.append(
-            make_row("pii", "atomic" if atomic else "compositional", sample, ask,
-                     f"redact_{chosen[0]}" if atomic else "redact_all",
-                     text=redact(sample["text"], mine),
-                     meta={"groups": chosen, "entities": len(mine)})
-        )  # fmt: skip
+            make_row(
+                "pii",
+                "atomic" if atomic else "compositional",
+                sample,
+                ask,
+                f"redact_{chosen[0]}" if atomic else "redact_all",
+                text=redact(sample["text"], mine),
+                meta={"groups": chosen, "entities": len(mine)},
+            )
+        )
     return found

@@ -13,18 +13,28 @@ from rewards.seeds import derive_seed
 
 Row = dict[str, Any]
 DOMAINS = ("pii", "hallu", "rubric", "safety")
-TRACK_NAMES = {"pii": "semantic_pii", "hallu": "semantic_hallucination",
-               "rubric": "semantic_rubric", "safety": "semantic_safety"}  # fmt: skip
-SOURCES = {"pii": "ai4privacy/pii-masking-400k", "hallu": "fava-uw/fava-data",
-           "rubric": "nvidia/HelpSteer2",
-           "safety": "nvidia/Aegis-AI-Content-Safety-Dataset-2.0"}  # fmt: skip
+TRACK_NAMES = {
+    "pii": "semantic_pii",
+    "hallu": "semantic_hallucination",
+    "rubric": "semantic_rubric",
+    "safety": "semantic_safety",
+}
+SOURCES = {
+    "pii": "ai4privacy/pii-masking-400k",
+    "hallu": "fava-uw/fava-data",
+    "rubric": "nvidia/HelpSteer2",
+    "safety": "nvidia/Aegis-AI-Content-Safety-Dataset-2.0",
+}
 STYLES = (
     ("application_context", "Application-Context Task", "This goes to a review next. {ask}"),
     ("direct", "Direct", "{ask}"),
     ("imperative_checklist", "Imperative Checklist", "Do exactly this: {ask} Nothing else."),
-)  # fmt: skip
-FORMATS = {"text_refinement": "tagged_text", "structured_json": "json",
-           "mixed_structured_text": "json_and_tagged_text"}  # fmt: skip
+)
+FORMATS = {
+    "text_refinement": "tagged_text",
+    "structured_json": "json",
+    "mixed_structured_text": "json_and_tagged_text",
+}
 
 
 class Unusable(ValueError):
@@ -61,15 +71,24 @@ def distinct(samples: Iterable[Row]) -> list[Row]:
 
 
 def make_row(
-    domain: str, split: str, sample: Row, ask: str, operator: str,
-    text: str | None = None, value: Any = None, meta: Row | None = None,
-) -> Row:  # fmt: skip
+    domain: str,
+    split: str,
+    sample: Row,
+    ask: str,
+    operator: str,
+    text: str | None = None,
+    value: Any = None,
+    meta: Row | None = None,
+) -> Row:
     """A release row, all 43 fields in order: `text` alone is a text task, `value` alone JSON, both
     the mixed profile."""
     profile = (
-        "mixed_structured_text" if text is not None and value is not None
-        else "text_refinement" if text is not None else "structured_json"
-    )  # fmt: skip
+        "mixed_structured_text"
+        if text is not None and value is not None
+        else "text_refinement"
+        if text is not None
+        else "structured_json"
+    )
     variants = [
         {"style_id": s, "style_label": label, "user_requirement": form.format(ask=ask)}
         for s, label, form in STYLES

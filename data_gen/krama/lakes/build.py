@@ -28,8 +28,14 @@ from data_gen.krama.lakes.verify import score, validate_all
 from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError, write_jsonl
 
-TYPES = ("numeric_exact", "string_exact", "list_exact", "numeric_approximate",
-         "string_approximate", "list_approximate")  # fmt: skip
+TYPES = (
+    "numeric_exact",
+    "string_exact",
+    "list_exact",
+    "numeric_approximate",
+    "string_approximate",
+    "list_approximate",
+)
 TRIES = 60  # drafts a wanted task, before a lake is given up
 FILES_MOST = 150  # of one lake; of more, a choice is asked about
 _BATCH = 16  # drafts that are run side by side; fixed, so that no machine changes the tasks
@@ -72,8 +78,13 @@ def to_task(
 ) -> Task:
     """A validated draft as a task; its id is a hash of what it asks. `draw`: the draft's seed."""
     name = f"{derive_seed('lake-task', lake.name, draft.shape):016x}"
-    opened = sorted({s.code.split("data/")[1].split("'")[0].split('"')[0]
-                     for s in draft.steps if "data/" in s.code})  # fmt: skip
+    opened = sorted(
+        {
+            s.code.split("data/")[1].split("'")[0].split('"')[0]
+            for s in draft.steps
+            if "data/" in s.code
+        }
+    )
     tables = [t.digest for t in lake.tables if t.path in opened]
     gold = {
         "answer_type": draft.steps[-1].answer_type,
@@ -82,14 +93,25 @@ def to_task(
         "pipeline": draft.code(),
     }
     return Task(
-        id=f"lake-{lake.name}-{name}", family="answer", track=f"lake-{lake.name}", split=split,
-        prompt=[{"role": "system", "content": SYSTEM},
-                {"role": "user", "content": draft.question}],
-        gold=gold, tools=(_AGENT,), files={LAKE: str(lake.folder.resolve())},
-        meta={"benchmark": "lake", "domain": lake.name, "kind": kind, "draw": draw,
-              "steps": len(draft.steps), "gold_files": opened, "tables": tables,
-              "difficulty": "hard" if len(draft.steps) > 4 else "easy"},
-    )  # fmt: skip
+        id=f"lake-{lake.name}-{name}",
+        family="answer",
+        track=f"lake-{lake.name}",
+        split=split,
+        prompt=[{"role": "system", "content": SYSTEM}, {"role": "user", "content": draft.question}],
+        gold=gold,
+        tools=(_AGENT,),
+        files={LAKE: str(lake.folder.resolve())},
+        meta={
+            "benchmark": "lake",
+            "domain": lake.name,
+            "kind": kind,
+            "draw": draw,
+            "steps": len(draft.steps),
+            "gold_files": opened,
+            "tables": tables,
+            "difficulty": "hard" if len(draft.steps) > 4 else "easy",
+        },
+    )
 
 
 @dataclass
@@ -100,9 +122,13 @@ class Tally:
 
 
 def generate(
-    lakes: Sequence[Lake], count: int, seed: int, split: str, tally: Tally,
+    lakes: Sequence[Lake],
+    count: int,
+    seed: int,
+    split: str,
+    tally: Tally,
     advance: Callable[[int], Any] = lambda _: None,
-) -> list[Task]:  # fmt: skip
+) -> list[Task]:
     """About `count` tasks, even over the answer types and the lakes as far as these allow.
 
     Task i depends on the seed and the tables alone. Fewer come back when drafts run out.
@@ -147,9 +173,13 @@ def generate(
 
 
 def obscure_lake(
-    lake: Lake, tasks: Sequence[Task], seed: int, target: Path, tally: Tally,
+    lake: Lake,
+    tasks: Sequence[Task],
+    seed: int,
+    target: Path,
+    tally: Tally,
     advance: Callable[[int], Any] = lambda _: None,
-) -> list[Task]:  # fmt: skip
+) -> list[Task]:
     """A lake's tasks asked again over the lake with other names and numbers, each with the answer
     that its pipeline gives there. A task is dropped when it does not validate there, or when its
     answer did not change: memory could still answer it."""
@@ -174,10 +204,14 @@ def obscure_lake(
             tally.reasons["obscured: the same answer"] += 1
         else:
             new = to_task(other, draft, values, task.split, task.meta["kind"], task.meta["draw"])
-            made.append(replace(
-                new, id=f"{task.id}-obscured", gold={**new.gold, "plain_answer": plain},
-                meta={**new.meta, "mode": "obscured", "plain": task.id},
-            ))  # fmt: skip
+            made.append(
+                replace(
+                    new,
+                    id=f"{task.id}-obscured",
+                    gold={**new.gold, "plain_answer": plain},
+                    meta={**new.meta, "mode": "obscured", "plain": task.id},
+                )
+            )
     return made
 
 
@@ -194,12 +228,13 @@ def certificate(parts: dict[str, list[Task]], tally: Tally, seed: int) -> dict[s
         "seed": seed,
         "tables_in_both_splits": overlap,
         "tasks": {n: len(tasks) for n, tasks in parts.items()},
-        "answer_types": {n: dict(Counter(t.gold["answer_type"] for t in tasks))
-                         for n, tasks in parts.items()},
+        "answer_types": {
+            n: dict(Counter(t.gold["answer_type"] for t in tasks)) for n, tasks in parts.items()
+        },
         "kinds": {n: dict(Counter(t.meta["kind"] for t in tasks)) for n, tasks in parts.items()},
         "lakes": {n: dict(Counter(t.meta["domain"] for t in tasks)) for n, tasks in parts.items()},
         "refused": dict(tally.reasons.most_common()),
-    }  # fmt: skip
+    }
 
 
 def build(args: argparse.Namespace) -> dict[str, Any]:
@@ -225,14 +260,18 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
         )
     tally = Tally()
     share = args.count if not held else args.count // 5 if train else 0
-    wanted = {"train": args.count - share if held else args.count,
-              "heldout": share or args.count if held else 0}  # fmt: skip
+    wanted = {
+        "train": args.count - share if held else args.count,
+        "heldout": share or args.count if held else 0,
+    }
     parts: dict[str, list[Task]] = {}
-    with tqdm(total=sum(wanted.values()), desc="lake tasks", unit="task",
-              disable=not sys.stderr.isatty()) as bar:  # fmt: skip
+    with tqdm(
+        total=sum(wanted.values()), desc="lake tasks", unit="task", disable=not sys.stderr.isatty()
+    ) as bar:
         parts["train"] = generate(train, wanted["train"], args.seed, "train", tally, bar.update)
-        parts["heldout"] = generate(held, wanted["heldout"], args.seed, "heldout", tally,
-                                    bar.update)  # fmt: skip
+        parts["heldout"] = generate(
+            held, wanted["heldout"], args.seed, "heldout", tally, bar.update
+        )
     if args.obscured:
         parts |= _obscured(parts, [*train, *held], args, tally)
     args.out.mkdir(parents=True, exist_ok=True)

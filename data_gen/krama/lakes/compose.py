@@ -38,8 +38,16 @@ class Builder:
             "numeric_exact",
         )
 
-    def add(self, kind: str, text: str, code: str, query: str, value: str, answer_type: str,
-            optional: bool = False) -> None:  # fmt: skip
+    def add(
+        self,
+        kind: str,
+        text: str,
+        code: str,
+        query: str,
+        value: str,
+        answer_type: str,
+        optional: bool = False,
+    ) -> None:
         self.steps.append(
             LakeStep(kind, text, code, query, value, answer_type, optional)  # type: ignore[arg-type]
         )
@@ -91,9 +99,14 @@ class Builder:
             f't["{name}"] = pd.to_numeric(t["{name}"], errors="coerce")\n'
             f't = t.dropna(subset=["{name}"])'
         )
-        self.add("clean", f"Convert '{name}' to numbers and drop rows without one", code,
-                 f"How many different values does '{name}' have?", f't["{name}"].nunique()',
-                 "numeric_exact")  # fmt: skip
+        self.add(
+            "clean",
+            f"Convert '{name}' to numbers and drop rows without one",
+            code,
+            f"How many different values does '{name}' have?",
+            f't["{name}"].nunique()',
+            "numeric_exact",
+        )
         return name
 
     def maybe_filter(self, chance: float = 0.6) -> None:
@@ -108,9 +121,15 @@ class Builder:
             self.used.append(name)
             code = f't = t[t["{name}"].astype(str).str.strip() == {value!r}]'
             self.said.append(f"where '{name}' is {value!r}")
-            self.add("filter", f"Keep rows where '{name}' is '{value}'", code,
-                     f"How many rows remain where '{name}' is '{value}'?", "len(t)",
-                     "numeric_exact", True)  # fmt: skip
+            self.add(
+                "filter",
+                f"Keep rows where '{name}' is '{value}'",
+                code,
+                f"How many rows remain where '{name}' is '{value}'?",
+                "len(t)",
+                "numeric_exact",
+                True,
+            )
         elif numbers:
             self._threshold(self.rng.choice(numbers))
 
@@ -120,15 +139,23 @@ class Builder:
         limit = self.rng.choice(self.table.levels[name])
         sign, word = self.rng.choice(((">", "above"), ("<", "below")))
         self.said.append(f"with '{name}' {word} {limit:g}")
-        self.add("filter", f"Keep rows with '{name}' {word} {limit:g}",
-                 f't = t[t["{name}"] {sign} {limit:g}]',
-                 f"How many rows remain with '{name}' {word} {limit:g}?", "len(t)",
-                 "numeric_exact", True)  # fmt: skip
+        self.add(
+            "filter",
+            f"Keep rows with '{name}' {word} {limit:g}",
+            f't = t[t["{name}"] {sign} {limit:g}]',
+            f"How many rows remain with '{name}' {word} {limit:g}?",
+            "len(t)",
+            "numeric_exact",
+            True,
+        )
 
     def maybe_join(self, chance: float = 0.5) -> str | None:
         """Join another table on a text column that both have; returns its measured column."""
-        keys = {k: n for k in (*self.table.names, *self.table.groups)
-                for n in [set(self.table.values[k])]}  # fmt: skip
+        keys = {
+            k: n
+            for k in (*self.table.names, *self.table.groups)
+            for n in [set(self.table.values[k])]
+        }
         options: list[tuple[str, Table, str, str]] = []
         for other in self.others:
             for key in other.names:
@@ -173,9 +200,14 @@ def _grouped(b: Builder, name: str, number: str, word: str, call: str) -> None:
         f't = t.dropna(subset=["{name}"])\nt["{name}"] = t["{name}"].astype(str).str.strip()\n'
         f'g = t.groupby("{name}")["{number}"].{call}.dropna()'
     )
-    b.add("group", f"Compute the {word} of '{number}' per '{name}'", code,
-          f"For how many values of '{name}' is there a {word} of '{number}'?", "len(g)",
-          "numeric_exact")  # fmt: skip
+    b.add(
+        "group",
+        f"Compute the {word} of '{number}' per '{name}'",
+        code,
+        f"For how many values of '{name}' is there a {word} of '{number}'?",
+        "len(g)",
+        "numeric_exact",
+    )
 
 
 def _draft(b: Builder, question: str, shape: str, margin: str = "1.0") -> Draft:
@@ -190,9 +222,14 @@ def one_number(b: Builder) -> Draft:
     number = joined if joined and b.rng.random() < 0.6 else b.number()
     b.maybe_filter(0.9)
     word, call, digits = b.rng.choice(
-        (("mean", "mean()", 2), ("mean", "mean()", 3), ("median", "median()", 2),
-         ("standard deviation (n - 1)", "std()", 2), ("total", "sum()", 1))
-    )  # fmt: skip
+        (
+            ("mean", "mean()", 2),
+            ("mean", "mean()", 3),
+            ("median", "median()", 2),
+            ("standard deviation (n - 1)", "std()", 2),
+            ("total", "sum()", 1),
+        )
+    )
     text = f"the {word} of '{number}' in {b.table.said}{b.scope()} rounded to {digits} decimals"
     code = f'raw = float(t["{number}"].{call})'
     value = f"round(raw, {digits})"
@@ -206,8 +243,9 @@ def one_number(b: Builder) -> Draft:
     )
     scaled = f"raw * 10 ** {digits}"
     margin = f"abs(({scaled}) % 1 - 0.5)"
-    return _draft(b, f"What is {text}? Skip rows without a number.", f"number {word}{digits}",
-                  margin)  # fmt: skip
+    return _draft(
+        b, f"What is {text}? Skip rows without a number.", f"number {word}{digits}", margin
+    )
 
 
 def count_groups(b: Builder) -> Draft:
@@ -218,8 +256,10 @@ def count_groups(b: Builder) -> Draft:
     word, call = b.rng.choice(_SUMMARIES[:2])
     _grouped(b, name, number, word, call)
     code = "line = float(g.mean())\nabove = g[g > line]"
-    text = (f"for how many values of '{name}' in {b.table.said}{b.scope()} the {word} of "
-            f"'{number}' lies above the mean of these per-'{name}' values")  # fmt: skip
+    text = (
+        f"for how many values of '{name}' in {b.table.said}{b.scope()} the {word} of "
+        f"'{number}' lies above the mean of these per-'{name}' values"
+    )
     b.add(
         "finish",
         "Count the groups above the mean of all groups",
@@ -228,8 +268,12 @@ def count_groups(b: Builder) -> Draft:
         "len(above)",
         "numeric_exact",
     )
-    return _draft(b, f"Find {text}. Skip rows without a number.", f"above {word}",
-                  "float((g - line).abs().min() / max(abs(line), 1e-9))")  # fmt: skip
+    return _draft(
+        b,
+        f"Find {text}. Skip rows without a number.",
+        f"above {word}",
+        "float((g - line).abs().min() / max(abs(line), 1e-9))",
+    )
 
 
 def best_group(b: Builder) -> Draft:
@@ -253,8 +297,12 @@ def best_group(b: Builder) -> Draft:
         "str(g.index[0])",
         "string_exact",
     )
-    return _draft(b, f"Find {text}. Skip rows without a number. Answer with the name "
-                  "only.", f"best {order} {word}", _GAP.format(k=1))  # fmt: skip
+    return _draft(
+        b,
+        f"Find {text}. Skip rows without a number. Answer with the name only.",
+        f"best {order} {word}",
+        _GAP.format(k=1),
+    )
 
 
 _GAP = "float(abs(g.iloc[{k}] - g.iloc[{k} - 1]) / max(abs(g.iloc[{k} - 1]), 1e-9))"
@@ -280,8 +328,12 @@ def top_groups(b: Builder) -> Draft:
         f"[str(x) for x in g.index[:{k}]]",
         "list_exact",
     )
-    return _draft(b, f"Which are {text}{b.scope()}? Skip rows without a number. Answer with a list "
-                  "of names.", f"top{k} {order} {word}", _GAP.format(k=k))  # fmt: skip
+    return _draft(
+        b,
+        f"Which are {text}{b.scope()}? Skip rows without a number. Answer with a list of names.",
+        f"top{k} {order} {word}",
+        _GAP.format(k=k),
+    )
 
 
 def group_values(b: Builder) -> Draft:
@@ -301,8 +353,12 @@ def group_values(b: Builder) -> Draft:
         "[float(x) for x in g]",
         "list_approximate",
     )
-    return _draft(b, f"List {text} in alphabetical order of '{name}'. Skip rows without a number. "
-                  "Answer with a list of numbers.", f"each {word}")  # fmt: skip
+    return _draft(
+        b,
+        f"List {text} in alphabetical order of '{name}'. Skip rows without a number. "
+        "Answer with a list of numbers.",
+        f"each {word}",
+    )
 
 
 def line(b: Builder) -> Draft:
@@ -322,12 +378,16 @@ def line(b: Builder) -> Draft:
     x, y = f't["{first}"].astype(float)', f't["{second}"].astype(float)'
     if kind == "correlation":
         text = f"the Pearson correlation of '{first}' and '{second}' in {b.table.said}{b.scope()}"
-        b.add("finish", f"Correlate '{first}' with '{second}'",
-              f"r = float(np.corrcoef({x}, {y})[0, 1])", f"What is {text}?", "r",
-              "numeric_approximate")  # fmt: skip
+        b.add(
+            "finish",
+            f"Correlate '{first}' with '{second}'",
+            f"r = float(np.corrcoef({x}, {y})[0, 1])",
+            f"What is {text}?",
+            "r",
+            "numeric_approximate",
+        )
         margin = "abs(r) if abs(r) < 0.999 else 0.0"
-        return _draft(b, f"What is {text}? Skip rows without both numbers.",
-                      "correlation", margin)  # fmt: skip
+        return _draft(b, f"What is {text}? Skip rows without both numbers.", "correlation", margin)
     code = f"slope, start = (float(v) for v in np.polyfit({x}, {y}, 1))"
     text = f"'{second}' on '{first}' in {b.table.said}{b.scope()} by ordinary least squares"
     if kind == "slope":
@@ -339,8 +399,12 @@ def line(b: Builder) -> Draft:
             "slope",
             "numeric_approximate",
         )
-        return _draft(b, f"Regress {text}. What is the slope? Skip rows without both numbers.",
-                      "slope", "abs(slope)")  # fmt: skip
+        return _draft(
+            b,
+            f"Regress {text}. What is the slope? Skip rows without both numbers.",
+            "slope",
+            "abs(slope)",
+        )
     b.add(
         "regress",
         f"Fit '{second}' on '{first}' with an intercept by least squares",
@@ -349,8 +413,12 @@ def line(b: Builder) -> Draft:
         "[slope, start]",
         "list_approximate",
     )
-    return _draft(b, f"Regress {text}. Answer with a list: slope, intercept. Skip rows without "
-                  "both numbers.", "line", "min(abs(slope), abs(start))")  # fmt: skip
+    return _draft(
+        b,
+        f"Regress {text}. Answer with a list: slope, intercept. Skip rows without both numbers.",
+        "line",
+        "min(abs(slope), abs(start))",
+    )
 
 
 def between_years(b: Builder) -> Draft:
@@ -388,8 +456,9 @@ def between_years(b: Builder) -> Draft:
         "seen",
         "numeric_approximate",
     )
-    return _draft(b, f"What is {text}? Skip rows without a number.", f"interp {word}{share}{at}",
-                  "abs(seen)")  # fmt: skip
+    return _draft(
+        b, f"What is {text}? Skip rows without a number.", f"interp {word}{share}{at}", "abs(seen)"
+    )
 
 
 def pair(b: Builder) -> Draft:
@@ -402,8 +471,11 @@ def pair(b: Builder) -> Draft:
     whole = second in b.table.years
     code = f't = t.dropna(subset=["{first}", "{second}"])\n'
     code += f't["{first}"] = t["{first}"].astype(str).str.strip()\n'
-    code += f't["{second}"] = t["{second}"].astype(int)\n' if whole else (
-        f't["{second}"] = t["{second}"].astype(str).str.strip()\n')  # fmt: skip
+    code += (
+        f't["{second}"] = t["{second}"].astype(int)\n'
+        if whole
+        else (f't["{second}"] = t["{second}"].astype(str).str.strip()\n')
+    )
     code += f'g = t.groupby(["{first}", "{second}"])["{number}"].{call}.dropna()'
     b.add(
         "group",
@@ -413,8 +485,10 @@ def pair(b: Builder) -> Draft:
         "len(g)",
         "numeric_exact",
     )
-    text = (f"which pair of '{first}' and '{second}' has the highest {word} of '{number}' in "
-            f"{b.table.said}{b.scope()}")  # fmt: skip
+    text = (
+        f"which pair of '{first}' and '{second}' has the highest {word} of '{number}' in "
+        f"{b.table.said}{b.scope()}"
+    )
     b.add(
         "rank",
         "Sort and take the pair with the highest value",
@@ -423,8 +497,12 @@ def pair(b: Builder) -> Draft:
         '", ".join(str(x) for x in g.index[0])',
         "string_approximate",
     )
-    return _draft(b, f"Find {text}. Skip rows without a number. Answer with both, separated by a "
-                  "comma.", f"pair {word}", _GAP.format(k=1))  # fmt: skip
+    return _draft(
+        b,
+        f"Find {text}. Skip rows without a number. Answer with both, separated by a comma.",
+        f"pair {word}",
+        _GAP.format(k=1),
+    )
 
 
 # kinds of questions; a new kind adds one function and one entry

@@ -147,12 +147,18 @@ def change_table(table: Table, key: Disguise) -> Table:
         table,
         layout=layout,
         digest=f"{table.digest} obscured",
-        numbers=names(table.numbers), groups=names(table.groups), names=names(table.names),
-        years=names(table.years), dirty=names(table.dirty), whole=names(table.whole),
+        numbers=names(table.numbers),
+        groups=names(table.groups),
+        names=names(table.names),
+        years=names(table.years),
+        dirty=names(table.dirty),
+        whole=names(table.whole),
         values={key.said(c): [key.said(v) for v in vs] for c, vs in table.values.items()},
-        levels={key.said(c): [float(Decimal(str(v)) * key.factors[c]) for v in vs]
-                for c, vs in table.levels.items()},
-    )  # fmt: skip
+        levels={
+            key.said(c): [float(Decimal(str(v)) * key.factors[c]) for v in vs]
+            for c, vs in table.levels.items()
+        },
+    )
 
 
 def disguise(

@@ -21,7 +21,7 @@ from rollouts.workshop import run_now
 
 StepKind = Literal[
     "load", "clean", "join", "filter", "group", "interpolate", "rank", "regress", "finish"
-]  # fmt: skip
+]
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,11 @@ async def runs(
     """
     job = {
         "margin": draft.margin,
-        "runs": [{"seed": seed, "code": draft.code(without).partition("import pandas as pd\n")[2]}
-                 for seed, without in wanted],
-    }  # fmt: skip
+        "runs": [
+            {"seed": seed, "code": draft.code(without).partition("import pandas as pd\n")[2]}
+            for seed, without in wanted
+        ],
+    }
     files = {"job.json": json.dumps(job).encode(), **_files(draft, frames.folder)}
     code = CODE.read_text(encoding="utf-8")
     result = await _pool().run(code, files, ["answers.json"], _LIMITS, 0)
@@ -136,8 +138,9 @@ async def runs(
 def _checked(draft: Draft, row: Any, without: int) -> Values | PipelineFailed:
     """The row, when it holds a value for every step."""
     last = len(draft.steps) - 1
-    names = {"main-task" if n == last else f"subtask-{n + 1}" for n in range(last + 1)
-             if n != without} | {"margin"}  # fmt: skip
+    names = {
+        "main-task" if n == last else f"subtask-{n + 1}" for n in range(last + 1) if n != without
+    } | {"margin"}
     if not isinstance(row, dict):
         return PipelineFailed("the pipeline printed no object")
     values = cast("Values", row)
@@ -168,9 +171,16 @@ def gold_subtasks(draft: Draft, values: Mapping[str, Any]) -> list[dict[str, Any
     last = len(draft.steps) - 1
     for number, step in enumerate(draft.steps):
         key = "main-task" if number == last else f"subtask-{number + 1}"
-        out.append({"id": f"{number + 1}", "kind": step.kind, "step": step.text,
-                    "query": step.query, "answer_type": step.answer_type,
-                    "answer": values[key]})  # fmt: skip
+        out.append(
+            {
+                "id": f"{number + 1}",
+                "kind": step.kind,
+                "step": step.text,
+                "query": step.query,
+                "answer_type": step.answer_type,
+                "answer": values[key],
+            }
+        )
     return out
 
 

@@ -98,8 +98,11 @@ def _describe(folder: Path, layout: Layout) -> Table | None:
 def content_digest(frame: Any) -> str:
     """A hash of names, size and some hundred rows: the same in whatever file a table lies."""
     parts = [str(len(frame)), *(str(c).strip() for c in frame.columns)]
-    some = frame.iloc[: _DIGESTED] if len(frame) <= 2 * _DIGESTED else frame.iloc[
-        [*range(_DIGESTED), *range(len(frame) - _DIGESTED, len(frame))]]  # fmt: skip
+    some = (
+        frame.iloc[:_DIGESTED]
+        if len(frame) <= 2 * _DIGESTED
+        else frame.iloc[[*range(_DIGESTED), *range(len(frame) - _DIGESTED, len(frame))]]
+    )
     for name in range(some.shape[1]):
         for value in some.iloc[:, name].tolist():
             if isinstance(value, int | float) and not isinstance(value, bool):
@@ -152,8 +155,19 @@ def _typed(layout: Layout, frame: Any, digest: str) -> Table | None:
     cleaned = {n: cleaned_numbers(frame[n], layout.decimal).dropna() for n in numbers}
     levels = {n: _levels(column) for n, column in cleaned.items()}
     whole = [n for n, column in cleaned.items() if bool((column == column.round()).all())]
-    return Table(layout, len(frame), digest, tuple(numbers), tuple(groups), tuple(names),
-                 tuple(years), tuple(dirty), tuple(whole), values, levels)  # fmt: skip
+    return Table(
+        layout,
+        len(frame),
+        digest,
+        tuple(numbers),
+        tuple(groups),
+        tuple(names),
+        tuple(years),
+        tuple(dirty),
+        tuple(whole),
+        values,
+        levels,
+    )
 
 
 def _levels(column: Any) -> list[float]:

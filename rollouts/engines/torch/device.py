@@ -27,7 +27,7 @@ def choose_device(wanted: str) -> str:
 
 
 def choose_dtype(wanted: str, device: str) -> str:
-    """The number format, "bfloat16" or "float32": what is wanted, and for "auto" what is fast on `device`.
+    """The number format, "bfloat16" or "float32": what is wanted, or what is fast on `device`.
 
     A CPU without bfloat16 instructions computes it tens of times slower than float32.
     """

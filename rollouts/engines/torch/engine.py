@@ -88,9 +88,14 @@ class TorchEngine:
         for start in range(0, len(order), wide):
             wave = order[start : start + wide]
             rows = _wave(
-                self.model, self._products, [prompts[i] for i in wave], sampling, n,
-                [seeds[i] for i in wave], self.stop_ids,
-            )  # fmt: skip
+                self.model,
+                self._products,
+                [prompts[i] for i in wave],
+                sampling,
+                n,
+                [seeds[i] for i in wave],
+                self.stop_ids,
+            )
             for position, i in enumerate(wave):
                 done[i] = rows[position * n : (position + 1) * n]
         return [done[i] for i in range(len(prompts))]

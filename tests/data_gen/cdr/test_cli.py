@@ -18,10 +18,16 @@ from rewards.gold import execute
 from rewards.task import Task, TaskError, read_tasks
 
 SMALL = (
-    "workers=1", "instances.min_keep=2", "instances.min_drop=2", "instances.min_groups=2",
-    "select.per_operator=0", "select.per_variant=0", "compose.per_domain=3",
-    "compose.min_support=4", "instruct.all_prompts=true",
-)  # fmt: skip
+    "workers=1",
+    "instances.min_keep=2",
+    "instances.min_drop=2",
+    "instances.min_groups=2",
+    "select.per_operator=0",
+    "select.per_variant=0",
+    "compose.per_domain=3",
+    "compose.min_support=4",
+    "instruct.all_prompts=true",
+)
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +60,9 @@ def test_every_written_row_is_valid_and_follows_from_its_words(built: Path) -> N
 def test_order_groups_are_whole(built: Path) -> None:
     groups = Counter(
         (r["source_track"], r["order_group_instance_id"])
-        for r in rows_of(built) if r["order_group_instance_id"]
-    )  # fmt: skip
+        for r in rows_of(built)
+        if r["order_group_instance_id"]
+    )
     assert {(track, n) for (track, _), n in groups.items()} == {("order_m", 2), ("order_f", 3)}
 
 
@@ -82,20 +89,37 @@ def test_check_finds_exact_and_near_copies(built: Path, tmp_path: Path) -> None:
     clean = tmp_path / "other.jsonl"
     row = rows_of(built)[0]
     long = " ".join(f"word{i}" for i in range(80))
-    clean.write_text(json.dumps(row | {"input_text": long, "reference_text": long + " x",
-                                       "source_record_id": "else"}) + "\n")  # fmt: skip
+    clean.write_text(
+        json.dumps(
+            row | {"input_text": long, "reference_text": long + " x", "source_record_id": "else"}
+        )
+        + "\n"
+    )
     near = tmp_path / "near.jsonl"
-    near.write_text(json.dumps(row | {"input_text": long + " ending", "reference_text": "zz",
-                                      "source_record_id": "third"}) + "\n")  # fmt: skip
+    near.write_text(
+        json.dumps(
+            row
+            | {"input_text": long + " ending", "reference_text": "zz", "source_record_id": "third"}
+        )
+        + "\n"
+    )
     out = tmp_path / "certificate.json"
     assert main(["check", str(near), "--against", str(clean), "--out", str(out)]) == 1
     found = json.loads(out.read_text())
     assert (found["inputs"]["exact"], found["inputs"]["near"]) == (0, 1)
     assert main(["check", str(built / "tracks"), "--against", str(built / "tracks")]) == 1
     far = tmp_path / "far.jsonl"
-    far.write_text(json.dumps(row | {"input_text": "quite another text of more than eight words",
-                                     "reference_text": "and its own other answer in eight words",
-                                     "source_record_id": "z"}) + "\n")  # fmt: skip
+    far.write_text(
+        json.dumps(
+            row
+            | {
+                "input_text": "quite another text of more than eight words",
+                "reference_text": "and its own other answer in eight words",
+                "source_record_id": "z",
+            }
+        )
+        + "\n"
+    )
     assert main(["check", str(far), "--against", str(clean)]) == 0
 
 
@@ -133,9 +157,13 @@ def test_gold_and_lazy_baselines_through_the_release_files(built: Path, tmp_path
     home = tmp_path / "data" / "evaluation"
     score = home / "order_f" / "gold" / "score_direct_k3_seed0"
     assert {p.name for p in score.iterdir()} == {
-        "summary.json", "paper_metrics.json", "instance_metrics.jsonl", "instance_metrics.csv",
-        "scored_variant_predictions.jsonl", "scored_variant_predictions.csv",
-    }  # fmt: skip
+        "summary.json",
+        "paper_metrics.json",
+        "instance_metrics.jsonl",
+        "instance_metrics.csv",
+        "scored_variant_predictions.jsonl",
+        "scored_variant_predictions.csv",
+    }
     ranking = json.loads((home / "reports" / "summary.json").read_text())["core"]
     assert ranking[0]["model"] == "gold"
 
@@ -159,8 +187,11 @@ def test_eval_asks_only_the_rows_that_a_build_holds_out(
     held = {task.id for task in read_tasks(built / "heldout.jsonl")}
     trained = {task.id for task in read_tasks(built / "train.jsonl")}
     assert held and trained and held < rows
-    for name, tracks in (("whole", f"cdr:{built}"), ("file", f"cdr:{built}/heldout.jsonl"),
-                         ("folder", f"cdr:{built}/tracks")):  # fmt: skip
+    for name, tracks in (
+        ("whole", f"cdr:{built}"),
+        ("file", f"cdr:{built}/heldout.jsonl"),
+        ("folder", f"cdr:{built}/tracks"),
+    ):
         ids, meta, said = asked(name, tracks)
         assert (ids, meta["rows_left_out"]) == (held, len(rows - held))
         assert f"{len(rows - held)} rows are left out" in said
@@ -220,8 +251,10 @@ def test_copies_of_a_document_are_never_split(tmp_path: Path) -> None:
     lines = (corpus / "rag.jsonl").read_text().splitlines()
     long = " ".join(f"Word{i} is here." for i in range(60))
     more = [json.loads(line) | {"id": f"again-{i}"} for i, line in enumerate(lines)]
-    more += [json.loads(lines[0]) | {"id": f"near-{i}", "text": f"{long} One. One. {i} --"}
-             for i in range(9)]  # fmt: skip
+    more += [
+        json.loads(lines[0]) | {"id": f"near-{i}", "text": f"{long} One. One. {i} --"}
+        for i in range(9)
+    ]
     (corpus / "rag.jsonl").write_text("\n".join([*lines, *map(json.dumps, more)]))
     out = tmp_path / "out"
     assert main(["cdr", "--corpus", str(corpus), *SMALL, "--out", str(out)]) == 0
@@ -253,16 +286,25 @@ def test_a_config_may_name_its_corpus_from_where_it_lies(
 
 
 ODD: tuple[Any, ...] = (
-    {"text": ""}, {"text": " \r\n"}, {"text": None}, {"text": 5}, {"text": ["x"]}, [1], "x", None,
-    {"id": "web-0", "text": "the same id"}, {"text": "\ud800 ana@a.org from 10.0.0.1"},
+    {"text": ""},
+    {"text": " \r\n"},
+    {"text": None},
+    {"text": 5},
+    {"text": ["x"]},
+    [1],
+    "x",
+    None,
+    {"id": "web-0", "text": "the same id"},
+    {"text": "\ud800 ana@a.org from 10.0.0.1"},
     {"id": "s\ud800", "text": "one \udfff <b>x</b> http://a.org/c and /home/x/y.txt"},
     {"id": ["l"], "domain": 3, "language": ["en"], "text": "a@b.org  10.0.0.1"},
     {"id": "nul", "text": "\0" * 9 + "<b>x</b>\0 https://a.org/c"},
     {"id": "ends", "text": "<p>See https://a.org/x\r\nand\u2028<b>this</b>\r\r\n"},
     {"id": "marks", "text": "e\u0301" * 400 + " <b>x</b> http://a.org/c"},
     {"id": "braces", "text": "\\begin{figure}\\caption{" * 200},
-    {"id": "long", "text": "http://" + "a(" * 100_000}, {"id": "long2", "text": "<" * 200_000},
-)  # fmt: skip
+    {"id": "long", "text": "http://" + "a(" * 100_000},
+    {"id": "long2", "text": "<" * 200_000},
+)
 
 
 def test_an_odd_corpus_gives_verified_tasks_and_says_what_it_left_out(

@@ -56,16 +56,22 @@ def test_mining_vectors() -> None:
         mined = mine(row["domain"], row["signatures"], MiningConfig(**row["params"]))
         families = [
             {
-                "family_id": f.id, "anchor": list(f.anchor), "subset_support": f.subset_support,
+                "family_id": f.id,
+                "anchor": list(f.anchor),
+                "subset_support": f.subset_support,
                 "family_support": f.family_support,
                 "recipes": [
-                    {"recipe_id": r.id, "operators": list(r.operators), "support": r.support,
-                     "ordered": list(r.ordered)}
+                    {
+                        "recipe_id": r.id,
+                        "operators": list(r.operators),
+                        "support": r.support,
+                        "ordered": list(r.ordered),
+                    }
                     for r in f.recipes
                 ],
             }
             for f in mined.families
-        ]  # fmt: skip
+        ]
         fallback = [{"operators": list(s), "support": n} for s, n in mined.fallback]
         got = {"threshold": mined.threshold, "families": families, "fallback": fallback}
         assert got == row["expected"]

@@ -94,17 +94,23 @@ def test_modes_wrap_requirement_and_input() -> None:
 
 
 TEXT = "Mail ana@acme.io, see <b>here</b>."
-RECIPE = [Step("clean_email_mapper"), Step("clean_html_mapper"),
-          Step("text_length_filter", {"min_len": 10})]  # fmt: skip
+RECIPE = [
+    Step("clean_email_mapper"),
+    Step("clean_html_mapper"),
+    Step("text_length_filter", {"min_len": 10}),
+]
 
 
 @pytest.mark.parametrize("mode", ["plan_first", "state_aware"])
 def test_declared_plans_and_states_are_checked(mode: str) -> None:
     run = execute(TEXT, RECIPE)
     gold = {
-        "input_text": TEXT, "status": run.status, "text": run.text, "mode": mode,
+        "input_text": TEXT,
+        "status": run.status,
+        "text": run.text,
+        "mode": mode,
         "recipe": [{"operator": s.operator, "params": s.params} for s in RECIPE],
-    }  # fmt: skip
+    }
     words = [say_step(s, "imperative", Random(1)) for s in RECIPE]
     block = gold_analysis(gold, mode, words)
     assert read_steps(block) == RECIPE
@@ -129,9 +135,11 @@ def test_phrases_name_no_operator() -> None:
 
 @settings(max_examples=120, deadline=None)
 @given(
-    step_lists, st.sampled_from(STYLES), st.integers(0, 2**32),
+    step_lists,
+    st.sampled_from(STYLES),
+    st.integers(0, 2**32),
     st.lists(st.tuples(st.integers(0, 500), st.sampled_from("ſKıé#xX1 ")), max_size=3),
-)  # fmt: skip
+)
 def test_words_are_read_as_one_pattern_of_all_clauses_reads_them(
     steps: list[Step], style: Any, seed: int, changes: list[tuple[int, str]]
 ) -> None:

@@ -26,8 +26,10 @@ BASE = pool(STEPS, "key")[0]
 GOOD = {name: True for name in CHECKS} | {name: 5 for name in SCORES} | {"verdict": "keep"}
 FREE = "Would you lose the mail addresses, and only hold on to it with 1,500 words or up?"
 NAMES = [name for name, _, _ in menu()]
-CHOICE = [{"operation": NAMES.index("clean_email_mapper") + 1, "number": None},
-          {"operation": NAMES.index("words_num_filter") + 1, "number": "1,500"}]  # fmt: skip
+CHOICE = [
+    {"operation": NAMES.index("clean_email_mapper") + 1, "number": None},
+    {"operation": NAMES.index("words_num_filter") + 1, "number": "1,500"},
+]
 OTHER = {"operation": 0, "number": None}
 
 
@@ -81,9 +83,16 @@ def test_an_endpoint_that_is_not_there_is_no_verdict() -> None:
         paraphrase(STEPS, BASE, Endpoint("http://127.0.0.1:9/v1", "stub", seconds=2, tries=1))
 
 
-SMALL = ("workers=1", "instances.min_keep=2", "instances.min_drop=2", "instances.min_groups=2",
-         "select.max_tasks=40", "select.difficulty_balanced=true",
-         "paraphrase.candidates=2", "paraphrase.share=0.7")  # fmt: skip
+SMALL = (
+    "workers=1",
+    "instances.min_keep=2",
+    "instances.min_drop=2",
+    "instances.min_groups=2",
+    "select.max_tasks=40",
+    "select.difficulty_balanced=true",
+    "paraphrase.candidates=2",
+    "paraphrase.share=0.7",
+)
 
 
 def free_words(body: Body) -> str:
@@ -97,9 +106,8 @@ def free_words(body: Body) -> str:
     if prompt.startswith("Rewrite"):
         return "My way: " + base
     rows = [
-        {"operation": NAMES.index(step.operator) + 1,
-         "number": _number(step)} for step in steps
-    ]  # fmt: skip
+        {"operation": NAMES.index(step.operator) + 1, "number": _number(step)} for step in steps
+    ]
     return json.dumps(rows[:-1] if len(re.findall(r"\w", base)) % 2 else rows)
 
 
@@ -112,8 +120,21 @@ def _number(step: Step) -> str | None:
 
 
 def build(folder: Path, url: str, *more: str) -> int:
-    return main(["cdr", "--corpus", str(folder / "corpus"), "--out", str(folder / "out"), *SMALL,
-                 "--paraphrase", url, "--paraphrase-model", "m", *more])  # fmt: skip
+    return main(
+        [
+            "cdr",
+            "--corpus",
+            str(folder / "corpus"),
+            "--out",
+            str(folder / "out"),
+            *SMALL,
+            "--paraphrase",
+            url,
+            "--paraphrase-model",
+            "m",
+            *more,
+        ]
+    )
 
 
 def test_a_task_set_is_paraphrased_counted_and_never_asked_twice(
@@ -127,8 +148,9 @@ def test_a_task_set_is_paraphrased_counted_and_never_asked_twice(
         assert counts["accepted"] + sum(counts["refused"].values()) == counts["candidates"]
         assert counts["styles_paraphrased"] > 0
         assert counts["refused"].keys() == {
-            "another recipe was recovered", "no recipe was recovered"
-        }  # fmt: skip
+            "another recipe was recovered",
+            "no recipe was recovered",
+        }
         assert "wordings" in capsys.readouterr().out
         first = {p.name: p.read_bytes() for p in out.rglob("*.jsonl")}
         asked = len(seen)
@@ -136,9 +158,11 @@ def test_a_task_set_is_paraphrased_counted_and_never_asked_twice(
         assert len(seen) == asked
     assert {p.name: p.read_bytes() for p in out.rglob("*.jsonl")} == first
     variants = [
-        v for path in find_tracks(out).values() for row in read_track(path)
+        v
+        for path in find_tracks(out).values()
+        for row in read_track(path)
         for v in row["prompt_variants"]
-    ]  # fmt: skip
+    ]
     spoken = [v for v in variants if v.get("source") == "paraphrase"]
     assert spoken and len(spoken) < len(variants)
     assert all(v["user_requirement"].startswith("My way: ") for v in spoken)

@@ -26,8 +26,12 @@ def task(top: Path, name: str, track: str, train: Any, val: Any, truth: Any) -> 
     files = {"train.csv": f"{name}_train.csv", "val.csv": f"{name}_val.csv"}
     train.to_csv(top / files["train.csv"], index=False)
     val.to_csv(top / files["val.csv"], index=False)
-    gold = {"task_type": track, "truth_csv": truth.to_csv(index=False), "key_columns": keys,
-            "targets": ["y"]}  # fmt: skip
+    gold = {
+        "task_type": track,
+        "truth_csv": truth.to_csv(index=False),
+        "key_columns": keys,
+        "targets": ["y"],
+    }
     return Task(name, "table", track, "train", [], gold, files=files)
 
 

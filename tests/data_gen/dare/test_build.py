@@ -38,12 +38,15 @@ DARE = SHARED / "dare/tasks"
 
 def table(rows: int = 400) -> Any:
     rng = random.Random(5)
-    frame = pd.DataFrame({
-        "id": range(rows), "size": [rng.gauss(20, 6) for _ in range(rows)],
-        "age": [rng.randint(1, 60) for _ in range(rows)],
-        "rooms": [rng.randint(1, 9) for _ in range(rows)],
-        "town": [rng.choice(["Ulm", "Bonn", "Köln"]) for _ in range(rows)],
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "id": range(rows),
+            "size": [rng.gauss(20, 6) for _ in range(rows)],
+            "age": [rng.randint(1, 60) for _ in range(rows)],
+            "rooms": [rng.randint(1, 9) for _ in range(rows)],
+            "town": [rng.choice(["Ulm", "Bonn", "Köln"]) for _ in range(rows)],
+        }
+    )
     noise = pd.Series([rng.gauss(0, 4) for _ in range(rows)])
     frame["price"] = (frame["size"] * 3 - frame["age"] * 0.5 + noise).round(3)
     frame["copy"] = frame["price"] * 2 + 1
@@ -113,8 +116,24 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (top / "in" / "houses.csv").write_bytes(csv_bytes(table()))
     for style in ("full", "mini"):
         out = str(top / style)
-        assert main(["dare", "--tables", str(top / "in"), "--style", style, "--databases", "2",
-                     "--out", out, "--workers", "1"]) == 0  # fmt: skip
+        assert (
+            main(
+                [
+                    "dare",
+                    "--tables",
+                    str(top / "in"),
+                    "--style",
+                    style,
+                    "--databases",
+                    "2",
+                    "--out",
+                    out,
+                    "--workers",
+                    "1",
+                ]
+            )
+            == 0
+        )
     return top
 
 
@@ -159,8 +178,24 @@ def test_a_faithful_script_is_exact_on_every_built_if_task(built: Path) -> None:
 
 
 def test_the_same_seed_gives_the_same_bytes(built: Path, tmp_path: Path) -> None:
-    assert main(["dare", "--tables", str(built / "in"), "--style", "mini", "--databases", "2",
-                 "--out", str(tmp_path), "--workers", "1"]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                "dare",
+                "--tables",
+                str(built / "in"),
+                "--style",
+                "mini",
+                "--databases",
+                "2",
+                "--out",
+                str(tmp_path),
+                "--workers",
+                "1",
+            ]
+        )
+        == 0
+    )
     for name in ("train.jsonl", "heldout.jsonl", "question_list.json", "certificate.json"):
         assert (tmp_path / name).read_bytes() == (built / "mini" / name).read_bytes()
 
@@ -193,8 +228,20 @@ def test_nothing_hidden_may_be_needed(built: Path, tmp_path: Path) -> None:
         read_entries(tmp_path / "bad")[0].needed("v1")
     assert main(["dare", "--import", str(tmp_path / "bad"), "--out", str(tmp_path / "o")]) == 2
     assert main(["dare", "--import", str(tmp_path), "--out", str(tmp_path / "o")]) == 2
-    assert main(["dare", "--import", str(built / "mini"), "--out", str(tmp_path / "o"),
-                 "--split", "train"]) == 2  # fmt: skip
+    assert (
+        main(
+            [
+                "dare",
+                "--import",
+                str(built / "mini"),
+                "--out",
+                str(tmp_path / "o"),
+                "--split",
+                "train",
+            ]
+        )
+        == 2
+    )
 
 
 def test_if_answers_are_made_again_where_the_code_runs(built: Path, tmp_path: Path) -> None:
@@ -232,8 +279,11 @@ def test_dsbench_becomes_the_same_format(tmp_path: Path) -> None:
     assert main(["dare", "--import-dsbench", str(top), "--out", str(tmp_path / "o")]) == 0
     (task,) = read_tasks(tmp_path / "o" / "tasks.jsonl")
     assert task.track == "class-MM" and task.gold["truth_csv"] == "row_id,y\n1,a\n2,b\n"
-    assert task.meta["published"] and sorted(task.files) == ["metadata.txt", "train_v2.csv",
-                                                             "val_v2.csv"]  # fmt: skip
+    assert task.meta["published"] and sorted(task.files) == [
+        "metadata.txt",
+        "train_v2.csv",
+        "val_v2.csv",
+    ]
     (home / "sample_submission.csv").unlink()
     assert main(["dare", "--import-dsbench", str(top), "--out", str(tmp_path / "p")]) == 2
 
@@ -260,18 +310,26 @@ def test_gaps_that_may_be_filled_any_way_but_not_left_are_stated() -> None:
     rng = random.Random(1)
     half = [rng.gauss(0, 5) for _ in range(150)]
     level = [*half, *(-v for v in half)]  # mean and median are both about 0
-    frame = pd.DataFrame({
-        "level": [None if i % 9 == 0 else v for i, v in enumerate(level)],
-        "flag": [rng.randint(0, 3) for _ in level], "step": [rng.randint(0, 4) for _ in level],
-        "kind": ["ab"[v + rng.gauss(0, 4) > 0] for v in level],
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "level": [None if i % 9 == 0 else v for i, v in enumerate(level)],
+            "flag": [rng.randint(0, 3) for _ in level],
+            "step": [rng.randint(0, 4) for _ in level],
+            "kind": ["ab"[v + rng.gauss(0, 4) > 0] for v in level],
+        }
+    )
     looked = clean(frame, 0)
     assert looked is not None
     made = draft(looked, "class", ["kind"], rng, mini=True)
     assert made is not None
-    recipe = {**made.recipe, "model_type": "GaussianNB", "imputer_type": "mean",
-              "selected_features": ["level", "step"], "numerical_features": ["level", "step"],
-              "not_filtered_related_features": ["level", "flag", "step"]}  # fmt: skip
+    recipe = {
+        **made.recipe,
+        "model_type": "GaussianNB",
+        "imputer_type": "mean",
+        "selected_features": ["level", "step"],
+        "numerical_features": ["level", "step"],
+        "not_filtered_related_features": ["level", "flag", "step"],
+    }
     made = with_noise(replace(made, recipe=recipe), {"step": [0, 4]}, rng)
 
     async def go() -> Proof | None:
@@ -286,11 +344,14 @@ def test_gaps_that_may_be_filled_any_way_but_not_left_are_stated() -> None:
 
 def test_readers_leave_out_together_what_made_no_difference_alone() -> None:
     same, other = "row_id,y\n1,a\n", "row_id,y\n1,b\n"
-    steps = [{"runs": [1, 3], "changes": [{"seed": 1}, {"seed": 2}]},
-             {"runs": [3, 4], "changes": [{"scale": False}]}]  # fmt: skip
+    steps = [
+        {"runs": [1, 3], "changes": [{"seed": 1}, {"seed": 2}]},
+        {"runs": [3, 4], "changes": [{"scale": False}]},
+    ]
     assert readers([same, same, same, same], steps) == [
-        {"seed": 1, "scale": False}, {"seed": 2, "scale": False}
-    ]  # fmt: skip
+        {"seed": 1, "scale": False},
+        {"seed": 2, "scale": False},
+    ]
     assert readers([same, same, other, same], steps) == [{"scale": False}]
     assert readers([same, same, same, {"error": "x"}], steps) == [{"seed": 1}, {"seed": 2}]
     assert readers([same, other, same, other], steps) == []

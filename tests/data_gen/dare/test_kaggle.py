@@ -19,9 +19,15 @@ from data_gen.dare import kaggle
 from data_gen.dare.sources import sources
 from rewards.task import TaskError
 
-HOUSES = {"ref": "ann/houses", "title": "Houses", "subtitle": "Prices", "usabilityRating": 1.0,
-          "description": "size: floor area in square metres", "licenseName": "CC0: Public Domain",
-          "lastUpdated": "2025-01-02T03:04:05Z"}  # fmt: skip
+HOUSES = {
+    "ref": "ann/houses",
+    "title": "Houses",
+    "subtitle": "Prices",
+    "usabilityRating": 1.0,
+    "description": "size: floor area in square metres",
+    "licenseName": "CC0: Public Domain",
+    "lastUpdated": "2025-01-02T03:04:05Z",
+}
 CLOSED = HOUSES | {"ref": "bob/secret", "licenseName": "Unknown"}
 
 
@@ -81,8 +87,12 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}).start()
     api, store = (f"http://127.0.0.1:{server.server_port}" for server in servers)
     Site.seen, Site.busy, Site.store = [], 1, store
-    for name, value in {"ASSAY_KAGGLE_URL": api, "ASSAY_CACHE": str(tmp_path / "cache"),
-                        "KAGGLE_USERNAME": "ann", "KAGGLE_KEY": "key"}.items():  # fmt: skip
+    for name, value in {
+        "ASSAY_KAGGLE_URL": api,
+        "ASSAY_CACHE": str(tmp_path / "cache"),
+        "KAGGLE_USERNAME": "ann",
+        "KAGGLE_KEY": "key",
+    }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("KAGGLE_API_TOKEN", raising=False)
     monkeypatch.setattr(kaggle, "MAX_TABLE", 1_000_000)
@@ -98,7 +108,10 @@ def test_a_data_set_becomes_tables_with_its_licence(site: str, tmp_path: Path, w
     assert [s.name for s in found] == ["ann_houses-houses", "ann_houses-outside"]
     first = found[0]
     assert (first.licence, first.usability, first.updated) == (
-        "CC0: Public Domain", 1.0, "2025-01-02T03:04:05Z")  # fmt: skip
+        "CC0: Public Domain",
+        1.0,
+        "2025-01-02T03:04:05Z",
+    )
     assert first.load().to_dict("list") == {"size": [1, 3], "price": [2, 4]}
     assert first.columns == {"size": "floor area in square metres"}
     kept = {p.name for p in (tmp_path / "cache" / "kaggle" / "ann__houses").iterdir()}

@@ -57,8 +57,17 @@ def test_tables_that_give_nothing_are_named_with_the_reason(
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "empty.csv").write_text("")
     (tmp_path / "in" / "tiny.csv").write_text("a,b\n1,2\n")
-    words = ["dare", "--tables", str(tmp_path / "in"), "--out", str(tmp_path / "T"),
-             "--databases", "3", "--workers", "1"]  # fmt: skip
+    words = [
+        "dare",
+        "--tables",
+        str(tmp_path / "in"),
+        "--out",
+        str(tmp_path / "T"),
+        "--databases",
+        "3",
+        "--workers",
+        "1",
+    ]
     assert main(words) == 2
     said = capsys.readouterr().err
     assert "0 of 3 databases" in said and "in_empty: unreadable: ValueError: the file is empty" in (

@@ -14,17 +14,29 @@ from rewards.krama.judge import JudgeError
 from rewards.krama.judge_endpoint import Endpoint
 
 RECIPE: dict[str, Any] = {
-    "save_file_type": "csv", "stated": ["filter", "model", "features", "seed", "order", "scale"],
+    "save_file_type": "csv",
+    "stated": ["filter", "model", "features", "seed", "order", "scale"],
     "column_type_inference": {"size": "numerical", "town": "categorical", "age": "numerical"},
-    "numerical_features": ["size", "age"], "categorical_features": ["town"],
-    "problem_type": "regression", "target": ["price"], "selected_features": ["size", "town", "age"],
-    "expected_ranges": {"size": [2, 41], "town": ["Bonn", "Ulm"]}, "imputer_type": "mean",
-    "model_type": "Ridge", "random_state": 7,
-}  # fmt: skip
+    "numerical_features": ["size", "age"],
+    "categorical_features": ["town"],
+    "problem_type": "regression",
+    "target": ["price"],
+    "selected_features": ["size", "town", "age"],
+    "expected_ranges": {"size": [2, 41], "town": ["Bonn", "Ulm"]},
+    "imputer_type": "mean",
+    "model_type": "Ridge",
+    "random_state": 7,
+}
 QUESTION = if_question(RECIPE, random.Random(0))
-READ = {"model": "Ridge", "random_state": 7, "features": ["size", "town", "age"],
-        "ranges": {"size": [2.0, 41.0], "town": ["Bonn", "Ulm"]}, "keep_missing": True,
-        "imputer": None, "scale": True}  # fmt: skip
+READ = {
+    "model": "Ridge",
+    "random_state": 7,
+    "features": ["size", "town", "age"],
+    "ranges": {"size": [2.0, 41.0], "town": ["Bonn", "Ulm"]},
+    "keep_missing": True,
+    "imputer": None,
+    "scale": True,
+}
 
 
 class Scripted:
@@ -56,13 +68,23 @@ def test_a_faithful_rewrite_is_kept() -> None:
     assert found == reworded(QUESTION) and (counts.asked, counts.kept) == (1, 1)
 
 
-@pytest.mark.parametrize(("old", "new", "why"), [
-    ("`age`", "`ages`", "names"), ("41", "42", "numbers"), (" 2 ", " two ", "numbers"),
-    ("random_state=7", "a fixed seed", "numbers"), ("'Ulm'", "'Cologne'", "categories"),
-    ("Ridge", "Lasso", "model"), ("StandardScaler", "scaler", ""), (", in this order", "", "step"),
-    ("one-hot encode", "encode", "step"), ("missing", "odd", "step"),
-    ("`size`, `town`, `age`", "`town`, `size`, `age`", "order"), ("dense", "nice", "step"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("`age`", "`ages`", "names"),
+        ("41", "42", "numbers"),
+        (" 2 ", " two ", "numbers"),
+        ("random_state=7", "a fixed seed", "numbers"),
+        ("'Ulm'", "'Cologne'", "categories"),
+        ("Ridge", "Lasso", "model"),
+        ("StandardScaler", "scaler", ""),
+        (", in this order", "", "step"),
+        ("one-hot encode", "encode", "step"),
+        ("missing", "odd", "step"),
+        ("`size`, `town`, `age`", "`town`, `size`, `age`", "order"),
+        ("dense", "nice", "step"),
+    ],
+)
 def test_what_a_rewrite_lost_is_found(old: str, new: str, why: str) -> None:
     lowered = QUESTION.replace("One-hot", "one-hot")
     changed = lowered.replace(old, new).replace("Numeric: `size`", "Numeric: `size`")
@@ -73,11 +95,17 @@ def test_what_a_rewrite_lost_is_found(old: str, new: str, why: str) -> None:
         assert refined(lowered, RECIPE, endpoint(lambda _: changed), Refined()) == lowered
 
 
-@pytest.mark.parametrize("change", [
-    {"model": "Lasso"}, {"random_state": None}, {"features": ["town", "size", "age"]},
-    {"ranges": {"size": [2, 40], "town": ["Bonn", "Ulm"]}}, {"keep_missing": False},
-    {"scale": False},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": "Lasso"},
+        {"random_state": None},
+        {"features": ["town", "size", "age"]},
+        {"ranges": {"size": [2, 40], "town": ["Bonn", "Ulm"]}},
+        {"keep_missing": False},
+        {"scale": False},
+    ],
+)
 def test_a_rewrite_that_reads_otherwise_is_refused(change: dict[str, Any]) -> None:
     said = misread(RECIPE, QUESTION, endpoint(reworded, READ | change))
     assert said == next(iter(change))
@@ -89,9 +117,11 @@ def test_a_rewrite_that_reads_otherwise_is_refused(change: dict[str, Any]) -> No
 
 def test_rows_are_reworded_until_the_endpoint_is_gone() -> None:
     cf = cf_question("load", ["day"], ("1W", "mean"), random.Random(0))
-    rows = [{"file_path": "a_reg", "question_v1": QUESTION, "question_v2": ""},
-            {"file_path": "b_ts", "question_v1": "", "question_v2": cf},
-            {"file_path": "c_ts", "question_v1": cf, "question_v2": cf}]  # fmt: skip
+    rows = [
+        {"file_path": "a_reg", "question_v1": QUESTION, "question_v2": ""},
+        {"file_path": "b_ts", "question_v1": "", "question_v2": cf},
+        {"file_path": "c_ts", "question_v1": cf, "question_v2": cf},
+    ]
     calls = 0
 
     def rewrite(text: str) -> str:

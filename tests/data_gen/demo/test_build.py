@@ -164,8 +164,12 @@ def test_a_corpus_too_small_for_the_settings_is_said_so(tmp_path, capsys):
         build_demo_tasks(read_corpus(path), preset(), 0)
 
 
-@given(st.integers(0, 2**32), st.lists(st.sampled_from(sorted(MAPPER_FORMS)), max_size=3),
-       st.sampled_from(sorted(FILTER_FORMS)), st.integers(0, 3))  # fmt: skip
+@given(
+    st.integers(0, 2**32),
+    st.lists(st.sampled_from(sorted(MAPPER_FORMS)), max_size=3),
+    st.sampled_from(sorted(FILTER_FORMS)),
+    st.integers(0, 3),
+)
 def test_a_wording_reads_back_to_its_recipe(seed, mappers, kind, place):
     steps = [Step(name) for name in mappers]
     steps.insert(place, filter_step(*kind, THRESHOLDS[kind[0]][0]))

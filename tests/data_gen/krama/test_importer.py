@@ -18,15 +18,30 @@ from rewards.krama.failure import category
 from rewards.task import Task, TaskError, read_tasks, refuse_published
 
 ENTRY: dict[str, Any] = {
-    "id": "small-easy-1", "query": "What is the mean rain in June in Amherst?", "answer": 1.5,
-    "answer_type": "numeric_exact", "runtime": 1, "data_sources": ["RAIN_amherst.csv"],
+    "id": "small-easy-1",
+    "query": "What is the mean rain in June in Amherst?",
+    "answer": 1.5,
+    "answer_type": "numeric_exact",
+    "runtime": 1,
+    "data_sources": ["RAIN_amherst.csv"],
     "subtasks": [
-        {"id": "small-easy-1-1", "query": "Which file?", "answer": ["rain_amherst.csv"],
-         "answer_type": "list_exact", "data_sources": "./", "step": "Load 'rain_amherst.csv'."},
-        {"id": "small-easy-1-1", "query": "How many years?", "answer": "30",
-         "answer_type": "numeric_exact", "task": "Drop summary rows"},
+        {
+            "id": "small-easy-1-1",
+            "query": "Which file?",
+            "answer": ["rain_amherst.csv"],
+            "answer_type": "list_exact",
+            "data_sources": "./",
+            "step": "Load 'rain_amherst.csv'.",
+        },
+        {
+            "id": "small-easy-1-1",
+            "query": "How many years?",
+            "answer": "30",
+            "answer_type": "numeric_exact",
+            "task": "Drop summary rows",
+        },
     ],
-}  # fmt: skip
+}
 
 
 def workload(tmp_path: Path, *entries: dict[str, Any]) -> Path:
@@ -77,9 +92,15 @@ def test_modes_show_what_they_should(tmp_path: Path) -> None:
 
 
 def test_obscured_names_are_exchanged_everywhere_in_order(tmp_path: Path) -> None:
-    question = {**ENTRY, "id": "small-easy-2", "query": "How many samples has Acton?",
-                "answer": "Acton", "answer_type": "string_exact", "subtasks": [],
-                "data_sources": ["sites.csv"]}  # fmt: skip
+    question = {
+        **ENTRY,
+        "id": "small-easy-2",
+        "query": "How many samples has Acton?",
+        "answer": "Acton",
+        "answer_type": "string_exact",
+        "subtasks": [],
+        "data_sources": ["sites.csv"],
+    }
     task = read_tasks(built(tmp_path, "obscured", question) / "tasks.jsonl")[0]
     assert "Acton" not in task.prompt[1]["content"]
     other = task.gold["answer"]
@@ -112,8 +133,10 @@ def test_evaluation_of_a_canned_model(tmp_path: Path, capsys: pytest.CaptureFixt
     from train.evaluation.evaluate import main as evaluate
 
     out = built(tmp_path, "full")
-    replies = [{"match": "Answer only this part", "replies": [PLAN + "```python\nprint({})\n```"]},
-               {"match": "", "replies": [PLAN + CODE]}]  # fmt: skip
+    replies = [
+        {"match": "Answer only this part", "replies": [PLAN + "```python\nprint({})\n```"]},
+        {"match": "", "replies": [PLAN + CODE]},
+    ]
     canned = tmp_path / "canned.jsonl"
     canned.write_text("".join(json.dumps(r) + "\n" for r in replies), encoding="utf-8")
     command = ["--tracks", f"krama:{out}", "--model", f"canned:{canned}", "--out", str(tmp_path)]
@@ -151,15 +174,21 @@ def test_static_coverage_and_sub_task_credit() -> None:
 @pytest.mark.parametrize(
     ("answer", "outcome", "ended", "code", "want"),
     [
-        (None, 0.0, "no_reply", "", "no_reply"), (None, 0.0, "no_code", "", "contract_broken"),
-        (None, 0.0, "error", "", "code_fails"), (None, 0.0, "timeout", "", "time_limit"),
-        (None, 0.0, "no_answer", "x", "ran_no_answer"), (1, None, "ran", "", "infrastructure"),
-        (12.5, 1.0, "ran", "", "right"), (99, 0.0, "ran", "b.csv", "gold_file_never_opened"),
-        ("x", 0.0, "ran", "open('a.csv')", "wrong_type"), (1250, 0.0, "ran", "a.csv", "scale_slip"),
-        (12.52, 0.0, "ran", "a.csv", "rounding_slip"), (-12.5, 0.0, "ran", "a.csv", "scale_slip"),
+        (None, 0.0, "no_reply", "", "no_reply"),
+        (None, 0.0, "no_code", "", "contract_broken"),
+        (None, 0.0, "error", "", "code_fails"),
+        (None, 0.0, "timeout", "", "time_limit"),
+        (None, 0.0, "no_answer", "x", "ran_no_answer"),
+        (1, None, "ran", "", "infrastructure"),
+        (12.5, 1.0, "ran", "", "right"),
+        (99, 0.0, "ran", "b.csv", "gold_file_never_opened"),
+        ("x", 0.0, "ran", "open('a.csv')", "wrong_type"),
+        (1250, 0.0, "ran", "a.csv", "scale_slip"),
+        (12.52, 0.0, "ran", "a.csv", "rounding_slip"),
+        (-12.5, 0.0, "ran", "a.csv", "scale_slip"),
         (99, 0.0, "ran", "a.csv", "other_wrong"),
     ],
-)  # fmt: skip
+)
 def test_categories_of_failure(
     answer: Any, outcome: float | None, ended: str, code: str, want: str
 ) -> None:
@@ -173,11 +202,22 @@ def test_an_answer_from_memory_is_called_recalled(tmp_path: Path) -> None:
     assert category(plain, "['boston', 'Acton']", 0.0, "ran", "", []) == "recalled"
     assert category(plain, ["Acton", "Teru"], 0.5, "ran", "", []) == "partly"
     assert category(gold, ["Acton", "Boston"], 0.0, "ran", "", []) == "other_wrong"
-    part = {"id": "small-easy-2-1", "query": "Which town?", "answer": "Acton",
-            "answer_type": "string_exact", "data_sources": "sites.csv"}  # fmt: skip
-    question = {**ENTRY, "id": "small-easy-2", "query": "Where are the most samples?",
-                "answer": ["Acton", 3], "answer_type": "list_exact", "subtasks": [part],
-                "data_sources": ["sites.csv"]}  # fmt: skip
+    part = {
+        "id": "small-easy-2-1",
+        "query": "Which town?",
+        "answer": "Acton",
+        "answer_type": "string_exact",
+        "data_sources": "sites.csv",
+    }
+    question = {
+        **ENTRY,
+        "id": "small-easy-2",
+        "query": "Where are the most samples?",
+        "answer": ["Acton", 3],
+        "answer_type": "list_exact",
+        "subtasks": [part],
+        "data_sources": ["sites.csv"],
+    }
     out = built(tmp_path, "obscured", question)
     task, sub = read_tasks(out / "tasks.jsonl")[0], read_tasks(out / "subtasks.jsonl")[0]
     assert task.gold["plain_answer"] == ["Acton", 3] != task.gold["answer"]
@@ -196,9 +236,7 @@ def test_every_visible_workload_is_read_and_its_files_found(tmp_path: Path) -> N
     assert len(entries) == 72
     assert sum(bool(e.doubt) for e in entries) == 26
     manifest = build([data / "workload_verified.json"], data / "lake", tmp_path / "k", "full")
-    assert manifest["counts"] == {
-        "tasks": 46, "subtasks": 279, "doubted": 0, "doubted_subtasks": 0
-    }  # fmt: skip
+    assert manifest["counts"] == {"tasks": 46, "subtasks": 279, "doubted": 0, "doubted_subtasks": 0}
     for task in read_tasks(tmp_path / "k" / "tasks.jsonl"):
         lake = Path(task.files["lake"])
         assert task.meta["gold_files"]
@@ -222,14 +260,26 @@ def test_a_canned_ds_guru_runs_on_every_visible_lake(tmp_path: Path) -> None:
     build([path], KRAMA / "data" / "lake", tmp_path / "k", "full")
     canned = tmp_path / "canned.jsonl"
     canned.write_text(json.dumps({"match": "", "replies": [PLAN + COUNT]}) + "\n", "utf-8")
-    assert evaluate([
-        "--tracks", f"krama:{tmp_path / 'k'}", "--model", f"canned:{canned}", "--out",
-        str(tmp_path), "--settings", "end-to-end",
-    ]) == 0  # fmt: skip
+    assert (
+        evaluate(
+            [
+                "--tracks",
+                f"krama:{tmp_path / 'k'}",
+                "--model",
+                f"canned:{canned}",
+                "--out",
+                str(tmp_path),
+                "--settings",
+                "end-to-end",
+            ]
+        )
+        == 0
+    )
     found = json.loads((tmp_path / "results.json").read_text("utf-8"))["rows"]
     counts = {row["domain"]: row["answer"] for row in found}
-    lakes = {d: len([p for p in (tmp_path / "k/lakes" / d).rglob("*") if p.is_file()])
-             for d in first}  # fmt: skip
+    lakes = {
+        d: len([p for p in (tmp_path / "k/lakes" / d).rglob("*") if p.is_file()]) for d in first
+    }
     assert len(lakes) == 6
     assert counts == lakes  # every pipeline saw its whole lake
     assert {row["notes"]["tries"] for row in found} == {1}

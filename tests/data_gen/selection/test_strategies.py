@@ -13,14 +13,34 @@ from data_gen.selection.strategies import Rules, select
 from rewards.task import TaskError
 
 
-def row(task: str, sample: int, outcome: float | None, track: str = "class-MM", wall: float = 1.0,
-        **more: Any) -> dict[str, Any]:  # fmt: skip
+def row(
+    task: str,
+    sample: int,
+    outcome: float | None,
+    track: str = "class-MM",
+    wall: float = 1.0,
+    **more: Any,
+) -> dict[str, Any]:
     tools = [{"type": "function", "function": {"name": "t", "parameters": {"type": "object"}}}]
-    return {"task_id": task, "sample": sample, "outcome": outcome, "reward": outcome,
-            "track": track, "tokens": 10 + sample, "wall_s": wall, "tool_calls": [], "tools": tools,
-            "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"},
-                         {"role": "tool", "content": "r"}],
-            "ids": [1, 2, 3, 4], "loss_mask": [0, 1, 0, 1], **more}  # fmt: skip
+    return {
+        "task_id": task,
+        "sample": sample,
+        "outcome": outcome,
+        "reward": outcome,
+        "track": track,
+        "tokens": 10 + sample,
+        "wall_s": wall,
+        "tool_calls": [],
+        "tools": tools,
+        "messages": [
+            {"role": "user", "content": "q"},
+            {"role": "assistant", "content": "a"},
+            {"role": "tool", "content": "r"},
+        ],
+        "ids": [1, 2, 3, 4],
+        "loss_mask": [0, 1, 0, 1],
+        **more,
+    }
 
 
 def kept(rows: list[dict[str, Any]], strategy: str, **rules: Any) -> list[tuple[str, int]]:
@@ -28,8 +48,12 @@ def kept(rows: list[dict[str, Any]], strategy: str, **rules: Any) -> list[tuple[
     return [(str(r["task_id"]), int(r["sample"])) for r in found]
 
 
-IF = [row("i", 0, 1.0, "class-IF", 3.0), row("i", 1, 0.0, "class-IF"),
-      row("i", 2, 1.0, "class-IF", 1.0), row("i", 3, 1.0, "class-IF", 2.0)]  # fmt: skip
+IF = [
+    row("i", 0, 1.0, "class-IF", 3.0),
+    row("i", 1, 0.0, "class-IF"),
+    row("i", 2, 1.0, "class-IF", 1.0),
+    row("i", 3, 1.0, "class-IF", 2.0),
+]
 MM = [row("m", i, v) for i, v in enumerate((0.9, 0.0, 0.95, 0.85, 0.05))]
 
 
@@ -49,9 +73,16 @@ def test_only_diverse_tasks_under_bv_and_dv() -> None:
     assert kept(sure + narrow, "fv") == [("n", 0), ("s", 0)]
 
 
-@pytest.mark.parametrize(("track", "least"), [
-    ("class-MM", 0.8), ("reg-MM", 0.7), ("time-XF", 0.6), ("time-CF", 0.3), ("reg-IF", 1.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("track", "least"),
+    [
+        ("class-MM", 0.8),
+        ("reg-MM", 0.7),
+        ("time-XF", 0.6),
+        ("time-CF", 0.3),
+        ("reg-IF", 1.0),
+    ],
+)
 def test_thresholds(track: str, least: float) -> None:
     assert kept([row("t", 0, least, track)], "fv") == [("t", 0)]
     assert kept([row("t", 0, least - 1e-6, track)], "fv") == []
@@ -106,9 +137,14 @@ def test_verl_s_own_dataset_reads_it_as_it_is(tmp_path: Path, tiny_folder: Path)
     source.write_text("".join(json.dumps(r) + "\n" for r in IF))
     out = tmp_path / "s.parquet"
     assert main(["--rollouts", str(source), "--strategy", "av", "--out", str(out)]) == 0
-    settings = {"messages_key": "messages", "tools_key": "tools", "max_length": 200,
-                "truncation": "right", "pad_mode": "no_padding",
-                "ignore_input_ids_mismatch": True}  # fmt: skip
+    settings = {
+        "messages_key": "messages",
+        "tools_key": "tools",
+        "max_length": 200,
+        "truncation": "right",
+        "pad_mode": "no_padding",
+        "ignore_input_ids_mismatch": True,
+    }
     tokenizer = AutoTokenizer.from_pretrained(tiny_folder)
     rows = module.MultiTurnSFTDataset(str(out), tokenizer, omegaconf.OmegaConf.create(settings))
     assert len(rows) == 3 and int(rows[0]["loss_mask"].sum()) > 0
@@ -125,11 +161,19 @@ def test_datasets_as_trl_loads_them_read_it_as_it_is(tmp_path: Path) -> None:
     assert loaded[0]["tools"] == IF[0]["tools"]  # no nulls filled in
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    (json.dumps(row("t", 0, 1.0, published=True)) + "\n", "task t is a published benchmark task"),
-    ("", "no rollouts"), ("{}\n", "field 'task_id' is missing"), ("x\n", "not valid JSON"),
-    (json.dumps(row("t", 0, 0.0)) + "\n", "keeps nothing"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            json.dumps(row("t", 0, 1.0, published=True)) + "\n",
+            "task t is a published benchmark task",
+        ),
+        ("", "no rollouts"),
+        ("{}\n", "field 'task_id' is missing"),
+        ("x\n", "not valid JSON"),
+        (json.dumps(row("t", 0, 0.0)) + "\n", "keeps nothing"),
+    ],
+)
 def test_rollouts_that_cannot_be_used_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, why: str
 ) -> None:

@@ -19,9 +19,11 @@ from rewards.task import Score
 
 TEXT = "Write to ana@acme.io or see https://example.org now. Then <b>stop</b> here."
 RECIPE = (
-    Step("clean_email_mapper"), Step("clean_html_mapper"),
-    Step("text_length_filter", {"min_len": 20}), Step("clean_links_mapper"),
-)  # fmt: skip
+    Step("clean_email_mapper"),
+    Step("clean_html_mapper"),
+    Step("text_length_filter", {"min_len": 20}),
+    Step("clean_links_mapper"),
+)
 
 
 def gold(steps: tuple[Step, ...] = RECIPE, text: str = TEXT) -> dict[str, Any]:

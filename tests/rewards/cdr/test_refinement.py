@@ -29,8 +29,10 @@ TEXT = st.text("ab c.\n<", max_size=40)
 ANYTHING = st.text(st.characters(), max_size=200)
 GOLD = st.builds(
     lambda source, status, text: {"input_text": source, "status": status, "text": text},
-    TEXT, st.sampled_from(["KEEP", "DROP"]), TEXT,
-)  # fmt: skip
+    TEXT,
+    st.sampled_from(["KEEP", "DROP"]),
+    TEXT,
+)
 KEEP = {"input_text": "mail a@b.co now", "status": "KEEP", "text": "mail  now"}
 DROP = KEEP | {"status": "DROP"}
 
@@ -183,9 +185,12 @@ def test_metrics_equal_the_published_scorer():
         rows = [row for row in map(json.loads, lines) if row["kind"] == "metric"]
     for row in rows:
         got = refinement_metrics(
-            row["input_text"], row["reference_status"], row["reference_text"],
-            row["predicted_status"] or "", row["predicted_text"],
-        )  # fmt: skip
+            row["input_text"],
+            row["reference_status"],
+            row["reference_text"],
+            row["predicted_status"] or "",
+            row["predicted_text"],
+        )
         want = row["expected"]
         assert got.d_in == want["edit_distance_input_to_reference"]
         assert got.d_pred == want["edit_distance_prediction_to_reference"]

@@ -50,9 +50,11 @@ def test_parse_normalise_and_json_vectors() -> None:
     for row in vectors("json_compare"):
         match = compare_json(row["reference_text"], row["predicted_text"])
         assert {
-            "json_parse_success": match.parsed, "json_exact_match": match.exact,
-            "field_matches": match.fields, "field_accuracy": match.accuracy,
-        } == row["expected"]  # fmt: skip
+            "json_parse_success": match.parsed,
+            "json_exact_match": match.exact,
+            "field_matches": match.fields,
+            "field_accuracy": match.accuracy,
+        } == row["expected"]
 
 
 @shared
@@ -67,9 +69,25 @@ def test_score_file_vectors() -> None:
             assert got.summary["num_order_groups"] == expected["num_order_groups"]
 
 
-PIECES = ("<clean_text>", "</clean_text>", "<CLEAN_TEXT>", "</Clean_Text>", "<status>KEEP</status>",
-          "<answer>", "</answer>", "<output>", "</OUTPUT>", "<re\u017fult>", "</result>",
-          '{"a": 1}', "[2", "\n", " ", "x", "\ud800")  # fmt: skip
+PIECES = (
+    "<clean_text>",
+    "</clean_text>",
+    "<CLEAN_TEXT>",
+    "</Clean_Text>",
+    "<status>KEEP</status>",
+    "<answer>",
+    "</answer>",
+    "<output>",
+    "</OUTPUT>",
+    "<re\u017fult>",
+    "</result>",
+    '{"a": 1}',
+    "[2",
+    "\n",
+    " ",
+    "x",
+    "\ud800",
+)
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12))
@@ -84,8 +102,10 @@ def test_the_fast_readings_are_the_published_patterns(pieces: list[str]) -> None
 
 
 ROW = {
-    "input_text": "Hello  a@b.co there", "reference_status": "KEEP", "reference_text": "Hello there"
-}  # fmt: skip
+    "input_text": "Hello  a@b.co there",
+    "reference_status": "KEEP",
+    "reference_text": "Hello there",
+}
 FLOODS = ("<clean_text>", "<status>", "<answer><output>", " ", " \n\t", "[", '{"a":', "9", "\ud800")
 
 
@@ -117,9 +137,13 @@ def test_a_row_that_names_no_profile_is_json_when_its_reference_is() -> None:
 
 @pytest.mark.parametrize("text", ["", " ", ".", "Hello", "Hello there " * 30])
 def test_a_semantic_text_row_pays_lazy_answers_little(text: str) -> None:
-    task = {"input_text": "Hello there" + " and much that goes away" * 9, "benchmark_track": "p",
-            "reference_status": "KEEP", "reference_text": "Hello there", "scoring_profile":
-            "text_refinement"}  # fmt: skip
+    task = {
+        "input_text": "Hello there" + " and much that goes away" * 9,
+        "benchmark_track": "p",
+        "reference_status": "KEEP",
+        "reference_text": "Hello there",
+        "scoring_profile": "text_refinement",
+    }
     answer = f"<status>KEEP</status><clean_text>{text}</clean_text>"
     score = score_row({"id": 1, "family": "structured", "task": task, "output": answer})
     assert score["outcome"] == 0.0

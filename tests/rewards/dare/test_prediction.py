@@ -30,8 +30,12 @@ from rewards.task import (  # noqa: E402
 
 DARE = SHARED / "dare"
 CASES = DARE / "conformance.jsonl.gz"
-GOLD = {"task_type": "class-MM", "truth_csv": "row_id,y\n1,a\n2,b\n3,a\n",
-        "key_columns": ["row_id"], "targets": ["y"]}  # fmt: skip
+GOLD = {
+    "task_type": "class-MM",
+    "truth_csv": "row_id,y\n1,a\n2,b\n3,a\n",
+    "key_columns": ["row_id"],
+    "targets": ["y"],
+}
 GOOD = "row_id,y\n1,a\n2,b\n3,a\n"
 
 
@@ -74,8 +78,10 @@ def test_every_conformance_case_in_both_readings() -> None:
 @pytest.mark.skipif(not DARE.is_dir(), reason="the visible tasks are not here")
 def test_every_visible_truth_scores_one_through_its_folder() -> None:
     folders = sorted((DARE / "tasks/databases").iterdir())
-    names = {"v1": ("simulated_pred_local.csv", "ground_truth_v1.csv"),
-             "v2": ("ground_truth.csv", "ground_truth_v2.csv")}  # fmt: skip
+    names = {
+        "v1": ("simulated_pred_local.csv", "ground_truth_v1.csv"),
+        "v2": ("ground_truth.csv", "ground_truth_v2.csv"),
+    }
     assert len(folders) == 23
     for folder in folders:
         for variant, (tabular, series) in names.items():
@@ -134,20 +140,23 @@ def test_no_bytes_raise_and_none_beat_gold(data: bytes) -> None:
             assert 0 <= found.outcome <= 1 and 0 <= found.reward <= 1.1
 
 
-@pytest.mark.parametrize(("text", "outcome", "reward", "why"), [
-    (GOOD, 1.0, 1.1, "ok"),
-    (None, 0.0, 0.0, "no_prediction"),
-    ("row_id,y\n1,a\n1,a\n1,a\n", 0.0, 0.0, "repeated_keys"),
-    (GOOD + "4,a\n4,a\n", 0.0, 0.0, "repeated_keys"),
-    (GOOD + "9,zzz\n", 1.0, 1.1, "ok"),
-    ("row_id,z\n1,a\n2,b\n3,a\n", 0.0, 0.0, "missing_targets: y"),
-    ("hello\n1\n", 0.0, 0.0, "missing_keys: row_id"),
-    ("row_id,y\n1,a\n", 0.0, 0.0, "row_mismatch: 1 of 3"),
-    ("row_id,y\nx,a\ny,a\nz,a\n", 0.0, 0.0, "not comparable"),
-    ("", 0.0, 0.0, "unreadable"),
-    (b"\xff\xfe\x00", 0.0, 0.0, "unreadable"),
-    (("c," * (MAX_COLUMNS + 5)).encode(), 0.0, 0.0, "unreadable: a line has more than"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "outcome", "reward", "why"),
+    [
+        (GOOD, 1.0, 1.1, "ok"),
+        (None, 0.0, 0.0, "no_prediction"),
+        ("row_id,y\n1,a\n1,a\n1,a\n", 0.0, 0.0, "repeated_keys"),
+        (GOOD + "4,a\n4,a\n", 0.0, 0.0, "repeated_keys"),
+        (GOOD + "9,zzz\n", 1.0, 1.1, "ok"),
+        ("row_id,z\n1,a\n2,b\n3,a\n", 0.0, 0.0, "missing_targets: y"),
+        ("hello\n1\n", 0.0, 0.0, "missing_keys: row_id"),
+        ("row_id,y\n1,a\n", 0.0, 0.0, "row_mismatch: 1 of 3"),
+        ("row_id,y\nx,a\ny,a\nz,a\n", 0.0, 0.0, "not comparable"),
+        ("", 0.0, 0.0, "unreadable"),
+        (b"\xff\xfe\x00", 0.0, 0.0, "unreadable"),
+        (("c," * (MAX_COLUMNS + 5)).encode(), 0.0, 0.0, "unreadable: a line has more than"),
+    ],
+)
 def test_strict_pays_for_the_work_only(text: Any, outcome: float, reward: float, why: str) -> None:
     found = score(text)
     assert (found.outcome, found.reward) == (outcome, reward) and found.why.startswith(why)
@@ -160,8 +169,11 @@ def test_release_pays_for_what_strict_does_not() -> None:
 
 
 def test_several_targets_are_averaged_and_r2_is_logged_unclipped() -> None:
-    changes = {"truth_csv": "row_id,y,z\n1,1,2\n2,2,4\n3,3,7\n", "targets": ["y", "z"],
-               "task_type": "reg-MM"}  # fmt: skip
+    changes = {
+        "truth_csv": "row_id,y,z\n1,1,2\n2,2,4\n3,3,7\n",
+        "targets": ["y", "z"],
+        "task_type": "reg-MM",
+    }
     found = score("row_id,y,z\n1,1,9\n2,2,9\n3,3,-9\n", **changes)
     assert found.outcome == 0.5 and found.parts["score/z"] == 0 and found.parts["r2_raw"] < -1
     missing = score("row_id,y\n1,1\n2,2\n3,3\n", **changes)
@@ -173,30 +185,38 @@ def test_rows_give_the_prediction_in_one_of_three_ways(tmp_path: Path) -> None:
     path.write_text(GOOD)
     (tmp_path / "link.csv").symlink_to(path)
     b64 = base64.b64encode(GOOD.encode()).decode()
-    for given_as in ({"prediction_csv": GOOD}, {"prediction_b64": b64},
-                     {"prediction_path": str(path)}):  # fmt: skip
+    for given_as in (
+        {"prediction_csv": GOOD},
+        {"prediction_b64": b64},
+        {"prediction_path": str(path)},
+    ):
         assert score_table_row(GOLD, given_as).outcome == 1.0
     assert score_table_row(GOLD, {}).why == "no_prediction"
     assert score_table_row(GOLD, {"prediction_path": str(tmp_path / "no")}).why == "no_prediction"
     for bad in (tmp_path / "link.csv", tmp_path, Path("/dev/zero")):
         assert "unreadable" in score_table_row(GOLD, {"prediction_path": str(bad)}).why
-    for row, why in (({"prediction_b64": "*"}, "not base64"),
-                     ({"prediction_csv": 3}, "wanted text"),
-                     ({"prediction_csv": "", "prediction_path": ""}, "give one")):  # fmt: skip
+    for row, why in (
+        ({"prediction_b64": "*"}, "not base64"),
+        ({"prediction_csv": 3}, "wanted text"),
+        ({"prediction_csv": "", "prediction_path": ""}, "give one"),
+    ):
         with pytest.raises(TaskError, match=why):
             score_table_row(GOLD, row)
 
 
-@pytest.mark.parametrize(("changes", "why"), [
-    ({"task_type": "IF"}, "'task_type' is 'IF'"),
-    ({"truth_csv": None}, "'truth_csv' is missing"),
-    ({"truth_csv": ""}, "cannot be read"),
-    ({"targets": ["q"]}, "no column 'q'"),
-    ({"key_columns": "row_id"}, "'key_columns'"),
-    ({"task_dir": "/no/x_class", "variant": "v1"}, "No such file"),
-    ({"task_dir": "/no/x", "variant": "v1"}, "must end in"),
-    ({"task_dir": "/no/x_reg", "variant": "CF"}, "variant 'CF'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"task_type": "IF"}, "'task_type' is 'IF'"),
+        ({"truth_csv": None}, "'truth_csv' is missing"),
+        ({"truth_csv": ""}, "cannot be read"),
+        ({"targets": ["q"]}, "no column 'q'"),
+        ({"key_columns": "row_id"}, "'key_columns'"),
+        ({"task_dir": "/no/x_class", "variant": "v1"}, "No such file"),
+        ({"task_dir": "/no/x", "variant": "v1"}, "must end in"),
+        ({"task_dir": "/no/x_reg", "variant": "CF"}, "variant 'CF'"),
+    ],
+)
 def test_gold_that_cannot_be_used_is_named(changes: dict[str, Any], why: str) -> None:
     with pytest.raises(TaskError, match=why):
         read_gold(GOLD | changes)

@@ -31,8 +31,12 @@ from rewards.dare.read import (  # noqa: E402
     read_prediction,
 )
 
-GOLD = {"task_type": "class-MM", "truth_csv": "row_id,y\n1,a\n2,b\n3,a\n",
-        "key_columns": ["row_id"], "targets": ["y"]}  # fmt: skip
+GOLD = {
+    "task_type": "class-MM",
+    "truth_csv": "row_id,y\n1,a\n2,b\n3,a\n",
+    "key_columns": ["row_id"],
+    "targets": ["y"],
+}
 KINDS = ("class-IF", "class-MM", "reg-IF", "reg-MM", "time-XF", "time-CF")
 
 
@@ -80,11 +84,14 @@ def test_a_confined_process_can_compute_and_nothing_else(tmp_path: Path) -> None
     assert secret.exists()
 
 
-@pytest.mark.parametrize(("attempt", "ends", "limits"), [
-    (lambda: bytearray(1 << 30), ("MemoryError",), {"memory_mb": 512}),
-    (lambda: [0 for _ in iter(int, 1)], ("SIGXCPU", "MemoryError"), {"cpu_s": 1}),
-    (lambda: [0 for _ in iter(int, 1) if _], ("SIGALRM",), {"wall_s": 0.2}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("attempt", "ends", "limits"),
+    [
+        (lambda: bytearray(1 << 30), ("MemoryError",), {"memory_mb": 512}),
+        (lambda: [0 for _ in iter(int, 1)], ("SIGXCPU", "MemoryError"), {"cpu_s": 1}),
+        (lambda: [0 for _ in iter(int, 1) if _], ("SIGALRM",), {"wall_s": 0.2}),
+    ],
+)
 def test_limits_hold(attempt: Any, ends: tuple[str, ...], limits: dict[str, Any]) -> None:
     assert confined(attempt, **limits) in ends
 
@@ -92,14 +99,24 @@ def test_limits_hold(attempt: Any, ends: tuple[str, ...], limits: dict[str, Any]
 def odd_tables() -> list[bytes]:
     """Files whose columns pandas reads as each of its kinds."""
     return [
-        b"row_id,y\n1,a\n2,\n3,NA\n", b"row_id,y\n1,True\n2,False\n3,True\n",
-        b"row_id,y\n1,True\n2,\n3,False\n", b"row_id,y\n1,1\n2,2.5\n3,inf\n",
-        b"row_id,y\n1,18446744073709551615\n2,1\n3,2\n", b"row_id,y\n1," + b"9" * 400 + b"\n",
-        b"row_id,y,y\n1,a,b\n", b"row_id;y\n1;a\n", b"\xef\xbb\xbfrow_id,y\n1,a\n",
-        b"row_id,y\n1,2020-01-01\n2,x\n3,\n", b"1,row_id,y\n1,2\n1,2,3\n1,2,3\n",
-        b"row_id,y\n" + b"1,1\n" * 300_000 + b"2,x\n", b'row_id,y\n1,"a\n,b"\n2,"\x00"\n',
-        "row_id,y\n1,ü☃\n2,\u2028\n".encode(), b"row_id,y\n", b"y\n1\n2\n", b"row_id,y\n1,2,3\n",
-    ]  # fmt: skip
+        b"row_id,y\n1,a\n2,\n3,NA\n",
+        b"row_id,y\n1,True\n2,False\n3,True\n",
+        b"row_id,y\n1,True\n2,\n3,False\n",
+        b"row_id,y\n1,1\n2,2.5\n3,inf\n",
+        b"row_id,y\n1,18446744073709551615\n2,1\n3,2\n",
+        b"row_id,y\n1," + b"9" * 400 + b"\n",
+        b"row_id,y,y\n1,a,b\n",
+        b"row_id;y\n1;a\n",
+        b"\xef\xbb\xbfrow_id,y\n1,a\n",
+        b"row_id,y\n1,2020-01-01\n2,x\n3,\n",
+        b"1,row_id,y\n1,2\n1,2,3\n1,2,3\n",
+        b"row_id,y\n" + b"1,1\n" * 300_000 + b"2,x\n",
+        b'row_id,y\n1,"a\n,b"\n2,"\x00"\n',
+        "row_id,y\n1,ü☃\n2,\u2028\n".encode(),
+        b"row_id,y\n",
+        b"y\n1\n2\n",
+        b"row_id,y\n1,2,3\n",
+    ]
 
 
 @pytest.mark.parametrize("data", odd_tables(), ids=range(len(odd_tables())))
@@ -232,13 +249,26 @@ def test_a_reader_over_its_limits_is_no_infrastructure_failure(
     assert "more than 1000 rows" in many.why and "unreadable" in large.why
 
 
-@pytest.mark.parametrize("reply", [
-    b"", b"\0\0\0\x05hello", b"\xff\xff\xff\xff", json.dumps({"rows": 3}).encode(),
-    *(b"\0\0\0" + bytes([len(h)]) + h for h in (
-        b'{"rows":3,"columns":[["y","i8",3,8]]}', b'{"rows":3,"columns":[["y","O8",3,8]]}',
-        b'{"rows":3,"columns":[["y","text",3,9]]}', b'{"rows":-1,"columns":[]}', b"[]", b"null",
-    )),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"",
+        b"\0\0\0\x05hello",
+        b"\xff\xff\xff\xff",
+        json.dumps({"rows": 3}).encode(),
+        *(
+            b"\0\0\0" + bytes([len(h)]) + h
+            for h in (
+                b'{"rows":3,"columns":[["y","i8",3,8]]}',
+                b'{"rows":3,"columns":[["y","O8",3,8]]}',
+                b'{"rows":3,"columns":[["y","text",3,9]]}',
+                b'{"rows":-1,"columns":[]}',
+                b"[]",
+                b"null",
+            )
+        ),
+    ],
+)
 def test_a_reader_that_was_taken_over_cannot_say_anything_odd(reply: bytes) -> None:
     with pytest.raises(Unreadable):
         read._decoded(reply)

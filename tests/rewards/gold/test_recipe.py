@@ -114,7 +114,7 @@ def test_mapper_takes_the_empty_text(name: str, profile: Any) -> None:
         ([Step("words_num_filter", {"tokenization": True})], "subword model"),
         ([Step("remove_specific_chars_mapper", {"chars_to_remove": ["z-a"]})], "character class"),
     ],
-)  # fmt: skip
+)
 def test_bad_recipe_is_named(recipe: list[Step], message: str) -> None:
     with pytest.raises(GoldError) as caught:
         execute("text", recipe, "dj")

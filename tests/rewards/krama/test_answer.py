@@ -20,9 +20,12 @@ from rewards.krama.match import as_list, equal, pairs_found
 from rewards.krama.release import bleu, rouge1
 
 scalars = st.one_of(
-    st.none(), st.booleans(), st.integers(-(10**20), 10**20), st.text(max_size=20),
+    st.none(),
+    st.booleans(),
+    st.integers(-(10**20), 10**20),
+    st.text(max_size=20),
     st.floats(allow_nan=True, allow_infinity=True),
-)  # fmt: skip
+)
 values = st.recursive(
     scalars, lambda v: st.lists(v, max_size=4) | st.dictionaries(st.text(max_size=3), v, max_size=2)
 )
@@ -89,11 +92,24 @@ def test_long_lists_are_paired_quickly() -> None:
 
 @pytest.mark.parametrize(
     ("text", "want"),
-    [("[1, 2]", [1, 2]), ("(1, 'x')", [1, "x"]), ("a, b", ["a, b"]), ("", []), ("7", ["7"]),
-     ("open('x')", ["open('x')"]), (3, [3]), ({"a": 1}, None), ("{'a': 1}", None), (None, None),
-     ("[" * 5000, ["[" * 5000]), ("1, 2", [1, 2]), ("None", ["None"]), ("{2, 1}", [1, 2]),
-     ('"a"', ['"a"'])],
-)  # fmt: skip
+    [
+        ("[1, 2]", [1, 2]),
+        ("(1, 'x')", [1, "x"]),
+        ("a, b", ["a, b"]),
+        ("", []),
+        ("7", ["7"]),
+        ("open('x')", ["open('x')"]),
+        (3, [3]),
+        ({"a": 1}, None),
+        ("{'a': 1}", None),
+        (None, None),
+        ("[" * 5000, ["[" * 5000]),
+        ("1, 2", [1, 2]),
+        ("None", ["None"]),
+        ("{2, 1}", [1, 2]),
+        ('"a"', ['"a"']),
+    ],
+)
 def test_lists_in_answers(text: Any, want: Any) -> None:
     assert as_list(text) == want
 
@@ -101,15 +117,20 @@ def test_lists_in_answers(text: Any, want: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "gold", "answer", "want"),
     [
-        ("numeric_exact", 1.5, "150%", 1.0), ("numeric_exact", 0, -0.0, 1.0),
-        ("numeric_exact", 10**6, 10**6 + 2, 0.0), ("numeric_exact", 10.87, 10.8712, 0.0),
-        ("numeric_approximate", 0, 0.0, 1.0), ("numeric_approximate", 0, 1e-9, 0.0),
-        ("numeric_approximate", [10, 20], [10.5, 21], 1.0), ("list_exact", [], None, 0.0),
-        ("list_approximate", [0.0, 1.0], [0, 1.1], 1.0), ("string_exact", "True", True, 1.0),
+        ("numeric_exact", 1.5, "150%", 1.0),
+        ("numeric_exact", 0, -0.0, 1.0),
+        ("numeric_exact", 10**6, 10**6 + 2, 0.0),
+        ("numeric_exact", 10.87, 10.8712, 0.0),
+        ("numeric_approximate", 0, 0.0, 1.0),
+        ("numeric_approximate", 0, 1e-9, 0.0),
+        ("numeric_approximate", [10, 20], [10.5, 21], 1.0),
+        ("list_exact", [], None, 0.0),
+        ("list_approximate", [0.0, 1.0], [0, 1.1], 1.0),
+        ("string_exact", "True", True, 1.0),
         ("list_exact", [["a", 1], ["b", 2]], [["B ", 2.0000001], ["a", "1"]], 1.0),
         ("list_approximate", [["a", 100]], [["A", 101]], 1.0),
     ],
-)  # fmt: skip
+)
 def test_table3(kind: str, gold: Any, answer: Any, want: float) -> None:
     assert table3(kind, gold, answer) == want
 
@@ -117,9 +138,10 @@ def test_table3(kind: str, gold: Any, answer: Any, want: float) -> None:
 def test_a_rounded_target_is_reported_but_not_paid() -> None:
     score = score_response("numeric_exact", 10.87, {"answer": 10.8712})
     assert (score.outcome, score.parts["right_after_rounding"]) == (0.0, 1.0)
-    assert score_response("numeric_exact", 10.87, {"answer": 10.88}).parts[
-        "right_after_rounding"
-    ] == 0.0  # fmt: skip
+    assert (
+        score_response("numeric_exact", 10.87, {"answer": 10.88}).parts["right_after_rounding"]
+        == 0.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,14 +182,22 @@ def test_bleu_and_rouge_by_hand() -> None:
 
 
 def test_assay_score_rows() -> None:
-    row = {"id": 1, "family": "answer", "reading": "table3", "judge": None,
-           "task": {"answer_type": "string_approximate", "answer": "Great Basin Area"},
-           "response": {"answer": "the Great Basin Area"}}  # fmt: skip
+    row = {
+        "id": 1,
+        "family": "answer",
+        "reading": "table3",
+        "judge": None,
+        "task": {"answer_type": "string_approximate", "answer": "Great Basin Area"},
+        "response": {"answer": "the Great Basin Area"},
+    }
     bad = [
-        {**row, "reading": "paper"}, {**row, "judge": "maybe"}, {**row, "task": {"answer": 1}},
-        {**row, "task": {"answer_type": "number", "answer": 1}}, {**row, "task": 3},
+        {**row, "reading": "paper"},
+        {**row, "judge": "maybe"},
+        {**row, "task": {"answer": 1}},
+        {**row, "task": {"answer_type": "number", "answer": 1}},
+        {**row, "task": 3},
         {k: v for k, v in row.items() if k != "response"},
-    ]  # fmt: skip
+    ]
     good, *errors = score_lines(json.dumps(r) for r in [row, *bad])
     assert good["outcome"] == 1.0
     assert good["why"] == "ok (equal)"

@@ -68,12 +68,15 @@ def test_release_totals() -> None:
 def rows_of(reading: str) -> list[dict[str, Any]]:
     return [
         {
-            "id": case["id"], "family": "answer", "reading": reading, "judge": case["judge"],
+            "id": case["id"],
+            "family": "answer",
+            "reading": reading,
+            "judge": case["judge"],
             "task": {"answer_type": case["answer_type"], "answer": case["target"]},
             "response": case["response"],
         }
         for case in cases("task")
-    ]  # fmt: skip
+    ]
 
 
 def test_assay_score_agrees_with_table3() -> None:
@@ -87,11 +90,14 @@ def test_assay_score_agrees_with_table3() -> None:
     for case in cases("aggregate"):
         values = [
             score_response(
-                item["answer_type"], untagged(item["target"]), untagged(item["response"]),
-                "table3", scripted(item["judge"]),
+                item["answer_type"],
+                untagged(item["target"]),
+                untagged(item["response"]),
+                "table3",
+                scripted(item["judge"]),
             ).outcome
             for item in case["items"]
-        ]  # fmt: skip
+        ]
         assert agrees(sum(v or 0 for v in values) / len(values), case["table3"])
 
 

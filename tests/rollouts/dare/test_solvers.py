@@ -27,11 +27,16 @@ from rollouts.trajectory import Sampling  # noqa: E402
 from rollouts.workshop import ToolSettings, Workshop  # noqa: E402
 
 RECIPE = {
-    "save_file_type": "csv", "target": ["y"], "model_type": "Ridge", "random_state": 3,
+    "save_file_type": "csv",
+    "target": ["y"],
+    "model_type": "Ridge",
+    "random_state": 3,
     "column_type_inference": {"a": "numerical", "b": "numerical", "y": "numerical"},
-    "selected_features": ["a", "b"], "expected_ranges": {"a": [0, 9]}, "imputer_type": "mean",
+    "selected_features": ["a", "b"],
+    "expected_ranges": {"a": [0, 9]},
+    "imputer_type": "mean",
     "stated": ["filter", "scale"],
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +71,12 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Task]]:
             own = f"{name[:-4]}_v1.csv" if kind.endswith("IF") else name
             frame.to_csv(root / f"{kind}-{own}", index=False)
             files[own] = f"{kind}-{own}"
-        gold |= {"task_type": kind, "truth_csv": truth.to_csv(index=False), "key_columns": keys,
-                 "targets": ["y"]}  # fmt: skip
+        gold |= {
+            "task_type": kind,
+            "truth_csv": truth.to_csv(index=False),
+            "key_columns": keys,
+            "targets": ["y"],
+        }
         prompt = [{"role": "user", "content": f"Solve {kind}."}]
         made.append(Task(kind, "table", kind, "train", prompt, gold, (NAME,), files))
 
@@ -83,27 +92,48 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Task]]:
     ask = pd.DataFrame({"row_id": range(1, 31), "a": range(30)})
     truth = ask[["row_id"]].assign(y=["p" if i % 3 else "q" for i in range(30)])
     add("class-MM", labels, ask, truth, ["row_id"])
-    past = pd.DataFrame({"t": [f"2020-01-{d:02d}" for d in range(1, 20)] * 2,
-                         "e": ["u"] * 19 + ["v"] * 19, "y": [1.0] * 19 + [9.0] * 19})  # fmt: skip
+    past = pd.DataFrame(
+        {
+            "t": [f"2020-01-{d:02d}" for d in range(1, 20)] * 2,
+            "e": ["u"] * 19 + ["v"] * 19,
+            "y": [1.0] * 19 + [9.0] * 19,
+        }
+    )
     later = pd.DataFrame({"t": ["2020-02-01", "2020-02-02"] * 2, "e": ["u", "u", "v", "v"]})
     add("time-CF", past, later, later.assign(y=[1.1, 0.9, 9.2, 8.8]), ["t", "e"])
     return root, made
 
 
-def run(name: str, tasks: tuple[Path, list[Task]], tokenizer: ChatTokenizer, run_s: float = 20.0,
-        turns: int = 3, tokens: int = 6000) -> list[Any]:  # fmt: skip
+def run(
+    name: str,
+    tasks: tuple[Path, list[Task]],
+    tokenizer: ChatTokenizer,
+    run_s: float = 20.0,
+    turns: int = 3,
+    tokens: int = 6000,
+) -> list[Any]:
     root, listed = tasks
     engine = ScriptedEngine(script(name, listed, tokenizer.calls), tokenizer)
 
     async def go() -> Any:
         shop = Workshop(root, ToolSettings(executor=ExecutorSettings(run_s=run_s, brief=True)))
-        found = await rollout(listed, engine, tokenizer, Sampling(tokens), 1, 0, maker=shop.maker,
-                              budget=Budget(turns))  # fmt: skip
+        found = await rollout(
+            listed,
+            engine,
+            tokenizer,
+            Sampling(tokens),
+            1,
+            0,
+            maker=shop.maker,
+            budget=Budget(turns),
+        )
         await shop.close()
         return found
 
-    return [(task, t, score_answer(task, t.answer()))
-            for task, (t,) in zip(listed, asyncio.run(go()), strict=True)]  # fmt: skip
+    return [
+        (task, t, score_answer(task, t.answer()))
+        for task, (t,) in zip(listed, asyncio.run(go()), strict=True)
+    ]
 
 
 def test_the_honest_solver_earns_what_the_work_is_worth(tasks: Any, tokenizer: Any) -> None:
@@ -119,9 +149,19 @@ def test_no_cheat_earns_more_than_a_tenth(tasks: Any, tokenizer: Any) -> None:
     """All of them in one go: a task each, so that the sandbox starts once."""
     root, listed = tasks
     every = [(name, task) for name in CHEATS for task in listed]
-    named = [Task(f"{name}:{t.id}", t.family, t.track, t.split,
-                  [{"role": "user", "content": f"{name} of {t.id}."}], t.gold, t.tools, t.files)
-             for name, t in every]  # fmt: skip
+    named = [
+        Task(
+            f"{name}:{t.id}",
+            t.family,
+            t.track,
+            t.split,
+            [{"role": "user", "content": f"{name} of {t.id}."}],
+            t.gold,
+            t.tools,
+            t.files,
+        )
+        for name, t in every
+    ]
     scripts = {name: script(name, named, tokenizer.calls) for name in CHEATS}
 
     def say(turn: Any) -> str:
@@ -131,8 +171,9 @@ def test_no_cheat_earns_more_than_a_tenth(tasks: Any, tokenizer: Any) -> None:
     async def go() -> Any:
         shop = Workshop(root, ToolSettings(executor=ExecutorSettings(run_s=20, brief=True)))
         engine = ScriptedEngine(say, tokenizer)
-        found = await rollout(named, engine, tokenizer, Sampling(6000), 1, 0, maker=shop.maker,
-                              budget=Budget(2))  # fmt: skip
+        found = await rollout(
+            named, engine, tokenizer, Sampling(6000), 1, 0, maker=shop.maker, budget=Budget(2)
+        )
         await shop.close()
         return found
 
@@ -145,14 +186,17 @@ def test_no_cheat_earns_more_than_a_tenth(tasks: Any, tokenizer: Any) -> None:
     assert {n: r for n, r in paid.items() if r > 0.1 + 1e-9} == {}
 
 
-@pytest.mark.parametrize(("name", "stop", "cause", "settings"), [
-    ("words", "eos", "code error", {}),
-    ("crashing", "turns", "code execution limit", {}),
-    ("slow", "turns", "code execution limit", {"run_s": 0.5, "turns": 1}),
-    ("malformed", "turns", "code execution limit", {}),
-    ("endless", "length", "max token limit", {"tokens": 300, "turns": 2}),
-    ("wordy", "length", "max token limit", {"tokens": 50}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "stop", "cause", "settings"),
+    [
+        ("words", "eos", "code error", {}),
+        ("crashing", "turns", "code execution limit", {}),
+        ("slow", "turns", "code execution limit", {"run_s": 0.5, "turns": 1}),
+        ("malformed", "turns", "code execution limit", {}),
+        ("endless", "length", "max token limit", {"tokens": 300, "turns": 2}),
+        ("wordy", "length", "max token limit", {"tokens": 50}),
+    ],
+)
 def test_failures_have_a_cause(
     tasks: Any, tokenizer: Any, name: str, stop: str, cause: str, settings: dict[str, Any]
 ) -> None:

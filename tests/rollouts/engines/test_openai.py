@@ -18,8 +18,10 @@ ASK = [{"role": "user", "content": "hi"}]
 
 
 def answer(message: dict[str, Any], reason: str = "stop") -> dict[str, Any]:
-    return {"choices": [{"message": message, "finish_reason": reason}],
-            "usage": {"prompt_tokens": 9, "completion_tokens": 4, "details": {}}}  # fmt: skip
+    return {
+        "choices": [{"message": message, "finish_reason": reason}],
+        "usage": {"prompt_tokens": 9, "completion_tokens": 4, "details": {}},
+    }
 
 
 async def serve_and_ask(replies: list[Any], tools: list[Any], **options: Any) -> tuple[Any, list]:
@@ -29,8 +31,11 @@ async def serve_and_ask(replies: list[Any], tools: list[Any], **options: Any) ->
     async def handle(request: web.Request) -> web.Response:
         seen.append({**(await request.json()), "auth": request.headers.get("Authorization")})
         reply = replies[min(len(seen), len(replies)) - 1]
-        return web.Response(status=reply, text="no") if isinstance(reply, int) else (
-            web.json_response(reply))  # fmt: skip
+        return (
+            web.Response(status=reply, text="no")
+            if isinstance(reply, int)
+            else (web.json_response(reply))
+        )
 
     app = web.Application()
     app.router.add_post("/v1/chat/completions", handle)
@@ -60,9 +65,13 @@ def test_words_and_settings_go_over(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_native_calls_and_spelled_ones_are_both_read() -> None:
-    native = {"content": None, "tool_calls": [
-        {"id": "c1", "function": {"name": "t", "arguments": '{"a": 1}'}},
-        {"id": "c2", "function": {"name": "t", "arguments": "{a"}}]}  # fmt: skip
+    native = {
+        "content": None,
+        "tool_calls": [
+            {"id": "c1", "function": {"name": "t", "arguments": '{"a": 1}'}},
+            {"id": "c2", "function": {"name": "t", "arguments": "{a"}},
+        ],
+    }
     reply, _ = asyncio.run(serve_and_ask([answer(native, "tool_calls")], []))
     assert [(c.id, c.arguments) for c in reply.calls] == [("c1", {"a": 1}), ("c2", {})]
     assert "not valid JSON" in reply.calls[1].error

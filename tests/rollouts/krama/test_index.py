@@ -52,8 +52,9 @@ def test_a_snippet_keeps_to_its_budget(tmp_path: Path, budget: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=600), st.sampled_from([".csv", ".txt", ".xlsx", ".dat", ".bin"]))
-def test_any_bytes_can_be_scanned(tmp_path_factory: pytest.TempPathFactory, data: bytes,
-                                  suffix: str) -> None:  # fmt: skip
+def test_any_bytes_can_be_scanned(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, suffix: str
+) -> None:
     path = tmp_path_factory.mktemp("f") / f"x{suffix}"
     path.write_bytes(data)
     assert scan(path).size == len(data)
@@ -61,9 +62,17 @@ def test_any_bytes_can_be_scanned(tmp_path_factory: pytest.TempPathFactory, data
 
 @pytest.mark.parametrize(
     ("cell", "kind"),
-    [("12", "integer"), ("-1.5e3", "number"), ("1,234", "grouped"), ("$5", "grouped"),
-     ("40%", "grouped"), ("2020-01-02 03:04:05", "date"), ("M", "text"), ("", "empty"),
-     ("nan", "text")],
-)  # fmt: skip
+    [
+        ("12", "integer"),
+        ("-1.5e3", "number"),
+        ("1,234", "grouped"),
+        ("$5", "grouped"),
+        ("40%", "grouped"),
+        ("2020-01-02 03:04:05", "date"),
+        ("M", "text"),
+        ("", "empty"),
+        ("nan", "text"),
+    ],
+)
 def test_kinds_of_cells(cell: str, kind: str) -> None:
     assert kind_of(cell) == kind

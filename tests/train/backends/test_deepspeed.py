@@ -31,26 +31,47 @@ def toy_tasks(path: Path) -> Path:
     tasks = []
     for i in range(24):
         gold = {"input_text": f"ax{i}", "status": "KEEP", "text": f"a{i}" * (1 + i % 4)}
-        tasks.append(Task(f"t{i}", "refinement", "toy", "train",
-                          [{"role": "user", "content": f"{i} ax"}], gold))  # fmt: skip
+        tasks.append(
+            Task(
+                f"t{i}",
+                "refinement",
+                "toy",
+                "train",
+                [{"role": "user", "content": f"{i} ax"}],
+                gold,
+            )
+        )
     write_jsonl(path, [t.to_json() for t in tasks])
     return path
 
 
 def words(data: Path, model: Path, out: Path, *more: str) -> list[str]:
     return [
-        f"data={data}", f"model.path={model}", f"out={out}", "engine.device=cpu",
-        "engine.threads=1", "engine.dtype=float32", "sft.batch_size=4", "sft.lr=1e-3",
-        "checkpoint.sft_every=3", "cluster.device=cpu", "cluster.gpus_per_node=2", *more,
-    ]  # fmt: skip
+        f"data={data}",
+        f"model.path={model}",
+        f"out={out}",
+        "engine.device=cpu",
+        "engine.threads=1",
+        "engine.dtype=float32",
+        "sft.batch_size=4",
+        "sft.lr=1e-3",
+        "checkpoint.sft_every=3",
+        "cluster.device=cpu",
+        "cluster.gpus_per_node=2",
+        *more,
+    ]
 
 
 def sft(*args: str) -> subprocess.Popen[str]:
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
-        [sys.executable, "-m", "assay", "sft", *args], cwd=ROOT, env=env, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        [sys.executable, "-m", "assay", "sft", *args],
+        cwd=ROOT,
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def finish(run: subprocess.Popen[str], code: int = 0) -> str:

@@ -37,9 +37,22 @@ def big(*settings: str) -> SftRunConfig:
 def test_every_shipped_configuration_has_a_dry_run_that_fits(path: Path) -> None:
     kind, backend = ("sft", "deepspeed") if path in SFT else ("grpo", "verl")
     done = subprocess.run(
-        [sys.executable, "-m", "assay", kind, "--backend", backend, "--config", str(path),
-         "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "assay",
+            kind,
+            "--backend",
+            backend,
+            "--config",
+            str(path),
+            "--dry-run",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     for said in ("memory on each GPU", "activations", "GB a checkpoint", "time (estimate"):
         assert said in done.stdout
@@ -53,10 +66,12 @@ def test_dare_on_one_node_by_hand() -> None:
     parts = grpo_memory(dare(), shape_of("Qwen/Qwen3-4B")).parts
     count = 36 * (2 * 2560 * 4096 + 2 * 2560 * 1024 + 3 * 2560 * 9728 + 2 * 2560) + 151936 * 2560
     by_hand = {
-        "weights (float32, cut)": 4 * count / 8, "gradients and moments (cut)": 12 * count / 8,
-        "logits": 8192 * 151936 * 8, "server: weights (bf16)": 2 * count,
+        "weights (float32, cut)": 4 * count / 8,
+        "gradients and moments (cut)": 12 * count / 8,
+        "logits": 8192 * 151936 * 8,
+        "server: weights (bf16)": 2 * count,
         "server: cache of keys and values": 0.55 * 80e9 - 2 * count,
-    }  # fmt: skip
+    }
     for name, value in by_hand.items():
         assert parts[name] == pytest.approx(value, rel=1e-3), name
 
@@ -75,30 +90,45 @@ def test_32b_with_zero_3_by_hand() -> None:
     assert host_bytes(two, shape)[0] == pytest.approx(8 * 2 * count)  # every process reads it all
 
 
-@pytest.mark.parametrize(("settings", "said"), [
-    (["cluster.gpus_per_node=1", "cluster.sequence_parallel=1", "cluster.micro_tokens=32768"],
-     "does not fit: training needs about"),
-    # verl asserts it in the middle of the first update
-    (["cluster.sequence_parallel=2"], "is less than one answer of rl.max_length=32768"),
-    (["rl.max_length=1000000", "cluster.micro_tokens=250000"], "made for 40960 positions"),
-    (["cluster.gpus_per_node=12", "cluster.sequence_parallel=12"], "does not divide the model's"),
-    (["cluster.server_memory=0.05"], "the server's weights alone are 8 GB"),
-    (["cluster.server_memory=0.11"], "keys and values of one answer of rl.max_length=32768"),
-    (["cluster.gpu_memory_gb=20"], "does not fit"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            [
+                "cluster.gpus_per_node=1",
+                "cluster.sequence_parallel=1",
+                "cluster.micro_tokens=32768",
+            ],
+            "does not fit: training needs about",
+        ),
+        # verl asserts it in the middle of the first update
+        (["cluster.sequence_parallel=2"], "is less than one answer of rl.max_length=32768"),
+        (["rl.max_length=1000000", "cluster.micro_tokens=250000"], "made for 40960 positions"),
+        (
+            ["cluster.gpus_per_node=12", "cluster.sequence_parallel=12"],
+            "does not divide the model's",
+        ),
+        (["cluster.server_memory=0.05"], "the server's weights alone are 8 GB"),
+        (["cluster.server_memory=0.11"], "keys and values of one answer of rl.max_length=32768"),
+        (["cluster.gpu_memory_gb=20"], "does not fit"),
+    ],
+)
 def test_what_cannot_run_is_refused_in_one_sentence(settings: list[str], said: str) -> None:
     with pytest.raises(ConfigError) as error:
         grpo_report(dare(*settings))
     assert said in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("settings", "said"), [
-    (["cluster.nodes=1", "cluster.offload=false"], "most of it is masters and moments"),
-    (["cluster.zero_stage=2"], "does not fit"),
-    (["sft.max_length=50000"], "made for 40960 positions"),
-    (["sft.batch_size=40"], "cannot be shared out evenly over 16"),
-    (["cluster.host_memory_gb=256"], "each node needs about 295 GB of its own memory"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["cluster.nodes=1", "cluster.offload=false"], "most of it is masters and moments"),
+        (["cluster.zero_stage=2"], "does not fit"),
+        (["sft.max_length=50000"], "made for 40960 positions"),
+        (["sft.batch_size=40"], "cannot be shared out evenly over 16"),
+        (["cluster.host_memory_gb=256"], "each node needs about 295 GB of its own memory"),
+    ],
+)
 def test_sft_that_cannot_run_is_refused_too(settings: list[str], said: str) -> None:
     with pytest.raises(ConfigError) as error:
         sft_report(big(*settings))
@@ -115,10 +145,15 @@ def test_adapters_need_a_fraction() -> None:
     assert lora.parts[name] < full.parts[name] / 200
 
 
-@pytest.mark.parametrize(("name", "billions"), [
-    ("Qwen/Qwen3-4B", 4.02), ("Qwen/Qwen3-8B", 8.19), ("Qwen/Qwen3-32B", 32.76),
-    ("HuggingFaceTB/SmolLM2-135M-Instruct", 0.1345),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        ("Qwen/Qwen3-4B", 4.02),
+        ("Qwen/Qwen3-8B", 8.19),
+        ("Qwen/Qwen3-32B", 32.76),
+        ("HuggingFaceTB/SmolLM2-135M-Instruct", 0.1345),
+    ],
+)
 def test_parameters_are_counted_as_their_makers_do(name: str, billions: float) -> None:
     assert shape_of(name).parameters / 1e9 == pytest.approx(billions, rel=5e-3)
 

@@ -28,14 +28,20 @@ EVERY = 25  # in the quick run each route sees one task in so many; the slow run
 
 
 def chosen(every: int) -> list[tuple[Task, Try]]:
-    return [(task, one) for i, (task, tries) in enumerate(every_task()) if i % every == 0
-            for one in tries]  # fmt: skip
+    return [
+        (task, one)
+        for i, (task, tries) in enumerate(every_task())
+        if i % every == 0
+        for one in tries
+    ]
 
 
 def scored(pairs: list[tuple[Task, Try]], folder: Path) -> list[dict[str, Any]]:
     """What the command says."""
-    rows = [{"id": i, "family": task.family, "task": task.gold, "output": one.text, **one.row}
-            for i, (task, one) in enumerate(pairs)]  # fmt: skip
+    rows = [
+        {"id": i, "family": task.family, "task": task.gold, "output": one.text, **one.row}
+        for i, (task, one) in enumerate(pairs)
+    ]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     assert assay_score([str(folder / "rows.jsonl"), "--out", str(folder / "scores.jsonl")]) == 0
     return [json.loads(line) for line in (folder / "scores.jsonl").open(encoding="utf-8")]
@@ -45,8 +51,10 @@ def check_adapters(every: int, folder: Path) -> None:
     pairs = chosen(every)
     wanted = scored(pairs, folder)
     texts = [json.dumps(task.to_json()) for task, _ in pairs]
-    said = [[{"role": "tool", "content": "x"}, {"role": "assistant", "content": one.text}]
-            for _, one in pairs]  # fmt: skip
+    said = [
+        [{"role": "tool", "content": "x"}, {"role": "assistant", "content": one.text}]
+        for _, one in pairs
+    ]
     by_trl = trl_reward(said, task=texts, files=[one.files for _, one in pairs])
     seen: Counter[tuple[str, str]] = Counter()
     for (task, one), text, want, trl in zip(pairs, texts, wanted, by_trl, strict=True):
@@ -132,13 +140,18 @@ async def by_agent_loop(folder: Path, pairs: list[tuple[Task, Try]]) -> list[Any
         ids = [*loop.chat.answer(one.text), *([] if one.text else loop.chat.stop_ids)]
 
         async def generate(request: str, ids: Any = ids, **asked: Any) -> Any:
-            return SimpleNamespace(token_ids=ids, log_probs=[0.0] * len(ids), stop_reason="stop",
-                                   extra_fields={"global_steps": 1})  # fmt: skip
+            return SimpleNamespace(
+                token_ids=ids,
+                log_probs=[0.0] * len(ids),
+                stop_reason="stop",
+                extra_fields={"global_steps": 1},
+            )
 
         loop.server_manager = SimpleNamespace(generate=generate)
         loop.workshop = SimpleNamespace(maker=lambda t, s, seed, f=one.files: Left(t, f))
-        row = Task.from_json({**task.to_json(), "tools": ["some"], "prompt": [
-            {"role": "user", "content": "x"}]})  # fmt: skip
+        row = Task.from_json(
+            {**task.to_json(), "tools": ["some"], "prompt": [{"role": "user", "content": "x"}]}
+        )
         truth = {"ground_truth": json.dumps(row.to_json())}
         found.append(await loop.run({"temperature": 1.0}, reward_model=truth))
     return found

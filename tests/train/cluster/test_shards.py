@@ -90,10 +90,18 @@ def test_a_stopped_shard_goes_on_from_what_it_wrote(tmp_path: Path) -> None:
 
 def test_files_of_tasks_lead_to_the_same_place_from_a_shard(tmp_path: Path) -> None:
     source = tmp_path / "tasks" / "t.jsonl"
-    write_jsonl(source, [
-        {"id": "a", "files": {"x.csv": "../tables/x.csv", "y.csv": "/data/y.csv"}, "no": "\ud800"},
-        {"id": "b", "text": "files"}, {"id": "c", "files": ["kept as it is"]},
-    ])  # fmt: skip
+    write_jsonl(
+        source,
+        [
+            {
+                "id": "a",
+                "files": {"x.csv": "../tables/x.csv", "y.csv": "/data/y.csv"},
+                "no": "\ud800",
+            },
+            {"id": "b", "text": "files"},
+            {"id": "c", "files": ["kept as it is"]},
+        ],
+    )
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "x.csv").write_text("1")
     seen: list[dict[str, object]] = []
@@ -144,9 +152,9 @@ def test_a_command_that_loses_or_repeats_a_row_is_found_out(tmp_path: Path) -> N
 
 def test_items_appear_whole_and_are_checked(tmp_path: Path) -> None:
     items = tmp_path / "items.jsonl"
-    write_jsonl(items, [
-        {"name": n, "out": str(tmp_path / n), "argv": ["x", "{out}"]} for n in ("a", "b")
-    ])  # fmt: skip
+    write_jsonl(
+        items, [{"name": n, "out": str(tmp_path / n), "argv": ["x", "{out}"]} for n in ("a", "b")]
+    )
 
     def make(words: list[str]) -> int:
         Path(words[1]).mkdir()

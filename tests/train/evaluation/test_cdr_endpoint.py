@@ -25,16 +25,25 @@ GOLD = {"one": "Mail  today.", "two": "See   and go."}
 
 def row(name: str, **more: Any) -> dict[str, Any]:
     return {
-        "instance_id": name, "benchmark_track": "atomic_m", "benchmark_split": "single",
-        "track_family": "core_rule", "source_track": "atomic_m", "domain": "pii",
-        "scoring_profile": "text_refinement", "output_format": "tagged_text",
-        "reports_refinement_gain": True, "input_text": TEXTS[name], "reference_status": "KEEP",
-        "reference_text": GOLD[name], "recipe_prompt_key": "k", "operator_kind": "mapper",
+        "instance_id": name,
+        "benchmark_track": "atomic_m",
+        "benchmark_split": "single",
+        "track_family": "core_rule",
+        "source_track": "atomic_m",
+        "domain": "pii",
+        "scoring_profile": "text_refinement",
+        "output_format": "tagged_text",
+        "reports_refinement_gain": True,
+        "input_text": TEXTS[name],
+        "reference_status": "KEEP",
+        "reference_text": GOLD[name],
+        "recipe_prompt_key": "k",
+        "operator_kind": "mapper",
         "prompt_variants": [
             {"style_id": f"s{i}", "style_label": f"S{i}", "user_requirement": f"Way {i}: no mail."}
             for i in range(3)
         ],
-    } | more  # fmt: skip
+    } | more
 
 
 @pytest.fixture
@@ -42,11 +51,18 @@ def bench(tmp_path: Path) -> Path:
     folder = tmp_path / "bench" / "tracks"
     folder.mkdir(parents=True)
     (folder / "atomic_m.jsonl").write_text("".join(json.dumps(row(n)) + "\n" for n in TEXTS))
-    safe = row("one", instance_id="j", track_family="semantic_extension",
-               source_track="semantic_safety_atomic", benchmark_track="semantic_safety",
-               benchmark_split="atomic", scoring_profile="structured_json",
-               output_format="json", reports_refinement_gain=False,
-               reference_text='{"prompt_label": "safe"}')  # fmt: skip
+    safe = row(
+        "one",
+        instance_id="j",
+        track_family="semantic_extension",
+        source_track="semantic_safety_atomic",
+        benchmark_track="semantic_safety",
+        benchmark_split="atomic",
+        scoring_profile="structured_json",
+        output_format="json",
+        reports_refinement_gain=False,
+        reference_text='{"prompt_label": "safe"}',
+    )
     (folder / "semantic_safety_atomic.jsonl").write_text(json.dumps(safe) + "\n")
     return folder.parent
 
@@ -60,8 +76,21 @@ def gold(body: Body) -> str:
 
 
 def run(url: str, bench: Path, out: Path, *more: str) -> int:
-    return eval_main(["--model", url, "--endpoint-model", "lab/m1", "--tracks", f"cdr:{bench}",
-                      "--out", str(out), "--workers", "2", *more])  # fmt: skip
+    return eval_main(
+        [
+            "--model",
+            url,
+            "--endpoint-model",
+            "lab/m1",
+            "--tracks",
+            f"cdr:{bench}",
+            "--out",
+            str(out),
+            "--workers",
+            "2",
+            *more,
+        ]
+    )
 
 
 def paper(out: Path, track: str, suffix: str) -> dict[str, Any]:
@@ -78,8 +107,12 @@ def test_an_endpoint_is_asked_in_every_mode(
         more = ("--mode", mode, "--key-env", "LAB_KEY", "--request", '{"seed": null, "x": 1}')
         assert run(url, bench, tmp_path / "out", *more) == 0
     assert len(seen) == 9
-    words = {"direct": "Task:", "few_shot": "Example 2", "plan_first": "ordered list of steps",
-             "state_aware": "S0 is the input"}  # fmt: skip
+    words = {
+        "direct": "Task:",
+        "few_shot": "Example 2",
+        "plan_first": "ordered list of steps",
+        "state_aware": "S0 is the input",
+    }
     texts = [b["messages"][-1]["content"] for b in seen if "no code fences and" not in str(b)]
     assert len(texts) == 6
     assert all(words[mode] in text for text in texts)
@@ -107,8 +140,10 @@ def test_failed_requests_count_nowhere_and_are_asked_again(bench: Path, tmp_path
         before = paper(out, "atomic_m", "direct_k3_seed0")
         assert (before["mean_rs"], before["mean_rg"]) == (1.0, 1.0)
         home = out / "data/evaluation/atomic_m/m1"
-        rows = {r["instance_id"]: r for _, r in read_jsonl(
-            home / "score_direct_k3_seed0/instance_metrics.jsonl")}  # fmt: skip
+        rows = {
+            r["instance_id"]: r
+            for _, r in read_jsonl(home / "score_direct_k3_seed0/instance_metrics.jsonl")
+        }
         assert (rows["two"]["rs_at_k"], rows["two"]["num_scorable_variants"]) == (None, 2)
         predictions = [r for _, r in read_jsonl(home / "predictions_direct_k3_seed0.jsonl")]
         lost = predictions[1]["variant_predictions"][1]

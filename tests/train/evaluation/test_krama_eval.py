@@ -18,16 +18,26 @@ pytest.importorskip("aiohttp")
 from data_gen.krama.cli import build
 from data_gen.krama.importer import end_to_end, read_workload, sub_task
 
-SUB = {"id": "s-1", "query": "How many years?", "answer": 30, "answer_type": "numeric_exact",
-       "data_sources": ["rain_amherst.csv"], "step": "Load 'rain_amherst.csv'."}  # fmt: skip
+SUB = {
+    "id": "s-1",
+    "query": "How many years?",
+    "answer": 30,
+    "answer_type": "numeric_exact",
+    "data_sources": ["rain_amherst.csv"],
+    "step": "Load 'rain_amherst.csv'.",
+}
 
 
 def entry(number: int, domain: str, query: str, answer: Any) -> dict[str, Any]:
     return {
-        "id": f"{domain}-easy-{number}", "domain": domain, "query": query, "answer": answer,
-        "answer_type": "numeric_exact", "data_sources": ["rain_amherst.csv"],
+        "id": f"{domain}-easy-{number}",
+        "domain": domain,
+        "query": query,
+        "answer": answer,
+        "answer_type": "numeric_exact",
+        "data_sources": ["rain_amherst.csv"],
         "subtasks": [{**SUB, "id": f"{domain}-easy-{number}-1"}],
-    }  # fmt: skip
+    }
 
 
 def tracks(tmp_path: Path) -> Path:
@@ -67,8 +77,18 @@ def test_an_endpoint_is_evaluated_and_its_failures_are_no_wrong_answers(
     from train.evaluation.evaluate import main as evaluate
 
     url, asked = endpoint
-    command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", url, "--endpoint-model",
-               "m", "--out", str(tmp_path / "out"), "--workers", "2"]  # fmt: skip
+    command = [
+        "--tracks",
+        f"krama:{tracks(tmp_path)}",
+        "--model",
+        url,
+        "--endpoint-model",
+        "m",
+        "--out",
+        str(tmp_path / "out"),
+        "--workers",
+        "2",
+    ]
     assert evaluate(command) == 3
     data = json.loads((tmp_path / "out" / "results.json").read_text("utf-8"))
     tables = data["tables"]
@@ -94,8 +114,15 @@ def test_the_table_prints_the_ends_of_wilsons_interval() -> None:
     """20 of 32 is 62.5 %; its 95 % interval is 45.3 % to 77.1 % (Wilson's formula, by hand)."""
     from train.evaluation.krama_tables import summary, text_tables
 
-    row = {"setting": "end-to-end", "domain": "a", "parts": {}, "parent": None, "release": None,
-           "category": "right", "cost": {"tokens": 1, "seconds": 1.0}}  # fmt: skip
+    row = {
+        "setting": "end-to-end",
+        "domain": "a",
+        "parts": {},
+        "parent": None,
+        "release": None,
+        "category": "right",
+        "cost": {"tokens": 1, "seconds": 1.0},
+    }
     # a correlation that is right is 1 but for the last bit
     outcomes = [*[1.0] * 19, 0.9999999999999998, *[0.0] * 12]
     tables = summary([{**row, "outcome": o} for o in outcomes])
@@ -109,9 +136,22 @@ def test_a_local_model_is_evaluated(tiny_folder: Path, tmp_path: Path) -> None:
 
     for agent, turns in (("ds-guru-one-shot", 1), ("lake-agent", 20)):
         out = tmp_path / agent
-        command = ["--tracks", f"krama:{tracks(tmp_path / 'x')}", "--model", str(tiny_folder),
-                   "--agent", agent, "--out", str(out), "--max-new-tokens", "8",
-                   "--snippet-tokens", "100", "--settings", "end-to-end"]  # fmt: skip
+        command = [
+            "--tracks",
+            f"krama:{tracks(tmp_path / 'x')}",
+            "--model",
+            str(tiny_folder),
+            "--agent",
+            agent,
+            "--out",
+            str(out),
+            "--max-new-tokens",
+            "8",
+            "--snippet-tokens",
+            "100",
+            "--settings",
+            "end-to-end",
+        ]
         assert evaluate(command) == 0
         rows = json.loads((out / "results.json").read_text("utf-8"))["rows"]
         assert [r["outcome"] for r in rows] == [0.0] * 3
@@ -147,8 +187,9 @@ def gold_replies(workload: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for found in read_workload(workload):
         asked = [(sub_task(found, s, "", "full", []), [s.answer]) for s in found.steps]
-        asked.append((end_to_end(found, "", "full", []),
-                      [found.answer, *(s.answer for s in found.steps)]))  # fmt: skip
+        asked.append(
+            (end_to_end(found, "", "full", []), [found.answer, *(s.answer for s in found.steps)])
+        )
         for task, (main, *rest) in asked:
             printed = {"main-task": main} | {f"subtask-{i}": v for i, v in enumerate(rest, 1)}
             code = f"```python\nimport json\nprint(json.dumps({printed!r}))\n```"
@@ -175,8 +216,9 @@ def test_gold_scores_one_for_every_visible_task_from_lake_to_table(tmp_path: Pat
     assert wrong == []
     tables = data["tables"]
     assert (tables["end-to-end"]["overall"]["tasks"], tables["end-to-end"]["overall"]["right"]) == (
-        46, 46
-    )  # fmt: skip
+        46,
+        46,
+    )
     assert tables["subtasks"]["overall"]["tasks"] == 279
     assert len(tables["end-to-end"]) == 7
     assert tables["end-to-end"]["overall"]["subtask_credit"] == 1.0

@@ -28,18 +28,47 @@ def official(top: Path) -> Path:
     (top / "in").mkdir()
     table(260).drop(columns="copy").to_csv(top / "in" / "t.csv", index=False)
     out = top / "full"
-    assert tasks_main(["dare", "--tables", str(top / "in"), "--databases", "1", "--out", str(out),
-                       "--workers", "1"]) == 0  # fmt: skip
+    assert (
+        tasks_main(
+            [
+                "dare",
+                "--tables",
+                str(top / "in"),
+                "--databases",
+                "1",
+                "--out",
+                str(out),
+                "--workers",
+                "1",
+            ]
+        )
+        == 0
+    )
     return out
 
 
 def test_tables_of_a_solver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = official(tmp_path)
     write_tiny_tokenizer(tmp_path / "tok")
-    common = ["--tracks", f"dare:{folder}", "--tokenizer", str(tmp_path / "tok"),
-              "--max-new-tokens", "9000", "--brief", "--turns", "2", "--run-s", "60"]  # fmt: skip
-    assert main([*common, "--model", "solver:reference", "--out", str(tmp_path / "a"),
-                 "--repeats", "2"]) == 0  # fmt: skip
+    common = [
+        "--tracks",
+        f"dare:{folder}",
+        "--tokenizer",
+        str(tmp_path / "tok"),
+        "--max-new-tokens",
+        "9000",
+        "--brief",
+        "--turns",
+        "2",
+        "--run-s",
+        "60",
+    ]
+    assert (
+        main(
+            [*common, "--model", "solver:reference", "--out", str(tmp_path / "a"), "--repeats", "2"]
+        )
+        == 0
+    )
     results = json.loads((tmp_path / "a" / "results.json").read_text())
     track = next(t for name, t in results["tracks"].items() if name.endswith("-IF"))
     assert (track["score"], track["exact"], track["attempts"], track["usable"]) == (100.0, 2, 2, 2)
@@ -50,8 +79,22 @@ def test_tables_of_a_solver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert results["failure_categories"]["code error"] == 2
     assert results["total_mean_of_tracks"] == 0
     made = sorted((tmp_path / "full").glob("*.jsonl"), key=lambda p: p.stat().st_size)[-1]
-    assert main([*common, "--model", "solver:words", "--out", str(tmp_path / "f"), "--limit", "1",
-                 "--tracks", f"dare:{made}"]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                *common,
+                "--model",
+                "solver:words",
+                "--out",
+                str(tmp_path / "f"),
+                "--limit",
+                "1",
+                "--tracks",
+                f"dare:{made}",
+            ]
+        )
+        == 0
+    )
     assert main([*common, "--model", "solver:nobody", "--out", str(tmp_path / "c")]) == 2
 
 

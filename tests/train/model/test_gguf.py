@@ -13,11 +13,16 @@ from train.model.gguf import convert_llama
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 NAMES = {
-    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm",
-}  # fmt: skip
+}
 HEADS, KV_HEADS, WIDTH = 4, 2, 32
 
 
@@ -67,10 +72,16 @@ def test_the_converted_folder_is_the_model_that_was_written(tmp_path: Path) -> N
     torch.manual_seed(0)
     vocabulary = [*SPECIAL, "1", "2", "12", "a", "b", "ab", "Ġ", "Ċ", "x", "y", "z", "q", "w"]
     config = LlamaConfig(
-        vocab_size=len(vocabulary), hidden_size=WIDTH, intermediate_size=48, num_hidden_layers=1,
-        num_attention_heads=HEADS, num_key_value_heads=KV_HEADS, max_position_embeddings=64,
-        rms_norm_eps=1e-5, tie_word_embeddings=True,
-    )  # fmt: skip
+        vocab_size=len(vocabulary),
+        hidden_size=WIDTH,
+        intermediate_size=48,
+        num_hidden_layers=1,
+        num_attention_heads=HEADS,
+        num_key_value_heads=KV_HEADS,
+        max_position_embeddings=64,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=True,
+    )
     source = LlamaForCausalLM(config).eval()
     write_gguf(tmp_path / "tiny.gguf", source, vocabulary)
     out = tmp_path / "out"

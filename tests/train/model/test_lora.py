@@ -30,23 +30,49 @@ def tasks(tmp_path: Path) -> Path:
 
 
 def grpo(tasks: Path, model: Path, out: Path, *more: str) -> int:
-    return assay.main([
-        "grpo", f"data={tasks}", f"model.path={model}", f"out={out}", "engine.device=cpu",
-        "engine.threads=1", "engine.dtype=float32", "model.lora_rank=4", "rl.prompts_per_step=4",
-        "rl.mini_batch=4", "rl.rollouts_per_prompt=4", "rl.max_new_tokens=64", "rl.lr=1e-2",
-        "rl.save_every=1", *more,
-    ])  # fmt: skip
+    return assay.main(
+        [
+            "grpo",
+            f"data={tasks}",
+            f"model.path={model}",
+            f"out={out}",
+            "engine.device=cpu",
+            "engine.threads=1",
+            "engine.dtype=float32",
+            "model.lora_rank=4",
+            "rl.prompts_per_step=4",
+            "rl.mini_batch=4",
+            "rl.rollouts_per_prompt=4",
+            "rl.max_new_tokens=64",
+            "rl.lr=1e-2",
+            "rl.save_every=1",
+            *more,
+        ]
+    )
 
 
 @pytest.fixture
 def warm(tasks: Path, tiny_folder: Path, tmp_path: Path) -> Path:
     """A model that solves some of the tasks, so that groups have an advantage."""
     out = tmp_path / "warm"
-    assert assay.main([
-        "sft", f"data={tasks}", f"model.path={tiny_folder}", f"out={out}", "engine.device=cpu",
-        "engine.threads=1", "engine.dtype=float32", "sft.batch_size=8", "sft.epochs=120",
-        "sft.lr=3e-3", "checkpoint.sft_every=1000",
-    ]) == 0  # fmt: skip
+    assert (
+        assay.main(
+            [
+                "sft",
+                f"data={tasks}",
+                f"model.path={tiny_folder}",
+                f"out={out}",
+                "engine.device=cpu",
+                "engine.threads=1",
+                "engine.dtype=float32",
+                "sft.batch_size=8",
+                "sft.epochs=120",
+                "sft.lr=3e-3",
+                "checkpoint.sft_every=1000",
+            ]
+        )
+        == 0
+    )
     return out / "model"
 
 

@@ -78,8 +78,10 @@ def test_fallback_policy_gives_the_same_numbers(tiny_folder: Path, tiny_hf: Any)
 def test_the_padding_token_learns_in_the_fallback_too(tiny_folder: Path) -> None:
     """The tiny chat model pads with its end of turn, as many do."""
     parts, grads = [Segment([1, 70, 2, 80], [[90, 91, 2]], [0])], []
-    for policy in (load_policy(tiny_folder, "float32"),
-                   TransformersPolicy(tiny_folder, "float32", "cpu")):  # fmt: skip
+    for policy in (
+        load_policy(tiny_folder, "float32"),
+        TransformersPolicy(tiny_folder, "float32", "cpu"),
+    ):
         policy.logp(pack(parts))[0].sum().backward()
         grads.append(policy.named()[0][1].grad)
     assert grads[0] is not None and grads[0][2].abs().sum() > 0
@@ -89,8 +91,9 @@ def test_the_padding_token_learns_in_the_fallback_too(tiny_folder: Path) -> None
 def masked_segments() -> list[Segment]:
     """The same, with tool tokens between the model's in some completions."""
     masks = [[[1, 0, 0, 1], [1, 1, 1, 0, 0, 1, 1], [1]], [[1, 1, 0, 0, 0, 1]], None]
-    return [Segment(s.prompt, s.completions, s.rows, m)
-            for s, m in zip(segments(), masks, strict=True)]  # fmt: skip
+    return [
+        Segment(s.prompt, s.completions, s.rows, m) for s, m in zip(segments(), masks, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("fallback", [False, True])
@@ -200,8 +203,9 @@ def test_loss_ignores_padding_and_splits_into_micro_batches(normaliser: Any) -> 
         logp, old, adv, mask = padded_case(extra)
         total = torch.zeros(())
         for r in rows:
-            loss, _ = policy_loss(logp[r], old[r], adv[r], mask[r], normaliser=normaliser,
-                                  budget=10, rollouts=4)  # fmt: skip
+            loss, _ = policy_loss(
+                logp[r], old[r], adv[r], mask[r], normaliser=normaliser, budget=10, rollouts=4
+            )
             total = total + loss
         (grad,) = torch.autograd.grad(total, logp)
         return float(total.detach()), grad[:, :6]
@@ -219,8 +223,15 @@ def test_on_policy_gradient_is_the_closed_form() -> None:
         ("constant", torch.full((4, 1), 1 / (10 * 4))),
         ("sequence_mean", 1 / (mask.sum(1, keepdim=True) * 4)),
     ):
-        loss, clipped = policy_loss(logp, logp.detach(), adv, mask, normaliser=normaliser,  # type: ignore[arg-type]
-                                    budget=10, rollouts=4)  # fmt: skip
+        loss, clipped = policy_loss(
+            logp,
+            logp.detach(),
+            adv,
+            mask,
+            normaliser=normaliser,  # type: ignore[arg-type]
+            budget=10,
+            rollouts=4,
+        )
         (grad,) = torch.autograd.grad(loss, logp)
         assert torch.allclose(grad, -adv[:, None] * mask * scale)
         assert float(clipped) == 0
@@ -231,8 +242,9 @@ def test_clip_stops_the_gradient_on_the_side_it_should() -> None:
     logp = torch.tensor([[0.5, -0.5, 0.1, -0.1]], requires_grad=True)
     mask = torch.ones(1, 4, dtype=torch.bool)
     for sign, free in ((1.0, [False, True, True, True]), (-1.0, [True, False, True, True])):
-        loss, clipped = policy_loss(logp, old, torch.tensor([sign]), mask,
-                                    normaliser="constant", budget=1, rollouts=1)  # fmt: skip
+        loss, clipped = policy_loss(
+            logp, old, torch.tensor([sign]), mask, normaliser="constant", budget=1, rollouts=1
+        )
         (grad,) = torch.autograd.grad(loss, logp)
         assert [bool(g != 0) for g in grad[0]] == free
         assert float(clipped) == pytest.approx(0.25)

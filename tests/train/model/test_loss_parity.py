@@ -47,8 +47,14 @@ def ragged(seed: int) -> Ragged:
 
 
 def settings(preset: str) -> GrpoConfig:
-    values = {**GrpoConfig.PRESETS[preset], "max_new_tokens": 48, "max_length": 96,
-              "prompts_per_step": 2, "rollouts_per_prompt": 4, "mini_batch": 2}  # fmt: skip
+    values = {
+        **GrpoConfig.PRESETS[preset],
+        "max_new_tokens": 48,
+        "max_length": 96,
+        "prompts_per_step": 2,
+        "rollouts_per_prompt": 4,
+        "mini_batch": 2,
+    }
     return GrpoConfig(preset=preset, **values)
 
 
@@ -82,10 +88,16 @@ def ours(batch: Ragged, config: GrpoConfig, micro: int, dtype: Any) -> tuple[flo
     for at in range(0, rows, micro):
         part = slice(at, at + micro)
         loss, _ = policy_loss(
-            logp[part], old[part], adv[part], mask[part], normaliser=config.normaliser,
-            budget=config.max_new_tokens, rollouts=rows, clip_low=config.clip_low,
+            logp[part],
+            old[part],
+            adv[part],
+            mask[part],
+            normaliser=config.normaliser,
+            budget=config.max_new_tokens,
+            rollouts=rows,
+            clip_low=config.clip_low,
             clip_high=config.clip_high,
-        )  # fmt: skip
+        )
         loss.backward()
         total += float(loss.detach())
     return total, logp.grad.double().numpy()
@@ -149,13 +161,19 @@ def verls(batch: Ragged, actor: Any, micro: int) -> tuple[float, Any]:
     for at in range(0, rows, micro):
         part = slice(at, at + micro)
         actor.global_batch_info.update(
-            dp_size=1, batch_num_tokens=int(mask.sum()), global_batch_size=rows,
+            dp_size=1,
+            batch_num_tokens=int(mask.sum()),
+            global_batch_size=rows,
             loss_scale_factor=actor.loss_scale_factor,
-        )  # fmt: skip
+        )
         loss, _ = get_policy_loss_fn(actor.policy_loss.get("loss_mode", "vanilla"))(
-            old_log_prob=old[part], log_prob=logp[part], advantages=adv[part],
-            response_mask=mask[part], loss_agg_mode=actor.loss_agg_mode, config=actor,
-        )  # fmt: skip
+            old_log_prob=old[part],
+            log_prob=logp[part],
+            advantages=adv[part],
+            response_mask=mask[part],
+            loss_agg_mode=actor.loss_agg_mode,
+            config=actor,
+        )
         loss.backward()
         total += float(loss.detach())
     return total, logp.grad.double().numpy()
@@ -184,8 +202,12 @@ def test_without_the_length_normaliser_verl_depends_on_the_micro_batch(verl_acto
             for at in range(0, 8, micro):
                 rows = slice(at, at + micro)
                 width = int(max(np.flatnonzero(batch.mask[rows].any(0)))) + 1
-                piece = Ragged(batch.rewards, batch.logp[rows, :width], batch.old[rows, :width],
-                               batch.mask[rows, :width])  # fmt: skip
+                piece = Ragged(
+                    batch.rewards,
+                    batch.logp[rows, :width],
+                    batch.old[rows, :width],
+                    batch.mask[rows, :width],
+                )
                 total += _piece(piece, actor, batch.rewards.ravel()[rows])
             losses[name, micro] = total
     assert abs(losses["closed", 2] - losses["closed", 8]) < 1e-6
@@ -198,14 +220,20 @@ def _piece(piece: Ragged, actor: Any, rewards: Any) -> float:
     mask = torch.tensor(piece.mask)
     adv = torch.tensor(rewards - 0.3, dtype=torch.float32)[:, None].expand(mask.shape)
     actor.global_batch_info.update(
-        dp_size=1, batch_num_tokens=100, global_batch_size=8,
+        dp_size=1,
+        batch_num_tokens=100,
+        global_batch_size=8,
         loss_scale_factor=actor.loss_scale_factor,
-    )  # fmt: skip
+    )
     old = torch.tensor(piece.old, dtype=torch.float32)
     loss, _ = get_policy_loss_fn("vanilla")(
-        old_log_prob=old, log_prob=torch.tensor(piece.logp, dtype=torch.float32), advantages=adv,
-        response_mask=mask, loss_agg_mode=actor.loss_agg_mode, config=actor,
-    )  # fmt: skip
+        old_log_prob=old,
+        log_prob=torch.tensor(piece.logp, dtype=torch.float32),
+        advantages=adv,
+        response_mask=mask,
+        loss_agg_mode=actor.loss_agg_mode,
+        config=actor,
+    )
     return float(loss)
 
 

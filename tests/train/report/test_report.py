@@ -33,11 +33,18 @@ EVIL = '</pre><script>alert("x")</script><img src="http://elsewhere/x.png"> &amp
 def row(task: int, gold: str, right: bool, **more: Any) -> dict[str, Any]:
     said = gold if right else {"KEEP": "DROP", "DROP": "KEEP"}[gold]
     return {
-        "task_id": f"t{task}", "status_gold": gold, "has_filter": task % 2 == 0,
-        "outcome": float(right), "reward": 1.0 if right else 0.25, "parts": {"rg": float(right)},
-        "why": "ok" if right else "bad_status", "predicted_status": said,
-        "output": f"<status>{said}</status>", "tokens": 10 + task, **more,
-    }  # fmt: skip
+        "task_id": f"t{task}",
+        "status_gold": gold,
+        "has_filter": task % 2 == 0,
+        "outcome": float(right),
+        "reward": 1.0 if right else 0.25,
+        "parts": {"rg": float(right)},
+        "why": "ok" if right else "bad_status",
+        "predicted_status": said,
+        "output": f"<status>{said}</status>",
+        "tokens": 10 + task,
+        **more,
+    }
 
 
 def demo_data(n: int = 60) -> dict[str, Any]:
@@ -52,10 +59,13 @@ def demo_data(n: int = 60) -> dict[str, Any]:
 
 def test_a_summary_by_hand() -> None:
     rows = [
-        row(0, "KEEP", True), row(1, "KEEP", False), row(2, "KEEP", False), row(3, "DROP", True),
+        row(0, "KEEP", True),
+        row(1, "KEEP", False),
+        row(2, "KEEP", False),
+        row(3, "DROP", True),
         row(4, "DROP", False, outcome=None, reward=None, why="timeout"),
         row(5, "DROP", False, why="no_answer", predicted_status=None),
-    ]  # fmt: skip
+    ]
     s = summarise("m", rows)
     assert (s.n, s.failed, s.rs.value) == (5, 1, 0.4)
     assert s.balanced == pytest.approx((1 / 3 + 1 / 2) / 2)
@@ -64,18 +74,22 @@ def test_a_summary_by_hand() -> None:
     assert (s.reward, s.rg) == (pytest.approx((2 + 3 * 0.25) / 5), 0.4)
     assert (s.no_answer, s.tokens) == (0.2, pytest.approx((10 + 11 + 12 + 13 + 15) / 5))
     assert s.confusion == {
-        "KEEP": {"KEEP": 1, "DROP": 2, "none": 0}, "DROP": {"KEEP": 0, "DROP": 1, "none": 1},
-    }  # fmt: skip
+        "KEEP": {"KEEP": 1, "DROP": 2, "none": 0},
+        "DROP": {"KEEP": 0, "DROP": 1, "none": 1},
+    }
     assert s.passed is None and math.isnan(summarise("empty", []).reward)
 
 
 def test_pass_at_k_is_the_mean_of_the_largest_k_that_all_rows_have() -> None:
-    rows = [row(0, "KEEP", True, **{"pass@1": 0.5, "pass@8": 1.0}),
-            row(1, "KEEP", True, **{"pass@1": 0.1, "pass@8": 0.5})]  # fmt: skip
+    rows = [
+        row(0, "KEEP", True, **{"pass@1": 0.5, "pass@8": 1.0}),
+        row(1, "KEEP", True, **{"pass@1": 0.1, "pass@8": 0.5}),
+    ]
     assert summarise("m", rows).passed == (8, 0.75)
     assert summarise("m", [*rows, row(2, "KEEP", True, **{"pass@1": 0.0})]).passed == (
-        1, pytest.approx(0.2),
-    )  # fmt: skip
+        1,
+        pytest.approx(0.2),
+    )
     assert summarise("m", [*rows, row(2, "KEEP", True)]).passed is None
 
 

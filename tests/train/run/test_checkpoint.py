@@ -152,8 +152,9 @@ def test_sigkill_in_the_middle_never_loses_a_finished_checkpoint(tmp_path: Path)
     for delay in (0.11, 0.023, 0.301, 0.057, 0.17):
         child = subprocess.Popen(
             [sys.executable, str(source), str(folder)],
-            stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": root},
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": root},
+        )
         assert child.stdout is not None and child.stdout.readline() == b"ready\n"
         deadline = time.monotonic() + 20
         while not (folder / "latest").exists() and time.monotonic() < deadline:

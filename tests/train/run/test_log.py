@@ -18,10 +18,17 @@ from train.run.progress import progress
 from train.run.record import file_hash, read_run_record, write_run_record
 
 FULL = {
-    "reward/mean": 0.412, "outcome/mean": 0.25, "by_group/frac_mixed": 0.5, "why/no_answer": 0.06,
-    "response_length/mean": 41.7, "response_length/clip_ratio": 0.0, "entropy": 0.8,
-    "grad_norm": 0.11, "kl/sampler": 0.003, "time/step": 38.1,
-}  # fmt: skip
+    "reward/mean": 0.412,
+    "outcome/mean": 0.25,
+    "by_group/frac_mixed": 0.5,
+    "why/no_answer": 0.06,
+    "response_length/mean": 41.7,
+    "response_length/clip_ratio": 0.0,
+    "entropy": 0.8,
+    "grad_norm": 0.11,
+    "kl/sampler": 0.003,
+    "time/step": 38.1,
+}
 
 
 def test_one_line_a_step_with_fixed_columns() -> None:
@@ -77,9 +84,10 @@ def test_rollout_metrics_are_the_means_by_hand() -> None:
     none = Score(0.0, 0.0, {}, "no_answer")
     lost = Score(None, None, {}, "timeout")
     got = rollout_metrics(
-        [[good, bad], [bad, bad], [none, lost]], [[10, 20], [30, 40], [50, 30]],
+        [[good, bad], [bad, bad], [none, lost]],
+        [[10, 20], [30, 40], [50, 30]],
         [[False, False], [False, False], [True, False]],
-    )  # fmt: skip
+    )
     assert got["reward/mean"] == pytest.approx((1.0 + 0.2 * 3) / 5)
     assert got["outcome/mean"] == pytest.approx(1 / 5)
     assert got["reward/rg/mean"] == pytest.approx((1.0 + 0.5 * 3) / 4)
@@ -128,9 +136,12 @@ def test_progress_prints_a_line_now_and_then_without_a_terminal() -> None:
         "list(p.progress('ab', 'reading'))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
         cwd=ROOT,
-    )  # fmt: skip
+    )
     assert done.stdout.splitlines()[0] == "reading: 1/2 (50%), 0s"
     assert done.stdout.splitlines()[-1] == "reading: 2/2 (100%), 0s"
 

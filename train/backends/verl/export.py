@@ -64,9 +64,12 @@ def _merge(actor: Path, target: Path) -> None:
 
     target.mkdir(parents=True)
     config = ModelMergerConfig(
-        operation="merge", backend="fsdp", local_dir=str(actor), target_dir=str(target),
+        operation="merge",
+        backend="fsdp",
+        local_dir=str(actor),
+        target_dir=str(target),
         hf_model_config_path=str(actor / "huggingface"),
-    )  # fmt: skip
+    )
     merger = FSDPModelMerger(config)
     merger.merge_and_save()
     merger.cleanup()

@@ -105,7 +105,7 @@ class AssayLoop(AgentLoopBase):
         )
         return await run_episode(
             task, sample, environment, ask, sampling, run_seed, budget, self.chat
-        )  # fmt: skip
+        )
 
     async def _ask(
         self,
@@ -158,12 +158,17 @@ def output_of(
         metrics=AgentLoopMetrics(tool_calls=trajectory.tool_s),
         extra_fields={
             "reward_extra_info": info,
-            "assay": json.dumps({
-                "task_id": task.id, "sample": trajectory.sample, "why": score.why,
-                "stop": trajectory.stop, "text": trajectory.text,
-                "errors": dict(trajectory.errors),
-            }),
+            "assay": json.dumps(
+                {
+                    "task_id": task.id,
+                    "sample": trajectory.sample,
+                    "why": score.why,
+                    "stop": trajectory.stop,
+                    "text": trajectory.text,
+                    "errors": dict(trajectory.errors),
+                }
+            ),
             "min_global_steps": min(steps, default=None),
             "max_global_steps": max(steps, default=None),
         },
-    )  # fmt: skip
+    )

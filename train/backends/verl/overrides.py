@@ -39,8 +39,8 @@ def overrides(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
         "trainer.total_training_steps": config.rl.steps,
         "trainer.total_epochs": 1_000_000,  # steps decide; the default of 30 would end a run early
         "trainer.save_freq": config.rl.save_every,
-        "trainer.test_freq": config.cluster.val_every or (-1 if not config.cluster.val_data
-                                                          else config.rl.steps),
+        "trainer.test_freq": config.cluster.val_every
+        or (-1 if not config.cluster.val_data else config.rl.steps),
         "trainer.val_before_train": bool(config.cluster.val_data),
         "trainer.resume_mode": "auto",
         "trainer.max_actor_ckpt_to_keep": config.checkpoint.keep,
@@ -48,7 +48,7 @@ def overrides(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
         "trainer.rollout_data_dir": str(out / "rollouts") if config.log.rollouts else None,
         "trainer.v1.trainer_mode": "sync",
         "critic.enable": False,
-    }  # fmt: skip
+    }
     if config.cluster.ray_address:
         made["+ray_kwargs.ray_init.address"] = config.cluster.ray_address
     if config.cluster.device == "cpu":
@@ -109,11 +109,12 @@ def _algorithm(config: GrpoRunConfig) -> dict[str, Any]:
         "algorithm.norm_adv_by_std_in_grpo": rl.divide_by_std,
         "algorithm.use_kl_in_reward": False,
         # verl recomputes log π_old; with a correction each token is weighted min(π_old / q, cap)
-        "algorithm.rollout_correction.rollout_is":
-            "token" if rl.sampling_correction == "token" else None,
+        "algorithm.rollout_correction.rollout_is": "token"
+        if rl.sampling_correction == "token"
+        else None,
         "algorithm.rollout_correction.rollout_is_threshold": rl.correction_cap,
         "algorithm.rollout_correction.bypass_mode": False,
-    }  # fmt: skip
+    }
 
 
 def _actor(config: GrpoRunConfig) -> dict[str, Any]:

@@ -63,14 +63,16 @@ def test_generated_tasks_hold(tmp_path: Path) -> None:
     # the pipeline as it stands in the gold, run by a plain interpreter beside the lake
     (tmp_path / "data").symlink_to(one)
     code = train[0]["gold"]["pipeline"]
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True,
-                          text=True, check=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert json.loads(done.stdout)["main-task"] == train[0]["gold"]["answer"]
 
 
 def draft(code: str, value: str, kind: str = "numeric_exact", margin: str = "1.0") -> Draft:
-    load = LakeStep("load", "Load", "t = pd.read_csv('data/things.csv')", "Rows?", "len(t)",
-                    "numeric_exact")  # fmt: skip
+    load = LakeStep(
+        "load", "Load", "t = pd.read_csv('data/things.csv')", "Rows?", "len(t)", "numeric_exact"
+    )
     last = LakeStep("finish", "Finish", code, "?", value, kind)
     return Draft("What?", (load, last), "shape", margin)
 
@@ -88,8 +90,9 @@ def draft(code: str, value: str, kind: str = "numeric_exact", margin: str = "1.0
         ("", "float(t['Height'].mean())", "numeric_approximate", "1.0", ""),
     ],
 )
-def test_what_is_refused(tmp_path: Path, code: str, value: str, kind: str, margin: str,
-                         why: str) -> None:  # fmt: skip
+def test_what_is_refused(
+    tmp_path: Path, code: str, value: str, kind: str, margin: str, why: str
+) -> None:
     lake = open_lake(lakes(tmp_path)[0])
     assert validate(draft(code, value, kind, margin), lake.frames)[1] == why
 
@@ -97,8 +100,9 @@ def test_what_is_refused(tmp_path: Path, code: str, value: str, kind: str, margi
 def test_a_step_that_changes_nothing_is_refused(tmp_path: Path) -> None:
     lake = open_lake(lakes(tmp_path)[0])
     made = draft("", "float(t['Height'].mean())")
-    idle = LakeStep("filter", "Keep all", "t = t[t['Height'] > 0]", "?", "len(t)",
-                    "numeric_exact", True)  # fmt: skip
+    idle = LakeStep(
+        "filter", "Keep all", "t = t[t['Height'] > 0]", "?", "len(t)", "numeric_exact", True
+    )
     steps = (made.steps[0], idle, made.steps[1])
     found = validate(Draft("What?", steps, "s", "1.0"), lake.frames)
     assert found == (None, "a step changes nothing")
@@ -123,8 +127,11 @@ def test_tables_are_typed(tmp_path: Path) -> None:
     found = {t.path: t for t in read_tables(lakes(tmp_path)[0])}
     things = found["things.csv"]
     assert (things.numbers, things.groups, things.names, things.years) == (
-        ("Height", "Weight"), ("Kind", "Area"), ("Name",), ("Year",)
-    )  # fmt: skip
+        ("Height", "Weight"),
+        ("Kind", "Area"),
+        ("Name",),
+        ("Year",),
+    )
     assert found["sites.csv"].dirty == ("Samples",)
     assert "skiprows=1" in found["sites.csv"].load
 

@@ -58,11 +58,14 @@ def test_questions_are_paired_and_nothing_of_the_plain_lake_is_left(built: Path)
         text = task["prompt"][-1]["content"] + json.dumps(gold["subtasks"]) + gold["pipeline"]
         for word in ("Kind", "Height", "Cost", "Turm", "Büro", "rain", "semicolon", "Marine"):
             assert word not in text
-        assert score_response(gold["answer_type"], gold["answer"],
-                              {"answer": gold["answer"]}).outcome == 1.0  # fmt: skip
+        assert (
+            score_response(gold["answer_type"], gold["answer"], {"answer": gold["answer"]}).outcome
+            == 1.0
+        )
         # who answers from memory of the plain lake is wrong, and is called so
-        recalled = score_response(gold["answer_type"], gold["answer"],
-                                  {"answer": twin["gold"]["answer"]}).outcome  # fmt: skip
+        recalled = score_response(
+            gold["answer_type"], gold["answer"], {"answer": twin["gold"]["answer"]}
+        ).outcome
         assert (recalled or 0.0) <= 0.95
         assert category(gold, twin["gold"]["answer"], recalled, "ran", "", []) == "recalled"
 
@@ -78,8 +81,13 @@ def test_answers_are_those_of_the_pipeline_on_the_obscured_files(built: Path) ->
         lake = Path(task["files"]["lake"])
         (lake.parent / "data").unlink(missing_ok=True)
         (lake.parent / "data").symlink_to(lake)
-        done = subprocess.run([sys.executable, "-c", task["gold"]["pipeline"]], cwd=lake.parent,
-                              capture_output=True, text=True, check=True)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-c", task["gold"]["pipeline"]],
+            cwd=lake.parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         assert json.loads(done.stdout)["main-task"] == task["gold"]["answer"]
     assert {"csv", "xlsx", "json", "parquet"} <= set(seen)
 
@@ -95,8 +103,12 @@ def test_a_model_that_answers_from_memory_is_found_out(built: Path, tmp_path: Pa
         for task in tasks:
             memory = task["gold"].get("plain_answer", task["gold"]["answer"])
             code = f"import json\nprint(json.dumps({{'main-task': {memory!r}}}))"
-            replies.append({"match": f"Question: {task['prompt'][-1]['content']}\n",
-                            "replies": [f"```json\n[]\n```\n```python\n{code}\n```"]})  # fmt: skip
+            replies.append(
+                {
+                    "match": f"Question: {task['prompt'][-1]['content']}\n",
+                    "replies": [f"```json\n[]\n```\n```python\n{code}\n```"],
+                }
+            )
         canned = tmp_path / "canned.jsonl"
         canned.write_text("".join(json.dumps(r) + "\n" for r in replies), encoding="utf-8")
         command = ["--tracks", f"krama:{built / f'{name}.jsonl'}", "--model", f"canned:{canned}"]
@@ -118,16 +130,30 @@ def test_a_key_depends_on_the_seed_and_keeps_words_apart(tmp_path: Path) -> None
         changed = change_table(table, key)
         assert [len(v) for v in changed.values.values()] == [len(v) for v in table.values.values()]
         for old, new in zip(table.numbers, changed.numbers, strict=True):
-            assert [float(f"{v / w:.9g}") for v, w in zip(
-                changed.levels[new], table.levels[old], strict=True) if w
-            ] == [float(key.factors[old])] * sum(w != 0 for w in table.levels[old])  # fmt: skip
+            assert [
+                float(f"{v / w:.9g}")
+                for v, w in zip(changed.levels[new], table.levels[old], strict=True)
+                if w
+            ] == [float(key.factors[old])] * sum(w != 0 for w in table.levels[old])
 
 
 @pytest.mark.parametrize(
     ("cell", "want"),
-    [("1,234", "3,702"), ("$5.50", "$16.50"), ("40%", "120%"), (" -2 ", " -6 "), ("M", "M"),
-     ("", ""), (None, None), (True, True), (7, 21), (0.1, 0.3), ("1e3", "3000"), ("<10", "<10")],
-)  # fmt: skip
+    [
+        ("1,234", "3,702"),
+        ("$5.50", "$16.50"),
+        ("40%", "120%"),
+        (" -2 ", " -6 "),
+        ("M", "M"),
+        ("", ""),
+        (None, None),
+        (True, True),
+        (7, 21),
+        (0.1, 0.3),
+        ("1e3", "3000"),
+        ("<10", "<10"),
+    ],
+)
 def test_numbers_keep_the_way_they_are_written(cell: Any, want: Any) -> None:
     assert scaled(cell, Decimal(3)) == want
 
@@ -140,5 +166,9 @@ def test_any_cell_can_be_changed(cell: Any) -> None:
 
 def test_years_move() -> None:
     assert [moved(c, 7) for c in (1990, 1990.0, "1990", "n/a", None)] == [
-        1997, 1997.0, "1997", "n/a", None
-    ]  # fmt: skip
+        1997,
+        1997.0,
+        "1997",
+        "n/a",
+        None,
+    ]

@@ -42,8 +42,9 @@ def test_every_form_is_found_and_read_back(tmp_path: Path) -> None:
     tables = read_tables(lake)
     assert len(tables) == 8  # two sheets
     assert {t.said for t in tables if t.layout.form == "excel"} == {
-        "sheet 'Homes' of book.xlsx", "sheet 'More' of book.xlsx"
-    }  # fmt: skip
+        "sheet 'Homes' of book.xlsx",
+        "sheet 'More' of book.xlsx",
+    }
     assert all((t.years, t.groups) == (("Built",), ("Kind",)) for t in tables)
 
 
@@ -62,12 +63,19 @@ def test_files_are_the_same_bytes_twice_and_the_table_the_same_in_any(tmp_path: 
 def test_an_index_shows_columns_of_json_and_parquet(tmp_path: Path) -> None:
     lake = lake_of_all(tmp_path / "lake")
     notes = index_lake(lake).files
-    for name, kind in (("records.json", "records"), ("rows.jsonl", "records"),
-                       ("typed.parquet", "parquet")):  # fmt: skip
+    for name, kind in (
+        ("records.json", "records"),
+        ("rows.jsonl", "records"),
+        ("typed.parquet", "parquet"),
+    ):
         assert (notes[name].kind, notes[name].rows) == (kind, 150)
         assert [c.kind for c in notes[name].columns] == [
-            "text", "text", "integer", "number", "integer"
-        ]  # fmt: skip
+            "text",
+            "text",
+            "integer",
+            "number",
+            "integer",
+        ]
     text = snippet(index_lake(lake), 2000, "", rows=1)
     assert "typed.parquet: parquet" in text and "Height 6: number" in text
     (lake / "broken.parquet").write_bytes(b"PAR1 no")

@@ -42,9 +42,7 @@ def messy(folder: Path) -> Path:
 
 def test_numbers_with_decimal_commas_are_read_as_written(tmp_path: Path) -> None:
     (table,) = read_tables(messy(tmp_path / "lake"))
-    assert (table.numbers, table.dirty, table.groups) == (
-        ("Preis", "Stufe"), ("Preis",), ("Art",)
-    )  # fmt: skip
+    assert (table.numbers, table.dirty, table.groups) == (("Preis", "Stufe"), ("Preis",), ("Art",))
     assert "sep=';'" in table.load and "decimal=','" in table.load
     assert min(table.levels["Stufe"]) >= 2.0 and max(table.levels["Stufe"]) <= 7.6
     assert max(table.levels["Preis"]) < 9000
@@ -72,8 +70,13 @@ def test_gold_is_what_the_cells_say_and_the_shown_pipeline_gives_it(tmp_path: Pa
         values = run(draft, lake.frames)
         assert values["main-task"] == pytest.approx(want, abs=1e-9), draft.question
         assert values["subtask-2"] == count
-        done = subprocess.run([sys.executable, "-c", draft.code()], cwd=tmp_path,
-                              capture_output=True, text=True, check=True)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-c", draft.code()],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         assert json.loads(done.stdout)["main-task"] == values["main-task"]
         seen.add(column)
         if len(seen) == 2:
@@ -110,10 +113,13 @@ def test_a_cell_cannot_end_the_comment_it_stands_in(tmp_path: Path) -> None:
     attack = f"import pathlib; pathlib.Path({str(mark)!r}).touch() #"
     for number, end in enumerate("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"):
         rows = [
-            {"Kind": f"x{end}{attack}"[:60] if i % 2 else "y", "Height": (i * 37 + 5) % 101 / 3,
-             f"w{end}open('ran','w')#": i * 13 % 59 / 7}
+            {
+                "Kind": f"x{end}{attack}"[:60] if i % 2 else "y",
+                "Height": (i * 37 + 5) % 101 / 3,
+                f"w{end}open('ran','w')#": i * 13 % 59 / 7,
+            }
             for i in range(60)
-        ]  # fmt: skip
+        ]
         (tmp_path / f"t{number}.json").write_text(json.dumps(rows), encoding="utf-8")
     assert all(len(t.numbers) == 1 and not t.groups for t in read_tables(tmp_path))
     lines = [f"{'xyz'[i % 3]},{(i * 37 + 5) % 101 / 3}" for i in range(60)]

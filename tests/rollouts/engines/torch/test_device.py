@@ -1,4 +1,4 @@
-"""Which device and dtype the embedded engine takes, and that a run keeps the dtype it began with."""
+"""Which device and dtype the embedded engine takes; a run keeps the dtype it began with."""
 
 from __future__ import annotations
 
@@ -30,8 +30,12 @@ from train.run import setup  # noqa: E402
 from train.run.setup import settled  # noqa: E402
 
 # torch and oneDNN then compute as on a processor without AVX512
-AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "OMP_NUM_THREADS": "1",
-        "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip
+AVX2 = {
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "OMP_NUM_THREADS": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+}
 X86 = platform.machine() in ("x86_64", "AMD64")
 
 
@@ -45,8 +49,14 @@ def tasks(tmp_path: Path) -> Path:
 
 
 def avx2(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *words], cwd=ROOT, env={**os.environ, **AVX2},
-                          capture_output=True, text=True, check=True)  # fmt: skip
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=ROOT,
+        env={**os.environ, **AVX2},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
 
 
 def recorded(out: Path) -> str:
@@ -77,8 +87,14 @@ def test_a_run_keeps_the_dtype_it_began_with(
     tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"
-    words = [f"data={tasks}", f"model.path={tiny_folder}", f"out={out}", "sft.batch_size=2",
-             "engine.threads=1", "engine.device=cpu"]  # fmt: skip
+    words = [
+        f"data={tasks}",
+        f"model.path={tiny_folder}",
+        f"out={out}",
+        "sft.batch_size=2",
+        "engine.threads=1",
+        "engine.device=cpu",
+    ]
     avx2("assay.py", "sft", *words)
     assert recorded(out) == "float32"
     assert sft_main(words) == 0  # the processor as it is, whatever it is fast with

@@ -34,9 +34,13 @@ def test_greedy_ids_equal_transformers_generate(engine: TorchEngine, tiny_hf: An
     groups = engine.generate_now(PROMPTS, Sampling(40, temperature=0), 2, SEEDS)
     for prompt, group in zip(PROMPTS, groups, strict=True):
         out = tiny_hf.generate(
-            torch.tensor([prompt]), max_new_tokens=40, do_sample=False, eos_token_id=2,
-            pad_token_id=2, attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
-        )  # fmt: skip
+            torch.tensor([prompt]),
+            max_new_tokens=40,
+            do_sample=False,
+            eos_token_id=2,
+            pad_token_id=2,
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+        )
         wanted = out[0, len(prompt) :].tolist()
         assert [c.ids for c in group] == [wanted, wanted]
 

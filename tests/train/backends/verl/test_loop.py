@@ -66,8 +66,9 @@ class Server:
         self.asked.append((request_id, list(prompt_ids), sampling_params))
         ids = self.chat.answer(self.lines[min(len(self.asked), len(self.lines)) - 1])
         extra = {"global_steps": 3, "min_global_steps": 3, "max_global_steps": 4}
-        return SimpleNamespace(token_ids=ids, log_probs=[-0.5] * len(ids), stop_reason="completed",
-                               extra_fields=extra)  # fmt: skip
+        return SimpleNamespace(
+            token_ids=ids, log_probs=[-0.5] * len(ids), stop_reason="completed", extra_fields=extra
+        )
 
 
 def run(
@@ -95,14 +96,30 @@ def run(
     loop.workshop = SimpleNamespace(maker=maker)
     loop.rollout_config = SimpleNamespace(name="sglang")
     loop.server_manager = Server(loop.chat, lines)
-    task = Task("t", "refinement", "toy", "train", [{"role": "user", "content": "axb"}], GOLD,
-                tools=("echo",) if tools else ())  # fmt: skip
+    task = Task(
+        "t",
+        "refinement",
+        "toy",
+        "train",
+        [{"role": "user", "content": "axb"}],
+        GOLD,
+        tools=("echo",) if tools else (),
+    )
     if table:
-        gold = {"task_type": "class-MM", "truth_csv": table, "key_columns": ["row_id"],
-                "targets": ["y"]}  # fmt: skip
+        gold = {
+            "task_type": "class-MM",
+            "truth_csv": table,
+            "key_columns": ["row_id"],
+            "targets": ["y"],
+        }
         task = replace(task, family="table", track="class-MM", gold=gold)
-    row = {"reward_model": {"ground_truth": json.dumps(task.to_json())}, "session_id": 1,
-           "global_steps": 2, "raw_prompt": task.prompt, "index": 0}  # fmt: skip
+    row = {
+        "reward_model": {"ground_truth": json.dumps(task.to_json())},
+        "session_id": 1,
+        "global_steps": 2,
+        "raw_prompt": task.prompt,
+        "index": 0,
+    }
     drawn = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "logprobs": True}
     return asyncio.run(loop.run(drawn, **row)), made, loop.server_manager
 
@@ -171,8 +188,13 @@ def test_the_runs_tool_settings_reach_its_episodes(tiny_folder: Path, tmp_path: 
     from configs.loader import dump
     from train.backends.verl.loop import _settings
 
-    words = ["tools.calls=qwen_xml", "tools.run_s=7", "tools.output_kb=3", "tools.brief=true",
-             "cluster.sandbox_workers=2"]  # fmt: skip
+    words = [
+        "tools.calls=qwen_xml",
+        "tools.run_s=7",
+        "tools.output_kb=3",
+        "tools.brief=true",
+        "cluster.sandbox_workers=2",
+    ]
     dump(load(GrpoRunConfig, None, [f"model.path={tiny_folder}", *words]), tmp_path / "c.yaml")
     _, chat, workshop = _settings(str(tmp_path / "c.yaml"))
     assert chat.calls is FORMATS["qwen_xml"]
@@ -239,12 +261,15 @@ def test_the_names_we_rely_on_exist() -> None:
         AgentLoopOutput.model_fields
     )
     for owner, names in [
-        (PPOTrainerSync, ("_compute_metrics", "_build_replay_buffer", "on_step_end", "fit",
-                          "_save_checkpoint")),
-        (AgentLoopBase, ("run",)), (RolloutReplica, ("launch_servers", "init_hybrid")),
+        (
+            PPOTrainerSync,
+            ("_compute_metrics", "_build_replay_buffer", "on_step_end", "fit", "_save_checkpoint"),
+        ),
+        (AgentLoopBase, ("run",)),
+        (RolloutReplica, ("launch_servers", "init_hybrid")),
         (RolloutReplicaRegistry, ("register", "get")),
         (FSDPModelMerger, ("merge_and_save", "cleanup")),
-    ]:  # fmt: skip
+    ]:
         assert all(hasattr(owner, name) for name in names)
     assert ("sglang", "async") in _ROLLOUT_REGISTRY
     assert {"operation", "backend", "local_dir", "target_dir", "hf_model_config_path"} <= set(

@@ -67,10 +67,12 @@ def test_what_verl_would_do_in_silence_is_set_or_refused() -> None:
 
 def test_a_cluster_that_cannot_be_is_refused() -> None:
     for changes, said in [
-        ({"nodes": 0}, "set 1 or more"), ({"tensor_parallel": 3}, "does not divide"),
-        ({"server_memory": 1.5}, "between 0 and 1"), ({"zero_stage": 1}, "set 2 or 3"),
+        ({"nodes": 0}, "set 1 or more"),
+        ({"tensor_parallel": 3}, "does not divide"),
+        ({"server_memory": 1.5}, "between 0 and 1"),
+        ({"zero_stage": 1}, "set 2 or 3"),
         ({"nodes": 2, "tensor_parallel": 16}, "stays on one node"),
-    ]:  # fmt: skip
+    ]:
         with pytest.raises(ValueError, match=said):
             ClusterConfig(**changes)
 
@@ -90,17 +92,24 @@ def test_rows_have_one_struct_whatever_the_tasks_carry(tmp_path: Path, tiny_fold
     from train.model.order import batch_of
 
     tasks = [
-        Task(f"t{i}", "refinement", "toy", "train", [{"role": "user", "content": "x"}],
-             {"input_text": "x", "status": "KEEP", "text": "x", f"odd{i}": {"deep": [i]}},
-             tools=("python_executor",) if i % 2 else ())
+        Task(
+            f"t{i}",
+            "refinement",
+            "toy",
+            "train",
+            [{"role": "user", "content": "x"}],
+            {"input_text": "x", "status": "KEEP", "text": "x", f"odd{i}": {"deep": [i]}},
+            tools=("python_executor",) if i % 2 else (),
+        )
         for i in range(6)
-    ]  # fmt: skip
+    ]
     write_jsonl(tmp_path / "t.jsonl", [t.to_json() for t in tasks])
     config = replace(
-        run_of(f"data={tmp_path / 't.jsonl'}", "rl.steps=3", "rl.prompts_per_step=4",
-               "rl.mini_batch=4"),
+        run_of(
+            f"data={tmp_path / 't.jsonl'}", "rl.steps=3", "rl.prompts_per_step=4", "rl.mini_batch=4"
+        ),
         model=ModelConfig(path=str(tiny_folder)),
-    )  # fmt: skip
+    )
     counts = prepare(config, tmp_path / "verl")
     rows = pa.read_table(tmp_path / "verl" / "train.parquet").to_pylist()
     assert counts == {"tasks": 6, "train": 12, "val": 0} and len(rows) == 12
@@ -117,15 +126,28 @@ def test_training_and_held_out_tasks_may_lie_in_two_folders(
     from rewards.task import Task, TaskError, write_jsonl
     from train.backends.verl.data import prepare
 
-    words = [f"cluster.val_data={tmp_path / 'b' / 't.jsonl'}", f"data={tmp_path / 'a' / 't.jsonl'}",
-             "rl.steps=1", "rl.prompts_per_step=1", "rl.mini_batch=1"]  # fmt: skip
+    words = [
+        f"cluster.val_data={tmp_path / 'b' / 't.jsonl'}",
+        f"data={tmp_path / 'a' / 't.jsonl'}",
+        "rl.steps=1",
+        "rl.prompts_per_step=1",
+        "rl.mini_batch=1",
+    ]
     config = replace(run_of(*words), model=ModelConfig(path=str(tiny_folder)))
 
     def write(tool: str) -> None:
         for name in "ab":
             (tmp_path / name).mkdir(exist_ok=True)
-            task = Task(name, "table", "toy", "train", [{"role": "user", "content": "x"}], {},
-                        tools=(tool,), files={"t.csv": f"{name}.csv"})  # fmt: skip
+            task = Task(
+                name,
+                "table",
+                "toy",
+                "train",
+                [{"role": "user", "content": "x"}],
+                {},
+                tools=(tool,),
+                files={"t.csv": f"{name}.csv"},
+            )
             write_jsonl(tmp_path / name / "t.jsonl", [task.to_json()])
 
     write("python_executor")

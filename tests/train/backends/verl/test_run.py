@@ -26,18 +26,34 @@ pytestmark = pytest.mark.slow
 
 def grpo(folder: Path, *more: str) -> str:
     words = [
-        f"data={folder / 'train.jsonl'}", f"model.path={folder / 'm'}", f"out={folder / 'run'}",
-        "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.rollouts_per_prompt=4",
-        "rl.max_new_tokens=6", "rl.max_length=2048", "rl.turns=3", "rl.save_every=1", "rl.lr=1e-3",
-        "cluster.device=cpu", "cluster.gpus_per_node=1", "cluster.sandbox_workers=1",
-        "cluster.rollout_workers=1", "cluster.micro_tokens=2048",
+        f"data={folder / 'train.jsonl'}",
+        f"model.path={folder / 'm'}",
+        f"out={folder / 'run'}",
+        "rl.prompts_per_step=2",
+        "rl.mini_batch=2",
+        "rl.rollouts_per_prompt=4",
+        "rl.max_new_tokens=6",
+        "rl.max_length=2048",
+        "rl.turns=3",
+        "rl.save_every=1",
+        "rl.lr=1e-3",
+        "cluster.device=cpu",
+        "cluster.gpus_per_node=1",
+        "cluster.sandbox_workers=1",
+        "cluster.rollout_workers=1",
+        "cluster.micro_tokens=2048",
         f"cluster.val_data={folder / 'held.jsonl'}",
-    ]  # fmt: skip
+    ]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-m", "assay", "grpo", "--backend", "verl", *words, *more], cwd=ROOT,
-        env=env, text=True, capture_output=True, check=False, timeout=1800,
-    )  # fmt: skip
+        [sys.executable, "-m", "assay", "grpo", "--backend", "verl", *words, *more],
+        cwd=ROOT,
+        env=env,
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=1800,
+    )
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
     return done.stdout
 
@@ -120,8 +136,15 @@ def test_the_outcome_rises(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     write_model(tmp_path / "m", CHAT_TEMPLATE)
     tasks(8, tmp_path / "train.jsonl")
-    grpo(tmp_path, "rl.steps=12", "rl.save_every=100", "rl.prompts_per_step=4", "rl.mini_batch=4",
-         "rl.lr=3e-3", "cluster.val_data=")  # fmt: skip
+    grpo(
+        tmp_path,
+        "rl.steps=12",
+        "rl.save_every=100",
+        "rl.prompts_per_step=4",
+        "rl.mini_batch=4",
+        "rl.lr=3e-3",
+        "cluster.val_data=",
+    )
     rows = logged(tmp_path)
     assert steps_of(rows) == list(range(1, 13))
     outcomes = [row["outcome/mean"] for row in rows]

@@ -58,8 +58,11 @@ def ours(folder: Path, config: GrpoRunConfig) -> tuple[dict[str, Any], dict[str,
     batch = Batch(tasks, groups, scores, adv, torch.ones(PROMPTS, GROUP, dtype=torch.bool))
     policy = load_policy(folder, "float32")
     assert isinstance(policy, LlamaPolicy)
-    rows = [row_of(policy, t, float(adv[p, g]), config)
-            for p, group in enumerate(groups) for g, t in enumerate(group)]  # fmt: skip
+    rows = [
+        row_of(policy, t, float(adv[p, g]), config)
+        for p, group in enumerate(groups)
+        for g, t in enumerate(group)
+    ]
     rl = config.rl
     optimiser = MasterAdamW(policy.named(), rl.betas, weight_decay=rl.weight_decay)
     lr = learning_rate(0, rl.steps, rl.lr, rl.warmup, rl.schedule)
@@ -78,8 +81,13 @@ def row_of(policy: LlamaPolicy, t: Trajectory, advantage: float, config: GrpoRun
     with torch.no_grad():
         everything = pack([Segment(prompt, [response], [0])])
         old = policy.logp(everything, config.rl.temperature)[0].tolist()
-    return {"prompt": prompt, "response": response, "mask": mask, "old": old,
-            "advantage": advantage}  # fmt: skip
+    return {
+        "prompt": prompt,
+        "response": response,
+        "mask": mask,
+        "old": old,
+        "advantage": advantage,
+    }
 
 
 @pytest.mark.parametrize("mini", [1, 2])
@@ -91,13 +99,28 @@ def test_an_update_is_verls(
     if micro and preset == "dare" and mini == 2:
         pytest.skip("said by the other three")
     settings = [
-        f"model.path={tiny_folder}", f"out={tmp_path / 'run'}", f"rl.preset={preset}",
-        f"rl.prompts_per_step={PROMPTS}", f"rl.rollouts_per_prompt={GROUP}",
-        f"rl.mini_batch={mini}", "rl.max_new_tokens=16", "rl.max_length=64", "rl.temperature=0.8",
-        "rl.lr=1e-3", "rl.steps=4", "rl.schedule=constant", "rl.warmup=0", "rl.top_k=0",
-        "rl.top_p=1.0", "rl.sampling_correction=none", "rl.grad_clip=0.05", "cluster.device=cpu",
-        "cluster.gpus_per_node=1", f"cluster.micro_batch={micro}", "cluster.micro_tokens=64",
-    ]  # fmt: skip
+        f"model.path={tiny_folder}",
+        f"out={tmp_path / 'run'}",
+        f"rl.preset={preset}",
+        f"rl.prompts_per_step={PROMPTS}",
+        f"rl.rollouts_per_prompt={GROUP}",
+        f"rl.mini_batch={mini}",
+        "rl.max_new_tokens=16",
+        "rl.max_length=64",
+        "rl.temperature=0.8",
+        "rl.lr=1e-3",
+        "rl.steps=4",
+        "rl.schedule=constant",
+        "rl.warmup=0",
+        "rl.top_k=0",
+        "rl.top_p=1.0",
+        "rl.sampling_correction=none",
+        "rl.grad_clip=0.05",
+        "cluster.device=cpu",
+        "cluster.gpus_per_node=1",
+        f"cluster.micro_batch={micro}",
+        "cluster.micro_tokens=64",
+    ]
     config = load(GrpoRunConfig, None, settings)
     assert config.rl.normaliser in MODES
     mine, said, rows = ours(tiny_folder, config)
@@ -109,8 +132,12 @@ def test_an_update_is_verls(
             "job.pt",
             str(tmp_path / "out.pt"),
         ],
-        cwd=tmp_path, text=True, capture_output=True, check=False, timeout=1200,
-    )  # fmt: skip
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=1200,
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     verls = torch.load(tmp_path / "out.pt", weights_only=False)
     assert max(flat(verls["metrics"]["grad_norm"])) == pytest.approx(said["grad_norm"], rel=1e-4)

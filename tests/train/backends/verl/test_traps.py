@@ -43,9 +43,12 @@ def test_trap_06_a_reward_that_raises_is_why_ours_never_does() -> None:
     ids = torch.tensor([[1]])
     data = DataProto.from_dict(
         {"prompts": ids, "responses": ids, "attention_mask": torch.ones_like(ids)},
-        {"data_source": np.array(["x"], object), "extra_info": np.array([{}], object),
-         "reward_model": np.array([{"ground_truth": "not a task"}], object)},
-    )  # fmt: skip
+        {
+            "data_source": np.array(["x"], object),
+            "extra_info": np.array([{}], object),
+            "reward_model": np.array([{"ground_truth": "not a task"}], object),
+        },
+    )
 
     class Tokenizer:
         def decode(self, ids: Any, **more: Any) -> str:
@@ -98,8 +101,13 @@ def test_trap_14_log_probabilities_are_the_full_distributions(tiny_folder: Path)
 
 def test_trap_14_a_truncated_policy_is_said_before_the_run(tiny_folder: Path) -> None:
     small = [f"model.path={tiny_folder}", "cluster.device=cpu", "cluster.gpus_per_node=1"]
-    assert "from a truncated policy" in grpo_report(load(GrpoRunConfig, None, [
-        *small, "rl.preset=dare", "rl.max_length=2048", "rl.max_new_tokens=512"]))  # fmt: skip
+    assert "from a truncated policy" in grpo_report(
+        load(
+            GrpoRunConfig,
+            None,
+            [*small, "rl.preset=dare", "rl.max_length=2048", "rl.max_new_tokens=512"],
+        )
+    )
     assert "truncated" not in grpo_report(load(GrpoRunConfig, None, small))
 
 
@@ -111,8 +119,10 @@ def test_trap_16_entropy_is_also_logged_in_nats() -> None:
     from train.backends.verl.trainer import entropy_nats
 
     rows, masks = [[1.0, 9.0, 2.0], [3.0]], [[1, 0, 1], [1]]
-    nested = [torch.nested.as_nested_tensor([torch.tensor(r) for r in part], layout=torch.jagged)
-              for part in (rows, masks)]  # fmt: skip
+    nested = [
+        torch.nested.as_nested_tensor([torch.tensor(r) for r in part], layout=torch.jagged)
+        for part in (rows, masks)
+    ]
     assert entropy_nats(*nested) == pytest.approx(2.0)
     padded = torch.tensor([[1.0, 9.0, 2.0], [3.0, 0.0, 0.0]])
     mask = torch.tensor([[1, 0, 1], [1, 0, 0]])
@@ -139,11 +149,15 @@ echo "${STEP[*]:-} $HEAD"
 
 def test_trap_18_every_node_of_a_job_has_its_name() -> None:
     """The published script's `("$nodes")` is one element: its workers have empty names."""
-    done = subprocess.run(["bash", "-c", SHELL], cwd=ROOT, capture_output=True, text=True,
-                          check=True)  # fmt: skip
+    done = subprocess.run(
+        ["bash", "-c", SHELL], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     lines = done.stdout.splitlines()
     assert [line for line in lines if line.startswith("say n")] == [
-        "say n1: Ray head, driver", "say n2: Ray worker", "say n3: Ray worker"]  # fmt: skip
+        "say n1: Ray head, driver",
+        "say n2: Ray worker",
+        "say n3: Ray worker",
+    ]
     assert [line for line in lines if line.startswith("start")] == ["start 0", "start 1", "start 2"]
 
 

@@ -28,22 +28,42 @@ def _zero(*args: Any, **more: Any) -> int:
 
 def _module() -> Any:
     """What verl expects of `torch.cuda`, on the CPU: memory is 0, streams do nothing."""
-    zeros = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved",
-             "current_device", "initial_seed")  # fmt: skip
-    silent = ("empty_cache", "set_device", "synchronize", "reset_peak_memory_stats", "ipc_collect",
-              "reset_max_memory_allocated", "manual_seed_all")  # fmt: skip
+    zeros = (
+        "memory_allocated",
+        "max_memory_allocated",
+        "memory_reserved",
+        "max_memory_reserved",
+        "current_device",
+        "initial_seed",
+    )
+    silent = (
+        "empty_cache",
+        "set_device",
+        "synchronize",
+        "reset_peak_memory_stats",
+        "ipc_collect",
+        "reset_max_memory_allocated",
+        "manual_seed_all",
+    )
     return SimpleNamespace(
-        **dict.fromkeys(zeros, _zero), **dict.fromkeys(silent, _nothing),
-        is_available=lambda: True, device_count=lambda: 1, is_initialized=lambda: True,
-        manual_seed=torch.manual_seed, mem_get_info=lambda *a: (0, 1),
+        **dict.fromkeys(zeros, _zero),
+        **dict.fromkeys(silent, _nothing),
+        is_available=lambda: True,
+        device_count=lambda: 1,
+        is_initialized=lambda: True,
+        manual_seed=torch.manual_seed,
+        mem_get_info=lambda *a: (0, 1),
         is_bf16_supported=lambda: True,
         get_rng_state=lambda *a: torch.get_rng_state(),
         set_rng_state=lambda state, *a: torch.set_rng_state(state),
-        get_device_name=lambda *a: "cpu", current_stream=torch.cpu.current_stream,
-        stream=torch.cpu.stream, Stream=torch.cpu.Stream,
+        get_device_name=lambda *a: "cpu",
+        current_stream=torch.cpu.current_stream,
+        stream=torch.cpu.stream,
+        Stream=torch.cpu.Stream,
         device=lambda *a: contextlib.nullcontext(),
-        get_device_capability=lambda *a: (0, 0), nvtx=SimpleNamespace(range=contextlib.nullcontext),
-    )  # fmt: skip
+        get_device_capability=lambda *a: (0, 0),
+        nvtx=SimpleNamespace(range=contextlib.nullcontext),
+    )
 
 
 class CpuPlatform(PlatformBase):
@@ -129,9 +149,9 @@ def install() -> None:
     from verl.workers.rollout import base
     from verl.workers.rollout.replica import RolloutReplicaRegistry
 
-    EngineRegistry.register(
-        model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu"
-    )(FSDPEngineWithLMHead)  # fmt: skip
+    EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")(
+        FSDPEngineWithLMHead
+    )
     base._ROLLOUT_REGISTRY[(CPU_ROLLOUT, "async")] = f"{ROLLOUT}.CpuRollout"
     RolloutReplicaRegistry.register(CPU_ROLLOUT, _load_replica)
 

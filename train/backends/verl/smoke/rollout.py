@@ -78,8 +78,17 @@ async def _nothing(self: Server, *args: Any, **more: Any) -> None:
     return None
 
 
-for _name in ("sleep", "wake_up", "abort_all_requests", "resume_generation", "clear_kv_cache",
-              "release_kv_cache", "resume_kv_cache", "start_profile", "stop_profile"):  # fmt: skip
+for _name in (
+    "sleep",
+    "wake_up",
+    "abort_all_requests",
+    "resume_generation",
+    "clear_kv_cache",
+    "release_kv_cache",
+    "resume_kv_cache",
+    "start_profile",
+    "stop_profile",
+):
     setattr(Server, _name, _nothing)
 
 
