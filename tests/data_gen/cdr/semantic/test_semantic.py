@@ -79,7 +79,8 @@ FAVA = [
     {"annotated": "Oslo is a city.", "output": "Oslo is a city.", "model": "m", "prompt": "?"},
     {
         "prompt": "Read the following references:\nR\nPlease identify all the errors in the "
-        "following passage using the references provided and suggest edits:\nText: Bern lies in Sweden.",
+        "following passage using the references provided and suggest edits:\n"
+        "Text: Bern lies in Sweden.",
         "completion": f"Bern lies in {EDIT}.",
     },
     {"annotated": "Bern lies in <entity><mark>Norway</mark>.", "output": "x"},
