@@ -17,7 +17,8 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 pytest.importorskip("pyarrow")
 
-from data_gen.cli import main  # noqa: E402
+from front import command  # noqa: E402
+
 from data_gen.dare.analyse import clean, giveaways  # noqa: E402
 from data_gen.dare.build import without_copies  # noqa: E402
 from data_gen.dare.certificate import Built  # noqa: E402
@@ -32,6 +33,8 @@ from rewards.task import TaskError, read_tasks  # noqa: E402
 from rollouts.dare.scripts import faithful_code, short_code  # noqa: E402
 from rollouts.sandbox.model import Config  # noqa: E402
 from rollouts.sandbox.pool import Pool  # noqa: E402
+
+main = command("tasks")
 
 DARE = SHARED / "dare/tasks"
 
