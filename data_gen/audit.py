@@ -69,13 +69,14 @@ def audited(
         one = examine(task, attacked=place in chosen)
         examined.append(one)
         step()
-        failed += any(score.outcome is None for score in one.scores.values())
+        failed += any(score.outcome is None for score in one.scores.values()) or not one.scores
         if failed >= FAILURES:
             break
-    broken = [b for one in examined for b in one.broken]
+    broken: list[Broken] = []
     if len(examined) < len(tasks):
         why = f"its scorer failed on {failed} tasks; {len(tasks) - len(examined)} were not examined"
         broken.append(Broken("scorer", f"family {tasks[0].family}", why))
+    broken += [b for one in examined for b in one.broken]
     return examined, [*broken, *cheat_laws(family_named(tasks[0].family), examined)]
 
 

@@ -24,8 +24,16 @@ from data_gen.versions import versions
 from rewards.console import Parser, add_family, add_out, add_seed, near_miss, parser
 from rewards.families import all_families, family_named, use_families
 from rewards.family import Family
-from rewards.laws import Broken, empty_law, gold_law, gold_of, shared_content, split_law
-from rewards.task import Task, TaskError, json_line, json_text
+from rewards.laws import (
+    Broken,
+    empty_law,
+    gold_law,
+    gold_of,
+    scored,
+    shared_content,
+    split_law,
+)
+from rewards.task import Answer, Task, TaskError, json_line, json_text
 
 CERTIFICATE = "certificate.json"
 _SPLIT = re.compile(r"[\w-]+(\.[\w-]+)*")
@@ -48,7 +56,8 @@ def build(family: Family, seed: int, settings: Mapping[str, Any]) -> Built:
     _ids_occur_once(splits)
     for tasks in splits.values():
         for task in tasks:
-            _refuse([*gold_law(task, gold_of(family, task)), *empty_law(task)])
+            _refuse([*gold_law(task, scored(task, gold_of(family, task)))])
+            _refuse([*empty_law(task, scored(task, Answer()))])
     _refuse([replace(b, where=f"splits {b.where}") for b in split_law(splits)])
     return Built(splits, _certificate(family, seed, settings, splits))
 

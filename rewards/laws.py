@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,12 +19,11 @@ from itertools import combinations
 from typing import Any
 
 from rewards import guard
+from rewards.attacks import attacks
 from rewards.families import family_of, score_answer
 from rewards.family import Cheat, Family, as_answer, cheat_answer, gold_answer
 from rewards.task import RIGHT, Answer, Score, Task, TaskError, json_line, unscored
 
-HUGE = 200_000  # characters
-DEEP = 20_000  # brackets
 ADMITS = Cheat(lambda task: "").admits  # of a cheat given as a plain function
 _ROUNDING = 1e-9
 Weights = Mapping[str, Any]
@@ -87,9 +85,8 @@ def scored(task: Task, answer: Answer, weights: Weights | None = None) -> Score:
         return unscored(f"scorer of {task.family} raised {type(error).__name__}: {error}"[:500])
 
 
-def gold_law(task: Task, answer: Answer, weights: Weights | None = None) -> Iterator[Broken]:
+def gold_law(task: Task, score: Score) -> Iterator[Broken]:
     """Gold scores 1."""
-    score = scored(task, answer, weights)
     if score.outcome is None:
         yield Broken("gold", f"task {task.id}", f"gold has no outcome ({score.why})")
     elif score.outcome < RIGHT:
@@ -97,9 +94,8 @@ def gold_law(task: Task, answer: Answer, weights: Weights | None = None) -> Iter
         yield Broken("gold", f"task {task.id}", why)
 
 
-def empty_law(task: Task, weights: Weights | None = None) -> Iterator[Broken]:
+def empty_law(task: Task, score: Score) -> Iterator[Broken]:
     """An empty answer scores 0 and earns nothing."""
-    score = scored(task, Answer(), weights)
     if score.outcome is None:
         yield Broken("empty", f"task {task.id}", f"an empty answer has no outcome ({score.why})")
     elif score.outcome > 0:
@@ -110,14 +106,11 @@ def empty_law(task: Task, weights: Weights | None = None) -> Iterator[Broken]:
         yield Broken("empty", f"task {task.id}", why)
 
 
-def same_bits_law(
-    task: Task, name: str, answer: Answer, weights: Weights | None = None
-) -> Iterator[Broken]:
+def same_bits_law(task: Task, name: str, one: Score, two: Score) -> Iterator[Broken]:
     """The same answer gets the same score, to the bit."""
-    one, two = (json_line(scored(task, answer, weights).to_json()) for _ in range(2))
-    if one != two:
-        why = f"{name} scores {one.decode().strip()}, then {two.decode().strip()}"
-        yield Broken("same bits", f"task {task.id}", why)
+    first, second = (json_line(score.to_json()).decode().strip() for score in (one, two))
+    if first != second:
+        yield Broken("same bits", f"task {task.id}", f"{name} scores {first}, then {second}")
 
 
 def attack_law(task: Task, name: str, score: Score, gold: Score) -> Iterator[Broken]:
@@ -150,48 +143,6 @@ def admits(family: Family, name: str) -> float:
     return cheat.admits if isinstance(cheat, Cheat) else ADMITS
 
 
-def attacks(gold: Answer) -> dict[str, Answer]:
-    """Answers that no model should profit from, by name, made from gold's text and files."""
-    return {name: _changed(gold, change) for name, change in _ATTACKS.items()} | {
-        "gold cut off": Answer(gold.text, True, gold.files)
-    }
-
-
-def _changed(gold: Answer, change: Callable[[str], str]) -> Answer:
-    files = {
-        name: change(data.decode("utf-8", "replace")).encode("utf-8", "surrogatepass")
-        for name, data in gold.files.items()
-    }
-    return Answer(change(gold.text), gold.truncated, files)
-
-
-def _null_values(text: str) -> str:
-    """Gold's own JSON with null for every value, and 500 keys more."""
-    with contextlib.suppress(ValueError, RecursionError):
-        value: Any = json.loads(text)
-        if isinstance(value, dict):
-            return json.dumps(dict.fromkeys([*value, *_KEYS]))  # pyright: ignore[reportUnknownArgumentType]
-    return json.dumps(dict.fromkeys(_KEYS))
-
-
-_KEYS = [f"key{i}" for i in range(500)]
-_ATTACKS: dict[str, Callable[[str], str]] = {
-    "chatter around gold": lambda text: f"Sure! Here is it:\n{text}\nI hope this helps.",
-    "gold twice": lambda text: f"{text}\n{text}",
-    "NaN": lambda text: "NaN",
-    "infinity": lambda text: "[Infinity, -Infinity, 1e999]",
-    "null": lambda text: "null",
-    "null for every key": _null_values,
-    "NUL bytes": lambda text: "\0" * 100,
-    "lone surrogates": lambda text: "\ud800" * 10,
-    "huge": lambda text: "x" * HUGE,
-    "gold, then huge": lambda text: text + " x" * (HUGE // 2),
-    "many tags": lambda text: "<answer>" * 1000 + text,
-    "nested lists": lambda text: "[" * DEEP + "]" * DEEP,
-    "nested objects": lambda text: '{"a":' * DEEP + "1" + "}" * DEEP,
-}
-
-
 @dataclass(frozen=True)
 class Examined:
     """What one task's gold, empty answer, cheats and attacks score, and the laws that broke."""
@@ -207,30 +158,29 @@ def examine(task: Task, weights: Weights | None = None, attacked: bool = True) -
     family that is not known.
     """
     family = family_of(task)
-    scores: dict[str, Score] = {}
-    broken: list[Broken] = []
+    where = f"task {task.id}"
     try:
-        gold = gold_of(family, task)
+        answer = gold_of(family, task)
     except TaskError as error:
-        broken.append(
-            Broken("gold", f"task {task.id}", str(error).removeprefix(f"task {task.id}: "))
-        )
-        gold = None
-    if gold is not None:
-        scores["gold"] = scored(task, gold, weights)
-        broken += [*gold_law(task, gold, weights), *same_bits_law(task, "gold", gold, weights)]
+        return Examined({}, [Broken("gold", where, str(error).removeprefix(f"{where}: "))])
+    gold = scored(task, answer, weights)
+    scores, broken = {"gold": gold}, [*gold_law(task, gold)]
+    if gold.outcome is None:  # a scorer that fails on gold would fail on everything
+        return Examined(scores, broken)
     scores["empty"] = scored(task, Answer(), weights)
-    broken += empty_law(task, weights)
-    for name, answer in _cheats(family, task, broken):
-        scores[f"cheat {name}"] = score = scored(task, answer, weights)
-        broken += same_bits_law(task, f"cheat {name}", answer, weights)
+    broken += [
+        *same_bits_law(task, "gold", gold, scored(task, answer, weights)),
+        *empty_law(task, scores["empty"]),
+    ]
+    for name, cheat in _cheats(family, task, broken):
+        scores[name] = score = scored(task, cheat, weights)
+        broken += same_bits_law(task, name, score, scored(task, cheat, weights))
         if score.outcome is None:
-            why = f"cheat {name} has no outcome ({score.why})"
-            broken.append(Broken("cheat", f"task {task.id}", why))
-    if attacked and gold is not None and not broken:  # gold is the measure
-        for name, answer in attacks(gold).items():
-            scores[f"attack {name}"] = score = scored(task, answer, weights)
-            broken += attack_law(task, f"attack {name}", score, scores["gold"])
+            broken.append(Broken("cheat", where, f"{name} has no outcome ({score.why})"))
+    if attacked and not broken:
+        for name, attack in attacks(answer).items():
+            scores[f"attack {name}"] = score = scored(task, attack, weights)
+            broken += attack_law(task, f"attack {name}", score, gold)
             if score.outcome is None:
                 break  # a scorer that runs into its deadline does so again and again
     return Examined(scores, broken)
@@ -245,7 +195,7 @@ def _cheats(family: Family, task: Task, broken: list[Broken]) -> Iterator[tuple[
             why = f"cheat {name} raised {type(error).__name__}: {error}"
             broken.append(Broken("cheat", f"task {task.id}", why))
             continue
-        yield name, answer
+        yield f"cheat {name}", answer
 
 
 def normal(text: str) -> str:
