@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from rewards.cdr.predictions import JSON, PROFILES
 from rewards.cdr.scorefile import ScoredFile
+from rewards.files import write_text
 from rewards.task import TaskError, read_jsonl, write_jsonl
 
 Row = dict[str, Any]
