@@ -33,7 +33,7 @@ exec "$@"
 """
 
 
-class SubmitError(RuntimeError):
+class SubmitError(TaskError):
     """sbatch refused a job; the message carries its words."""
 
 

@@ -18,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from rewards.task import TaskError
 from train.evaluation.stats import (
     Interval,
     balanced,
@@ -34,7 +35,7 @@ STATUSES = ("KEEP", "DROP")
 PREDICTED = (*STATUSES, "none")
 
 
-class ResultsError(ValueError):
+class ResultsError(TaskError):
     """results.json that cannot be read; the message names the file, the row and the field."""
 
 
