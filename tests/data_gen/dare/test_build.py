@@ -19,14 +19,15 @@ pytest.importorskip("pyarrow")
 
 from data_gen.cli import main  # noqa: E402
 from data_gen.dare.analyse import clean, giveaways  # noqa: E402
-from data_gen.dare.build import without_copies  # noqa: E402
 from data_gen.dare.certificate import Built  # noqa: E402
 from data_gen.dare.layout import csv_bytes, read_entries, read_table, table_bytes  # noqa: E402
 from data_gen.dare.reference_solution import in_range, read, readers, solve  # noqa: E402
-from data_gen.dare.series import Timed, split  # noqa: E402
+from data_gen.dare.series import split  # noqa: E402
 from data_gen.dare.sources import fingerprints, groups  # noqa: E402
 from data_gen.dare.tabular import draft, with_noise  # noqa: E402
+from data_gen.dare.time_columns import Timed  # noqa: E402
 from data_gen.dare.validate import Proof, prove, trials  # noqa: E402
+from data_gen.dare.workers import without_copies  # noqa: E402
 from rewards.dare.prediction import score_table_row  # noqa: E402
 from rewards.task import TaskError, read_tasks  # noqa: E402
 from rollouts.dare.scripts import faithful_code, short_code  # noqa: E402
