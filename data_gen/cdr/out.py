@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from configs.cdr import CdrConfig
-from data_gen.cdr.choose import balance, splitter, thin
 from data_gen.cdr.instruct import PromptVariant
 from data_gen.cdr.paraphrase_pool import Paraphrased, paraphrase_units
 from data_gen.cdr.rows import TRACKS, Draft, Row, task_of
+from data_gen.cdr.sampling import balance, splitter, thin
 from data_gen.cdr.write import Written, word_all
 from data_gen.overlap import Fingerprint, fingerprint_of, overlaps, shared
 from rewards.task import Task, json_line, read_jsonl

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from data_gen.dare.layout import table_bytes
-from data_gen.dare.reference import run_jobs
+from data_gen.dare.reference_run import run_jobs
 from data_gen.dare.tabular import Draft, with_noise
 from rewards.dare.prediction import TableGold, score_table
 from rollouts.sandbox.pool import Pool

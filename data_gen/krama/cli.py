@@ -30,7 +30,7 @@ from data_gen.krama.importer import (
     sub_task,
     view_files,
 )
-from data_gen.krama.obscure import obscure
+from data_gen.krama.obscure.published import obscure
 from rewards.krama.answer import score_response
 from rewards.task import Task, TaskError, write_jsonl
 

@@ -30,7 +30,7 @@ def noted(job: tuple[str, int]) -> int:
     return job[1]
 
 
-def quiet() -> "tqdm[int]":
+def quiet() -> tqdm[int]:
     return tqdm(disable=True)
 
 

@@ -21,10 +21,10 @@ from typing import Any
 from data_gen.krama.importer import DOMAINS, LAKE, SYSTEM
 from data_gen.krama.lakes.carried import export_carried
 from data_gen.krama.lakes.compose import KINDS, Builder, NoDraft
-from data_gen.krama.lakes.disguise import disguise
 from data_gen.krama.lakes.pipeline import Draft, Frames, gold_subtasks
 from data_gen.krama.lakes.tables import Table, read_tables
 from data_gen.krama.lakes.verify import score, validate_all
+from data_gen.krama.obscure.generated import obscure_tables
 from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError, write_jsonl
 
@@ -184,7 +184,7 @@ def obscure_lake(
     that its pipeline gives there. A task is dropped when it does not validate there, or when its
     answer did not change: memory could still answer it."""
     used = {str(path) for task in tasks for path in task.meta["gold_files"]}
-    tables = disguise(lake.folder, lake.name, lake.tables, used, seed, target)
+    tables = obscure_tables(lake.folder, lake.name, lake.tables, used, seed, target)
     other = Lake(target, lake.name, tables, Frames(target))
     made: list[Task] = []
     drafts = [draft_for(other, task.meta["kind"], task.meta["draw"]) for task in tasks]

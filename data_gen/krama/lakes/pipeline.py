@@ -84,7 +84,7 @@ class PipelineFailed(ValueError):
 
 
 Values = dict[str, Any]
-CODE = Path(__file__).with_name("jailed.py")
+CODE = Path(__file__).with_name("pipeline_runner.py")
 _LIMITS = Limits(wall_s=120.0)
 _pools: list[Pool] = []  # one a process, on the event loop of `run_now`
 

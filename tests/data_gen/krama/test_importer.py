@@ -12,7 +12,7 @@ from small_lake import CODE, PLAN, make_lake
 
 from data_gen.krama.cli import build, main
 from data_gen.krama.importer import Entry, cleaned, read_workload, resolve, view_files
-from data_gen.krama.obscure import exchange, new_words
+from data_gen.krama.obscure.words import exchange, new_words
 from rewards.krama.coverage import covers, static_coverage, subtask_credit
 from rewards.krama.failure import category
 from rewards.task import Task, TaskError, read_tasks, refuse_published

@@ -22,7 +22,7 @@ from lake_files import lake_of_all  # noqa: E402
 from small_lake import make_lake  # noqa: E402
 
 from data_gen.krama.lakes.build import main, open_lake  # noqa: E402
-from data_gen.krama.lakes.disguise import change_table, make_disguise, moved, scaled  # noqa: E402
+from data_gen.krama.obscure.generated import change_table, make_key, moved, scaled  # noqa: E402
 from rewards.krama.answer import score_response  # noqa: E402
 from rewards.krama.failure import category  # noqa: E402
 
@@ -122,7 +122,7 @@ def test_a_model_that_answers_from_memory_is_found_out(built: Path, tmp_path: Pa
 
 def test_a_key_depends_on_the_seed_and_keeps_words_apart(tmp_path: Path) -> None:
     tables = open_lake(lake_of_all(make_lake(tmp_path / "x"))).tables
-    key, same, other = (make_disguise("x", tables, seed) for seed in (1, 1, 2))
+    key, same, other = (make_key("x", tables, seed) for seed in (1, 1, 2))
     assert key == same != other
     assert len(set(key.words.values())) == len(key.words)
     assert not set(key.words) & set(key.words.values())
