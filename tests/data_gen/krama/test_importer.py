@@ -130,7 +130,7 @@ def test_published_and_doubted_tasks_never_train(tmp_path: Path) -> None:
 
 
 def test_evaluation_of_a_canned_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from train.evaluation.evaluate import main as evaluate
+    from train.cli.eval import main as evaluate
 
     out = built(tmp_path, "full")
     replies = [
@@ -252,7 +252,7 @@ print(json.dumps({"subtask-1": n, "main-task": n}))
 
 @needs_krama
 def test_a_canned_ds_guru_runs_on_every_visible_lake(tmp_path: Path) -> None:
-    from train.evaluation.evaluate import main as evaluate
+    from train.cli.eval import main as evaluate
 
     rows = json.loads((KRAMA / "data/workload_verified.json").read_text("utf-8"))
     first = {row["domain"]: {**row, "answer": "?", "answer_type": "string_exact"} for row in rows}
