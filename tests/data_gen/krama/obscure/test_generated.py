@@ -21,7 +21,8 @@ pytest.importorskip("pyarrow")
 from lake_files import lake_of_all  # noqa: E402
 from small_lake import make_lake  # noqa: E402
 
-from data_gen.krama.lakes.build import main, open_lake  # noqa: E402
+from data_gen.krama.lakes.build import main  # noqa: E402
+from data_gen.krama.lakes.lake import open_lake  # noqa: E402
 from data_gen.krama.obscure.generated import change_table, make_key, moved, scaled  # noqa: E402
 from rewards.krama.answer import score_response  # noqa: E402
 from rewards.krama.failure import category  # noqa: E402
@@ -78,7 +79,7 @@ def test_answers_are_those_of_the_pipeline_on_the_obscured_files(built: Path) ->
         seen[suffix] += 1
         if seen[suffix] > 1 or suffix in ("csv", "tsv", "jsonl"):  # as test_generate does
             continue
-        lake = Path(task["files"]["lake"])
+        lake = built / task["files"]["lake"]
         (lake.parent / "data").unlink(missing_ok=True)
         (lake.parent / "data").symlink_to(lake)
         done = subprocess.run(
