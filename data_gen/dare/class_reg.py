@@ -14,7 +14,7 @@ from data_gen.dare.baseline import tabular_baseline
 from data_gen.dare.database import Built, Settings, list_row, origin, published
 from data_gen.dare.layout import KIND, json_bytes, write_database
 from data_gen.dare.sources import Source, database_name, fingerprints
-from data_gen.dare.tabular import draft, files_of, metadata_json
+from data_gen.dare.tabular import files_of, metadata_json, propose
 from data_gen.dare.validate import Proof, finished, prove
 from data_gen.dare.wording import if_question, metadata_text, mini_question, mm_question
 from rewards.seeds import derive_seed
@@ -89,7 +89,7 @@ async def _database(
     told = giveaways(looked, target)
     bare = [f for f in looked.frame.columns if f not in told]
     narrowed = Looked(looked.frame[bare], {f: looked.kinds[f] for f in bare})
-    made = draft(narrowed, family, [target], rng, settings.mini)
+    made = propose(narrowed, family, [target], rng, settings.mini)
     if made is None:
         return "too few rows or features"
     if not settings.mini and (why := tabular_baseline(made)):

@@ -24,7 +24,7 @@ from data_gen.dare.layout import csv_bytes, read_entries, read_table, table_byte
 from data_gen.dare.reference_solution import in_range, read, readers, solve  # noqa: E402
 from data_gen.dare.series import split  # noqa: E402
 from data_gen.dare.sources import fingerprints, groups  # noqa: E402
-from data_gen.dare.tabular import draft, with_noise  # noqa: E402
+from data_gen.dare.tabular import propose, with_noise  # noqa: E402
 from data_gen.dare.time_columns import Timed  # noqa: E402
 from data_gen.dare.validate import Proof, prove, trials  # noqa: E402
 from data_gen.dare.workers import without_copies  # noqa: E402
@@ -79,7 +79,7 @@ def test_cleaning_drops_indices_and_names_what_gives_the_answer_away() -> None:
 def test_a_draft_keeps_what_the_format_promises() -> None:
     looked = clean(table().drop(columns="copy"), 0)
     assert looked is not None
-    made = draft(looked, "reg", ["price"], random.Random(3), mini=False)
+    made = propose(looked, "reg", ["price"], random.Random(3), mini=False)
     assert made is not None
     ranges, kinds = made.recipe["expected_ranges"], made.recipe["column_type_inference"]
     base = made.clean_v1()
@@ -321,7 +321,7 @@ def test_gaps_that_may_be_filled_any_way_but_not_left_are_stated() -> None:
     )
     looked = clean(frame, 0)
     assert looked is not None
-    made = draft(looked, "class", ["kind"], rng, mini=True)
+    made = propose(looked, "class", ["kind"], rng, mini=True)
     assert made is not None
     recipe = {
         **made.recipe,
