@@ -112,7 +112,8 @@ class Episode:
             heard = self.talk.hear(completion)
         self._text = heard.text
         last = self.turn >= self.budget.turns
-        said = Said(heard.text, heard.calls, heard.cut, self.turn - 1, last)
+        left = self.budget.seconds - self._tool_s
+        said = Said(heard.text, heard.calls, heard.cut, self.turn - 1, last, left)
         reply = await self._environment.reply(said)
         self._react(reply, heard, last)
 
