@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from front import command
 from small_corpus import write_corpus
 
 from data_gen.cdr.instruct import read_instruction
-from data_gen.cli import main
 from rewards.cdr.files import check_row, find_tracks, read_track
 from rewards.cdr.refinement import gold_answer, score_refinement
 from rewards.gold import execute
 from rewards.task import Task, TaskError, read_tasks
+
+main = command("tasks")
 
 SMALL = (
     "workers=1",
