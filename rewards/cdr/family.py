@@ -83,7 +83,7 @@ def _source(task: Task) -> str:
     for value in (meta.get("document"), gold.get("document"), gold.get("source_record_id")):
         if value:
             return str(value)
-    return task.group or task.id
+    return task.group or str(meta.get("instance") or gold.get("instance_id") or task.id)
 
 
 REFINEMENT = Family(

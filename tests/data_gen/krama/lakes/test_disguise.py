@@ -95,7 +95,7 @@ def test_answers_are_those_of_the_pipeline_on_the_obscured_files(built: Path) ->
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 def test_a_model_that_answers_from_memory_is_found_out(built: Path, tmp_path: Path) -> None:
-    from train.evaluation.evaluate import main as evaluate
+    from train.cli.eval import main as evaluate
 
     for name, right in (("train", 1.0), ("train_obscured", 0.0)):
         tasks = rows(built / f"{name}.jsonl")
@@ -113,7 +113,8 @@ def test_a_model_that_answers_from_memory_is_found_out(built: Path, tmp_path: Pa
         canned.write_text("".join(json.dumps(r) + "\n" for r in replies), encoding="utf-8")
         command = ["--tracks", f"krama:{built / f'{name}.jsonl'}", "--model", f"canned:{canned}"]
         assert evaluate([*command, "--out", str(tmp_path / name), "--snippet-tokens", "200"]) == 0
-        tables = json.loads((tmp_path / name / "results.json").read_text("utf-8"))["tables"]
+        found = json.loads((tmp_path / name / "results.json").read_text("utf-8"))
+        tables = found["benchmarks"]["krama"]["tables"]
         cell = tables["end-to-end"]["overall"]
         assert (cell["tasks"], cell["right"]) == (len(tasks), right * len(tasks))
         kinds = tables["end-to-end categories"]
