@@ -54,7 +54,10 @@ def settle(args: Any) -> None:
 
 def model_name(model: str, endpoint_model: str) -> str:
     """What the model is called in tables and file names."""
-    return Path(endpoint_model or model).name if ":" not in model or endpoint_model else model
+    kind, colon, rest = model.partition(":")
+    if endpoint_model or not colon:
+        return Path(endpoint_model or model).name
+    return f"{kind}:{Path(rest).name}"
 
 
 def request_fields(text: str) -> dict[str, Any]:

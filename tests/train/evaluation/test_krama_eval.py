@@ -169,7 +169,7 @@ def test_an_answer_that_utf8_cannot_hold_is_written_and_scored(tmp_path: Path) -
     command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", f"canned:{replies}"]
     assert evaluate([*command, "--settings", "end-to-end", "--out", str(out)]) == 0
     rows = json.loads((out / "results.json").read_text("utf-8"))["rows"]
-    assert [(r["outcome"], r["answer"]) for r in rows] == [(0.0, "\ud83d")] * 3
+    assert [(r["outcome"], r["more"]["answer"]) for r in rows] == [(0.0, "\ud83d")] * 3
 
 
 def test_a_missing_file_of_replies_is_one_sentence(
