@@ -129,6 +129,56 @@ def test_a_job_without_the_gpus_it_counts_on_is_refused_and_with_them_they_reach
     assert "step: gpus 0,1 cores 3" in log.read_text()
 
 
+# Stands in for Python: Ray's tools answer at once, and the run tells its arguments.
+RAYLESS = """#!/bin/sh
+case "$*" in
+  *preflight*) exit 0 ;;
+  *"ray_cluster start"*) echo "ray: $*"; touch "$RAY_UP"; exec sleep 60 ;;
+  *"ray_cluster address"*) echo 127.0.0.1 ;;
+  *"ray_cluster port"*) echo 20100 ;;
+  *"ray_cluster wait"*) until [ -e "$RAY_UP" ]; do sleep 0.1; done ;;
+  *"ray_cluster watch"*) exec sleep 60 ;;
+  *) echo "run: $*" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "ray"),
+    [
+        (["--backend", "verl"], True),
+        (["--backend=verl"], True),
+        ([], False),
+        (["--backend", "verl", "cluster.ray_address=1.2.3.4:5"], False),
+    ],
+)
+def test_verl_on_one_node_gets_a_ray_cluster_of_its_own(
+    slurm: MiniSlurm, tmp_path: Path, words: list[str], ray: bool
+) -> None:
+    """By itself it would join one that an older run has noted in /tmp/ray, and count the host's
+    cores."""
+    python = tmp_path / "python"
+    python.write_text(RAYLESS)
+    python.chmod(0o755)
+    log = tmp_path / "log.txt"
+    job = slurm.submit(
+        "-o",
+        str(log),
+        "--cpus-per-task=2",
+        str(ROOT / "slurm" / "grpo_1node.sbatch"),
+        *words,
+        f"out={tmp_path}/run",
+        ASSAY_PYTHON=str(python),
+        ASSAY_RAY_STORE="100000000",
+        RAY_UP=str(tmp_path / "up"),
+    )
+    done, said = slurm.wait(job), log.read_text()
+    assert done["JobState"] == "COMPLETED", said
+    assert ("cluster.ray_address=127.0.0.1:20100" in said) == ray == ("--head" in said)
+    assert not ray or "--num-cpus=2" in said
+    assert not Path(f"/tmp/r{job}").exists()
+
+
 def test_submitted_from_elsewhere_it_says_so(slurm: MiniSlurm, tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     job = slurm.submit("-o", str(log), f"--chdir={tmp_path}", "--export=NONE",
