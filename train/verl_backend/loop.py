@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from ray.exceptions import RayError
 from verl.experimental.agent_loop.agent_loop import (
     AgentLoopBase,
     AgentLoopMetrics,
@@ -34,6 +35,8 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Completion, Sampling, Trajectory
 from train.evaluate import reward_weights
 from train.verl_backend.overrides import CPU_ROLLOUT
+
+ABORTED = ("abort", "aborted")  # SGLang's word for it, and that of verl's other servers
 
 
 class Plain:
@@ -121,8 +124,13 @@ class AssayLoop(AgentLoopBase):
         params = {**drawn, "max_new_tokens": wanted.max_new_tokens}
         if self.rollout_config.name == CPU_ROLLOUT:
             params["seed"] = seed
-        out = await self.server_manager.generate(request, prompt_ids=ids, sampling_params=params)
-        if out.stop_reason == "aborted":
+        try:
+            out = await self.server_manager.generate(
+                request, prompt_ids=ids, sampling_params=params
+            )
+        except RayError as error:  # the server died, or raised: never the answer's fault
+            raise EnvironmentFailure(f"the rollout server failed: {_short(error)}") from error
+        if out.stop_reason in ABORTED:
             raise EnvironmentFailure("the rollout server gave up the request")
         steps += [
             int(out.extra_fields[k])
@@ -132,6 +140,11 @@ class AssayLoop(AgentLoopBase):
         logprobs = list(out.log_probs or [0.0] * len(out.token_ids))
         ended = bool(out.token_ids) and out.token_ids[-1] in self.chat.stop_ids
         return Completion(list(out.token_ids), logprobs, logprobs, "eos" if ended else "length")
+
+
+def _short(error: Exception) -> str:
+    """The last line of an error of Ray's, which holds a whole traceback in its text."""
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[-1]}"[:300]
 
 
 def output_of(

@@ -154,8 +154,8 @@ def lost(where: str, nodes: int, since: float) -> int:
 def start(options: list[str]) -> int:
     """`ray start OPTIONS`, which must hold --block; its exit status.
 
-    Ray gives a node 30 s to come up, which a busy one may miss: an early failure is tried again, but
-    not once the cluster was whole (the file ASSAY_RAY_UP is there): the run on it is lost then.
+    Ray gives a node 30 s to come up, which a busy one may miss: an early failure is tried again,
+    but not once the cluster was whole (the file ASSAY_RAY_UP is there): the run on it is lost then.
     """
     whole = Path(os.environ.get("ASSAY_RAY_UP") or "/nonexistent")
     asked: list[int] = []
