@@ -29,14 +29,21 @@ ROOT = Path(__file__).resolve().parents[1]
 BASE = ("reward.format=0", "reward.status=0", "reward.progress=0", "reward.success=1")
 ARMS: dict[str, tuple[str, ...]] = {
     "outcome": BASE,
-    "process": (*BASE, "reward.process=1"),
-    "order_group": (*BASE, "reward.order_group=1"),
+    "process": (*BASE, "reward.refinement.process=1"),
+    "order_group": (*BASE, "reward.refinement.order_group=1"),
 }
 RL = (
-    "rl.steps=6", "rl.prompts_per_step=8", "rl.mini_batch=8", "rl.rollouts_per_prompt=6",
-    "rl.balance=group", "rl.lr=5e-5", "rl.temperature=0.7", "rl.max_new_tokens=64",
-    "rl.max_length=320", "rl.save_every=1000",
-)  # fmt: skip
+    "rl.steps=6",
+    "rl.prompts_per_step=8",
+    "rl.mini_batch=8",
+    "rl.rollouts_per_prompt=6",
+    "rl.balance=group",
+    "rl.lr=5e-5",
+    "rl.temperature=0.7",
+    "rl.max_new_tokens=64",
+    "rl.max_length=320",
+    "rl.save_every=1000",
+)
 SFT = ("sft.epochs=1", "sft.max_length=320", "checkpoint.sft_every=1000")
 SHARED = ("engine.threads=1", "engine.micro_tokens=1536")
 
@@ -54,13 +61,22 @@ def run_seed(seed: int, out: Path, model: str | None, extra: Sequence[str]) -> N
     if not (folder / "tasks" / "certificate.json").is_file():
         assay("tasks", "order", "--out", folder / "tasks", "--seed", seed)
     path = [f"model.path={model}"] if model else []
-    stage(folder / "sft", "sft", seed, folder / "tasks" / "train_sft.jsonl",
-          [*SFT, *SHARED, *path, *[e for e in extra if not e.startswith("rl.")]])  # fmt: skip
+    stage(
+        folder / "sft",
+        "sft",
+        seed,
+        folder / "tasks" / "train_sft.jsonl",
+        [*SFT, *SHARED, *path, *[e for e in extra if not e.startswith("rl.")]],
+    )
     start = f"model.path={folder / 'sft' / 'model'}"
     for arm, reward in ARMS.items():
-        stage(folder / arm, "grpo", seed, folder / "tasks" / "train_rl.jsonl",
-              [*RL, *SHARED, start, *reward,
-               *[e for e in extra if not e.startswith("sft.")]])  # fmt: skip
+        stage(
+            folder / arm,
+            "grpo",
+            seed,
+            folder / "tasks" / "train_rl.jsonl",
+            [*RL, *SHARED, start, *reward, *[e for e in extra if not e.startswith("sft.")]],
+        )
     for name in ("sft", *ARMS):
         answer(folder / name, folder / "tasks" / "heldout.jsonl")
 
@@ -77,11 +93,11 @@ def answer(folder: Path, heldout: Path) -> None:
     target = folder / "answers.jsonl"
     if target.is_file():
         return
-    from configs.schema import EngineConfig, RewardConfig
+    from configs.schema import EngineConfig
     from rewards.task import read_tasks, write_jsonl
     from rollouts.prompts import ChatTokenizer
-    from train.evaluate import evaluate, scorer
-    from train.setup import load_checked, prepare
+    from train.evaluation.evaluate import evaluate, scorer
+    from train.run.setup import load_checked, prepare
 
     config = EngineConfig(threads=1)
     machine = prepare(config)
@@ -89,9 +105,7 @@ def answer(folder: Path, heldout: Path) -> None:
     policy = load_checked(folder / "model", config, machine, train=False)
     engine = policy.engine(tokenizer.stop_ids, config.slots)
     tasks = read_tasks(heldout)
-    rows = evaluate(
-        tasks, engine, tokenizer, scorer(RewardConfig()), max_new_tokens=64, pass_k=0, seed=0
-    )
+    rows = evaluate(tasks, engine, tokenizer, scorer(), max_new_tokens=64, pass_k=0, seed=0)
     extra = [{"group": t.group, "sensitive": t.meta["sensitive"]} for t in tasks]
     write_jsonl(target, (row | more for row, more in zip(rows, extra, strict=True)))
     print(f"{target}: RS {sum(r['outcome'] for r in rows) / len(rows):.3f}", flush=True)
@@ -108,8 +122,10 @@ def measure(groups: Sequence[list[Row]]) -> dict[str, float]:
     """RS over tasks, and over the order-sensitive groups RS, OCS and RS by slot."""
     rows = [row for group in groups for row in group]
     hard = [group for group in groups if group[0]["sensitive"]]
-    slot = {s: [r["outcome"] for g in hard for r in g if r["task_id"].endswith(s)]
-            for s in ("pre", "post")}  # fmt: skip
+    slot = {
+        s: [r["outcome"] for g in hard for r in g if r["task_id"].endswith(s)]
+        for s in ("pre", "post")
+    }
     return {
         "RS": mean([r["outcome"] for r in rows]),
         "RS order-sensitive": mean([r["outcome"] for g in hard for r in g]),
@@ -141,13 +157,20 @@ def table(out: Path, resamples: int = 4000) -> None:
         print(f"| {seed[4:]} | {arm} | " + " | ".join(f"{values[n]:.3f}" for n in names) + " |")
     rng = np.random.default_rng(0)
     print("\n| difference | " + " | ".join(names[:3]) + " |\n|---|---|---|---|")
-    for arm, base in (*((a, "sft") for a in ARMS), ("process", "outcome"),
-                      ("order_group", "outcome")):  # fmt: skip
+    for arm, base in (
+        *((a, "sft") for a in ARMS),
+        ("process", "outcome"),
+        ("order_group", "outcome"),
+    ):
         for chosen in (*([s] for s in seeds), seeds):
             label = "all seeds" if len(chosen) > 1 else f"seed {chosen[0][4:]}"
-            print(f"| {base} → {arm}, {label} | " + " | ".join(
-                difference(data, chosen, base, arm, n, rng, resamples) for n in names[:3]) + " |"
-            )  # fmt: skip
+            print(
+                f"| {base} → {arm}, {label} | "
+                + " | ".join(
+                    difference(data, chosen, base, arm, n, rng, resamples) for n in names[:3]
+                )
+                + " |"
+            )
 
 
 def difference(

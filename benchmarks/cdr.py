@@ -22,11 +22,11 @@ from typing import Any
 
 from configs.cdr import CdrConfig, InstructConfig
 from configs.loader import load
-from data_gen.cdr_rows import drafts
-from data_gen.cdr_write import word_all
-from data_gen.construct import Construction, construct, pipeline_rows
-from data_gen.records import Record, Replays
-from data_gen.sources import read_sources, scan
+from data_gen.cdr.construct import Construction, construct, pipeline_rows
+from data_gen.cdr.records import Record, Replays
+from data_gen.cdr.rows import drafts
+from data_gen.cdr.sources import read_sources, scan
+from data_gen.cdr.write import word_all
 from rewards.cdr.scorefile import score_file
 
 Row = dict[str, Any]
@@ -110,12 +110,24 @@ def predictions(done: Construction, most: int) -> list[Row]:
             words = row["reference_text"].split(" ")
             spoilt = " ".join(w + w if i % 40 == 7 else w for i, w in enumerate(words))
             status = draft.instance.status
-            answers = [(status, row["reference_text"]), ("KEEP", row["input_text"]),
-                       (status, spoilt)]  # fmt: skip
-            rows.append(row | {"variant_predictions": [
-                {"prompt_variant_index": i, "predicted_status": s, "predicted_clean_text": t}
-                for i, (s, t) in enumerate(answers)
-            ]})  # fmt: skip
+            answers = [
+                (status, row["reference_text"]),
+                ("KEEP", row["input_text"]),
+                (status, spoilt),
+            ]
+            rows.append(
+                row
+                | {
+                    "variant_predictions": [
+                        {
+                            "prompt_variant_index": i,
+                            "predicted_status": s,
+                            "predicted_clean_text": t,
+                        }
+                        for i, (s, t) in enumerate(answers)
+                    ]
+                }
+            )
     return rows
 
 

@@ -31,7 +31,7 @@ def reward(rows: int, repeats: int) -> None:
     import pandas as pd
     from sklearn.metrics import f1_score, r2_score
 
-    from rewards.table import TableGold, score_table
+    from rewards.dare.prediction import TableGold, score_table
 
     for kind in ("class-MM", "class-IF", "reg-IF", "reg-MM"):
         values = [
@@ -51,43 +51,58 @@ def reward(rows: int, repeats: int) -> None:
         assert score_table(gold, data).outcome == plain() == 1.0
         ours = timed(lambda gold=gold, data=data: score_table(gold, data), repeats)
         theirs = timed(plain, repeats)
-        print(f"reward {kind:9} {rows} rows: {1e3 * ours:6.1f} ms; pandas and scikit-learn "
-              f"{1e3 * theirs:6.1f} ms; {theirs / ours:.2f}x")  # fmt: skip
+        print(
+            f"reward {kind:9} {rows} rows: {1e3 * ours:6.1f} ms; pandas and scikit-learn "
+            f"{1e3 * theirs:6.1f} ms; {theirs / ours:.2f}x"
+        )
 
 
 async def plumbing(episodes: int) -> None:
+    from tests.tiny_model import write_tiny_tokenizer  # a tokenizer without a model
+
     from rewards.task import Task
+    from rollouts.engines.scripted import ScriptedEngine
     from rollouts.environment import Budget
-    from rollouts.environments import ToolSettings, Workshop
     from rollouts.episode import rollout
     from rollouts.prompts import ChatTokenizer
     from rollouts.python_executor import NAME, ExecutorSettings
     from rollouts.sandbox.pool import Pool
-    from rollouts.scripted import ScriptedEngine
     from rollouts.solvers import script
     from rollouts.trajectory import Sampling
-    from tests.tiny_model import write_tiny_tokenizer  # a tokenizer without a model
+    from rollouts.workshop import ToolSettings, Workshop
 
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder)
         write_tiny_tokenizer(top)
         (top / "a.csv").write_text("a\n1\n")
         tokenizer = ChatTokenizer(top)
-        tasks = [Task(f"t{i}", "table", "class-MM", "train",
-                      [{"role": "user", "content": f"Task {i}."}], {}, (NAME,), {"a.csv": "a.csv"})
-                 for i in range(episodes)]  # fmt: skip
+        tasks = [
+            Task(
+                f"t{i}",
+                "table",
+                "class-MM",
+                "train",
+                [{"role": "user", "content": f"Task {i}."}],
+                {},
+                (NAME,),
+                {"a.csv": "a.csv"},
+            )
+            for i in range(episodes)
+        ]
         shop = Workshop(top, ToolSettings(executor=ExecutorSettings(brief=True)))
         engine = ScriptedEngine(script("five_calls", tasks, tokenizer.calls), tokenizer)
         pool: Pool = shop.pool()
         await asyncio.gather(*(pool.run("print(0)") for _ in range(8)))  # warm
 
         start = time.perf_counter()
-        await asyncio.gather(*(pool.run(f"print({i})", {"a.csv": b"a\n1\n"})
-                               for i in range(5 * episodes)))  # fmt: skip
+        await asyncio.gather(
+            *(pool.run(f"print({i})", {"a.csv": b"a\n1\n"}) for i in range(5 * episodes))
+        )
         bare = time.perf_counter() - start
         start = time.perf_counter()
-        found = await rollout(tasks, engine, tokenizer, Sampling(2000), 1, 0, maker=shop.maker,
-                              budget=Budget(5))  # fmt: skip
+        found = await rollout(
+            tasks, engine, tokenizer, Sampling(2000), 1, 0, maker=shop.maker, budget=Budget(5)
+        )
         whole = time.perf_counter() - start
         assert all(len(group[0].tool_calls) == 5 for group in found)
         await shop.close()

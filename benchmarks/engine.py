@@ -20,11 +20,11 @@ from typing import Any
 
 import torch
 
-from rollouts.torch_engine import TorchEngine, set_threads
+from rollouts.engines.torch import TorchEngine, set_threads
 from rollouts.trajectory import Sampling
-from train.batch import Segment, pack
-from train.model_source import resolve_model
-from train.policy import load_policy
+from train.model.batch import Segment, pack
+from train.model.policy import load_policy
+from train.model.source import resolve_model
 
 PROMPTS, GROUP, PROMPT, NEW, TRAIN_NEW = 4, 8, 100, 48, 40
 
@@ -36,8 +36,9 @@ def timed(work: Callable[[], Any]) -> tuple[float, float]:
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
-def compare(name: str, unit: float, ours: Callable[[], Any], theirs: Callable[[], Any],
-            repeats: int) -> None:  # fmt: skip
+def compare(
+    name: str, unit: float, ours: Callable[[], Any], theirs: Callable[[], Any], repeats: int
+) -> None:
     """Alternate the two after one warm-up each; print rates and the medians' ratios."""
     timed(ours), timed(theirs)
     pairs = [(timed(ours), timed(theirs)) for _ in range(repeats)]
@@ -86,18 +87,30 @@ def main() -> None:
 
     def generate() -> None:
         hf.generate(
-            batch, attention_mask=torch.ones_like(batch), do_sample=True, top_k=50, top_p=0.95,
-            num_return_sequences=GROUP, min_new_tokens=NEW, max_new_tokens=NEW, pad_token_id=2,
-        )  # fmt: skip
+            batch,
+            attention_mask=torch.ones_like(batch),
+            do_sample=True,
+            top_k=50,
+            top_p=0.95,
+            num_return_sequences=GROUP,
+            min_new_tokens=NEW,
+            max_new_tokens=NEW,
+            pad_token_id=2,
+        )
 
     rows = PROMPTS * GROUP
-    compare("rollout, 32 rows", rows * NEW, lambda: engine.generate_now(
-        prompts, sampling, GROUP, range(PROMPTS)), generate, args.repeats)  # fmt: skip
+    compare(
+        "rollout, 32 rows",
+        rows * NEW,
+        lambda: engine.generate_now(prompts, sampling, GROUP, range(PROMPTS)),
+        generate,
+        args.repeats,
+    )
 
     groups = [(p, ids(GROUP, TRAIN_NEW)) for p in prompts]
-    packed = pack([
-        Segment(p, c, list(range(i * GROUP, (i + 1) * GROUP))) for i, (p, c) in enumerate(groups)
-    ])  # fmt: skip
+    packed = pack(
+        [Segment(p, c, list(range(i * GROUP, (i + 1) * GROUP))) for i, (p, c) in enumerate(groups)]
+    )
     full = torch.tensor([p + c for p, completions in groups for c in completions])
 
     def ours() -> None:

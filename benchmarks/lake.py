@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from rollouts.lake.index import index_lake, snippet
+from rollouts.krama.index import index_lake, snippet
 
 QUESTION = "Which year had the highest mean of the density in March 2014?"
 
@@ -70,12 +70,18 @@ def main() -> int:
         size = sum(os.path.getsize(p) for p in lake.rglob("*") if p.is_file())
         files = len(again[2].files)  # type: ignore[attr-defined]
         print(f"{files} files, {size / 1e6:.0f} MB")
-        for name, row in (("first index", first), ("again", again), ("snippet", shown),
-                          ("pandas, 100 rows of every CSV", rival)):  # fmt: skip
+        for name, row in (
+            ("first index", first),
+            ("again", again),
+            ("snippet", shown),
+            ("pandas, 100 rows of every CSV", rival),
+        ):
             print(f"{name:32} {row[0]:8.2f} s wall {row[1]:8.2f} s processor")
         sampled = again[1] + shown[1]
-        print(f"ratio to pandas, processor: {rival[1] / sampled:.1f}x (index known), "
-              f"{rival[1] / (first[1] + shown[1]):.2f}x (first time)")  # fmt: skip
+        print(
+            f"ratio to pandas, processor: {rival[1] / sampled:.1f}x (index known), "
+            f"{rival[1] / (first[1] + shown[1]):.2f}x (first time)"
+        )
     return 0
 
 

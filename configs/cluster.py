@@ -35,9 +35,14 @@ class ClusterConfig:
 
     def __post_init__(self) -> None:
         for name in (
-            "nodes", "gpus_per_node", "tensor_parallel", "sequence_parallel", "micro_tokens",
-            "sandbox_workers", "rollout_workers",
-        ):  # fmt: skip
+            "nodes",
+            "gpus_per_node",
+            "tensor_parallel",
+            "sequence_parallel",
+            "micro_tokens",
+            "sandbox_workers",
+            "rollout_workers",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} is too small; set 1 or more")
         for name in ("micro_batch", "val_every"):

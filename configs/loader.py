@@ -34,6 +34,21 @@ def locked(default: Any) -> Any:
     return field(default=default, metadata={"locked": True})
 
 
+# A locked field of nested settings whose names the schema does not know: a plain dict. Who knows
+# them checks each part with `read_section`.
+OPEN: Mapping[str, Any] = {"locked": True, "open": True}
+
+
+def read_section(cls: type[T], values: Mapping[str, Any], where: str, prefix: str) -> T:
+    """An instance of the dataclass `cls` from plain `values`, its defaults for the rest.
+
+    Raises `ConfigError` naming `where` and the setting under its dotted `prefix`.
+    """
+    checked: Values = {}
+    _apply(cls, cls, checked, values, where, prefix)
+    return cast(T, _build(cls, checked, where, prefix))
+
+
 def load(cls: type[T], path: str | Path | None = None, overrides: Sequence[str] = ()) -> T:
     """An instance of `cls` from defaults, then the YAML file at `path`, then `key=value` texts."""
     values: Values = {}
@@ -74,6 +89,12 @@ def locked_difference(old: Mapping[str, Any] | Any, new: Any) -> list[str]:
         if is_dataclass(value):
             names = locked_difference(before.get(f.name) or dict[str, Any](), value)
             found += [f"{f.name}.{name}" for name in names]
+        elif f.metadata.get("open"):
+            old_leaves, new_leaves = _leaves(before.get(f.name), f.name), _leaves(value, f.name)
+            names = old_leaves.keys() | new_leaves.keys()
+            found += sorted(
+                n for n in names if old_leaves.get(n, _MISSING) != new_leaves.get(n, _MISSING)
+            )
         elif f.metadata.get("locked") and before.get(f.name, _MISSING) != _plain(value):
             found.append(f.name)
     return found
@@ -82,9 +103,21 @@ def locked_difference(old: Mapping[str, Any] | Any, new: Any) -> list[str]:
 _MISSING = object()
 
 
+def _leaves(value: Any, prefix: str) -> dict[str, Any]:
+    """Dotted name → value of every setting in nested mappings."""
+    if not isinstance(value, Mapping):
+        return {} if value is None else {prefix: value}
+    found: dict[str, Any] = {}
+    for name, inner in cast("Mapping[str, Any]", value).items():
+        found |= _leaves(inner, f"{prefix}.{name}")
+    return found
+
+
 def _plain(value: Any) -> Any:
     if is_dataclass(value):
         return to_dict(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, tuple):
         return [_plain(item) for item in cast("tuple[Any, ...]", value)]
     return str(value) if isinstance(value, Path) else value
@@ -186,12 +219,15 @@ def _apply(
 ) -> None:
     """Check one layer against `cls` and merge it into `values`."""
     known = {f.name for f in _fields(cls)}
+    open_names = {f.name for f in _fields(cls) if f.metadata.get("open")}
     for key in sorted(layer, key=lambda k: k != "preset"):
         name = f"{prefix}{key}"
         if key not in known:
             raise ConfigError(f"{where}: unknown key {name}; {_nearest(root, prefix, str(key))}")
         inner, value = _section(cls, key), layer[key]
-        if inner is None:
+        if key in open_names:
+            _merge(values.setdefault(key, {}), value, f"{where}: {name}")
+        elif inner is None:
             values[key] = _convert(value, _hints(cls)[key], f"{where}: {name}")
             if key == "preset":
                 values.update(_presets(cls).get(values[key], {}))
@@ -201,6 +237,31 @@ def _apply(
         else:
             some = f"{name}.{_fields(inner)[0].name}"
             raise ConfigError(f"{where}: {name} is a section; set a key in it: {some}")
+
+
+def _merge(values: Values, layer: Any, where: str) -> None:
+    """Merge nested mappings into `values`; the right side of an override is read as YAML."""
+    if layer is None:
+        return
+    if not isinstance(layer, Mapping):
+        raise ConfigError(f"{where} is a section; set a key in it")
+    for key, value in cast("Mapping[str, Any]", layer).items():
+        if isinstance(value, Mapping):
+            inner = values.setdefault(str(key), {})
+            if not isinstance(inner, dict):
+                raise ConfigError(f"{where}.{key} is a value and a section; keep one")
+            _merge(cast("Values", inner), value, f"{where}.{key}")
+        elif isinstance(value, _Text):
+            values[str(key)] = _yaml_value(value)
+        else:
+            values[str(key)] = value
+
+
+def _yaml_value(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return str(text)
 
 
 def _nearest(root: type, prefix: str, key: str) -> str:
@@ -247,10 +308,7 @@ def _convert(value: Any, kind: Any, where: str) -> Any:
     if kind is str and isinstance(value, str):
         return str(value)
     if isinstance(value, _Text):
-        try:
-            value = yaml.safe_load(value)
-        except yaml.YAMLError:
-            value = str(value)
+        value = _yaml_value(value)
     if origin is tuple:
         return _tuple(value, inner, where)
     if kind is float:
@@ -259,8 +317,12 @@ def _convert(value: Any, kind: Any, where: str) -> Any:
             return number
     elif isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
-    wanted = {"int": "a whole number", "float": "a number", "bool": "true or false",
-              "str": "text"}.get(kind.__name__, kind.__name__)  # fmt: skip
+    wanted = {
+        "int": "a whole number",
+        "float": "a number",
+        "bool": "true or false",
+        "str": "text",
+    }.get(kind.__name__, kind.__name__)
     raise ConfigError(f"{where}={_show(value)} is {type(value).__name__}; wanted {wanted}")
 
 

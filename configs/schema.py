@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 from configs.cluster import ClusterConfig
-from configs.loader import locked
+from configs.loader import OPEN, locked
 
 
 def _at_least(section: Any, least: float, *names: str) -> None:
@@ -45,7 +45,9 @@ class EngineConfig:
     """How the embedded engine uses this machine; none of it changes what is being computed."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    dtype: Literal["bfloat16", "float32"] = locked("bfloat16")
+    # auto: bfloat16 on a GPU and on a CPU that is fast with it, else float32; a run that is resumed
+    # keeps the one it began with
+    dtype: Literal["auto", "bfloat16", "float32"] = locked("auto")
     threads: int = 0  # 0: all cores
     slots: int = 64  # answers decoded side by side
     micro_tokens: int = 4096  # tokens in one forward and backward; less needs less memory
@@ -59,7 +61,7 @@ class EngineConfig:
 class TasksConfig:
     """Which refinement tasks are built; held-out tasks come from other documents.
 
-    `difficulty` names a preset of `data_gen.demo_settings`; null leaves a setting to it.
+    `difficulty` names a preset of `data_gen.demo.settings`; null leaves a setting to it.
     """
 
     corpus: str | None = locked(None)  # JSONL of documents; null: the one that ships with Assay
@@ -92,37 +94,10 @@ class TasksConfig:
         _share(self, *(name for name in shares if getattr(self, name) is not None))
 
     def changes(self) -> dict[str, Any]:
-        """What is set, for `data_gen.demo_settings.preset(difficulty, **changes)`."""
+        """What is set, for `data_gen.demo.settings.preset(difficulty, **changes)`."""
         own = {f.name: getattr(self, f.name) for f in fields(self)}
         del own["corpus"], own["difficulty"]
         return {name: value for name, value in own.items() if value is not None}
-
-
-@dataclass(frozen=True)
-class RewardConfig:
-    """Shares of the reward of one refinement answer (they sum to 1, so that gold earns 1), and the
-    weight of gold sub-answers in family "answer"."""
-
-    format: float = locked(0.1)
-    status: float = locked(0.3)
-    progress: float = locked(0.2)
-    success: float = locked(0.4)
-    wrong_drop: float = locked(0.0)
-    drop_progress: bool = locked(True)
-    process: float = locked(0.0)  # weight of per-step credit, beside the shares
-    order_group: float = locked(0.0)  # weight of success on all orders of a group, beside them
-    subtasks: float = locked(0.2)  # family "answer": most that sub-answers pay a wrong answer
-
-    def __post_init__(self) -> None:
-        _at_least(self, 0, "format", "status", "progress", "success", "wrong_drop", "process",
-                  "order_group", "subtasks")  # fmt: skip
-        if self.subtasks >= 1:
-            raise ValueError(
-                f"subtasks={self.subtasks}: a wrong answer would be paid like gold; set below 1"
-            )
-        total = self.format + self.status + self.progress + self.success
-        if abs(total - 1.0) > 1e-9:
-            raise ValueError(f"format + status + progress + success = {total:g}; make it 1")
 
 
 @dataclass(frozen=True)
@@ -163,16 +138,31 @@ class GrpoConfig:
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "dr_grpo": {
-            "divide_by_std": False, "normaliser": "constant", "kl_coef": 0.0,
-            "temperature": 1.0, "top_p": 1.0, "top_k": 0, "clip_low": 0.2, "clip_high": 0.2,
+            "divide_by_std": False,
+            "normaliser": "constant",
+            "kl_coef": 0.0,
+            "temperature": 1.0,
+            "top_p": 1.0,
+            "top_k": 0,
+            "clip_low": 0.2,
+            "clip_high": 0.2,
         },
         "dare": {
-            "divide_by_std": False, "normaliser": "sequence_mean", "kl_coef": 0.0, "lr": 1e-6,
-            "prompts_per_step": 64, "rollouts_per_prompt": 8, "mini_batch": 64,
-            "temperature": 1.0, "top_p": 0.95, "top_k": 50, "max_length": 32768,
-            "clip_low": 0.2, "clip_high": 0.2,  # not given in the paper; the usual value
+            "divide_by_std": False,
+            "normaliser": "sequence_mean",
+            "kl_coef": 0.0,
+            "lr": 1e-6,
+            "prompts_per_step": 64,
+            "rollouts_per_prompt": 8,
+            "mini_batch": 64,
+            "temperature": 1.0,
+            "top_p": 0.95,
+            "top_k": 50,
+            "max_length": 32768,
+            "clip_low": 0.2,
+            "clip_high": 0.2,  # not given in the paper; the usual value
         },
-    }  # fmt: skip
+    }
 
     preset: Literal["dr_grpo", "dare"] = locked("dr_grpo")
     steps: int = 20
@@ -207,11 +197,29 @@ class GrpoConfig:
             raise ValueError(
                 "rollouts_per_prompt=1: a group of one has no advantage; set 2 or more"
             )
-        _at_least(self, 1, "prompts_per_step", "mini_batch", "max_new_tokens", "save_every",
-                  "turns", "tool_seconds")  # fmt: skip
+        _at_least(
+            self,
+            1,
+            "prompts_per_step",
+            "mini_batch",
+            "max_new_tokens",
+            "save_every",
+            "turns",
+            "tool_seconds",
+        )
         _at_least(self, 2, "rollouts_per_prompt")
-        _at_least(self, 0, "steps", "lr", "warmup", "weight_decay", "kl_coef", "clip_low",
-                  "clip_high", "top_k")  # fmt: skip
+        _at_least(
+            self,
+            0,
+            "steps",
+            "lr",
+            "warmup",
+            "weight_decay",
+            "kl_coef",
+            "clip_low",
+            "clip_high",
+            "top_k",
+        )
         _at_least(self, 1, "correction_cap")
         _share(self, "top_p")
         _check_optimiser(self.betas, self.grad_clip)
@@ -300,7 +308,8 @@ class DemoConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     tasks: TasksConfig = field(default_factory=TasksConfig)
-    reward: RewardConfig = field(default_factory=RewardConfig)
+    reward: dict[str, Any] = field(default_factory=dict[str, Any], metadata=OPEN)
+    # reward.<family>.<setting>
     sft: SftConfig = field(default_factory=SftConfig)
     rl: GrpoConfig = field(default_factory=GrpoConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
@@ -323,6 +332,7 @@ class SftRunConfig:
     seed: int = locked(0)
     out: str = "runs/sft"
     data: str = locked("")
+    families: tuple[str, ...] = locked(())  # FILE.py[:NAME] or pkg.module:NAME, as --family
     model: ModelConfig = field(default_factory=ModelConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     sft: SftConfig = field(default_factory=SftConfig)
@@ -341,9 +351,11 @@ class GrpoRunConfig:
     seed: int = locked(0)
     out: str = "runs/grpo"
     data: str = locked("")
+    families: tuple[str, ...] = locked(())  # FILE.py[:NAME] or pkg.module:NAME, as --family
     model: ModelConfig = field(default_factory=ModelConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
-    reward: RewardConfig = field(default_factory=RewardConfig)
+    reward: dict[str, Any] = field(default_factory=dict[str, Any], metadata=OPEN)
+    # reward.<family>.<setting>
     tools: ToolsConfig = field(default_factory=ToolsConfig)
     rl: GrpoConfig = field(default_factory=GrpoConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)

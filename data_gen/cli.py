@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from configs.loader import ConfigError
-from data_gen.cdr_cli import main as cdr_main
-from data_gen.check_cli import main as check_main
+from data_gen.cdr.cli import main as cdr_main
+from data_gen.cdr.paraphrase_pool import ParaphraseError
+from data_gen.check import main as check_main
 from data_gen.corpora import Corpus, CorpusError, read_corpus
 from data_gen.dare.cli import main as dare_main
-from data_gen.demo import DemoTaskError, build_demo_tasks
-from data_gen.demo_settings import DemoTaskSettings, SettingsError, preset
-from data_gen.order_demo import OrderSettings, build_order_tasks
-from data_gen.paraphrase_pool import ParaphraseError
+from data_gen.demo.build import DemoTaskError, build_demo_tasks
+from data_gen.demo.order import OrderSettings, build_order_tasks
+from data_gen.demo.settings import DemoTaskSettings, SettingsError, preset
 from data_gen.splits import certificate
 from rewards.gold import GoldError
 from rewards.task import Task, TaskError, write_jsonl
@@ -88,11 +88,14 @@ def write_demo(corpus: Corpus, settings: DemoTaskSettings, seed: int, out: Path)
     proof |= {
         "seed": seed,
         "settings": asdict(settings),
-        "corpus": {"sha256": corpus.sha256, "documents": len(corpus.documents),
-                   "rows_left_out": len(corpus.problems)},
+        "corpus": {
+            "sha256": corpus.sha256,
+            "documents": len(corpus.documents),
+            "rows_left_out": len(corpus.problems),
+        },
         "classes": {name: class_counts(tasks) for name, tasks in splits.items()},
         "sha256": files,
-    }  # fmt: skip
+    }
     text = json.dumps(proof, indent=2, sort_keys=True) + "\n"
     (out / "certificate.json").write_text(text, encoding="utf-8")
     return proof
@@ -134,19 +137,19 @@ def _demo(argv: Sequence[str]) -> int:
 
 
 def _krama(argv: Sequence[str]) -> int:
-    from data_gen.formats.krama_build import main as krama_main
+    from data_gen.krama.cli import main as krama_main
 
     return krama_main(argv)
 
 
 def _lake(argv: Sequence[str]) -> int:
-    from data_gen.lakes.build import main as lake_main
+    from data_gen.krama.lakes.build import main as lake_main
 
     return lake_main(argv)
 
 
 def _semantic(argv: Sequence[str]) -> int:
-    from data_gen.semantic.cli import main as semantic_main
+    from data_gen.cdr.semantic.cli import main as semantic_main
 
     return semantic_main(argv)
 
@@ -189,13 +192,22 @@ BUILDERS: dict[str, Callable[[Sequence[str]], int]] = {
 def main(argv: list[str]) -> int:
     """Exit status 0, or 2 with one sentence when the request or the corpus cannot be used."""
     if not argv or argv[0] not in BUILDERS:
-        print(f"usage: assay tasks {{{','.join(BUILDERS)}}} --out DIR [--seed S] [key=value …]",
-              file=sys.stderr)  # fmt: skip
+        print(
+            f"usage: assay tasks {{{','.join(BUILDERS)}}} --out DIR [--seed S] [key=value …]",
+            file=sys.stderr,
+        )
         return 0 if argv and argv[0] in ("-h", "--help") else 2
     try:
         return BUILDERS[argv[0]](argv[1:])
-    except (SettingsError, ConfigError, CorpusError, DemoTaskError, GoldError,
-            ParaphraseError, TaskError) as error:  # fmt: skip
+    except (
+        SettingsError,
+        ConfigError,
+        CorpusError,
+        DemoTaskError,
+        GoldError,
+        ParaphraseError,
+        TaskError,
+    ) as error:
         print(f"assay tasks: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:

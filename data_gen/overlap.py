@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from data_gen.passages import canonical_hash
+from data_gen.demo.passages import canonical_hash
 from rewards.task import Task
 
 PERMUTATIONS, BANDS = 64, 16  # 16 bands of 4: similar pairs above ~0.5 are found almost surely

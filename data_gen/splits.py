@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from data_gen.corpora import Document
-from data_gen.passages import canonical_hash, cut_passages
+from data_gen.demo.passages import canonical_hash, cut_passages
 from rewards.seeds import derive_seed
 from rewards.task import Task
 

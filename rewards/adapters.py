@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-from rewards.families import Answer, Weights, score_answer
-from rewards.task import Score, Task
+from rewards.families import score_answer
+from rewards.task import Answer, Score, Task
 
 # Keys of verl's extra_info: the model's last message alone, whether it was cut off, and the files
 # that the episode left (name to bytes or text).
@@ -68,7 +68,7 @@ def numbers(task: Task, score: Score) -> dict[str, float]:
 def trl_reward(
     completions: Sequence[Any],
     task: Sequence[Any],
-    weights: Weights | None = None,
+    weights: Mapping[str, Any] | None = None,
     files: Sequence[Mapping[str, bytes | str] | None] | None = None,
     **unused: Any,
 ) -> list[float | None]:

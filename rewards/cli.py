@@ -1,85 +1,86 @@
-"""`assay score`: rows `{id, family, task, output}` in, scores out; JSONL, `-` for std streams.
+"""`assay score`: outputs in, scores out; JSONL, `-` for standard input or output.
 
-Rows of family "table" hold `prediction_csv`, `prediction_b64` or `prediction_path` (or none, which
-is no prediction) instead of `output`, and may name a `reading` (strict, release). Rows of family
-"answer" hold `response: {"answer": …}`, and may name a `reading` (table3, release) and a `judge`
-verdict (yes, no, null).
+With --tasks, rows are `{id, output}` and `id` names the task; `files` may hold what an episode left
+(name to text). Without it, each row brings its gold: `{id, family, task, output}`, where `task` is
+the gold of the row's family. Table rows hold `prediction_csv`, `prediction_b64` or
+`prediction_path` in place of `output`, answer rows `response: {"answer": …}`; both may name a
+`reading`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, TextIO, cast
 
-from rewards.answer import score_row as score_answer_row
-from rewards.cdr.predictions import JSON, MIXED, profile_of
-from rewards.refinement import score_refinement
-from rewards.structured import score_structured
-from rewards.table import score_table_row
-from rewards.task import Score, TaskError
+from rewards.families import (
+    all_families,
+    family_named,
+    require_families,
+    score_answer,
+    use_families,
+)
+from rewards.family import output_of
+from rewards.task import Answer, Score, Task, TaskError, json_line, read_tasks
 
 Row = dict[str, Any]
-Scorer = Callable[[Mapping[str, Any], str, Row], Score]
+Weights = Mapping[str, Any]
+NO_WEIGHTS: Weights = {}  # every family's own defaults
 
 
-def _refinement(task: Mapping[str, Any], output: str, row: Row) -> Score:
-    truncated, parsing = bool(row.get("truncated")), str(row.get("parsing") or "strict")
-    if "reference_text" in task and profile_of(task) in (JSON, MIXED):  # of the semantic extension
-        return score_structured(task, output, parsing, truncated=truncated)
-    return score_refinement(task, output, parsing, truncated=truncated)
+def score_row(
+    row: Row, tasks: Mapping[str, Task] | None = None, weights: Weights = NO_WEIGHTS
+) -> Row:
+    """One result row: `{id, outcome, reward, parts, why}`. Raises `TaskError` or ValueError when
+    the row itself cannot be used."""
+    if tasks is None:
+        return {"id": row.get("id"), **_open_row(row, weights).to_json()}
+    task = tasks.get(str(row.get("id")))
+    if task is None:
+        raise TaskError(f"field 'id' is {row.get('id')!r}, which is no task of --tasks")
+    family = family_named(task.family)
+    if family.row is not None and "output" not in row and "files" not in row:
+        score = family.row(task.gold, row, weights.get(family.name) or family.weights())
+    else:
+        score = score_answer(task, _answer(row), weights)
+    return {"id": task.id, **score.to_json()}
 
 
-def _structured(task: Mapping[str, Any], output: str, row: Row) -> Score:
-    parsing = str(row.get("parsing") or "strict")
-    return score_structured(task, output, parsing, truncated=bool(row.get("truncated", False)))
-
-
-def _table(task: Mapping[str, Any], output: str, row: Row) -> Score:
-    return score_table_row(task, row)
-
-
-def _answer(task: Mapping[str, Any], output: str, row: Row) -> Score:
-    return score_answer_row(row)
-
-
-def _answer_by(url: str, model: str) -> Scorer:
-    """The scorer of family "answer" with an endpoint as its judge; the key is $ASSAY_JUDGE_KEY."""
-    from rewards.judge_endpoint import Endpoint, EndpointJudge
-
-    judge = EndpointJudge(Endpoint(url, model, os.environ.get("ASSAY_JUDGE_KEY", "")))
-    return lambda task, output, row: score_answer_row(row, judge)
-
-
-# family -> scorer(task, output, whole row). A family adds one function and one line.
-SCORERS: dict[str, Scorer] = {
-    "refinement": _refinement,
-    "structured": _structured,
-    "answer": _answer,
-    "table": _table,
-}
-
-
-def score_row(row: Row, scorers: Mapping[str, Scorer] = SCORERS) -> Row:
-    """One result row. Raises `TaskError` or ValueError when the row itself is unusable."""
-    family, task, output = row.get("family"), row.get("task"), row.get("output")
-    if output is None and (family == "table" or "response" in row):  # files or typed values
-        output = ""
-    if not isinstance(family, str) or family not in scorers:
-        raise TaskError(f"field 'family' is {family!r}; wanted one of {', '.join(scorers)}")
-    if not isinstance(task, dict):
+def _open_row(row: Row, weights: Weights) -> Score:
+    """A row with its gold in it."""
+    name, gold = row.get("family"), row.get("task")
+    if not isinstance(name, str):
+        known = ", ".join(all_families())
+        raise TaskError(f"field 'family' is {name!r}; wanted one of {known}, or give --tasks")
+    family = family_named(name, f"field 'family' is {name!r}")
+    if not isinstance(gold, dict):
         raise TaskError("field 'task' is missing or not an object; give the task's gold there")
-    if not isinstance(output, str):
-        raise TaskError("field 'output' is missing or not a string; give the model's answer there")
-    gold = cast("dict[str, Any]", task)
-    return {"id": row.get("id"), **scorers[family](gold, output, row).to_json()}
+    found = cast("dict[str, Any]", gold)
+    if family.row is not None:
+        return family.row(found, row, weights.get(name) or family.weights())
+    task = Task(str(row.get("id")), name, str(row.get("track") or ""), "", [], found)
+    return score_answer(task, _answer(row), weights)
 
 
-def score_lines(lines: Iterable[str], scorers: Mapping[str, Scorer] = SCORERS) -> Iterator[Row]:
+def _answer(row: Row) -> Answer:
+    files = row.get("files")
+    if files is None:
+        return Answer(output_of(row), bool(row.get("truncated")))
+    if not isinstance(files, dict):
+        raise TaskError("field 'files' is no object; give {name: text}")
+    named = cast("dict[str, Any]", files)
+    left = {name: str(text).encode("utf-8", "surrogatepass") for name, text in named.items()}
+    return Answer(str(row.get("output") or ""), bool(row.get("truncated")), left)
+
+
+def score_lines(
+    lines: Iterable[str], tasks: Mapping[str, Task] | None = None, weights: Weights = NO_WEIGHTS
+) -> Iterator[Row]:
     """A result for every non-blank line, in order; a bad line gives `{id, error}`."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -90,7 +91,7 @@ def score_lines(lines: Iterable[str], scorers: Mapping[str, Scorer] = SCORERS) -
             if not isinstance(row, dict):
                 raise TaskError("wanted a JSON object")
             name = cast("Row", row).get("id")
-            result = score_row(cast("Row", row), scorers)
+            result = score_row(cast("Row", row), tasks, weights)
         except json.JSONDecodeError as error:
             result = {"id": None, "error": f"line {number}: not valid JSON ({error.msg})"}
         except RecursionError:
@@ -100,35 +101,70 @@ def score_lines(lines: Iterable[str], scorers: Mapping[str, Scorer] = SCORERS) -
         yield result
 
 
-def main(argv: list[str]) -> int:
-    """Exit status 0, 2 when a file cannot be opened, 3 when some row could not be scored."""
-    parser = argparse.ArgumentParser(prog="assay score", description=__doc__)
-    parser.add_argument("input", nargs="?", default="-", help="rows, JSONL; - is standard input")
-    parser.add_argument("--out", default="-", help="scores, JSONL; - is standard output")
+def _weights(judge_url: str, judge_model: str) -> dict[str, Any]:
+    """Default weights of every family that asks a judge, with this one."""
+    made: dict[str, Any] = {}
+    for name, family in all_families().items():
+        if judge_url and any(f.name == "judge_url" for f in fields(family.weights)):
+            made[name] = replace(family.weights(), judge_url=judge_url, judge_model=judge_model)
+    return made
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="assay score",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("input", nargs="?", default="-", help="rows, JSONL (default: -)")
+    parser.add_argument("--tasks", type=Path, help="tasks.jsonl whose ids the rows name")
+    parser.add_argument(
+        "--family",
+        action="append",
+        default=[],
+        metavar="FILE.py[:NAME]",
+        help="a family of your own; may be repeated",
+    )
+    parser.add_argument("--out", default="-", help="scores, JSONL (default: -)")
     parser.add_argument("--judge-url", help="OpenAI-compatible endpoint that judges paraphrases")
-    parser.add_argument("--judge-model", default="", help="the model to ask there")
-    args = parser.parse_args(argv)
-    scorers = SCORERS
-    if args.judge_url:
-        scorers = SCORERS | {"answer": _answer_by(args.judge_url, args.judge_model)}
-    with ExitStack() as stack:
-        try:
-            source = _open(args.input, "r", sys.stdin, stack)
-            target = _open(args.out, "w", sys.stdout, stack)
-        except OSError as error:
-            print(f"assay score: {error.filename}: {error.strerror}", file=sys.stderr)
-            return 2
-        bad = 0
-        for result in score_lines(source, scorers):
-            bad += "error" in result
-            target.write(json.dumps(result) + "\n")
-    if bad:
-        print(f"assay score: {bad} rows could not be scored; see their 'error'", file=sys.stderr)
-    return 3 if bad else 0
+    parser.add_argument("--judge-model", default="", help="its model's name")
+    return parser
 
 
-def _open(name: str, mode: str, standard: TextIO, stack: ExitStack) -> TextIO:
-    if name == "-":
-        return standard
-    # A byte that is not UTF-8 spoils its own row's JSON, not the whole run.
-    return cast("TextIO", stack.enter_context(open(name, mode, encoding="utf-8", errors="replace")))
+def main(argv: list[str]) -> int:
+    """Exit status 0; 2 when a file or family cannot be used; 3 when some row has no outcome."""
+    args = _parser().parse_args(argv)
+    try:
+        use_families(args.family)
+        tasks = None
+        if args.tasks is not None:
+            listed = read_tasks(args.tasks)
+            require_families(listed)
+            tasks = {task.id: task for task in listed}
+        weights = _weights(args.judge_url or "", args.judge_model)
+        with ExitStack() as files:
+            source: TextIO = sys.stdin
+            if args.input != "-":
+                source = files.enter_context(open(args.input, encoding="utf-8", errors="replace"))
+            out = sys.stdout.buffer
+            if args.out != "-":
+                out = files.enter_context(open(args.out, "wb"))
+            unscored = 0
+            for result in score_lines(source, tasks, weights):
+                unscored += result.get("outcome") is None
+                out.write(json_line(result))
+            out.flush()
+    except TaskError as error:
+        print(f"assay score: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        print(f"assay score: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    if unscored:
+        print(
+            f"assay score: {unscored} rows have no outcome; `why` or `error` says why",
+            file=sys.stderr,
+        )
+    return 3 if unscored else 0

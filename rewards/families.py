@@ -1,79 +1,188 @@
-"""The one table from a task's family to its scorer, for answers that a rollout brings back.
+"""The one table from a task's family to what is known of it, and scoring through it.
 
-Rejection sampling, RL, evaluation and verl runs all score through `score_answer`. (`assay score`
-reads rows that carry gold in the open; its table is in `rewards/cli.py` and calls the same
-functions underneath.)
+Rejection sampling, RL, evaluation and every backend score through `score_answer`. Families from
+outside join the table by `use_families`; a process that another one started takes them over from
+the environment variable `ASSAY_FAMILIES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import difflib
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from rewards.answer_family import AnswerReward, score_episode
-from rewards.refinement import RefinementReward, score_refinement, unscored
-from rewards.structured import score_structured
-from rewards.table import read_gold, score_table
-from rewards.task import Score, Task, TaskError
+from rewards.cdr.family import REFINEMENT, STRUCTURED
+from rewards.dare.family import TABLE
+from rewards.family import Family
+from rewards.guard import guarded
+from rewards.krama.family import ANSWER
+from rewards.task import Answer, Score, Task, TaskError, unscored
+
+BUILT_IN: dict[str, Family] = {f.name: f for f in (REFINEMENT, STRUCTURED, TABLE, ANSWER)}
+VARIABLE = "ASSAY_FAMILIES"
+GROUP = "assay.families"  # entry points of installed packages
+_added: dict[str, Family] = {}
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What an episode hands in.
+def use_families(specs: Iterable[str]) -> list[Family]:
+    """Load families from `FILE.py[:NAME]` or `pkg.module:NAME` and add them to the table.
 
-    `text` is the model's last message, `truncated` whether that was cut off by a token limit,
-    `files` what the environment collected (name to bytes), and `failure` why the *infrastructure*
-    broke; with one, there is no outcome, whatever else is here.
+    `NAME` is `FAMILY` where it is not said. Child processes get them too. Raises `TaskError` in
+    one sentence for a file that cannot be loaded and for the name of another family.
     """
-
-    text: str = ""
-    truncated: bool = False
-    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    failure: str | None = None
-
-
-@dataclass(frozen=True)
-class Weights:
-    """What a run may set about its rewards, family by family. Outcomes never depend on it."""
-
-    refinement: RefinementReward = field(default_factory=RefinementReward)
-    answer: AnswerReward = field(default_factory=AnswerReward)
-    table: str = "strict"  # the reading of predictions: strict or release
-
-
-def _refinement(task: Task, answer: Answer, weights: Weights) -> Score:
-    return score_refinement(
-        task.gold, answer.text, "strict", weights.refinement, truncated=answer.truncated
-    )
+    found = [load_family(spec) for spec in specs]
+    for family in found:
+        other = BUILT_IN.get(family.name) or _added.get(family.name)
+        if other is not None and other.origin != family.origin:
+            where = other.origin or "a built-in family"
+            raise TaskError(
+                f"{family.origin}: family {family.name!r} is the name of {where} already; "
+                "give it another name"
+            )
+    _added.update({f.name: f for f in found})
+    if found:
+        os.environ[VARIABLE] = "\n".join(f.origin for f in _added.values())
+    return found
 
 
-def _answer(task: Task, answer: Answer, weights: Weights) -> Score:
-    return score_episode(task.gold, answer.text, answer.files, answer.truncated, weights.answer)
+def load_family(spec: str) -> Family:
+    """The family that `FILE.py[:NAME]` or `pkg.module:NAME` names. Raises `TaskError`."""
+    place, _, name = spec.partition(":")
+    name = name or "FAMILY"
+    module = _module_of_file(Path(place)) if place.endswith(".py") else _module(place, spec)
+    family = getattr(module, name, None)
+    if not isinstance(family, Family):
+        got = "nothing" if family is None else type(family).__name__
+        raise TaskError(f"--family {spec}: {name} is {got}; wanted a rewards.family.Family")
+    origin = f"{Path(place).resolve() if place.endswith('.py') else place}:{name}"
+    return replace(family, origin=origin)
 
 
-def _structured(task: Task, answer: Answer, weights: Weights) -> Score:
-    return score_structured(task.gold, answer.text, truncated=answer.truncated)
+def _module(name: str, spec: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # whatever the user's module raises
+        raise TaskError(
+            f"--family {spec}: {_said(error)}; give FILE.py or pkg.module:NAME"
+        ) from None
 
 
-def _table(task: Task, answer: Answer, weights: Weights) -> Score:
-    return score_table(read_gold(task.gold), answer.files.get("prediction.csv"), weights.table)
+def _module_of_file(path: Path) -> Any:
+    """The module of a file, made once per process, so that its classes have one identity."""
+    path = path.resolve()
+    name = f"assay_family_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    if not path.is_file():
+        raise TaskError(f"--family {path}: no such file")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses of the file look their module up while it runs
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:  # a file may call sys.exit
+        del sys.modules[name]
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise TaskError(f"--family {path}: {_said(error)} while it was loaded") from None
+    return module
 
 
-# family -> scorer. A family adds one function and one line.
-FAMILY_SCORERS: dict[str, Callable[[Task, Answer, Weights], Score]] = {
-    "refinement": _refinement,
-    "answer": _answer,
-    "structured": _structured,
-    "table": _table,
-}
+def _said(error: BaseException) -> str:
+    line = ""
+    trace = error.__traceback__
+    while trace is not None:
+        line = f" (line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return f"{type(error).__name__}: {error}{line}"
 
 
-def score_answer(task: Task, answer: Answer, weights: Weights | None = None) -> Score:
-    """Score one answer. Never raises on what a model wrote; an infrastructure failure has no
-    outcome. Raises `TaskError` for a family without a scorer or gold that cannot be read."""
-    if task.family not in FAMILY_SCORERS:
-        known = ", ".join(FAMILY_SCORERS)
-        raise TaskError(f"task {task.id}: no scorer for family {task.family!r}; there is {known}")
+def all_families() -> dict[str, Family]:
+    """Built-in families and those added, by name."""
+    return {**BUILT_IN, **_added}
+
+
+def family_named(name: str, where: str = "") -> Family:
+    """The family of that name. Raises `TaskError` that says how to add one."""
+    found = BUILT_IN.get(name) or _added.get(name) or _from_outside(name)
+    if found is not None:
+        return found
+    known = ", ".join(all_families())
+    near = difflib.get_close_matches(name, all_families(), 1)
+    hint = f"did you mean {near[0]!r}?" if near else "add yours with --family FILE.py"
+    raise TaskError(f"{where}{': ' * bool(where)}no family {name!r} (there is {known}); {hint}")
+
+
+def _from_outside(name: str) -> Family | None:
+    """A family of the parent process or of an installed package."""
+    if specs := [s for s in os.environ.get(VARIABLE, "").split("\n") if s]:
+        use_families(specs)
+    if name not in _added:
+        points = importlib.metadata.entry_points(group=GROUP, name=name)
+        use_families(point.value for point in points)
+    return _added.get(name)
+
+
+def family_of(task: Task) -> Family:
+    """The task's family. Raises `TaskError` naming the task and, where the task says it, the file
+    that its family came from."""
+    try:
+        return family_named(task.family, f"task {task.id}")
+    except TaskError as error:
+        origin = task.meta.get("family_origin")
+        hint = f"; it was built with --family {origin}" if origin else ""
+        raise TaskError(f"{error}{hint}") from None
+
+
+def require_families(tasks: Iterable[Task]) -> None:
+    """Raise `TaskError` for the first task whose family is not known, before any work is done."""
+    seen: set[str] = set()
+    for task in tasks:
+        if task.family not in seen:
+            family_of(task)
+            seen.add(task.family)
+
+
+def score_answer(task: Task, answer: Answer, weights: Mapping[str, Any] | None = None) -> Score:
+    """Score one answer. `weights`: settings by family name; a family's defaults where it has none.
+
+    Never raises on what a model wrote; an infrastructure failure has no outcome. A scorer from
+    outside that raises, runs into the deadline or returns no usable score gives no outcome and
+    says why. Raises `TaskError` for a family that is not known or gold that cannot be read.
+    """
+    family = family_of(task)
     if answer.failure is not None:
         return unscored(f"failure: {answer.failure}")
-    return FAMILY_SCORERS[task.family](task, answer, weights or Weights())
+    mine = (weights or {}).get(family.name)
+    arguments = (mine if mine is not None else family.weights(),) if family.takes_weights else ()
+    if family.origin:
+        return guarded(family, task, answer, arguments)
+    return family.score(task, answer, *arguments)
+
+
+def score_groups(
+    tasks: Sequence[Task],
+    scores: Sequence[Sequence[Score]],
+    weights: Mapping[str, Any] | None = None,
+) -> list[list[Score]]:
+    """Scores of P groups (one list per prompt) after every family has looked at siblings."""
+    out = [list(group) for group in scores]
+    for name in dict.fromkeys(task.family for task in tasks):
+        family = family_named(name)
+        if family.group_reward is None:
+            continue
+        mine = [i for i, task in enumerate(tasks) if task.family == name]
+        settings = (weights or {}).get(name) or family.weights()
+        made = family.group_reward([tasks[i] for i in mine], [out[i] for i in mine], settings)
+        for i, group in zip(mine, made, strict=True):
+            out[i] = group
+    return out

@@ -17,9 +17,7 @@ PARSINGS: tuple[Parsing, ...] = ("strict", "release")
 _RELEASE_STATUS = re.compile(r"<status>\s*(KEEP|DROP)\s*</status>", re.IGNORECASE)
 _TEXT_OPENS = re.compile(r"<clean_text>", re.IGNORECASE)
 _TEXT_CLOSES = re.compile(r"</clean_text>", re.IGNORECASE)
-_STRICT = re.compile(
-    r"\s*<status>([^<]*)</status>\s*<clean_text>(.*)</clean_text>\s*", re.DOTALL
-)  # fmt: skip
+_STRICT = re.compile(r"\s*<status>([^<]*)</status>\s*<clean_text>(.*)</clean_text>\s*", re.DOTALL)
 _TAGS = ("<status>", "</status>", "<clean_text>", "</clean_text>")
 _BLANK_LINES = re.compile(r"\n{3,}")
 _SPACES = re.compile(r"[ \t]+")

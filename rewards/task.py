@@ -1,16 +1,14 @@
-"""The two types everything else moves around: a task that carries its gold, and a score."""
+"""The types everything else moves around: a task that carries its gold, an answer, and a score."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-Family = Literal["refinement", "structured", "table", "answer"]
-FAMILIES: tuple[Family, ...] = ("refinement", "structured", "table", "answer")
 Message = dict[str, str]
 
 
@@ -22,13 +20,14 @@ class TaskError(ValueError):
 class Task:
     """One problem with the answer a program computed for it.
 
+    `family` names the kind of task, which decides how it is scored (`rewards/families.py`).
     `prompt` is a chat (list of `{"role", "content"}`), `tools` the names of tools the model may
     call, `gold` whatever the family's scorer needs, `files` what a sandbox may see (name → path),
     `group` the order group the task belongs to, `meta` domain, licence, source, difficulty.
     """
 
     id: str
-    family: Family
+    family: str
     track: str
     split: str
     prompt: list[Message]
@@ -57,16 +56,18 @@ class Task:
     def from_json(row: Mapping[str, Any], where: str = "task") -> Task:
         """Read one row. Raises `TaskError` naming `where` and the field that is wrong."""
         for name, kind in (
-            ("id", str), ("family", str), ("track", str), ("split", str),
-            ("prompt", list), ("gold", dict),
-        ):  # fmt: skip
+            ("id", str),
+            ("family", str),
+            ("track", str),
+            ("split", str),
+            ("prompt", list),
+            ("gold", dict),
+        ):
             if name not in row:
                 raise TaskError(f"{where}: field {name!r} is missing; every task needs it")
             if not isinstance(row[name], kind):
                 got = type(row[name]).__name__
                 raise TaskError(f"{where}: field {name!r} is {got}, wanted {kind.__name__}")
-        if row["family"] not in FAMILIES:
-            raise TaskError(f"{where}: family {row['family']!r} is none of {', '.join(FAMILIES)}")
         return Task(
             id=row["id"],
             family=row["family"],
@@ -85,6 +86,25 @@ class Task:
         row = {k: v for k, v in self.to_json().items() if k != "split"}
         text = json.dumps(row, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# from here an outcome counts as right: one that is computed may fall short of 1 by a rounding
+RIGHT = 1 - 1e-9
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an episode hands in.
+
+    `text` is the model's last message, `truncated` whether that was cut off by a token limit,
+    `files` what the environment collected (name to bytes), and `failure` why the *infrastructure*
+    broke; with one, there is no outcome, whatever else is here.
+    """
+
+    text: str = ""
+    truncated: bool = False
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    failure: str | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +128,11 @@ class Score:
             "parts": self.parts,
             "why": self.why,
         }
+
+
+def unscored(why: str) -> Score:
+    """The scorer or the infrastructure failed: no outcome, which is not a wrong answer."""
+    return Score(None, None, {}, why)
 
 
 def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -161,12 +186,21 @@ def refuse_published(tasks: Iterable[Task], where: str | Path) -> None:
 
 
 def json_line(row: Mapping[str, Any]) -> bytes:
-    """One row as a line of UTF-8 JSON. A row with lone surrogates, which UTF-8 cannot hold, is
-    escaped throughout, so that it reads back as it was."""
+    """One row as a line of `json_text`."""
+    return json_text(row)
+
+
+def json_text(
+    value: Any, indent: int | None = None, default: Callable[[Any], Any] | None = None
+) -> bytes:
+    """A value as UTF-8 JSON that ends in a newline; `indent` and `default` as in `json.dumps`. A
+    value with lone surrogates, which UTF-8 cannot hold, is escaped throughout, so that it reads
+    back as it was."""
     try:
-        return (json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8")
+        text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
+        return (text + "\n").encode("utf-8")
     except UnicodeEncodeError:
-        return (json.dumps(row) + "\n").encode("ascii")
+        return (json.dumps(value, indent=indent, default=default) + "\n").encode("ascii")
 
 
 def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:

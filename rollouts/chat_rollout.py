@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from functools import partial
 
 from rewards.seeds import derive_seed
 from rewards.task import Task
+from rollouts.conversation import ChatConversation
 from rollouts.environment import Budget, Closing, Environment, Maker, Opening, Reply, Said
-from rollouts.episode import ChatEngine, run_episode
+from rollouts.episode import ChatEngine, Episode, play, retried
 from rollouts.trajectory import Sampling, Trajectory
 
 
@@ -49,20 +50,26 @@ async def chat_rollout(
             return Plain(task)
         return maker(task, sample, derive_seed(run_seed, task.id, sample))
 
+    async def attempt(task: Task, sample: int) -> Trajectory:
+        make = partial(surroundings, task, sample)
+        bounds = budget or Budget()
+        episode = Episode(task, sample, run_seed, make, bounds, ChatConversation())
+        return await play(episode, engine, sampling)
+
     async def one(task: Task, sample: int) -> Trajectory:
         async with slots:
-            found = await run_episode(
-                task, sample, surroundings(task, sample), engine, sampling, run_seed, budget
-            )
+            found = await attempt(task, sample)
             if found.failure is not None:
-                first = found.failure
-                found = await run_episode(
-                    task, sample, surroundings(task, sample), engine, sampling, run_seed, budget
-                )
-                found = replace(found, notes={**found.notes, "retried": first})
+                found = retried(found, await attempt(task, sample))
         if on_done is not None:
             on_done()
         return found
 
-    flat = await asyncio.gather(*(one(task, j) for task in tasks for j in range(n)))
+    runs = [asyncio.ensure_future(one(task, j)) for task in tasks for j in range(n)]
+    try:
+        flat = await asyncio.gather(*runs)
+    finally:  # after bad input or a cancellation no episode is left running, nor left open
+        for run in runs:
+            run.cancel()
+        await asyncio.gather(*runs, return_exceptions=True)
     return [list(flat[i * n : (i + 1) * n]) for i in range(len(tasks))]

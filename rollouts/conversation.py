@@ -104,10 +104,13 @@ class ChatConversation:
         self._call_ids = [call.id for call in reply.calls if call.id]
         if self._call_ids:
             said["tool_calls"] = [
-                {"id": c.id, "type": "function",
-                 "function": {"name": c.name, "arguments": json.dumps(c.arguments)}}
+                {
+                    "id": c.id,
+                    "type": "function",
+                    "function": {"name": c.name, "arguments": json.dumps(c.arguments)},
+                }
                 for c in reply.calls
-            ]  # fmt: skip
+            ]
         self.messages.append(said)
         self.usage.update(reply.usage)
         return Heard(reply.text, reply.calls, reply.stop == "length")

@@ -59,7 +59,8 @@ class EnvironmentFailure(RuntimeError):
 
 class Environment(Protocol):
     """One episode's surroundings. `OSError`, `SandboxError` and `EnvironmentFailure` from any
-    method mean that the infrastructure broke; what a model did wrong is a `Reply`."""
+    method mean that the infrastructure broke; what a model did wrong is a `Reply`. Any other
+    exception is a bug, and ends this episode without an outcome."""
 
     async def open(self) -> Opening:
         """Prepare, and say how the conversation starts. The same task gives the same opening."""
@@ -70,7 +71,7 @@ class Environment(Protocol):
         ...
 
     async def close(self) -> Closing:
-        """Let go of everything; called once, also after a failure."""
+        """Let go of everything; called once, also after a failure or a cancellation."""
         ...
 
 

@@ -12,30 +12,27 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from rewards.seeds import derive_seed
 from rewards.task import Score, Task, TaskError
 from rollouts.conversation import ChatConversation, ChatReply, Heard, TokenConversation
-from rollouts.engine import Engine
+from rollouts.dare.failures import FORESEEN, bug_report
+from rollouts.engines.engine import Engine
 from rollouts.environment import (
     Budget,
     Closing,
     Environment,
-    EnvironmentFailure,
     Maker,
-    Opening,
     Reply,
     Said,
 )
 from rollouts.prompts import ChatTokenizer
-from rollouts.sandbox.model import SandboxError
 from rollouts.tools import ToolSpec
 from rollouts.trajectory import Completion, EpisodeStop, Sampling, Trajectory
-
-BROKEN = (OSError, SandboxError, EnvironmentFailure)  # what counts as infrastructure
 
 
 class ChatEngine(Protocol):
@@ -54,25 +51,33 @@ class ChatEngine(Protocol):
 
 
 class Episode:
-    """One conversation, a step at a time: `open`, then `take` while `live`, then `finish`."""
+    """One conversation, a step at a time: `open`, then `hear` and `take` while `live`; then
+    `close`, whatever happened, and `trajectory`.
+
+    No step raises but for bad input (`FORESEEN`) and a cancellation: what breaks, a bug included,
+    ends this episode with a `failure`.
+    """
 
     def __init__(
         self,
         task: Task,
         sample: int,
         run_seed: int,
-        environment: Environment,
+        make: Callable[[], Environment],
         budget: Budget,
         talk: TokenConversation | ChatConversation,
     ) -> None:
         self.task, self.sample, self.run_seed = task, sample, run_seed
-        self.talk, self.budget, self._environment = talk, budget, environment
+        self.talk, self.budget, self._make = talk, budget, make
+        self._environment: Environment | None = None
+        self._closing = Closing()
         self.turn, self.live = 0, False
         self.tools: Sequence[ToolSpec] = ()
         self.wall_s = 0.0
         self._text, self._tool_s = "", 0.0
         self._stop: EpisodeStop = "error"
         self._failure: str | None = None
+        self._notes: dict[str, Any] = {}
         self._records: list[dict[str, Any]] = []
         self._errors: Counter[str] = Counter()
 
@@ -88,23 +93,47 @@ class Episode:
 
     async def open(self) -> None:
         """Prepare the environment and start the conversation."""
-        opening = await self._guard(self._environment.open())
-        if not isinstance(opening, Opening):
-            return
+        await self._guard(self._open())
+
+    async def _open(self) -> None:
+        self._environment = self._make()
+        opening = await self._environment.open()
         self.tools, self.live = opening.tools, True
         self.talk.start(opening)
         if self.room(1) < 1:
             self._end("length")
 
-    async def take(self, heard: Heard) -> None:
-        """One model message: let the environment react, append its answer, or end."""
-        self._text = heard.text
-        last = self.turn + 1 >= self.budget.turns
-        said = Said(heard.text, heard.calls, heard.cut, self.turn, last)
-        reply = await self._guard(self._environment.reply(said))
+    def prompt(self) -> list[int] | None:
+        """All ids so far, for an engine; None when no message is wanted."""
+        if not self.live or not isinstance(self.talk, TokenConversation):
+            return None
+        try:
+            return self.talk.prompt()
+        except Exception as error:
+            self.broken(error)
+            return None
+
+    async def take(self, completion: Completion | ChatReply, room: int) -> None:
+        """One model message of at most `room` tokens: let the environment react, append its
+        answer, or end."""
+        await self._guard(self._take(completion, room))
+
+    async def _take(self, completion: Completion | ChatReply, room: int) -> None:
+        assert self._environment is not None
         self.turn += 1
-        if not isinstance(reply, Reply):
-            return
+        if isinstance(self.talk, TokenConversation):
+            assert isinstance(completion, Completion)
+            heard = self.talk.hear(completion, room)
+        else:
+            assert isinstance(completion, ChatReply)
+            heard = self.talk.hear(completion)
+        self._text = heard.text
+        last = self.turn >= self.budget.turns
+        said = Said(heard.text, heard.calls, heard.cut, self.turn - 1, last)
+        reply = await self._environment.reply(said)
+        self._react(reply, heard, last)
+
+    def _react(self, reply: Reply, heard: Heard, last: bool) -> None:
         self._records += [{"turn": self.turn - 1, **record} for record in reply.records]
         self._errors.update(reply.errors)
         self._tool_s += reply.seconds
@@ -121,39 +150,62 @@ class Episode:
         elif self.room(1) < 1:
             self._end("length")
 
-    def broken(self, why: str) -> None:
-        """The engine failed: no outcome."""
-        self._failure = why
+    def broken(self, error: Exception, where: str = "") -> None:
+        """End without an outcome; the first thing that broke is the one that is told."""
+        why, notes = bug_report(error)
+        if self._failure is None:
+            self._failure = where + why
+        self._notes = notes | self._notes
         self._end("error")
 
-    async def finish(self) -> Trajectory:
-        """Close the environment and hand over what happened."""
-        closing = await self._guard(self._environment.close())
-        left = closing if isinstance(closing, Closing) else Closing()
+    async def close(self) -> None:
+        """Let the environment go, once, however often this is called."""
+        environment, self._environment = self._environment, None
+        self.live = False
+        if environment is not None:
+            await self._guard(self._close(environment))
+
+    async def _close(self, environment: Environment) -> None:
+        self._closing = await environment.close()
+
+    def trajectory(self) -> Trajectory:
+        """What happened, once closed."""
+        left = self._closing
         tokens = self.talk if isinstance(self.talk, TokenConversation) else None
         return Trajectory(
-            task_id=self.task.id, sample=self.sample,
-            ids=tokens.ids if tokens else [], loss_mask=tokens.loss_mask if tokens else [],
+            task_id=self.task.id,
+            sample=self.sample,
+            ids=tokens.ids if tokens else [],
+            loss_mask=tokens.loss_mask if tokens else [],
             logprobs=tokens.logprobs if tokens else [],
             sampling_logprobs=tokens.sampling_logprobs if tokens else [],
-            stop=self._stop, text=self._text,
+            stop=self._stop,
+            text=self._text,
             seed=derive_seed(self.run_seed, self.task.id, self.sample),
-            turns=self.turn, tool_calls=self._records, wall_s=self.wall_s, tool_s=self._tool_s,
-            messages=self.talk.messages, tools=[t.schema() for t in self.tools],
-            files=left.files, failure=self._failure, errors=dict(self._errors), notes=left.notes,
+            turns=self.turn,
+            tool_calls=self._records,
+            wall_s=self.wall_s,
+            tool_s=self._tool_s,
+            messages=self.talk.messages,
+            tools=[t.schema() for t in self.tools],
+            files=left.files,
+            failure=self._failure,
+            errors=dict(self._errors),
+            notes={**left.notes, **self._notes},
             usage=dict(self.talk.usage) if isinstance(self.talk, ChatConversation) else {},
-        )  # fmt: skip
+        )
 
     def _end(self, stop: EpisodeStop) -> None:
         self._stop, self.live = stop, False
 
-    async def _guard(self, step: Awaitable[Any]) -> Any:
-        """The step's result, or None after recording that the infrastructure broke."""
+    async def _guard(self, step: Awaitable[None]) -> None:
+        """Await a step; whatever it raises ends this episode alone."""
         try:
-            return await step
-        except BROKEN as error:
-            self.broken(f"{type(error).__name__}: {error}"[:500])
-            return None
+            await step
+        except FORESEEN:
+            raise
+        except Exception as error:
+            self.broken(error)
 
 
 Ask = Callable[[Sequence[int], Sampling, int], Awaitable[Completion]]
@@ -173,31 +225,43 @@ async def run_episode(
 
     `ask(ids, sampling, seed)` continues ids, and needs `tokenizer`; a `ChatEngine` needs none.
     """
-    started = time.perf_counter()
     if callable(ask) and tokenizer is None:
         raise TaskError("an engine of token ids needs the model's tokenizer")
     talk = TokenConversation(tokenizer) if callable(ask) and tokenizer else ChatConversation()
-    episode = Episode(task, sample, run_seed, environment, budget or Budget(), talk)
-    await episode.open()
-    while episode.live:
-        try:
-            heard = await _next_message(episode, ask, sampling)
-        except BROKEN as error:
-            episode.broken(f"engine: {type(error).__name__}: {error}"[:500])
-            break
-        await episode.take(heard)
-    episode.wall_s = time.perf_counter() - started
-    return await episode.finish()
+    episode = Episode(task, sample, run_seed, lambda: environment, budget or Budget(), talk)
+    return await play(episode, ask, sampling)
 
 
-async def _next_message(episode: Episode, ask: Ask | ChatEngine, sampling: Sampling) -> Heard:
+async def play(episode: Episode, ask: Ask | ChatEngine, sampling: Sampling) -> Trajectory:
+    """An episode from its opening to its end."""
+    started = time.perf_counter()
+    try:
+        await episode.open()
+        while episode.live:
+            room = episode.room(sampling.max_new_tokens)
+            try:
+                said = await _next_message(episode, ask, replace(sampling, max_new_tokens=room))
+            except FORESEEN:
+                raise
+            except Exception as error:
+                episode.broken(error, "engine: ")
+                break
+            await episode.take(said, room)
+    finally:  # also when this is cancelled
+        episode.wall_s = time.perf_counter() - started
+        await episode.close()
+    return episode.trajectory()
+
+
+async def _next_message(
+    episode: Episode, ask: Ask | ChatEngine, sampling: Sampling
+) -> Completion | ChatReply:
     talk, seed = episode.talk, episode.seed()
     if isinstance(talk, ChatConversation):
         assert not callable(ask)
-        return talk.hear(await ask.chat(talk.messages, talk.tools, sampling, seed))
+        return await ask.chat(talk.messages, talk.tools, sampling, seed)
     assert callable(ask)
-    room = episode.room(sampling.max_new_tokens)
-    return talk.hear(await ask(talk.prompt(), replace(sampling, max_new_tokens=room), seed), room)
+    return await ask(talk.prompt(), sampling, seed)
 
 
 async def rollout(
@@ -282,34 +346,42 @@ class _Lockstep:
         found = await self._run(wanted)
         again = [i for i, t in enumerate(found) if t.failure is not None]
         if again:
-            retried = await self._run([wanted[i] for i in again])
-            for i, t in zip(again, retried, strict=True):
-                found[i] = replace(t, notes={**t.notes, "retried": found[i].failure})
+            second = await self._run([wanted[i] for i in again])
+            for i, t in zip(again, second, strict=True):
+                found[i] = retried(found[i], t)
         return [found[k * n : (k + 1) * n] for k in range(len(tasks))]
 
     async def _run(self, wanted: Sequence[tuple[Task, int]]) -> list[Trajectory]:
         episodes = [
             Episode(
-                task, j, self.run_seed,
-                self.maker(task, j, derive_seed(self.run_seed, task.id, j)),
-                self.budget, TokenConversation(self.tokenizer),
+                task,
+                j,
+                self.run_seed,
+                partial(self.maker, task, j, derive_seed(self.run_seed, task.id, j)),
+                self.budget,
+                TokenConversation(self.tokenizer),
             )
             for task, j in wanted
-        ]  # fmt: skip
-        await asyncio.gather(*(e.open() for e in episodes))
-        while live := [e for e in episodes if e.live]:
-            started = time.perf_counter()
-            heard = await self._ask(live)
-            await asyncio.gather(*(e.take(h) for e, h in zip(live, heard, strict=True)))
-            share = (time.perf_counter() - started) / len(live)
-            for episode in live:
-                episode.wall_s += share
-        return list(await asyncio.gather(*(e.finish() for e in episodes)))
+        ]
+        try:
+            await _all(e.open() for e in episodes)
+            while asked := [(e, ids) for e in episodes if (ids := e.prompt()) is not None]:
+                started = time.perf_counter()
+                live = [e for e, _ in asked]
+                said, rooms = await self._ask(live, [ids for _, ids in asked])
+                await _all(e.take(c, r) for e, c, r in zip(live, said, rooms, strict=True))
+                share = (time.perf_counter() - started) / len(live)
+                for episode in live:
+                    episode.wall_s += share
+        finally:  # also when the engine raises, or this is cancelled
+            await _all(e.close() for e in episodes)
+        return [e.trajectory() for e in episodes]
 
-    async def _ask(self, live: Sequence[Episode]) -> list[Heard]:
-        """The next message of each. In the first round samples of one prompt share its prefill."""
-        talks = [e.talk for e in live if isinstance(e.talk, TokenConversation)]
-        prompts = [talk.prompt() for talk in talks]
+    async def _ask(
+        self, live: Sequence[Episode], prompts: Sequence[list[int]]
+    ) -> tuple[list[Completion], list[int]]:
+        """(the next message of each, the tokens it may have). In the first round samples of one
+        prompt share its prefill."""
         rooms = [e.room(self.sampling.max_new_tokens) for e in live]
         sampling = replace(self.sampling, max_new_tokens=max(rooms))
         said: dict[int, Completion] = {}
@@ -328,7 +400,14 @@ class _Lockstep:
             seeds = [live[i].seed() for i in alone]
             singles = await self.engine.generate([prompts[i] for i in alone], sampling, 1, seeds)
             said |= {i: group[0] for i, group in zip(alone, singles, strict=True)}
-        return [talk.hear(said[i], rooms[i]) for i, talk in enumerate(talks)]
+        return [said[i] for i in range(len(live))], rooms
+
+
+async def _all(steps: Iterable[Awaitable[None]]) -> None:
+    """Wait for every step, then raise the first error: no step is left running."""
+    for found in await asyncio.gather(*steps, return_exceptions=True):
+        if isinstance(found, BaseException):
+            raise found
 
 
 def _families(live: Sequence[Episode], prompts: Sequence[list[int]]) -> dict[int, list[int]]:
@@ -350,6 +429,12 @@ def _families(live: Sequence[Episode], prompts: Sequence[list[int]]) -> dict[int
         out.setdefault(end - at, []).append(at)
         at = end
     return out
+
+
+def retried(first: Trajectory, second: Trajectory) -> Trajectory:
+    """The second attempt, with a note of what broke the first one."""
+    bug = {"bug": first.notes["bug"]} if "bug" in first.notes else {}
+    return replace(second, notes={**bug, **second.notes, "retried": first.failure})
 
 
 def trajectory(

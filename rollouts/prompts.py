@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from rollouts.tools import CallFormat, ToolSpec, call_format
 
 _SAID = "qzASSISTANTqz"  # stands for an answer while the template's frame around it is read
 _HELD = "qzCONTENT{}qz"
+_SURROGATE = re.compile("[\ud800-\udfff]")  # no tokenizer takes a lone one; JSON may hold it
 
 
 class PromptError(ValueError):
@@ -44,7 +46,8 @@ class ChatTokenizer:
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[ToolSpec] = ()
     ) -> list[int]:
         """Ids of the conversation up to where the assistant's answer starts."""
-        chat, schemas = self._with_tools(list(messages), tools)
+        whole = [_whole(m) for m in messages]
+        chat, schemas = self._with_tools(whole, tools)
         ids = self._tokenizer.apply_chat_template(
             chat, tools=schemas, add_generation_prompt=True, tokenize=True, return_dict=False
         )
@@ -86,8 +89,10 @@ class ChatTokenizer:
         shell = [{"role": "user", "content": "x"}, {"role": "assistant", "content": _SAID}]
         text = str(self._render([*shell, *messages], True))
         if text.count(_SAID) != 1:
-            raise PromptError("the chat template drops or repeats earlier answers; it cannot hold "
-                              "a conversation with tools")  # fmt: skip
+            raise PromptError(
+                "the chat template drops or repeats earlier answers; it cannot hold "
+                "a conversation with tools"
+            )
         return text.partition(_SAID)[2]
 
     def _render(self, messages: Sequence[Mapping[str, Any]], generate: bool) -> Any:
@@ -118,6 +123,7 @@ class ChatTokenizer:
         return [{"role": "system", "content": text}, *messages], None
 
     def _encode(self, text: str, plain: bool = False) -> list[int]:
+        text = _SURROGATE.sub("\ufffd", text)
         more = {"split_special_tokens": True} if plain else {}
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False, **more)
         return [int(i) for i in ids]
@@ -137,6 +143,14 @@ class ChatTokenizer:
             list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         return str(text)
+
+
+def _whole(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The message with U+FFFD for lone surrogates in its text."""
+    text = message.get("content")
+    if not isinstance(text, str) or not _SURROGATE.search(text):
+        return message
+    return {**message, "content": _SURROGATE.sub("\ufffd", text)}
 
 
 def _adapts(

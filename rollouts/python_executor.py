@@ -42,20 +42,24 @@ def tool_spec(settings: ExecutorSettings) -> ToolSpec:
     strict = {"required": ["code", "files_to_load", "files_to_save"], "additionalProperties": False}
     if settings.brief:
         fields: dict[str, Any] = {
-            "code": {"type": "string"}, "files_to_load": names, "files_to_save": names,
-        }  # fmt: skip
+            "code": {"type": "string"},
+            "files_to_load": names,
+            "files_to_save": names,
+        }
         return ToolSpec(NAME, "Run Python.", {"type": "object", "properties": fields, **strict})
     fields = {
         "code": {"type": "string", "description": "A Python script. Print what you want to see."},
         "files_to_load": {
-            **names, "description": "Names of files in the work folder that the script opens; each "
+            **names,
+            "description": "Names of files in the work folder that the script opens; each "
             "is copied beside it before it starts. No other file is there.",
         },
         "files_to_save": {
-            **names, "description": "Names of files the script writes that are to be kept in the "
+            **names,
+            "description": "Names of files the script writes that are to be kept in the "
             "work folder, for later calls or as the result.",
         },
-    }  # fmt: skip
+    }
     about = (
         "Run a Python script in a new process and an empty folder. Variables and files that are "
         f"not saved are gone afterwards. At most {settings.run_s:g} seconds a run, "
@@ -99,10 +103,15 @@ class PythonExecutor:
             if kind != "ok":
                 errors[kind] += 1
             messages.append({"role": "tool", "name": NAME, "content": answer})
-            records.append({
-                "name": call.name, "arguments": call.arguments, "answer": answer, "kind": kind,
-                "seconds": round(took, 6),
-            })  # fmt: skip
+            records.append(
+                {
+                    "name": call.name,
+                    "arguments": call.arguments,
+                    "answer": answer,
+                    "kind": kind,
+                    "seconds": round(took, 6),
+                }
+            )
         return Reply(messages, False, records, errors, seconds)
 
     async def close(self) -> Closing:
@@ -125,10 +134,12 @@ class PythonExecutor:
         if problem := self._file_problem(load, save):
             return _refusal(problem), "bad_files", 0.0
         result = await self._pool().run(
-            str(call.arguments["code"]), {n: self._folder[n] for n in load},
-            fetch=list(dict.fromkeys(save)), limits=self._limits(),
+            str(call.arguments["code"]),
+            {n: self._folder[n] for n in load},
+            fetch=list(dict.fromkeys(save)),
+            limits=self._limits(),
             seed=derive_seed(self._seed, self._calls) % (1 << 32),
-        )  # fmt: skip
+        )
         if result.status == "sandbox_error":
             raise EnvironmentFailure(f"sandbox: {result.why}")
         saved = [n for n in dict.fromkeys(save) if n in result.files]
@@ -140,6 +151,8 @@ class PythonExecutor:
         for name in [*load, *save]:
             if "/" in name or "\\" in name or "\0" in name or name in ("", ".", ".."):
                 return f"{name!r} is not a bare file name; give names without a folder"
+            if any("\ud800" <= c <= "\udfff" for c in name):
+                return f"{name!r} holds a lone surrogate; give names that UTF-8 can hold"
             if len(name.encode("utf-8", "replace")) > 255 or name == "main.py":
                 return f"{name[:60]!r} cannot be used as a file name here"
         for name in load:
@@ -152,9 +165,13 @@ class PythonExecutor:
     def _limits(self) -> Limits:
         mb = self._settings.file_mb
         return Limits(
-            wall_s=self._settings.run_s, file_mb=mb, fetch_mb=mb, fetch_total_mb=4 * mb,
-            work_mb=max(1024, 8 * mb), output_kb=self._settings.output_kb,
-        )  # fmt: skip
+            wall_s=self._settings.run_s,
+            file_mb=mb,
+            fetch_mb=mb,
+            fetch_total_mb=4 * mb,
+            work_mb=max(1024, 8 * mb),
+            output_kb=self._settings.output_kb,
+        )
 
 
 def _refusal(why: str) -> str:
@@ -169,6 +186,10 @@ def _answer(result: Result, saved: list[str]) -> str:
     status = _STATUS.get(result.status, "Error")
     if status != "Finished" and result.why:
         err = f"{err.rstrip()}\n{result.why}".lstrip()
-    row = {"status": status, "return_code": result.exit_code, "stdout": out + "".join(lines),
-           "stderr": err}  # fmt: skip
+    row = {
+        "status": status,
+        "return_code": result.exit_code,
+        "stdout": out + "".join(lines),
+        "stderr": err,
+    }
     return json.dumps(row, ensure_ascii=False)

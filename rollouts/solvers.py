@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rewards.task import Task, TaskError
-from rollouts.dare_scripts import faithful_code, short_code
-from rollouts.lake.reference import reference_reply
+from rollouts.dare.scripts import faithful_code, short_code
+from rollouts.engines.scripted import Script, Turn
+from rollouts.krama.reference import reference_reply
 from rollouts.python_executor import NAME, PREDICTION
-from rollouts.scripted import Script, Turn
 from rollouts.tools import CallFormat
 
 Solver = Callable[[Task, int, CallFormat], str]
@@ -108,8 +108,7 @@ CHEATS: dict[str, Solver] = {
         f"pd.concat([part] * len(val)).iloc[:len(val)]{_SAVE}"
     ),
     "repeat_and_gap": _cheat(
-        "all = val[keys].assign(**guess)\n"
-        f"pd.concat([all.iloc[:1], all.iloc[:-1]]){_SAVE}"
+        f"all = val[keys].assign(**guess)\npd.concat([all.iloc[:1], all.iloc[:-1]]){_SAVE}"
     ),
     "keys_only": _cheat(f"val[keys]{_SAVE}"),
     "any_file": _cheat("open('prediction.csv', 'w').write('hello\\n1\\n')"),
@@ -132,10 +131,8 @@ CHEATS: dict[str, Solver] = {
     "wide_file": _cheat("open('prediction.csv', 'w').write(','.join(map(str, range(200000))))"),
     "deep_quotes": _cheat("open('prediction.csv', 'w').write('\"' * 2000001)"),
     "binary": _cheat("import os\nopen('prediction.csv', 'wb').write(os.urandom(100000))"),
-    "formula": _cheat(
-        f"val[keys].assign(**{{t: '=IMPORTDATA(A1)' for t in targets}}){_SAVE}"
-    ),
-}  # fmt: skip
+    "formula": _cheat(f"val[keys].assign(**{{t: '=IMPORTDATA(A1)' for t in targets}}){_SAVE}"),
+}
 
 
 def _answers_in_words(task: Task, turn: int, calls: CallFormat) -> str:
@@ -160,7 +157,7 @@ def _malformed(task: Task, turn: int, calls: CallFormat) -> str:
         '<tool_call>\n{"name": "bash", "arguments": {"cmd": "ls"}}\n</tool_call>',
         '<tool_call>\n{"name": "python_executor", "arguments": {"code": 5}}\n</tool_call>',
     )
-    return bad[turn % 3]  # fmt: skip
+    return bad[turn % 3]
 
 
 def _endless(task: Task, turn: int, calls: CallFormat) -> str:

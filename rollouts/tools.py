@@ -25,8 +25,10 @@ class ToolSpec:
     def schema(self) -> dict[str, Any]:
         """The form that chat templates and endpoints take."""
         function = {
-            "name": self.name, "description": self.description, "parameters": self.parameters,
-        }  # fmt: skip
+            "name": self.name,
+            "description": self.description,
+            "parameters": self.parameters,
+        }
         return {"type": "function", "function": function}
 
 
@@ -85,6 +87,27 @@ def _read(text: str, read_body: Callable[[str], ToolCall]) -> list[ToolCall]:
     return calls
 
 
+DEEPEST = 64  # lists and objects in one another that anything of a model's may hold
+
+
+def too_deep(value: Any) -> bool:
+    """Whether lists and objects stand in one another more than `DEEPEST` deep: what walks over
+    such a value by recursion would fail."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, list | dict)
+            for inner in cast(
+                "list[Any]", list(outer.values() if isinstance(outer, dict) else outer)
+            )
+        ]
+        if not level:
+            return False
+    return any(isinstance(v, list | dict) for v in level)
+
+
 def _hermes_body(body: str) -> ToolCall:
     try:
         value: Any = json.loads(body)
@@ -108,6 +131,9 @@ def make_call(name: Any, arguments: Any, call_id: str = "") -> ToolCall:
             return ToolCall(name, error="the tool call's arguments are not valid JSON", id=call_id)
     if not isinstance(arguments, dict):
         return ToolCall(name, error="the tool call's arguments are not an object", id=call_id)
+    if too_deep(arguments):
+        why = f"the tool call's arguments are nested more than {DEEPEST} deep"
+        return ToolCall(name, error=why, id=call_id)
     return ToolCall(name, cast("dict[str, Any]", arguments), id=call_id)
 
 
@@ -142,7 +168,7 @@ def _xml_body(body: str) -> ToolCall:
                 arguments[name] = json.loads(text)
             except (ValueError, RecursionError):
                 continue
-    return ToolCall(match.group(1), arguments)
+    return make_call(match.group(1), arguments)
 
 
 def _xml_write(name: str, arguments: Mapping[str, Any]) -> str:
@@ -182,9 +208,13 @@ def call_format(name: str) -> CallFormat:
 
 
 _KINDS: dict[str, type | tuple[type, ...]] = {
-    "string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list,
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "array": list,
     "object": dict,
-}  # fmt: skip
+}
 
 
 def argument_error(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:

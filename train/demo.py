@@ -17,10 +17,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from configs.loader import ConfigError, load, to_dict
+from configs.loader import ConfigError, to_dict
 from configs.schema import DemoConfig, TasksConfig
 from rewards.task import Task, read_tasks
-from train.resume import Checkpoints
+from train.run.resume import Checkpoints
+from train.run.settings import load_run, weights_of
 
 DEFAULT_CONFIG = Path(__file__).resolve().parent.parent / "configs" / "demo.yaml"
 Row = dict[str, Any]
@@ -30,7 +31,7 @@ def build_tasks(config: TasksConfig, seed: int, folder: Path) -> dict[str, list[
     """The three splits, built once and then read back."""
     from data_gen.cli import write_demo
     from data_gen.corpora import read_corpus
-    from data_gen.demo_settings import preset
+    from data_gen.demo.settings import preset
 
     names = ("train_sft", "train_rl", "heldout")
     if not (folder / "certificate.json").is_file():  # written last
@@ -48,24 +49,27 @@ class Demo:
 
     def __init__(self, config: DemoConfig, out: Path) -> None:
         from rollouts.prompts import ChatTokenizer
-        from train.evaluate import scorer
-        from train.log import RunLog
-        from train.model_source import resolve_model
-        from train.setup import prepare
+        from train.evaluation.evaluate import scorer
+        from train.model.source import resolve_model
+        from train.run.log import RunLog
+        from train.run.setup import prepare
 
         self.config, self.out = config, out
         self.machine = prepare(config.engine)
         self.source = resolve_model(config.model.path)
         self.tasks = build_tasks(config.tasks, config.seed, out / "tasks")
         self.tokenizer = ChatTokenizer(self.source)
-        self.score = scorer(config.reward)
+        self.score = scorer(weights_of(config.reward))
         self.log = RunLog(
-            out, wandb=config.log.wandb, project=config.log.project, config=to_dict(config),
+            out,
+            wandb=config.log.wandb,
+            project=config.log.project,
+            config=to_dict(config),
             keep_rollouts=config.log.rollouts,
-        )  # fmt: skip
+        )
 
     def policy(self, folder: Path, train: bool = False) -> Any:
-        from train.setup import load_checked
+        from train.run.setup import load_checked
 
         adapters = self.config.model if train else None
         return load_checked(folder, self.config.engine, self.machine, train, adapters)
@@ -76,7 +80,7 @@ class Demo:
 
     def finish(self, policy: Any, stage: str) -> Path:
         """Write the stage's model folder, whole or not at all."""
-        from train.setup import publish
+        from train.run.setup import publish
 
         work = self.out / f".tmp-{stage}"
         shutil.rmtree(work, ignore_errors=True)
@@ -93,16 +97,21 @@ class Demo:
         examples = gold_examples(self.tasks["train_sft"], self.tokenizer)
         policy = self.policy(self.source, train=True)
         train_sft(
-            policy, examples, self.config.sft, seed=self.config.seed,
-            micro_tokens=self.config.engine.micro_tokens, log=self.log,
-            checkpoints=self.checkpoints("sft"), every=self.config.checkpoint.sft_every,
-        )  # fmt: skip
+            policy,
+            examples,
+            self.config.sft,
+            seed=self.config.seed,
+            micro_tokens=self.config.engine.micro_tokens,
+            log=self.log,
+            checkpoints=self.checkpoints("sft"),
+            every=self.config.checkpoint.sft_every,
+        )
         return self.finish(policy, "sft")
 
     def rl(self, start: Path) -> Path:
         """Dr.GRPO from the SFT model; returns the model folder."""
+        from train.evaluation.results import summarise
         from train.grpo import train_grpo
-        from train.results import summarise
 
         record = self.out / "rl.json"
         steps = {"steps": self.config.rl.steps}
@@ -119,27 +128,42 @@ class Demo:
             return {}
 
         train_grpo(
-            policy, self.tasks["train_rl"], self.tokenizer, self.score, self.config.rl,
-            seed=self.config.seed, micro_tokens=self.config.engine.micro_tokens,
-            slots=self.config.engine.slots, log=self.log, checkpoints=self.checkpoints("rl"),
-            reference=reference, on_eval=on_eval, eval_every=self.config.eval.every,
-            order_group=self.config.reward.order_group,
-        )  # fmt: skip
+            policy,
+            self.tasks["train_rl"],
+            self.tokenizer,
+            self.score,
+            self.config.rl,
+            seed=self.config.seed,
+            micro_tokens=self.config.engine.micro_tokens,
+            slots=self.config.engine.slots,
+            log=self.log,
+            checkpoints=self.checkpoints("rl"),
+            reference=reference,
+            on_eval=on_eval,
+            eval_every=self.config.eval.every,
+            weights=weights_of(self.config.reward),
+        )
         folder = self.finish(policy, "rl")
         record.write_text(json.dumps(steps))
         return folder
 
     def evaluate(self, policy: Any, tasks: Sequence[Task], what: str) -> list[Row]:
-        from train.evaluate import evaluate
-        from train.progress import Bar
+        from train.evaluation.evaluate import evaluate
+        from train.run.progress import Bar
 
         engine = policy.engine(self.tokenizer.stop_ids, self.config.engine.slots)
         with Bar(what, len(tasks)) as bar:
             return evaluate(
-                tasks, engine, self.tokenizer, self.score,
-                max_new_tokens=self.config.eval.max_new_tokens, pass_k=self.config.eval.pass_k,
-                seed=self.config.eval.seed, chunk=self.config.engine.slots, progress=bar,
-            )  # fmt: skip
+                tasks,
+                engine,
+                self.tokenizer,
+                self.score,
+                max_new_tokens=self.config.eval.max_new_tokens,
+                pass_k=self.config.eval.pass_k,
+                seed=self.config.eval.seed,
+                chunk=self.config.engine.slots,
+                progress=bar,
+            )
 
     def rows(self, name: str, folder: Path) -> list[Row]:
         """Evaluation rows of a model folder, kept beside the run so that they are made once."""
@@ -160,14 +184,14 @@ class Demo:
 
 def run_demo(config: DemoConfig) -> Path:
     """All stages; returns the report's path."""
-    from train.checkpoint import require_disk
-    from train.evaluate import baselines
-    from train.report import write_report
-    from train.results import text_table
-    from train.run_record import write_run_record
-    from train.setup import give_back_memory
+    from train.evaluation.evaluate import baselines
+    from train.evaluation.results import text_table
+    from train.report.write import write_report
+    from train.run.checkpoint import require_disk
+    from train.run.record import write_run_record
+    from train.run.setup import give_back_memory, settled
 
-    out = Path(config.out)
+    config, out = settled(config), Path(config.out)
     refuse_other_run(config, out)
     if not (out / "rl").is_dir():
         require_disk(out, 6_000_000_000, "checkpoints and models of this run")
@@ -185,7 +209,7 @@ def run_demo(config: DemoConfig) -> Path:
 
     demo: Demo = timed("model and tasks", lambda: Demo(config, out))
     held = demo.tasks["heldout"][: config.eval.tasks]
-    rows = baselines(held, config.reward)
+    rows = baselines(held, weights_of(config.reward))
     rows["untouched"] = timed("untouched model", lambda: demo.rows("untouched", demo.source))
     sft = timed("SFT", demo.sft)
     rows["sft"] = timed("SFT model", lambda: demo.rows("sft", sft))
@@ -203,15 +227,17 @@ def run_demo(config: DemoConfig) -> Path:
     data = {"rows": rows, "meta": meta}
     page = write_report(out, data)
     spent = ", ".join(f"{name} {seconds:.0f}s" for name, seconds in times.items())
-    print(f"\n{text_table(data)}\n\ntime: {spent}; {sum(times.values()) / 60:.1f} minutes\n"
-          f"report: {page}")  # fmt: skip
+    print(
+        f"\n{text_table(data)}\n\ntime: {spent}; {sum(times.values()) / 60:.1f} minutes\n"
+        f"report: {page}"
+    )
     return page
 
 
 def refuse_other_run(config: DemoConfig, out: Path) -> None:
     """Raise `ConfigError` naming the locked fields in which a run already there differs."""
     from configs.loader import locked_difference
-    from train.run_record import read_run_record
+    from train.run.record import read_run_record
 
     old = read_run_record(out).get("config")
     changed = locked_difference(old, config) if old else []
@@ -233,8 +259,8 @@ def main(argv: list[str]) -> int:
     overrides = list(args.settings)
     overrides += [f"seed={args.seed}"] if args.seed is not None else []
     overrides += [f"out={args.out}"] if args.out is not None else []
-    from train.errors import say_known_errors
+    from train.run.errors import say_known_errors
 
     with say_known_errors("assay demo") as status:
-        run_demo(load(DemoConfig, args.config, overrides))
+        run_demo(load_run(DemoConfig, args.config, overrides))
     return status.code

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from train.model_source import default_cache
-from train.run_record import cpu_name, usable_cores, versions
+from rollouts.machine import usable_cores
+from train.model.source import default_cache
+from train.run.record import cpu_name, versions
 
 # package: what it would add
 OPTIONAL = {
@@ -109,8 +110,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--attack", action="store_true", help="attack the sandbox and say what held"
     )
-    parser.add_argument("--level", help="at this sandbox level; default: the best one here",
-                        choices=("full", "full-noproc", "confined", "limits"))  # fmt: skip
+    parser.add_argument(
+        "--level",
+        help="at this sandbox level; default: the best one here",
+        choices=("full", "full-noproc", "confined", "limits"),
+    )
     options = parser.parse_args(argv)
     for topic, finding in report():
         print(f"{topic:<9} {finding}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,23 +18,23 @@ import torch
 from torch import Tensor
 
 from configs.schema import GrpoConfig
-from rewards.groups import with_group_reward
+from rewards.families import score_groups
 from rewards.seeds import derive_seed
 from rewards.task import Score, Task, TaskError
+from rollouts.engines.torch import TorchEngine, TransformersEngine
 from rollouts.environment import Budget, Maker
-from rollouts.environments import run_now
 from rollouts.episode import completion_ids, rollout, to_json
 from rollouts.prompts import ChatTokenizer
-from rollouts.torch_engine import TorchEngine, TransformersEngine
 from rollouts.trajectory import Sampling, Trajectory
-from train.batch import Segment, micro_batches, pack, to_rows
-from train.log import RunLog, rollout_metrics
-from train.loss import centre, kl_penalty, policy_loss, sampling_weight, spread
-from train.optim import MasterAdamW, learning_rate
-from train.order import rows_of_step, strata
-from train.policy import Policy, device_of
-from train.resume import Checkpoints
-from train.setup import give_back_memory
+from rollouts.workshop import run_now
+from train.model.batch import Segment, micro_batches, pack, to_rows
+from train.model.loss import centre, kl_penalty, policy_loss, sampling_weight, spread
+from train.model.optim import MasterAdamW, learning_rate
+from train.model.order import rows_of_step, strata
+from train.model.policy import Policy, device_of
+from train.run.log import RunLog, rollout_metrics
+from train.run.resume import Checkpoints
+from train.run.setup import give_back_memory
 
 Scorer = Callable[[Task, Trajectory], Score]
 
@@ -58,11 +58,11 @@ def sample(
     config: GrpoConfig,
     seed: int,
     maker: Maker | None = None,
-    order_group: float = 0.0,
+    weights: Mapping[str, Any] | None = None,
 ) -> Batch:
     """Roll out and score. A rollout without an outcome (infrastructure) gets no advantage.
 
-    `order_group` weighs what siblings on the other orders, in the same batch, let it earn.
+    `weights` are the reward settings by family: some let siblings in the batch decide too.
     """
     sampling = Sampling(config.max_new_tokens, config.temperature, config.top_k, config.top_p, seed)
     n = config.rollouts_per_prompt
@@ -71,8 +71,7 @@ def sample(
         rollout(tasks, engine, tokenizer, sampling, n, seed, maker=maker, budget=budget)
     )
     scores = [[score(task, t) for t in group] for task, group in zip(tasks, groups, strict=True)]
-    if any(task.group for task in tasks):
-        scores = with_group_reward([task.group for task in tasks], scores, order_group)
+    scores = score_groups(tasks, scores, weights)
     valid = torch.tensor([[s.outcome is not None for s in row] for row in scores])
     rewards = torch.tensor([[s.reward or 0.0 for s in row] for row in scores], dtype=torch.float32)
     adv = centre(rewards, valid)
@@ -114,8 +113,13 @@ def padded(values: list[list[float]], width: int) -> Tensor:
 
 
 @torch.no_grad()
-def recompute(policy: Policy, segments: list[Segment], config: GrpoConfig, micro_tokens: int,
-              shape: tuple[int, int]) -> Tensor:  # fmt: skip
+def recompute(
+    policy: Policy,
+    segments: list[Segment],
+    config: GrpoConfig,
+    micro_tokens: int,
+    shape: tuple[int, int],
+) -> Tensor:
     """Log-probabilities (B, T) of the policy as it is now, before any update of this batch."""
     out = torch.zeros(shape)
     for micro in micro_batches(segments, micro_tokens):
@@ -168,10 +172,17 @@ def micro_loss(
     if config.sampling_correction == "token":
         weight_BT = sampling_weight(before_BT, frame.sampling_BT, mask_BT, config.correction_cap)
     loss, clipped = policy_loss(
-        logp_BT, before_BT, frame.adv_B, mask_BT, normaliser=config.normaliser,
-        budget=config.max_new_tokens, rollouts=rollouts, clip_low=config.clip_low,
-        clip_high=config.clip_high, weight_BT=weight_BT,
-    )  # fmt: skip
+        logp_BT,
+        before_BT,
+        frame.adv_B,
+        mask_BT,
+        normaliser=config.normaliser,
+        budget=config.max_new_tokens,
+        rollouts=rollouts,
+        clip_low=config.clip_low,
+        clip_high=config.clip_high,
+        weight_BT=weight_BT,
+    )
     gap = (frame.sampling_BT - before_BT).masked_fill(~mask_BT, 0.0)
     sums = {
         "tokens": float(len(logp_N)),
@@ -280,7 +291,7 @@ def train_grpo(
     on_eval: Callable[[int], dict[str, float]] | None = None,
     eval_every: int = 0,
     maker: Maker | None = None,
-    order_group: float = 0.0,
+    weights: Mapping[str, Any] | None = None,
 ) -> None:
     """Train in place, from the newest checkpoint if there is one."""
     tasks = fitting(tasks, tokenizer, config)
@@ -295,7 +306,7 @@ def train_grpo(
         rows = rows_of_step(step, groups, config.prompts_per_step, seed, config.balance)
         draw = derive_seed(seed, "rollouts", step)
         asked = [tasks[i] for i in rows]
-        batch = sample(asked, engine, tokenizer, score, config, draw, maker, order_group)
+        batch = sample(asked, engine, tokenizer, score, config, draw, maker, weights)
         give_back_memory()  # what decoding used, before the backward pass wants its own
         sampled = time.perf_counter()
         lr = learning_rate(step, config.steps, config.lr, config.warmup, config.schedule)

@@ -60,8 +60,15 @@ def stamp_text(extras: str, kind: str, python: str) -> str:
 def pip(*arguments: str, env: dict[str, str] | None = None) -> None:
     """Run the environment's pip; its last words become the error."""
     quiet = [] if sys.stderr.isatty() else ["--quiet"]
-    command = [str(VENV / "bin" / "python"), "-m", "pip", *arguments, *quiet,
-               "--disable-pip-version-check", "--no-input"]  # fmt: skip
+    command = [
+        str(VENV / "bin" / "python"),
+        "-m",
+        "pip",
+        *arguments,
+        *quiet,
+        "--disable-pip-version-check",
+        "--no-input",
+    ]
     merged = {**os.environ, **(env or {})}
     done = subprocess.run(
         command, check=False, cwd=ROOT, env=merged, stderr=subprocess.PIPE, text=True

@@ -13,16 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from configs.schema import SftConfig
-from rewards.refinement import gold_answer
+from rewards.cdr.refinement import gold_answer
+from rewards.extras import install_extra
 from rewards.task import Task, TaskError
 from rollouts.prompts import ChatTokenizer
-from train.batch import Segment, micro_batches, pack
-from train.log import RunLog
-from train.optim import MasterAdamW, learning_rate
-from train.order import batch_of
-from train.policy import Policy, device_of
-from train.resume import Checkpoints
-from train.setup import give_back_memory
+from train.model.batch import Segment, micro_batches, pack
+from train.model.optim import MasterAdamW, learning_rate
+from train.model.order import batch_of
+from train.model.policy import Policy, device_of
+from train.run.log import RunLog
+from train.run.resume import Checkpoints
+from train.run.setup import give_back_memory
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,7 @@ def trace_examples(path: Path) -> list[Example]:
     try:
         import pyarrow.parquet as pq
     except ImportError:
-        raise TaskError(
-            "reading parquet needs pyarrow; install the extra: assay[parquet]"
-        ) from None
+        raise TaskError(f"reading parquet needs pyarrow; {install_extra('parquet')}") from None
     try:
         table: Any = pq.read_table(path)
     except (OSError, ValueError) as error:

@@ -36,30 +36,94 @@ class Source:
 
 
 SOURCES = (
-    Source("django-5.1", "Django-5.1.tar.gz",
-           r"docs/(topics|ref|howto|intro|misc|faq|internals)/.*\.txt$",
-           "BSD-3-Clause", "docs", 110, "LICENSE"),
-    Source("django-5.1-releases", "Django-5.1.tar.gz", r"docs/releases/\d.*\.txt$",
-           "BSD-3-Clause", "releases", 70, "LICENSE"),
-    Source("sqlalchemy-2.0.36", "sqlalchemy-2.0.36.tar.gz",
-           r"doc/build/(orm|core|faq|tutorial)/.*\.rst$", "MIT", "docs", 50, "LICENSE"),
-    Source("twisted-24.7.0", "twisted-24.7.0.tar.gz", r"docs/.*\.rst$",
-           "MIT", "docs", 60, "LICENSE"),
-    Source("sphinx-8.0.2", "sphinx-8.0.2.tar.gz", r"doc/.*\.rst$",
-           "BSD-2-Clause", "docs", 30, "LICENSE.rst"),
-    Source("pytest-8.3.5", "pytest-8.3.5.tar.gz",
-           r"doc/en/(how-to|explanation|reference).*\.rst$", "MIT", "docs", 25, "LICENSE"),
-    Source("flask-3.0.3", "flask-3.0.3.tar.gz", r"docs/.*\.rst$",
-           "BSD-3-Clause", "docs", 30, "LICENSE.txt"),
-    Source("jinja2-3.1.4", "jinja2-3.1.4.tar.gz", r"docs/.*\.rst$",
-           "BSD-3-Clause", "docs", 10, "LICENSE.txt"),
-    Source("attrs-24.2.0", "attrs-24.2.0.tar.gz", r"docs/.*\.(rst|md)$",
-           "MIT", "docs", 15, "LICENSE"),
-    Source("sqlite3-doc-3.40.1", "deb/sqlite3-doc", r"share/doc/sqlite3/[^/]*\.html$",
-           "public domain", "web", 90, ""),
-    Source("apache2-doc-2.4.68", "deb/apache2-doc", r"/manual/en/.*\.html$",
-           "Apache-2.0", "web", 90, "../../LICENSE"),
-)  # fmt: skip
+    Source(
+        "django-5.1",
+        "Django-5.1.tar.gz",
+        r"docs/(topics|ref|howto|intro|misc|faq|internals)/.*\.txt$",
+        "BSD-3-Clause",
+        "docs",
+        110,
+        "LICENSE",
+    ),
+    Source(
+        "django-5.1-releases",
+        "Django-5.1.tar.gz",
+        r"docs/releases/\d.*\.txt$",
+        "BSD-3-Clause",
+        "releases",
+        70,
+        "LICENSE",
+    ),
+    Source(
+        "sqlalchemy-2.0.36",
+        "sqlalchemy-2.0.36.tar.gz",
+        r"doc/build/(orm|core|faq|tutorial)/.*\.rst$",
+        "MIT",
+        "docs",
+        50,
+        "LICENSE",
+    ),
+    Source(
+        "twisted-24.7.0", "twisted-24.7.0.tar.gz", r"docs/.*\.rst$", "MIT", "docs", 60, "LICENSE"
+    ),
+    Source(
+        "sphinx-8.0.2",
+        "sphinx-8.0.2.tar.gz",
+        r"doc/.*\.rst$",
+        "BSD-2-Clause",
+        "docs",
+        30,
+        "LICENSE.rst",
+    ),
+    Source(
+        "pytest-8.3.5",
+        "pytest-8.3.5.tar.gz",
+        r"doc/en/(how-to|explanation|reference).*\.rst$",
+        "MIT",
+        "docs",
+        25,
+        "LICENSE",
+    ),
+    Source(
+        "flask-3.0.3",
+        "flask-3.0.3.tar.gz",
+        r"docs/.*\.rst$",
+        "BSD-3-Clause",
+        "docs",
+        30,
+        "LICENSE.txt",
+    ),
+    Source(
+        "jinja2-3.1.4",
+        "jinja2-3.1.4.tar.gz",
+        r"docs/.*\.rst$",
+        "BSD-3-Clause",
+        "docs",
+        10,
+        "LICENSE.txt",
+    ),
+    Source(
+        "attrs-24.2.0", "attrs-24.2.0.tar.gz", r"docs/.*\.(rst|md)$", "MIT", "docs", 15, "LICENSE"
+    ),
+    Source(
+        "sqlite3-doc-3.40.1",
+        "deb/sqlite3-doc",
+        r"share/doc/sqlite3/[^/]*\.html$",
+        "public domain",
+        "web",
+        90,
+        "",
+    ),
+    Source(
+        "apache2-doc-2.4.68",
+        "deb/apache2-doc",
+        r"/manual/en/.*\.html$",
+        "Apache-2.0",
+        "web",
+        90,
+        "../../LICENSE",
+    ),
+)
 PREFACE = """# Sources of the demo corpus
 
 `documents.jsonl.gz` holds prose from the documentation of the projects below. Each document is one
@@ -149,8 +213,13 @@ def document(source: Source, path: str, text: str) -> dict[str, str] | None:
     if len(body) < MIN_CHARS:
         return None
     short = re.sub(r"^(usr/share/doc/|[^/]+-\d[^/]*/)", "", path)
-    return {"id": f"{source.name}/{short}", "domain": source.domain, "source": source.name,
-            "licence": source.licence, "text": body}  # fmt: skip
+    return {
+        "id": f"{source.name}/{short}",
+        "domain": source.domain,
+        "source": source.name,
+        "licence": source.licence,
+        "text": body,
+    }
 
 
 def notice(source: Source, root: Path) -> str:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.dare.layout import Frame, csv_bytes, read_table
-from rewards.table import TableGold, read_gold, score_table
-from rewards.table_metrics import raw_r2
+from rewards.dare.metrics import raw_r2
+from rewards.dare.prediction import TableGold, read_gold, score_table
 from rewards.task import Task, TaskError, read_tasks
 
 CHEAT_LIMIT = 0.1  # what a cheat may earn in the strict reading
@@ -80,7 +80,7 @@ def told_by_one_column(gold: TableGold, train: Frame, test: Frame) -> list[str]:
 
 
 def _truth(gold: TableGold) -> Frame:
-    from rewards.table_read import read_truth
+    from rewards.dare.read import read_truth
 
     return read_truth(gold.truth_csv)
 

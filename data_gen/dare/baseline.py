@@ -11,7 +11,7 @@ from typing import Any
 
 from data_gen.dare.layout import Frame
 from data_gen.dare.tabular import Draft
-from rewards.table_metrics import macro_f1, raw_r2
+from rewards.dare.metrics import macro_f1, raw_r2
 
 FLOOR_F1 = 0.08  # above the constant answer
 FLOOR_R2 = 0.1
@@ -81,8 +81,11 @@ def forecasts(train: Frame, test: Frame, time: str, keys: list[str], target: str
         out["last"] = np.full(len(ask), past[target].iloc[-1])
         slope, base = np.polyfit(past["_d"], past[target], 1)
         out["line"] = base + slope * ask["_d"].to_numpy()
-    x, z = design(past.assign(**_calendar(past[time])), ask.assign(**_calendar(ask[time])),
-                  [*keys, "_d", *_calendar(ask[time])])  # fmt: skip
+    x, z = design(
+        past.assign(**_calendar(past[time])),
+        ask.assign(**_calendar(ask[time])),
+        [*keys, "_d", *_calendar(ask[time])],
+    )
     model = ExtraTreesRegressor(40, random_state=0, min_samples_leaf=2)
     out["trees"] = model.fit(x, past[target]).predict(z)
     return out

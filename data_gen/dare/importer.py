@@ -12,7 +12,7 @@ from typing import Any
 
 from data_gen.dare.layout import Entry
 from data_gen.dare.reference import recipe_of, simulate
-from rewards.table import read_gold
+from rewards.dare.prediction import read_gold
 from rewards.task import Task, TaskError
 from rollouts.sandbox.pool import Pool
 
@@ -47,12 +47,19 @@ async def tasks_of(
         kind = entry.task_type(variant)
         gold = await _gold(entry, kind, variant, pool, again)
         base = os.path.relpath(entry.folder / "source", out)
-        tasks.append(Task(
-            id=f"{entry.name}:{kind.partition('-')[2]}", family="table", track=kind, split=split,
-            prompt=[{"role": "user", "content": question}], gold=gold, tools=(TOOL,),
-            files={name: f"{base}/{name}" for name in entry.needed(variant)},
-            meta={"database": entry.name, "variant": variant, **(meta or {})},
-        ))  # fmt: skip
+        tasks.append(
+            Task(
+                id=f"{entry.name}:{kind.partition('-')[2]}",
+                family="table",
+                track=kind,
+                split=split,
+                prompt=[{"role": "user", "content": question}],
+                gold=gold,
+                tools=(TOOL,),
+                files={name: f"{base}/{name}" for name in entry.needed(variant)},
+                meta={"database": entry.name, "variant": variant, **(meta or {})},
+            )
+        )
     return tasks
 
 
@@ -95,12 +102,21 @@ async def _gold(
         if pool is None:
             raise TaskError(f"{entry.name}: there is no verify/{shipped.name}; add --simulate")
         text, made = await simulate(pool, entry)
-        gold = {"task_type": kind, "truth_csv": text, "key_columns": ["row_id"],
-                "targets": list(entry.recipe["target"]), "made_with": made}  # fmt: skip
+        gold = {
+            "task_type": kind,
+            "truth_csv": text,
+            "key_columns": ["row_id"],
+            "targets": list(entry.recipe["target"]),
+            "made_with": made,
+        }
         return gold | extra
     read = read_gold({"task_dir": str(entry.folder), "variant": variant})
-    gold = {"task_type": kind, "truth_csv": read.truth_csv, "key_columns": list(read.key_columns),
-            "targets": list(read.targets)}  # fmt: skip
+    gold = {
+        "task_type": kind,
+        "truth_csv": read.truth_csv,
+        "key_columns": list(read.key_columns),
+        "targets": list(read.targets),
+    }
     if read.made_with:
         gold["made_with"] = dict(read.made_with)
     return gold | extra

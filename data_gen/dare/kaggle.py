@@ -111,8 +111,11 @@ class Client:
                             raise TaskError(f"Kaggle: {path}: larger than {MAX_DOWNLOAD} bytes")
                 return
             except urllib.error.HTTPError as error:
-                why = {401: "the token is refused", 403: "not allowed; accept its terms there",
-                       404: "there is no such data set"}.get(error.code, error.reason)  # fmt: skip
+                why = {
+                    401: "the token is refused",
+                    403: "not allowed; accept its terms there",
+                    404: "there is no such data set",
+                }.get(error.code, error.reason)
                 if error.code not in (429, 500, 502, 503, 504) or attempt == 4:
                     raise TaskError(f"Kaggle: {path}: {error.code}, {why}") from None
                 wait = error.headers.get("Retry-After") or ""
@@ -162,8 +165,16 @@ def _listed(client: Client, wanted: str, most: int) -> list[dict[str, Any]]:
 
 
 def _facts(row: Any, ref: str) -> dict[str, Any]:
-    keep = ("title", "subtitle", "description", "licenseName", "usabilityRating", "lastUpdated",
-            "totalBytes", "url")  # fmt: skip
+    keep = (
+        "title",
+        "subtitle",
+        "description",
+        "licenseName",
+        "usabilityRating",
+        "lastUpdated",
+        "totalBytes",
+        "url",
+    )
     if not isinstance(row, dict):
         raise TaskError(f"Kaggle: {ref or 'a search'}: the answer is no data set")
     said = cast("dict[str, Any]", row)

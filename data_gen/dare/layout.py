@@ -20,14 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from rewards.table import TASK_TYPES
+from rewards.dare.prediction import TASK_TYPES
 from rewards.task import TaskError
 
 Frame = Any  # a pandas DataFrame; its annotations are partial
 FAMILY = {"classification": "class", "regression": "reg", "time_series_analysis": "ts"}
 KIND = {"class": "classification", "reg": "regression", "ts": "time_series_analysis"}
-VARIANTS = {"v1": {"class": "class-IF", "reg": "reg-IF", "ts": "time-XF"},
-            "v2": {"class": "class-MM", "reg": "reg-MM", "ts": "time-CF"}}  # fmt: skip
+VARIANTS = {
+    "v1": {"class": "class-IF", "reg": "reg-IF", "ts": "time-XF"},
+    "v2": {"class": "class-MM", "reg": "reg-MM", "ts": "time-CF"},
+}
 HIDDEN = ("train_v1_no_err", "ground_truth", "simulated_pred", "all_metadata")
 
 

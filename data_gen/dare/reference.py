@@ -12,7 +12,7 @@ from rewards.task import TaskError
 from rollouts.sandbox.model import Limits
 from rollouts.sandbox.pool import Pool
 
-CODE = Path(__file__).with_name("jailed.py")
+CODE = Path(__file__).with_name("reference_solution.py")
 
 
 async def run_jobs(
@@ -44,10 +44,20 @@ async def simulate(pool: Pool, entry: Entry) -> tuple[str, dict[str, str]]:
 
 
 _RECIPE = (
-    "selected_features", "column_type_inference", "target", "imputer_type", "model_type",
-    "random_state", "problem_type", "save_file_type", "expected_ranges", "stated",
-    "not_filtered_related_features", "numerical_features", "categorical_features",
-)  # fmt: skip
+    "selected_features",
+    "column_type_inference",
+    "target",
+    "imputer_type",
+    "model_type",
+    "random_state",
+    "problem_type",
+    "save_file_type",
+    "expected_ranges",
+    "stated",
+    "not_filtered_related_features",
+    "numerical_features",
+    "categorical_features",
+)
 
 
 def recipe_of(question: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from data_gen.paraphrase import say
+from data_gen.cdr.paraphrase import say
 from rewards.cdr.json_score import parse_json
-from rewards.judge import JudgeError
-from rewards.judge_endpoint import Endpoint
+from rewards.krama.judge import JudgeError
+from rewards.krama.judge_endpoint import Endpoint
 
 _NAME = re.compile(r"`([^`]+)`")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w])")
@@ -112,10 +112,12 @@ def misread(recipe: Mapping[str, Any], rewrite: str, endpoint: Endpoint) -> str:
         stated = recipe["stated"]
         seed = recipe["random_state"] if "seed" in stated else None
         wanted = {
-            "model": recipe["model_type"], "random_state": seed,
-            "features": recipe["selected_features"], "ranges": recipe["expected_ranges"],
+            "model": recipe["model_type"],
+            "random_state": seed,
+            "features": recipe["selected_features"],
+            "ranges": recipe["expected_ranges"],
             "keep_missing": True,
-        }  # fmt: skip
+        }
         if "impute" in stated:
             wanted["imputer"] = recipe["imputer_type"]
         if "scale" in stated:

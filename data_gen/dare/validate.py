@@ -16,7 +16,7 @@ from typing import Any
 from data_gen.dare.layout import table_bytes
 from data_gen.dare.reference import run_jobs
 from data_gen.dare.tabular import Draft, with_noise
-from rewards.table import TableGold, score_table
+from rewards.dare.prediction import TableGold, score_table
 from rollouts.sandbox.pool import Pool
 
 _OTHER = {"LogisticRegression": "GaussianNB", "Ridge": "LinearRegression"}
@@ -64,8 +64,9 @@ def trials(made: Draft) -> dict[str, list[dict[str, Any]]]:
     found["order"] = [run({"selected_features": chosen[::-1]})]
     if made.clean_v1()[chosen].isna().any().any() or made.test[chosen].isna().any().any():
         found["impute"] = [
-            run({"imputer_type": _FILL[recipe["imputer_type"]]}), run({"imputer_type": None})
-        ]  # fmt: skip
+            run({"imputer_type": _FILL[recipe["imputer_type"]]}),
+            run({"imputer_type": None}),
+        ]
     return found
 
 
@@ -74,9 +75,10 @@ def _open(made: Draft, steps: dict[str, list[dict[str, Any]]], before: int) -> l
     readers do instead."""
     own = made.recipe["selected_features"]
     ways: dict[str, list[dict[str, Any]]] = {
-        "scale": [{"scale": False}], "impute": [{"imputer_type": None}],
+        "scale": [{"scale": False}],
+        "impute": [{"imputer_type": None}],
         "order": [{}, {"selected_features": own[::-1]}],
-    }  # fmt: skip
+    }
     found: list[dict[str, Any]] = []
     for name, runs in steps.items():
         if name in ("seed", *ways):
@@ -100,8 +102,12 @@ async def prove(
         head = [plain, plain, {"train": f"noisy.{kind}", "ranges": ranges}]
         broken = [run for runs in steps.values() for run in runs]
         job: dict[str, Any] = {
-               "recipe": made.recipe, "test": f"test.{kind}", "differ": len(MUST),
-               "runs": [*head, *broken], "open": _open(made, steps, len(head))}  # fmt: skip
+            "recipe": made.recipe,
+            "test": f"test.{kind}",
+            "differ": len(MUST),
+            "runs": [*head, *broken],
+            "open": _open(made, steps, len(head)),
+        }
         files = {
             f"clean.{kind}": table_bytes(made.clean_v1(), kind, "train_set"),
             f"noisy.{kind}": table_bytes(made.noisy, kind, "train_set", 2),
@@ -124,9 +130,10 @@ async def prove(
             return None, "the model or the choice of features does not matter"
         own = iter(answers[len(head) :])
         same = [
-            name for name, runs in steps.items()
+            name
+            for name, runs in steps.items()
             if all([_score(made, first, next(own)) == 1.0 for _ in runs])
-        ]  # fmt: skip
+        ]
         if set(MUST) & set(same):
             return None, "the model or the choice of features does not matter"
         if "onehot" in same:  # the question cannot be put without it

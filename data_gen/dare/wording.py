@@ -14,8 +14,12 @@ def _bounds(name: str, allowed: list[Any], kind: str, rng: random.Random) -> str
     if kind == "categorical":
         return f"`{name}` must be one of {', '.join(repr(a) for a in allowed)}"
     low, high = (f"{v:.15g}" for v in allowed)
-    return rng.choice((f"`{name}` must lie between {low} and {high}",
-                       f"`{name}` must be at least {low} and at most {high}"))  # fmt: skip
+    return rng.choice(
+        (
+            f"`{name}` must lie between {low} and {high}",
+            f"`{name}` must be at least {low} and at most {high}",
+        )
+    )
 
 
 _JOIN = (
@@ -64,8 +68,10 @@ def if_question(recipe: dict[str, Any], rng: random.Random) -> str:
     if "scale" in stated and numbers:
         parts.append("Then standardise the numeric features (StandardScaler). ")
     if words:
-        parts.append("One-hot encode the categorical ones, placed after the numeric block, "
-                     "ignoring unknown categories, dense output. ")  # fmt: skip
+        parts.append(
+            "One-hot encode the categorical ones, placed after the numeric block, "
+            "ignoring unknown categories, dense output. "
+        )
     seed = f" with random_state={recipe['random_state']}" if "seed" in stated else ""
     single = recipe["model_type"] in ("LogisticRegression", "GaussianNB", "LinearSVC")
     wrap = " (in a MultiOutputClassifier)" if len(recipe["target"]) > 1 and single else ""
@@ -123,12 +129,15 @@ def xf_question(target: str, rng: random.Random) -> str:
     )
 
 
-def cf_question(target: str, keys: list[str], resample: tuple[str, str] | None,
-                rng: random.Random) -> str:  # fmt: skip
+def cf_question(
+    target: str, keys: list[str], resample: tuple[str, str] | None, rng: random.Random
+) -> str:
     first = (
         f"First resample the training data to the interval '{resample[0]}', aggregating the target "
-        f"with '{resample[1]}'. " if resample else ""
-    )  # fmt: skip
+        f"with '{resample[1]}'. "
+        if resample
+        else ""
+    )
     return (
         f"{rng.choice(_FREE)}`metadata.txt` describes the columns. `train.csv` holds a raw time "
         f"series. {first}Forecast `{target}` at the later time points listed in `val_v2.csv`; they "

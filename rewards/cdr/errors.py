@@ -22,9 +22,16 @@ from rewards.parse import normalise
 
 Row = Mapping[str, Any]
 MODES = (
-    "Filter Threshold", "Instruction Misread", "Formatting Drift", "Order Violation",
-    "Missed Operator", "Under-application", "Over-application", "Semantic Rewrite", "Other",
-)  # fmt: skip
+    "Filter Threshold",
+    "Instruction Misread",
+    "Formatting Drift",
+    "Order Violation",
+    "Missed Operator",
+    "Under-application",
+    "Over-application",
+    "Semantic Rewrite",
+    "Other",
+)
 _LOOSE = str.maketrans("", "", string.punctuation + string.whitespace)
 _REWRITTEN = 0.02  # share of word 3-grams that occur in neither input nor reference
 
@@ -103,9 +110,11 @@ def _deletions(source: str, text: str) -> Counter[str]:
     """Characters of `source` that an alignment with `text` leaves out."""
     ops = Levenshtein.opcodes(source, text)
     return Counter(
-        c for op in ops if op.tag in ("delete", "replace")
+        c
+        for op in ops
+        if op.tag in ("delete", "replace")
         for c in source[op.src_start : op.src_end]
-    )  # fmt: skip
+    )
 
 
 def _lacks_more_than_it_adds(reference: str, text: str) -> bool:
@@ -162,8 +171,10 @@ def analyse(predictions: Sequence[Row]) -> dict[str, Any]:
         ]
         for variant in cast("list[dict[str, Any]]", row.get("variant_predictions") or []):
             if not variant.get("valid_prediction", True) or row.get("scoring_profile") not in (
-                None, "", "text_refinement",
-            ):  # fmt: skip
+                None,
+                "",
+                "text_refinement",
+            ):
                 continue
             scored += 1
             status = str(variant.get("predicted_status") or "")

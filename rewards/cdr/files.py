@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,22 +21,63 @@ SEMANTIC = tuple(
 )
 # The public fields of a row, in the release's order (spec section 14).
 FIELDS = (
-    "instance_id", "benchmark_track", "benchmark_split", "track_family", "source_track",
-    "base_sample_id", "domain", "source_record_id", "source_benchmark", "input_text",
-    "input_length_chars", "input_length_bucket", "operator", "operator_kind", "operator_sequence",
-    "semantic_operator", "recipe_id", "recipe_prompt_key", "recipe_type", "recipe_length",
-    "order_family_id", "order_slot", "order_group_instance_id", "group_success_rule",
-    "reference_status", "reference_text", "reference_json", "reference_text_full_run",
-    "output_format", "scoring_profile", "reports_refinement_gain", "prompt_variants",
-    "prompt_variant_count", "selected_prompt_variant_indices", "prompt_candidate_pool_count",
-    "prompt_sampling_policy", "prompt_sampling_seed", "difficulty_score", "difficulty_label",
-    "pii_meta", "hallu_meta", "rubric_meta", "safety_meta",
-)  # fmt: skip
+    "instance_id",
+    "benchmark_track",
+    "benchmark_split",
+    "track_family",
+    "source_track",
+    "base_sample_id",
+    "domain",
+    "source_record_id",
+    "source_benchmark",
+    "input_text",
+    "input_length_chars",
+    "input_length_bucket",
+    "operator",
+    "operator_kind",
+    "operator_sequence",
+    "semantic_operator",
+    "recipe_id",
+    "recipe_prompt_key",
+    "recipe_type",
+    "recipe_length",
+    "order_family_id",
+    "order_slot",
+    "order_group_instance_id",
+    "group_success_rule",
+    "reference_status",
+    "reference_text",
+    "reference_json",
+    "reference_text_full_run",
+    "output_format",
+    "scoring_profile",
+    "reports_refinement_gain",
+    "prompt_variants",
+    "prompt_variant_count",
+    "selected_prompt_variant_indices",
+    "prompt_candidate_pool_count",
+    "prompt_sampling_policy",
+    "prompt_sampling_seed",
+    "difficulty_score",
+    "difficulty_label",
+    "pii_meta",
+    "hallu_meta",
+    "rubric_meta",
+    "safety_meta",
+)
 REQUIRED = (
-    "instance_id", "benchmark_track", "benchmark_split", "track_family", "source_track",
-    "scoring_profile", "output_format", "reports_refinement_gain", "input_text",
-    "reference_status", "reference_text",
-)  # fmt: skip
+    "instance_id",
+    "benchmark_track",
+    "benchmark_split",
+    "track_family",
+    "source_track",
+    "scoring_profile",
+    "output_format",
+    "reports_refinement_gain",
+    "input_text",
+    "reference_status",
+    "reference_text",
+)
 CHOICES: dict[str, tuple[str, ...]] = {
     "track_family": ("core_rule", "semantic_extension"),
     "output_format": ("tagged_text", "json", "json_and_tagged_text"),
@@ -59,8 +100,12 @@ def check_row(row: Mapping[str, Any], where: str) -> None:
 def find_tracks(folder: Path, names: Sequence[str] = ()) -> dict[str, Path]:
     """Track files of a benchmark folder (the release's, or what `assay tasks cdr` wrote), in the
     benchmark's order. Raises `TaskError` when there is none, or a wanted one is missing."""
-    places = (folder / "tracks", folder / "data" / "benchmark_v3" / "tracks",
-              folder / "benchmark_v3" / "tracks", folder)  # fmt: skip
+    places = (
+        folder / "tracks",
+        folder / "data" / "benchmark_v3" / "tracks",
+        folder / "benchmark_v3" / "tracks",
+        folder,
+    )
     home = next((p for p in places if any(p.glob("*.jsonl"))), None)
     if home is None:
         raise TaskError(f"{folder}: no tracks/*.jsonl in it; give a CDR-Bench folder")
@@ -77,16 +122,26 @@ def find_tracks(folder: Path, names: Sequence[str] = ()) -> dict[str, Path]:
 
 def read_track(path: Path, limit: int = 0) -> list[Row]:
     """The first `limit` rows (0: all), checked. Order groups at the cut are kept whole."""
-    rows: list[Row] = []
+    return first_rows(_checked(path), limit)
+
+
+def first_rows(rows: Iterable[Row], limit: int) -> list[Row]:
+    """The first `limit` rows (0: all). Order groups at the cut are kept whole."""
+    kept: list[Row] = []
     last: object = None
+    for row in rows:
+        group = row.get("order_group_instance_id")
+        if limit and len(kept) >= limit and (group is None or group != last):
+            break
+        kept.append(row)
+        last = group
+    return kept
+
+
+def _checked(path: Path) -> Iterator[Row]:
     for number, row in read_jsonl(path):
         check_row(row, f"{path} line {number}")
-        group = row.get("order_group_instance_id")
-        if limit and len(rows) >= limit and (group is None or group != last):
-            break
-        rows.append(row)
-        last = group
-    return rows
+        yield row
 
 
 def write_scores(folder: Path, scored: ScoredFile) -> None:
@@ -140,8 +195,13 @@ def reports(root: Path, base_model: str | None = None) -> list[Row]:
     out = root / "reports"
     write_csv(out / "core_summary.csv", core)
     write_csv(out / "core_model_summary.csv", ranking)
-    write_csv(out / "model_waterline.csv", [{k: r[k] for k in ("rank", "model", "core_average_rs@k",
-              "delta_to_best")} for r in ranking])  # fmt: skip
+    write_csv(
+        out / "model_waterline.csv",
+        [
+            {k: r[k] for k in ("rank", "model", "core_average_rs@k", "delta_to_best")}
+            for r in ranking
+        ],
+    )
     write_csv(out / "semantic_summary.csv", semantic)
     models = _semantic_models(semantic)
     write_csv(out / "semantic_model_summary.csv", models)
@@ -181,12 +241,14 @@ def _rank(core: Sequence[Row], base_model: str | None) -> list[Row]:
     best = rows[0]["core_average_rs@k"] if rows else None
     base = next((r["core_average_rs@k"] for r in rows if r["model"] == base_model), None)
     return [
-        {"rank": i} | row | {
+        {"rank": i}
+        | row
+        | {
             "delta_to_best": _minus(row["core_average_rs@k"], best),
             "delta_to_base": _minus(row["core_average_rs@k"], base),
         }
         for i, row in enumerate(rows, 1)
-    ]  # fmt: skip
+    ]
 
 
 def _minus(value: float | None, other: float | None) -> float | None:
@@ -204,8 +266,11 @@ def _semantic_models(papers: Sequence[Row]) -> list[Row]:
             whole = own.get(f"semantic_{domain}_compositional", {})
             one = _points(atomic.get("atomic_macro_rs@k", atomic.get("mean_rs@k")))
             other = _points(whole.get("mean_rs@k"))
-            row |= {f"{domain}_atomic": one, f"{domain}_compositional": other,
-                    f"{domain}_gap": _minus(one, other)}  # fmt: skip
+            row |= {
+                f"{domain}_atomic": one,
+                f"{domain}_compositional": other,
+                f"{domain}_gap": _minus(one, other),
+            }
         rows.append(row)
     return rows
 

@@ -10,8 +10,8 @@ from typing import Any
 from rapidfuzz.distance import Levenshtein
 
 from rewards.cdr.json_score import JsonMatch, compare_json, corrected_text
+from rewards.cdr.refinement import Metrics, refinement_metrics
 from rewards.parse import normalise, normalise_lines
-from rewards.refinement import Metrics, refinement_metrics
 from rewards.task import TaskError
 
 TEXT, JSON, MIXED = "text_refinement", "structured_json", "mixed_structured_text"
@@ -90,9 +90,13 @@ def _score_text(row: Mapping[str, Any], status: str, text: str) -> PredictionSco
     gain = metrics.rg if row.get("reports_refinement_gain", True) else None
     same = metrics.status_match and normalise_lines(text) == normalise_lines(reference)
     return PredictionScore(
-        metrics.rs, gain, metrics.status_match, metrics,
-        full_run_distance=distance, n1_success=same,
-    )  # fmt: skip
+        metrics.rs,
+        gain,
+        metrics.status_match,
+        metrics,
+        full_run_distance=distance,
+        n1_success=same,
+    )
 
 
 def _need(row: Mapping[str, Any], name: str) -> Any:

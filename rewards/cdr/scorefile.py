@@ -27,9 +27,12 @@ class ScoredFile:
 
 
 def score_file(
-    predictions: Sequence[Mapping[str, Any]], k: int = 3, seed: int = 0,
-    track: str | None = None, model: str | None = None,
-) -> ScoredFile:  # fmt: skip
+    predictions: Sequence[Mapping[str, Any]],
+    k: int = 3,
+    seed: int = 0,
+    track: str | None = None,
+    model: str | None = None,
+) -> ScoredFile:
     """Score release prediction rows. `k` ≤ 0 samples all variants. Raises `TaskError` naming the
     row that cannot be scored."""
     variants: list[Row] = []
@@ -89,12 +92,26 @@ def instance_metrics(row: Mapping[str, Any], scored: Sequence[Row], k: int, seed
     complete = enough and all(v["scorable"] for v in picked) and bool(picked)
     zero = next((v for v in scored if v["prompt_variant_index"] == 0), None)
     kept = (
-        "benchmark_track", "benchmark_split", "track_family", "source_track", "domain",
-        "operator", "operator_kind", "semantic_operator", "recipe_id", "recipe_prompt_key",
-        "recipe_type", "order_family_id", "order_slot", "order_group_instance_id",
-        "scoring_profile", "required_slots_for_group_success", "reference_status",
-        "input_length_bucket", "difficulty_label",
-    )  # fmt: skip
+        "benchmark_track",
+        "benchmark_split",
+        "track_family",
+        "source_track",
+        "domain",
+        "operator",
+        "operator_kind",
+        "semantic_operator",
+        "recipe_id",
+        "recipe_prompt_key",
+        "recipe_type",
+        "order_family_id",
+        "order_slot",
+        "order_group_instance_id",
+        "scoring_profile",
+        "required_slots_for_group_success",
+        "reference_status",
+        "input_length_bucket",
+        "difficulty_label",
+    )
     return {name_: row.get(name_) for name_ in ("instance_id", *kept)} | {
         "num_prompt_variants": len(scored),
         "num_sampled_prompt_variants": len(picked),

@@ -1,7 +1,7 @@
 """Text mappers and filters of an installed py-data-juicer as steps of a recipe.
 
 A name that is not among our operators is looked up there; `data_juicer:NAME` asks for theirs even
-where we have our own. Needs `pip install assay[datajuicer]`.
+where we have our own. Needs the extra `datajuicer`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from rewards.extras import install_extra
 from rewards.gold.core import GoldError, Operator, Param, library, nearest
 
 PREFIX = "data_juicer:"
@@ -29,7 +30,7 @@ def has(name: str) -> bool:
 
 
 def _registry() -> dict[str, Any]:
-    operators: Any = library("data_juicer.ops", "py-data-juicer", "assay[datajuicer]").OPERATORS
+    operators: Any = library("data_juicer.ops", "py-data-juicer", extra="datajuicer").OPERATORS
     modules: dict[str, Any] = operators.modules
     return modules
 
@@ -49,9 +50,7 @@ def load(name: str, params: dict[str, Any]) -> tuple[Operator, Any]:
     """(description, built operator). Raises `GoldError` when there is no such text operator."""
     bare = name.removeprefix(PREFIX)
     if not available():
-        raise GoldError(
-            f"operator {name!r} needs py-data-juicer; run: pip install assay[datajuicer]"
-        )
+        raise GoldError(f"operator {name!r} needs py-data-juicer; {install_extra('datajuicer')}")
     registry = _registry()
     if bare not in registry:
         raise GoldError(f"no operator {bare!r} in py-data-juicer{nearest(bare, registry)}")

@@ -41,11 +41,17 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--text-column", default="text", help="of a parquet input (default: text)")
     made.add_argument("--profile", choices=PROFILES, help="of rows that name none (bench)")
     made.add_argument("--workers", type=int, default=1, help="worker processes (1)")
-    made.add_argument("--deadline", type=float, default=30.0, metavar="SECONDS",
-                      help="processor time a row may take (30)")  # fmt: skip
+    made.add_argument(
+        "--deadline",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="processor time a row may take (30)",
+    )
     made.add_argument("--states", action="store_true", help="add the text after each mapper")
-    made.add_argument("--all-rows", action="store_true",
-                      help="parquet: write dropped and failed rows too")  # fmt: skip
+    made.add_argument(
+        "--all-rows", action="store_true", help="parquet: write dropped and failed rows too"
+    )
     made.add_argument("--engine", choices=("local", "ray"), default="local")
     return made
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
+from rewards.extras import install_extra
+
 Profile = Literal["bench", "dj"]
 Kind = Literal["mapper", "filter"]
 PROFILES: tuple[Profile, ...] = ("bench", "dj")
@@ -20,15 +22,17 @@ class GoldError(ValueError):
     """A recipe or row that cannot be executed; the message says what to change."""
 
 
-def library(name: str, purpose: str, install: str) -> Any:
+def library(name: str, purpose: str, install: str = "", *, extra: str = "") -> Any:
     """An optional library, imported by name because none of them carries complete types.
 
-    Raises `GoldError` saying what wants it and how to install it.
+    Raises `GoldError` saying what wants it and how to install it: the requirement `install`, or
+    the project's own `extra`.
     """
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise GoldError(f"{purpose} needs {name}; run: pip install '{install}'") from None
+        how = install_extra(extra) if extra else f"run: pip install '{install}'"
+        raise GoldError(f"{purpose} needs {name}; {how}") from None
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -27,11 +27,31 @@ TABLE_CAPTION = r"\\captionof\{table\}"
 CITATIONS = ("\\ref", "\\cref", "\\Cref", "\\autoref")
 # Environments whose content is no running text.
 NOT_PARAGRAPHS = (
-    "figure", "figure*", "wrapfigure", "table", "table*", "tabular", "tabular*", "equation",
-    "equation*", "align", "align*", "alignat", "alignat*", "gather", "gather*", "multline",
-    "multline*", "flalign", "flalign*", "algorithm", "algorithm*", "lstlisting", "verbatim",
+    "figure",
+    "figure*",
+    "wrapfigure",
+    "table",
+    "table*",
+    "tabular",
+    "tabular*",
+    "equation",
+    "equation*",
+    "align",
+    "align*",
+    "alignat",
+    "alignat*",
+    "gather",
+    "gather*",
+    "multline",
+    "multline*",
+    "flalign",
+    "flalign*",
+    "algorithm",
+    "algorithm*",
+    "lstlisting",
+    "verbatim",
     "minted",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)

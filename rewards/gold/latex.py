@@ -46,9 +46,17 @@ def remove_bibliography(text: str) -> str:
 
 
 TEX_MARKS = (
-    "\\documentclass", "\\begin{", "\\end{", "\\section", "\\subsection", "\\usepackage",
-    "\\title{", "\\author{", "\\maketitle", "\\bibliography",
-)  # fmt: skip
+    "\\documentclass",
+    "\\begin{",
+    "\\end{",
+    "\\section",
+    "\\subsection",
+    "\\usepackage",
+    "\\title{",
+    "\\author{",
+    "\\maketitle",
+    "\\bibliography",
+)
 
 
 def remove_comments(

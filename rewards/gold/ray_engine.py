@@ -55,7 +55,7 @@ def run_ray(
     Every row lands in one of the three, failed ones with their text unchanged and the reason in
     `gold_error`. Needs the `ray` extra.
     """
-    ray, ray_data = (library(m, "--engine ray", "assay[ray]") for m in ("ray", "ray.data"))
+    ray, ray_data = (library(m, "--engine ray", extra="ray") for m in ("ray", "ray.data"))
     if target.exists():
         raise GoldError(f"{target}: exists already; --engine ray writes a new folder")
     if not ray.is_initialized():

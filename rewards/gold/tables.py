@@ -31,7 +31,7 @@ class Tally:
 
 
 def arrow(module: str = "pyarrow") -> Any:
-    return library(module, "a parquet file", "assay[parquet]")
+    return library(module, "a parquet file", extra="parquet")
 
 
 def open_parquet(path: Path) -> Any:

@@ -39,7 +39,7 @@ def serve(job: Job, pipes: list[int], control: socket.socket, ready: int) -> Non
         else:
             inside.finish(job, pipes, capture)
         if first:
-            inside.check_closed(job, ready)
+            inside.check_begun(job, ready)
             first = False
         inside.answer(job, fetch, capture)
         if not alive:

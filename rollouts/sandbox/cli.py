@@ -11,6 +11,7 @@ import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from rewards.extras import install_extra
 from rollouts.sandbox import probe
 from rollouts.sandbox.model import LEVELS, STACK, Config, Limits, Result, SandboxError
 from rollouts.sandbox.pool import Pool
@@ -130,7 +131,7 @@ async def _serve(args: argparse.Namespace) -> int:
     try:
         from rollouts.sandbox import server
     except ImportError:
-        raise SandboxError("serving needs aiohttp; install the extra: assay[sandbox]") from None
+        raise SandboxError(f"serving needs aiohttp; {install_extra('sandbox')}") from None
     config = Config(workers=args.workers, min_level=args.min_level, level=args.level)
     runner, pool, port = await server.start(config, args.host, args.port)
     if args.host not in ("127.0.0.1", "localhost", "::1"):

@@ -4,6 +4,7 @@ kills everything, and only then reads what was asked for."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import select
@@ -23,6 +24,7 @@ from rollouts.sandbox.text import Capture
 from rollouts.sandbox.warm import Borrowed, Fate
 
 _TICK = 0.05
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # all else is no fault of the inputs' size
 
 
 @dataclass
@@ -84,7 +86,8 @@ def _run(job: Job) -> None:
     try:
         source, stdin = intake.receive(job, request)
     except OSError as error:
-        job.end = f"input: {error.strerror}"
+        what = "input" if error.errno in _NO_ROOM else "no inputs"
+        job.end = f"{what}: {error.strerror or error}"
         answer(job, request["fetch"], capture)
         return
     pipes = [os.pipe(), os.pipe(), os.pipe()]
@@ -107,7 +110,7 @@ def _run(job: Job) -> None:
         return
     supervise(job, reads, capture)
     finish(job, reads, capture)
-    check_closed(job, pipes[2][0])
+    check_begun(job, pipes[2][0])
     answer(job, request["fetch"], capture)
 
 
@@ -132,10 +135,24 @@ def new_capture(job: Job) -> list[Capture]:
     return [Capture(job.limits.output_kb * 1024) for _ in range(2)]
 
 
-def check_closed(job: Job, ready: int) -> None:
-    """Without the word of the user process that its jail is closed, nothing it did counts."""
-    if job.end != "abandoned" and not os.read(ready, 1):
+def check_begun(job: Job, ready: int) -> None:
+    """Without the user process's word that its jail was closed and that our own set-up went well,
+    nothing it did counts. All that could write that word are dead, or have closed it."""
+    os.set_blocking(ready, False)
+    said = b""
+    with contextlib.suppress(BlockingIOError):
+        while part := os.read(ready, 4096):
+            said += part
+    os.close(ready)
+    if job.end == "abandoned" or said == script.CLOSED + script.BEGUN:
+        return
+    _, failed, reason = said.partition(script.FAILED)
+    if failed:
+        job.end = f"set-up failed: {reason.decode('utf-8', 'replace')}"
+    elif not said.startswith(script.CLOSED):
         job.end = "open jail"
+    elif job.end == "exit":
+        job.end = "set-up ended early"
 
 
 def _user_process(
@@ -143,14 +160,8 @@ def _user_process(
 ) -> NoReturn:
     """Never returns into init's code, whatever happens."""
     try:
-        control = script.lock_down(job.stage, job.place, job.limits, streams, job.proc)
-    except BaseException as error:
-        os.write(2, f"the jail could not be closed: {error}\n".encode())
-        os._exit(1)
-    try:
-        if streams.control >= 0:
-            script.run_cells(job.place, request["seed"], job.limits.threads, control)
-        script.run(source, job.place, request["argv"], request["seed"], job.limits.threads)
+        order = script.Order.read(request)
+        script.start(job.stage, job.place, order, streams, job.proc, source)
     finally:
         os._exit(1)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -14,12 +13,12 @@ from rollouts.sandbox import syscalls as sc
 CPUS = "/sys/devices/system/cpu"
 WORK, TMP, SHM = "/sandbox", "/tmp", "/dev/shm"
 SHARED, GIVEN = "/.shared", "/.given"  # every shared directory; those of one call
+KEPT = "/.kept"  # what a call's own TMP and SHM would cover, to be shown in them again
 INSIDE_ID = 1000
 ROOT_DROPS_TO = 1_879_000_000  # plus our pid: an id that nothing else on the node runs under
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
-_PREFIX_PARTS = ("bin", "lib", "lib64", "libexec", "pyvenv.cfg", "share/zoneinfo")
 _MADE_UP = {
     "etc/passwd": f"sandbox:x:{INSIDE_ID}:{INSIDE_ID}::{WORK}:/bin/sh\n",
     "etc/group": f"sandbox:x:{INSIDE_ID}:\n",
@@ -37,43 +36,32 @@ class RootPlan:
     shared: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def interpreter_paths() -> tuple[str, ...]:
-    """This interpreter's own directories and libraries, and nothing else of its prefixes.
-
-    A virtual environment may be made in the very directory that holds the data, so a prefix is
-    never taken whole.
-    """
-    prefixes = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix]
-    prefixes += [os.path.dirname(os.path.dirname(os.path.realpath(sys.executable)))]
-    found: list[str] = []
-    for prefix in dict.fromkeys([*prefixes, *map(os.path.realpath, prefixes)]):
-        found += [os.path.join(prefix, part) for part in _PREFIX_PARTS]
-    found += [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p.startswith("/")]
-    with open("/proc/self/maps") as maps:
-        found += [line.split(None, 5)[5].strip() for line in maps if ".so" in line and "/" in line]
-    return tuple(dict.fromkeys(p for p in found if os.path.lexists(p)))
+def below(path: str, tops: Iterable[str]) -> bool:
+    return any(path == top or path.startswith(top + "/") for top in tops)
 
 
-def reach(paths: Iterable[str]) -> None:
+def reach(paths: Iterable[str], base: str = "") -> None:
     """Let an ordinary id reach the interpreter although an ancestor of it is shut (as /root is).
 
     Needs real root in a mount namespace of its own: the shut directory is covered by an empty
-    one that holds nothing but `paths`.
+    one that holds nothing but `paths`, and `base`, which alone can be written to.
     """
     shut: dict[str, list[str]] = {}
-    for path in paths:
+    for path in filter(None, [*paths, base]):
         parts = path.split("/")
-        for depth in range(2, len(parts) + 1):
+        for depth in range(2, len(parts) + (path != base)):  # `base` is the new id's own
             above = "/".join(parts[:depth])
             if os.path.isdir(above) and not os.stat(above).st_mode & 1:
                 shut.setdefault(above, []).append(path)
                 break
-    for above, below in shut.items():
-        sources = {p: os.open(p, os.O_PATH | os.O_CLOEXEC) for p in sorted(below, key=len)}
+    for above, inner in shut.items():
+        sources = {p: os.open(p, os.O_PATH | os.O_CLOEXEC) for p in sorted(inner, key=len)}
         sc.mount("tmpfs", above, "tmpfs", sc.MS_NOSUID | sc.MS_NODEV, "size=1m,mode=755")
         for path, source in sources.items():
             if not os.path.lexists(path):
-                _seal(_place(path, source, ""))
+                target = _place(path, source, "")
+                if path != base:
+                    _seal(target)
             os.close(source)
 
 
@@ -135,6 +123,34 @@ def _place(path: str, source: int, base: str) -> str:
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o444))
     sc.mount(f"/proc/self/fd/{source}", target, "", sc.MS_BIND | sc.MS_REC)
     return target
+
+
+def _spot(path: str) -> str:
+    """Where the new root holds `path`: aside, when each call mounts something over it."""
+    return KEPT + path if below(path, (TMP, SHM)) else path
+
+
+def _kept(top: str, base: str = "") -> list[str]:
+    directory = f"{base}{KEPT}{top}"
+    return os.listdir(directory) if os.path.isdir(directory) else []
+
+
+def _show_kept(base: str = "") -> None:
+    """In TMP and SHM, what was kept of them: the interpreter's own files, still read only.
+
+    A whole mount for each name, so that no directory above those files can be moved away.
+    """
+    for top in (TMP, SHM):
+        for name in _kept(top, base):
+            source, target = f"{base}{KEPT}{top}/{name}", f"{base}{top}/{name}"
+            if os.path.islink(source):
+                os.symlink(os.readlink(source), target)
+                continue
+            if os.path.isdir(source):
+                os.mkdir(target)
+            else:
+                os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o444))
+            sc.mount(source, target, "", sc.MS_BIND | sc.MS_REC)
 
 
 def _seal(target: str) -> None:
@@ -204,12 +220,13 @@ def build_root(plan: RootPlan, keep_proc: bool) -> None:
     sc.mount("tmpfs", base, "tmpfs", flags, "size=16m,mode=755")
     _furnish(base, plan)
     for path, source in sources.items():
-        _seal(_place(path, source, base))
+        _seal(_place(_spot(path), source, base))
     for path, source in devices.items():
         _place(path, source, base)
     for path, link in links.items():
-        os.makedirs(os.path.dirname(base + path), exist_ok=True)
-        os.symlink(link, base + path)
+        os.makedirs(os.path.dirname(base + _spot(path)), exist_ok=True)
+        os.symlink(link, base + _spot(path))
+    _show_kept(base)
     for descriptor in (*sources.values(), *devices.values()):
         os.close(descriptor)
     if keep_proc:
@@ -230,18 +247,21 @@ def mount_proc(target: str = "/proc") -> None:
 def mount_scratch(work: tuple[int, int], tmp: int, shm: int) -> None:
     """The three places a call may write to. Sizes in MiB; `work` also bounds the inodes."""
     flags = sc.MS_NOSUID | sc.MS_NODEV
-    inodes = f"nr_inodes={work[1] + 1}"
-    sc.mount("tmpfs", WORK, "tmpfs", flags, f"size={work[0]}m,{inodes},mode=755")
-    sc.mount("tmpfs", TMP, "tmpfs", flags, f"size={tmp}m,{inodes},mode=1777")
-    sc.mount("tmpfs", SHM, "tmpfs", flags, f"size={shm}m,nr_inodes=4096,mode=1777")
+    sc.mount("tmpfs", WORK, "tmpfs", flags, f"size={work[0]}m,{_inodes(work[1])},mode=755")
+    sc.mount("tmpfs", TMP, "tmpfs", flags, f"size={tmp}m,{_inodes(work[1], TMP)},mode=1777")
+    sc.mount("tmpfs", SHM, "tmpfs", flags, f"size={shm}m,{_inodes(4096, SHM)},mode=1777")
+    _show_kept()
+
+
+def _inodes(files: int, top: str = WORK) -> str:
+    return f"nr_inodes={files + len(_kept(top)) + 1}"
 
 
 def resize_scratch(work: tuple[int, int], tmp: int, shm: int) -> None:
     """Give the mounted scratch file systems other sizes, for a call with its own limits."""
     flags = sc.MS_REMOUNT | sc.MS_NOSUID | sc.MS_NODEV
-    inodes = f"nr_inodes={work[1] + 1}"
-    sc.mount("none", WORK, "", flags, f"size={work[0]}m,{inodes}")
-    sc.mount("none", TMP, "", flags, f"size={tmp}m,{inodes}")
+    sc.mount("none", WORK, "", flags, f"size={work[0]}m,{_inodes(work[1])}")
+    sc.mount("none", TMP, "", flags, f"size={tmp}m,{_inodes(work[1], TMP)}")
     sc.mount("none", SHM, "", flags, f"size={shm}m")
 
 

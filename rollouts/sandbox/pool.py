@@ -21,6 +21,7 @@ from rollouts.sandbox.text import join
 from rollouts.sandbox.wire import WireError
 from rollouts.sandbox.worker import Answer, Call, Launcher
 
+_CHECK_S = 60.0  # for an interpreter to start, on a busy machine with a slow file system
 _live: weakref.WeakSet[Launcher] = weakref.WeakSet()
 _OUT_OF_MEMORY = re.compile(r"^(\S*MemoryError\b|.*std::bad_alloc)", re.MULTILINE)
 _NO_ROOM = re.compile(r"^OSError: \[Errno (28|27|122)\]", re.MULTILINE)
@@ -206,6 +207,7 @@ class Pool:
             launcher = await Launcher.start(config)
             _live.add(launcher)
             if config is self.config:
+                await _check_exec(launcher)
                 return launcher
             await launcher.close()
 
@@ -224,6 +226,30 @@ class Pool:
         self._closed = True
         launchers, self._launchers = self._launchers, []
         await asyncio.gather(*(x.close() for x in launchers), *self._closing)
+
+
+_EXEC = b"import os, sys\nos.execv(sys.executable, [sys.executable, '-c', 'print(6 * 7)'])\n"
+
+
+async def _check_exec(launcher: Launcher) -> None:
+    """A program may start the interpreter anew, and we do when it has a syntax error: see that it
+    starts inside, so that a jail that lacks one of its files is never the program's failure."""
+    call = Call(_EXEC, {}, (), Limits(wall_s=_CHECK_S), None)
+    try:
+        answer = await launcher.call(call)
+    except (OSError, EOFError, WireError) as error:
+        launcher.kill()
+        raise SandboxError(f"the first jail was lost: {error}") from None
+    out, err = (join(*stream).strip() for stream in answer.streams)
+    if (answer.end, answer.status, out) != ("exit", 0, "42"):
+        launcher.kill()
+        level = launcher.report.level if launcher.report else "?"
+        how = f"{answer.end}, status {answer.status}: {err[-500:] or 'it said nothing'}"
+        raise SandboxError(
+            f"{launcher.python} does not start inside the jail at level {level} ({how}); see that "
+            "all it needs lies in its prefix, its base prefix or LD_LIBRARY_PATH"
+        )
+    launcher.served = 0
 
 
 async def _close_when_idle(launcher: Launcher) -> None:

@@ -18,6 +18,7 @@ import socket
 import sys
 import threading
 import types
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NoReturn
@@ -39,14 +40,52 @@ def note_own_modules() -> None:
 
 @dataclass(frozen=True)
 class Streams:
-    """Descriptors that become 0, 1, 2 of the user process. `ready` tells init that the jail is
-    closed and is gone before the code runs; `control` exists only in a session."""
+    """Descriptors that become 0, 1, 2 of the user process. `ready` carries our own word to init and
+    is gone before the code runs; `control` exists only in a session."""
 
     stdin: int
     stdout: int
     stderr: int
     ready: int
     control: int = -1
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the user process is told of its call."""
+
+    limits: Limits
+    seed: int | None
+    argv: tuple[str, ...]
+
+    @staticmethod
+    def read(fields: Mapping[str, Any]) -> Order:
+        return Order(Limits.checked(fields["limits"]), fields["seed"], tuple(fields["argv"]))
+
+
+CLOSED, BEGUN, FAILED = b"k", b"r", b"!"
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Our own word to init, which the code cannot forge: the descriptor is gone before it runs.
+
+    CLOSED: the jail is closed. BEGUN: nothing is left of ours that could fail. FAILED, with the
+    reason: our own set-up went wrong, so that the exit status says nothing about the code.
+    """
+
+    descriptor: int
+
+    def say(self, word: bytes) -> None:
+        os.write(self.descriptor, word)
+
+    def failed(self, error: BaseException) -> NoReturn:
+        with contextlib.suppress(OSError):
+            self.say(FAILED + f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:2000])
+        os._exit(1)
+
+    def close(self) -> None:
+        os.close(self.descriptor)
 
 
 def set_limits(limits: Limits, processes: int, base: int) -> None:
@@ -110,16 +149,22 @@ def step_in(stage: Scene, proc: int) -> int:
     return base
 
 
-def lock_down(stage: Scene, place: Place, limits: Limits, streams: Streams, proc: int) -> int:
-    """In a fork of init: all between the fork and the first line; returns the control channel."""
-    base = step_in(stage, proc)
-    processes = limits.processes + _tasks_of_user(proc)
-    ready, control = take_streams(streams, place)
-    set_limits(limits, processes, base)
-    scene.confine(stage, place)
-    os.write(ready, b"k")
-    os.close(ready)
-    return control
+def start(
+    stage: Scene, place: Place, order: Order, streams: Streams, proc: int, source: bytes
+) -> NoReturn:
+    """In a fork of init: all between the fork and the code."""
+    ready = Ready(streams.ready)
+    try:
+        base = step_in(stage, proc)
+        processes = order.limits.processes + _tasks_of_user(proc)
+        descriptor, control = take_streams(streams, place)
+        ready = Ready(descriptor)
+        set_limits(order.limits, processes, base)
+        scene.confine(stage, place)
+        ready.say(CLOSED)
+        _begin(order, place, ready, control, source)
+    except BaseException as error:
+        ready.failed(error)
 
 
 def stand_by(stage: Scene, descriptor: int) -> NoReturn:
@@ -137,20 +182,21 @@ def stand_by(stage: Scene, descriptor: int) -> NoReturn:
     data, given, _, _ = socket.recv_fds(channel, 2, 5)
     if not data:
         os._exit(0)  # never needed
-    order = wire.receive_header(channel)
-    channel.detach()  # closed with the others; its number may then belong to the code
-    limits = Limits.checked(order["limits"])
-    ready, control = take_streams(Streams(*given), place)
-    set_limits(limits, limits.processes, base)
-    if stage.shared:
-        scene.confine(stage, place)
-    os.write(ready, b"k")
-    os.close(ready)
-    if control >= 0:
-        run_cells(place, order["seed"], limits.threads, control)
-    with open(f"{place.work}/main.py", "rb") as file:
-        source = file.read()
-    run(source, place, order["argv"], order["seed"], limits.threads)
+    ready = Ready(given[3])
+    try:
+        order = Order.read(wire.receive_header(channel))
+        channel.detach()  # closed with the others; its number may then belong to the code
+        taken, control = take_streams(Streams(*given), place)
+        ready = Ready(taken)
+        set_limits(order.limits, order.limits.processes, base)
+        if stage.shared:
+            scene.confine(stage, place)
+        ready.say(CLOSED)
+        with open(f"{place.work}/main.py", "rb") as file:
+            source = file.read()
+        _begin(order, place, ready, control, source)
+    except BaseException as error:
+        ready.failed(error)
 
 
 def _private_bytes(proc: int) -> int:
@@ -334,26 +380,40 @@ def set_places(place: Place) -> None:
         os.environ[name] = path
 
 
-def run(
-    source: bytes, place: Place, arguments: list[str], seed: int | None, threads: int
-) -> NoReturn:
-    """The whole life of the user process after it was confined."""
-    path = f"{place.work}/main.py"
+def _begin(order: Order, place: Place, ready: Ready, control: int, source: bytes) -> NoReturn:
+    """The last of our own steps, then the code."""
     set_places(place)
-    cores.use(threads)
+    cores.use(order.limits.threads)
     with contextlib.suppress(OSError):
-        sc.rename_process("python", "main.py", *arguments)
+        sc.rename_process("python", "main.py", *order.argv)
+    ready.say(BEGUN)
+    if control >= 0:
+        ready.close()
+        run_cells(place, order.seed, control)
+    run(source, place, order, ready)
+
+
+def run(source: bytes, place: Place, order: Order, ready: Ready) -> NoReturn:
+    """The whole life of the user process after it was confined.
+
+    Compiling is the code's own doing: it may end the interpreter. A new one that cannot be started
+    is not, so `ready` stays open until then; it does not outlive the exec.
+    """
+    path = f"{place.work}/main.py"
     if shadowed(place.work) or not _compiles(source, path):
-        os.execv(sys.executable, [sys.executable, "main.py", *arguments])
-    main = become_main(path, arguments)
-    seed_generators(seed)
+        try:
+            os.execv(sys.executable, [sys.executable, "main.py", *order.argv])
+        except OSError as error:
+            error.filename = sys.executable
+            ready.failed(error)
+    ready.close()
+    main = become_main(path, list(order.argv))
+    seed_generators(order.seed)
     finish(execute(source, path, main), main)
 
 
-def run_cells(place: Place, seed: int | None, threads: int, control: int) -> NoReturn:
+def run_cells(place: Place, seed: int | None, control: int) -> NoReturn:
     """A session: run each cell in the same `__main__` and say so on `control`."""
-    set_places(place)
-    cores.use(threads)
     main = become_main(f"{place.work}/main.py", [])
     seed_generators(seed)
     said, number = b"\0", 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollouts.sandbox import filter as seccomp
-from rollouts.sandbox import jail, landlock
+from rollouts.sandbox import interpreter, jail, landlock
 from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.model import LEVELS, Level
 
@@ -76,11 +76,13 @@ def choose(request: dict[str, Any]) -> Choice:
     if problem := attempt(_try_seccomp):
         missing["seccomp"] = problem
     root = os.geteuid() == 0
-    reads = jail.interpreter_paths()
+    reads = interpreter.paths()
     forced: Level | None = request["level"]
     level: Level = forced or "limits"
     mounts = root and not attempt(lambda: sc.unshare(sc.CLONE_NEWNS))
     candidates = (forced,) if forced else LEVELS[:3]
+    if any(level in LEVELS[:2] for level in candidates) and (hidden := interpreter.covered(reads)):
+        raise OSError(hidden)
     if "seccomp" in missing:
         raise OSError(f"seccomp filters do not work here: {missing['seccomp']}")
     for candidate in candidates:
@@ -144,7 +146,7 @@ def enter(choice: Choice, request: dict[str, Any], proc: int) -> None:
         if choice.root_mounts:
             sc.unshare(sc.CLONE_NEWNS)
             jail.private_mounts()
-            jail.reach([*choice.reads, *request["shared"].values()])
+            jail.reach([*choice.reads, *request["shared"].values()], request["base"])
     jail.drop_root()
     if choice.namespaces:
         jail.enter_user_namespace(_NAMESPACES, proc)

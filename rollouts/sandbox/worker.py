@@ -104,6 +104,7 @@ class Launcher:
     ) -> None:
         self.process, self.control, self.base, self.lock = process, control, base, lock
         self.owner = os.getpid()
+        self.python = process.args[0] if isinstance(process.args, list) else "the interpreter"
         self.report: Report | None = None
         self.active = 0
         self.served = 0
@@ -177,7 +178,8 @@ class Launcher:
             payload = len(call.code) + len(call.stdin) + sum(map(len, call.files.values()))
             with await self.open(call.limits.wall_s) as conn:
                 async with asyncio.timeout(call.limits.wall_s + _BACKUP_S + payload / (10 * MIB)):
-                    await self.send(conn, call)
+                    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                        await self.send(conn, call)  # init may answer without taking all of it
                     return await receive_answer(conn, call.limits)
         except TimeoutError:
             with contextlib.suppress(OSError):

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[1] / "cluster"))
-sys.path.insert(0, str(Path(__file__).parent))
 from mini_slurm import MiniSlurm, missing
 
 

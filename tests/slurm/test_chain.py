@@ -12,14 +12,25 @@ from typing import Any
 import pytest
 import yaml
 from mini_slurm import MiniSlurm, wait_for
-from test_interruptions import TINY, toy_tasks
+from places import ROOT
+from slurm_runs import TINY, toy_tasks
 
 from train.cluster.cli import SubmitError, main, submit
 from train.cluster.plan import make_plan
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-ROLLOUT = ["rollout", "--n", 2, "--max-new-tokens", 60, "--threads", 1, "--slots", 8,
-           "--temperature", 0.7]  # fmt: skip
+ROLLOUT = [
+    "rollout",
+    "--n",
+    2,
+    "--max-new-tokens",
+    60,
+    "--threads",
+    1,
+    "--slots",
+    8,
+    "--temperature",
+    0.7,
+]
 
 
 def plan_of(out: Path, stages: list[dict[str, Any]]) -> Any:
@@ -55,9 +66,10 @@ def test_a_cancelled_array_is_finished_by_submitting_it_again(
     rows = [{"id": f"r{i}", "input_text": f"mail me@x.org {i}", "recipe": []} for i in range(12)]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     stage = {
-        "name": "gold", "array": {"input": str(tmp_path / "in.jsonl"), "shards": 4, "at_once": 1},
+        "name": "gold",
+        "array": {"input": str(tmp_path / "in.jsonl"), "shards": 4, "at_once": 1},
         "command": ["execute", "{in}", "{shard}"],
-    }  # fmt: skip
+    }
     ids = submit(plan_of(tmp_path / "run", [stage]))
     shards = tmp_path / "run" / "gold"
     wait_for("the first shard", lambda: list(shards.glob("shard-*.json")), 120)
@@ -72,8 +84,12 @@ def test_a_cancelled_array_is_finished_by_submitting_it_again(
     assert first.items() <= kept.items()  # finished shards were skipped
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     whole = tmp_path / "whole.jsonl"
-    subprocess.run([sys.executable, "-m", "assay", "execute", str(tmp_path / "in.jsonl"),
-                    str(whole)], cwd=ROOT, env=env, check=True)  # fmt: skip
+    subprocess.run(
+        [sys.executable, "-m", "assay", "execute", str(tmp_path / "in.jsonl"), str(whole)],
+        cwd=ROOT,
+        env=env,
+        check=True,
+    )
     assert (tmp_path / "run" / "gold.jsonl").read_bytes() == whole.read_bytes()
 
 
@@ -93,8 +109,9 @@ def test_a_refused_plan_and_a_dry_run(
 
 
 def test_a_plan_is_not_submitted_twice_at_once(submitting: MiniSlurm, tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, [{"name": "a", "command": ["tasks", "--help"],
-                               "sbatch": {"begin": "now+1hour"}}])  # fmt: skip
+    plan = plan_of(
+        tmp_path, [{"name": "a", "command": ["tasks", "--help"], "sbatch": {"begin": "now+1hour"}}]
+    )
     job = submit(plan)["a"]
     with pytest.raises(
         SubmitError, match=rf"still there: a {job}; wait for them, or: scancel {job}"
@@ -110,30 +127,95 @@ def test_a_plan_is_not_submitted_twice_at_once(submitting: MiniSlurm, tmp_path: 
 def chain_stages(data: Path, model: Path) -> list[dict[str, Any]]:
     """docs/clusters.md's chain on a tiny model: it learns its few tasks by heart, so that its
     rollouts have something to select."""
-    rl = ["rl.steps=2", "rl.prompts_per_step=4", "rl.mini_batch=4", "rl.rollouts_per_prompt=4",
-          "rl.max_new_tokens=12"]  # fmt: skip
+    rl = [
+        "rl.steps=2",
+        "rl.prompts_per_step=4",
+        "rl.mini_batch=4",
+        "rl.rollouts_per_prompt=4",
+        "rl.max_new_tokens=12",
+    ]
     warm = ["sft.batch_size=8", "sft.epochs=60", "sft.lr=3e-3"]
     return [
-        {"name": "tasks", "command": ["tasks", "demo", "--out", "{out}/tasks", "train_sft=24",
-                                      "train_rl=24", "heldout=8"]},
-        {"name": "warm", "script": "sft", "args": [f"data={data}", f"model.path={model}", *TINY,
-                                                   *warm]},
-        {"name": "rollouts", "after": ["warm"],
-         "array": {"input": str(data), "shards": 2, "align": 4},
-         "command": [*ROLLOUT, "--model", "{out}/warm/model", "--tasks", "{in}", "--out",
-                     "{shard}"]},
-        {"name": "select", "after": ["rollouts"],
-         "command": ["select", "--rollouts", "{out}/rollouts.jsonl", "--strategy", "av", "--out",
-                     "{out}/kept.parquet"]},
-        {"name": "sft", "script": "sft", "after": ["select"],
-         "args": ["data={out}/kept.parquet", f"model.path={model}", *TINY, "sft.batch_size=8"]},
-        {"name": "grpo", "script": "grpo_1node", "after": ["sft"],
-         "args": [f"data={data}", "model.path={out}/sft/model", *TINY, *rl]},
-        {"name": "eval", "after": ["tasks", "grpo"], "items": [
-            {"name": name, "argv": ["eval", "--model", "{out}/" + name + "/model", "--tracks",
-             "{out}/tasks/heldout.jsonl", "--out", "{item}", "--limit", 2,
-             "--max-new-tokens", 8]} for name in ("sft", "grpo")]},
-    ]  # fmt: skip
+        {
+            "name": "tasks",
+            "command": [
+                "tasks",
+                "demo",
+                "--out",
+                "{out}/tasks",
+                "train_sft=24",
+                "train_rl=24",
+                "heldout=8",
+            ],
+        },
+        {
+            "name": "warm",
+            "script": "sft",
+            "args": [f"data={data}", f"model.path={model}", *TINY, *warm],
+        },
+        {
+            "name": "rollouts",
+            "after": ["warm"],
+            "array": {"input": str(data), "shards": 2, "align": 4},
+            "command": [
+                *ROLLOUT,
+                "--model",
+                "{out}/warm/model",
+                "--tasks",
+                "{in}",
+                "--out",
+                "{shard}",
+            ],
+        },
+        {
+            "name": "select",
+            "after": ["rollouts"],
+            "command": [
+                "select",
+                "--rollouts",
+                "{out}/rollouts.jsonl",
+                "--strategy",
+                "av",
+                "--out",
+                "{out}/kept.parquet",
+            ],
+        },
+        {
+            "name": "sft",
+            "script": "sft",
+            "after": ["select"],
+            "args": ["data={out}/kept.parquet", f"model.path={model}", *TINY, "sft.batch_size=8"],
+        },
+        {
+            "name": "grpo",
+            "script": "grpo_1node",
+            "after": ["sft"],
+            "args": [f"data={data}", "model.path={out}/sft/model", *TINY, *rl],
+        },
+        {
+            "name": "eval",
+            "after": ["tasks", "grpo"],
+            "items": [
+                {
+                    "name": name,
+                    "argv": [
+                        "eval",
+                        "--model",
+                        "{out}/" + name + "/model",
+                        "--tracks",
+                        "{out}/tasks/heldout.jsonl",
+                        "--out",
+                        "{item}",
+                        "--limit",
+                        2,
+                        "--max-new-tokens",
+                        8,
+                    ],
+                }
+                for name in ("sft", "grpo")
+            ],
+        },
+    ]
 
 
 @pytest.mark.slurm
@@ -149,8 +231,13 @@ def test_tasks_rollouts_select_sft_grpo_and_evaluation_in_one_plan(
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     whole = tmp_path / "whole.jsonl"
     words = [*map(str, ROLLOUT), "--model", str(out / "warm" / "model"), "--tasks", str(data)]
-    subprocess.run([sys.executable, "-m", "assay", *words, "--out", str(whole)],
-                   cwd=ROOT, env=env, check=True, capture_output=True)  # fmt: skip
+    subprocess.run(
+        [sys.executable, "-m", "assay", *words, "--out", str(whole)],
+        cwd=ROOT,
+        env=env,
+        check=True,
+        capture_output=True,
+    )
     assert (out / "rollouts.jsonl").read_bytes() == whole.read_bytes()
     kept = json.loads((out / "kept.parquet.manifest.json").read_text())["kept"]
     assert 0 < kept["tasks"] <= 24

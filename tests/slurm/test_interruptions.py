@@ -4,46 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from mini_slurm import MiniSlurm, wait_for
-
-from rewards.task import Task, write_jsonl
+from mini_slurm import MiniSlurm
+from places import ROOT
+from slurm_runs import (
+    final_hashes,
+    grpo_words,
+    model_hash,
+    sft_words,
+    steps,
+    stop_in_every_way,
+    toy_tasks,
+    wait_progress,
+    whole_run,
+)
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
-ROOT = Path(__file__).resolve().parent.parent.parent
-TINY = ["engine.device=cpu", "engine.threads=1", "engine.dtype=float32"]
-
-
-def toy_tasks(path: Path, count: int = 24) -> Path:
-    tasks = []
-    for i in range(count):
-        text = f"{'abc'[i % 3]}{'de'[i % 2]}x{i % 5}"
-        gold = {"input_text": text, "status": "KEEP", "text": text.replace("x", "")}
-        prompt = [{"role": "user", "content": f"{i} {text}"}]
-        tasks.append(Task(f"t{i:02d}", "refinement", "toy", "train", prompt, gold))
-    write_jsonl(path, [task.to_json() for task in tasks])
-    return path
-
-
-def sft_words(data: Path, model: Path, out: Path) -> list[str]:
-    return [
-        f"data={data}", f"model.path={model}", f"out={out}", *TINY, "sft.epochs=50",
-        "sft.batch_size=2", "checkpoint.sft_every=10",
-    ]  # fmt: skip
-
-
-def grpo_words(data: Path, model: Path, out: Path) -> list[str]:
-    return [
-        f"data={data}", f"model.path={model}", f"out={out}", *TINY, "rl.steps=90",
-        "rl.prompts_per_step=4", "rl.mini_batch=4", "rl.rollouts_per_prompt=4",
-        "rl.max_new_tokens=64", "rl.save_every=3", "rl.lr=3e-4",
-    ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -51,85 +29,20 @@ def warm_folder(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     """A model that solves some of its tasks: one that solves none has nothing to learn from."""
     folder = tmp_path_factory.mktemp("warm")
     data = toy_tasks(folder / "t.jsonl")
-    whole_run("sft", [*sft_words(data, tiny_folder, folder), "sft.epochs=45", "sft.batch_size=8",
-                      "sft.lr=3e-3"])  # fmt: skip
+    whole_run(
+        "sft",
+        [*sft_words(data, tiny_folder, folder), "sft.epochs=45", "sft.batch_size=8", "sft.lr=3e-3"],
+    )
     return folder / "model"
-
-
-def whole_run(command: str, words: list[str]) -> None:
-    """The same command, uninterrupted and without Slurm."""
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-m", "assay", command, *words], cwd=ROOT, env=env, check=True,
-                   capture_output=True)  # fmt: skip
-
-
-def final_hashes(out: Path, stage: str) -> dict[str, str]:
-    last = (out / "checkpoints" / stage / "latest").read_text().strip()
-    folder = out / "checkpoints" / stage / last
-    files = [*folder.glob("*.safetensors"), out / "model" / "model.safetensors"]
-    return {f"{last}/{p.name}": hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
-
-
-def model_hash(out: Path) -> str:
-    return hashlib.sha256((out / "model" / "model.safetensors").read_bytes()).hexdigest()
-
-
-def saved(out: Path, stage: str) -> int:
-    try:
-        name = (out / "checkpoints" / stage / "latest").read_text()
-    except OSError:
-        return 0
-    return int(name.removeprefix("step_"))
-
-
-def steps(out: Path) -> list[int]:
-    lines = (out / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line)["step"] for line in lines]
-
-
-def wait_progress(
-    slurm: MiniSlurm, job: str, out: Path, stage: str, restarts: int, seconds: float = 180
-) -> None:
-    """Until the start number `restarts` of the job has saved something more."""
-    wait_for("the job's next start", lambda: started(slurm, job, restarts), seconds)
-    before = saved(out, stage)
-    wait_for(f"a checkpoint after step {before}", lambda: saved(out, stage) > before, seconds)
-
-
-def started(slurm: MiniSlurm, job: str, restarts: int) -> bool:
-    found = slurm.job(job)
-    assert found["JobState"] not in ("COMPLETED", "FAILED"), (found["JobState"], "too early")
-    return found["JobState"] == "RUNNING" and found["Restarts"] == str(restarts)
-
-
-def preempt(slurm: MiniSlurm) -> None:
-    """A job of a higher partition that wants every node."""
-    job = slurm.submit("-p", "high", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "true")
-    slurm.wait(job, "COMPLETED")
-
-
-def stop_in_every_way(slurm: MiniSlurm, job: str, out: Path, stage: str) -> None:
-    """The time limit near (its signal), a requeue by hand, a preemption, a node lost: each after
-    the start before it has saved something."""
-    wait_progress(slurm, job, out, stage, 0)
-    slurm.run("scancel", "--signal=USR1", "--batch", job)
-    wait_progress(slurm, job, out, stage, 1)
-    slurm.run("scontrol", "requeue", job)
-    wait_progress(slurm, job, out, stage, 2)
-    preempt(slurm)
-    wait_progress(slurm, job, out, stage, 3)
-    node = slurm.job(job)["NodeList"]
-    slurm.kill_node(node)
-    wait_progress(slurm, job, out, stage, 4)
-    slurm.revive_node(node)
 
 
 def test_sft_ends_in_the_same_bits_whatever_stopped_it(
     slurm: MiniSlurm, tiny_folder: Path, tmp_path: Path
 ) -> None:
     data, out, log = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run", tmp_path / "log.txt"
-    job = slurm.submit("-o", str(log), str(ROOT / "slurm" / "sft.sbatch"),
-                       *sft_words(data, tiny_folder, out))  # fmt: skip
+    job = slurm.submit(
+        "-o", str(log), str(ROOT / "slurm" / "sft.sbatch"), *sft_words(data, tiny_folder, out)
+    )
     stop_in_every_way(slurm, job, out, "sft")
     done, text = slurm.wait(job, seconds=240), log.read_text()
     assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "4"), text
@@ -145,8 +58,12 @@ def test_grpo_ends_in_the_same_bits_and_samples_whatever_stopped_it(
     slurm: MiniSlurm, warm_folder: Path, tmp_path: Path
 ) -> None:
     data, out, log = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run", tmp_path / "log.txt"
-    job = slurm.submit("-o", str(log), str(ROOT / "slurm" / "grpo_1node.sbatch"),
-                       *grpo_words(data, warm_folder, out))  # fmt: skip
+    job = slurm.submit(
+        "-o",
+        str(log),
+        str(ROOT / "slurm" / "grpo_1node.sbatch"),
+        *grpo_words(data, warm_folder, out),
+    )
     stop_in_every_way(slurm, job, out, "rl")
     done = slurm.wait(job, seconds=240)
     assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "4"), log.read_text()
@@ -171,8 +88,12 @@ def test_deepspeed_ends_in_the_same_bits_when_signalled_and_when_its_node_is_los
 ) -> None:
     """Two processes, ZeRO-3. Checkpoint files of DeepSpeed hold pickles: the model is compared."""
     data, out, log = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run", tmp_path / "log.txt"
-    more = ["sft.epochs=8", "checkpoint.sft_every=5", "cluster.device=cpu",
-            "cluster.gpus_per_node=2"]  # fmt: skip
+    more = [
+        "sft.epochs=8",
+        "checkpoint.sft_every=5",
+        "cluster.device=cpu",
+        "cluster.gpus_per_node=2",
+    ]
     words = ["--backend", "deepspeed", *sft_words(data, tiny_folder, out), *more]
     job = slurm.submit("-o", str(log), "--mem=2000", str(ROOT / "slurm" / "sft.sbatch"), *words)
     wait_progress(slurm, job, out, "sft", 0, seconds=400)
@@ -208,9 +129,16 @@ def test_a_real_time_limit_ends_in_the_same_bits(
     after some 20. As many starts as it takes, those included that end in their imports."""
     data, out, log = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run", tmp_path / "log.txt"
     more = ["sft.epochs=100", "checkpoint.sft_every=1000"]  # only what the signal saves
-    job = slurm.submit("-o", str(log), "--time=1", "--signal=B:USR1@50",
-                       str(ROOT / "slurm" / "sft.sbatch"), *sft_words(data, tiny_folder, out),
-                       *more, ASSAY_MAX_STALLS="20")  # fmt: skip
+    job = slurm.submit(
+        "-o",
+        str(log),
+        "--time=1",
+        "--signal=B:USR1@50",
+        str(ROOT / "slurm" / "sft.sbatch"),
+        *sft_words(data, tiny_folder, out),
+        *more,
+        ASSAY_MAX_STALLS="20",
+    )
     done, text = slurm.wait(job, seconds=900), log.read_text()
     assert done["JobState"] == "COMPLETED" and int(done["Restarts"]) >= 1, text
     assert text.count("signal USR1: asking the run to save") >= int(done["Restarts"])

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from mini_slurm import MiniSlurm, command, environ, processes, wait_for
-from test_interruptions import toy_tasks
+from places import ROOT
+from slurm_runs import toy_tasks
 from tiny_model import CHAT_TEMPLATE
 from tool_model import tasks as tool_tasks
 from tool_model import write_model
@@ -27,7 +28,6 @@ pytestmark = [
         importlib.util.find_spec("ray") is None, reason="ray is not installed (extra `cluster`)"
     ),
 ]
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def test_gold_is_executed_on_two_nodes_and_nothing_is_left_behind(
@@ -38,20 +38,40 @@ def test_gold_is_executed_on_two_nodes_and_nothing_is_left_behind(
     rows = [{"id": f"r{i}", "input_text": f"mail me@x{i}.org", "recipe": recipe} for i in range(40)]
     source.write_text("".join(json.dumps(r) + "\n" for r in rows))
     job = slurm.submit(
-        "-o", str(log), "--mem=500", "--cpus-per-task=2",
-        str(ROOT / "slurm" / "grpo_multinode.sbatch"), f"out={tmp_path}/run", "--",
-        "train.verl_backend.ray_shards", f"out={tmp_path}/shards", "--input", str(source),
-        "--shards", "8", "--to", str(target), "--", "execute", "{in}", "{out}",
-        ASSAY_RAY_CPUS="2", ASSAY_RAY_STORE="100000000",
-    )  # fmt: skip
+        "-o",
+        str(log),
+        "--mem=500",
+        "--cpus-per-task=2",
+        str(ROOT / "slurm" / "grpo_multinode.sbatch"),
+        f"out={tmp_path}/run",
+        "--",
+        "train.backends.verl.ray_shards",
+        f"out={tmp_path}/shards",
+        "--input",
+        str(source),
+        "--shards",
+        "8",
+        "--to",
+        str(target),
+        "--",
+        "execute",
+        "{in}",
+        "{out}",
+        ASSAY_RAY_CPUS="2",
+        ASSAY_RAY_STORE="100000000",
+    )
     done = slurm.wait(job, seconds=500)
     said = log.read_text()
     assert done["JobState"] == "COMPLETED", said
     assert "2 of 2 nodes" in said and "40 rows of 8 shards" in said
     whole = tmp_path / "whole.jsonl"
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-m", "assay", "execute", str(source), str(whole)], cwd=ROOT,
-                   env=env, check=True)  # fmt: skip
+    subprocess.run(
+        [sys.executable, "-m", "assay", "execute", str(source), str(whole)],
+        cwd=ROOT,
+        env=env,
+        check=True,
+    )
     assert target.read_bytes() == whole.read_bytes()
     assert not Path(f"/tmp/r{job}").exists()
     logs = tmp_path / "run" / "ray-logs"  # of both nodes, the head's with its own server's
@@ -64,16 +84,46 @@ def test_rejection_sampling_over_two_nodes_gives_the_bytes_of_one_machine(
 ) -> None:
     """Every shard is `assay rollout` in a Ray worker; both nodes take some."""
     source, target, log = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "all.jsonl", tmp_path / "log"
-    words = ["rollout", "--model", str(tiny_folder), "--n", "2", "--slots", "8", "--threads", "1",
-             "--max-new-tokens", "8"]  # fmt: skip
+    words = [
+        "rollout",
+        "--model",
+        str(tiny_folder),
+        "--n",
+        "2",
+        "--slots",
+        "8",
+        "--threads",
+        "1",
+        "--max-new-tokens",
+        "8",
+    ]
     job = slurm.submit(
-        "-o", str(log), "--mem=500", "--cpus-per-task=2",
-        str(ROOT / "slurm" / "grpo_multinode.sbatch"), f"out={tmp_path}/run", "--",
-        "train.verl_backend.ray_shards", f"out={tmp_path}/shards", "--input", str(source),
-        "--shards", "6", "--align", "4", "--to", str(target), "--",
-        *words, "--tasks", "{in}", "--out", "{out}",
-        ASSAY_RAY_CPUS="1", ASSAY_RAY_STORE="100000000",
-    )  # fmt: skip
+        "-o",
+        str(log),
+        "--mem=500",
+        "--cpus-per-task=2",
+        str(ROOT / "slurm" / "grpo_multinode.sbatch"),
+        f"out={tmp_path}/run",
+        "--",
+        "train.backends.verl.ray_shards",
+        f"out={tmp_path}/shards",
+        "--input",
+        str(source),
+        "--shards",
+        "6",
+        "--align",
+        "4",
+        "--to",
+        str(target),
+        "--",
+        *words,
+        "--tasks",
+        "{in}",
+        "--out",
+        "{out}",
+        ASSAY_RAY_CPUS="1",
+        ASSAY_RAY_STORE="100000000",
+    )
     done = slurm.wait(job, seconds=900)
     said = log.read_text()
     assert done["JobState"] == "COMPLETED", said
@@ -82,8 +132,13 @@ def test_rejection_sampling_over_two_nodes_gives_the_bytes_of_one_machine(
     whole = tmp_path / "whole.jsonl"
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     assay = [sys.executable, "-m", "assay"]
-    subprocess.run([*assay, *words, "--tasks", str(source), "--out", str(whole)], cwd=ROOT,
-                   env=env, check=True, capture_output=True)  # fmt: skip
+    subprocess.run(
+        [*assay, *words, "--tasks", str(source), "--out", str(whole)],
+        cwd=ROOT,
+        env=env,
+        check=True,
+        capture_output=True,
+    )
     assert len(whole.read_bytes().splitlines()) == 48
     assert target.read_bytes() == whole.read_bytes()
 
@@ -103,15 +158,32 @@ def test_verl_trains_over_two_nodes_and_goes_on_after_a_signal(
     write_model(tmp_path / "m", CHAT_TEMPLATE)
     data = tool_tasks(4, tmp_path / "train.jsonl")
     job = slurm.submit(
-        "-o", str(log), "--mem=1900", "--cpus-per-task=2",
-        str(ROOT / "slurm" / "grpo_multinode.sbatch"), f"data={data}", f"out={out}",
-        f"model.path={tmp_path / 'm'}", "rl.prompts_per_step=2", "rl.mini_batch=2",
-        "rl.rollouts_per_prompt=4", "rl.max_new_tokens=6", "rl.max_length=2048", "rl.turns=3",
-        "rl.save_every=1", "rl.lr=1e-3", "rl.steps=4", "cluster.device=cpu",
-        "cluster.gpus_per_node=1", "cluster.sandbox_workers=1", "cluster.rollout_workers=1",
+        "-o",
+        str(log),
+        "--mem=1900",
+        "--cpus-per-task=2",
+        str(ROOT / "slurm" / "grpo_multinode.sbatch"),
+        f"data={data}",
+        f"out={out}",
+        f"model.path={tmp_path / 'm'}",
+        "rl.prompts_per_step=2",
+        "rl.mini_batch=2",
+        "rl.rollouts_per_prompt=4",
+        "rl.max_new_tokens=6",
+        "rl.max_length=2048",
+        "rl.turns=3",
+        "rl.save_every=1",
+        "rl.lr=1e-3",
+        "rl.steps=4",
+        "cluster.device=cpu",
+        "cluster.gpus_per_node=1",
+        "cluster.sandbox_workers=1",
+        "cluster.rollout_workers=1",
         "cluster.micro_tokens=2048",
-        ASSAY_RAY_CPUS="16", ASSAY_RAY_GPUS="1", ASSAY_RAY_STORE="100000000",
-    )  # fmt: skip
+        ASSAY_RAY_CPUS="16",
+        ASSAY_RAY_GPUS="1",
+        ASSAY_RAY_STORE="100000000",
+    )
     tracker = out / "latest_checkpointed_iteration.txt"
     wait_for("the first checkpoint", tracker.is_file, 900)
     slurm.run("scancel", "--signal=USR1", "--batch", job)

@@ -12,8 +12,8 @@ from pathlib import Path
 import mini_slurm
 import pytest
 from mini_slurm import MiniSlurm
+from places import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 SCRIPTS = sorted((ROOT / "slurm").glob("*.s*"))
 JOBS = [p for p in SCRIPTS if p.suffix == ".sbatch"]
 
@@ -28,8 +28,11 @@ def test_shellcheck_finds_nothing() -> None:
         pytest.skip("shellcheck is not installed")
     done = subprocess.run(
         ["shellcheck", "-x", "-P", "slurm", *map(str, SCRIPTS)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout
 
 
@@ -68,10 +71,13 @@ def test_a_command_that_succeeds_completes(slurm: MiniSlurm, tmp_path: Path) -> 
     assert "usage: assay tasks" in done["log"] and "nothing saved" in done["log"]
 
 
-@pytest.mark.parametrize(("args", "code", "said"), [
-    (["--", "tasks", "nonsense"], "2:0", "usage: assay tasks"),
-    (["tasks"], "2:0", "wanted: out=DIR -- COMMAND"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["--", "tasks", "nonsense"], "2:0", "usage: assay tasks"),
+        (["tasks"], "2:0", "wanted: out=DIR -- COMMAND"),
+    ],
+)
 def test_a_command_that_fails_fails_the_job(
     slurm: MiniSlurm, tmp_path: Path, args: list[str], code: str, said: str
 ) -> None:
@@ -121,10 +127,16 @@ def test_a_job_without_the_gpus_it_counts_on_is_refused_and_with_them_they_reach
     assert "verl asks Ray for 34" in done["log"]
     log = tmp_path / "log2.txt"
     job = slurm.submit(
-        "-o", str(log), "--gpus-per-node=2", "--cpus-per-task=3",
-        str(ROOT / "slurm" / "grpo_1node.sbatch"), *words, "cluster.gpus_per_node=2", **env,
+        "-o",
+        str(log),
+        "--gpus-per-node=2",
+        "--cpus-per-task=3",
+        str(ROOT / "slurm" / "grpo_1node.sbatch"),
+        *words,
+        "cluster.gpus_per_node=2",
+        **env,
         ASSAY_RAY_CPUS="64",
-    )  # fmt: skip
+    )
     assert slurm.wait(job)["JobState"] == "COMPLETED", log.read_text()
     assert "step: gpus 0,1 cores 3" in log.read_text()
 
@@ -181,8 +193,15 @@ def test_verl_on_one_node_gets_a_ray_cluster_of_its_own(
 
 def test_submitted_from_elsewhere_it_says_so(slurm: MiniSlurm, tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
-    job = slurm.submit("-o", str(log), f"--chdir={tmp_path}", "--export=NONE",
-                       str(ROOT / "slurm" / "sft.sbatch"), "out=x", cwd=tmp_path)  # fmt: skip
+    job = slurm.submit(
+        "-o",
+        str(log),
+        f"--chdir={tmp_path}",
+        "--export=NONE",
+        str(ROOT / "slurm" / "sft.sbatch"),
+        "out=x",
+        cwd=tmp_path,
+    )
     assert slurm.wait(job)["ExitCode"] == "2:0"
     assert "submit from the checkout, or set ASSAY_ROOT" in log.read_text()
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from mini_slurm import MiniSlurm, wait_for
-from test_interruptions import preempt, saved, started
+from places import ROOT
+from slurm_runs import preempt, saved, started
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 STEPS = 400
 
 # One step every 30 ms; USR1 or TERM: save the step and end with 75, as `assay sft` does.
@@ -63,8 +63,13 @@ def stand_in(tmp_path: Path) -> str:
 def test_a_crashed_slurmd_costs_nothing(slurm: MiniSlurm, tmp_path: Path) -> None:
     """The steps outlive it; the run goes on to its end while nobody looks, and is not repeated."""
     log = tmp_path / "log.txt"
-    job = slurm.submit("-o", str(log), str(ROOT / "slurm" / "sft.sbatch"), f"out={tmp_path}/run",
-                       ASSAY_PYTHON=stand_in(tmp_path))  # fmt: skip
+    job = slurm.submit(
+        "-o",
+        str(log),
+        str(ROOT / "slurm" / "sft.sbatch"),
+        f"out={tmp_path}/run",
+        ASSAY_PYTHON=stand_in(tmp_path),
+    )
     wait_for("the start", lambda: saved(tmp_path / "run", "sft") > 0)
     node = slurm.job(job)["NodeList"]
     slurm.kill_daemon(node)
@@ -83,10 +88,13 @@ def test_every_stop_ends_in_the_same_path_and_no_step_is_lost(
     jobs: dict[str, str] = {}
     for stage, script in runs.items():
         jobs[stage] = slurm.submit(
-            "-o", str(tmp_path / f"{stage}.log"), "--cpus-per-task=2",
-            str(ROOT / "slurm" / f"{script}.sbatch"), f"out={tmp_path / stage}",
+            "-o",
+            str(tmp_path / f"{stage}.log"),
+            "--cpus-per-task=2",
+            str(ROOT / "slurm" / f"{script}.sbatch"),
+            f"out={tmp_path / stage}",
             ASSAY_PYTHON=python,
-        )  # fmt: skip
+        )
 
     def next_start(restarts: int) -> None:
         for stage, job in jobs.items():
@@ -127,10 +135,15 @@ def test_a_step_longer_than_the_lead_is_repeated_and_the_job_goes_on(
     longer than what is left."""
     log = tmp_path / "log.txt"
     job = slurm.submit(
-        "-o", str(log), "--time=1", "--signal=B:USR1@50",
-        str(ROOT / "slurm" / "grpo_1node.sbatch"), f"out={tmp_path}/run",
-        ASSAY_PYTHON=stand_in(tmp_path), LONG_STEP="600",
-    )  # fmt: skip
+        "-o",
+        str(log),
+        "--time=1",
+        "--signal=B:USR1@50",
+        str(ROOT / "slurm" / "grpo_1node.sbatch"),
+        f"out={tmp_path}/run",
+        ASSAY_PYTHON=stand_in(tmp_path),
+        LONG_STEP="600",
+    )
     done, said = slurm.wait(job, seconds=240), log.read_text()
     assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "1"), said
     assert saved(tmp_path / "run", "rl") == STEPS
@@ -157,9 +170,16 @@ def test_a_signal_before_the_run_listens_is_no_stall_of_a_run_that_would(
     python.write_text(DEAF)
     python.chmod(0o755)
     words = ["--", "x"] if script == "command" else []
-    job = slurm.submit("-o", str(log), str(ROOT / "slurm" / f"{script}.sbatch"), f"out={out}",
-                       *words, *([f"out={out}"] if words else []),
-                       ASSAY_PYTHON=str(python), ASSAY_MAX_STALLS="1")  # fmt: skip
+    job = slurm.submit(
+        "-o",
+        str(log),
+        str(ROOT / "slurm" / f"{script}.sbatch"),
+        f"out={out}",
+        *words,
+        *([f"out={out}"] if words else []),
+        ASSAY_PYTHON=str(python),
+        ASSAY_MAX_STALLS="1",
+    )
     wait_for("the start", lambda: (out / "begun0").exists())
     slurm.run("scancel", "--signal=USR1", "--batch", job)
     if script == "command":  # it never saves when it is asked to
@@ -182,9 +202,14 @@ def test_one_task_of_an_array_requeues_itself_alone(slurm: MiniSlurm, tmp_path: 
         f'until [ -e "{tmp_path}/go" ]; do sleep 0.1; done\n'
     )
     python.chmod(0o755)
-    job = slurm.submit("-o", f"{tmp_path}/%a.txt", "--array=0-1",
-                       str(ROOT / "slurm" / "data_array.sbatch"), f"out={tmp_path}/run",
-                       ASSAY_PYTHON=str(python))  # fmt: skip
+    job = slurm.submit(
+        "-o",
+        f"{tmp_path}/%a.txt",
+        "--array=0-1",
+        str(ROOT / "slurm" / "data_array.sbatch"),
+        f"out={tmp_path}/run",
+        ASSAY_PYTHON=str(python),
+    )
     wait_for("both starts", lambda: all((tmp_path / f"begun{i}").exists() for i in (0, 1)))
     slurm.run("scancel", "--signal=USR1", "--batch", f"{job}_1")
     wait_for("its next start", lambda: started(slurm, f"{job}_1", 1))
@@ -202,8 +227,15 @@ def test_a_command_that_ends_well_after_the_signal_is_not_done_again(
         f'touch "{tmp_path}/begun"\nwhile :; do sleep 0.1; done\n'
     )
     python.chmod(0o755)
-    job = slurm.submit("-o", str(log), str(ROOT / "slurm" / "command.sbatch"),
-                       f"out={tmp_path}/run", "--", "x", ASSAY_PYTHON=str(python))  # fmt: skip
+    job = slurm.submit(
+        "-o",
+        str(log),
+        str(ROOT / "slurm" / "command.sbatch"),
+        f"out={tmp_path}/run",
+        "--",
+        "x",
+        ASSAY_PYTHON=str(python),
+    )
     wait_for("the start", lambda: (tmp_path / "begun").exists())
     slurm.run("scancel", "--signal=USR1", "--batch", job)
     done = slurm.wait(job)

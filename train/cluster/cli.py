@@ -70,8 +70,10 @@ def _refuse_twice(plan: Plan) -> None:
     try:
         asked = subprocess.run(
             ["squeue", "--noheader", "--format=%A", f"--jobs={','.join(jobs.values())}"],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     except OSError:
         return  # sbatch will say that Slurm is not here
     there = set(asked.stdout.split())
@@ -94,8 +96,11 @@ def _sbatch(call: list[str], ids: dict[str, str]) -> str:
     try:
         done = subprocess.run(
             ["bash", "-c", SBATCH, sys.executable, *call],
-            cwd=ROOT, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     except OSError as error:
         raise SubmitError(f"bash cannot be run: {error}") from error
     if done.returncode != 0:
@@ -155,9 +160,10 @@ def _check(args: argparse.Namespace) -> int:
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        prog="assay slurm", description=__doc__,
+        prog="assay slurm",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     kinds = made.add_subparsers(dest="kind", required=True)
 
     def add(name: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:

@@ -205,9 +205,14 @@ def _array_jobs(
     name, out, fill = str(stage["name"]), f"{plan.out}/{stage['name']}", {"{out}": plan.out}
     shards, align = _count(spec, "shards", where), _count(spec, "align", where, 1)
     cut = (
-        f"out={out}", "--input", _words([spec.get("input", "")], fill, where)[0],
-        "--shards", str(shards), "--align", str(align),
-    )  # fmt: skip
+        f"out={out}",
+        "--input",
+        _words([spec.get("input", "")], fill, where)[0],
+        "--shards",
+        str(shards),
+        "--align",
+        str(align),
+    )
     if not isinstance(spec.get("input"), str):
         raise ConfigError(f"{where}: array: input is missing; name the JSONL file to cut")
     words = _words(stage["command"], fill | {"{in}": "{in}", "{shard}": "{out}"}, where)
@@ -219,14 +224,19 @@ def _array_jobs(
             )
     limit = _count(spec, "at_once", where, shards)
     array = Job(
-        name, "data_array.sbatch", (*cut, "--", *words),
-        _as_array(options, shards - 1, limit), after,
-    )  # fmt: skip
+        name,
+        "data_array.sbatch",
+        (*cut, "--", *words),
+        _as_array(options, shards - 1, limit),
+        after,
+    )
     merge = Job(
-        f"{name}-merge", "command.sbatch",
+        f"{name}-merge",
+        "command.sbatch",
         (f"out={out}", "--", "slurm", "merge", *cut, "--to", f"{out}.jsonl"),
-        _renamed(options, f"{plan.name}-{name}-merge"), (name,),
-    )  # fmt: skip
+        _renamed(options, f"{plan.name}-{name}-merge"),
+        (name,),
+    )
     return [array, merge]
 
 
@@ -255,14 +265,20 @@ def _item_jobs(
     limit = _count(stage, "at_once", where, len(rows))
     listed = f"{out}/items.jsonl"
     array = Job(
-        name, "eval_array.sbatch", (f"out={out}", "--items", listed),
-        _as_array(options, len(rows) - 1, limit), after, tuple(rows),
-    )  # fmt: skip
+        name,
+        "eval_array.sbatch",
+        (f"out={out}", "--items", listed),
+        _as_array(options, len(rows) - 1, limit),
+        after,
+        tuple(rows),
+    )
     check = Job(
-        f"{name}-check", "command.sbatch",
+        f"{name}-check",
+        "command.sbatch",
         (f"out={out}", "--", "slurm", "check", "--items", listed),
-        _renamed(options, f"{plan.name}-{name}-check"), (name,),
-    )  # fmt: skip
+        _renamed(options, f"{plan.name}-{name}-check"),
+        (name,),
+    )
     return [array, check]
 
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from configs.cluster import ClusterConfig
-from configs.loader import ConfigError, load
+from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig
-from train.verl_backend.overrides import refuse_adapters
+from train.backends.verl.overrides import refuse_adapters
+from train.run.settings import load_run
 
 ROOT = Path(__file__).resolve().parent.parent.parent  # where every job starts
 BACKENDS = {
@@ -56,8 +57,8 @@ def asked(command: str, words: Sequence[str]) -> Asked:
         raise ConfigError(f"--backend {backend}: wanted {' or '.join(known)} here")
     file = None if given["--config"] is None else ROOT / given["--config"]
     if command == "sft":
-        return Asked(command, backend, load(SftRunConfig, file, settings))
-    config = load(GrpoRunConfig, file, settings)
+        return Asked(command, backend, load_run(SftRunConfig, file, settings))
+    config = load_run(GrpoRunConfig, file, settings)
     if backend == "verl":
         refuse_adapters(config)
     return Asked(command, backend, config)
@@ -128,8 +129,8 @@ def refuse_stage(command: str, words: Sequence[str], nodes: str) -> None:
             raise ConfigError(problems[0])
     if want.backend == "embedded":
         return
-    from train.estimate import grpo_report, sft_report
-    from train.shape import shape_of
+    from train.backends.estimate import grpo_report, sft_report
+    from train.model.shape import shape_of
 
     config = want.config
     if command == "grpo_multinode" and nodes.isdigit():

@@ -68,9 +68,12 @@ def run_shard(cut: Cut, index: int, command: Sequence[str], run: Run) -> int:
     lines = _lines(cut.source)
     rows = rows_of(len(lines), cut.shards, cut.align, index)
     record = {
-        "input": hashlib.sha256(b"".join(lines)).hexdigest(), "rows": [rows.start, rows.stop],
-        "shards": cut.shards, "align": cut.align, "command": list(command),
-    }  # fmt: skip
+        "input": hashlib.sha256(b"".join(lines)).hexdigest(),
+        "rows": [rows.start, rows.stop],
+        "shards": cut.shards,
+        "align": cut.align,
+        "command": list(command),
+    }
     if _is_done(cut, index, record):
         print(f"shard {index} is done already")
         return 0

@@ -1,0 +1,258 @@
+"""Instructions in the benchmark's eleven styles, and the proof that each one says its recipe.
+
+A style is a frame around clauses of `rewards.cdr.language`. `read_instruction` accepts a text only
+when clauses and frame account for every character of it, so what it returns is what the text says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+
+from rewards.cdr.ids import sample_variants
+from rewards.cdr.language import pick, read_clauses, say_step, speakable
+from rewards.gold import Step
+from rewards.seeds import derive_seed
+
+_MARK = "\ue000"
+
+
+@dataclass(frozen=True)
+class Style:
+    """`openings` + clause (+ a join + clause)* + `closings`; a join may hold a running number."""
+
+    id: str
+    label: str
+    mood: str
+    openings: tuple[str, ...]
+    joins: tuple[str, ...]
+    closings: tuple[str, ...] = (".",)
+
+
+STYLES = (
+    Style(
+        "analyst_handoff",
+        "Analyst Handoff",
+        "imperative",
+        (
+            "Over to you: ",
+            "Can you run through this one for me and ",
+            "Handing this record to you; please ",
+            "Could you pick this one up and ",
+        ),
+        (", then ", ", after that ", ", and once that is done "),
+        (".", ", in that order.", ". Let me know if anything is unclear."),
+    ),
+    Style(
+        "application_context",
+        "Application-Context Task",
+        "imperative",
+        (
+            "These pages go into a search index next, so ",
+            "Before we train on this sample, ",
+            "This record feeds a retrieval system; first ",
+            "For the archive we are loading, ",
+        ),
+        (", then ", ", next ", "; after that "),
+        (".", ", one after the other.", ", so that what we load is usable."),
+    ),
+    Style(
+        "concise_brief",
+        "Concise Brief",
+        "imperative",
+        ("", "In short: ", "Brief: "),
+        ("; ", ", then ", "; next "),
+        (".", ""),
+    ),
+    Style(
+        "conversational_cooperative",
+        "Conversational Cooperative",
+        "imperative",
+        (
+            "Hey, could you tidy this up for me? Please ",
+            "I'd love some help with this: ",
+            "Mind giving me a hand here? Just ",
+            "Hi! When you have a minute, ",
+        ),
+        (", then ", ", and then ", ", after which please "),
+        (".", ". Thanks!", ". That would be great."),
+    ),
+    Style(
+        "end_weighted_instruction",
+        "End-Weighted Instruction",
+        "imperative",
+        (
+            "For the document above: ",
+            "With the text given, ",
+            "Taking the text you have just seen, ",
+            "Now that you have the text, ",
+        ),
+        (", then ", ", following that ", ", and afterwards "),
+        (".", ", strictly in this order.", "; nothing else."),
+    ),
+    Style(
+        "goal_oriented",
+        "Goal-Oriented Description",
+        "statement",
+        (
+            "What I want in the end is a version in which ",
+            "The goal is a text where ",
+            "The result should be one for which ",
+            "We are after a copy in which ",
+        ),
+        (", then ", ", after which ", ", and following that "),
+        (".", ", step by step in this order.", "; that is all."),
+    ),
+    Style(
+        "imperative_checklist",
+        "Imperative Checklist",
+        "imperative",
+        ("First, ", "To do: ", "1. ", "Begin as follows: "),
+        (". Then ", ". Next, ", ". {number}. "),
+        (".", ". Done."),
+    ),
+    Style(
+        "negative_constraint_driven",
+        "Negative-Constraint Driven",
+        "negative",
+        (
+            "What must hold when you are done, settled in this order: ",
+            "Constraints, to be met one after the other: ",
+            "The output may show ",
+        ),
+        ("; then ", "; after that ", "; next "),
+        (".", ", nothing more."),
+    ),
+    Style(
+        "policy_like",
+        "Policy-Like Requirement",
+        "statement",
+        (
+            "Prior to release, ",
+            "Texts shall be handled so that ",
+            "It is required that ",
+            "Under our rules, ",
+        ),
+        (", whereupon ", ", thereafter ", ", and subsequently "),
+        (".", ", without exception.", ", in the order given."),
+    ),
+    Style(
+        "qa_request",
+        "Quality-Control Request",
+        "imperative",
+        (
+            "Please inspect this sample: ",
+            "Check this record as follows: ",
+            "Quality check for the text below: ",
+            "As part of screening, ",
+        ),
+        (", then ", "; as the next step ", ", and after that "),
+        (".", ", and report the outcome.", " before you sign it off."),
+    ),
+    Style(
+        "recipe_narrative",
+        "Recipe Narrative",
+        "gerund",
+        (
+            "Our crawl left a mess in this one. It wants ",
+            "I inherited this file in a rough state; it needs ",
+            "This one came in untidy. Fixing it takes ",
+            "The export went wrong, so it calls for ",
+        ),
+        (", then ", ", followed by ", ", and after that "),
+        (".", ", in that sequence.", ", no more than that."),
+    ),
+)
+STYLE_IDS = tuple(style.id for style in STYLES)
+
+
+class InstructionError(ValueError):
+    """A text that is not an instruction of this grammar, or a recipe it has no words for."""
+
+
+def say(steps: Sequence[Step], style: Style, rng: Random, forms: int = 0) -> str:
+    """One instruction for a recipe. Raises `InstructionError` when a step cannot be spoken."""
+    for step in steps:
+        if not speakable(step):
+            raise InstructionError(f"no words for {step.operator} with {step.params}")
+    clauses = [say_step(step, style.mood, rng, forms) for step in steps]
+    opening = pick(rng, style.openings)
+    join = pick(rng, style.joins)
+    if opening == "1. ":
+        join = ". {number}. "
+    elif "{number}" in join:
+        opening = "1. "
+    text = opening + clauses[0]
+    for number, clause in enumerate(clauses[1:], 2):
+        text += join.format(number=number) + clause
+    text += pick(rng, style.closings)
+    return text[0].upper() + text[1:]
+
+
+@cache
+def _skeletons() -> list[tuple[Style, re.Pattern[str]]]:
+    found: list[tuple[Style, re.Pattern[str]]] = []
+    for style in STYLES:
+        opening, closing = ("|".join(map(re.escape, p)) for p in (style.openings, style.closings))
+        joins = "|".join(re.escape(j).replace(r"\{number\}", r"\d+") for j in style.joins)
+        pattern = rf"(?:{opening}){_MARK}(?:(?:{joins}){_MARK})*(?:{closing})"
+        found.append((style, re.compile(pattern, re.IGNORECASE)))
+    return found
+
+
+def read_instruction(text: str) -> tuple[list[Step], str]:
+    """(recipe, style id) of an instruction. Raises `InstructionError` unless clauses and the frame
+    of one style account for the whole text."""
+    clauses = read_clauses(text)
+    left, at = "", 0
+    for clause in clauses:
+        left += text[at : clause.start] + _MARK
+        at = clause.end
+    left += text[at:]
+    for style, pattern in _skeletons():
+        if pattern.fullmatch(left):
+            return [clause.step for clause in clauses], style.id
+    raise InstructionError(f"not an instruction of this grammar: {left.replace(_MARK, '…')!r}")
+
+
+@dataclass(frozen=True)
+class PromptVariant:
+    """One wording of a recipe, as the release stores it; `source` is written when it is not our
+    grammar."""
+
+    style_id: str
+    style_label: str
+    user_requirement: str
+    source: str = "grammar"
+
+    def to_json(self) -> dict[str, str]:
+        row = {
+            "style_id": self.style_id,
+            "style_label": self.style_label,
+            "user_requirement": self.user_requirement,
+        }
+        return row if self.source == "grammar" else row | {"source": self.source}
+
+
+def pool(steps: Sequence[Step], key: str, seed: int = 0, forms: int = 0) -> list[PromptVariant]:
+    """One variant a style, by style id. The same key and seed give the same words.
+
+    Every variant is read back; raises `InstructionError` when it does not say the recipe.
+    """
+    wanted = list(steps)
+    found: list[PromptVariant] = []
+    for style in STYLES:
+        rng = Random(derive_seed(seed, "instruction", key, style.id))
+        text = say(wanted, style, rng, forms)
+        if read_instruction(text)[0] != wanted:
+            raise InstructionError(f"{text!r} does not read back to its recipe")
+        found.append(PromptVariant(style.id, style.label, text))
+    return found
+
+
+def chosen(size: int, k: int, seed: int, key: str, instance_id: str) -> list[int]:
+    """Indices of an instance's K variants in its pool; 0: all."""
+    return sample_variants(size, k, seed, key, instance_id)

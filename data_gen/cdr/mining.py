@@ -1,0 +1,157 @@
+"""Mining recipes: frequent operator sets as anchors, exact signatures as recipes."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from configs.cdr import MiningConfig
+from data_gen.cdr.domains import execution_order
+
+Signature = tuple[str, ...]
+MOST_FALLBACKS = 12
+
+
+@dataclass(frozen=True)
+class MinedRecipe:
+    """`operators` alphabetically, `ordered` as they run; `support`: records with exactly these."""
+
+    id: str
+    family_id: str
+    operators: Signature
+    ordered: Signature
+    support: int
+    composed: bool = False  # made up from activated operators, not mined
+
+
+@dataclass(frozen=True)
+class Family:
+    """An anchor and the recipes of the signatures assigned to it."""
+
+    id: str
+    anchor: Signature
+    subset_support: int
+    family_support: int
+    recipes: tuple[MinedRecipe, ...]
+
+
+@dataclass(frozen=True)
+class Mined:
+    """What a domain's signatures gave. `fallback`: signatures no anchor took, with their count."""
+
+    domain: str
+    records: int
+    threshold: int
+    families: tuple[Family, ...]
+    fallback: tuple[tuple[Signature, int], ...]
+
+    @property
+    def recipes(self) -> list[MinedRecipe]:
+        return [recipe for family in self.families for recipe in family.recipes]
+
+
+def mine(domain: str, signatures: Sequence[Sequence[str]], config: MiningConfig) -> Mined:
+    """Families and recipes of one domain (internal name).
+
+    `signatures` are the active mappers of its records in corpus order; those with fewer than
+    `min_combo_len` operators are left out.
+    """
+    least = config.min_combo_len
+    exact = Counter(
+        signature for s in signatures if len(signature := tuple(sorted(set(s)))) >= least
+    )
+    total = sum(exact.values())
+    threshold = max(config.min_support, math.ceil(config.min_support_ratio * total), 1)
+    coverage: Counter[Signature] = Counter()
+    for signature, count in exact.items():
+        for size in range(least, min(config.max_combo_len, len(signature)) + 1):
+            for subset in combinations(signature, size):
+                coverage[subset] += count
+    frequent = [s for s, count in coverage.items() if count >= threshold]
+    frequent.sort(key=lambda s: (-coverage[s], -len(s), s))
+    anchors = _anchors(frequent, exact, config.max_families)
+    assigned, left = _assign(exact, anchors, coverage)
+    families: list[Family] = []
+    for anchor in anchors:
+        kept = [s for s in assigned[anchor] if exact[s] >= config.min_recipe_support]
+        if kept:  # a family left with no recipe does not use up a number
+            name = f"{domain}_family_{len(families) + 1:02d}"
+            support = sum(exact[s] for s in assigned[anchor])
+            ranked = kept[: config.max_recipes_per_family]
+            recipes = _recipes(domain, len(families) + 1, ranked, exact)
+            families.append(Family(name, anchor, coverage[anchor], support, recipes))
+    fallback = _fallback([s for s in left if exact[s] >= config.min_recipe_support], exact)
+    return Mined(domain, total, threshold, tuple(families), fallback)
+
+
+def _anchors(frequent: list[Signature], exact: Counter[Signature], most: int) -> list[Signature]:
+    """Greedily, in rank order, every set that covers a signature no earlier one covers."""
+    chosen: list[Signature] = []
+    covered: set[Signature] = set()
+    for subset in frequent:
+        if len(chosen) >= most:
+            break
+        members = {s for s in exact if set(subset) <= set(s)}
+        if not chosen or members - covered:
+            chosen.append(subset)
+            covered |= members
+    return chosen
+
+
+def _assign(
+    exact: Counter[Signature], anchors: list[Signature], coverage: Counter[Signature]
+) -> tuple[dict[Signature, list[Signature]], list[Signature]]:
+    """Each signature to its best anchor, most frequent first; and those that overlap none."""
+    assigned: dict[Signature, list[Signature]] = {anchor: [] for anchor in anchors}
+    left: list[Signature] = []
+    for signature, _ in exact.most_common():
+        own = set(signature)
+        best: tuple[tuple[float, ...], Signature] | None = None
+        for anchor in anchors:
+            shared = len(own & set(anchor))
+            if not shared:
+                continue
+            key = (shared == len(anchor), shared / len(anchor), len(anchor), coverage[anchor])
+            if best is None or key > best[0]:
+                best = (key, anchor)
+        if best is None:
+            left.append(signature)
+        else:
+            assigned[best[1]].append(signature)
+    counts = dict(exact)
+    for members in assigned.values():
+        members.sort(key=lambda s: (-counts[s], -len(s), s))
+    return assigned, left
+
+
+def _recipes(
+    domain: str, family: int, members: list[Signature], exact: Counter[Signature]
+) -> tuple[MinedRecipe, ...]:
+    return tuple(
+        MinedRecipe(
+            id=f"{domain}_recipe_{family:02d}_{rank:02d}",
+            family_id=f"{domain}_family_{family:02d}",
+            operators=signature,
+            ordered=execution_order(domain, signature),
+            support=exact[signature],
+        )
+        for rank, signature in enumerate(members, 1)
+    )
+
+
+def _fallback(
+    left: list[Signature], exact: Counter[Signature]
+) -> tuple[tuple[Signature, int], ...]:
+    """Greedily the signature with most operators not yet covered, then largest, then commonest."""
+    covered: set[str] = set()
+    chosen: list[tuple[Signature, int]] = []
+    rest = list(left)
+    while rest and len(chosen) < MOST_FALLBACKS:
+        best = max(rest, key=lambda s: (len(set(s) - covered), len(s), exact[s]))
+        chosen.append((best, exact[best]))
+        covered |= set(best)
+        rest.remove(best)
+    return tuple(chosen)

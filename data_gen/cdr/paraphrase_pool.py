@@ -1,0 +1,209 @@
+"""Paraphrases for a whole task set: per recipe and style a few candidates, the accepted ones kept.
+
+As in the benchmark's construction (spec section 10): candidates are asked for at temperature 0.8,
+judged at temperature 0, and of the accepted ones of a style the one with the smallest hash is
+used; where none is accepted the grammar's own wording stays. Everything asked is a row of
+`paraphrases.jsonl`, accepted or not and why, and is never asked again: the same file gives the same
+tasks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from configs.cdr import InstructConfig, ParaphraseConfig
+from data_gen.cdr.instruct import InstructionError, PromptVariant, chosen, pool
+from data_gen.cdr.paraphrase import Candidate, paraphrase
+from data_gen.cdr.rows import Draft, key_of
+from rewards.cdr.ids import stable_id
+from rewards.gold import Step
+from rewards.krama.judge import JudgeError
+from rewards.krama.judge_endpoint import Endpoint
+from rewards.task import json_line, read_journal
+
+Row = dict[str, Any]
+FILE = "paraphrases.jsonl"
+GIVE_UP = 20  # failures in a row after which the endpoint counts as gone
+
+
+class ParaphraseError(ValueError):
+    """The endpoint cannot be used; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Wording:
+    """An accepted paraphrase, and the recipe that was recovered from it."""
+
+    text: str
+    steps: tuple[Step, ...]
+
+
+# (recipe_prompt_key, style id) -> the wording that stands in for the grammar's
+Wordings = Mapping[tuple[str, str], Wording]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One style of one recipe."""
+
+    key: str
+    steps: tuple[Step, ...]
+    base: PromptVariant
+
+
+@dataclass
+class Paraphrased:
+    """Wordings to use, and what became of everything that was asked."""
+
+    wordings: dict[tuple[str, str], Wording] = field(default_factory=dict[Any, Wording])
+    counts: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+def jobs_of(
+    units: Sequence[Sequence[Draft]], instruct: InstructConfig, config: ParaphraseConfig
+) -> Iterator[Job]:
+    """The styles that the units' tasks are asked in, recipe by recipe, each once."""
+    pools: dict[str, list[PromptVariant]] = {}
+    seen: set[tuple[str, str]] = set()
+    for draft in (draft for unit in units for draft in unit):
+        key = key_of(draft)
+        if int(stable_id("paraphrase", key), 16) >= config.share * (1 << 64):
+            continue
+        if key not in pools:
+            try:
+                pools[key] = pool(draft.steps, key, instruct.seed, instruct.forms)
+            except InstructionError:  # left out later, with this reason
+                pools[key] = []
+        picked = range(len(pools[key]))
+        if not instruct.all_prompts and pools[key]:
+            picked = chosen(
+                len(pools[key]), instruct.variants, instruct.seed, key, draft.instance.id
+            )
+        for variant in (pools[key][i] for i in picked):
+            if (key, variant.style_id) not in seen:
+                seen.add((key, variant.style_id))
+                yield Job(key, tuple(draft.steps), variant)
+
+
+def paraphrase_units(
+    units: Sequence[Sequence[Draft]], instruct: InstructConfig, config: ParaphraseConfig, out: Path
+) -> Paraphrased:
+    """Ask for what `out/paraphrases.jsonl` does not hold yet, and choose.
+
+    Raises `ParaphraseError` when the endpoint is gone; what it said is kept.
+    """
+    from tqdm import tqdm
+
+    jobs = list(jobs_of(units, instruct, config))
+    asker = _Asker(config, out / FILE)
+    found: list[list[Row]] = []
+    with (
+        tqdm(total=len(jobs), desc="paraphrases", unit="style", disable=None, delay=2) as bar,
+        ThreadPoolExecutor(config.workers, "paraphrase") as threads,
+    ):
+        for rows in threads.map(asker.ask, jobs):
+            found.append(rows)
+            bar.update()
+    asker.rewrite(found)
+    return _choose(jobs, found, asker.failed)
+
+
+class _Asker:
+    """Asks for a job's candidates, each answer journalled as it comes; safe from many threads."""
+
+    def __init__(self, config: ParaphraseConfig, journal: Path) -> None:
+        if not config.model:
+            raise ParaphraseError("paraphrase.model is empty; say which model the endpoint has")
+        key = os.environ.get(config.key_env, "")
+        self._endpoint = Endpoint(config.url, config.model, key, config.timeout_s)
+        self._candidates, self._journal, self._lock = config.candidates, journal, Lock()
+        self._known: dict[tuple[str, str, int, str], Row] = {}
+        self.failed, self._in_a_row, self._last = 0, 0, ""
+        for row in read_journal(journal):
+            name = (row["recipe_prompt_key"], row["style_id"], row["slot"], row["base"])
+            self._known[name] = row
+
+    def ask(self, job: Job) -> list[Row]:
+        """A row a candidate; those that the endpoint failed to give are left out."""
+        return [row for slot in range(self._candidates) if (row := self._one(job, slot))]
+
+    def _one(self, job: Job, slot: int) -> Row | None:
+        base = job.base
+        name = (job.key, base.style_id, slot, base.user_requirement)
+        if name in self._known:
+            return self._known[name]
+        if self._in_a_row >= GIVE_UP:
+            raise ParaphraseError(
+                f"{self._endpoint.url}: {GIVE_UP} requests in a row failed, the last with "
+                f"{self._last}; what was answered is kept, the same command goes on"
+            )
+        try:
+            made = paraphrase(job.steps, base, self._endpoint)
+        except JudgeError as error:
+            with self._lock:
+                self.failed, self._in_a_row = self.failed + 1, self._in_a_row + 1
+                self._last = str(error)
+            return None
+        row = _row(job, slot, made)
+        with self._lock:
+            self._in_a_row = 0
+            self._journal.parent.mkdir(parents=True, exist_ok=True)
+            with open(self._journal, "ab") as file:
+                file.write(json_line(row))
+        return row
+
+    def rewrite(self, found: Sequence[Sequence[Row]]) -> None:
+        """The journal in the order of the tasks, without what they no longer ask for."""
+        temporary = self._journal.with_name(self._journal.name + ".tmp")
+        temporary.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(b"".join(json_line(row) for rows in found for row in rows))
+        temporary.replace(self._journal)
+
+
+def _row(job: Job, slot: int, made: Candidate) -> Row:
+    name = stable_id(job.key, f"{job.base.style_id}__{slot}", made.text)
+    return {
+        "recipe_prompt_key": job.key,
+        "style_id": job.base.style_id,
+        "slot": slot,
+        "candidate_id": name,
+        "base": job.base.user_requirement,
+        "text": made.text,
+        "refused": made.refused,
+        "recovered": [{"operator": s.operator, "params": s.params} for s in made.steps],
+    }
+
+
+def _choose(jobs: Sequence[Job], found: Sequence[Sequence[Row]], failed: int) -> Paraphrased:
+    done = Paraphrased()
+    for job, rows in zip(jobs, found, strict=True):
+        good = [r for r in rows if not r["refused"] and _steps(r) == job.steps]
+        if good:
+            style = job.base.style_id
+            best = min(
+                good,
+                key=lambda r: stable_id("prompt-candidate-canonical", style, r["candidate_id"]),
+            )
+            done.wordings[job.key, style] = Wording(best["text"], _steps(best))
+    asked = [row for rows in found for row in rows]
+    refused = Counter(str(row["refused"]) for row in asked if row["refused"])
+    done.counts = {
+        "styles_of_recipes": len(jobs),
+        "styles_paraphrased": len(done.wordings),
+        "candidates": len(asked),
+        "accepted": len(asked) - refused.total(),
+        "refused": dict(sorted(refused.items())),
+        "not_answered": failed,
+    }
+    return done
+
+
+def _steps(row: Row) -> tuple[Step, ...]:
+    return tuple(Step(s["operator"], dict(s["params"])) for s in row["recovered"])

@@ -1,0 +1,213 @@
+"""Benchmark rows from instances: the release's fields, and the same problem as a `Task`.
+
+Field order is the release's (spec section 14); after them stand `filter_params_by_name`,
+`recipe_variant_id`, `doc_id`, `composed` and the order tracks' reference at the stop point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from data_gen.cdr.construct import Construction, bucket
+from data_gen.cdr.instruct import PromptVariant
+from data_gen.cdr.tracks import GROUP_RULE, SWAP_RULE, Instance, SwapPair
+from rewards.cdr.ids import prompt_key, stable_id
+from rewards.gold import RECIPE_PARAMS, Step
+from rewards.task import Task
+from rollouts.cdr.prompts import messages
+
+Row = dict[str, Any]
+TRACKS = ("atomic_m", "atomic_f", "agnostic_m", "order_m", "order_f")
+SLOTS = {"front": "pre", "middle": "mid", "end": "post"}
+RANKS = {"short": 1, "medium": 2, "long": 3}
+LABELS = {1: "easy", 2: "medium", 3: "hard"}
+
+
+@dataclass(frozen=True)
+class Draft:
+    """One row before it is worded: an instance under its released track and slot."""
+
+    track: str
+    instance: Instance
+    slot: str | None
+    group_rule: str | None
+
+    @property
+    def steps(self) -> list[Step]:
+        """The recipe, with the parameters gold was made with."""
+        params = {**RECIPE_PARAMS, **self.instance.filter_params}
+        return [Step(name, dict(params.get(name, {}))) for name in self.instance.sequence]
+
+
+def difficulty(input_length: int, recipe_length: int) -> int:
+    """1 easy, 2 medium, 3 hard: input and recipe each rank 1 to 3, sums ≤ 3, 4 to 5, 6."""
+    recipe = 1 if recipe_length <= 2 else 2 if recipe_length <= 4 else 3
+    total = RANKS[bucket(input_length)] + recipe
+    return 1 if total <= 3 else 2 if total <= 5 else 3
+
+
+def drafts(done: Construction, filter_variants: bool = False) -> Iterator[list[Draft]]:
+    """Units of rows that belong together: single rows, and whole order groups."""
+    for row in done.atomic:
+        track = "atomic_f" if row.sequence[0].endswith("_filter") else "atomic_m"
+        yield [Draft(track, row, None, None)]
+    for row in done.main:
+        if row.recipe_type == "clean-only" or filter_variants:
+            yield [Draft("agnostic_m", row, None, None)]
+    for pair in done.swaps:
+        yield [Draft("order_m", row, row.slot, SWAP_RULE) for row in swap_instances(pair)]
+    groups: dict[str, list[Draft]] = {}
+    for row in done.order:
+        draft = Draft("order_f", row, SLOTS[str(row.slot)], GROUP_RULE)
+        groups.setdefault(str(row.group), []).append(draft)
+    yield from groups.values()
+
+
+def swap_instances(pair: SwapPair) -> list[Instance]:
+    """The canonical and the swapped row of an order pair.
+
+    The release's names of the canonical row are not public; ours are H(family, record,
+    "canonical") and the slot `original`.
+    """
+    swap = pair.family_id.rsplit("__", 1)[-1]
+    made: list[Instance] = []
+    for name, slot, sequence, text in (
+        (
+            stable_id(pair.family_id, pair.record.id, "canonical"),
+            "original",
+            pair.canonical,
+            pair.canonical_text,
+        ),
+        (pair.swapped_id, swap, pair.swapped, pair.swapped_text),
+    ):
+        made.append(
+            Instance(
+                "mapper_order_sensitivity",
+                name,
+                pair.record,
+                sequence,
+                "KEEP",
+                text,
+                recipe_id=pair.recipe_id,
+                variant_id=f"{pair.family_id}__{slot}",
+                recipe_type="clean-only",
+                family_id=pair.family_id,
+                slot=slot,
+                group=pair.group,
+                full_run=text,
+                domain=pair.domain,
+                composed=pair.composed,
+            )
+        )
+    return made
+
+
+def key_of(draft: Draft) -> str:
+    """`recipe_prompt_key` of a row, by the construction-time names."""
+    row = draft.instance
+    return prompt_key(
+        row.track, row.domain, row.recipe_type, row.slot, row.sequence, row.filter_params
+    )
+
+
+def release_row(
+    draft: Draft, variants: Sequence[PromptVariant], picked: Sequence[int], k: int, seed: int
+) -> Row:
+    """A row of `tracks/*.jsonl` with the `picked` variants of its pool."""
+    row = draft.instance
+    text, atomic = row.record.text, row.track == "atomic"
+    score = difficulty(len(text), len(row.sequence))
+    kinds = "filter" if row.sequence[0].endswith("_filter") else "mapper"
+    return {
+        "instance_id": row.id,
+        "benchmark_track": draft.track,
+        "benchmark_split": "single",
+        "track_family": "core_rule",
+        "source_track": draft.track,
+        "base_sample_id": row.record.id,
+        "domain": row.domain,
+        "source_record_id": row.record.id,
+        "source_benchmark": "cdrbench_rule_based",
+        "input_text": text,
+        "input_length_chars": len(text),
+        "input_length_bucket": bucket(len(text)),
+        "operator": row.sequence[0] if atomic else None,
+        "operator_kind": kinds if atomic else None,
+        "operator_sequence": list(row.sequence),
+        "semantic_operator": None,
+        "recipe_id": row.recipe_id,
+        "recipe_prompt_key": key_of(draft),
+        "recipe_type": row.recipe_type,
+        "recipe_length": len(row.sequence),
+        "order_family_id": row.family_id,
+        "order_slot": draft.slot,
+        "order_group_instance_id": row.group,
+        "group_success_rule": draft.group_rule,
+        "reference_status": row.status,
+        "reference_text": row.text,
+        "reference_json": None,
+        "reference_text_full_run": row.full_run,
+        "output_format": "tagged_text",
+        "scoring_profile": "text_refinement",
+        "reports_refinement_gain": True,
+        "prompt_variants": [variants[i].to_json() for i in picked],
+        "prompt_variant_count": len(picked),
+        "selected_prompt_variant_indices": list(picked),
+        "prompt_candidate_pool_count": len(variants),
+        "prompt_sampling_policy": "hash_rank_without_replacement" if k > 0 else "all",
+        "prompt_sampling_seed": seed,
+        "difficulty_score": score,
+        "difficulty_label": LABELS[score],
+        "pii_meta": None,
+        "hallu_meta": None,
+        "rubric_meta": None,
+        "safety_meta": None,
+        "filter_params_by_name": row.filter_params,
+        "recipe_variant_id": row.variant_id,
+        "doc_id": row.record.id,
+        "threshold_meta": row.threshold_meta,
+        "composed": row.composed,
+    }
+
+
+def task_of(
+    row: Row, steps: Sequence[Step], split: str, mode: str, record: dict[str, str], variant: int = 0
+) -> Task:
+    """A release row as a task, asked in one of its variants."""
+    requirement = row["prompt_variants"][variant]["user_requirement"]
+    return Task(
+        id=row["instance_id"] if variant == 0 else f"{row['instance_id']}-{variant}",
+        family="refinement",
+        track=row["source_track"],
+        split=split,
+        prompt=messages(requirement, row["input_text"], mode),
+        gold={
+            "status": row["reference_status"],
+            "text": row["reference_text"],
+            "recipe": [{"operator": s.operator, "params": dict(s.params)} for s in steps],
+            "input_text": row["input_text"],
+            "full_run_text": row["reference_text_full_run"],
+            "mode": mode,
+        },
+        group=row["order_group_instance_id"],
+        meta={
+            "document": row["doc_id"],
+            "domain": row["domain"],
+            "source": record["source"],
+            "licence": record["licence"],
+            "difficulty": row["difficulty_label"],
+            "has_filter": any(s.operator.endswith("_filter") for s in steps),
+            "order_slot": row["order_slot"],
+            "template": template(steps),
+            "requirement": requirement,
+            "style": row["prompt_variants"][variant]["style_id"],
+            "composed": row["composed"],
+        },
+    )
+
+
+def template(steps: Iterable[Step]) -> str:
+    """A recipe's operators, whatever their order and thresholds: what recipe splits go by."""
+    return " ".join(sorted(s.operator.rsplit("_", 1)[0] for s in steps))

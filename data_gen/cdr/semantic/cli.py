@@ -1,0 +1,203 @@
+"""`assay tasks semantic`: the semantic extension's tracks from its four public data sets."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from data_gen.cdr.out import certificate
+from data_gen.cdr.semantic import hallu, judged, pii
+from data_gen.cdr.semantic.rows import SOURCES, Row, Unusable
+from data_gen.cdr.sources import files_of, raw_rows
+from data_gen.corpora import CorpusError
+from data_gen.overlap import copies, fingerprint
+from rewards.cdr.structured import gold_response, score_structured
+from rewards.seeds import derive_seed
+from rewards.task import Task, write_jsonl
+from rollouts.cdr.prompts import MODES, messages
+
+
+@dataclass(frozen=True)
+class Domain:
+    """How one source becomes rows: read a row, choose among samples, make rows of one."""
+
+    read: Callable[[Mapping[str, Any]], Row]
+    choose: Callable[[Iterable[Row], int, int], list[Row]]
+    rows: Callable[[Row], list[Row]]
+    size: int  # published
+    counts: str
+
+
+DOMAINS = {
+    "pii": Domain(pii.sample_of, pii.choose, pii.rows_of, pii.MOST, "texts"),
+    "hallu": Domain(
+        hallu.sample_of, hallu.choose, hallu.rows_of, hallu.EACH, "passages each with and without"
+    ),
+    "rubric": Domain(
+        judged.rubric_sample, judged.choose_rubric, judged.rubric_rows, judged.MOST, "pairs"
+    ),
+    "safety": Domain(
+        judged.safety_sample, judged.choose_safety, judged.safety_rows, judged.MOST, "pairs"
+    ),
+}
+
+
+def samples_of(domain: Domain, paths: Sequence[Path], left_out: Counter[str]) -> Iterator[Row]:
+    """Every usable row of some files or folders as a sample; the others are counted by reason."""
+    problems: list[str] = []
+    for path in paths:
+        if not path.exists():
+            raise CorpusError(f"{path}: no such file or folder; give the source's own files")
+        for file in files_of(path):
+            for raw in raw_rows(file, path, problems):
+                try:
+                    if not isinstance(raw, dict):
+                        raise Unusable("not an object")
+                    yield domain.read(cast("dict[str, Any]", raw))
+                except Unusable as error:
+                    left_out[str(error)] += 1
+    if problems:
+        left_out["not valid JSON"] += len(problems)
+
+
+def proved(row: Row) -> bool:
+    """Whether gold scores 1 in both readings."""
+    scores = [score_structured(row, gold_response(row), p) for p in ("strict", "release")]
+    return all((s.outcome, s.reward) == (1.0, 1.0) for s in scores)
+
+
+def build(
+    name: str, paths: Sequence[Path], size: int | None, seed: int
+) -> tuple[list[Row], dict[str, Any]]:
+    """(rows, counts) of one domain. Raises `CorpusError` when no row of the source is usable."""
+    domain = DOMAINS[name]
+    left_out: Counter[str] = Counter()
+    samples = list(samples_of(domain, paths, left_out))
+    if not samples:
+        why = "; ".join(f"{n} rows: {reason}" for reason, n in left_out.most_common(3))
+        raise CorpusError(
+            f"--{name} {', '.join(map(str, paths))}: no usable row ({why or 'no rows at all'}); "
+            f"wanted the format of {SOURCES[name]}, see docs/cdr.md"
+        )
+    chosen = domain.choose(samples, domain.size if size is None else size, seed)
+    made = [row for sample in chosen for row in domain.rows(sample)]
+    rows = [row for row in made if proved(row)]
+    counts: dict[str, Any] = {
+        "usable": len(samples),
+        "chosen": len(chosen),
+        "rows": len(rows),
+        "refused": len(made) - len(rows),
+        "left_out": dict(sorted(left_out.items())),
+        "published_size": domain.size,
+        "counted_in": domain.counts,
+    }
+    return rows, counts
+
+
+def tasks_of(rows: Sequence[Row], mode: str, share: float, seed: int) -> Iterator[Task]:
+    """Training and held-out tasks: samples are split, their copies with them. A row is asked in
+    the first of its three styles."""
+    first = copies({row["source_record_id"]: row["input_text"] for row in rows})
+    ranked = sorted(set(first.values()), key=lambda n: (derive_seed(seed, "split", n), n))
+    away = set(ranked[: round(len(ranked) * share)])
+    for row in rows:
+        text = row["scoring_profile"] == "text_refinement"
+        variant = row["prompt_variants"][0]
+        gold = {k: v for k, v in row.items() if v is not None and k != "prompt_variants"}
+        more = {"status": row["reference_status"], "text": row["reference_text"], "mode": mode}
+        yield Task(
+            id=row["instance_id"],
+            family="refinement" if text else "structured",
+            track=row["source_track"],
+            split="heldout" if first[row["source_record_id"]] in away else "train",
+            prompt=messages(
+                variant["user_requirement"],
+                row["input_text"],
+                mode if text else "direct",
+                "tagged_text" if text else "json",
+            ),
+            gold=(gold | more) if text else gold,
+            meta={
+                "document": row["source_record_id"],
+                "domain": row["domain"],
+                "source": row["source_benchmark"],
+                "requirement": variant["user_requirement"],
+                "style": variant["style_id"],
+                "has_filter": False,
+                "difficulty": None,
+            },
+        )
+
+
+def write(out: Path, rows: Sequence[Row], tasks: Sequence[Task], manifest: dict[str, Any]) -> None:
+    tracks: dict[str, list[Row]] = {}
+    for row in rows:
+        tracks.setdefault(row["source_track"], []).append(row)
+    for track, own in tracks.items():
+        write_jsonl(out / "tracks" / f"{track}.jsonl", own)
+    prints = {side: [t for t in tasks if t.split == side] for side in ("train", "heldout")}
+    for side, own in prints.items():
+        write_jsonl(out / f"{side}.jsonl", (task.to_json() for task in own))
+    proof = certificate({side: [fingerprint(t) for t in own] for side, own in prints.items()})
+    manifest |= {
+        "tracks": {t: len(own) for t, own in tracks.items()},
+        "split": {side: len(own) for side, own in prints.items()},
+    }
+    for name, value in (("manifest", manifest), ("certificate", _inputs_only(proof))):
+        text = json.dumps(value, indent=2, sort_keys=True) + "\n"
+        (out / f"{name}.json").write_text(text, encoding="utf-8")
+
+
+def _inputs_only(proof: dict[str, Any]) -> dict[str, Any]:
+    """References are labels that many samples share, so only documents and inputs must differ."""
+    inputs = proof["train_and_heldout"]["inputs"]
+    ok = not proof["shared_documents"] and not inputs["exact"] and not inputs["near"]
+    return {"ok": ok, "shared_documents": proof["shared_documents"], "inputs": inputs}
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="assay tasks semantic",
+        description="CDR-Bench's semantic extension from its four public data sets, given as the "
+        "JSON, JSONL or parquet files (or folders of them) that they are published as.",
+    )
+    for name in DOMAINS:
+        parser.add_argument(
+            f"--{name}",
+            action="append",
+            type=Path,
+            default=[],
+            metavar="PATH",
+            help=f"{SOURCES[name]}; may be repeated",
+        )
+    sizes = ", ".join(f"{n} {d.size} {d.counts}" for n, d in DOMAINS.items())
+    parser.add_argument("--samples", type=int, help=f"of each domain, 0: all (published: {sizes})")
+    parser.add_argument("--seed", type=int, default=42)
+    parser.add_argument("--heldout", type=float, default=0.2, help="share of samples held out")
+    parser.add_argument("--mode", choices=MODES, default="direct", help="of text tasks")
+    parser.add_argument("--out", required=True, type=Path, help="folder to write into")
+    args = parser.parse_args(argv)
+    given = {name: getattr(args, name) for name in DOMAINS if getattr(args, name)}
+    if not given:
+        raise CorpusError(f"nothing to read; give {', '.join(f'--{n} PATH' for n in DOMAINS)}")
+    if not 0 <= args.heldout <= 1:
+        raise CorpusError(f"--heldout {args.heldout} is not a share; give 0 to 1")
+    rows: list[Row] = []
+    manifest: dict[str, Any] = {"seed": args.seed, "domains": {}}
+    for name, paths in given.items():
+        made, counts = build(name, paths, args.samples, args.seed)
+        rows += made
+        manifest["domains"][name] = counts
+        why = ", ".join(f"{n} {reason}" for reason, n in counts["left_out"].items())
+        print(
+            f"{name}: {counts['rows']} rows of {counts['chosen']} samples, {counts['usable']} were "
+            f"usable{f' (left out: {why})' if why else ''}"
+        )
+    write(args.out, rows, list(tasks_of(rows, args.mode, args.heldout, args.seed)), manifest)
+    print(f"{args.out / 'tracks'}: {len(rows)} verified rows")
+    return 0

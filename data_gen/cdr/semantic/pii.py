@@ -1,0 +1,178 @@
+"""PII redaction from AI4Privacy's data (pii-masking-400k and its relatives).
+
+Read are `source_text`, `privacy_mask` (a list of {label, start, end, value}, or the same as JSON or
+Python text), `language` and `uid`.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from data_gen.cdr.semantic.rows import Row, Unusable, distinct, in_turns, make_row, name_of
+
+# The five groups are published, which label is of which group is not: this mapping is ours.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "contact": ("EMAIL", "PHONE", "PHONENUMBER", "TELEPHONENUM", "URL", "USERNAME", "IP", "IPV"),
+    "location": (
+        "STREET",
+        "STREETADDRESS",
+        "SECONDARYADDRESS",
+        "CITY",
+        "ZIPCODE",
+        "BUILDINGNUM",
+        "BUILDINGNUMBER",
+        "BUILDING",
+        "COUNTRY",
+        "STATE",
+        "COUNTY",
+        "GEOCOORD",
+        "GPS",
+        "NEARBYGPSCOORDINATE",
+        "POSTCODE",
+        "SECADDRESS",
+    ),
+    "temporal": ("DATE", "TIME", "DATEOFBIRTH", "AGE", "DOB", "BOD"),
+    "identification": (
+        "IDCARDNUM",
+        "IDCARD",
+        "SOCIALNUM",
+        "SOCIALNUMBER",
+        "SSN",
+        "DRIVERLICENSENUM",
+        "DRIVERLICENSE",
+        "PASSPORT",
+        "PASSPORTNUM",
+        "TAXNUM",
+        "ACCOUNTNUM",
+        "ACCOUNTNUMBER",
+        "CREDITCARDNUMBER",
+        "CARDISSUER",
+        "PASSWORD",
+        "PASS",
+        "PIN",
+        "IBAN",
+        "MAC",
+        "IMEI",
+    ),
+    "person": (
+        "GIVENNAME",
+        "SURNAME",
+        "FIRSTNAME",
+        "LASTNAME",
+        "MIDDLENAME",
+        "PREFIX",
+        "TITLE",
+        "SEX",
+        "GENDER",
+    ),
+}
+LEAST_GROUPS = 2
+MOST = 500  # published size
+
+
+def group_of(label: str) -> str | None:
+    """The group of a label, whose running number (GIVENNAME1) does not matter."""
+    name = re.sub(r"[^A-Z]", "", label.upper())
+    return next((g for g, names in GROUPS.items() if name in names), None)
+
+
+def sample_of(row: Mapping[str, Any]) -> Row:
+    """One English text with its entities. Raises `Unusable`."""
+    if not str(row.get("language") or "en").lower().startswith("en"):
+        raise Unusable("not English")
+    text = row.get("source_text", row.get("unmasked_text"))
+    if not isinstance(text, str) or not text.strip():
+        raise Unusable("no source_text")
+    found = [e | {"group": g} for e in _mask(row.get("privacy_mask")) if (g := _group(e))]
+    for entity in found:
+        start, end = entity.get("start"), entity.get("end")
+        if not isinstance(start, int) or not isinstance(end, int) or not 0 <= start < end:
+            raise Unusable("a privacy_mask entry without start and end")
+        if "value" in entity and text[start:end] != entity["value"]:
+            raise Unusable("privacy_mask does not fit source_text")
+    if len({e["group"] for e in found}) < LEAST_GROUPS:
+        raise Unusable(f"fewer than {LEAST_GROUPS} groups of entities")
+    return {"id": name_of(row, text), "text": text, "entities": found}
+
+
+def _group(entity: Row) -> str | None:
+    return group_of(str(entity.get("label")))
+
+
+def _mask(value: Any) -> list[Row]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            try:
+                value = ast.literal_eval(value)
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                raise Unusable("privacy_mask cannot be read") from None
+    if not isinstance(value, list) or not all(
+        isinstance(e, dict) for e in cast("list[Any]", value)
+    ):
+        raise Unusable("no privacy_mask")
+    return cast("list[Row]", value)
+
+
+def choose(samples: Iterable[Row], most: int = MOST, seed: int = 42) -> list[Row]:
+    """Stratified by the number of groups present."""
+    strata: defaultdict[int, list[Row]] = defaultdict(list)
+    for sample in distinct(samples):
+        strata[len({e["group"] for e in sample["entities"]})].append(sample)
+    return in_turns(strata, most, seed)
+
+
+def redact(text: str, entities: Sequence[Mapping[str, Any]]) -> str:
+    """Each entity as `[LABEL_N]`, N counting the label's distinct values in order of appearance.
+
+    Of overlapping entities the one that begins first is taken, the longer one of two that begin
+    together.
+    """
+    numbers: dict[tuple[str, str], int] = {}
+    counts: defaultdict[str, int] = defaultdict(int)
+    out, at = "", 0
+    for entity in sorted(entities, key=lambda e: (int(e["start"]), -int(e["end"]))):
+        start, end, label = int(entity["start"]), int(entity["end"]), str(entity["label"]).upper()
+        if start < at:
+            continue
+        key = (label, text[start:end])
+        if key not in numbers:
+            counts[label] += 1
+            numbers[key] = counts[label]
+        out += text[at:start] + f"[{label}_{numbers[key]}]"
+        at = end
+    return out + text[at:]
+
+
+def rows_of(sample: Row) -> list[Row]:
+    """One atomic row a group present, and one compositional row."""
+    groups = sorted({e["group"] for e in sample["entities"]})
+    found: list[Row] = []
+    for chosen in (*([g] for g in groups), groups):
+        mine = [e for e in sample["entities"] if e["group"] in chosen]
+        atomic = len(chosen) == 1
+        labels = ", ".join(sorted({str(e["label"]).upper() for e in mine}))
+        ask = (
+            f"Replace every piece of {' and '.join(chosen)} information ({labels}) by its "
+            "label and running number in brackets, such as [EMAIL_1]; numbers count the different "
+            "values of a label from 1 in order of appearance, and the same value keeps its number. "
+            "Leave the rest as it is."
+        )
+        found.append(
+            make_row(
+                "pii",
+                "atomic" if atomic else "compositional",
+                sample,
+                ask,
+                f"redact_{chosen[0]}" if atomic else "redact_all",
+                text=redact(sample["text"], mine),
+                meta={"groups": chosen, "entities": len(mine)},
+            )
+        )
+    return found

@@ -1,0 +1,1 @@
+"""The demo's tasks: short refinement tasks from real prose."""

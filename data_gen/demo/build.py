@@ -1,0 +1,165 @@
+"""The demo's tasks: short real passages, small recipes, gold by the executors.
+
+A recipe with a filter is built as a pair, the same words once with a passage it keeps and once
+with one it drops. So nothing in the instruction tells the status; only the text decides, as far as
+the two counts (KEEP and DROP) are asked to be equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tqdm import tqdm
+
+from data_gen.corpora import Corpus, Document
+from data_gen.demo.drafts import THRESHOLDS, Builder, DemoTaskError, Draft, Recipe
+from data_gen.demo.passages import PassagePool, canonical_hash, cut_passages
+from data_gen.demo.settings import DemoTaskSettings, preset
+from data_gen.demo.wording import filter_number, filter_step, read_requirement
+from data_gen.splits import sentence_keys, shuffled, split_documents
+from rewards.cdr.refinement import gold_answer, score_refinement
+from rewards.gold import Execution, execute
+from rewards.seeds import derive_seed
+from rewards.task import Task
+
+__all__ = [
+    "DemoTaskError",
+    "DemoTaskSettings",
+    "build_demo_tasks",
+    "preset",
+    "rebuild_gold",
+    "verify",
+]
+
+SYSTEM = (
+    "Do the steps in order. Answer <status>KEEP</status><clean_text>result</clean_text>. "
+    "If a step rejects the text, stop with DROP and the text so far."
+)
+
+
+def build_demo_tasks(
+    corpus: Corpus, settings: DemoTaskSettings, seed: int
+) -> tuple[list[Task], list[Task], list[Task]]:
+    """(SFT, RL, held-out) tasks. Same corpus, settings and seed give the same tasks.
+
+    No document, sentence or input of the held-out split occurs in the other two; SFT and RL share
+    documents but no input. Raises `DemoTaskError` when the corpus is too small for the settings.
+    """
+    train, heldout = split_documents(corpus.documents, settings.heldout_documents, seed)
+    pool = _pool(train, settings, frozenset())
+    other = _pool(heldout, settings, sentence_keys(train))
+    used: set[str] = set()
+    sft = _split("train_sft", settings.train_sft, pool, settings, seed, used)
+    rl = _split("train_rl", settings.train_rl, pool, settings, seed, used)
+    # A record of its own, so that held-out tasks do not depend on the training counts.
+    return sft, rl, _split("heldout", settings.heldout, other, settings, seed, set())
+
+
+def rebuild_gold(task: Task) -> Execution:
+    """Run the recipe that the task's own words stand for on the task's own input."""
+    steps = read_requirement(str(task.meta["requirement"]))
+    return execute(str(task.gold["input_text"]), steps)
+
+
+def verify(task: Task) -> str:
+    """Why a task must not be written, or an empty string."""
+    run = rebuild_gold(task)
+    if (run.status, run.text) != (task.gold["status"], task.gold["text"]):
+        return "its instruction does not lead to its gold"
+    score = score_refinement(task.gold, gold_answer(task.gold))
+    return "" if (score.outcome, score.reward) == (1.0, 1.0) else "its gold does not score 1"
+
+
+def _pool(
+    documents: Sequence[Document], settings: DemoTaskSettings, banned: frozenset[str]
+) -> PassagePool:
+    return PassagePool((p for d in documents for p in cut_passages(d, settings.max_chars)), banned)
+
+
+def _split(
+    split: str,
+    count: int,
+    pool: PassagePool,
+    settings: DemoTaskSettings,
+    seed: int,
+    used: set[str],
+) -> list[Task]:
+    """`count` tasks: pairs for the filters, single ones for the rest, in shuffled order."""
+    cells = [
+        filter_step(name, way, number)
+        for name in settings.filters
+        for way in settings.directions
+        for number in THRESHOLDS[name]
+    ]
+    cells.sort(key=lambda step: derive_seed(seed, split, step.operator, *filter_number(step)))
+    builder = Builder(split, pool, settings, seed, used)
+    tasks: list[Task] = []
+    plan = _plan(count, settings)
+    for index, statuses in enumerate(tqdm(plan, f"tasks {split}", disable=None, delay=2)):
+        step = cells[index % len(cells)] if statuses != ("",) else None
+        for recipe, draft in builder.group(index, step, statuses):
+            task = _task(f"demo-{split}-{len(tasks):05d}", split, recipe, draft)
+            if reason := verify(task):
+                raise DemoTaskError(f"task {task.id} is refused: {reason}")
+            tasks.append(task)
+    return shuffled(tasks, derive_seed(seed, split, "order"))
+
+
+def _plan(count: int, settings: DemoTaskSettings) -> list[tuple[str, ...]]:
+    """Statuses to build on one recipe each: KEEP/DROP pairs, what pairs leave over, no filter."""
+    with_filter = round(count * settings.filter_share)
+    drop = round(with_filter * settings.drop_share)
+    keep = with_filter - drop
+    pairs = min(keep, drop)
+    single: list[tuple[str, ...]] = [("KEEP" if keep > drop else "DROP",)] * abs(keep - drop)
+    return [("KEEP", "DROP")] * pairs + single + [("",)] * (count - with_filter)
+
+
+def _task(name: str, split: str, recipe: Recipe, draft: Draft) -> Task:
+    run, document = draft.run, draft.passage.document
+    user = f"{recipe.requirement}\nText:\n{draft.text}"
+    return Task(
+        id=name,
+        family="refinement",
+        track="demo",
+        split=split,
+        prompt=[{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}],
+        gold={
+            "status": run.status,
+            "text": run.text,
+            "recipe": [{"operator": s.operator, "params": dict(s.params)} for s in recipe.steps],
+            "states": list(run.states),
+            "input_text": draft.text,
+            "full_run_text": run.full_run_text,
+        },
+        meta=_meta(recipe, draft, document),
+    )
+
+
+def _meta(recipe: Recipe, draft: Draft, document: Document) -> dict[str, Any]:
+    at = recipe.filter_at
+    spoken: dict[str, Any] | None = None
+    if at is not None:
+        direction, number = filter_number(recipe.steps[at])
+        spoken = {
+            "operator": recipe.steps[at].operator,
+            "direction": direction,
+            "number": number,
+            "step": at,
+            "statistic": draft.statistic,
+        }
+    kind = "keep" if at is None else "drop" if draft.run.status == "DROP" else "keep_filter"
+    return {
+        "document": document.id,
+        "domain": document.domain,
+        "source": document.source,
+        "licence": document.licence,
+        "difficulty": len(recipe.steps),
+        "class": kind,
+        "has_filter": at is not None,
+        "filter": spoken,
+        "mappers": list(recipe.mappers),
+        "requirement": recipe.requirement,
+        "sentences": [canonical_hash(s) for s in draft.passage.sentences],
+    }

@@ -1,0 +1,180 @@
+"""Small order tasks: the same filter and mapper in both orders on the same short passage.
+
+A rejecting filter stops the recipe, so on a text it rejects the two orders have different golds:
+with the filter first the text as it came, with the filter last the cleaned one. On a text it keeps
+they have the same. Both kinds are asked in the same words, so only the text decides the status and
+only the order decides what a rejected text looks like. Made for models too small for the
+benchmark's own inputs; `assay tasks cdr` makes those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from tqdm import tqdm
+
+from data_gen.corpora import Corpus
+from data_gen.demo.build import SYSTEM, DemoTaskError, verify
+from data_gen.demo.inject import Woven, pick, weave
+from data_gen.demo.passages import PassagePool, canonical_hash, cut_passages
+from data_gen.demo.settings import EASY_OPERATORS
+from data_gen.demo.wording import filter_step, read_requirement, say_recipe
+from data_gen.splits import sentence_keys, split_documents
+from rewards.gold import Execution, Step, execute
+from rewards.parse import normalise
+from rewards.seeds import derive_seed
+from rewards.task import Task
+
+THRESHOLDS = (45, 50, 55)  # characters; rejected texts are well below, kept ones well above
+LOW, HIGH = 0.9, 1.4
+_TRIES = 400
+
+
+@dataclass(frozen=True)
+class OrderSettings:
+    """Groups (of two tasks) a split; `drop_share` of them with a text that is rejected."""
+
+    train_sft: int = 120
+    train_rl: int = 160
+    heldout: int = 60
+    drop_share: float = 2 / 3
+    max_chars: int = 100
+    operators: tuple[str, ...] = EASY_OPERATORS
+    heldout_documents: float = 0.3
+
+
+def build_order_tasks(corpus: Corpus, settings: OrderSettings, seed: int) -> dict[str, list[Task]]:
+    """Tasks of `train_sft`, `train_rl` and `heldout`, siblings side by side.
+
+    No document or sentence of the held-out split occurs in the others. Raises `DemoTaskError`
+    when the corpus is too small.
+    """
+    train, heldout = split_documents(corpus.documents, settings.heldout_documents, seed)
+    pool = PassagePool(p for d in train for p in cut_passages(d, settings.max_chars, 2))
+    other = PassagePool(
+        (p for d in heldout for p in cut_passages(d, settings.max_chars, 2)), sentence_keys(train)
+    )
+    used: set[str] = set()
+    return {
+        "train_sft": _split("train_sft", settings.train_sft, pool, settings, seed, used),
+        "train_rl": _split("train_rl", settings.train_rl, pool, settings, seed, used),
+        "heldout": _split("heldout", settings.heldout, other, settings, seed, set()),
+    }
+
+
+def _split(
+    split: str, count: int, pool: PassagePool, settings: OrderSettings, seed: int, used: set[str]
+) -> list[Task]:
+    tasks: list[Task] = []
+    drops = round(count * settings.drop_share)
+    order = sorted(range(count), key=lambda i: derive_seed(seed, split, "kind", i))
+    for index in tqdm(range(count), f"order tasks {split}", disable=None, delay=2):
+        status = "DROP" if order[index] < drops else "KEEP"
+        tasks += _group(split, index, status, pool, settings, seed, used)
+    return tasks
+
+
+def _group(
+    split: str,
+    index: int,
+    status: str,
+    pool: PassagePool,
+    settings: OrderSettings,
+    seed: int,
+    used: set[str],
+) -> list[Task]:
+    mapper = Step(settings.operators[index % len(settings.operators)])
+    for attempt in range(_TRIES):
+        rng = Random(derive_seed(seed, split, index, attempt))
+        number = pick(rng, THRESHOLDS)
+        filter_ = filter_step("text_length_filter", "min", number)
+        low, high = (18, int(LOW * number)) if status == "DROP" else (int(HIGH * number), 10_000)
+        passage = pool.draw(rng, low, min(high, settings.max_chars))
+        if passage is None:
+            continue
+        woven = weave(passage.text, (mapper.operator,), rng)
+        text = woven.render()
+        if canonical_hash(text) in used or len(text) > settings.max_chars + 30:
+            continue
+        if status == "DROP" and len(text) > LOW * number:
+            continue
+        orders = {"pre": (filter_, mapper), "post": (mapper, filter_)}
+        runs = {slot: execute(text, steps) for slot, steps in orders.items()}
+        if not _as_meant(woven, mapper, runs, status):
+            continue
+        pool.mark_used(passage)
+        used.add(canonical_hash(text))
+        meta: dict[str, object] = {
+            "document": passage.document.id,
+            "source": passage.document.source,
+            "licence": passage.document.licence,
+            "domain": passage.document.domain,
+            "sentences": [canonical_hash(s) for s in passage.sentences],
+        }
+        return [
+            _task(split, index, slot, steps, runs[slot], text, rng, meta)
+            for slot, steps in orders.items()
+        ]
+    raise DemoTaskError(f"split {split}: no passage fits order group {index}; use a larger corpus")
+
+
+def _as_meant(woven: Woven, mapper: Step, runs: dict[str, Execution], status: str) -> bool:
+    """The mapper does what its words mean, and both orders end as wanted."""
+    cleaned = woven.render((mapper.operator,))
+    post = runs["post"]
+    meant = normalise(post.full_run_text) == normalise(cleaned)
+    return (
+        meant
+        and normalise(cleaned) != normalise(woven.render())
+        and bool(normalise(cleaned))
+        and all(run.status == status for run in runs.values())
+    )
+
+
+def _task(
+    split: str,
+    index: int,
+    slot: str,
+    steps: Sequence[Step],
+    run: Execution,
+    text: str,
+    rng: Random,
+    meta: dict[str, object],
+) -> Task:
+    said = say_recipe(steps, rng, 3)
+    if read_requirement(said) != list(steps):
+        raise DemoTaskError(f"the wording {said!r} does not read back to its recipe")
+    sensitive = run.status == "DROP"
+    task = Task(
+        id=f"order-{split}-{index:04d}-{slot}",
+        family="refinement",
+        track="order_f",
+        split=split,
+        prompt=[
+            {"role": "system", "content": SYSTEM},
+            {"role": "user", "content": f"{said}\nText:\n{text}"},
+        ],
+        gold={
+            "status": run.status,
+            "text": run.text,
+            "recipe": [{"operator": s.operator, "params": dict(s.params)} for s in steps],
+            "states": list(run.states),
+            "input_text": text,
+            "full_run_text": run.full_run_text,
+        },
+        group=f"order-{split}-{index:04d}",
+        meta=meta
+        | {
+            "requirement": said,
+            "order_slot": slot,
+            "has_filter": True,
+            "sensitive": sensitive,
+            "difficulty": len(steps),
+            "class": "drop" if sensitive else "keep_filter",
+        },
+    )
+    if reason := verify(task):
+        raise DemoTaskError(f"task {task.id} is refused: {reason}")
+    return task

@@ -1,0 +1,135 @@
+"""Settings of the demo tasks: how many, how hard, and the presets a search starts from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from data_gen.demo.wording import FILTERS, MAPPER_FORMS, POLARITIES
+
+EASY_OPERATORS = (
+    "clean_email_mapper",
+    "clean_links_mapper",
+    "clean_phone_mapper",
+    "clean_html_mapper",
+    "remove_specific_chars_mapper",
+)
+MEDIUM_OPERATORS = (
+    *EASY_OPERATORS,
+    "clean_ip_mapper",
+    "clean_path_mapper",
+    "punctuation_normalization_mapper",
+    "remove_long_words_mapper",
+    "remove_repeat_sentences_mapper",
+)
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be; the message names it, what it was and what is wanted."""
+
+
+@dataclass(frozen=True)
+class DemoTaskSettings:
+    """Counts, mix and difficulty. Shares are in [0, 1]; lengths are characters."""
+
+    difficulty: str = "medium"  # a name for the rest; `preset` fills the rest in
+    train_sft: int = 600
+    train_rl: int = 800
+    heldout: int = 420
+    heldout_documents: float = 0.25
+    min_chars: int = 18
+    max_chars: int = 220  # of an input, rules of a banner not counted
+    operators: tuple[str, ...] = MEDIUM_OPERATORS
+    filters: tuple[str, ...] = FILTERS
+    directions: tuple[str, ...] = ("min", "max")
+    polarities: tuple[str, ...] = ("reject",)  # "keep" also says filters the other way round
+    filter_share: float = 2 / 3
+    drop_share: float = 0.5  # of the tasks with a filter
+    filter_place: str = "any"  # among the mappers: any, first or last
+    mappers: tuple[float, ...] = (0.45, 0.4, 0.15)  # how often a recipe has 1, 2, 3… mappers
+    sft_mappers: tuple[float, ...] = ()  # the same for the SFT split alone; empty: as `mappers`
+    forms: int = 3  # surface forms in use, 1 to 3
+    low_margin: float = 0.55  # a statistic is at most this, or at least
+    high_margin: float = 1.8  # this, times the threshold
+    steady: bool = True  # filters decide alike on the input, so their place changes only the text
+    distractors: float = 0.0  # share of tasks with an item that no step of the recipe removes
+    wrapped: float = 0.25  # share of tasks laid out in short lines
+
+    def __post_init__(self) -> None:
+        for name in ("heldout_documents", "filter_share", "drop_share", "distractors", "wrapped"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise SettingsError(f"{name}={value}: wanted a share from 0 to 1")
+        for name in ("train_sft", "train_rl", "heldout"):
+            if getattr(self, name) < 0:
+                raise SettingsError(f"{name}={getattr(self, name)}: wanted 0 or more tasks")
+        _subset("operators", self.operators, tuple(MAPPER_FORMS))
+        _subset("filters", self.filters, FILTERS)
+        _subset("directions", self.directions, ("min", "max"))
+        _subset("polarities", self.polarities, POLARITIES)
+        if self.filter_place not in ("any", "first", "last"):
+            raise SettingsError(f"filter_place={self.filter_place!r}: wanted any, first or last")
+        if not 1 <= self.forms <= 3:
+            raise SettingsError(f"forms={self.forms}: wanted 1, 2 or 3")
+        if not self.low_margin < 1 < self.high_margin:
+            raise SettingsError("low_margin must be below 1 and high_margin above it")
+        if self.max_chars < 120:
+            raise SettingsError(f"max_chars={self.max_chars}: wanted 120 or more")
+        for name in ("mappers", "sft_mappers"):
+            mix: tuple[float, ...] = getattr(self, name)
+            if len(mix) > len(self.operators) or any(w < 0 for w in mix) or (mix and not sum(mix)):
+                raise SettingsError(
+                    f"{name}={mix}: wanted weights of 0 or more, not all 0, "
+                    "for recipes of 1, 2, … mappers"
+                )
+        if not self.mappers:
+            raise SettingsError("mappers=(): give the weight of recipes with one mapper, two, …")
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "easy": {
+        "operators": EASY_OPERATORS,
+        "filters": ("text_length_filter", "words_num_filter"),
+        "mappers": (0.6, 0.4),
+        "forms": 1,
+        "max_chars": 210,
+        "wrapped": 0.0,
+    },
+    "medium": {},
+    "hard": {
+        "operators": tuple(MAPPER_FORMS),
+        "polarities": POLARITIES,
+        "mappers": (0.25, 0.4, 0.35),
+        "max_chars": 280,
+        "low_margin": 0.7,
+        "high_margin": 1.4,
+        "steady": False,
+        "distractors": 0.3,
+    },
+}
+
+
+def preset(difficulty: str = "medium", **changes: Any) -> DemoTaskSettings:
+    """The settings of a difficulty, with changes on top."""
+    if difficulty not in PRESETS:
+        raise SettingsError(f"difficulty={difficulty!r}: wanted one of {', '.join(PRESETS)}")
+    known = {spec.name for spec in fields(DemoTaskSettings)}
+    for name in changes:
+        if name not in known:
+            import difflib
+
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise SettingsError(f"no demo task setting {name!r}{hint}")
+    base = replace(DemoTaskSettings(difficulty=difficulty), **PRESETS[difficulty])
+    return replace(base, **changes)
+
+
+def _subset(name: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:
+    if not given:
+        raise SettingsError(f"{name} is empty; give at least one of {', '.join(known)}")
+    for value in given:
+        if value not in known:
+            raise SettingsError(f"{name}: {value!r} is none of {', '.join(known)}")
+    if len(set(given)) != len(given):
+        raise SettingsError(f"{name}: a value is given twice")

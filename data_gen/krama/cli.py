@@ -1,0 +1,181 @@
+"""`assay tasks krama`: workload files and lakes into a folder that `assay eval` reads.
+
+The folder holds `tasks.jsonl` and `subtasks.jsonl` (with `doubted.jsonl` and
+`doubted_subtasks.jsonl` beside them), the lakes unpacked once, a view of hard links per task for
+the smaller input modes, and `manifest.json`. Lakes are never copied per task or rollout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tarfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from data_gen.krama.importer import (
+    MODES,
+    Entry,
+    Mode,
+    end_to_end,
+    lake_files,
+    read_workload,
+    resolve,
+    sub_task,
+    view_files,
+)
+from data_gen.krama.obscure import obscure
+from rewards.krama.answer import score_response
+from rewards.task import Task, TaskError, write_jsonl
+
+
+def find_lake(lakes: Path, domain: str, out: Path) -> Path:
+    """The folder of one domain's files; an archive is unpacked into `out` first, once."""
+    for folder in (lakes / domain / "input", lakes / domain):
+        if folder.is_dir():
+            return folder.resolve()
+    archive = lakes / f"{domain}.tar.gz"
+    if not archive.is_file():
+        raise TaskError(f"{lakes}: no folder and no archive for domain {domain!r}; give --lakes")
+    target = out / "lakes" / domain
+    if not target.is_dir():
+        work = target.with_name(f".{domain}-{os.getpid()}")
+        with tarfile.open(archive) as tar:
+            tar.extractall(work, filter="data")
+        _readable(work)
+        os.makedirs(target.parent, exist_ok=True)
+        work.rename(target)
+    inner = target / domain / "input"
+    return (inner if inner.is_dir() else target).resolve()
+
+
+def _readable(folder: Path) -> None:
+    """Open to other users, as the sandbox's own id needs it."""
+    for path in [folder, *folder.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def link_view(lake: Path, files: Sequence[str], target: Path) -> Path:
+    """A folder that shows some of a lake's files, by hard links (copies across file systems)."""
+    if target.is_dir():
+        shutil.rmtree(target)
+    target.mkdir(parents=True)
+    for name in files:
+        place = target / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(lake / name, place)
+        except OSError:
+            shutil.copyfile(lake / name, place)
+    return target.resolve()
+
+
+def gold_of(entry: Entry, files: Sequence[str]) -> list[str]:
+    """The files the reference pipeline opens, as far as they are in the lake."""
+    known = [f for f in entry.gold_files if f in set(files)]
+    return known or resolve(entry.sources, files)
+
+
+def missing_sources(entry: Entry, files: Sequence[str]) -> list[str]:
+    """Named sources that match nothing in the lake."""
+    named = [s for s in entry.sources if s.strip("./ ")]
+    return [s for s in named if not resolve([s], files)]
+
+
+def tasks_of(entry: Entry, lake: Path, out: Path, mode: Mode) -> list[Task]:
+    """The end-to-end task, then its sub-tasks. Every task's gold scores 1.0, or it is refused."""
+    files = lake_files(lake)
+    gold = gold_of(entry, files)
+    shown = lake
+    if mode == "obscured":
+        chosen = view_files("trimmed", entry.id, gold, files)
+        entry, shown, gold = obscure(entry, lake, chosen, gold, out / "views" / mode / entry.id)
+    elif mode != "full" and gold:
+        chosen = view_files(mode, entry.id, gold, files)
+        shown = link_view(lake, chosen, out / "views" / mode / entry.id)
+    made = [end_to_end(entry, str(shown), mode, gold)]
+    for step in entry.steps:
+        own = resolve(step.sources, gold) or gold
+        made.append(sub_task(entry, step, str(shown), mode, own))
+    for task in made:
+        score = score_response(
+            task.gold["answer_type"], task.gold["answer"], {"answer": task.gold["answer"]}
+        )
+        if score.outcome != 1.0:
+            raise TaskError(f"task {task.id}: its own gold scores {score.outcome}, not 1")
+    return made
+
+
+def build(workloads: Sequence[Path], lakes: Path, out: Path, mode: Mode) -> dict[str, Any]:
+    """Write the folder; returns its manifest. Raises `TaskError`."""
+    entries = [entry for path in workloads for entry in read_workload(path)]
+    seen = Counter(e.id for e in entries)
+    if twice := [name for name, n in seen.items() if n > 1]:
+        raise TaskError(f"task {twice[0]} is in more than one workload file; give each once")
+    out.mkdir(parents=True, exist_ok=True)
+    parts: dict[str, list[Task]] = {
+        "tasks": [],
+        "subtasks": [],
+        "doubted": [],
+        "doubted_subtasks": [],
+    }
+    absent: dict[str, list[str]] = {}
+    for entry in entries:
+        lake = find_lake(lakes, entry.domain, out)
+        missing = missing_sources(entry, lake_files(lake))
+        if missing:
+            absent[entry.id] = missing
+        first, *rest = tasks_of(entry, lake, out, mode)
+        parts["doubted" if entry.doubt else "tasks"].append(first)
+        parts["doubted_subtasks" if entry.doubt else "subtasks"] += rest
+    for name, tasks in parts.items():
+        write_jsonl(out / f"{name}.jsonl", (task.to_json() for task in tasks))
+    manifest = {
+        "benchmark": "krama",
+        "mode": mode,
+        "counts": {name: len(tasks) for name, tasks in parts.items()},
+        "by_domain": dict(Counter(t.meta["domain"] for t in parts["tasks"])),
+        "doubted": {e.id: e.doubt for e in entries if e.doubt},
+        "sources_not_in_the_lake": absent,
+        "sha256": {
+            str(p.name): hashlib.sha256(p.read_bytes()).hexdigest()
+            for p in [*workloads, *(out / f"{n}.jsonl" for n in parts)]
+        },
+    }
+    text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+    (out / "manifest.json").write_text(text, encoding="utf-8")
+    return manifest
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="assay tasks krama", description=__doc__)
+    parser.add_argument("--workload", nargs="+", required=True, type=Path, help="workload JSON")
+    parser.add_argument(
+        "--lakes", required=True, type=Path, help="folder of DOMAIN.tar.gz, DOMAIN/input or DOMAIN"
+    )
+    parser.add_argument("--out", required=True, type=Path)
+    parser.add_argument("--mode", choices=MODES, default="full", help="what the model is shown")
+    parser.add_argument("--split", default="test", help="anything but test is refused")
+    args = parser.parse_args(argv)
+    if args.split != "test":
+        print(
+            f"assay tasks: --split {args.split}: published tasks are for testing only; generate "
+            "training tasks with `assay tasks lake`",
+            file=sys.stderr,
+        )
+        return 2
+    try:
+        manifest = build(args.workload, args.lakes, args.out, args.mode)
+    except (TaskError, OSError, tarfile.TarError) as error:
+        print(f"assay tasks: {error}", file=sys.stderr)
+        return 2
+    for name, count in manifest["counts"].items():
+        print(f"{args.out / name}.jsonl: {count} tasks")
+    print(f"{args.out / 'manifest.json'}: input mode {args.mode}")
+    return 0

@@ -1,0 +1,194 @@
+"""A gold pipeline: typed steps, each with its code, its words, and a sub-question; and its runs.
+
+The code is the gold: what a step does is written once, and executed as it will be shown. It is
+made of our own templates, but holds names and cells of foreign tables: it runs in the sandbox only.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from rewards.task import TaskError
+from rollouts.sandbox.model import Config, Limits
+from rollouts.sandbox.pool import Pool, plain_path
+from rollouts.workshop import run_now
+
+StepKind = Literal[
+    "load", "clean", "join", "filter", "group", "interpolate", "rank", "regress", "finish"
+]
+
+
+@dataclass(frozen=True)
+class LakeStep:
+    """One step. `code` binds its result to variables; `value` is the expression whose value
+    answers `query`; `text` says in words what a correct pipeline must do here."""
+
+    kind: StepKind
+    text: str
+    code: str
+    query: str
+    value: str
+    answer_type: str
+    optional: bool = False  # the answer must change when it is left out
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A question with its pipeline. `margin` is an expression of how far the answer is from
+    another one, relative (ties, rounding); `context` are the words of the whole question."""
+
+    question: str
+    steps: tuple[LakeStep, ...]
+    shape: str  # the template and its columns: two drafts of one shape are the same question
+    margin: str = "1.0"
+
+    def code(self, without: int = -1) -> str:
+        """The whole script, as DS-Guru's contract wants it."""
+        lines = ["import json", "", "import numpy as np", "import pandas as pd", ""]
+        keys: list[str] = []
+        last = len(self.steps) - 1
+        for number, step in enumerate(self.steps):
+            if number == without:
+                continue
+            lines.append(f"# {_on_one_line(step.text)}")
+            lines += step.code.splitlines()
+            name = "answer" if number == last else f"found_{number + 1}"
+            lines.append(f"{name} = {step.value}")
+            key = "main-task" if number == last else f"subtask-{number + 1}"
+            keys.append(f"{key!r}: {name}")
+        lines.append(f"print(json.dumps({{{', '.join(keys)}}}))")
+        return "\n".join(lines) + "\n"
+
+
+def _on_one_line(text: str) -> str:
+    """The text with every line break and control character escaped: names and cells of foreign
+    tables stand in it, and must not end the comment that they stand in."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+class Frames:
+    """A lake's folder, whose tables pipelines read in the sandbox."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+
+class PipelineFailed(ValueError):
+    """The code raised, or printed no object."""
+
+
+Values = dict[str, Any]
+CODE = Path(__file__).with_name("jailed.py")
+_LIMITS = Limits(wall_s=120.0)
+_pools: list[Pool] = []  # one a process, on the event loop of `run_now`
+
+
+def _pool() -> Pool:
+    if not _pools:
+        workers = len(os.sched_getaffinity(0))
+        _pools.append(Pool(replace(Config(), workers=workers, queue=1000)))
+    return _pools[0]
+
+
+def run(draft: Draft, frames: Frames, seed: int | None = None, without: int = -1) -> Values:
+    """The printed object of a draft's pipeline, and `margin`. Raises `PipelineFailed`."""
+    (found,) = run_now(runs(draft, frames, [(seed, without)]))
+    if isinstance(found, PipelineFailed):
+        raise found
+    return found
+
+
+async def runs(
+    draft: Draft, frames: Frames, wanted: Sequence[tuple[int | None, int]]
+) -> list[Values | PipelineFailed]:
+    """What each run (seed of the rows' order, step left out) prints, and `margin`.
+
+    The code holds names and cells of foreign tables, so all runs of a draft are one call of the
+    sandbox, which gets copies of the files it reads. Raises `TaskError` when the sandbox breaks.
+    """
+    job = {
+        "margin": draft.margin,
+        "runs": [
+            {"seed": seed, "code": draft.code(without).partition("import pandas as pd\n")[2]}
+            for seed, without in wanted
+        ],
+    }
+    files = {"job.json": json.dumps(job).encode(), **_files(draft, frames.folder)}
+    code = CODE.read_text(encoding="utf-8")
+    result = await _pool().run(code, files, ["answers.json"], _LIMITS, 0)
+    if result.status == "sandbox_error":
+        raise TaskError(f"the sandbox could not run a gold pipeline: {result.why}")
+    failed = PipelineFailed(f"{result.status}: {result.why}")
+    try:
+        found: Any = json.loads(result.files["answers.json"])
+    except (KeyError, ValueError, RecursionError):
+        return [failed for _ in wanted]
+    if not isinstance(found, list) or len(cast("list[Any]", found)) != len(wanted):
+        return [failed for _ in wanted]
+    rows = cast("list[Any]", found)
+    return [_checked(draft, row, skip) for row, (_, skip) in zip(rows, wanted, strict=True)]
+
+
+def _checked(draft: Draft, row: Any, without: int) -> Values | PipelineFailed:
+    """The row, when it holds a value for every step."""
+    last = len(draft.steps) - 1
+    names = {
+        "main-task" if n == last else f"subtask-{n + 1}" for n in range(last + 1) if n != without
+    } | {"margin"}
+    if not isinstance(row, dict):
+        return PipelineFailed("the pipeline printed no object")
+    values = cast("Values", row)
+    if set(values) != names or not isinstance(values["margin"], float):
+        return PipelineFailed(str(values.get("error", "the pipeline printed another object")))
+    return values
+
+
+def _files(draft: Draft, folder: Path) -> dict[str, bytes]:
+    """The files that a draft reads, under the names it reads them by; one that is not there is
+    left out, so that the pipeline fails."""
+    try:
+        nodes = list(ast.walk(ast.parse(draft.code())))
+    except (SyntaxError, ValueError):
+        return {}
+    said = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    found: dict[str, bytes] = {}
+    for name in sorted(said):
+        path = folder / name.removeprefix("data/")
+        if name.startswith("data/") and plain_path(name) and path.is_file():
+            found[name] = path.read_bytes()
+    return found
+
+
+def gold_subtasks(draft: Draft, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The sub-tasks of a task's gold: one for every step, the last one being the question."""
+    out: list[dict[str, Any]] = []
+    last = len(draft.steps) - 1
+    for number, step in enumerate(draft.steps):
+        key = "main-task" if number == last else f"subtask-{number + 1}"
+        out.append(
+            {
+                "id": f"{number + 1}",
+                "kind": step.kind,
+                "step": step.text,
+                "query": step.query,
+                "answer_type": step.answer_type,
+                "answer": values[key],
+            }
+        )
+    return out
+
+
+def plan(draft: Draft, files: Sequence[str]) -> list[dict[str, Any]]:
+    """The plan that goes with the code in DS-Guru's contract."""
+    subs = [
+        {"id": f"subtask-{n}", "query": s.query, "data_sources": list(files)}
+        for n, s in enumerate(draft.steps[:-1], 1)
+    ]
+    main = {"id": "main-task", "query": draft.question, "data_sources": list(files)}
+    return [{**main, "subtasks": subs}]

@@ -1,0 +1,139 @@
+"""Which rollouts to keep: FV, AV, BV and DV of DARE-bench's appendix L (spec section 11).
+
+Settled here, because the paper leaves it open: variance is that of the population; rollouts
+without an outcome (infrastructure) are not there; a kept rollout is always valid, under BV and DV
+too, unless `allow_invalid`; ties go to the faster one, then to the smaller sample number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, pvariance
+from typing import Any, Literal
+
+from rewards.task import TaskError
+
+Strategy = Literal["fv", "av", "bv", "dv"]
+FastestBy = Literal["wall_clock", "cost"]
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Thresholds by track; tracks that are not named take `otherwise` and are judged like IF."""
+
+    valid: Mapping[str, float] = field(
+        default_factory=lambda: {
+            "class-IF": 1.0,
+            "reg-IF": 1.0,
+            "class-MM": 0.8,
+            "reg-MM": 0.7,
+            "time-XF": 0.6,
+            "time-CF": 0.3,
+        }
+    )
+    spread: Mapping[str, float] = field(
+        default_factory=lambda: {
+            "class-MM": 0.15,
+            "reg-MM": 0.15,
+            "time-XF": 0.15,
+            "time-CF": 0.1,
+        }
+    )
+    otherwise: float = 1.0
+    fastest_by: FastestBy = "wall_clock"
+    allow_invalid: bool = False
+
+    def is_valid(self, row: Row) -> bool:
+        return float(row["outcome"]) >= self.valid.get(str(row["track"]), self.otherwise)
+
+    def graded(self, track: str) -> bool:
+        """Whether scores between 0 and 1 matter; else only right or wrong does."""
+        return track in self.spread
+
+    def diverse(self, rows: Sequence[Row]) -> bool:
+        """IF: one right and one wrong; graded tracks: enough variance."""
+        track, scores = str(rows[0]["track"]), [float(r["outcome"]) for r in rows]
+        if self.graded(track):
+            return pvariance(scores) >= self.spread[track]
+        return max(scores) >= self.valid.get(track, self.otherwise) and min(scores) == 0.0
+
+    def speed(self, row: Row) -> tuple[float, int]:
+        """What "fastest" goes by: seconds, or tokens written and calls made (a call as 100)."""
+        if self.fastest_by == "wall_clock":
+            return float(row.get("wall_s") or 0.0), int(row["sample"])
+        calls = len(row.get("tool_calls") or ())
+        return float(row["tokens"] + 100 * calls), int(row["sample"])
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Kept rows in order of (task, rank), and how many each rule dropped."""
+
+    rows: list[Row]
+    dropped: dict[str, int]
+
+
+def select(rows: Sequence[Row], strategy: str, rules: Rules | None = None) -> Selected:
+    """Apply one strategy to scored rollouts. Raises `TaskError` for one that does not exist."""
+    rules = rules or Rules()
+    if strategy not in PICK:
+        raise TaskError(f"strategy {strategy!r}: wanted one of {', '.join(PICK)}")
+    groups: dict[str, list[Row]] = {}
+    dropped: Counter[str] = Counter()
+    for row in rows:
+        if row.get("outcome") is None:
+            dropped["no outcome (infrastructure)"] += 1
+        else:
+            groups.setdefault(str(row["task_id"]), []).append(row)
+    kept: list[Row] = []
+    for name in sorted(groups):
+        group = sorted(groups[name], key=lambda r: int(r["sample"]))
+        needs_diversity, pick = PICK[strategy]
+        if needs_diversity and not rules.diverse(group):
+            dropped["task not diverse"] += len(group)
+            continue
+        good = [r for r in group if rules.allow_invalid or rules.is_valid(r)]
+        dropped["not valid"] += len(group) - len(good)
+        if not good:
+            continue
+        chosen = pick(good, group, rules)
+        dropped["not among the best"] += len(good) - len(chosen)
+        kept += chosen
+    return Selected(kept, dict(sorted(dropped.items())))
+
+
+def _best(good: Sequence[Row], rules: Rules) -> list[Row]:
+    """By speed where only right or wrong counts, by score elsewhere."""
+    if rules.graded(str(good[0]["track"])):
+        return sorted(good, key=lambda r: (-float(r["outcome"]), rules.speed(r)))
+    return sorted(good, key=lambda r: (not rules.is_valid(r), rules.speed(r)))
+
+
+def _one(good: Sequence[Row], group: Sequence[Row], rules: Rules) -> list[Row]:
+    del group
+    return _best(good, rules)[:1]
+
+
+def _all(good: Sequence[Row], group: Sequence[Row], rules: Rules) -> list[Row]:
+    del group, rules
+    return list(good)
+
+
+def _two(good: Sequence[Row], group: Sequence[Row], rules: Rules) -> list[Row]:
+    best = _best(good, rules)[:2]
+    if not rules.graded(str(group[0]["track"])):
+        return best
+    mean = fmean(float(r["outcome"]) for r in group)
+    return [r for r in best if float(r["outcome"]) > mean]
+
+
+# strategy → (whether the task must be diverse, what is picked from its good rows)
+PICK: dict[str, Any] = {
+    "fv": (False, _one),
+    "av": (False, _all),
+    "bv": (True, _one),
+    "dv": (True, _two),
+}

@@ -1,0 +1,118 @@
+"""CDR-Bench's two families: text refined by a recipe, and the JSON tasks of its extension."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rewards.cdr.groups import with_group_reward
+from rewards.cdr.predictions import JSON, MIXED, profile_of
+from rewards.cdr.refinement import (
+    RefinementReward,
+    always_drop,
+    copy_input,
+    gold_answer,
+    score_refinement,
+)
+from rewards.cdr.structured import StructuredReward, gold_response, score_structured
+from rewards.family import Answer, Cheat, Family, output_of
+from rewards.task import Score, Task
+
+LENGTHS = (500, 1000, 2000, 4000)  # input characters, upper bounds of the slices
+
+
+def _score(task: Task, answer: Answer, weights: RefinementReward) -> Score:
+    return score_refinement(task.gold, answer.text, "strict", weights, truncated=answer.truncated)
+
+
+def _group_reward(
+    tasks: Sequence[Task], scores: Sequence[Sequence[Score]], weights: RefinementReward
+) -> list[list[Score]]:
+    if not any(task.group for task in tasks):
+        return [list(group) for group in scores]
+    return with_group_reward([task.group for task in tasks], scores, weights.order_group)
+
+
+def _row(gold: Mapping[str, Any], row: Mapping[str, Any], weights: RefinementReward) -> Score:
+    output = output_of(row)
+    truncated, parsing = bool(row.get("truncated")), str(row.get("parsing") or "strict")
+    if "reference_text" in gold and profile_of(gold) in (JSON, MIXED):  # of the extension
+        return score_structured(gold, output, parsing, truncated=truncated)
+    return score_refinement(gold, output, parsing, weights, truncated)
+
+
+def _length(characters: int) -> str:
+    bound = next((b for b in LENGTHS if characters <= b), None)
+    return f"≤ {bound}" if bound else f"> {LENGTHS[-1]}"
+
+
+def _slices(task: Task) -> dict[str, str]:
+    """Track, status of gold (KEEP with and without a filter apart), input length, style, recipe
+    length, domain and prompt mode, as far as the task says them."""
+    gold, meta = task.gold, task.meta
+    status = str(gold.get("status") or gold.get("reference_status") or "")
+    found = {"track": task.track, "gold status": status}
+    if status == "KEEP" and "has_filter" in meta:
+        found["gold status"] = "KEEP, with a filter" if meta["has_filter"] else "KEEP, no filter"
+    if isinstance(gold.get("input_text"), str):
+        found["input characters"] = _length(len(gold["input_text"]))
+    steps = gold.get("operator_sequence") or gold.get("recipe") or meta.get("recipe")
+    if isinstance(steps, list):
+        found["recipe steps"] = str(len(steps))  # pyright: ignore[reportUnknownArgumentType]
+    for name in ("domain", "style", "difficulty", "mode"):
+        value = meta.get(name) or gold.get(name)
+        if isinstance(value, str) and value:
+            found[name] = value
+    return found
+
+
+def _content(task: Task) -> Iterable[str]:
+    return [str(task.gold.get("input_text") or "")]
+
+
+def _source(task: Task) -> str:
+    gold, meta = task.gold, task.meta
+    for value in (meta.get("document"), gold.get("document"), gold.get("source_record_id")):
+        if value:
+            return str(value)
+    return task.group or task.id
+
+
+REFINEMENT = Family(
+    name="refinement",
+    score=_score,
+    gold=lambda task: gold_answer(task.gold),
+    weights=RefinementReward,
+    cheats={
+        "copy": Cheat(lambda task: copy_input(task.gold), admits=0.5),
+        "drop": Cheat(lambda task: always_drop(task.gold), admits=0.5),
+    },
+    slices=_slices,
+    content=_content,
+    source=_source,
+    group_reward=_group_reward,
+    row=_row,
+)
+
+
+def _score_json(task: Task, answer: Answer, weights: StructuredReward) -> Score:
+    return score_structured(task.gold, answer.text, weights=weights, truncated=answer.truncated)
+
+
+def _row_json(gold: Mapping[str, Any], row: Mapping[str, Any], weights: StructuredReward) -> Score:
+    output = output_of(row)
+    parsing = str(row.get("parsing") or "strict")
+    return score_structured(gold, output, parsing, weights, bool(row.get("truncated")))
+
+
+STRUCTURED = Family(
+    name="structured",
+    score=_score_json,
+    gold=lambda task: gold_response(task.gold),
+    weights=StructuredReward,
+    cheats={"empty object": Cheat(lambda task: "{}", admits=0.05)},
+    slices=_slices,
+    content=_content,
+    source=_source,
+    row=_row_json,
+)

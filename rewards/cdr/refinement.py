@@ -1,0 +1,250 @@
+"""Scoring one refinement answer: the published metrics, and the shaped reward training sees.
+
+RS (outcome): right status and, after space normalisation, the right text. RG: share of the edit
+distance from input to gold that the answer closed; published as it is, it pays 0.96 for an empty
+answer to a task that deletes 96 % of its text. The reward therefore never uses RG alone but
+`progress`, which an answer earns only by being nearer to gold than the input *and* than nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from typing import Any
+
+from rapidfuzz.distance import Levenshtein
+
+from rewards.parse import Parsed, normalise, parse, parse_strict, render
+from rewards.task import Score, TaskError
+
+STATUSES = ("KEEP", "DROP")
+ANALYSIS_MODES = ("plan_first", "state_aware")  # an <analyze> block leads the answer
+MAX_OUTPUT_CHARS = 100_000  # longer answers than this, and than ten times the task, are not read
+
+
+@dataclass(frozen=True)
+class RefinementReward:
+    """Shares of the reward; they sum to 1, so that gold earns exactly 1 and nothing earns more.
+
+    A wrong status earns `format` alone (less `wrong_drop` when a text to keep was dropped). The
+    right status adds `status`, then `progress` in proportion and `success` when RS holds.
+    """
+
+    format: float = 0.1
+    status: float = 0.3
+    progress: float = 0.2
+    success: float = 0.4
+    wrong_drop: float = 0.0
+    drop_progress: bool = True  # False: a DROP earns the progress share only by full success
+    process: float = 0.0  # weight of per-step credit beside the shares; the whole is rescaled to 1
+    order_group: float = 0.0  # weight of success on all orders of a group, beside the shares
+
+    def __post_init__(self) -> None:
+        for spec in fields(self):
+            value = getattr(self, spec.name)
+            if value < 0:
+                raise ValueError(f"{spec.name}={value} is too small; set 0 or more")
+        total = self.format + self.status + self.progress + self.success
+        if abs(total - 1.0) > 1e-9:
+            raise ValueError(
+                f"format + status + progress + success = {total:g}; make it 1, so that gold earns 1"
+            )
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The published per-prediction numbers (distances in characters, the rest in [0, 1])."""
+
+    d_in: int
+    d_pred: int
+    d_edit: int
+    status_match: bool
+    rs: bool
+    rg: float
+    strict_equal: bool
+    edit_calibration: float
+
+
+@dataclass(frozen=True)
+class _Gold:
+    input_text: str
+    status: str
+    text: str
+
+
+@lru_cache(maxsize=256)  # all answers to a task share it
+def _to_do(input_text: str, gold_text: str) -> int:
+    return Levenshtein.distance(input_text, gold_text)
+
+
+def refinement_metrics(
+    input_text: str, gold_status: str, gold_text: str, status: str, text: str
+) -> Metrics:
+    """RS, RG and the edit distances of one prediction; an empty `status` matches nothing.
+
+    (It is the release *parser* that reads an answer without a status as KEEP.)
+    """
+    d_in = _to_do(input_text, gold_text)
+    d_pred = Levenshtein.distance(text, gold_text)
+    d_edit = d_in if text == gold_text else Levenshtein.distance(input_text, text)
+    match = status.strip().upper() == gold_status.strip().upper()
+    rg = 1.0 if d_pred == 0 else min(1.0, max(0.0, (d_in - d_pred) / max(d_in, 1)))
+    return Metrics(
+        d_in=d_in,
+        d_pred=d_pred,
+        d_edit=d_edit,
+        status_match=match,
+        rs=match and normalise(text) == normalise(gold_text),
+        rg=rg,
+        strict_equal=match and text == gold_text,
+        edit_calibration=max(0.0, 1.0 - abs(d_edit - d_in) / max(d_edit, d_in, 1)),
+    )
+
+
+def progress(metrics: Metrics, gold_length: int) -> float:
+    """How far the text went from both lazy answers, copy and nothing, to gold; in [0, 1].
+
+    The smaller of RG and its twin measured from the empty text, so that neither the input nor ""
+    earns anything. Success is all the way; an empty gold has no twin (there "" is the answer).
+    """
+    if metrics.rs or metrics.rg >= 1.0:
+        return 1.0
+    if gold_length == 0:
+        return metrics.rg
+    return max(0.0, min(metrics.rg, 1.0 - metrics.d_pred / gold_length))
+
+
+def shaped_reward(
+    metrics: Metrics, gold_length: int, dropped: bool, weights: RefinementReward
+) -> float:
+    """The reward of a well-formed answer. `dropped`: the answer's status is DROP."""
+    if not metrics.status_match:
+        return max(0.0, weights.format - (weights.wrong_drop if dropped else 0.0))
+    if metrics.rs:
+        return 1.0
+    counted = weights.drop_progress or not dropped
+    gained = weights.progress * progress(metrics, gold_length) if counted else 0.0
+    return weights.format + weights.status + gained
+
+
+def score_refinement(
+    task_gold: Mapping[str, Any],
+    output: str,
+    parsing: str = "strict",
+    weights: RefinementReward | None = None,
+    truncated: bool = False,
+) -> Score:
+    """Score one answer; `outcome` is RS. Never raises on any `output`.
+
+    `task_gold` has `input_text`, `status` and `text` (or the release's `reference_status` and
+    `reference_text`); raises `TaskError` when it has not. `truncated`: the model was cut off by
+    its length limit, which in `strict` reading earns 0 whatever it had written, as does an answer
+    of absurd length; the `release` reading takes any response as it is, as the release does.
+    """
+    gold = _read_gold(task_gold)
+    weights = weights or RefinementReward()
+    analysis = ""
+    if parsing == "strict":  # the published reading knows neither bound
+        limit = max(MAX_OUTPUT_CHARS, 10 * (len(gold.input_text) + len(gold.text)))
+        if len(output) > limit:
+            return _nothing("too_long")
+        if truncated:
+            return _nothing("truncated")
+    if parsing == "strict" and _mode(task_gold) in ANALYSIS_MODES:
+        from rewards.cdr.declared import split_analysis
+
+        analysis, output = split_analysis(output)
+    answer = parse(output, parsing)
+    if answer.why != "ok":
+        return _nothing(answer.why)
+    well_formed = parsing == "strict" or parse_strict(output).why == "ok"
+    score = _score(gold, answer, well_formed, weights)
+    if not weights.process:
+        return score
+    return _with_process(score, task_gold, answer, analysis, weights.process)
+
+
+def _mode(gold: Mapping[str, Any]) -> object:
+    """The prompt mode: a task says `mode`, a release prediction row `prompt_mode`."""
+    return gold.get("mode") or gold.get("prompt_mode")
+
+
+def _with_process(
+    score: Score, gold: Mapping[str, Any], answer: Parsed, analysis: str, weight: float
+) -> Score:
+    """The reward with per-step credit mixed in, which only the right status earns.
+
+    In a mode with an analysis, half of the credit is for what the analysis declares.
+    """
+    from rewards.cdr.declared import declared_credit
+    from rewards.cdr.process import process_credit
+
+    right = bool(score.parts["status_match"])
+    credit = process_credit(gold, answer.status, answer.text) if right else 0.0
+    more = {"process": credit}
+    if _mode(gold) in ANALYSIS_MODES:
+        more["declared"] = declared_credit(gold, analysis)
+        credit = (credit + more["declared"] * (credit > 0)) / 2
+    reward = ((score.reward or 0.0) + weight * credit) / (1.0 + weight)
+    return Score(score.outcome, reward, score.parts | more, score.why)
+
+
+def copy_input(task_gold: Mapping[str, Any]) -> str:
+    """Baseline: keep the text as it came. (Alias of `always_keep_copy`, the table's name.)"""
+    return render("KEEP", _read_gold(task_gold).input_text)
+
+
+def always_keep_copy(task_gold: Mapping[str, Any]) -> str:
+    """Baseline: always KEEP, text copied."""
+    return copy_input(task_gold)
+
+
+def always_drop(task_gold: Mapping[str, Any]) -> str:
+    """Baseline: always DROP, text copied."""
+    return render("DROP", _read_gold(task_gold).input_text)
+
+
+def gold_answer(task_gold: Mapping[str, Any]) -> str:
+    """The answer that earns 1."""
+    gold = _read_gold(task_gold)
+    return render(gold.status, gold.text)
+
+
+def _score(gold: _Gold, answer: Parsed, well_formed: bool, weights: RefinementReward) -> Score:
+    metrics = refinement_metrics(
+        gold.input_text, gold.status, gold.text, answer.status, answer.text
+    )
+    parts = {name: float(value) for name, value in asdict(metrics).items()}
+    parts["format"] = float(well_formed)
+    parts["said_drop"] = float(answer.status == "DROP")
+    parts["progress"] = progress(metrics, len(gold.text))
+    reward = shaped_reward(metrics, len(gold.text), answer.status == "DROP", weights)
+    if not well_formed:  # the forgiving reading may find gold in chatter; the format share is lost
+        reward = max(0.0, reward - weights.format)
+    why = "ok" if metrics.rs else "wrong_text" if metrics.status_match else "wrong_status"
+    return Score(float(metrics.rs), reward, parts, why)
+
+
+def _nothing(why: str) -> Score:
+    names = [spec.name for spec in fields(Metrics) if not spec.name.startswith("d_")]
+    names += ["format", "said_drop", "progress"]
+    return Score(0.0, 0.0, dict.fromkeys(names, 0.0), why)
+
+
+def _read_gold(row: Mapping[str, Any]) -> _Gold:
+    """The three fields scoring needs, from a task's gold or a release row."""
+    found = {
+        "input_text": row.get("input_text"),
+        "status": row.get("status", row.get("reference_status")),
+        "text": row.get("text", row.get("reference_text")),
+    }
+    for name, value in found.items():
+        if not isinstance(value, str):
+            wanted = name if name == "input_text" else f"reference_{name}"
+            got = "missing" if value is None else type(value).__name__
+            raise TaskError(f"task field {wanted!r} is {got}; give it as a string")
+    gold = _Gold(**{name: str(value) for name, value in found.items()})
+    if gold.status.strip().upper() not in STATUSES:
+        raise TaskError(f"task field 'reference_status' is {gold.status!r}; wanted KEEP or DROP")
+    return gold

@@ -1,0 +1,99 @@
+"""DARE-bench's family: a prediction file for a table, scored against the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rewards.dare.prediction import Reading, read_gold, score_table, score_table_row
+from rewards.family import Answer, Cheat, Family
+from rewards.task import Score, Task
+
+FILE = "prediction.csv"
+
+
+@dataclass(frozen=True)
+class TableReward:
+    """`reading`: strict closes the holes of the published harness, release computes as it does."""
+
+    reading: Reading = "strict"
+
+
+def _score(task: Task, answer: Answer, weights: TableReward) -> Score:
+    return score_table(read_gold(task.gold), answer.files.get(FILE), weights.reading)
+
+
+def _gold(task: Task) -> Answer:
+    return Answer(files={FILE: read_gold(task.gold).truth_csv.encode()})
+
+
+def _row(gold: Mapping[str, Any], row: Mapping[str, Any], weights: TableReward) -> Score:
+    return score_table_row(gold, {"reading": weights.reading, **row})
+
+
+def _frame(task: Task) -> tuple[Any, list[str], list[str]]:
+    from rewards.dare.read import read_truth
+
+    gold = read_gold(task.gold)
+    return read_truth(gold.truth_csv), list(gold.key_columns), list(gold.targets)
+
+
+def _file(frame: Any) -> Answer:
+    return Answer(files={FILE: frame.to_csv(index=False).encode()})
+
+
+def _constant(task: Task) -> Answer:
+    """Every target's commonest label or its mean, over the truth itself: no constant does better
+    by guessing."""
+    frame, keys, targets = _frame(task)
+    made = frame[keys].copy()
+    for name in targets:
+        column = frame[name].dropna()
+        numbers = column.dtype.kind == "f"
+        made[name] = column.mean() if numbers else column.mode().iloc[0]
+    return _file(made)
+
+
+def _blank(task: Task) -> Answer:
+    frame, keys, targets = _frame(task)
+    return _file(frame[keys].assign(**dict.fromkeys(targets, "")))
+
+
+def _keys_only(task: Task) -> Answer:
+    frame, keys, _ = _frame(task)
+    return _file(frame[keys])
+
+
+def _slices(task: Task) -> dict[str, str]:
+    """Task type, and whether the table is a published one."""
+    found = {"track": task.track, "origin": "published" if task.meta.get("published") else "built"}
+    if isinstance(task.meta.get("domain"), str):
+        found["domain"] = task.meta["domain"]
+    return found
+
+
+def _content(task: Task) -> Iterable[str]:
+    return [str(task.gold.get("truth_csv") or task.gold.get("task_dir") or "")]
+
+
+def _source(task: Task) -> str:
+    meta = task.meta
+    return str(meta.get("table") or meta.get("database") or meta.get("source") or task.id)
+
+
+TABLE = Family(
+    name="table",
+    score=_score,
+    gold=_gold,
+    weights=TableReward,
+    cheats={
+        "constant": Cheat(_constant, admits=0.9),
+        "blank": Cheat(_blank, admits=0.1),
+        "keys only": Cheat(_keys_only, admits=0.1),
+    },
+    slices=_slices,
+    content=_content,
+    source=_source,
+    row=_row,
+)

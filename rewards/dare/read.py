@@ -1,0 +1,277 @@
+# pandas and scikit-learn ship no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+"""Reading a prediction file that nobody vouches for, and the truth it will be held against.
+
+The prediction's bytes come from memory or from a plain file opened without following links, capped
+in size and columns. They are parsed in another process (`rewards/dare/jail.py`), which was started
+afresh, so that no gold is in its memory, and which can open no file; what comes back are the wanted
+columns as numbers and text.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import json
+import os
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+MAX_BYTES = 64 * 1024 * 1024
+MAX_COLUMNS = 2_000
+MAX_REPLY = 1 << 30
+
+Frame = Any  # a pandas DataFrame
+
+
+class Unreadable(ValueError):
+    """The prediction cannot be read as a table; the message says why."""
+
+
+class ReaderLost(RuntimeError):
+    """The reading process could not be had: nothing is known of the prediction."""
+
+
+@dataclass(frozen=True)
+class ReadLimits:
+    """What reading one file may use: memory beyond the libraries', processor and clock seconds,
+    rows."""
+
+    memory_mb: int = 1536
+    cpu_s: int = 10
+    wall_s: float = 60.0
+    rows: int = 4_000_000
+
+
+def prediction_bytes(path: str) -> bytes | None:
+    """A file's bytes, or None if there is none. Raises `Unreadable` for links, devices, size."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        raise Unreadable("not a plain file that can be read") from None
+    try:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
+            raise Unreadable("not a plain file with one name")
+        if info.st_size > MAX_BYTES:
+            raise Unreadable(f"larger than {MAX_BYTES} bytes")
+        with os.fdopen(os.dup(handle), "rb") as file:
+            return file.read(MAX_BYTES + 1)
+    finally:
+        os.close(handle)
+
+
+def _check_shape(data: bytes) -> None:
+    if len(data) > MAX_BYTES:
+        raise Unreadable(f"larger than {MAX_BYTES} bytes")
+    if len(data) < MAX_COLUMNS:
+        return
+    import numpy as np
+
+    letters = np.frombuffer(data, dtype=np.uint8)
+    ends = np.flatnonzero((letters == 10) | (letters == 13))
+    edges = np.concatenate(([-1], ends, [len(data)]))
+    for at in np.flatnonzero(np.diff(edges) > MAX_COLUMNS).tolist():  # shorter lines have fewer
+        if data.count(b",", int(edges[at]) + 1, int(edges[at + 1])) >= MAX_COLUMNS:
+            raise Unreadable(f"a line has more than {MAX_COLUMNS} fields")
+
+
+def read_prediction(data: bytes, wanted: Sequence[str]) -> Frame:
+    """The `wanted` columns that are there, as pandas' defaults read them: words such as NA are
+    missing, digits are numbers.
+
+    Raises `Unreadable` for whatever makes the reader raise, and for what is over a limit;
+    `ReaderLost` when the reading process cannot be had.
+    """
+    _check_shape(data)
+    status, reply = _reader().ask(data, wanted)
+    if status != 0:
+        number = os.waitstatus_to_exitcode(status)
+        if number in (-9, 3):  # no limit of ours: the machine's own, or the jail did not close
+            raise ReaderLost(f"the reader of predictions ended with {number}")
+        raise Unreadable("reading it went over a limit of time or memory, or crashed the reader")
+    return _decoded(reply)
+
+
+def _decoded(reply: bytes) -> Frame:
+    """The frame that a reply describes. Nothing in it is trusted to be well-formed."""
+    try:
+        (size,) = struct.unpack_from("!I", reply)
+        head: Any = json.loads(reply[4 : 4 + size])
+        if "error" in head:
+            raise Unreadable(str(head["error"])[:200])
+        return _frame(head, memoryview(reply)[4 + size :])
+    except Unreadable:
+        raise
+    except (ValueError, LookupError, TypeError, struct.error, MemoryError, RecursionError):
+        raise Unreadable("the reader gave no table") from None
+
+
+def _frame(head: Any, body: memoryview) -> Frame:
+    import numpy as np
+    import pandas as pd
+
+    rows, columns, at = int(head["rows"]), dict[str, Any](), 0
+    for name, kind, count, size in head["columns"]:
+        part, at = body[at : at + size], at + size
+        if count != rows:
+            raise ValueError("columns of unequal length")
+        if kind in ("text", "mixed"):
+            values: list[Any] = json.loads(bytes(part))
+            columns[str(name)] = pd.Series(values, dtype="str" if kind == "text" else object)
+        elif kind in ("i8", "u8", "f8", "b1"):
+            columns[str(name)] = pd.Series(np.frombuffer(part, dtype=kind).copy())
+        else:
+            raise ValueError("a column of no known kind")
+        if len(columns[str(name)]) != rows:
+            raise ValueError("columns of unequal length")
+    return pd.DataFrame(columns, index=range(rows))
+
+
+def read_here(data: bytes) -> Frame:
+    """The whole table read in this process, for files that our own code wrote."""
+    import pandas as pd
+
+    try:
+        return pd.read_csv(io.BytesIO(data))
+    except (ValueError, OverflowError, MemoryError, RecursionError) as error:
+        raise Unreadable(f"{type(error).__name__}: {str(error)[:120]}") from None
+
+
+@lru_cache(maxsize=64)
+def read_truth(text: str) -> Frame:
+    """A truth table from its CSV text; callers must not change it."""
+    return read_here(text.encode("utf-8", "surrogatepass"))
+
+
+# --- the reading process ------------------------------------------------------------------------
+
+
+class Reader:
+    """A warm process that reads one file at a time; safe to share between threads."""
+
+    def __init__(self, limits: ReadLimits) -> None:
+        self.limits, self.pid = limits, os.getpid()
+        self._lock = threading.Lock()
+        mine, theirs = socket.socketpair()
+        script = str(Path(__file__).with_name("jail.py"))
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", script, json.dumps(asdict(limits))],
+            stdin=theirs.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+            env=_environment(),
+        )
+        theirs.close()
+        self._control = mine
+
+    def ask(self, data: bytes, wanted: Sequence[str]) -> tuple[int, bytes]:
+        """(how the reading child ended, what it said). Raises `ReaderLost`."""
+        names = json.dumps(list(wanted)).encode()
+        with self._lock:
+            mine, theirs = socket.socketpair()
+            with mine:
+                try:
+                    with theirs:
+                        socket.send_fds(self._control, [b"r"], [theirs.fileno()])
+                    mine.settimeout(self.limits.wall_s + 30)  # the first one waits for imports
+                    with suppress(BrokenPipeError, ConnectionResetError):  # the end says why
+                        mine.sendall(struct.pack("!IQ", len(names), len(data)) + names)
+                        mine.sendall(data)
+                    reply = _rest(mine)
+                except OSError as error:
+                    self.close()
+                    raise ReaderLost(f"the reader of predictions is gone: {error}") from None
+        if len(reply) < 4:
+            self.close()
+            raise ReaderLost("the reader of predictions ended")
+        return struct.unpack("!i", reply[-4:])[0], reply[:-4]
+
+    def alive(self) -> bool:
+        return self.pid == os.getpid() and self.process.poll() is None
+
+    def close(self) -> None:
+        """End the process and whatever it forked."""
+        self._control.close()
+        if self.pid == os.getpid():
+            with suppress(OSError):
+                os.killpg(self.process.pid, 9)
+            self.process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """What finds the same Python and pandas, and nothing else of ours."""
+    kept = {n: os.environ[n] for n in ("LD_LIBRARY_PATH", "HOME") if n in os.environ}
+    path = [os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    return {
+        **kept,
+        "PATH": os.defpath,
+        "PYTHONPATH": os.pathsep.join(path),
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def _rest(channel: socket.socket) -> bytes:
+    """Everything until the other side closes. Raises OSError beyond what any reply may be."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        try:
+            part = channel.recv(1 << 18)
+        except ConnectionResetError:  # it left something unread
+            break
+        if not part:
+            break
+        parts.append(part)
+        size += len(part)
+        if size > MAX_REPLY:
+            raise OSError("a reply without end")
+    return b"".join(parts)
+
+
+_current: Reader | None = None
+_making = threading.Lock()
+
+
+def _forget() -> None:
+    """In a forked process: the reader, and whoever held the locks, are the other's."""
+    global _current, _making
+    _current, _making = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+@atexit.register
+def _end() -> None:
+    if _current is not None:
+        _current.close()
+
+
+def _reader() -> Reader:
+    """This process's reader, started when first needed; a fork starts its own."""
+    global _current
+    with _making:
+        if _current is None or not _current.alive():
+            try:
+                _current = Reader(ReadLimits())
+            except OSError as error:
+                raise ReaderLost(f"the reader of predictions cannot be started: {error}") from None
+        return _current

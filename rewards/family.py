@@ -1,0 +1,162 @@
+"""A family: everything Assay has to know of one kind of task.
+
+Whoever adds a kind of task writes one file with one `Family` in it, in this repository or outside
+(`--family FILE.py`). Commands ask the family and know none by name.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
+from typing import Any, cast
+
+from rewards.task import Answer, Score, Task, TaskError, unscored
+
+__all__ = ["Answer", "Cheat", "Family", "NoWeights", "Score", "Task", "TaskError", "unscored"]
+
+
+@dataclass(frozen=True)
+class NoWeights:
+    """The settings of a family that has none."""
+
+
+@dataclass(frozen=True)
+class Cheat:
+    """An answer made without doing the work, and the highest mean outcome that it admits to.
+
+    A cheat that reaches more than `admits` over a set of tasks fails the audit: then the tasks or
+    the scorer can be farmed.
+    """
+
+    answer: Callable[[Task], Answer | str]
+    admits: float = 0.5
+
+
+def _track(task: Task) -> Mapping[str, str]:
+    return {"track": task.track}
+
+
+def _said_to_the_model(task: Task) -> Iterable[str]:
+    return [str(m.get("content") or "") for m in task.prompt if m.get("role") == "user"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """What Assay has to know of a kind of task. Every entry is a plain function or a dict.
+
+    A minimal family has a name, `score` and `gold`; with `build` it has tasks of its own.
+    """
+
+    name: str
+    """What tasks write in their field `family`."""
+
+    score: Callable[..., Score]
+    """`score(task, answer)`, or `score(task, answer, weights)` where `weights` is given. Pure; it
+    never raises on what a model wrote, and returns outcome None only when it failed itself."""
+
+    gold: Callable[[Task], Answer | str | None]
+    """The answer that scores 1, or None where it has to be run first (see `proof`)."""
+
+    weights: type = NoWeights
+    """A frozen dataclass with defaults: the settings `reward.<name>.*` of a run."""
+
+    cheats: Mapping[str, Callable[[Task], Answer | str] | Cheat] = field(
+        default_factory=dict[str, Callable[[Task], "Answer | str"] | Cheat]
+    )
+    """Answers without a model: baselines of every table, attacks of `assay audit`."""
+
+    slices: Callable[[Task], Mapping[str, str]] = _track
+    """What results are broken down by: {"track": …, "domain": …}."""
+
+    content: Callable[[Task], Iterable[str]] = _said_to_the_model
+    """Texts, tables or questions that two splits must not share."""
+
+    source: Callable[[Task], str] | None = None
+    """The document, table or lake a task was drawn from. Intervals are clustered by it; without
+    it by `meta.source` or `meta.document`, else each task stands for itself."""
+
+    build: Callable[..., Mapping[str, Sequence[Task]]] | None = None
+    """`build(seed, **settings)` → {"train": [Task, …], "heldout": […]}, for `assay tasks <name>`.
+    Its keyword arguments with their defaults are the settings."""
+
+    environment: Any = None
+    """What tasks with tools act on: a list of `@tool` functions or a `rollouts` environment."""
+
+    proof: Callable[..., Answer] | None = None
+    """Gold that has to be executed (a pipeline, a script)."""
+
+    group_reward: Callable[..., list[list[Score]]] | None = None
+    """`group_reward(tasks, scores, weights)`: scores of whole groups (one list per prompt) after
+    looking at siblings, which share `Task.group`."""
+
+    row: Callable[[Mapping[str, Any], Mapping[str, Any], Any], Score] | None = None
+    """`row(gold, row, weights)`: scores a row of `assay score` that brings its own gold, or fields
+    of its own. None: `output` and `files` of the row are the answer."""
+
+    tables: Callable[[Sequence[Mapping[str, Any]]], Iterable[Any]] | None = None
+    """The benchmark's own result tables and official files, from generic rows."""
+
+    origin: str = ""
+    """Where the family was loaded from (`FILE.py:NAME`, `pkg.module:NAME`); "" if built in."""
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            raise TaskError(f"Family name {self.name!r}: use letters, digits and _")
+        for entry in ("score", "gold"):
+            if not callable(getattr(self, entry)):
+                raise TaskError(f"Family {self.name}: {entry} is no function; give one")
+        if not is_dataclass(self.weights) or not isinstance(self.weights, type):
+            raise TaskError(f"Family {self.name}: weights is no dataclass; give one with defaults")
+
+    @property
+    def takes_weights(self) -> bool:
+        """Whether `score` has a third parameter."""
+        return self.weights is not NoWeights or _positional(self.score) > 2
+
+
+def _positional(function: Callable[..., Any]) -> int:
+    """How many positional arguments a function requires."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 2
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in plain and p.default is inspect.Parameter.empty for p in parameters)
+
+
+def output_of(row: Mapping[str, Any]) -> str:
+    """The field `output` of a row of `assay score`. Raises `TaskError` where it is no text."""
+    output = row.get("output")
+    if not isinstance(output, str):
+        raise TaskError("field 'output' is missing or not a string; give the model's answer there")
+    return output
+
+
+def as_answer(said: Answer | str) -> Answer:
+    """A gold or cheat function may return plain text."""
+    return Answer(said) if isinstance(said, str) else said
+
+
+def cheat_answer(family: Family, name: str, task: Task) -> Answer:
+    """The answer of the cheat `name`. Raises `TaskError` for a name the family does not have."""
+    if name not in family.cheats:
+        known = ", ".join(family.cheats) or "none"
+        raise TaskError(f"family {family.name} has no cheat {name!r}; it has {known}")
+    cheat = family.cheats[name]
+    made = cheat.answer(task) if isinstance(cheat, Cheat) else cheat(task)
+    return as_answer(made)
+
+
+def gold_answer(family: Family, task: Task) -> Answer | None:
+    """The answer that scores 1, or None where it has to be run."""
+    made = family.gold(task)
+    return None if made is None else as_answer(made)
+
+
+def source_of(family: Family, task: Task) -> str:
+    """What the task was drawn from, for clustered intervals."""
+    if family.source is not None:
+        return family.source(task)
+    meta = cast("Mapping[str, Any]", task.meta)
+    return str(meta.get("document") or meta.get("source") or task.group or task.id)

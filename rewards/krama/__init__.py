@@ -1,0 +1,1 @@
+"""KramaBench: typed answers in two readings, sub-task credit, paraphrase judges."""

@@ -1,0 +1,236 @@
+"""Scoring one KramaBench answer: six answer types, in two readings.
+
+`table3` is the paper's Table 3 as written (specification notes, section 13): the default outcome
+and the reward. `release` is what the published harness computes, for comparison with published
+numbers (`rewards.krama.release`). Neither executes a model's text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
+from rewards.krama import release as release
+from rewards.krama.judge import Judge, JudgeError, NoJudge, deterministic, scripted
+from rewards.krama.match import (
+    TOLERANCE,
+    as_list,
+    close,
+    equal,
+    number,
+    pairs_found,
+    relative_score,
+    rows_alike,
+    text_key,
+)
+from rewards.task import RIGHT, Score, TaskError
+
+Reading = Literal["table3", "release"]
+READINGS: tuple[Reading, ...] = ("table3", "release")
+ANSWER_TYPES = tuple(release.METRICS)
+_NEAR = 1 / 9  # |p - t| / |t| below this is a relative score above 0.9
+
+
+def score_response(
+    answer_type: str,
+    target: Any,
+    response: Any,
+    reading: Reading = "table3",
+    judge: Judge = deterministic,
+) -> Score:
+    """Score a response object `{"answer": …}` against its target. Never raises for the response.
+
+    A judge that fails gives an outcome of None. Raises `TaskError` for an unknown answer type.
+    """
+    if answer_type not in release.METRICS:
+        raise TaskError(
+            f"answer_type {answer_type!r} is none of {', '.join(ANSWER_TYPES)}; correct the task"
+        )
+    try:
+        if reading == "release":
+            return _release(answer_type, target, response, judge)
+        return _table3(answer_type, target, response, judge)
+    except JudgeError as error:
+        return Score(None, None, {}, f"judge_failed: {error}")
+    except (RecursionError, ValueError):  # nested beyond `str()`, or digits beyond its limit
+        return Score(0.0, 0.0, {"answered": 1.0}, "unreadable")
+
+
+def _table3(answer_type: str, target: Any, response: Any, judge: Judge) -> Score:
+    if not isinstance(response, Mapping) or "answer" not in response:
+        return Score(0.0, 0.0, {"answered": 0.0}, "no_answer")
+    answer = cast("Mapping[str, Any]", response)["answer"]
+    paths: list[str] = []
+    value = table3(answer_type, target, answer, _recorded(judge, paths))
+    parts = {"answered": float(answer is not None)}
+    slip = rounding_slip(target, answer)
+    if slip is not None:
+        parts["right_after_rounding"] = slip
+    return Score(value, value, parts, _why(answer_type, target, answer, value, paths))
+
+
+def _recorded(judge: Judge, paths: list[str]) -> Judge:
+    def ask(said: str, want: str) -> Any:
+        verdict = judge(said, want)
+        paths.append(verdict.path)
+        return verdict
+
+    return ask
+
+
+def _why(kind: str, target: Any, answer: Any, value: float, paths: Sequence[str]) -> str:
+    if answer is None:
+        return "no_answer"
+    if value == 0.0 and kind.startswith("numeric") and not isinstance(target, list):
+        if number(target) is not None and number(answer) is None:
+            return "no_number"
+    elif (kind.startswith("list") or isinstance(target, list)) and as_list(answer) is None:
+        return "no_list"
+    how = f" ({paths[-1]})" if kind == "string_approximate" and paths else ""
+    return ("ok" if value >= RIGHT else "partly" if value > 0 else "wrong") + how
+
+
+def table3(answer_type: str, target: Any, answer: Any, judge: Judge = deterministic) -> float:
+    """The score in [0, 1] of a typed answer, by the paper's Table 3 without the release's defects.
+
+    Raises `JudgeError` when a judge is needed and fails.
+    """
+    if answer is None:
+        return 0.0
+    approximate = answer_type.endswith("approximate")
+    if isinstance(target, list | tuple) or answer_type.startswith("list"):
+        return _list(as_list(answer), as_list(target) or [], approximate, judge)
+    if answer_type.startswith("numeric"):
+        return _number(answer, target, approximate)
+    if approximate:
+        return float(not isinstance(answer, dict) and _says(judge, answer, target))
+    return _text(answer, target)
+
+
+def _number(answer: Any, target: Any, approximate: bool) -> float:
+    want, said = number(target), number(answer)
+    if want is None:
+        return _text(answer, target)
+    if said is None:
+        return 0.0
+    return relative_score(said, want) if approximate else float(close(said, want))
+
+
+def _text(answer: Any, target: Any) -> float:
+    if isinstance(answer, list | tuple | dict):
+        return 0.0
+    return float(text_key(answer) == text_key(target))
+
+
+def _says(judge: Judge, answer: Any, target: Any) -> bool:
+    try:
+        return judge(str(answer), str(target)).yes is True
+    except NoJudge:
+        return False
+
+
+def _list(said: list[Any] | None, want: Sequence[Any], approximate: bool, judge: Judge) -> float:
+    """F1 = 2 TP / (len P + len T); both empty is 1, no list at all is 0."""
+    if said is None:
+        return 0.0
+    if not said and not want:
+        return 1.0
+
+    def near(element: Any, target: Any) -> bool:
+        if isinstance(target, list | tuple):
+            return rows_alike(element, cast("Sequence[Any]", target), near)
+        if isinstance(target, int | float) and not isinstance(target, bool):
+            found, wanted = number(element), number(target)
+            return found is not None and wanted is not None and relative_score(found, wanted) > 0.9
+        if target is None or isinstance(target, dict) or isinstance(element, list | tuple | dict):
+            return bool(element == target)
+        return element is not None and _says(judge, element, target)
+
+    if approximate:
+        found = pairs_found(said, want, near, _NEAR, loose_text=True)
+    else:
+        found = pairs_found(said, want, equal, TOLERANCE)
+    return 2 * found / (len(said) + len(want))
+
+
+def rounding_slip(target: Any, answer: Any) -> float | None:
+    """1.0 when a number is right once rounded to the target's digits, 0.0 when not; else None.
+
+    Reported beside the outcome (specification notes, section 12), never part of it.
+    """
+    want, said = number(target), number(answer)
+    if want is None or said is None:
+        return None
+    digits = repr(want).partition(".")[2]
+    if "e" in digits or "e" in repr(want):
+        return float(close(said, want))
+    places = 0 if digits in ("", "0") else len(digits)
+    return float(close(said, want) or abs(said - want) <= 0.5 * 10**-places * (1 + 1e-9))
+
+
+def _release(answer_type: str, target: Any, response: Any, judge: Judge) -> Score:
+    """The harness's values and the total it prints for a workload of this one task."""
+    values = release.harness(answer_type, target, response, judge)
+    parts = {
+        name: float(v) for name, v in values.items() if v is not None and math.isfinite(float(v))
+    }
+    try:
+        value = release.total([values])
+    except (TypeError, ZeroDivisionError) as error:
+        return Score(None, None, parts, f"release_raises_{type(error).__name__}")
+    if math.isnan(value):
+        return Score(None, None, parts, "release_total_is_nan")
+    return Score(value, value, parts, "ok" if value == 1.0 else "partly" if value else "wrong")
+
+
+def untagged(value: Any) -> Any:
+    """Undo the vectors' spelling of what JSON lacks: `{"$float": "nan"}`, `{"$tuple": […]}`."""
+    if isinstance(value, list):
+        return [untagged(v) for v in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    row = cast("dict[str, Any]", value)
+    if set(row) == {"$float"} and row["$float"] in ("nan", "inf", "-inf"):
+        return float(row["$float"])
+    if set(row) == {"$tuple"} and isinstance(row["$tuple"], list):
+        return tuple(untagged(v) for v in cast("list[Any]", row["$tuple"]))
+    return {k: untagged(v) for k, v in row.items()}
+
+
+def score_row(row: Mapping[str, Any], judge: Judge = deterministic) -> Score:
+    """One `assay score` row: `{reading, judge, task: {answer_type, answer}, response}`.
+
+    `judge` "yes" or "no" replays a verdict; null or absent asks the judge given here (the
+    deterministic one by default). Raises `TaskError` naming the field that cannot be used.
+    """
+    task, reading = row.get("task"), row.get("reading", "table3")
+    if not isinstance(task, Mapping) or "answer" not in task:
+        raise TaskError("field 'task' needs 'answer_type' and 'answer'")
+    if reading not in READINGS:
+        raise TaskError(f"field 'reading' is {reading!r}; wanted table3 or release")
+    if "response" in row:
+        response = untagged(row["response"])
+    elif isinstance(row.get("output"), str):
+        response = {"answer": row["output"]}
+    else:
+        raise TaskError("field 'response' is missing; give {\"answer\": …} there")
+    mode = row.get("judge")
+    if mode is not None:
+        try:
+            judge = scripted(str(mode))
+        except ValueError as error:
+            raise TaskError(f"field {error}") from None
+    gold = cast("Mapping[str, Any]", task)
+    answer_type = gold.get("answer_type")
+    if not isinstance(answer_type, str):
+        raise TaskError("field 'task' has no 'answer_type'; give one of " + ", ".join(ANSWER_TYPES))
+    score = score_response(answer_type, untagged(gold["answer"]), response, reading, judge)
+    return unpaid(score) if gold.get("doubt") else score
+
+
+def unpaid(score: Score) -> Score:
+    """The same outcome without a reward, for gold that is doubted."""
+    if score.outcome is None:
+        return score
+    return Score(score.outcome, 0.0, {**score.parts, "doubted": 1.0}, score.why)

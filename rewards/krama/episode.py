@@ -1,0 +1,103 @@
+"""Family "answer": what an episode hands in, scored with sub-task credit beside the outcome."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from rewards.krama.answer import Reading, score_response, unpaid
+from rewards.krama.coverage import static_coverage, subtask_credit
+from rewards.krama.judge import Judge, deterministic
+from rewards.task import Score, TaskError
+
+ANSWER, PIPELINE = "answer.json", "pipeline.py"  # what an environment leaves
+_FENCED = re.compile(r"```(?:json)?\s*(\{.*?\})\s*```", re.DOTALL)
+_TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class AnswerReward:
+    """Reward = outcome + (1 - outcome) x `subtasks` x share of sub-answers found: gold is 1, and
+    no sub-credit outweighs a right answer. `reading` decides the outcome, and so does the endpoint
+    that judges paraphrases, where one is named (its key is $ASSAY_JUDGE_KEY)."""
+
+    subtasks: float = 0.2
+    reading: Reading = "table3"
+    judge_url: str = ""
+    judge_model: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.subtasks < 1:
+            raise ValueError(f"subtasks={self.subtasks}: give a share from 0 to below 1")
+
+
+def read_text(text: str) -> dict[str, Any]:
+    """The response in a message without files: the last `<answer>…</answer>`, or the last JSON
+    object with the key `answer`; `{}` when there is neither."""
+    tagged = _TAGGED.findall(text)
+    if tagged:
+        return {"answer": tagged[-1].strip()}
+    for body in reversed([*_FENCED.findall(text), text.strip()]):
+        try:
+            found: Any = json.loads(body)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict) and "answer" in found:
+            return cast("dict[str, Any]", found)
+    return {}
+
+
+def score_episode(
+    gold: Mapping[str, Any],
+    text: str,
+    files: Mapping[str, bytes],
+    truncated: bool,
+    weights: AnswerReward | None = None,
+    judge: Judge = deterministic,
+) -> Score:
+    """Outcome by the reading; reward with sub-task credit, which stands apart in `parts`:
+    `subtask_credit` is the share of sub-answers found, `subtask_reward` what it added.
+
+    Raises `TaskError` for gold without `answer_type` and `answer`.
+    """
+    weights = weights or AnswerReward()
+    if "answer" not in gold or "answer_type" not in gold:
+        raise TaskError("gold of family 'answer' needs 'answer_type' and 'answer'")
+    left = _left(files)
+    response: Any = left.get("response", {})
+    if not left and not truncated:
+        response = read_text(text)
+    if weights.reading == "release" and left:
+        response = left.get("published", {})
+    score = score_response(
+        str(gold["answer_type"]), gold["answer"], response, weights.reading, judge
+    )
+    if score.outcome is None:
+        return score
+    parts = dict(score.parts)
+    reward = score.outcome
+    steps = cast("Sequence[Mapping[str, Any]]", gold.get("subtasks") or [])
+    values: Any = left.get("values")
+    credit = subtask_credit(steps, cast("list[Any]", values) if isinstance(values, list) else [])
+    if credit is not None:
+        parts["subtask_credit"] = credit
+        parts["subtask_reward"] = (1 - score.outcome) * weights.subtasks * credit
+        reward += parts["subtask_reward"]
+    if PIPELINE in files:
+        words = [str(s.get("step") or "") for s in steps]
+        coverage = static_coverage(words, files[PIPELINE].decode("utf-8", "replace"))
+        if coverage is not None:
+            parts["design_static"] = coverage
+    made = Score(score.outcome, reward, parts, score.why)
+    return unpaid(made) if gold.get("doubt") else made
+
+
+def _left(files: Mapping[str, bytes]) -> dict[str, Any]:
+    try:
+        found: Any = json.loads(files.get(ANSWER, b"null"))
+    except (ValueError, RecursionError):
+        return {"response": {}}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

@@ -1,0 +1,94 @@
+"""KramaBench's family: a typed answer to a question over a data lake."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from rewards.family import Answer, Cheat, Family
+from rewards.krama.answer import score_row
+from rewards.krama.episode import ANSWER as FILE
+from rewards.krama.episode import AnswerReward, score_episode
+from rewards.krama.judge import Judge, deterministic
+from rewards.task import Score, Task
+
+
+@lru_cache(maxsize=8)
+def judge_of(url: str, model: str) -> Judge:
+    """The judge of paraphrases: an endpoint, or without a URL the deterministic one."""
+    if not url:
+        return deterministic
+    from rewards.krama.judge_endpoint import Endpoint, EndpointJudge
+
+    return EndpointJudge(Endpoint(url, model, os.environ.get("ASSAY_JUDGE_KEY", "")))
+
+
+def _score(task: Task, answer: Answer, weights: AnswerReward) -> Score:
+    judge = judge_of(weights.judge_url, weights.judge_model)
+    return score_episode(task.gold, answer.text, answer.files, answer.truncated, weights, judge)
+
+
+def _row(gold: Mapping[str, Any], row: Mapping[str, Any], weights: AnswerReward) -> Score:
+    judge = judge_of(weights.judge_url, weights.judge_model)
+    return score_row({"reading": weights.reading, **row, "task": gold}, judge)
+
+
+def _response(value: Any) -> Answer:
+    """What an environment leaves for this value; both readings see it."""
+    response = {"answer": value}
+    left = {"response": response, "published": response}
+    return Answer(files={FILE: json.dumps(left).encode()})
+
+
+def _gold(task: Task) -> Answer:
+    return _response(task.gold["answer"])
+
+
+_LAZY: Mapping[str, Any] = {"numeric": 0, "string": "unknown", "list": []}
+
+
+def _lazy(task: Task) -> Answer:
+    """Zero, a word or an empty list, as the answer's type wants."""
+    kind = str(task.gold.get("answer_type", "")).partition("_")[0]
+    return _response(_LAZY.get(kind, "unknown"))
+
+
+def _slices(task: Task) -> dict[str, str]:
+    """Domain, answer type, easy or hard, input mode and kinds of files."""
+    found = {"track": task.track, "answer type": str(task.gold.get("answer_type") or "")}
+    for name in ("domain", "difficulty", "mode", "kind"):
+        value = task.meta.get(name)
+        if isinstance(value, str) and value:
+            found[name] = value
+    names = task.meta.get("gold_files") or []
+    kinds = Counter(str(name).rpartition(".")[2].lower() for name in names)
+    if kinds:
+        found["file kinds"] = " ".join(sorted(kinds))
+    return found
+
+
+def _content(task: Task) -> Iterable[str]:
+    """The question, and the tables it is asked of."""
+    asked = [str(m.get("content") or "") for m in task.prompt if m.get("role") == "user"]
+    return [*asked, *(str(digest) for digest in task.meta.get("tables") or [])]
+
+
+def _source(task: Task) -> str:
+    return str(task.meta.get("domain") or task.meta.get("lake") or task.id)
+
+
+ANSWER = Family(
+    name="answer",
+    score=_score,
+    gold=_gold,
+    weights=AnswerReward,
+    cheats={"constant": Cheat(_lazy, admits=0.5)},
+    slices=_slices,
+    content=_content,
+    source=_source,
+    row=_row,
+)

@@ -1,0 +1,1 @@
+"""CDR-Bench's prompts."""

@@ -1,0 +1,1 @@
+"""DARE-bench: scripted agents, and why an episode failed."""

@@ -1,0 +1,1 @@
+"""Whatever produces tokens or words: the embedded engine, endpoints, scripts."""

@@ -1,0 +1,188 @@
+"""A free agent over a lake: list, peek, read and run, until it answers (or its steps run out)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatch
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+from rewards.task import Task
+from rollouts.environment import Closing, Opening, Reply, Said
+from rollouts.krama.folder import LakeFolder, LakeSettings, clip, closing
+from rollouts.krama.index import LakeIndex, describe, snippet
+from rollouts.sandbox.pool import Pool
+from rollouts.tools import ToolCall, ToolSpec, argument_error
+
+_LINES_MOST = 10**9  # no file here has more lines
+STEPS = 20  # model messages, as the paper's iterative system has at most
+_TEXT, _INT = {"type": "string"}, {"type": "integer"}
+
+
+def _spec(name: str, about: str, required: list[str], **fields: Any) -> ToolSpec:
+    return ToolSpec(name, about, {"type": "object", "properties": fields, "required": required})
+
+
+TOOLS = (
+    _spec(
+        "list_files",
+        "List the lake's files whose path matches a glob such as *2020*.csv.",
+        [],
+        pattern=_TEXT,
+    ),
+    _spec("peek", "Columns, types, odd cells and sample rows of a file.", ["path"], path=_TEXT),
+    _spec(
+        "read",
+        "Lines of a text file, from a line number (1 is the first).",
+        ["path"],
+        path=_TEXT,
+        start=_INT,
+        lines=_INT,
+    ),
+    _spec(
+        "run",
+        "Run a Python script in a new process; the lake is in the folder data/. Print "
+        "what you want to see. Variables are gone afterwards.",
+        ["code"],
+        code=_TEXT,
+    ),
+    _spec(
+        "final_answer",
+        "Hand in the answer, bare: a number, a text or a list. `found` may map "
+        "the names of intermediate results to their values.",
+        ["answer"],
+        answer={"description": "number, text or list"},
+        found={"type": "object"},
+    ),
+)
+
+_RULES = (
+    "Work in small steps: look at files before you trust them, run code, check what it printed, "
+    "and revise. Expect dirty data. When you are sure, call final_answer once, with the bare "
+    "answer, rounded only where the question says so."
+)
+
+
+class LakeAgent:
+    """An `Environment` with five tools."""
+
+    def __init__(
+        self, task: Task, seed: int, root: Path, pool: Callable[[], Pool], settings: LakeSettings
+    ) -> None:
+        self._task = task
+        self._lake = LakeFolder(task, seed, root, pool, settings)
+        self._specs = {spec.name: spec for spec in TOOLS}
+        self._response: dict[str, Any] = {}
+        self._values: list[Any] = []
+        self._code: list[str] = []
+        self._steps = 0
+        self._read_bytes = 0
+
+    async def open(self) -> Opening:
+        await self._lake.open()
+        *before, last = self._task.prompt
+        files = len(self._lake.index.files)
+        shown = snippet(
+            self._lake.index, self._lake.settings.snippet_tokens // 4, str(last["content"]), rows=0
+        )
+        text = f"{last['content']}\n\n{_RULES}\n\nThe lake has {files} files:\n{shown}"
+        return Opening([*before, {"role": "user", "content": text}], TOOLS)
+
+    async def reply(self, said: Said) -> Reply:
+        """Answer every call of the message; a final answer ends the episode."""
+        self._steps += 1
+        messages: list[dict[str, Any]] = []
+        records: list[dict[str, Any]] = []
+        errors: dict[str, int] = {}
+        spent = self._lake.run_s
+        for call in said.calls:
+            text, kind = await self._call(call)
+            if kind != "ok":
+                errors[kind] = errors.get(kind, 0) + 1
+            messages.append({"role": "tool", "name": call.name or "unknown", "content": text})
+            records.append({"name": call.name, "kind": kind, "characters": len(text)})
+            if self._response:
+                break
+        seconds = self._lake.run_s - spent
+        return Reply(messages, bool(self._response), records, errors, seconds)
+
+    async def close(self) -> Closing:
+        notes = {
+            "agent": "lake agent",
+            "tries": self._steps,
+            "runs": self._lake.runs,
+            "run_s": round(self._lake.run_s, 3),
+            "bytes_read": self._read_bytes,
+            "ended": "answered" if self._response else "no_answer",
+        }
+        code = "\n\n".join(self._code)
+        return closing(self._response, self._response, self._values, code, notes)
+
+    async def _call(self, call: ToolCall) -> tuple[str, str]:
+        """(what the model sees, `ok` or what went wrong)."""
+        if call.error:
+            return call.error, "bad_call"
+        spec = self._specs.get(call.name)
+        if spec is None:
+            return f"there is no tool {call.name!r}; use {', '.join(self._specs)}", "unknown_tool"
+        if problem := argument_error(spec, call.arguments):
+            return problem, "bad_arguments"
+        if call.name == "run":
+            return await self._run(str(call.arguments["code"]))
+        if call.name == "final_answer":
+            return self._finish(call.arguments)
+        if call.name == "list_files":
+            return _listed(self._lake.index, str(call.arguments.get("pattern", "*"))), "ok"
+        name = str(call.arguments["path"]).removeprefix("./").removeprefix("data/")
+        if name not in self._lake.index.files:
+            return f"there is no file {name!r}; list_files shows the names", "no_file"
+        if call.name == "peek":
+            return describe(name, self._lake.index.files[name]), "ok"
+        if abs(int(call.arguments.get("start", 1))) > _LINES_MOST:
+            return f"argument 'start' must be at most {_LINES_MOST}", "bad_arguments"
+        return self._lines(name, call.arguments), "ok"
+
+    async def _run(self, code: str) -> tuple[str, str]:
+        result = await self._lake.run(code)
+        self._code.append(code)
+        most = self._lake.settings.feedback // 2
+        row = {
+            "status": result.status,
+            "stdout": clip(result.stdout, most),
+            "stderr": clip(result.stderr, most),
+        }
+        if result.why:
+            row["why"] = result.why
+        return json.dumps(row, ensure_ascii=False), "ok" if result.status == "ok" else result.status
+
+    def _finish(self, arguments: Mapping[str, Any]) -> tuple[str, str]:
+        self._response = {"answer": arguments["answer"]}
+        found: Any = arguments.get("found") or {}
+        self._values = list(cast("dict[str, Any]", found).values())
+        return "received", "ok"
+
+    def _lines(self, name: str, arguments: Mapping[str, Any]) -> str:
+        start = max(1, int(arguments.get("start", 1)))
+        count = max(1, min(int(arguments.get("lines", 40)), 200))
+        note = self._lake.index.files[name]
+        if note.kind in ("binary", "workbook", "parquet"):
+            return f"{name} is no text; use run with a library that reads it"
+        with open(
+            self._lake.path / name, encoding=note.encoding or "utf-8", errors="replace"
+        ) as file:
+            shown = [line.rstrip("\n")[:500] for line in islice(file, start - 1, start - 1 + count)]
+        text = "\n".join(f"{start + i}: {line}" for i, line in enumerate(shown))
+        self._read_bytes += len(text)
+        return clip(text, self._lake.settings.feedback) or f"{name} ends before line {start}"
+
+
+def _listed(index: LakeIndex, pattern: str) -> str:
+    names = [
+        n for n in index.files if fnmatch(n, pattern) or fnmatch(n.rpartition("/")[2], pattern)
+    ]
+    shown = [f"data/{n} ({index.files[n].size} bytes)" for n in names[:200]]
+    if len(names) > 200:
+        shown.append(f"… and {len(names) - 200} more; give a narrower pattern")
+    return "\n".join(shown) or f"no file matches {pattern!r}"

@@ -1,0 +1,102 @@
+"""The lake of a task as its agent has it: an index to read, and a read-only mount to run in."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rewards.task import Task, TaskError
+from rollouts.environment import Closing, EnvironmentFailure
+from rollouts.krama.index import LakeIndex, index_lake
+from rollouts.sandbox.model import MIB, Limits, Result
+from rollouts.sandbox.pool import Pool
+
+KEY = "lake"  # of Task.files: the lake's folder
+ANSWER, PIPELINE = "answer.json", "pipeline.py"  # what an episode leaves to be scored
+
+
+@dataclass(frozen=True)
+class LakeSettings:
+    """How lake agents work. Tokens are estimates (rollouts/krama/index.py); `rows` sample rows a
+    group; `feedback` characters of code, output and error that go back to the model."""
+
+    snippet_tokens: int = 8000
+    rows: int = 5
+    run_s: float = 120.0
+    feedback: int = 6000
+    # a pipeline prints every step's result, and one gold list has 77,760 elements
+    limits: Limits = field(default_factory=lambda: Limits(output_kb=8192))
+
+
+def shared_name(path: Path) -> str:
+    """What the sandbox calls a lake's folder."""
+    return "lake-" + hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+
+
+class LakeFolder:
+    """One task's lake: indexed on opening, mounted as `data/` in every run, never copied."""
+
+    def __init__(
+        self, task: Task, seed: int, root: Path, pool: Callable[[], Pool], settings: LakeSettings
+    ) -> None:
+        if KEY not in task.files:
+            raise TaskError(f"task {task.id}: files has no {KEY!r}; build it with `assay tasks`")
+        self.path = root / task.files[KEY]
+        if not self.path.is_dir():
+            raise TaskError(
+                f"task {task.id}: lake {self.path} is not there; build the tasks again, or move "
+                "the lake back"
+            )
+        self._seed, self._pool, self.settings = seed, pool, settings
+        self._name = shared_name(self.path)
+        self.index = LakeIndex({})
+        self.run_s = 0.0
+        self.runs = 0
+
+    async def open(self) -> None:
+        """Index the lake and announce it to the sandbox."""
+        self.index = await asyncio.to_thread(index_lake, self.path)
+        try:
+            self._pool().share(self._name, str(self.path.resolve()))
+        except ValueError as error:
+            raise EnvironmentFailure(str(error)) from None
+
+    async def run(self, code: str) -> Result:
+        """Run Python beside the lake. Raises `EnvironmentFailure` when the sandbox broke."""
+        limits = replace(self.settings.limits, wall_s=self.settings.run_s)
+        result = await self._pool().run(
+            code, limits=limits, seed=self._seed % (1 << 32), shared={"data": self._name}
+        )
+        self.runs += 1
+        self.run_s += result.wall_s
+        if result.status == "sandbox_error":
+            raise EnvironmentFailure(result.why)
+        return result
+
+
+def closing(
+    response: Mapping[str, Any],
+    published: Mapping[str, Any],
+    values: list[Any],
+    code: str,
+    notes: Mapping[str, Any],
+) -> Closing:
+    """What an agent leaves: the response, the printed values, the pipeline, and its cost."""
+    row = {"response": dict(response), "published": dict(published), "values": values}
+    data = json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    if len(data) > 64 * MIB:
+        data = json.dumps({"response": {}, "published": {}, "values": []}).encode()
+    return Closing({ANSWER: data, PIPELINE: code.encode("utf-8", "surrogatepass")}, dict(notes))
+
+
+def clip(text: str, most: int) -> str:
+    """The start and the end of a long text, with a line that says how much is missing."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"

@@ -1,0 +1,337 @@
+"""`assay tasks cdr`, `assay tasks check` and `assay eval --tracks cdr:DIR` from end to end."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_corpus import write_corpus
+
+from data_gen.cdr.instruct import read_instruction
+from data_gen.cli import main
+from rewards.cdr.files import check_row, find_tracks, read_track
+from rewards.cdr.refinement import gold_answer, score_refinement
+from rewards.gold import execute
+from rewards.task import Task, TaskError, read_tasks
+
+SMALL = (
+    "workers=1",
+    "instances.min_keep=2",
+    "instances.min_drop=2",
+    "instances.min_groups=2",
+    "select.per_operator=0",
+    "select.per_variant=0",
+    "compose.per_domain=3",
+    "compose.min_support=4",
+    "instruct.all_prompts=true",
+)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cdr")
+    write_corpus(folder / "corpus")
+    words = ["cdr", "--corpus", str(folder / "corpus"), "--out", str(folder / "out"), *SMALL]
+    assert main(words) == 0
+    return folder / "out"
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    return [row for path in find_tracks(folder).values() for row in read_track(path)]
+
+
+def test_every_written_row_is_valid_and_follows_from_its_words(built: Path) -> None:
+    rows = rows_of(built)
+    assert set(find_tracks(built)) == {"atomic_m", "atomic_f", "agnostic_m", "order_m", "order_f"}
+    assert len({r["instance_id"] for r in rows}) == len(rows)
+    for row in rows:
+        check_row(row, row["instance_id"])
+        for variant in row["prompt_variants"]:
+            steps, style = read_instruction(variant["user_requirement"])
+            assert style == variant["style_id"]
+            run = execute(row["input_text"], steps)
+            assert (run.status, run.text) == (row["reference_status"], row["reference_text"])
+        assert score_refinement(row, gold_answer(row), "release").outcome == 1.0
+
+
+def test_order_groups_are_whole(built: Path) -> None:
+    groups = Counter(
+        (r["source_track"], r["order_group_instance_id"])
+        for r in rows_of(built)
+        if r["order_group_instance_id"]
+    )
+    assert {(track, n) for (track, _), n in groups.items()} == {("order_m", 2), ("order_f", 3)}
+
+
+def test_tasks_are_split_by_document_and_by_recipe(built: Path) -> None:
+    train, heldout = (read_tasks(built / f"{s}.jsonl") for s in ("train", "heldout"))
+    assert train
+    assert heldout
+    assert not {t.meta["document"] for t in train} & {t.meta["document"] for t in heldout}
+    proof = json.loads((built / "certificate.json").read_text())
+    assert proof["shared_documents"] == 0
+    assert {t.meta["template"] for t in heldout} - {t.meta["template"] for t in train}
+    for task in (*train, *heldout):
+        assert score_refinement(task.gold, gold_answer(task.gold)).reward == 1.0
+
+
+def test_the_same_settings_give_the_same_bytes(built: Path, tmp_path: Path) -> None:
+    corpus = built.parent / "corpus"
+    assert main(["cdr", "--corpus", str(corpus), "--out", str(tmp_path), *SMALL]) == 0
+    for path in sorted(built.rglob("*.json*")):
+        assert path.read_bytes() == (tmp_path / path.relative_to(built)).read_bytes(), path.name
+
+
+def test_check_finds_exact_and_near_copies(built: Path, tmp_path: Path) -> None:
+    clean = tmp_path / "other.jsonl"
+    row = rows_of(built)[0]
+    long = " ".join(f"word{i}" for i in range(80))
+    clean.write_text(
+        json.dumps(
+            row | {"input_text": long, "reference_text": long + " x", "source_record_id": "else"}
+        )
+        + "\n"
+    )
+    near = tmp_path / "near.jsonl"
+    near.write_text(
+        json.dumps(
+            row
+            | {"input_text": long + " ending", "reference_text": "zz", "source_record_id": "third"}
+        )
+        + "\n"
+    )
+    out = tmp_path / "certificate.json"
+    assert main(["check", str(near), "--against", str(clean), "--out", str(out)]) == 1
+    found = json.loads(out.read_text())
+    assert (found["inputs"]["exact"], found["inputs"]["near"]) == (0, 1)
+    assert main(["check", str(built / "tracks"), "--against", str(built / "tracks")]) == 1
+    far = tmp_path / "far.jsonl"
+    far.write_text(
+        json.dumps(
+            row
+            | {
+                "input_text": "quite another text of more than eight words",
+                "reference_text": "and its own other answer in eight words",
+                "source_record_id": "z",
+            }
+        )
+        + "\n"
+    )
+    assert main(["check", str(far), "--against", str(clean)]) == 0
+
+
+def test_check_names_a_file_it_cannot_read(
+    built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text in ('{"torn', "[1]", '{"gold": {}, "id": 5}', "[" * 99_999, ""):
+        (tmp_path / "bad.jsonl").write_text(text)
+        command = ["check", str(tmp_path / "bad.jsonl"), "--against", str(built / "tracks")]
+        assert main(command) == 2
+        assert "bad.jsonl" in capsys.readouterr().err
+
+
+def test_gold_and_lazy_baselines_through_the_release_files(built: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from train.evaluation.cdr_eval import CdrEval, Said, evaluate_benchmark, pick_rows
+
+    config = CdrEval(all_rows=True)
+
+    def run(name: str, answer: Any) -> dict[str, Any]:
+        def ask(tasks: Any, keep: Any) -> None:
+            for task in tasks:
+                keep(task, Said(answer(task.gold)))
+
+        picked = pick_rows(f"cdr:{built}", config)
+        papers, _ = evaluate_benchmark(picked, tmp_path, name, ask, config)
+        return papers
+
+    gold = run("gold", gold_answer)
+    assert {p["mean_rs@k"] for p in gold.values()} == {1.0}
+    assert gold["order_f"]["ocs_at_k"] == gold["order_m"]["ocs_at_k"] == 1.0
+    assert gold["order_f"]["rs_mid@k"] == 1.0
+    failed = run("nothing", lambda g: None)
+    assert failed["atomic_m"]["mean_rs@k"] is None
+    home = tmp_path / "data" / "evaluation"
+    score = home / "order_f" / "gold" / "score_direct_k3_seed0"
+    assert {p.name for p in score.iterdir()} == {
+        "summary.json",
+        "paper_metrics.json",
+        "instance_metrics.jsonl",
+        "instance_metrics.csv",
+        "scored_variant_predictions.jsonl",
+        "scored_variant_predictions.csv",
+    }
+    ranking = json.loads((home / "reports" / "summary.json").read_text())["core"]
+    assert ranking[0]["model"] == "gold"
+
+
+def test_eval_asks_only_the_rows_that_a_build_holds_out(
+    built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    from train.cli import eval_main
+
+    def asked(name: str, tracks: str, *more: str) -> tuple[set[str], dict[str, Any], str]:
+        out = tmp_path / name
+        words = ["--model", "baseline:gold", "--tracks", tracks, "--out", str(out), "--k", "1"]
+        assert eval_main([*words, *more]) == 0
+        data = json.loads((out / "results.json").read_text())
+        ids = {row["task_id"].partition("#")[0] for row in data["rows"]["gold"]}
+        assert ("held-out tasks" in (out / "report.html").read_text()) == data["meta"]["heldout"]
+        return ids, data["meta"], capsys.readouterr().out
+
+    rows = {row["instance_id"] for row in rows_of(built)}
+    held = {task.id for task in read_tasks(built / "heldout.jsonl")}
+    trained = {task.id for task in read_tasks(built / "train.jsonl")}
+    assert held and trained and held < rows
+    for name, tracks in (
+        ("whole", f"cdr:{built}"),
+        ("file", f"cdr:{built}/heldout.jsonl"),
+        ("folder", f"cdr:{built}/tracks"),
+    ):
+        ids, meta, said = asked(name, tracks)
+        assert (ids, meta["rows_left_out"]) == (held, len(rows - held))
+        assert f"{len(rows - held)} rows are left out" in said
+    ids, meta, said = asked("all", f"cdr:{built}", "--all-rows")
+    assert (ids, meta["heldout"]) == (rows, False) and "left out" not in said
+    ids, meta, _ = asked("trained", f"cdr:{built}/train.jsonl")
+    assert (ids, meta["heldout"]) == (trained, False)
+    ids, _, _ = asked("few", f"cdr:{built}", "--limit", "1")
+    assert ids < held
+
+
+def test_a_build_without_held_out_rows_is_not_evaluated_on_its_training_rows(
+    built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    from train.cli import eval_main
+
+    (tmp_path / "tracks").mkdir()
+    row = rows_of(built)[0]
+    (tmp_path / "tracks" / "atomic_m.jsonl").write_text(json.dumps(row) + "\n")
+    words = ["--model", "baseline:gold", "--tracks", f"cdr:{tmp_path}", "--out"]
+    assert eval_main([*words, str(tmp_path / "published")]) == 0  # no record of splits
+    (tmp_path / "train.jsonl").write_text(json.dumps({"id": row["instance_id"]}) + "\n")
+    assert eval_main([*words, str(tmp_path / "built")]) == 2
+    said = capsys.readouterr().err
+    assert "heldout.jsonl names no row of atomic_m" in said and "--all-rows" in said
+
+
+def test_failure_modes_name_what_went_wrong(built: Path) -> None:
+    from rewards.cdr.errors import analyse, failure_mode
+
+    row = next(r for r in rows_of(built) if r["source_track"] == "agnostic_m")
+    gold = row["reference_text"]
+    assert failure_mode(row, "DROP", gold) == "Instruction Misread"
+    assert failure_mode(row, "KEEP", row["input_text"]) == "Missed Operator"
+    assert failure_mode(row, "KEEP", gold.upper()) == "Formatting Drift"
+    assert failure_mode(row, "KEEP", "other order", ["other order"]) == "Order Violation"
+    assert failure_mode(row, "KEEP", gold[: len(gold) // 2]) == "Over-application"
+    variant = {"predicted_status": "KEEP", "predicted_clean_text": row["input_text"]}
+    found = analyse([row | {"variant_predictions": [variant]}])
+    assert found["failure_modes"] == {"Missed Operator": 1}
+    assert found["operator_progress"] < 1.0
+
+
+def test_unusable_rows_are_named(built: Path, tmp_path: Path) -> None:
+    row = rows_of(built)[0] | {"scoring_profile": "structured_json"}
+    with pytest.raises(TaskError, match="has no gain"):
+        check_row(row, "row")
+    with pytest.raises(TaskError, match="no track 'order_x'"):
+        find_tracks(built, ["order_x"])
+    with pytest.raises(TaskError, match="field 'input_text' is missing"):
+        check_row({k: v for k, v in row.items() if k != "input_text"}, "row")
+
+
+def test_copies_of_a_document_are_never_split(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", 20)
+    lines = (corpus / "rag.jsonl").read_text().splitlines()
+    long = " ".join(f"Word{i} is here." for i in range(60))
+    more = [json.loads(line) | {"id": f"again-{i}"} for i, line in enumerate(lines)]
+    more += [
+        json.loads(lines[0]) | {"id": f"near-{i}", "text": f"{long} One. One. {i} --"}
+        for i in range(9)
+    ]
+    (corpus / "rag.jsonl").write_text("\n".join([*lines, *map(json.dumps, more)]))
+    out = tmp_path / "out"
+    assert main(["cdr", "--corpus", str(corpus), *SMALL, "--out", str(out)]) == 0
+    proof = json.loads((out / "certificate.json").read_text())
+    assert proof["ok"] is True
+    train, heldout = (read_tasks(out / f"{s}.jsonl") for s in ("train", "heldout"))
+    sides = {t.meta["document"]: t.split for t in (*train, *heldout)}
+    for i in range(len(lines)):
+        assert len({sides[n] for n in (f"rag-{i}", f"again-{i}") if n in sides}) <= 1
+    assert len({side for name, side in sides.items() if name.startswith("near")}) == 1
+    command = ["check", str(out / "train.jsonl"), "--against", str(out / "heldout.jsonl")]
+    assert main(command) == 0
+
+
+def test_a_config_may_name_its_corpus_from_where_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_corpus(tmp_path / "corpus", 4)
+    (tmp_path / "configs").mkdir()
+    for where, name in (("configs", "../corpus"), ("configs", "corpus"), (".", "corpus")):
+        config = tmp_path / where / "c.yaml"
+        config.write_text(f"corpora: [{name}]\ntracks: false\nworkers: 1\n")
+        monkeypatch.chdir("/")
+        assert main(["cdr", "--config", str(config), "--out", str(tmp_path / "out")]) == 0
+    config.write_text("corpora: [nowhere]\n")
+    assert main(["cdr", "--config", str(config), "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert "nowhere" in said and "--corpus" in said
+
+
+ODD: tuple[Any, ...] = (
+    {"text": ""},
+    {"text": " \r\n"},
+    {"text": None},
+    {"text": 5},
+    {"text": ["x"]},
+    [1],
+    "x",
+    None,
+    {"id": "web-0", "text": "the same id"},
+    {"text": "\ud800 ana@a.org from 10.0.0.1"},
+    {"id": "s\ud800", "text": "one \udfff <b>x</b> http://a.org/c and /home/x/y.txt"},
+    {"id": ["l"], "domain": 3, "language": ["en"], "text": "a@b.org  10.0.0.1"},
+    {"id": "nul", "text": "\0" * 9 + "<b>x</b>\0 https://a.org/c"},
+    {"id": "ends", "text": "<p>See https://a.org/x\r\nand\u2028<b>this</b>\r\r\n"},
+    {"id": "marks", "text": "e\u0301" * 400 + " <b>x</b> http://a.org/c"},
+    {"id": "braces", "text": "\\begin{figure}\\caption{" * 200},
+    {"id": "long", "text": "http://" + "a(" * 100_000},
+    {"id": "long2", "text": "<" * 200_000},
+)
+
+
+def test_an_odd_corpus_gives_verified_tasks_and_says_what_it_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_corpus(tmp_path / "corpus", 16)
+    lines = b"\r\n".join(json.dumps(row).encode() for row in ODD)
+    more = (
+        b'\n{"id": "bytes", "text": "\xff\xfe <b>x</b> http://a.org/c"}\n{"torn\n\n' + b"[" * 9999
+    )
+    (folder / "web.jsonl").write_bytes(
+        b"\xef\xbb\xbf" + (folder / "web.jsonl").read_bytes() + lines + more
+    )
+    out = tmp_path / "out"
+    words = [*SMALL, "compose.per_domain=5", "instances.min_keep=1", "instances.min_drop=1"]
+    assert main(["cdr", "--corpus", str(folder), "--out", str(out), *words]) == 0
+    said = capsys.readouterr()
+    assert "2 documents longer than 10000 characters left out" in said.err
+    assert "no document activates" in said.out and "no recipe of domain latex" in said.out
+    rows = rows_of(out)
+    assert any("\ud800" in row["input_text"] for row in rows)
+    for row in rows:
+        assert score_refinement(row, gold_answer(row), "release").outcome == 1.0
+    read_tasks(out / "train.jsonl")
+    assert json.loads((out / "certificate.json").read_text())["ok"] is True
+
+
+def test_task_rows_round_trip(built: Path) -> None:
+    task = read_tasks(built / "train.jsonl")[0]
+    assert Task.from_json(task.to_json()) == task

@@ -1,0 +1,86 @@
+"""Tables as people keep them, and what is said of those that give no task."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("sklearn")
+pytest.importorskip("pyarrow")
+
+from data_gen.cli import main  # noqa: E402
+from data_gen.dare.certificate import Built, refusals, shortage  # noqa: E402
+from data_gen.dare.local import local_tables, read_csv  # noqa: E402
+
+ROWS = [(1, 2.5, "grün"), (2, -0.25, "rot"), (3, None, "blau, hell")]
+
+
+@pytest.mark.parametrize("code", ["utf-8", "utf-8-sig", "cp1252"])
+@pytest.mark.parametrize(("mark", "decimal"), [(",", "."), (";", ","), (";", "."), ("\t", ",")])
+def test_csv_of_any_dialect_is_the_same_table(
+    tmp_path: Path, code: str, mark: str, decimal: str
+) -> None:
+    frame = pd.DataFrame(ROWS * 10, columns=["id", "größe", "farbe"])
+    path = tmp_path / "t.csv"
+    path.write_bytes(frame.to_csv(index=False, sep=mark, decimal=decimal).encode(code))
+    pd.testing.assert_frame_equal(read_csv(path), frame)
+
+
+def test_one_column_is_no_reason_to_fail(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("word\nalpha\nbeta\n")
+    assert read_csv(tmp_path / "t.csv")["word"].tolist() == ["alpha", "beta"]
+
+
+def test_every_table_of_a_sqlite_file_counts(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "shop.db") as db:
+        db.execute('create table "a ""b""" (x, y)')
+        db.execute("create table orders (x)")
+        db.execute("insert into orders values (7)")
+    (tmp_path / "sub").mkdir()
+    pd.DataFrame({"z": [1]}).to_parquet(tmp_path / "sub" / "p.parquet")
+    (tmp_path / "broken.sqlite").write_text("no database, but long enough to be looked into")
+    (tmp_path / "notes.txt").write_text("not a table")
+    found = {title: load for _, title, load in local_tables(tmp_path)}
+    assert sorted(found) == ["broken", "p", 'shop a "b"', "shop orders"]
+    assert found["shop orders"]()["x"].tolist() == [7] and len(found['shop a "b"']()) == 0
+    with pytest.raises(Exception, match="not a database"):
+        found["broken"]()
+
+
+def test_tables_that_give_nothing_are_named_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "empty.csv").write_text("")
+    (tmp_path / "in" / "tiny.csv").write_text("a,b\n1,2\n")
+    words = [
+        "dare",
+        "--tables",
+        str(tmp_path / "in"),
+        "--out",
+        str(tmp_path / "T"),
+        "--databases",
+        "3",
+        "--workers",
+        "1",
+    ]
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert "0 of 3 databases" in said and "in_empty: unreadable: ValueError: the file is empty" in (
+        said
+    )
+    rows = [json.loads(x) for x in (tmp_path / "T" / "refused.jsonl").read_text().splitlines()]
+    assert [row["table"] for row in rows] == ["in_empty", "in_tiny"]
+
+
+def test_a_shortage_names_no_more_than_a_screen_of_tables() -> None:
+    found = [Built(f"t{i:02}", refused=["small"]) for i in range(40)]
+    found += [Built("good", rows=[{}], refused=["reg y: dull"])]
+    said = shortage(found, 1, 5).splitlines()
+    assert said[0].startswith("1 of 5 databases: 41 tables") and len(said) == 14
+    assert "28 more" in said[-1] and not any("good" in line for line in said)
+    assert {"table": "good", "databases": 1, "refused": ["reg y: dull"]} in list(refusals(found))

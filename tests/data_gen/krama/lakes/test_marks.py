@@ -1,0 +1,141 @@
+"""Decimal commas: gold from rightly read numbers, and no guess where a mark could be either."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from data_gen.krama.lakes.build import draft_for, main, open_lake
+from data_gen.krama.lakes.compose import KINDS, Builder, NoDraft
+from data_gen.krama.lakes.pipeline import run
+from data_gen.krama.lakes.tables import read_tables
+from data_gen.krama.lakes.verify import validate
+
+
+def german(value_in_cents: int) -> str:
+    """1234567 → 12.345,67"""
+    euros, cents = divmod(value_in_cents, 100)
+    digits = f"{euros}"
+    groups = [digits[max(0, i - 3) : i] for i in range(len(digits), 0, -3)][::-1]
+    return f"{'.'.join(groups)},{cents:02d}"
+
+
+PRICES = [(i * 7919 + 12_345) % 900_000 for i in range(60)]  # cents; some below 1.000, most above
+LEVELS = [20 + i * 13 % 57 for i in range(60)]  # tenths, so 2,0 to 7,6
+
+
+def messy(folder: Path) -> Path:
+    """Semicolons, decimal commas, points between thousands, dates with points, odd cells."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = ["Ort;Art;Preis;Stufe;Tag"]
+    for i in range(60):
+        price = "k.A." if i % 20 == 7 else german(PRICES[i])
+        level = f"{LEVELS[i] // 10},{LEVELS[i] % 10}"
+        lines.append(f"o{i};{'abc'[i % 3]};{price};{level};{1 + i % 28:02d}.03.2020")
+    (folder / "preise.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def test_numbers_with_decimal_commas_are_read_as_written(tmp_path: Path) -> None:
+    (table,) = read_tables(messy(tmp_path / "lake"))
+    assert (table.numbers, table.dirty, table.groups) == (("Preis", "Stufe"), ("Preis",), ("Art",))
+    assert "sep=';'" in table.load and "decimal=','" in table.load
+    assert min(table.levels["Stufe"]) >= 2.0 and max(table.levels["Stufe"]) <= 7.6
+    assert max(table.levels["Preis"]) < 9000
+
+
+def test_gold_is_what_the_cells_say_and_the_shown_pipeline_gives_it(tmp_path: Path) -> None:
+    """Means and medians, computed here in whole cents and tenths from the numbers as made."""
+    lake = open_lake(messy(tmp_path / "data"))
+    prices = [PRICES[i] for i in range(60) if i % 20 != 7]
+    totals = {"Preis": (sum(prices), 100, len(prices)), "Stufe": (sum(LEVELS), 10, 60)}
+    seen: set[str] = set()
+    for draw in range(300):
+        try:
+            draft = draft_for(
+                lake, "one_number" if "one_number" in KINDS else next(iter(KINDS)), draw
+            )
+        except NoDraft:
+            continue
+        if len(draft.steps) != 3 or "mean" not in draft.shape:  # load, clean, finish
+            continue
+        column = "Preis" if "'Preis'" in draft.question else "Stufe"
+        total, unit, count = totals[column]
+        digits = int(draft.shape.split("|")[0][-1])
+        want = round(total / unit / count, digits)
+        values = run(draft, lake.frames)
+        assert values["main-task"] == pytest.approx(want, abs=1e-9), draft.question
+        assert values["subtask-2"] == count
+        done = subprocess.run(
+            [sys.executable, "-c", draft.code()],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert json.loads(done.stdout)["main-task"] == values["main-task"]
+        seen.add(column)
+        if len(seen) == 2:
+            break
+    assert seen == {"Preis", "Stufe"}
+
+
+@pytest.mark.parametrize(
+    ("sep", "cells", "why"),
+    [
+        (";", ["1,234", "5,678", "9,012"], "'1,234' can have a decimal mark"),
+        (";", ["1.234", "5.678", "9.012"], "'1.234' can have a decimal mark"),
+        (";", ["1,2", "3.4", "5,6"], "both '1,2' and '3.4'"),
+        (";", ["1,25", "1,5", "2,5", "0,5", "1.2345,6"], "'1.2345,6' is no number"),
+        (",", ['"1,5"', '"2,5"', '"3,5"'], "has a decimal comma between commas"),
+    ],
+)
+def test_numbers_that_stay_ambiguous_are_refused_with_a_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], sep: str, cells: list[str], why: str
+) -> None:
+    lines = [sep.join(("Art", "Wert", "Zahl"))]
+    lines += [sep.join(("abc"[i % 3], cells[i % len(cells)], str(i * i % 37))) for i in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    refused: list[str] = []
+    assert read_tables(tmp_path, 0, refused) == []
+    assert len(refused) == 1 and refused[0].startswith("t.csv: ") and why in refused[0]
+    assert main(["--lakes", str(tmp_path), "--out", str(tmp_path / "o")]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_a_cell_cannot_end_the_comment_it_stands_in(tmp_path: Path) -> None:
+    """A JSON cell and a column name with each line break that Python knows; none may run."""
+    mark = tmp_path / "ran"
+    attack = f"import pathlib; pathlib.Path({str(mark)!r}).touch() #"
+    for number, end in enumerate("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"):
+        rows = [
+            {
+                "Kind": f"x{end}{attack}"[:60] if i % 2 else "y",
+                "Height": (i * 37 + 5) % 101 / 3,
+                f"w{end}open('ran','w')#": i * 13 % 59 / 7,
+            }
+            for i in range(60)
+        ]
+        (tmp_path / f"t{number}.json").write_text(json.dumps(rows), encoding="utf-8")
+    assert all(len(t.numbers) == 1 and not t.groups for t in read_tables(tmp_path))
+    lines = [f"{'xyz'[i % 3]},{(i * 37 + 5) % 101 / 3}" for i in range(60)]
+    (tmp_path / "safe.csv").write_text("\n".join(["Kind,Height", *lines, ""]), encoding="utf-8")
+    lake = open_lake(tmp_path)
+    (table,) = [t for t in lake.tables if t.path == "safe.csv"]
+    import random
+
+    builder = Builder(random.Random(0), table)
+    builder.load()
+    for end in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029":
+        builder.add("clean", f"Keep x{end}{attack}", "t = t", "?", "len(t)", "numeric_exact")
+    builder.add("finish", "Mean", "", "?", "float(t['Height'].mean())", "numeric_approximate")
+    from data_gen.krama.lakes.pipeline import Draft
+
+    draft = Draft("What?", tuple(builder.steps), "s")
+    assert validate(draft, lake.frames)[1] == ""
+    assert sum(line.startswith("# Keep x") for line in draft.code().splitlines()) == 10
+    assert not mark.exists()

@@ -1,0 +1,209 @@
+import gzip
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from places import ROOT, SHARED
+
+from rewards.cdr.refinement import (
+    RefinementReward,
+    always_drop,
+    always_keep_copy,
+    copy_input,
+    gold_answer,
+    progress,
+    refinement_metrics,
+    score_refinement,
+)
+from rewards.parse import normalise, render
+from rewards.task import TaskError, unscored
+
+settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure
+settings.load_profile("no deadline")
+VECTORS = SHARED / "cdr/conformance/scorer.jsonl.gz"
+TEXT = st.text("ab c.\n<", max_size=40)
+ANYTHING = st.text(st.characters(), max_size=200)
+GOLD = st.builds(
+    lambda source, status, text: {"input_text": source, "status": status, "text": text},
+    TEXT,
+    st.sampled_from(["KEEP", "DROP"]),
+    TEXT,
+)
+KEEP = {"input_text": "mail a@b.co now", "status": "KEEP", "text": "mail  now"}
+DROP = KEEP | {"status": "DROP"}
+
+
+@given(GOLD)
+def test_gold_earns_exactly_one(gold):
+    score = score_refinement(gold, gold_answer(gold))
+    assert (score.outcome, score.reward, score.why) == (1.0, 1.0, "ok")
+    assert score.parts["strict_equal"] == score.parts["rg"] == 1.0
+
+
+@given(GOLD, st.sampled_from(["KEEP", "DROP"]), TEXT)
+def test_an_answer_earns_one_only_by_success_and_the_parts_add_up(gold, status, text):
+    score = score_refinement(gold, render(status, text))
+    assert 0.0 <= score.reward <= 1.0
+    assert (score.reward == 1.0) == (score.outcome == 1.0)
+    if score.outcome == 0.0 and status == gold["status"]:
+        assert score.reward == pytest.approx(0.4 + 0.2 * score.parts["progress"])
+    if status != gold["status"]:
+        assert score.reward == pytest.approx(0.1)
+
+
+@given(GOLD)
+def test_copying_or_saying_nothing_makes_no_progress(gold):
+    for text in (gold["input_text"], ""):
+        score = score_refinement(gold, render(gold["status"], text))
+        if score.outcome == 0.0 and gold["text"]:
+            assert score.parts["progress"] == 0.0
+
+
+def test_published_gain_pays_an_empty_answer_but_the_reward_does_not():
+    gold = {"input_text": "x" * 96 + "gold", "status": "KEEP", "text": "gold"}
+    score = score_refinement(gold, render("KEEP", ""))
+    assert score.parts["rg"] == pytest.approx(0.9583, abs=1e-3)
+    assert score.reward == pytest.approx(0.4)
+
+
+@given(st.lists(GOLD, min_size=1, max_size=6), TEXT, st.sampled_from(["KEEP", "DROP"]))
+def test_no_constant_answer_beats_gold_over_several_tasks(golds, text, status):
+    def mean(answers):
+        pairs = zip(golds, answers, strict=True)
+        return sum(score_refinement(g, a).reward for g, a in pairs) / len(golds)
+
+    best = mean([gold_answer(g) for g in golds])
+    for answers in (
+        [render(status, text)] * len(golds),
+        [copy_input(g) for g in golds],
+        [always_drop(g) for g in golds],
+        [always_keep_copy(g) for g in golds],
+    ):
+        assert mean(answers) <= best == 1.0
+
+
+@given(ANYTHING, st.sampled_from(["strict", "release"]), st.booleans())
+def test_no_output_raises_or_leaves_the_range(output, parsing, truncated):
+    for gold in (KEEP, DROP):
+        for answer in (output, render("KEEP", output), f"<status>{output}</status>{output}"):
+            score = score_refinement(gold, answer, parsing, truncated=truncated)
+            assert score.outcome in (0.0, 1.0)
+            assert 0.0 <= score.reward <= 1.0
+
+
+def test_more_of_the_way_earns_more():
+    near = score_refinement(KEEP, render("KEEP", "mail o now")).reward
+    far = score_refinement(KEEP, render("KEEP", "mail a@b now")).reward
+    copied = score_refinement(KEEP, copy_input(KEEP)).reward
+    assert copied == pytest.approx(0.4) and copied < far < near < 1.0
+
+
+def test_space_that_success_ignores_costs_nothing():
+    score = score_refinement(KEEP, render("KEEP", "mail now "))
+    assert (score.outcome, score.reward, score.parts["strict_equal"]) == (1.0, 1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("output", "options", "why"),
+    [
+        ("mail now", {}, "no_answer"),
+        ("<status>YES</status><clean_text>mail now</clean_text>", {}, "bad_status"),
+        (render("KEEP", "mail  now"), {"truncated": True}, "truncated"),
+        (render("KEEP", "y" * 3_000_000), {}, "too_long"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_earns_nothing(output, options, why):
+    score = score_refinement(KEEP, output, **options)
+    assert (score.outcome, score.reward, score.why) == (0.0, 0.0, why)
+    assert set(score.parts) <= set(score_refinement(KEEP, gold_answer(KEEP)).parts)
+
+
+def test_a_huge_answer_is_refused_at_once():
+    started = time.perf_counter()
+    score_refinement(KEEP, "<status>" * 5_000_000)
+    assert time.perf_counter() - started < 0.5
+
+
+def test_release_reading_finds_gold_in_chatter_but_the_format_share_is_lost():
+    chatter = "Sure:\n" + gold_answer(KEEP)
+    assert score_refinement(KEEP, chatter).why == "no_answer"
+    score = score_refinement(KEEP, chatter, "release")
+    assert (score.outcome, score.parts["format"]) == (1.0, 0.0)
+    assert score.reward == pytest.approx(0.9)
+
+
+def test_weights_change_the_shape_but_not_what_gold_earns():
+    weights = RefinementReward(0.1, 0.0, 0.2, 0.7, wrong_drop=0.05, drop_progress=False)
+    assert score_refinement(DROP, gold_answer(DROP), weights=weights).reward == 1.0
+    assert score_refinement(KEEP, always_drop(KEEP), weights=weights).reward == pytest.approx(0.05)
+    near = render("DROP", "mail o now")
+    assert score_refinement(DROP, near, weights=weights).reward == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("weights", [{"format": 0.5}, {"status": -0.3, "success": 1.0}])
+def test_weights_under_which_gold_would_not_earn_one_are_refused(weights):
+    with pytest.raises(ValueError, match=r"set 0 or more|make it 1"):
+        RefinementReward(**weights)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"input_text": None}, "input_text"), ({"status": "MAYBE"}, "MAYBE"), ({"text": 3}, "int")],
+)
+def test_a_task_without_gold_is_our_error_not_a_wrong_answer(change, message):
+    with pytest.raises(TaskError, match=message):
+        score_refinement(KEEP | change, "x")
+
+
+def test_a_failed_scorer_is_not_a_wrong_answer():
+    assert (unscored("timeout").outcome, unscored("timeout").reward) == (None, None)
+
+
+@given(TEXT, TEXT, TEXT)
+def test_gain_and_progress_stay_between_zero_and_one(source, gold, text):
+    metrics = refinement_metrics(source, "KEEP", gold, "KEEP", text)
+    assert 0.0 <= progress(metrics, len(gold)) <= max(metrics.rg, metrics.rs)
+    assert 0.0 <= metrics.rg <= 1.0
+    assert 0.0 <= metrics.edit_calibration <= 1.0
+    assert metrics.rs == (normalise(text) == normalise(gold))
+
+
+@given(TEXT, TEXT)
+def test_a_status_mismatch_is_never_a_success(source, gold):
+    assume(gold)
+    assert not refinement_metrics(source, "DROP", gold, "KEEP", gold).rs
+
+
+def test_metrics_equal_the_published_scorer():
+    if not VECTORS.exists():
+        pytest.skip(f"no conformance vectors at {VECTORS}")
+    with gzip.open(VECTORS, "rt", encoding="utf-8") as lines:
+        rows = [row for row in map(json.loads, lines) if row["kind"] == "metric"]
+    for row in rows:
+        got = refinement_metrics(
+            row["input_text"],
+            row["reference_status"],
+            row["reference_text"],
+            row["predicted_status"] or "",
+            row["predicted_text"],
+        )
+        want = row["expected"]
+        assert got.d_in == want["edit_distance_input_to_reference"]
+        assert got.d_pred == want["edit_distance_prediction_to_reference"]
+        assert got.d_edit == want["edit_distance_input_to_prediction"]
+        assert got.rg == want["refinement_gain"]
+        assert got.edit_calibration == want["edit_calibration"]
+        assert got.status_match == want["status_match"]
+        assert got.rs == want["recipe_success"]
+        assert got.strict_equal == want["recipe_success_strict"]
+    assert rows
+
+
+def test_scoring_needs_no_torch():
+    code = "import sys, rewards.cdr.refinement, rewards.cli; sys.exit('torch' in sys.modules)"
+    root = ROOT
+    assert subprocess.run([sys.executable, "-c", code], cwd=root).returncode == 0

@@ -1,0 +1,150 @@
+"""The release's scorer: every shared vector, and its laws."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from places import SHARED
+
+from rewards.cdr.json_score import compare_json, parse_json
+from rewards.cdr.predictions import metric_row, score_prediction
+from rewards.cdr.scorefile import score_file
+from rewards.cli import score_row
+from rewards.parse import normalise, normalise_lines, parse_release
+
+VECTORS = SHARED / "cdr" / "conformance"
+shared = pytest.mark.skipif(
+    not VECTORS.is_dir(), reason="the shared conformance vectors are not beside this checkout"
+)
+
+
+def vectors(kind: str) -> Iterator[dict[str, Any]]:
+    with gzip.open(VECTORS / "scorer.jsonl.gz", "rt", encoding="utf-8", newline="\n") as lines:
+        yield from (row for line in lines if (row := json.loads(line))["kind"] == kind)
+
+
+@shared
+def test_metric_vectors() -> None:
+    for row in vectors("metric"):
+        row |= {"scoring_profile": "text_refinement"}
+        score = score_prediction(row, row["predicted_status"], row["predicted_text"])
+        got = metric_row(score, row, row["predicted_text"])
+        assert {name: got[name] for name in row["expected"]} == row["expected"], row["case"]
+
+
+@shared
+def test_parse_normalise_and_json_vectors() -> None:
+    for row in vectors("parse"):
+        read = parse_release(row["raw_response"])
+        assert {"status": read.status, "clean_text": read.text} == row["expected"]
+    for row in vectors("normalise"):
+        text = row["input_text"]
+        assert {"n1": normalise_lines(text), "n2": normalise(text)} == row["expected"]
+    for row in vectors("json_compare"):
+        match = compare_json(row["reference_text"], row["predicted_text"])
+        assert {
+            "json_parse_success": match.parsed,
+            "json_exact_match": match.exact,
+            "field_matches": match.fields,
+            "field_accuracy": match.accuracy,
+        } == row["expected"]
+
+
+@shared
+def test_score_file_vectors() -> None:
+    for row in vectors("score_file"):
+        for expected in row["expected"]:
+            got = score_file(row["predictions"], expected["k"])
+            for mine, theirs in zip(got.instances, expected["instances"], strict=True):
+                assert {name: mine[name] for name in theirs} == theirs
+            assert got.paper == expected["paper_metrics"], row["case"]
+            assert got.summary["overall"] == expected["overall"]
+            assert got.summary["num_order_groups"] == expected["num_order_groups"]
+
+
+PIECES = (
+    "<clean_text>",
+    "</clean_text>",
+    "<CLEAN_TEXT>",
+    "</Clean_Text>",
+    "<status>KEEP</status>",
+    "<answer>",
+    "</answer>",
+    "<output>",
+    "</OUTPUT>",
+    "<re\u017fult>",
+    "</result>",
+    '{"a": 1}',
+    "[2",
+    "\n",
+    " ",
+    "x",
+    "\ud800",
+)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12))
+def test_the_fast_readings_are_the_published_patterns(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    whole = re.search(r"<clean_text>(.*?)</clean_text>", text, re.DOTALL | re.IGNORECASE)
+    assert parse_release(text).text == (whole.group(1) if whole else text.strip())
+    tag = r"<(clean_text|output|result|answer)>(.*?)</\1>"
+    tagged = re.search(tag, text, re.DOTALL | re.IGNORECASE)
+    if tagged and tagged.group(2).strip() == '{"a": 1}':
+        assert parse_json(text) == {"a": 1}
+
+
+ROW = {
+    "input_text": "Hello  a@b.co there",
+    "reference_status": "KEEP",
+    "reference_text": "Hello there",
+}
+FLOODS = ("<clean_text>", "<status>", "<answer><output>", " ", " \n\t", "[", '{"a":', "9", "\ud800")
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_floods_are_scored_as_published_in_release_reading(flood: str) -> None:
+    text = flood * 60_000
+    for profile in ("text_refinement", "structured_json", None):
+        task = ROW | {"scoring_profile": profile}
+        if profile != "text_refinement":
+            task["reference_text"] = '{"a": 1}'
+        row = {"id": 1, "family": "refinement", "task": task, "output": text, "parsing": "release"}
+        assert score_row(row)["outcome"] == 0.0
+    tagged = f"<status>KEEP</status><clean_text>Hello there</clean_text>{text}"
+    row = {"id": 1, "family": "refinement", "task": ROW, "output": tagged, "parsing": "release"}
+    assert score_row(row)["outcome"] == 1.0
+    if text.strip():
+        assert score_row(row | {"parsing": "strict"})["outcome"] == 0.0
+
+
+def test_a_row_that_names_no_profile_is_json_when_its_reference_is() -> None:
+    task = {"input_text": "p", "reference_status": "KEEP", "reference_text": '["b", "A"]'}
+    row = {"id": 1, "family": "refinement", "task": task, "output": '["a ", "B"]'}
+    assert score_row(row | {"parsing": "release"})["outcome"] == 1.0
+    assert score_row(row)["outcome"] == 1.0
+    other = row | {"output": 'so: ["a", "b"]'}
+    assert score_row(other | {"parsing": "release"})["outcome"] == 1.0
+    assert score_row(other)["why"] == "no_answer"
+
+
+@pytest.mark.parametrize("text", ["", " ", ".", "Hello", "Hello there " * 30])
+def test_a_semantic_text_row_pays_lazy_answers_little(text: str) -> None:
+    task = {
+        "input_text": "Hello there" + " and much that goes away" * 9,
+        "benchmark_track": "p",
+        "reference_status": "KEEP",
+        "reference_text": "Hello there",
+        "scoring_profile": "text_refinement",
+    }
+    answer = f"<status>KEEP</status><clean_text>{text}</clean_text>"
+    score = score_row({"id": 1, "family": "structured", "task": task, "output": answer})
+    assert score["outcome"] == 0.0
+    assert score["reward"] <= 0.4 + 0.2 * 0.5

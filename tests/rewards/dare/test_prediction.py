@@ -1,0 +1,238 @@
+"""DARE-bench's scorer: conformance in both readings, scikit-learn's numbers, hostile files."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from places import SHARED
+
+pd = pytest.importorskip("pandas")
+metrics = pytest.importorskip("sklearn.metrics")
+
+from rewards.dare.family import TableReward  # noqa: E402
+from rewards.dare.metrics import clipped_r2, macro_f1  # noqa: E402
+from rewards.dare.prediction import TableGold, mismatch, read_gold, score_table, score_table_row  # noqa: E402
+from rewards.dare.read import MAX_COLUMNS  # noqa: E402
+from rewards.families import score_answer  # noqa: E402
+from rewards.task import (  # noqa: E402
+    Answer,
+    Task,
+    TaskError,
+)
+
+DARE = SHARED / "dare"
+CASES = DARE / "conformance.jsonl.gz"
+GOLD = {
+    "task_type": "class-MM",
+    "truth_csv": "row_id,y\n1,a\n2,b\n3,a\n",
+    "key_columns": ["row_id"],
+    "targets": ["y"],
+}
+GOOD = "row_id,y\n1,a\n2,b\n3,a\n"
+
+
+def score(text: str | bytes | None, reading: str = "strict", **changes: Any) -> Any:
+    data = text.encode() if isinstance(text, str) else text
+    return score_table(read_gold(GOLD | changes), data, reading)
+
+
+def _bytes(case: dict[str, Any]) -> bytes | None:
+    if "prediction_b64" in case:
+        return base64.b64decode(case["prediction_b64"])
+    return None if case.get("prediction") is None else str(case["prediction"]).encode()
+
+
+@pytest.mark.skipif(not CASES.is_file(), reason="the conformance vectors are not here")
+def test_every_conformance_case_in_both_readings() -> None:
+    truths: dict[str, Any] = {}
+    wrong, count = [], 0
+    with gzip.open(CASES, "rt", encoding="utf-8") as lines:
+        for case in map(json.loads, lines):
+            if case["kind"] == "truth":
+                truths[case["truth_id"]] = case
+                continue
+            truth = truths[case["truth_id"]]
+            task = {k: truth[k] for k in ("task_type", "key_columns", "targets")}
+            row = {"prediction_csv": case.get("prediction"), "reading": "release"}
+            if "prediction_b64" in case:
+                row = {"prediction_b64": case["prediction_b64"], "reading": "release"}
+            task["truth_csv"] = truth["csv"]
+            release = score_table_row(task, row)
+            strict = score_table(read_gold(task), _bytes(case), "strict", trusted=True)
+            count += 2
+            good = release.outcome == pytest.approx(case["score"], abs=1e-9)
+            good &= release.parts["exists"] == case["prediction_exists"]
+            good &= strict.outcome == pytest.approx(case["strict_score"], abs=1e-9)
+            wrong += [] if good else [case["id"]]
+    assert count > 1000 and wrong == []
+
+
+@pytest.mark.skipif(not DARE.is_dir(), reason="the visible tasks are not here")
+def test_every_visible_truth_scores_one_through_its_folder() -> None:
+    folders = sorted((DARE / "tasks/databases").iterdir())
+    names = {
+        "v1": ("simulated_pred_local.csv", "ground_truth_v1.csv"),
+        "v2": ("ground_truth.csv", "ground_truth_v2.csv"),
+    }
+    assert len(folders) == 23
+    for folder in folders:
+        for variant, (tabular, series) in names.items():
+            name = series if folder.name.endswith("_ts") else tabular
+            row = {"prediction_path": str(folder / "verify" / name)}
+            found = score_table_row({"task_dir": str(folder), "variant": variant}, row)
+            assert (found.outcome, found.reward, found.why) == (1.0, 1.1, "ok"), folder
+
+
+labels = st.sampled_from(["a", "b", "c", "d e", "1"])
+whole = st.integers(-3, 3)
+TIMES = settings(max_examples=60, deadline=None)
+
+
+@TIMES
+@given(pairs=st.lists(st.tuples(labels, labels), min_size=1, max_size=30))
+def test_macro_f1_of_labels_is_scikit_learns(pairs: list[tuple[str, str]]) -> None:
+    truth, said = (pd.Series(list(c)) for c in zip(*pairs, strict=True))
+    wanted = metrics.f1_score(truth, said, average="macro", zero_division=0)
+    assert macro_f1(truth, said) == pytest.approx(wanted, abs=1e-12)
+
+
+@TIMES
+@given(pairs=st.lists(st.tuples(whole, whole | st.just(0.5) | st.just(float("nan"))), min_size=1))
+def test_macro_f1_of_numbers_is_scikit_learns_or_zero(pairs: list[tuple[int, float]]) -> None:
+    truth, said = (pd.Series(list(c)) for c in zip(*pairs, strict=True))
+    try:
+        wanted = metrics.f1_score(truth, said, average="macro", zero_division=0)
+    except ValueError:
+        wanted = 0.0
+    assert macro_f1(truth, said) == pytest.approx(wanted, abs=1e-12)
+
+
+@TIMES
+@given(pairs=st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(allow_nan=True)), min_size=2))
+def test_r2_is_scikit_learns_clipped(pairs: list[tuple[float, float]]) -> None:
+    truth, said = (pd.Series(list(c), dtype=float) for c in zip(*pairs, strict=True))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            wanted = min(1.0, max(0.0, metrics.r2_score(truth, said)))
+    except ValueError:
+        wanted = 0.0
+    assert clipped_r2(truth, said) == pytest.approx(wanted, abs=1e-9)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    data=st.binary(max_size=200) | st.text(max_size=200).map(lambda t: f"row_id,y\n{t}".encode())
+)
+def test_no_bytes_raise_and_none_beat_gold(data: bytes) -> None:
+    for reading in ("release", "strict"):
+        for kind in ("class-MM", "class-IF", "reg-IF", "reg-MM"):
+            gold = read_gold(GOLD | {"task_type": kind})
+            found = score_table(gold, data, reading, trusted=True)  # the jail: test_table_reader
+            assert 0 <= found.outcome <= 1 and 0 <= found.reward <= 1.1
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "reward", "why"),
+    [
+        (GOOD, 1.0, 1.1, "ok"),
+        (None, 0.0, 0.0, "no_prediction"),
+        ("row_id,y\n1,a\n1,a\n1,a\n", 0.0, 0.0, "repeated_keys"),
+        (GOOD + "4,a\n4,a\n", 0.0, 0.0, "repeated_keys"),
+        (GOOD + "9,zzz\n", 1.0, 1.1, "ok"),
+        ("row_id,z\n1,a\n2,b\n3,a\n", 0.0, 0.0, "missing_targets: y"),
+        ("hello\n1\n", 0.0, 0.0, "missing_keys: row_id"),
+        ("row_id,y\n1,a\n", 0.0, 0.0, "row_mismatch: 1 of 3"),
+        ("row_id,y\nx,a\ny,a\nz,a\n", 0.0, 0.0, "not comparable"),
+        ("", 0.0, 0.0, "unreadable"),
+        (b"\xff\xfe\x00", 0.0, 0.0, "unreadable"),
+        (("c," * (MAX_COLUMNS + 5)).encode(), 0.0, 0.0, "unreadable: a line has more than"),
+    ],
+)
+def test_strict_pays_for_the_work_only(text: Any, outcome: float, reward: float, why: str) -> None:
+    found = score(text)
+    assert (found.outcome, found.reward) == (outcome, reward) and found.why.startswith(why)
+
+
+def test_release_pays_for_what_strict_does_not() -> None:
+    for text in ("row_id,y\n1,a\n1,a\n1,a\n", "hello\n1\n"):
+        assert score(text, "release").reward >= 0.1 > score(text).reward
+    assert score("row_id,y\n1,a\n1,a\n1,a\n", "release").outcome == 1.0
+
+
+def test_several_targets_are_averaged_and_r2_is_logged_unclipped() -> None:
+    changes = {
+        "truth_csv": "row_id,y,z\n1,1,2\n2,2,4\n3,3,7\n",
+        "targets": ["y", "z"],
+        "task_type": "reg-MM",
+    }
+    found = score("row_id,y,z\n1,1,9\n2,2,9\n3,3,-9\n", **changes)
+    assert found.outcome == 0.5 and found.parts["score/z"] == 0 and found.parts["r2_raw"] < -1
+    missing = score("row_id,y\n1,1\n2,2\n3,3\n", **changes)
+    assert missing.outcome == 0.5 and missing.reward == 0.5 and "missing_targets: z" in missing.why
+
+
+def test_rows_give_the_prediction_in_one_of_three_ways(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text(GOOD)
+    (tmp_path / "link.csv").symlink_to(path)
+    b64 = base64.b64encode(GOOD.encode()).decode()
+    for given_as in (
+        {"prediction_csv": GOOD},
+        {"prediction_b64": b64},
+        {"prediction_path": str(path)},
+    ):
+        assert score_table_row(GOLD, given_as).outcome == 1.0
+    assert score_table_row(GOLD, {}).why == "no_prediction"
+    assert score_table_row(GOLD, {"prediction_path": str(tmp_path / "no")}).why == "no_prediction"
+    for bad in (tmp_path / "link.csv", tmp_path, Path("/dev/zero")):
+        assert "unreadable" in score_table_row(GOLD, {"prediction_path": str(bad)}).why
+    for row, why in (
+        ({"prediction_b64": "*"}, "not base64"),
+        ({"prediction_csv": 3}, "wanted text"),
+        ({"prediction_csv": "", "prediction_path": ""}, "give one"),
+    ):
+        with pytest.raises(TaskError, match=why):
+            score_table_row(GOLD, row)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"task_type": "IF"}, "'task_type' is 'IF'"),
+        ({"truth_csv": None}, "'truth_csv' is missing"),
+        ({"truth_csv": ""}, "cannot be read"),
+        ({"targets": ["q"]}, "no column 'q'"),
+        ({"key_columns": "row_id"}, "'key_columns'"),
+        ({"task_dir": "/no/x_class", "variant": "v1"}, "No such file"),
+        ({"task_dir": "/no/x", "variant": "v1"}, "must end in"),
+        ({"task_dir": "/no/x_reg", "variant": "CF"}, "variant 'CF'"),
+    ],
+)
+def test_gold_that_cannot_be_used_is_named(changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(TaskError, match=why):
+        read_gold(GOLD | changes)
+
+
+def test_other_versions_are_said() -> None:
+    gold = TableGold("class-MM", GOOD, ("row_id",), ("y",), {"pandas": "0.1.2"})
+    found = score_table(gold, GOOD.encode())
+    assert found.outcome == 1.0 and found.parts["environment_mismatch"] == 1
+    assert "gold made with pandas 0.1.2" in found.why
+    here = pd.__version__
+    assert mismatch({"pandas": here, "no-such-package": "1"}) == ""
+
+
+def test_trajectories_and_rows_score_alike() -> None:
+    task = Task("t", "table", "class-MM", "train", [], GOLD)
+    answer = Answer("x", False, {"prediction.csv": b"row_id,y\n1,a\n1,a\n1,a\n"})
+    assert score_answer(task, answer).outcome == 0
+    assert score_answer(task, answer, {"table": TableReward("release")}).outcome == 1

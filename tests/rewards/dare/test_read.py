@@ -1,0 +1,275 @@
+"""Hostile prediction files: read in a process that can do no harm, under limits, never raising."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+import os
+import signal
+import socket
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pd = pytest.importorskip("pandas")
+
+from rewards.dare import jail, read  # noqa: E402
+from rewards.dare.prediction import read_gold, score_table, score_table_row  # noqa: E402
+from rewards.dare.read import (  # noqa: E402
+    Reader,
+    ReadLimits,
+    Unreadable,
+    read_here,
+    read_prediction,
+)
+
+GOLD = {
+    "task_type": "class-MM",
+    "truth_csv": "row_id,y\n1,a\n2,b\n3,a\n",
+    "key_columns": ["row_id"],
+    "targets": ["y"],
+}
+KINDS = ("class-IF", "class-MM", "reg-IF", "reg-MM", "time-XF", "time-CF")
+
+
+def confined(attempt: Callable[[], object], **limits: Any) -> str:
+    """What a confined child says of an attempt: `done`, or the exception's or signal's name."""
+    mine, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            settings = {"memory_mb": 1024, "cpu_s": 5, "wall_s": 10.0} | limits
+            jail.confine(theirs.fileno(), **settings)
+            attempt()
+            said = "done"
+        except BaseException as error:
+            said = type(error).__name__
+        os.write(theirs.fileno(), said.encode())
+        os._exit(0)
+    theirs.close()
+    _, status = os.waitpid(pid, 0)
+    with mine:
+        if os.WIFSIGNALED(status):
+            return signal.Signals(os.WTERMSIG(status)).name
+        return mine.recv(100).decode()
+
+
+def test_a_confined_process_can_compute_and_nothing_else(tmp_path: Path) -> None:
+    secret = tmp_path / "ground_truth.csv"
+    secret.write_text("row_id,y\n1,a\n")
+    inherited = os.open(secret, os.O_RDONLY)
+    assert confined(lambda: sum(range(1000))) == "done"
+    attempts: dict[str, Callable[[], object]] = {
+        "open gold": secret.read_text,
+        "an open descriptor of gold": lambda: os.read(inherited, 10),
+        "list a folder": lambda: os.listdir(tmp_path),
+        "a socket": lambda: socket.socket(),
+        "fork": os.fork,
+        "run": lambda: os.execv("/bin/true", ["true"]),
+        "signal the parent": lambda: os.kill(os.getppid(), 0),
+        "remove": lambda: os.unlink(secret),
+        "become root again": lambda: os.setuid(0),
+    }
+    seen = {name: confined(attempt) for name, attempt in attempts.items()}
+    os.close(inherited)
+    assert {n: s for n, s in seen.items() if s not in ("OSError", "PermissionError")} == {}
+    assert secret.exists()
+
+
+@pytest.mark.parametrize(
+    ("attempt", "ends", "limits"),
+    [
+        (lambda: bytearray(1 << 30), ("MemoryError",), {"memory_mb": 512}),
+        (lambda: [0 for _ in iter(int, 1)], ("SIGXCPU", "MemoryError"), {"cpu_s": 1}),
+        (lambda: [0 for _ in iter(int, 1) if _], ("SIGALRM",), {"wall_s": 0.2}),
+    ],
+)
+def test_limits_hold(attempt: Any, ends: tuple[str, ...], limits: dict[str, Any]) -> None:
+    assert confined(attempt, **limits) in ends
+
+
+def odd_tables() -> list[bytes]:
+    """Files whose columns pandas reads as each of its kinds."""
+    return [
+        b"row_id,y\n1,a\n2,\n3,NA\n",
+        b"row_id,y\n1,True\n2,False\n3,True\n",
+        b"row_id,y\n1,True\n2,\n3,False\n",
+        b"row_id,y\n1,1\n2,2.5\n3,inf\n",
+        b"row_id,y\n1,18446744073709551615\n2,1\n3,2\n",
+        b"row_id,y\n1," + b"9" * 400 + b"\n",
+        b"row_id,y,y\n1,a,b\n",
+        b"row_id;y\n1;a\n",
+        b"\xef\xbb\xbfrow_id,y\n1,a\n",
+        b"row_id,y\n1,2020-01-01\n2,x\n3,\n",
+        b"1,row_id,y\n1,2\n1,2,3\n1,2,3\n",
+        b"row_id,y\n" + b"1,1\n" * 300_000 + b"2,x\n",
+        b'row_id,y\n1,"a\n,b"\n2,"\x00"\n',
+        "row_id,y\n1,ü☃\n2,\u2028\n".encode(),
+        b"row_id,y\n",
+        b"y\n1\n2\n",
+        b"row_id,y\n1,2,3\n",
+    ]
+
+
+@pytest.mark.parametrize("data", odd_tables(), ids=range(len(odd_tables())))
+def test_the_confined_reader_gives_what_pandas_gives(data: bytes) -> None:
+    whole = read_here(data)
+    wanted = [c for c in ("row_id", "y") if c in whole.columns]
+    found = read_prediction(data, ["row_id", "y"])
+    assert found.columns.tolist() == wanted and len(found) == len(whole)
+    for name in wanted:
+        pd.testing.assert_series_equal(found[name], whole[name].reset_index(drop=True))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text(alphabet="0123456789.-eE,\n\"'\t ;abNAnif\x00é", max_size=120))
+def test_random_tables_too(text: str) -> None:
+    data = f"row_id,y\n{text}".encode()
+    try:
+        whole = read_here(data)
+    except Unreadable:
+        with pytest.raises(Unreadable):
+            read_prediction(data, ["row_id", "y"])
+        return
+    wanted = [c for c in ("row_id", "y") if c in whole.columns]
+    found = read_prediction(data, ["row_id", "y"])
+    assert found.columns.tolist() == wanted and len(found) == len(whole)
+    for name in wanted:
+        pd.testing.assert_series_equal(found[name], whole[name].reset_index(drop=True))
+
+
+def _zip(inner: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("prediction.csv", inner)
+    return out.getvalue()
+
+
+def hostile() -> dict[str, bytes]:
+    rows = b"row_id,y\n"
+    return {
+        "zip bomb": _zip(b"0" * 4_000_000),
+        "gzip bomb": gzip.compress(b"0" * 4_000_000),
+        "a line of 3 MB": rows + b"1," + b"a" * 3_000_000,
+        "a number of 3 MB": rows + b"1," + b"9" * 3_000_000,
+        "too large": rows + b"x" * read.MAX_BYTES,
+        "NUL": b"\x00" * 10_000,
+        "NUL in the header": b"row_id\x00,y\n1,a\n2,b\n3,a\n",
+        "one quote": rows + b'1,"' + b"a\n" * 100_000,
+        "huge integers": rows + b"".join(b"%d,%s\n" % (i, b"9" * 5000) for i in range(1, 4)),
+        "huge exponent": rows + b"1,1e999999999\n2,-1e999999999\n3,1e-999999999\n",
+        "nan and inf": rows + b"1,nan\n2,inf\n3,-inf\n",
+        "keys that are nan": rows + b"nan,a\n,b\ninf,a\n",
+        "the same column often": (b"row_id" + b",y" * 1500 + b"\n") * 3,
+        "wide rows": rows + b"1" + b"," * 1_000_000 + b"\n",
+        "UTF-16": "row_id,y\n1,a\n2,b\n3,a\n".encode("utf-16"),
+        "UTF-7": b"+AHIAbwB3AF8AaQBk-,y\n1,a\n",
+        "Latin-1": "row_id,y\n1,é\n".encode("latin-1"),
+        "lone surrogate": "row_id,y\n1,\ud800\n".encode("utf-8", "surrogatepass"),
+        "formulas": rows + b"1,=cmd|' /C calc'!A0\n2,@SUM(1)\n3,+1\n",
+        "one key many times": rows + b"1,a\n" * 300_000,
+        "many keys": rows + b"".join(b"%d,a\n" % i for i in range(9, 300_009)),
+        "pickle": b"\x80\x04\x95cos\nsystem\n(S'touch /tmp/pwned'\ntR.",
+        "deep": b"[" * 1_000_000,
+        "carriage returns": b"row_id,y\r1,a\r2,b\r3,c\r" * 1000,
+        "only separators": b",\n" * 200_000,
+    }
+
+
+@pytest.mark.parametrize("name", sorted(hostile()))
+def test_hostile_files_score_nothing_and_never_raise(name: str) -> None:
+    data = hostile()[name]
+    for kind in KINDS:
+        found = score_table(read_gold(GOLD | {"task_type": kind}), data)
+        assert found.outcome == 0.0 and (found.reward or 0.0) <= 0.1, (kind, found)
+        if len(data) > 1 << 20:
+            break  # what is large is slow, and the metric comes after the reading
+
+
+def test_rows_of_the_command_take_hostile_predictions(tmp_path: Path) -> None:
+    bomb = base64.b64encode(hostile()["zip bomb"]).decode()
+    assert score_table_row(GOLD, {"prediction_b64": bomb}).why.startswith("unreadable")
+    sparse = tmp_path / "sparse.csv"
+    with open(sparse, "wb") as file:
+        file.truncate(1 << 40)
+    (tmp_path / "folder.csv").mkdir()
+    os.mkfifo(tmp_path / "fifo.csv")
+    os.link(sparse, tmp_path / "second_name.csv")
+    os.symlink("/etc/passwd", tmp_path / "link.csv")
+    for name in ("sparse", "folder", "fifo", "second_name", "link"):
+        found = score_table_row(GOLD, {"prediction_path": str(tmp_path / f"{name}.csv")})
+        assert (found.outcome, found.parts["exists"]) == (0.0, 0.0) and "unreadable" in found.why
+    found = score_table_row(GOLD, {"prediction_path": "a\x00b"})
+    assert found.outcome == 0.0
+
+
+def test_a_joined_explosion_is_counted_not_made() -> None:
+    """CF truths may repeat a key; a prediction of that key alone would join to n times m rows."""
+    truth = "d,y\n" + "x,1\n" * 3000
+    gold = read_gold(GOLD | {"truth_csv": truth, "key_columns": ["d"], "task_type": "time-CF"})
+    found = score_table(gold, b"d,y\n" + b"x,1\n" * 200_000, "release")
+    assert found.outcome == 0.0 and found.why == "row_mismatch: 600000000 of 3000"
+
+
+def test_a_killed_reader_is_replaced() -> None:
+    gold = read_gold(GOLD)
+    assert score_table(gold, b"row_id,y\n1,a\n2,b\n3,a\n").outcome == 1.0
+    reader = read._current
+    assert reader is not None
+    os.kill(reader.process.pid, signal.SIGKILL)
+    reader.process.wait()
+    assert score_table(gold, b"row_id,y\n1,a\n2,b\n3,a\n").outcome == 1.0
+
+
+def test_without_a_reader_there_is_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    monkeypatch.setattr(read, "_current", None)
+    found = score_table(read_gold(GOLD), b"row_id,y\n1,a\n2,b\n3,a\n")
+    assert found.outcome is None and found.reward is None and "failure" in found.why
+
+
+def test_a_reader_over_its_limits_is_no_infrastructure_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader = Reader(ReadLimits(memory_mb=64, rows=1000))
+    monkeypatch.setattr(read, "_current", reader)
+    gold = read_gold(GOLD)
+    many = score_table(gold, b"row_id,y\n" + b"1,a\n" * 2000)
+    large = score_table(gold, b"row_id,y\n" + b"1.5,x\n" * 5_000_000)
+    reader.close()
+    assert many.outcome == large.outcome == 0.0
+    assert "more than 1000 rows" in many.why and "unreadable" in large.why
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"",
+        b"\0\0\0\x05hello",
+        b"\xff\xff\xff\xff",
+        json.dumps({"rows": 3}).encode(),
+        *(
+            b"\0\0\0" + bytes([len(h)]) + h
+            for h in (
+                b'{"rows":3,"columns":[["y","i8",3,8]]}',
+                b'{"rows":3,"columns":[["y","O8",3,8]]}',
+                b'{"rows":3,"columns":[["y","text",3,9]]}',
+                b'{"rows":-1,"columns":[]}',
+                b"[]",
+                b"null",
+            )
+        ),
+    ],
+)
+def test_a_reader_that_was_taken_over_cannot_say_anything_odd(reply: bytes) -> None:
+    with pytest.raises(Unreadable):
+        read._decoded(reply)
+        raise Unreadable  # an empty table is no harm

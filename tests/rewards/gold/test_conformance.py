@@ -1,0 +1,115 @@
+"""Every shared conformance vector, compared exactly. Skipped where the shared folder is absent."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from places import SHARED
+
+from rewards.gold import OPERATORS, GoldError, Step, bind, execute
+
+VECTORS = SHARED / "cdr" / "conformance"
+pytestmark = pytest.mark.skipif(
+    not VECTORS.is_dir(), reason="the shared conformance vectors are not beside this checkout"
+)
+MAPPERS = sorted(n for n, o in OPERATORS.items() if o.kind == "mapper")
+FILTERS = sorted(n for n, o in OPERATORS.items() if o.kind == "filter")
+
+
+def rows(*parts: str) -> Iterator[dict[str, Any]]:
+    with gzip.open(VECTORS.joinpath(*parts), "rt", encoding="utf-8", newline="\n") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def modest_is_missing(operator: str, profile: str) -> bool:
+    if (operator, profile) != ("clean_html_mapper", "dj"):
+        return False
+    try:
+        import selectolax.parser  # noqa: F401
+    except ImportError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("operator", MAPPERS)
+def test_mapper(operator: str) -> None:
+    checked, wrong, skipped = 0, [], 0
+    for row in rows("mappers", f"{operator}.jsonl.gz"):
+        if modest_is_missing(operator, row["profile"]):
+            skipped += 1
+            continue
+        checked += 1
+        step = bind(Step(operator, row["params"]), row["profile"])
+        try:
+            got = step.call(row["input_text"], **step.params)
+        except GoldError:
+            got = None
+        if got != row.get("output_text"):
+            wrong.append((row["profile"], row["params"], row["doc_id"]))
+    assert not wrong, f"{len(wrong)} of {checked} differ, first {wrong[:3]}"
+    assert checked >= 216
+    if skipped:
+        pytest.skip(f"{checked} bench rows agree; {skipped} dj rows need selectolax < 1.0")
+
+
+@pytest.mark.parametrize("operator", FILTERS)
+def test_filter(operator: str) -> None:
+    checked, wrong = 0, []
+    for row in rows("filters", f"{operator}.jsonl.gz"):
+        params = dict(row["params"])
+        if "word_list" in row:
+            params["word_list"] = row["word_list"]
+        step = bind(Step(operator, params), row["profile"])
+        statistic = step.call(row["input_text"], **step.params)
+        checked += 1
+        if {step.operator.stat_key: statistic} != {row["stat_key"]: row["stat"]}:
+            wrong.append((row["doc_id"], statistic, row["stat"]))
+        for check in row["checks"]:
+            bound = bind(Step(operator, params | check["params"]), row["profile"])
+            if ("KEEP" if bound.keeps(statistic) else "DROP") != check["status"]:
+                wrong.append((row["doc_id"], check, statistic))
+    assert not wrong, f"{len(wrong)} of {checked} differ, first {wrong[:3]}"
+    assert checked >= 216
+
+
+def recipe_of(names: list[str], filters: dict[str, dict[str, Any]]) -> list[Step]:
+    from rewards.gold import RECIPE_PARAMS
+
+    return [Step(n, dict(filters.get(n) or RECIPE_PARAMS.get(n, {}))) for n in names]
+
+
+def test_recipes() -> None:
+    checked, wrong = 0, []
+    for row in rows("recipes.jsonl.gz"):
+        recipe = recipe_of(row["operator_sequence"], row["filter_params_by_name"])
+        got = execute(row["input_text"], recipe, row["profile"])
+        checked += 1
+        full = row["output_text"] if row["full_run_text"] is None else row["full_run_text"]
+        same = (got.status, got.text, got.full_run_text) == (
+            row["status"],
+            row["output_text"],
+            full,
+        )
+        same = same and got.states == row["states"] and len(got.trace) == len(row["trace"])
+        for mine, theirs in zip(got.trace, row["trace"], strict=False):
+            same = same and {k: mine.get(k) for k in theirs} == theirs
+        if not same:
+            wrong.append((row["doc_id"], row["operator_sequence"]))
+    assert not wrong, f"{len(wrong)} of {checked} differ, first {wrong[:3]}"
+    assert checked >= 1000
+
+
+def test_order_pairs() -> None:
+    checked = 0
+    for row in rows("order_m.jsonl.gz"):
+        for kind in ("canonical", "swapped"):
+            recipe = recipe_of(row[f"{kind}_sequence"], {})
+            texts = [v for k, v in row.items() if k.startswith(kind) and k.endswith("text")]
+            assert [execute(row["input_text"], recipe, row["profile"]).text] == texts
+            checked += 1
+    assert checked >= 200

@@ -1,0 +1,139 @@
+"""Recipes: what stops, what chains, what is refused, and what never depends on its neighbours."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from gold_texts import TEXTS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rewards.gold import OPERATORS, GoldError, Step, bind, bind_recipe, execute, run_bound
+
+WORDS = ["the", "it"]
+
+
+def step(name: str, **params: Any) -> Step:
+    if name in ("stopwords_filter", "flagged_words_filter"):
+        params = {"word_list": WORDS} | params
+    return Step(name, params)
+
+
+# One of them can take seconds on adversarial text, which is what the deadline is for.
+NAMES = [n for n in OPERATORS if n != "remove_table_text_mapper"]
+MAPPERS = [n for n in NAMES if OPERATORS[n].kind == "mapper"]
+FILTERS = [n for n in NAMES if OPERATORS[n].kind == "filter"]
+RECIPES = st.lists(st.sampled_from(NAMES), max_size=6).map(lambda names: [step(n) for n in names])
+
+
+def test_rejecting_filter_stops_with_the_text_it_looked_at() -> None:
+    recipe = [
+        step("whitespace_normalization_mapper"),
+        step("text_length_filter", min_len=3),
+        step("clean_email_mapper"),
+        step("text_length_filter", min_len=4),
+        step("clean_html_mapper"),
+    ]
+    done = execute(" <a>b@c.de ", recipe)
+    assert (done.status, done.text, done.full_run_text) == ("DROP", "<a>", "")
+    assert done.states == [" <a>b@c.de ", "<a>b@c.de", "<a>", ""]
+    assert [t["operator"] for t in done.trace] == [s.operator for s in recipe[:4]]
+    assert done.trace[2] == {
+        "step_index": 2,
+        "operator": "clean_email_mapper",
+        "kind": "mapper",
+        "input_length": 9,
+        "active": True,
+        "output_length": 3,
+        "delta_chars": -6,
+    }
+    assert done.trace[3] == {
+        "step_index": 3,
+        "operator": "text_length_filter",
+        "kind": "filter",
+        "input_length": 3,
+        "keep": False,
+        "status": "DROP",
+        "stats": {"text_len": 3},
+    }
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=TEXTS, recipe=RECIPES)
+def test_states_chain_and_keep_means_full_run(text: str, recipe: list[Step]) -> None:
+    done = execute(text, recipe)
+    mappers = [s for s in recipe if OPERATORS[s.operator].kind == "mapper"]
+    assert done.states[0] == text
+    for one, before, after in zip(mappers, done.states[:-1], done.states[1:], strict=True):
+        assert execute(before, [one]).text == after
+    assert done.full_run_text == done.states[-1]
+    if done.status == "KEEP":
+        assert done.text == done.full_run_text
+        assert len(done.trace) == len(recipe)
+    else:
+        cut = recipe[: len(done.trace) - 1]
+        assert execute(text, cut).text == done.text
+        assert done.trace[-1]["status"] == "DROP"
+    assert execute(text, recipe) == done
+
+
+@settings(max_examples=40, deadline=None)
+@given(texts=st.lists(TEXTS, min_size=2, max_size=4), name=st.sampled_from(FILTERS))
+def test_statistics_do_not_depend_on_order_or_company(texts: list[str], name: str) -> None:
+    bound = bind(step(name))
+    forward = [bound.judge(t) for t in texts]
+    assert [bound.judge(t) for t in reversed(texts)] == forward[::-1]
+    assert [bind(step(name)).judge(t) for t in texts] == forward
+
+
+@pytest.mark.parametrize("name", MAPPERS)
+@pytest.mark.parametrize("profile", ["bench", "dj"])
+def test_mapper_takes_the_empty_text(name: str, profile: Any) -> None:
+    if (name, profile) == ("clean_html_mapper", "dj"):
+        pytest.importorskip(
+            "selectolax.parser", reason="needs selectolax < 1.0", exc_type=ImportError
+        )
+    assert execute("", [step(name)], profile).text == ""
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        ([Step("clean_emal_mapper")], "did you mean 'clean_email_mapper'"),
+        ([Step("clean_email_mapper", {"rpl": ""})], "no parameter 'rpl'; did you mean 'repl'"),
+        ([Step("clean_email_mapper", {"repl": 1})], "parameter repl=1 is not a string"),
+        ([Step("text_length_filter", {"min_len": "9"})], "min_len='9' is not a number or null"),
+        ([Step("text_length_filter", {"min_len": float("nan")})], "min_len=nan is not a number"),
+        ([Step("text_length_filter", {"min_len": True})], "min_len=True is not a number"),
+        ([Step("word_repetition_filter", {"rep_len": 0})], "rep_len=0 is not a whole number of 1"),
+        ([Step("stopwords_filter")], "parameter 'word_list' is required"),
+        ([Step("fix_unicode_mapper", {"normalization": "NFX"})], "choose one of 'NFC'"),
+        ([Step("words_num_filter", {"tokenization": True})], "subword model"),
+        ([Step("remove_specific_chars_mapper", {"chars_to_remove": ["z-a"]})], "character class"),
+    ],
+)
+def test_bad_recipe_is_named(recipe: list[Step], message: str) -> None:
+    with pytest.raises(GoldError) as caught:
+        execute("text", recipe, "dj")
+    assert message in str(caught.value)
+
+
+def test_unknown_profile_is_named() -> None:
+    with pytest.raises(GoldError, match="profile 'juicer' is unknown; choose one of bench, dj"):
+        execute("x", [Step("clean_ip_mapper")], "juicer")  # type: ignore[arg-type]
+
+
+def test_a_checked_recipe_can_be_run_many_times() -> None:
+    steps = bind_recipe([step("clean_ip_mapper", repl="-"), step("words_num_filter", min_num=1)])
+    assert [run_bound(t, steps).text for t in ("a 1.2.3.4", "9.9.9.9")] == ["a -", "-"]
+    assert run_bound("9.9.9.9", steps).status == "DROP"
+
+
+def test_importing_loads_no_heavy_library() -> None:
+    heavy = ["torch", "numpy", "pandas", "pyarrow", "bs4", "ftfy", "selectolax", "yaml", "ray"]
+    code = f"import rewards.gold, sys; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,245 @@
+"""The answer scorer's laws, the deterministic judge, and the endpoint judge against a server."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from chat_server import Body, serving
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from rewards.cli import score_lines
+from rewards.krama.answer import ANSWER_TYPES, READINGS, score_response, table3
+from rewards.krama.judge import deterministic
+from rewards.krama.judge_endpoint import Endpoint, EndpointJudge
+from rewards.krama.match import as_list, equal, pairs_found
+from rewards.krama.release import bleu, rouge1
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(10**20), 10**20),
+    st.text(max_size=20),
+    st.floats(allow_nan=True, allow_infinity=True),
+)
+values = st.recursive(
+    scalars, lambda v: st.lists(v, max_size=4) | st.dictionaries(st.text(max_size=3), v, max_size=2)
+)
+golds = st.one_of(
+    st.integers(-(10**9), 10**9),
+    st.floats(-1e9, 1e9).filter(lambda x: x == 0 or abs(x) > 1e-9),
+    st.text(st.characters(codec="utf-8", categories=("L", "N", "Zs")), min_size=1, max_size=30)
+    .map(str.strip)
+    .filter(bool),
+    st.lists(st.one_of(st.integers(0, 99), st.text("abc XY", min_size=1).filter(str.strip))),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(ANSWER_TYPES), golds, values, st.sampled_from(READINGS))
+def test_any_response_gets_a_score_in_range(kind: str, gold: Any, answer: Any, how: str) -> None:
+    for response in (answer, {"answer": answer}):
+        score = score_response(kind, gold, response, how)  # type: ignore[arg-type]
+        assert score == score_response(kind, gold, response, how)  # type: ignore[arg-type]
+        assert (score.outcome is None) == (score.reward is None)
+        if how == "table3":
+            assert score.outcome is not None
+        assert score.outcome is None or 0.0 <= score.outcome <= 1.0
+        json.dumps(score.to_json(), allow_nan=False)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(ANSWER_TYPES), golds)
+@example("list_exact", "Infinity")
+def test_gold_scores_one(kind: str, gold: Any) -> None:
+    assert score_response(kind, gold, {"answer": gold}).outcome == 1.0
+
+
+@settings(deadline=None)
+@given(golds)
+def test_chatter_around_gold_never_beats_it_and_code_is_not_run(gold: Any) -> None:
+    for kind in ANSWER_TYPES:
+        for text in (f"The answer is {gold}, I think", "__import__('os').system('false')"):
+            assert 0.0 <= (score_response(kind, gold, {"answer": text}).outcome or 0.0) <= 1.0
+
+
+lists = st.lists(
+    st.sampled_from(["a", "A ", "b", 1, 1.0, "1", 2, None, True, ["a", 1]]), max_size=9
+)
+
+
+@settings(deadline=None)
+@given(lists, lists)
+def test_fast_pairing_is_the_plain_one(said: list[Any], want: list[Any]) -> None:
+    free = list(said)
+    plain = 0
+    for target in want:
+        hit = next((i for i, element in enumerate(free) if equal(element, target)), None)
+        if hit is not None:
+            plain += 1
+            del free[hit]
+    assert pairs_found(said, want, equal, 1e-6) == plain
+
+
+def test_long_lists_are_paired_quickly() -> None:
+    gold: list[Any] = [i % 7 for i in range(20_000)]
+    assert table3("list_exact", gold, [str(x) for x in reversed(gold)]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("[1, 2]", [1, 2]),
+        ("(1, 'x')", [1, "x"]),
+        ("a, b", ["a, b"]),
+        ("", []),
+        ("7", ["7"]),
+        ("open('x')", ["open('x')"]),
+        (3, [3]),
+        ({"a": 1}, None),
+        ("{'a': 1}", None),
+        (None, None),
+        ("[" * 5000, ["[" * 5000]),
+        ("1, 2", [1, 2]),
+        ("None", ["None"]),
+        ("{2, 1}", [1, 2]),
+        ('"a"', ['"a"']),
+    ],
+)
+def test_lists_in_answers(text: Any, want: Any) -> None:
+    assert as_list(text) == want
+
+
+@pytest.mark.parametrize(
+    ("kind", "gold", "answer", "want"),
+    [
+        ("numeric_exact", 1.5, "150%", 1.0),
+        ("numeric_exact", 0, -0.0, 1.0),
+        ("numeric_exact", 10**6, 10**6 + 2, 0.0),
+        ("numeric_exact", 10.87, 10.8712, 0.0),
+        ("numeric_approximate", 0, 0.0, 1.0),
+        ("numeric_approximate", 0, 1e-9, 0.0),
+        ("numeric_approximate", [10, 20], [10.5, 21], 1.0),
+        ("list_exact", [], None, 0.0),
+        ("list_approximate", [0.0, 1.0], [0, 1.1], 1.0),
+        ("string_exact", "True", True, 1.0),
+        ("list_exact", [["a", 1], ["b", 2]], [["B ", 2.0000001], ["a", "1"]], 1.0),
+        ("list_approximate", [["a", 100]], [["A", 101]], 1.0),
+    ],
+)
+def test_table3(kind: str, gold: Any, answer: Any, want: float) -> None:
+    assert table3(kind, gold, answer) == want
+
+
+def test_a_rounded_target_is_reported_but_not_paid() -> None:
+    score = score_response("numeric_exact", 10.87, {"answer": 10.8712})
+    assert (score.outcome, score.parts["right_after_rounding"]) == (0.0, 1.0)
+    assert (
+        score_response("numeric_exact", 10.87, {"answer": 10.88}).parts["right_after_rounding"]
+        == 0.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "target", "yes", "path"),
+    [
+        ("US Space Force", "U.S. Space Force", True, "equal"),
+        ("the great basin", "Great Basin", True, "equal"),
+        ("1.5", "15", False, "numbers"),
+        ("-0.01", "0.01", False, "numbers"),
+        ("Yes, they did", "True", True, "pole"),
+        ("No.", "Yes", False, "pole"),
+        ("They are different", "same", False, "pole"),
+        ("yes and no", "yes", False, "words"),
+        ("Northwest, 2021", "Northwest, 2020", False, "numbers"),
+        ("It was the Northwest in 2020", "Northwest, 2020", True, "words"),
+        ("The Great Basin Area requested the most.", "Great Basin Area", True, "words"),
+        ("not the Great Basin Area", "Great Basin Area", False, "words"),
+        ("Great Basin", "Great Basin Area", False, "words"),
+        ("", "Great Basin", False, "words"),
+        ("Basin " * 50 + "Great", "Great Basin", False, "words"),
+        ("x" * 10_000, "Great Basin", False, "too_long"),
+        ("…", "!", False, "equal"),
+    ],
+)
+def test_deterministic_judge(said: str, target: str, yes: bool, path: str) -> None:
+    verdict = deterministic(said, target)
+    assert (verdict.yes, verdict.path) == (yes, path)
+
+
+def test_bleu_and_rouge_by_hand() -> None:
+    assert bleu("abcd", "abcd") == 1.0
+    assert bleu("", "abc") == 0
+    # orders 1 to 3 are perfect, order 4 too, but three characters of seven are missing
+    assert bleu("abcd", "abcdefg") == pytest.approx(math.exp(1 - 7 / 4))
+    assert bleu({"abcd": 1}, "abcd") == 0  # an object's items are its keys
+    assert 0 < bleu({"a": 1}, "a") < 1e-200
+    assert rouge1("Space Force!", "U.S. Space Force") == (1.0, 0.5, pytest.approx(2 / 3))
+
+
+def test_assay_score_rows() -> None:
+    row = {
+        "id": 1,
+        "family": "answer",
+        "reading": "table3",
+        "judge": None,
+        "task": {"answer_type": "string_approximate", "answer": "Great Basin Area"},
+        "response": {"answer": "the Great Basin Area"},
+    }
+    bad = [
+        {**row, "reading": "paper"},
+        {**row, "judge": "maybe"},
+        {**row, "task": {"answer": 1}},
+        {**row, "task": {"answer_type": "number", "answer": 1}},
+        {**row, "task": 3},
+        {k: v for k, v in row.items() if k != "response"},
+    ]
+    good, *errors = score_lines(json.dumps(r) for r in [row, *bad])
+    assert good["outcome"] == 1.0
+    assert good["why"] == "ok (equal)"
+    said = [e["error"] for e in errors]
+    for text, word in zip(
+        said, ("reading", "judge", "answer_type", "answer_type", "task", "response"), strict=True
+    ):
+        assert f"'{word}'" in text or word in text
+    no = next(score_lines([json.dumps({**row, "judge": "no"})]))
+    assert no["outcome"] == 0.0
+    released = next(score_lines([json.dumps({**row, "judge": "no", "reading": "release"})]))
+    assert 0.5 < released["outcome"] < 1.0  # BLEU opens the gate to ROUGE's partial credit
+
+
+def judge_reply(body: Body) -> str | int | Body:
+    """The model's name says how."""
+    if body["model"] == "odds":
+        top = [{"token": " No", "logprob": -0.2}, {"token": "Yes", "logprob": -2.0}]
+        odds = {"content": [{"top_logprobs": top}]}
+        return {"choices": [{"message": {"content": "?"}, "logprobs": odds}]}
+    return 400 if body["model"] == "broken" else "Yes." if body["model"] == "w" else "?"
+
+
+@pytest.fixture
+def judge_server() -> Iterator[tuple[str, list[Body]]]:
+    with serving(judge_reply) as found:
+        yield found
+
+
+def test_endpoint_judge(judge_server: tuple[str, list[Body]]) -> None:
+    endpoint, asked = judge_server
+
+    def ask(model: str) -> Any:
+        judge = EndpointJudge(Endpoint(endpoint, model, tries=1))
+        first = score_response("string_approximate", "b", {"answer": "a"}, judge=judge)
+        assert score_response("string_approximate", "b", {"answer": "a"}, judge=judge) == first
+        return first
+
+    assert ask("w").outcome == 1.0
+    assert ask("odds").outcome == 0.0
+    assert len(asked) == 2  # verdicts are remembered
+    for model in ("silent", "broken"):
+        score = ask(model)
+        assert (score.outcome, score.reward) == (None, None)
+        assert score.why.startswith("judge_failed")

@@ -1,0 +1,152 @@
+"""Both readings of the answer scorer against the conformance vectors, and every visible task."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from krama_data import cases, needs_krama, workload
+
+from rewards.cli import score_lines
+from rewards.krama import release as release
+from rewards.krama.answer import score_response, untagged
+from rewards.krama.judge import scripted
+from rewards.krama.match import as_list, number, str_to_float
+
+pytestmark = needs_krama
+
+
+def agrees(got: Any, want: Any) -> bool:
+    if isinstance(want, dict) and "raises" in want:
+        return got == want
+    if got is None or want is None or isinstance(got, dict):
+        return got is want
+    got, want = float(got), float(untagged(want))
+    if not math.isfinite(want):
+        return str(got) == str(want)
+    return abs(got - want) <= 1e-9 * abs(want) or max(abs(got), abs(want)) < 1e-70
+
+
+def outcome(compute: Callable[[], Any]) -> Any:
+    try:
+        return compute()
+    except Exception as error:
+        return {"raises": type(error).__name__}
+
+
+def metrics(case: dict[str, Any]) -> dict[str, Any]:
+    judge = scripted(case["judge"])
+    target, response = untagged(case["target"]), untagged(case["response"])
+    return release.harness(case["answer_type"], target, response, judge)
+
+
+def test_release_metrics_of_every_case() -> None:
+    for case in cases("task"):
+        expected, got = case["expected"], metrics(case)
+        assert set(got) == set(expected["harness"])
+        wrong = [k for k, v in expected["harness"].items() if not agrees(got[k], v)]
+        if "direct" in expected:
+            answer = untagged(case["response"]["answer"])
+            judge = scripted(case["judge"])
+            typed = release.direct(case["answer_type"], untagged(case["target"]), answer, judge)
+            wrong += [k for k, v in expected["direct"].items() if not agrees(typed[k], v)]
+        assert wrong == [], case["id"]
+
+
+def test_release_totals() -> None:
+    for case in cases("task"):
+        got = outcome(lambda case=case: release.total([metrics(case)]))
+        assert agrees(got, case["expected"]["total"]), case["id"]
+    for case in cases("aggregate"):
+        got = outcome(lambda case=case: release.total([metrics(i) for i in case["items"]]))
+        assert agrees(got, case["expected"]["total"]), case["id"]
+
+
+def rows_of(reading: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": case["id"],
+            "family": "answer",
+            "reading": reading,
+            "judge": case["judge"],
+            "task": {"answer_type": case["answer_type"], "answer": case["target"]},
+            "response": case["response"],
+        }
+        for case in cases("task")
+    ]
+
+
+def test_assay_score_agrees_with_table3() -> None:
+    scored = list(score_lines(json.dumps(row) for row in rows_of("table3")))
+    wrong = [
+        case["id"]
+        for case, row in zip(cases("task"), scored, strict=True)
+        if not agrees(row["outcome"], case["table3"]) or row["reward"] != row["outcome"]
+    ]
+    assert wrong == []
+    for case in cases("aggregate"):
+        values = [
+            score_response(
+                item["answer_type"],
+                untagged(item["target"]),
+                untagged(item["response"]),
+                "table3",
+                scripted(item["judge"]),
+            ).outcome
+            for item in case["items"]
+        ]
+        assert agrees(sum(v or 0 for v in values) / len(values), case["table3"])
+
+
+def test_assay_score_agrees_with_the_release() -> None:
+    """What the release cannot total (it raises, or prints NaN) has no outcome."""
+    scored = list(score_lines(json.dumps(row) for row in rows_of("release")))
+    for case, row in zip(cases("task"), scored, strict=True):
+        want = case["expected"]["total"]
+        if isinstance(want, dict):
+            assert row["outcome"] is None, case["id"]
+        else:
+            assert agrees(row["outcome"], want), case["id"]
+
+
+def test_number_helper() -> None:
+    for case in cases("helper"):
+        assert agrees(outcome(lambda case=case: str_to_float(case["input"])), case["expected"])
+
+
+def everything() -> list[dict[str, Any]]:
+    return [item for task in workload() for item in (task, *task["subtasks"])]
+
+
+def test_gold_scores_one_for_every_visible_task_and_sub_task() -> None:
+    for item in everything():
+        score = score_response(item["answer_type"], item["answer"], {"answer": item["answer"]})
+        assert (score.outcome, score.reward) == (1.0, 1.0), item["id"]
+
+
+def wrong_answers(item: dict[str, Any]) -> list[tuple[Any, float]]:
+    """Scripted wrong answers and what the specification gives for them."""
+    target, kind = item["answer"], item["answer_type"]
+    wrong: list[tuple[Any, float]] = [(None, 0.0), ({"v": target}, 0.0), ("zzqqx", 0.0)]
+    if isinstance(target, list) or kind.startswith("list"):
+        whole = as_list(target) or []
+        wrong += [([*whole, "zzqqx"], 2 * len(whole) / (2 * len(whole) + 1))] if whole else []
+        half = whole[: len(whole) // 2]
+        wrong += [(half, 2 * len(half) / (len(half) + len(whole)))] if whole else []
+    elif number(target) is not None and kind.startswith("numeric"):
+        value = float(number(target) or 0)
+        exact = kind == "numeric_exact"
+        wrong += [(value * 2 + 1, 0.0 if exact else 1 / (1 + abs(value + 1) / abs(value)))]
+        wrong += [(f"about {value}", 0.0), ("nan", 0.0), (f"{value} units", 0.0)]
+    return wrong
+
+
+def test_scripted_wrong_answers_score_as_specified() -> None:
+    for item in everything():
+        for answer, want in wrong_answers(item):
+            score = score_response(item["answer_type"], item["answer"], {"answer": answer})
+            assert score.outcome == pytest.approx(want, rel=1e-9), (item["id"], answer)
+        assert score_response(item["answer_type"], item["answer"], {}).outcome == 0.0

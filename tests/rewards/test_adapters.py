@@ -1,0 +1,69 @@
+"""A reward is one number: through `assay score`, the TRL adapter and verl's `compute_score`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rewards.adapters import last_message, trl_reward, verl_compute_score
+from rewards.cli import score_row
+from rewards.task import Task
+
+GOLD = {"input_text": "axb", "status": "KEEP", "text": "ab"}
+TASK = Task("t", "refinement", "toy", "train", [{"role": "user", "content": "x"}], GOLD)
+TEXT = json.dumps(TASK.to_json())
+ANSWERS = [
+    "<status>KEEP</status><clean_text>ab</clean_text>",
+    "<status>DROP</status><clean_text>ab</clean_text>",
+    "<status>KEEP</status><clean_text>axb</clean_text>",
+    "nothing of the kind",
+    "",
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_the_reward_is_the_same_wherever_it_is_computed(answer: str) -> None:
+    row = {"id": "t", "family": "refinement", "task": GOLD, "output": answer}
+    wanted = score_row(row)
+    verl = verl_compute_score("refinement/toy", answer, TEXT, {})
+    assert verl["score"] == wanted["reward"] and verl["acc"] == wanted["outcome"]
+    assert verl["valid"] == 1.0
+    assert trl_reward([answer], task=[TEXT], extra_column=[1]) == [wanted["reward"]]
+    messages = [
+        {"role": "assistant", "content": "calling"},
+        {"role": "tool", "content": "42"},
+        {"role": "assistant", "content": answer},
+    ]
+    assert trl_reward([messages], task=[TASK.to_json()]) == [wanted["reward"]]
+
+
+def test_what_a_tool_printed_is_not_scored() -> None:
+    """verl's `solution_str` is the whole decoded response, tool output included."""
+    whole = f"let me print it {ANSWERS[0]}"
+    said = {"assay_text": "I do not know"}
+    assert verl_compute_score("d", whole, TEXT, said)["acc"] == 0.0
+    assert verl_compute_score("d", "", TEXT, {"assay_text": ANSWERS[0]})["acc"] == 1.0
+    cut = {"assay_text": ANSWERS[0], "assay_truncated": True}
+    assert verl_compute_score("d", "", TEXT, cut)["score"] == 0.0
+
+
+@given(st.text(max_size=80))
+def test_every_row_has_the_same_numbers(answer: str) -> None:
+    keys = set(verl_compute_score("d", ANSWERS[0], TEXT, None))
+    row = verl_compute_score("d", answer, TEXT, None)
+    assert set(row) == keys and all(isinstance(v, float) for v in row.values())
+
+
+@pytest.mark.parametrize("truth", ["", "{", "[]", "null", json.dumps({"id": "t"}), None, 7])
+def test_a_row_that_cannot_be_scored_is_marked_and_never_raises(truth: Any) -> None:
+    assert verl_compute_score("d", "x", truth, {})["valid"] == 0.0
+
+
+def test_trl_wants_one_task_a_completion() -> None:
+    with pytest.raises(ValueError, match="1 completions for 2 tasks"):
+        trl_reward(["a"], task=[TEXT, TEXT])
+    assert last_message([{"role": "user", "content": "x"}]) == ""

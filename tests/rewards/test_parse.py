@@ -1,0 +1,114 @@
+import gzip
+import json
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from places import SHARED
+
+from rewards.parse import (
+    Parsed,
+    normalise,
+    normalise_lines,
+    parse,
+    parse_release,
+    parse_strict,
+    render,
+)
+
+settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure
+settings.load_profile("no deadline")
+VECTORS = SHARED / "cdr/conformance/scorer.jsonl.gz"
+ANYTHING = st.text(st.characters(), max_size=200)  # surrogates and NUL included
+TAGGED = st.lists(
+    st.sampled_from(
+        ["<status>", "</status>", "<clean_text>", "</clean_text>", "KEEP", "DROP", "keep", " "]
+    )
+    | ANYTHING,
+    max_size=12,
+).map("".join)
+
+
+def vectors(kind):
+    if not VECTORS.exists():
+        pytest.skip(f"no conformance vectors at {VECTORS}")
+    with gzip.open(VECTORS, "rt", encoding="utf-8") as lines:
+        return [row for row in map(json.loads, lines) if row["kind"] == kind]
+
+
+@given(st.sampled_from(["KEEP", "DROP"]), ANYTHING.filter(lambda text: "<" not in text))
+def test_what_is_rendered_reads_back_in_both_readings(status, text):
+    answer = render(status, text)
+    assert parse_release(answer) == Parsed(status, text)
+    assert parse_strict(f"\n {answer}\n") == Parsed(status, text)
+
+
+@given(TAGGED)
+def test_strict_accepts_only_what_release_reads_alike(output):
+    strict = parse_strict(output)
+    if strict.why == "ok":
+        assert parse_release(output) == strict
+    else:
+        assert (strict.status, strict.text) == ("", "")
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "",
+        "KEEP some text",
+        "<status>KEEP</status>",
+        "<clean_text>a</clean_text>",
+        "<status>KEEP</status><clean_text>a",
+        "<clean_text>a</clean_text><status>KEEP</status>",
+        "<status>KEEP</status><status>KEEP</status><clean_text>a</clean_text>",
+        "<status>KEEP</status><clean_text>a</clean_text></clean_text>",
+        "<status>KEEP</status><clean_text>a<clean_text>b</clean_text>",
+        "Sure! <status>KEEP</status><clean_text>a</clean_text>",
+        "<status>KEEP</status> so <clean_text>a</clean_text>",
+        "<status>KEEP</status><clean_text>a</clean_text> Hope it helps",
+    ],
+)
+def test_strict_refuses_missing_repeated_misplaced_tags_and_chatter(output):
+    assert parse_strict(output).why == "no_answer"
+
+
+def test_strict_names_a_status_that_is_neither():
+    assert parse_strict("<status>MAYBE</status><clean_text>a</clean_text>").why == "bad_status"
+
+
+def test_release_takes_anything_as_an_answer():
+    assert parse_release("  hello ") == Parsed("KEEP", "hello")
+    assert parse_release("x <STATUS> drop </STATUS> <clean_text> a </clean_text>") == Parsed(
+        "DROP", " a "
+    )
+
+
+def test_an_unknown_reading_is_refused():
+    with pytest.raises(ValueError, match="strict, release"):
+        parse("x", "loose")
+
+
+@given(ANYTHING)
+def test_normalising_leaves_no_trailing_blanks_and_no_double_spaces(text):
+    result = normalise(text)
+    assert not any(piece in result for piece in ("  ", "\t", " \n", "\n\n\n", "\r", " ,", " ."))
+
+
+def test_normalising_a_long_run_of_spaces_takes_linear_time():
+    started = time.perf_counter()
+    normalise("a" + " " * 400_000 + "b" + "\n" * 400_000)
+    assert time.perf_counter() - started < 2
+
+
+def test_release_reading_equals_the_published_parser():
+    for row in vectors("parse"):
+        read = parse_release(row["raw_response"])
+        assert {"status": read.status, "clean_text": read.text} == row["expected"]
+
+
+def test_normalisation_equals_the_published_one():
+    for row in vectors("normalise"):
+        text = row["input_text"]
+        assert {"n1": normalise_lines(text), "n2": normalise(text)} == row["expected"]

@@ -1,0 +1,207 @@
+"""Scripted agents through the real episode, tool, sandbox and scorer: honest, cheating, broken."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("sklearn")
+pytest.importorskip("transformers")
+from tiny_model import write_tiny_tokenizer  # noqa: E402
+
+from rewards.dare.family import TableReward  # noqa: E402
+from rewards.families import score_answer  # noqa: E402
+from rewards.task import Task  # noqa: E402
+from rollouts.dare.failures import category  # noqa: E402
+from rollouts.engines.scripted import ScriptedEngine  # noqa: E402
+from rollouts.environment import Budget  # noqa: E402
+from rollouts.episode import rollout  # noqa: E402
+from rollouts.prompts import ChatTokenizer  # noqa: E402
+from rollouts.python_executor import NAME, ExecutorSettings  # noqa: E402
+from rollouts.solvers import CHEATS, script  # noqa: E402
+from rollouts.trajectory import Sampling  # noqa: E402
+from rollouts.workshop import ToolSettings, Workshop  # noqa: E402
+
+RECIPE = {
+    "save_file_type": "csv",
+    "target": ["y"],
+    "model_type": "Ridge",
+    "random_state": 3,
+    "column_type_inference": {"a": "numerical", "b": "numerical", "y": "numerical"},
+    "selected_features": ["a", "b"],
+    "expected_ranges": {"a": [0, 9]},
+    "imputer_type": "mean",
+    "stated": ["filter", "scale"],
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> ChatTokenizer:
+    folder = tmp_path_factory.mktemp("tok")
+    write_tiny_tokenizer(folder)
+    return ChatTokenizer(folder)
+
+
+def reference(train: Any, val: Any) -> Any:
+    """The answer, by other means than the solver's script: centred least squares with a penalty."""
+    import numpy as np
+
+    good = train[(train["a"] >= 0) & (train["a"] <= 9)]
+    x, y = good[["a", "b"]].to_numpy(float), good["y"].to_numpy(float)
+    mean, spread = x.mean(0), x.std(0)
+    z = (x - mean) / spread
+    w = np.linalg.solve(z.T @ z + np.eye(2), z.T @ (y - y.mean()))
+    said = (val[["a", "b"]].to_numpy(float) - mean) / spread @ w + y.mean()
+    return pd.DataFrame({"row_id": val["row_id"], "y": said})
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Task]]:
+    """An IF task, a class-MM task whose labels are mostly one, and a CF task."""
+    root = tmp_path_factory.mktemp("tables")
+    made: list[Task] = []
+
+    def add(kind: str, train: Any, val: Any, truth: Any, keys: list[str], **gold: Any) -> None:
+        files = {}
+        for name, frame in (("train.csv", train), ("val.csv", val)):
+            own = f"{name[:-4]}_v1.csv" if kind.endswith("IF") else name
+            frame.to_csv(root / f"{kind}-{own}", index=False)
+            files[own] = f"{kind}-{own}"
+        gold |= {
+            "task_type": kind,
+            "truth_csv": truth.to_csv(index=False),
+            "key_columns": keys,
+            "targets": ["y"],
+        }
+        prompt = [{"role": "user", "content": f"Solve {kind}."}]
+        made.append(Task(kind, "table", kind, "train", prompt, gold, (NAME,), files))
+
+    n = range(60)
+    train = pd.DataFrame(
+        {"y": [i * 1.5 + i % 7 for i in n], "a": [i % 10 for i in n], "b": list(n)}
+    )
+    noise = pd.DataFrame({"y": [900.0] * 10, "a": [15] * 10, "b": [1] * 10})
+    val = pd.DataFrame({"row_id": range(1, 21), "a": [i % 9 for i in range(20)], "b": range(20)})
+    noisy = pd.concat([train, noise])
+    add("reg-IF", noisy, val, reference(noisy, val), ["row_id"], recipe=RECIPE)
+    labels = pd.DataFrame({"a": list(n), "y": ["p" if i % 3 else "q" for i in n]})
+    ask = pd.DataFrame({"row_id": range(1, 31), "a": range(30)})
+    truth = ask[["row_id"]].assign(y=["p" if i % 3 else "q" for i in range(30)])
+    add("class-MM", labels, ask, truth, ["row_id"])
+    past = pd.DataFrame(
+        {
+            "t": [f"2020-01-{d:02d}" for d in range(1, 20)] * 2,
+            "e": ["u"] * 19 + ["v"] * 19,
+            "y": [1.0] * 19 + [9.0] * 19,
+        }
+    )
+    later = pd.DataFrame({"t": ["2020-02-01", "2020-02-02"] * 2, "e": ["u", "u", "v", "v"]})
+    add("time-CF", past, later, later.assign(y=[1.1, 0.9, 9.2, 8.8]), ["t", "e"])
+    return root, made
+
+
+def run(
+    name: str,
+    tasks: tuple[Path, list[Task]],
+    tokenizer: ChatTokenizer,
+    run_s: float = 20.0,
+    turns: int = 3,
+    tokens: int = 6000,
+) -> list[Any]:
+    root, listed = tasks
+    engine = ScriptedEngine(script(name, listed, tokenizer.calls), tokenizer)
+
+    async def go() -> Any:
+        shop = Workshop(root, ToolSettings(executor=ExecutorSettings(run_s=run_s, brief=True)))
+        found = await rollout(
+            listed,
+            engine,
+            tokenizer,
+            Sampling(tokens),
+            1,
+            0,
+            maker=shop.maker,
+            budget=Budget(turns),
+        )
+        await shop.close()
+        return found
+
+    return [
+        (task, t, score_answer(task, t.answer()))
+        for task, (t,) in zip(listed, asyncio.run(go()), strict=True)
+    ]
+
+
+def test_the_honest_solver_earns_what_the_work_is_worth(tasks: Any, tokenizer: Any) -> None:
+    exact, labels, series = run("reference", tasks, tokenizer)
+    assert (exact[2].outcome, exact[2].reward, exact[1].stop) == (1.0, 1.1, "eos"), exact[
+        1
+    ].messages
+    assert category(*exact) is None
+    assert labels[2].outcome > 0.5 and series[2].outcome > 0.9
+
+
+def test_no_cheat_earns_more_than_a_tenth(tasks: Any, tokenizer: Any) -> None:
+    """All of them in one go: a task each, so that the sandbox starts once."""
+    root, listed = tasks
+    every = [(name, task) for name in CHEATS for task in listed]
+    named = [
+        Task(
+            f"{name}:{t.id}",
+            t.family,
+            t.track,
+            t.split,
+            [{"role": "user", "content": f"{name} of {t.id}."}],
+            t.gold,
+            t.tools,
+            t.files,
+        )
+        for name, t in every
+    ]
+    scripts = {name: script(name, named, tokenizer.calls) for name in CHEATS}
+
+    def say(turn: Any) -> str:
+        name = next(n for n in CHEATS if f"{n} of " in turn.conversation)
+        return scripts[name](turn)
+
+    async def go() -> Any:
+        shop = Workshop(root, ToolSettings(executor=ExecutorSettings(run_s=20, brief=True)))
+        engine = ScriptedEngine(say, tokenizer)
+        found = await rollout(
+            named, engine, tokenizer, Sampling(6000), 1, 0, maker=shop.maker, budget=Budget(2)
+        )
+        await shop.close()
+        return found
+
+    paid: dict[str, float] = {}
+    for task, (t,) in zip(named, asyncio.run(go()), strict=True):
+        score = score_answer(task, t.answer())
+        assert t.failure is None and t.tool_calls, task.id
+        paid[task.id] = score.reward or 0.0
+        assert score_answer(task, t.answer(), {"table": TableReward("release")}).outcome is not None
+    assert {n: r for n, r in paid.items() if r > 0.1 + 1e-9} == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "stop", "cause", "settings"),
+    [
+        ("words", "eos", "code error", {}),
+        ("crashing", "turns", "code execution limit", {}),
+        ("slow", "turns", "code execution limit", {"run_s": 0.5, "turns": 1}),
+        ("malformed", "turns", "code execution limit", {}),
+        ("endless", "length", "max token limit", {"tokens": 300, "turns": 2}),
+        ("wordy", "length", "max token limit", {"tokens": 50}),
+    ],
+)
+def test_failures_have_a_cause(
+    tasks: Any, tokenizer: Any, name: str, stop: str, cause: str, settings: dict[str, Any]
+) -> None:
+    root, listed = tasks
+    for task, t, score in run(name, (root, listed[:1]), tokenizer, **settings):
+        assert (t.stop, score.reward, category(task, t, score)) == (stop, 0.0, cause)
+        if name in ("malformed", "crashing"):
+            assert sum(t.errors.values()) == 3

@@ -1,0 +1,162 @@
+"""The embedded decoder against transformers: same ids, same log-probabilities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from rollouts.engines.torch import TorchEngine, TransformersEngine, load_llama  # noqa: E402
+from rollouts.engines.torch.sampling import pick, uniforms  # noqa: E402
+from rollouts.trajectory import Sampling  # noqa: E402
+
+PROMPTS = [[7, 9, 11, 30, 5], [8] * 9, [44, 3, 17], list(range(3, 40)), [6, 7] * 4, [5]]
+SEEDS = list(range(len(PROMPTS)))
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_folder: Path) -> TorchEngine:
+    return TorchEngine(load_llama(tiny_folder, "float32"), [2], slots=16)
+
+
+def hf_logp(model: Any, prompt: list[int], ids: list[int]) -> Any:
+    logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1].detach()
+    return logits.log_softmax(-1)
+
+
+def test_greedy_ids_equal_transformers_generate(engine: TorchEngine, tiny_hf: Any) -> None:
+    groups = engine.generate_now(PROMPTS, Sampling(40, temperature=0), 2, SEEDS)
+    for prompt, group in zip(PROMPTS, groups, strict=True):
+        out = tiny_hf.generate(
+            torch.tensor([prompt]),
+            max_new_tokens=40,
+            do_sample=False,
+            eos_token_id=2,
+            pad_token_id=2,
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+        )
+        wanted = out[0, len(prompt) :].tolist()
+        assert [c.ids for c in group] == [wanted, wanted]
+
+
+@pytest.mark.parametrize("top_k,top_p", [(0, 1.0), (20, 0.9), (5, 1.0), (0, 0.8)])
+def test_both_log_probabilities_match_a_float32_forward(
+    engine: TorchEngine, tiny_hf: Any, top_k: int, top_p: float
+) -> None:
+    sampling = Sampling(30, temperature=0.8, top_k=top_k, top_p=top_p)
+    groups = engine.generate_now(PROMPTS, sampling, 3, SEEDS)
+    for prompt, group in zip(PROMPTS, groups, strict=True):
+        for c in group:
+            logits = tiny_hf(torch.tensor([prompt + c.ids])).logits[0, len(prompt) - 1 : -1]
+            scaled = logits.detach() / 0.8
+            chosen = torch.tensor(c.ids)[:, None]
+            full = scaled.log_softmax(-1).gather(1, chosen)[:, 0]
+            assert torch.allclose(full, torch.tensor(c.logprobs), atol=2e-4)
+            narrow = warp(scaled, top_k, top_p).log_softmax(-1).gather(1, chosen)[:, 0]
+            assert torch.allclose(narrow, torch.tensor(c.sampling_logprobs), atol=2e-4)
+
+
+def warp(logits: Any, top_k: int, top_p: float) -> Any:
+    """transformers' own warpers, the reference for what top-k and top-p mean."""
+    from transformers import TopKLogitsWarper, TopPLogitsWarper
+
+    if top_k:
+        logits = TopKLogitsWarper(top_k)(None, logits)
+    return TopPLogitsWarper(top_p)(None, logits) if top_p < 1 else logits
+
+
+def test_a_sample_depends_on_its_seed_not_on_its_neighbours(engine: TorchEngine) -> None:
+    sampling = Sampling(20, temperature=1.0, top_k=20)
+    together = engine.generate_now(PROMPTS, sampling, 4, SEEDS)
+    alone = engine.generate_now(PROMPTS[2:3], sampling, 4, SEEDS[2:3])
+    assert [c.ids for c in together[2]] == [c.ids for c in alone[0]]
+    other = engine.generate_now(PROMPTS[2:3], sampling, 4, [99])
+    assert [c.ids for c in other[0]] != [c.ids for c in alone[0]]
+
+
+def test_stop_ids_end_a_sample_and_compaction_loses_none(tiny_folder: Path) -> None:
+    model = load_llama(tiny_folder, "float32")
+    stops = list(range(0, 259, 9))  # many, so rows end at different times and get compacted
+    sampling = Sampling(60, temperature=1.0)
+    small = TorchEngine(model, stops, slots=4).generate_now(PROMPTS, sampling, 4, SEEDS)
+    large = TorchEngine(model, stops, slots=64).generate_now(PROMPTS, sampling, 4, SEEDS)
+    for a, b in zip(small, large, strict=True):
+        assert [c.ids for c in a] == [c.ids for c in b]
+        for c in a:
+            assert (c.ids[-1] in stops) == (c.stop == "eos")
+            assert not set(c.ids[:-1]) & set(stops)
+
+
+def test_fallback_engine_agrees_with_the_embedded_one(engine: TorchEngine, tiny_hf: Any) -> None:
+    sampling = Sampling(16, temperature=1.0, top_k=30, top_p=0.95)
+    ours = engine.generate_now(PROMPTS, sampling, 3, SEEDS)
+    theirs = TransformersEngine(tiny_hf, [2]).generate_now(PROMPTS, sampling, 3, SEEDS)
+    for a, b in zip(ours, theirs, strict=True):
+        assert [c.ids for c in a] == [c.ids for c in b]
+
+
+def test_weights_changed_in_place_are_used_after_update(tiny_folder: Path) -> None:
+    model = load_llama(tiny_folder, "bfloat16")
+    engine = TorchEngine(model, [2], slots=8)
+    before = engine.generate_now(PROMPTS[:1], Sampling(8, temperature=0), 1, [0])[0][0]
+    with torch.no_grad():
+        model.layers[0].down.mul_(-3)
+    engine.update_weights()
+    after = engine.generate_now(PROMPTS[:1], Sampling(8, temperature=0), 1, [0])[0][0]
+    fresh = TorchEngine(model, [2], slots=8)
+    assert after == fresh.generate_now(PROMPTS[:1], Sampling(8, temperature=0), 1, [0])[0][0]
+    assert after.logprobs != before.logprobs
+
+
+def test_empty_prompt_and_no_slots_are_refused(engine: TorchEngine) -> None:
+    with pytest.raises(ValueError, match="empty prompt"):
+        engine.generate_now([[]], Sampling(4), 1, [0])
+    with pytest.raises(ValueError, match="slots=0"):
+        TorchEngine(engine.model, [2], slots=0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.floats(-30, 30), min_size=2, max_size=700),
+    st.integers(0, 12),
+    st.floats(0.05, 1.0),
+    st.floats(0, 1, exclude_max=True),
+)
+def test_pick_draws_inside_the_kept_set(
+    values: list[float], top_k: int, top_p: float, u: float
+) -> None:
+    logits = torch.tensor([values])
+    sampling = Sampling(1, temperature=1.0, top_k=top_k, top_p=top_p)
+    ids, full, narrow = pick(logits, sampling, torch.tensor([u], dtype=torch.float64))
+    share = logits[0].double().softmax(-1)
+    token = int(ids[0])
+    if top_k:
+        assert int((share > share[token]).sum()) < top_k
+    assert float(share[share > share[token]].sum()) <= top_p + 1e-6
+    assert abs(float(full[0]) - float(share[token].log())) < 1e-3
+    assert float(narrow[0]) >= float(full[0]) - 1e-4
+
+
+def test_pick_follows_the_distribution() -> None:
+    logits = torch.tensor([[0.0, 1.0, 2.0, -1.0] + [-40.0] * 500]).repeat(20_000, 1)
+    u = uniforms([3], 20_000)[0]
+    ids, _, _ = pick(logits, Sampling(1, temperature=1.0), u)
+    seen = torch.bincount(ids, minlength=4)[:4] / 20_000
+    assert torch.allclose(seen, logits[0, :4].softmax(-1), atol=0.012)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_cuda_decodes_what_the_cpu_does(tiny_folder: Path, engine: TorchEngine) -> None:
+    other = TorchEngine(load_llama(tiny_folder, "float32", "cuda"), [2], slots=16)
+    for sampling in (Sampling(20, temperature=0), Sampling(20, temperature=1.0, top_k=30)):
+        ours = engine.generate_now(PROMPTS, sampling, 2, SEEDS)
+        theirs = other.generate_now(PROMPTS, sampling, 2, SEEDS)
+        for a, b in zip(ours, theirs, strict=True):
+            assert [c.ids for c in a] == [c.ids for c in b]

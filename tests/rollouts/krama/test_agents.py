@@ -1,0 +1,189 @@
+"""DS-Guru and the free agent over a small lake, through the common episode and the sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from krama_data import cases, needs_krama
+from small_lake import CODE, PLAN, make_lake, make_task
+
+from rewards.families import score_answer
+from rewards.task import Task, json_line
+from rollouts.engines.canned import CannedEngine
+from rollouts.environment import Budget
+from rollouts.episode import run_episode, to_json
+from rollouts.krama.contract import answer_of, blocks, explain
+from rollouts.tools import FORMATS
+from rollouts.trajectory import Sampling, Trajectory
+from rollouts.workshop import Workshop
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
+
+
+@pytest.mark.parametrize("case", cases("contract"), ids=lambda c: c["note"])
+@needs_krama
+def test_contract_conformance(case: dict[str, Any]) -> None:
+    want, found = case["expected"], blocks(case["model_text"])
+    if "raises" in want:
+        with pytest.raises((KeyError, TypeError)) as caught:
+            explain(found.plan, case["stdout"], case["stderr"])
+        assert type(caught.value).__name__ == want["raises"]
+        return
+    got = explain(found.plan, case["stdout"], case["stderr"])
+    assert (found.code, found.plan, got) == (want["code"], want["plan_text"], want["explanation"])
+
+
+def test_an_answer_under_an_unreadable_plan_counts_for_us_but_not_for_the_release() -> None:
+    response, published = answer_of("no plan", '{"main-task": 3}', failed=False)
+    assert response == {"answer": 3}
+    assert published["answer"].startswith("SUT failed")
+    assert answer_of("[1]", '{"main-task": 3}', failed=False) == ({"answer": 3}, {})
+    assert answer_of("[]", "[1]", failed=False)[0] == {}
+
+
+def play(task: Task, replies: list[str], turns: int = 5) -> Trajectory:
+    async def go() -> Trajectory:
+        shop = Workshop(Path("/"))
+        shop.announce([task])
+        engine = CannedEngine([{"match": "", "replies": replies}])
+        maker = shop.maker(task, 0, 7)
+        try:
+            return await run_episode(task, 0, maker, engine, Sampling(512), 0, Budget(turns=turns))
+        finally:
+            await shop.close()
+
+    return asyncio.run(go())
+
+
+@linux
+def test_few_shot_repairs_its_pipeline_and_earns_sub_task_credit(tmp_path: Path) -> None:
+    lake = make_lake(tmp_path / "lake")
+    task = make_task(lake, "ds_guru_few_shot")
+    bad = "```python\nprint(open('data/rain_amherst.csv').read()[:4])\nraise ValueError('M')\n```"
+    run = play(task, [PLAN + bad, CODE])
+    score = score_answer(task, run.answer())
+    assert (run.failure, run.turns, run.stop) == (None, 2, "done")
+    assert (score.outcome, score.reward) == (1.0, 1.0)
+    assert score.parts["subtask_credit"] == 1.0
+    shown = run.messages[1]["content"]
+    assert "line 9: M" in shown  # the marker deep in the column is in the snippet
+    repair = run.messages[3]["content"]
+    assert "ValueError: M" in repair
+    assert "Year" in repair.partition("Output:")[2]
+    wrong = make_task(lake, "ds_guru_few_shot", answer=9.9)
+    partial = score_answer(wrong, run.answer())
+    assert (partial.outcome, partial.reward) == (0.0, pytest.approx(0.2))
+    doubted = score_answer(make_task(lake, "x", doubt="ties"), run.answer())
+    assert (doubted.outcome, doubted.reward) == (1.0, 0.0)
+    assert lake.joinpath("rain_amherst.csv").read_text("utf-8").startswith("Year")
+
+
+@linux
+def test_one_shot_gets_one_try_and_no_context_no_snippet(tmp_path: Path) -> None:
+    lake = make_lake(tmp_path / "lake")
+    one = play(make_task(lake, "ds_guru_one_shot"), ["no blocks"])
+    assert (one.turns, one.stop, one.notes["ended"]) == (1, "done", "no_code")
+    bare = play(make_task(lake, "ds_guru_no_context"), [PLAN + CODE])
+    assert "line 9: M" not in bare.messages[1]["content"]
+    assert "data/rain_boston.csv" in bare.messages[1]["content"]
+    assert json.loads(bare.files["answer.json"])["response"] == {"answer": 1.5}
+    spent = play(make_task(lake, "ds_guru_few_shot"), ["nothing"])
+    assert spent.turns == 5
+    left = json.loads(spent.files["answer.json"])
+    assert left["response"] == {}
+    assert left["published"]["answer"] == "Pipeline not successful after 5 tries."
+
+
+DEEP = "[" * 700 + "]" * 700
+
+
+@linux
+def test_deeply_nested_output_of_a_pipeline_is_an_unreadable_answer(tmp_path: Path) -> None:
+    task = make_task(make_lake(tmp_path / "lake"), "ds_guru_few_shot")
+    for printed in (f'{{"main-task": {DEEP}}}', '{"main-task": [' * 700, "[" * 100_000):
+        run = play(task, [PLAN + f"```python\nprint({printed!r})\n```"])
+        assert (run.failure, run.stop, run.notes["ended"]) == (None, "done", "no_answer")
+        assert score_answer(task, run.answer()).outcome == 0.0
+    plan = f"```json\n{DEEP}\n```\n"
+    assert play(task, [plan + CODE]).failure is None
+
+
+@linux
+def test_odd_arguments_of_the_free_agent_are_answered_and_scored(tmp_path: Path) -> None:
+    task = make_task(make_lake(tmp_path / "lake"), "lake_agent")
+    calls = [
+        '{"name": "read", "arguments": {"path": "notes.txt", "start": 10000000000000000000}}',
+        f'{{"name": "read", "arguments": {{"path": "notes.txt", "start": 1{"0" * 4000}}}}}',
+        f'{{"name": "read", "arguments": {{"path": "notes.txt", "start": -1{"0" * 4000}}}}}',
+        f'{{"name": "final_answer", "arguments": {{"answer": {"[" * 400}{"]" * 400}}}}}',
+        '{"name": "read", "arguments": {"path": "\\ud83d"}}',
+        '{"name": "\\ud83d", "arguments": {}}',
+        '{"name": "run", "arguments": {"code": "print(1) # \\ud83d"}}',
+        '{"name": "final_answer", "arguments": {"answer": "\\ud83d"}}',
+    ]
+    run = play(task, [f"<tool_call>\n{call}\n</tool_call>" for call in calls], turns=20)
+    said = [str(m["content"]) for m in run.messages if m["role"] != "assistant"]
+    assert (run.failure, run.stop, run.turns) == (None, "done", 8)
+    assert "argument 'start' must be at most" in said[2]
+    assert dict(run.errors) == {
+        "bad_arguments": 3,
+        "bad_call": 1,
+        "no_file": 1,
+        "unknown_tool": 1,
+    }
+    score = score_answer(task, run.answer())
+    assert score.outcome == 0.0
+    line = json_line(to_json(run, score, task))
+    assert json.loads(line)["messages"] == run.messages
+
+
+@linux
+def test_the_free_agent_lists_peeks_reads_runs_and_answers(tmp_path: Path) -> None:
+    lake = make_lake(tmp_path / "lake")
+    write = FORMATS["hermes"].write
+    code = CODE.removeprefix("```python\n").removesuffix("```")
+    run = play(
+        make_task(lake, "lake_agent"),
+        [
+            write("list_files", {"pattern": "rain*"}),
+            write("peek", {"path": "data/sites.csv"}) + write("read", {"path": "notes.txt"}),
+            write("read", {"path": "../../etc/passwd"}) + write("fly", {}) + write("peek", {}),
+            write("run", {"code": code}),
+            write("final_answer", {"answer": "1.5", "found": {"years": 30}}),
+        ],
+        turns=20,
+    )
+    said = [m["content"] for m in run.messages if m["role"] != "assistant"]
+    assert "rain_amherst.csv" in said[2]
+    assert "sites.csv" not in said[2]
+    assert "column names in line 2" in said[3]
+    assert "written like 1,234" in said[3]
+    assert "Rain is in inches." in said[4]
+    assert "there is no file" in said[5]
+    assert dict(run.errors) == {"no_file": 1, "unknown_tool": 1, "bad_arguments": 1}
+    score = score_answer(make_task(lake, "lake_agent"), run.answer())
+    assert (score.outcome, score.parts["subtask_credit"]) == (1.0, 1.0)
+
+
+@linux
+@pytest.mark.parametrize("tool", ["ds_guru_few_shot", "lake_agent"])
+def test_the_reference_agent_hands_in_the_gold_pipeline(tmp_path: Path, tool: str) -> None:
+    from rewards.task import TaskError
+    from rollouts.krama.reference import reference_reply
+
+    lake = make_lake(tmp_path / "lake")
+    code = CODE.removeprefix("```python\n").removesuffix("```")
+    task = make_task(lake, tool, pipeline=code)
+    replies = [reference_reply(task, turn, FORMATS["hermes"]) for turn in range(2)]
+    run = play(task, replies)
+    score = score_answer(task, run.answer())
+    assert (score.outcome, score.reward, run.failure) == (1.0, 1.0, None)
+    if tool != "lake_agent":  # the published system could read its plan too
+        assert json.loads(run.files["answer.json"])["published"]["answer"] == 1.5
+    with pytest.raises(TaskError, match="holds no pipeline"):
+        reference_reply(make_task(lake, tool), 0, FORMATS["hermes"])

@@ -1,0 +1,253 @@
+"""The pool: the contract of `run`, queueing, recycling, lost jails, nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from harness import running
+from places import ROOT
+
+from rollouts.sandbox import scratch, watch
+from rollouts.sandbox.model import LEVELS, Config, Limits
+from rollouts.sandbox.pool import Pool
+from rollouts.sandbox.session import FileStore, Session
+
+PLAIN = Config(workers=2, min_level="limits", stack=())
+SMALL = Limits(wall_s=30, memory_mb=128, total_mb=384, work_mb=8, tmp_mb=8)
+
+
+def below() -> list[int]:
+    proc = os.open("/proc", os.O_RDONLY)
+    try:
+        return watch.descendants(proc, os.getpid())
+    finally:
+        os.close(proc)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "exit_code"),
+    [
+        ("print(1)", "ok", 0),
+        ("1/0", "error", 1),
+        ("import os; os.kill(os.getpid(), 9)", "error", -9),
+        ("x = bytearray(300 << 20)", "memory", 1),
+        ("open('a', 'wb').write(bytes(20 << 20))", "disk", 1),
+        ("open('a', 'wb').write(bytes(5 << 20)); 1/0", "error", 1),
+    ],
+)
+def test_status(run, code: str, status: str, exit_code: int) -> None:
+    result = run(code, limits=SMALL)
+    assert (result.status, result.exit_code) == (status, exit_code), result
+    assert bool(result.why) == (status != "ok")
+
+
+def test_partial_output_is_kept_on_timeout(run) -> None:
+    code = "import time; print('before', flush=True); open('f', 'w').write('x'); time.sleep(1e6)"
+    result = run(code, fetch=["f"], limits=Limits(wall_s=1.5))
+    assert (result.status, result.stdout, result.files) == ("timeout", "before\n", {"f": b"x"})
+
+
+def test_processor_time_is_bounded_too(run) -> None:
+    result = run("while True: pass", limits=Limits(wall_s=60, cpu_s=1))
+    assert result.status == "timeout" and "processor" in result.why
+
+
+def test_files_in_and_out(run) -> None:
+    files = {"a/b.txt": "deep", "c.bin": b"\0\xff"}
+    code = "open('d','wb').write(open('a/b.txt','rb').read() + open('c.bin','rb').read())"
+    result = run(code, files, ["d", "none"])
+    assert result.files == {"d": b"deep\0\xff"}
+    assert result.refused == {"none": "missing"}
+
+
+@pytest.mark.parametrize("name", ["../a", "/a", "a//b", "a/../b", "", "main.py", "a\0b"])
+def test_bad_input_names_are_refused(run, name: str) -> None:
+    with pytest.raises(ValueError, match="file name"):
+        run("pass", {name: b""})
+
+
+def test_bad_settings_say_what_to_do() -> None:
+    with pytest.raises(ValueError, match=r"limits\.wall_s"):
+        Limits(wall_s=0)
+    with pytest.raises(ValueError, match=r"sandbox\.workers"):
+        Config(workers=0)
+    with pytest.raises(ValueError, match="choose one of"):
+        Config(min_level="best")  # type: ignore[arg-type]
+
+
+def test_seed_fixes_the_legacy_generators(run) -> None:
+    code = "import random, numpy; print(random.random(), numpy.random.rand())"
+    assert run(code, seed=7).stdout == run(code, seed=7).stdout != run(code, seed=8).stdout
+    assert run(code).stdout != run(code).stdout
+
+
+def test_answers_are_not_mixed_up() -> None:
+    async def many() -> list[str]:
+        async with Pool(PLAIN) as pool:
+            calls = (pool.run(f"print({i})") for i in range(24))
+            return [r.stdout for r in await asyncio.gather(*calls)]
+
+    assert asyncio.run(many()) == [f"{i}\n" for i in range(24)]
+
+
+def test_a_full_queue_makes_callers_wait() -> None:
+    async def waits() -> tuple[bool, bool]:
+        config = Config(workers=1, queue=1, min_level="limits", stack=())
+        async with Pool(config) as pool:
+            calls = [
+                asyncio.create_task(pool.run("import time; time.sleep(0.3)")) for _ in range(4)
+            ]
+            await asyncio.sleep(0.1)
+            full = pool._door.locked()
+            found = await asyncio.gather(*calls)
+            return full, all(r.status == "ok" for r in found)
+
+    assert asyncio.run(waits()) == (True, True)
+
+
+def test_recycling_loses_nothing() -> None:
+    config = Config(workers=1, recycle_after=3, min_level="limits", stack=())
+    with running(config) as (run, pool):
+        assert [run(f"print({i})").stdout for i in range(8)] == [f"{i}\n" for i in range(8)]
+        assert pool.metrics.recycled >= 2
+
+
+def test_a_killed_launcher_is_replaced_and_the_call_retried() -> None:
+    async def lose() -> tuple[str, int]:
+        async with Pool(PLAIN) as pool:
+            call = asyncio.create_task(pool.run("import time; time.sleep(1); print('done')"))
+            await asyncio.sleep(0.5)
+            os.kill(pool._launchers[0].process.pid, signal.SIGKILL)
+            return (await call).stdout, pool.metrics.retried
+
+    assert asyncio.run(lose()) == ("done\n", 1)
+
+
+def test_a_cancelled_call_ends_in_the_jail() -> None:
+    async def cancel() -> int:
+        async with Pool(Config(workers=1, min_level="limits", stack=())) as pool:
+            await pool.run("pass")
+            before = len(below())
+            call = asyncio.create_task(pool.run("import time; time.sleep(1e6)"))
+            await asyncio.sleep(0.5)
+            call.cancel()
+            for _ in range(200):
+                if len(below()) <= before:
+                    break
+                await asyncio.sleep(0.05)
+            return len(below()) - before
+
+    assert asyncio.run(cancel()) <= 0
+
+
+def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    tmp_path.chmod(0o755)
+    before = (sorted(os.listdir("/proc/self/fd")), len(below()), sorted(os.listdir("/dev/shm")))
+    mounts = Path("/proc/self/mountinfo").read_text()
+    with running(PLAIN) as (run, _):
+        for _ in range(20):
+            assert run("open('x','w').write('1')").status == "ok"
+    after = (sorted(os.listdir("/proc/self/fd")), len(below()), sorted(os.listdir("/dev/shm")))
+    assert after == before
+    assert Path("/proc/self/mountinfo").read_text() == mounts
+    assert os.listdir(tmp_path) == []
+
+
+KILLED = """
+import asyncio, os
+from rollouts.sandbox.model import Config
+from rollouts.sandbox.pool import Pool
+async def main():
+    async with Pool(Config(workers=1, level={level!r}, min_level="limits", stack=())) as pool:
+        await pool.run("open('x', 'w').write('1')")
+        os.kill(os.getpid(), 9)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("level", ["full", "confined"])
+def test_what_a_killed_pool_left_is_swept_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str, reached: str
+) -> None:
+    if LEVELS.index(reached) > LEVELS.index(level):  # type: ignore[arg-type]
+        pytest.skip(f"this machine reaches {reached}, not {level}")
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    code = [sys.executable, "-c", KILLED.format(level=level)]
+    assert subprocess.run(code, cwd=ROOT, env=env, capture_output=True).returncode == -9
+    (left,) = tmp_path.iterdir()
+    (tmp_path / "assay-sandbox-file").write_text("kept")
+    os.symlink(tmp_path, tmp_path / "assay-sandbox-link")
+    assert scratch.sweep(str(tmp_path)) == []  # too young to tell
+    monkeypatch.setattr(scratch, "_YOUNG_S", -1.0)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    held, lock = scratch.make()
+    for _ in range(100):  # its processes end on their own
+        if not left.exists() or scratch.sweep(str(tmp_path)):
+            break
+        time.sleep(0.05)
+    names = {"assay-sandbox-file", "assay-sandbox-link", os.path.basename(held)}
+    assert {p.name for p in tmp_path.iterdir()} == names
+    os.close(lock)
+
+
+def test_store_carries_files_and_keeps_its_caps() -> None:
+    async def episode() -> tuple[str, dict[str, str]]:
+        store = FileStore(total_mb=1)
+        async with Pool(PLAIN) as pool:
+            await store.run(
+                pool, "open('a', 'w').write('kept'); open('b', 'wb').write(bytes(2 << 20))"
+            )
+            second = await store.run(pool, "print(open('a').read())")
+            return second.stdout, store.add({"c": bytes(2 << 20)})
+
+    out, refused = asyncio.run(episode())
+    assert out == "kept\n" and "c" in refused
+
+
+def test_session_keeps_state_until_the_interpreter_ends() -> None:
+    async def cells() -> list[tuple[str, str]]:
+        async with Pool(PLAIN) as pool, Session(pool, {"f": "in"}, Limits(wall_s=20)) as session:
+            codes = [
+                "x = open('f').read()",
+                "print(x)",
+                "1/0",
+                "print(x * 2)",
+                "raise SystemExit(4)",
+            ]
+            found = [await session.run(code) for code in codes]
+            last = await session.run("print('x' in globals())")
+            assert "new one" in last.why
+            return [(r.status, r.stdout) for r in [*found, last]]
+
+    assert asyncio.run(cells()) == [
+        ("ok", ""), ("ok", "in\n"), ("error", ""),
+        ("ok", "inin\n"), ("error", ""), ("ok", "False\n"),
+    ]  # fmt: skip
+
+
+def soak(*args: str) -> dict[str, object]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.sandbox_soak", *args],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def test_short_soak() -> None:
+    assert soak("--calls", "100")["wrong"] == 0
+
+
+@pytest.mark.slow
+def test_ten_thousand_calls() -> None:
+    assert soak("--calls", "10000", "--stack")["retried"] == 0

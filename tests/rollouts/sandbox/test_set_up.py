@@ -1,0 +1,138 @@
+"""Where the interpreter lies, and whose fault it is when a jail could not be set up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from harness import running
+
+from rollouts.sandbox import interpreter
+from rollouts.sandbox.model import LEVELS, Config, Level, Limits, SandboxError
+
+NEW_ONE = (
+    "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'print(6 * 7)'], check=True)"
+)
+SPOIL = """
+import os, sys
+bin = os.path.dirname(sys.executable)
+inside = [bin, os.path.dirname(bin), os.path.dirname(os.path.dirname(bin))]
+for top in inside:
+    for step in (lambda: open(top + '/new', 'w'), lambda: os.rename(top, top + '.old'),
+                 lambda: os.rmdir(top), lambda: os.remove(sys.executable),
+                 lambda: os.symlink('/', top + '/link')):
+        try: step()
+        except OSError: continue
+        print('OPEN', top)
+"""
+
+
+def usable(level: Level, reached: str) -> Level:
+    if LEVELS.index(level) < LEVELS.index(reached):  # type: ignore[arg-type]
+        pytest.skip(f"this machine reaches {reached}, not {level}")
+    return level
+
+
+@pytest.fixture(params=["/tmp", "/dev/shm"])
+def environment(request: pytest.FixtureRequest) -> Generator[Path]:
+    """A virtual environment in a directory that every jail covers by one of its own."""
+    if not os.access(request.param, os.W_OK):
+        pytest.skip(f"{request.param} cannot be written to")
+    top = Path(tempfile.mkdtemp(prefix="assay-test-", dir=request.param))
+    try:
+        made = [sys.executable, "-m", "venv", "--without-pip", str(top / "venv")]
+        subprocess.run(made, check=True)
+        yield top / "venv"
+    finally:
+        shutil.rmtree(top)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_interpreter_under_a_temporary_folder_works(
+    environment: Path, level: Level, reached: str
+) -> None:
+    python = str(environment / "bin" / "python")
+    config = Config(
+        workers=1, stack=(), level=usable(level, reached), min_level="limits", python=python
+    )
+    with running(config) as (run, _):
+        assert run("import sys; print(sys.prefix)").stdout == f"{environment}\n"
+        broken = run("x = (")
+        assert (broken.status, "SyntaxError" in broken.stderr) == ("error", True), broken
+        again = run(NEW_ONE, limits=Limits(wall_s=60, work_files=1))
+        assert (again.status, again.stdout) == ("ok", "42\n"), again
+        if level != "limits" or os.geteuid() == 0:
+            assert run(SPOIL).stdout == ""
+        assert run(NEW_ONE).stdout == "42\n"
+
+
+def test_a_path_that_no_jail_can_show_is_said(reached: str) -> None:
+    usable("full", reached)
+    assert interpreter.covered(["/usr/lib", "/tmp/venv/bin", "/tmpfile", "/sandboxes/bin"]) == ""
+    assert "/sandbox/venv/bin" in interpreter.covered(["/usr/lib", "/sandbox/venv/bin"])
+    config = Config(workers=1, stack=(), env={"LD_LIBRARY_PATH": "/tmp"})
+    with pytest.raises(SandboxError, match="needs /tmp, where every call"), running(config):
+        pass
+
+
+@pytest.mark.parametrize("level", ["full", "confined"])
+def test_an_interpreter_that_is_gone_is_not_the_code_s_failure(
+    tmp_path: Path, level: Level, reached: str
+) -> None:
+    made = [sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")]
+    subprocess.run(made, check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    config = Config(workers=1, stack=(), level=usable(level, reached), python=str(python))
+    with running(config) as (run, _):
+        assert run("x = (").status == "error"
+        python.unlink()
+        lost = run("x = (")
+        assert lost.status == "sandbox_error" and str(python) in lost.why, lost
+        assert lost.exit_code is None
+        assert run("print(1)").stdout == "1\n"
+
+
+def test_a_jail_that_cannot_start_the_interpreter_refuses(tmp_path: Path) -> None:
+    """Its libraries may lie where a jail does not look; here the interpreter is a script."""
+    program = tmp_path / "python"
+    program.write_text(
+        f'#!/bin/sh\n[ "$2" = "print(6 * 7)" ] && exit 3\nexec {sys.executable} "$@"'
+    )
+    program.chmod(0o755)
+    patch = f"import sys; sys.executable = {str(program)!r}"
+    (tmp_path / "sitecustomize.py").write_text(patch)
+    env = {"PYTHONPATH": str(tmp_path), "LD_LIBRARY_PATH": str(tmp_path)}
+    config = Config(workers=1, stack=(), min_level="limits", env=env)
+    with pytest.raises(SandboxError, match="does not start inside the jail"), running(config):
+        pass
+
+
+def test_inputs_that_cannot_be_written_are_not_the_code_s_failure(run) -> None:
+    result = run("print(1)", {"a": b"", "a/b": b""})
+    assert (result.status, result.exit_code) == ("sandbox_error", None), result
+    full = run("print(1)", {"a": bytes(3 << 20)}, limits=Limits(work_mb=1))
+    assert full.status == "disk", full
+
+
+@pytest.mark.parametrize("code", ["-" * 200_000 + "1", "(" * 300, "x = [" * 90_000, "\0"])
+def test_source_that_breaks_the_compiler_is_the_code_s_failure(run, code: str) -> None:
+    result = run(code)
+    assert result.status in ("error", "memory") and result.exit_code != 0, result
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_calls_work_in_a_folder_that_only_its_owner_can_enter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: Level, reached: str
+) -> None:
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    config = Config(workers=1, stack=(), level=usable(level, reached), min_level="limits")
+    with running(config) as (run, _):
+        result = run("open('x', 'wb').write(bytes(3 << 20))", fetch=["x"])
+        assert (result.status, len(result.files["x"])) == ("ok", 3 << 20), result

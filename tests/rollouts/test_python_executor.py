@@ -1,0 +1,119 @@
+"""DARE's code tool in the real sandbox: fresh folders, files by name, refusals in words."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from rewards.task import Task
+from rollouts.environment import Said
+from rollouts.python_executor import NAME, ExecutorSettings, tool_spec
+from rollouts.tools import ToolCall
+from rollouts.workshop import ToolSettings, Workshop
+
+TASK = Task(
+    "t",
+    "table",
+    "class-IF",
+    "train",
+    [{"role": "user", "content": "q"}],
+    {},
+    tools=(NAME,),
+    files={"data.csv": "in/data.csv"},
+)
+
+
+def call(code: str, load: list[str] | None = None, save: list[str] | None = None) -> ToolCall:
+    return ToolCall(NAME, {"code": code, "files_to_load": load or [], "files_to_save": save or []})
+
+
+def converse(root: Path, turns: list[list[ToolCall]], **settings: Any) -> Any:
+    (root / "in").mkdir()
+    (root / "in" / "data.csv").write_text("a\n1\n")
+
+    async def go() -> Any:
+        shop = Workshop(root, ToolSettings(executor=ExecutorSettings(**settings), workers=1))
+        environment = shop.maker(TASK, 0, 3)
+        opening = await environment.open()
+        replies = [
+            await environment.reply(Said("", calls, False, i, False))
+            for i, calls in enumerate(turns)
+        ]
+        closing = await environment.close()
+        await shop.close()
+        return opening, replies, closing
+
+    return asyncio.run(go())
+
+
+def answers(replies: Any) -> list[dict[str, Any]]:
+    return [json.loads(m["content"]) for r in replies for m in r.messages]
+
+
+def test_files_travel_by_name_and_nothing_else_does(tmp_path: Path) -> None:
+    first = (
+        "print(open('data.csv').read()); open('x.csv','w').write('7'); y = 1; print('end', end='')"
+    )
+    _, replies, closing = converse(
+        tmp_path,
+        [
+            [call(first, ["data.csv"], ["x.csv", "no.csv"])],
+            [call("print(open('x.csv').read())\nprint(y)", ["x.csv"])],
+            [
+                call("open('data.csv')"),
+                call("open('prediction.csv','w').write('p'); 1/0", [], ["prediction.csv"]),
+            ],
+        ],
+    )
+    one, two, three, four = answers(replies)
+    assert one == {
+        "status": "Finished",
+        "return_code": 0,
+        "stderr": "",
+        "stdout": "a\n1\n\nend\nFile x.csv saved successfully.\n",
+    }
+    assert two["stdout"] == "7\n" and two["return_code"] == 1 and "NameError" in two["stderr"]
+    assert "FileNotFoundError" in three["stderr"]
+    assert "ZeroDivisionError" in four["stderr"] and "prediction.csv saved" in four["stdout"]
+    assert closing.files == {"prediction.csv": b"p"} and closing.notes["last_call"] == "run_error"
+    assert [dict(r.errors) for r in replies] == [{}, {"run_error": 1}, {"run_error": 2}]
+
+
+def test_what_cannot_run_is_said_before_it_does(tmp_path: Path) -> None:
+    bad = [
+        (ToolCall("", error="the tool call is not valid JSON"), "not valid JSON", "bad_call"),
+        (ToolCall("bash", {}), "no tool 'bash'", "unknown_tool"),
+        (ToolCall(NAME, {"code": "1"}), "'files_to_load' is missing", "bad_arguments"),
+        (call("1", ["nope.csv"]), "'nope.csv' is not in the work folder", "bad_files"),
+        (call("1", ["../data.csv"]), "not a bare file name", "bad_files"),
+        (call("1", [], ["a/b"]), "not a bare file name", "bad_files"),
+        (call("1", [], ["main.py"]), "cannot be used", "bad_files"),
+    ]
+    _, (reply,), closing = converse(tmp_path, [[c for c, _, _ in bad]])
+    for (_, words, kind), record, answer in zip(bad, reply.records, answers([reply]), strict=True):
+        assert words in answer["Error"] and record["kind"] == kind and record["seconds"] == 0
+    assert not closing.files and closing.notes["last_call"] == "bad_files"
+
+
+def test_time_is_up_but_saved_files_count(tmp_path: Path) -> None:
+    code = "import time\nopen('prediction.csv','w').write('early')\nprint(1, flush=True)\n"
+    code += "time.sleep(9)"
+    _, (reply,), closing = converse(
+        tmp_path, [[call(code, [], ["prediction.csv"])]], run_s=0.7, brief=True
+    )
+    (answer,) = answers([reply])
+    assert answer["status"] == "TimeLimitExceeded" and answer["stdout"].startswith("1\n")
+    assert closing.files == {"prediction.csv": b"early"} and dict(reply.errors) == {"timeout": 1}
+
+
+def test_the_schema_is_the_published_one() -> None:
+    for brief in (True, False):
+        function = tool_spec(ExecutorSettings(brief=brief)).schema()["function"]
+        assert function["name"] == "python_executor"
+        names = {"code", "files_to_load", "files_to_save"}
+        assert set(function["parameters"]["required"]) == names
+        assert set(function["parameters"]["properties"]) == names
+        assert function["parameters"]["additionalProperties"] is False
+    assert "200 seconds" in function["description"]

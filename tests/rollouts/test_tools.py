@@ -1,0 +1,108 @@
+"""Tool calls read out of what a model wrote, in both spellings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollouts.tools import FORMATS, MAX_CALLS, ToolSpec, argument_error, call_format
+
+texts = st.text(max_size=60)
+SPEC = ToolSpec(
+    "t",
+    "d",
+    {
+        "type": "object",
+        "required": ["code", "names"],
+        "properties": {
+            "code": {"type": "string"},
+            "names": {"type": "array", "items": {"type": "string"}},
+        },
+    },
+)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@given(
+    text=st.one_of(
+        texts,
+        texts.map(lambda t: f"<tool_call>{t}</tool_call>"),
+        texts.map(lambda t: f"<tool_call>{{{t}"),
+    )
+)
+def test_reading_never_raises(name: str, text: str) -> None:
+    for call in call_format(name).read(text):
+        assert call.error or call.name
+
+
+@given(code=st.text(max_size=80), names=st.lists(st.text(max_size=9), max_size=3))
+def test_hermes_gives_back_what_was_written(code: str, names: list[str]) -> None:
+    arguments = {"code": code, "names": names}
+    text = FORMATS["hermes"].write("t", arguments)
+    if "tool_call>" in code or any("tool_call>" in n for n in names) or "think>" in text:
+        return
+    (call,) = FORMATS["hermes"].read(f"First this.\n{text}\n")
+    assert (call.name, call.arguments, call.error) == ("t", arguments, "")
+
+
+def test_xml_gives_back_lines_and_lists() -> None:
+    arguments = {"code": "a = 1\nif a:\n    print('<b>')", "names": ["x.csv", "y"]}
+    (call,) = FORMATS["qwen_xml"].read(FORMATS["qwen_xml"].write("t", arguments))
+    assert (call.name, call.arguments) == ("t", arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("<tool_call>\n{bad}\n</tool_call>", "not valid JSON"),
+        ("<tool_call>[1]</tool_call>", "not a JSON object"),
+        ('<tool_call>{"name": "t"}</tool_call>', "arguments are not an object"),
+        ('<tool_call>{"arguments": {}}</tool_call>', "names no tool"),
+        ('<tool_call>{"name": "t", "argum', "not finished"),
+        ("<tool_call>" + "[" * 100_000 + "</tool_call>", "not valid JSON"),
+    ],
+)
+def test_what_cannot_be_read_is_a_call_with_an_error(text: str, why: str) -> None:
+    (call,) = FORMATS["hermes"].read(text)
+    assert why in call.error
+
+
+def test_arguments_nested_too_deeply_are_an_error() -> None:
+    for depth, error in ((60, ""), (70, "nested more than 64 deep"), (5000, "JSON")):
+        body = f'{{"name": "t", "arguments": {{"x": {"[" * depth}{"]" * depth}}}}}'
+        (call,) = FORMATS["hermes"].read(f"<tool_call>{body}</tool_call>")
+        assert error in call.error and bool(call.error) == bool(error)
+        text = f"<function=t><parameter=x>{'[' * depth}{']' * depth}</parameter></function>"
+        (call,) = FORMATS["qwen_xml"].read(f"<tool_call>{text}</tool_call>")
+        assert bool(call.error) == (depth == 70)  # 5000 cannot be read, and so stays text
+
+
+def test_calls_inside_reasoning_are_thoughts() -> None:
+    call = FORMATS["hermes"].write("t", {})
+    assert FORMATS["hermes"].read(f"<think>{call}</think>done") == []
+    assert FORMATS["hermes"].read(f"<think>{call}") == []
+    assert len(FORMATS["hermes"].read(f"<think>hm</think>{call}{call}")) == 2
+
+
+def test_calls_in_one_message_are_bounded() -> None:
+    calls = FORMATS["hermes"].read(FORMATS["hermes"].write("t", {}) * 50)
+    assert len(calls) == MAX_CALLS + 1 and "more than" in calls[-1].error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"code": "x", "names": []}, ""),
+        ({"code": "x"}, "'names' is missing"),
+        ({"code": 3, "names": []}, "'code' must be of type string"),
+        ({"code": "x", "names": "a"}, "'names' must be of type array of string"),
+        ({"code": "x", "names": [1]}, "'names' must be of type array of string"),
+        ({"code": "x", "names": [], "more": 1}, "no argument 'more'"),
+    ],
+)
+def test_arguments_are_held_to_the_schema(arguments: dict[str, Any], why: str) -> None:
+    found = argument_error(SPEC, arguments)
+    assert (why in found) if why else found == ""

@@ -1,0 +1,55 @@
+"""Pools and simulated machines for the sandbox tests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollouts.sandbox.model import Config, Result
+from rollouts.sandbox.pool import Pool
+
+MACHINES = str(Path(__file__).parent / "machines.py")
+Runner = Callable[..., Result]
+
+
+@contextlib.contextmanager
+def running(config: Config) -> Generator[tuple[Runner, Pool]]:
+    """A pool driven from ordinary test functions."""
+    with asyncio.Runner() as loop:
+        pool = loop.run(_made(config))
+        try:
+            yield (lambda *a, **k: loop.run(pool.run(*a, **k))), pool
+        finally:
+            loop.run(pool.close())
+
+
+async def _made(config: Config) -> Pool:
+    pool = Pool(config)
+    await pool.report()
+    return pool
+
+
+def on_machine(kinds: list[str], *args: str) -> subprocess.CompletedProcess[str]:
+    """Run this interpreter on a simulated machine."""
+    command = [sys.executable, MACHINES, *kinds, "--", *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=570)
+
+
+def rows_on(kinds: list[str], level: str) -> dict[int, dict[str, Any]]:
+    """The attack table on a simulated machine: row number to outcome."""
+    done = on_machine(kinds, "-m", "rollouts.sandbox.attacks", level)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert rows, done.stderr
+    return {row["number"]: row for row in rows}
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")

@@ -1,0 +1,71 @@
+"""Run a command as on a poorer machine, without touching this one.
+
+`python machines.py KIND [KIND …] -- ARGS` changes only this process and its children, then execs
+the same interpreter with ARGS. `user` needs real root; it also makes the interpreter reachable.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, ROOT)
+
+from rollouts.sandbox import filter as seccomp  # noqa: E402
+from rollouts.sandbox import interpreter, jail  # noqa: E402
+from rollouts.sandbox import syscalls as sc  # noqa: E402
+
+ORDINARY = 61_234
+
+
+def user() -> None:
+    """An ordinary user with a home directory nobody else reads."""
+    sc.unshare(sc.CLONE_NEWNS)
+    jail.private_mounts()
+    jail.reach([*interpreter.paths(), ROOT])
+    os.setgroups([])
+    os.setresgid(ORDINARY, ORDINARY, ORDINARY)
+    os.setresuid(ORDINARY, ORDINARY, ORDINARY)
+    sc.prctl(sc.PR_SET_DUMPABLE, 1)
+    os.environ["HOME"] = "/nonexistent"
+
+
+def outer(extra: int) -> None:
+    """A user namespace like the one a container gives."""
+    proc = os.open("/proc", os.O_RDONLY)
+    jail.enter_user_namespace(extra, proc)
+    os.close(proc)
+
+
+def no_userns() -> None:
+    outer(0)
+    with open("/proc/sys/user/max_user_namespaces", "w") as file:
+        file.write("0")
+
+
+def masked_proc() -> None:
+    outer(sc.CLONE_NEWNS)
+    jail.private_mounts()
+    masked = [n for n in ("kcore", "keys", "timer_list", "meminfo") if os.path.exists(f"/proc/{n}")]
+    sc.mount("/dev/null", f"/proc/{masked[0]}", "", sc.MS_BIND)
+
+
+def no_landlock() -> None:
+    """Answer ENOSYS to the Landlock calls, as an older kernel does."""
+    numbers = [sc.NR[f"landlock_{n}"] for n in ("create_ruleset", "add_rule", "restrict_self")]
+    program = [(0x20, 0, 0, 0)]
+    for number in numbers:
+        program += [(0x15, 0, 1, number), (0x06, 0, 0, seccomp.ERRNO | errno.ENOSYS)]
+    sc.prctl(sc.PR_SET_NO_NEW_PRIVS, 1)
+    seccomp.install(seccomp.encode([*program, (0x06, 0, 0, seccomp.ALLOW)]))
+
+
+if __name__ == "__main__":
+    cut = sys.argv.index("--")
+    for kind in sys.argv[1:cut]:
+        globals()[kind]()
+    os.chdir(ROOT)
+    os.environ["PYTHONPATH"] = ROOT
+    os.execv(sys.executable, [sys.executable, *sys.argv[cut + 1 :]])

@@ -1,0 +1,31 @@
+"""A corpus small enough for tests, in three domains, written where a test wants it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+TEXTS = {
+    "web": "<p>See https://a.org/x{n} &amp; www.b.com/{n} now.</p>\n<b>Word {n}</b> more text {t}",
+    "rag": "Same one. Same one. Note {n} is here. -- Note {n} is here. The end {t} now.",
+    "privacy": "Mail ana{n}@acme.io from 10.0.0.{n} at /home/a{n}/b.txt, tel 555-010{n}. {t}",
+}
+
+
+def write_corpus(folder: Path, count: int = 40) -> Path:
+    """`web.jsonl`, `rag.jsonl` and `privacy.jsonl` with `count` documents each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for label, text in TEXTS.items():
+        rows = [
+            {
+                "id": f"{label}-{n}",
+                "domain": label,
+                "source": "made up",
+                "licence": "CC0",
+                "text": text.format(n=n, t="some more words " * (n % 9)),
+            }
+            for n in range(count)
+        ]
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{label}.jsonl").write_text(lines, encoding="utf-8")
+    return folder

@@ -1,0 +1,73 @@
+"""A small lake and tasks over it, for the tests of agents and generators."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rewards.task import Task
+
+CODE = """```python
+import json
+import pandas as pd
+t = pd.read_csv("data/rain_amherst.csv")
+t = t[t["Year"].astype(str).str.isdigit()]
+t["Jun"] = pd.to_numeric(t["Jun"], errors="coerce")
+print(json.dumps({"subtask-1": len(t), "main-task": round(float(t["Jun"].mean()), 2)}))
+```"""
+PLAN = """```json
+[{"id": "main-task", "query": "q", "data_sources": ["rain_amherst.csv"], "subtasks":
+  [{"id": "subtask-1", "query": "How many years?", "data_sources": ["rain_amherst.csv"]}]}]
+```
+"""
+
+
+def make_lake(folder: Path) -> Path:
+    """Two towns' rain (a marker and summary rows in them), a table of sites, a note."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for town, start in (("amherst", 1.0), ("boston", 2.0)):
+        rows = [f"{year},{start + (year % 5) / 4},{start * 2}" for year in range(2000, 2030)]
+        rows[7] = "2007,M,2.0"
+        text = "Year,Jun,Jul\n" + "\n".join(rows) + "\nMean,1.5,3.0\n"
+        (folder / f"rain_{town}.csv").write_text(text, encoding="utf-8")
+    sites = ["Sites of the survey,,,", "Site,Town,Kind,Samples"]
+    sites += [
+        f"Site {i},{('Amherst', 'Boston', 'Acton')[i % 3]},{('Fresh', 'Marine')[i % 2]},"
+        f'"{1000 + i * i * 7:,}"'
+        for i in range(60)
+    ]
+    (folder / "sites.csv").write_text("\n".join(sites) + "\n", encoding="utf-8")
+    (folder / "notes.txt").write_text("Rain is in inches.\nM is missing.\n", encoding="utf-8")
+    for path in [folder, *folder.parents][:4]:
+        path.chmod(path.stat().st_mode | 0o055)
+    for path in folder.iterdir():
+        path.chmod(0o644)
+    return folder
+
+
+def make_task(lake: Path, tool: str, **gold: Any) -> Task:
+    question = "What is the mean rain in June in Amherst, rounded to 2 decimals?"
+    base = {
+        "answer_type": "numeric_exact",
+        "answer": 1.5,
+        "subtasks": [
+            {
+                "id": "1",
+                "step": "Load 'rain_amherst.csv' and drop summary rows",
+                "query": "How many years?",
+                "answer_type": "numeric_exact",
+                "answer": 30,
+            }
+        ],
+    }
+    return Task(
+        id="small-1",
+        family="answer",
+        track="krama-small",
+        split="test",
+        tools=(tool,),
+        prompt=[{"role": "system", "content": "s"}, {"role": "user", "content": question}],
+        gold={**base, **gold},
+        files={"lake": str(lake)},
+        meta={"domain": "small", "gold_files": ["rain_amherst.csv"]},
+    )

@@ -1,0 +1,55 @@
+"""A tokenizer and a model's settings so small that a test can afford them.
+
+Not in conftest.py: folders below have one of their own, and `import conftest` gets either.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+CHAT_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def write_tiny_tokenizer(folder: Path) -> int:
+    """A byte-level tokenizer with a chat template; returns its vocabulary size."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocab = {"<|endoftext|>": 0, "<|im_start|>": 1, "<|im_end|>": 2}
+    vocab |= {letter: i + 3 for i, letter in enumerate(letters)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = [AddedToken(t, special=True) for t in list(vocab)[:3]]
+    tokenizer.add_special_tokens(special)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|im_end|>"
+    )
+    fast.chat_template = CHAT_TEMPLATE
+    fast.save_pretrained(folder)
+    return len(vocab)
+
+
+def tiny_config(vocab: int = 259, **changes: Any) -> Any:
+    from transformers import LlamaConfig
+
+    values: dict[str, Any] = {
+        "vocab_size": vocab,
+        "hidden_size": 48,
+        "intermediate_size": 96,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+        "tie_word_embeddings": True,
+        "initializer_range": 0.2,
+        "eos_token_id": 2,
+        "bos_token_id": 1,
+        "pad_token_id": 2,
+        "max_position_embeddings": 2048,
+    }
+    return LlamaConfig(**(values | changes))

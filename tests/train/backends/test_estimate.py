@@ -1,0 +1,210 @@
+"""Will it fit: memory, disk and lengths of every shipped configuration, and what is refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+from configs.loader import ConfigError, load
+from configs.schema import GrpoRunConfig, SftRunConfig
+from train.backends.estimate import GB, grpo_memory, grpo_report, host_bytes, sft_memory, sft_report
+from train.backends.launch import require_devices
+from train.backends.local_estimate import local_memory, local_report
+from train.backends.verl.compose import require_attention
+from train.model.shape import shape_of
+
+CONFIGS = ROOT / "configs"
+GRPO = [p for p in sorted(CONFIGS.glob("*qwen3*.yaml")) if "sft" not in p.name]
+SFT = sorted(CONFIGS.glob("*sft*qwen3*.yaml"))
+DARE, BIG = CONFIGS / "dare_qwen3_4b.yaml", CONFIGS / "sft_qwen3_32b_zero3.yaml"
+
+
+def dare(*settings: str) -> GrpoRunConfig:
+    return load(GrpoRunConfig, DARE, list(settings))
+
+
+def big(*settings: str) -> SftRunConfig:
+    return load(SftRunConfig, BIG, list(settings))
+
+
+@pytest.mark.parametrize("path", GRPO + SFT, ids=lambda p: p.name)
+def test_every_shipped_configuration_has_a_dry_run_that_fits(path: Path) -> None:
+    kind, backend = ("sft", "deepspeed") if path in SFT else ("grpo", "verl")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "assay",
+            kind,
+            "--backend",
+            backend,
+            "--config",
+            str(path),
+            "--dry-run",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for said in ("memory on each GPU", "activations", "GB a checkpoint", "time (estimate"):
+        assert said in done.stdout
+    if kind == "grpo":
+        assert "cache of keys and values" in done.stdout
+        assert "verl" in done.stdout  # its configuration, or that it is not installed
+
+
+def test_dare_on_one_node_by_hand() -> None:
+    """Qwen3-4B, 4.02e9 parameters, eight GPUs of 80 GB, sequences of 32,768 over four of them."""
+    parts = grpo_memory(dare(), shape_of("Qwen/Qwen3-4B")).parts
+    count = 36 * (2 * 2560 * 4096 + 2 * 2560 * 1024 + 3 * 2560 * 9728 + 2 * 2560) + 151936 * 2560
+    by_hand = {
+        "weights (float32, cut)": 4 * count / 8,
+        "gradients and moments (cut)": 12 * count / 8,
+        "logits": 8192 * 151936 * 8,
+        "server: weights (bf16)": 2 * count,
+        "server: cache of keys and values": 0.55 * 80e9 - 2 * count,
+    }
+    for name, value in by_hand.items():
+        assert parts[name] == pytest.approx(value, rel=1e-3), name
+
+
+def test_32b_with_zero_3_by_hand() -> None:
+    shape = shape_of("Qwen/Qwen3-32B")
+    count = shape.parameters
+    here = sft_memory(big("cluster.offload=false"), shape).parts
+    assert here["weights (bf16)"] == pytest.approx(2 * count / 16)
+    assert here["masters and moments (float32, cut)"] == pytest.approx(12 * count / 16)
+    assert here["logits"] == 16384 * 151936 * 8
+    away = sft_memory(big(), shape).parts
+    assert away["weights (bf16)"] == away["masters and moments (float32, cut)"] == 0
+    assert host_bytes(big(), shape)[0] == pytest.approx(18 * count / 2)
+    two = big("cluster.offload=false", "cluster.zero_stage=2")
+    assert host_bytes(two, shape)[0] == pytest.approx(8 * 2 * count)  # every process reads it all
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            [
+                "cluster.gpus_per_node=1",
+                "cluster.sequence_parallel=1",
+                "cluster.micro_tokens=32768",
+            ],
+            "does not fit: training needs about",
+        ),
+        # verl asserts it in the middle of the first update
+        (["cluster.sequence_parallel=2"], "is less than one answer of rl.max_length=32768"),
+        (["rl.max_length=1000000", "cluster.micro_tokens=250000"], "made for 40960 positions"),
+        (
+            ["cluster.gpus_per_node=12", "cluster.sequence_parallel=12"],
+            "does not divide the model's",
+        ),
+        (["cluster.server_memory=0.05"], "the server's weights alone are 8 GB"),
+        (["cluster.server_memory=0.11"], "keys and values of one answer of rl.max_length=32768"),
+        (["cluster.gpu_memory_gb=20"], "does not fit"),
+    ],
+)
+def test_what_cannot_run_is_refused_in_one_sentence(settings: list[str], said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        grpo_report(dare(*settings))
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["cluster.nodes=1", "cluster.offload=false"], "most of it is masters and moments"),
+        (["cluster.zero_stage=2"], "does not fit"),
+        (["sft.max_length=50000"], "made for 40960 positions"),
+        (["sft.batch_size=40"], "cannot be shared out evenly over 16"),
+        (["cluster.host_memory_gb=256"], "each node needs about 295 GB of its own memory"),
+    ],
+)
+def test_sft_that_cannot_run_is_refused_too(settings: list[str], said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        sft_report(big(*settings))
+    assert said in str(error.value)
+
+
+def test_adapters_need_a_fraction() -> None:
+    shape = shape_of("Qwen/Qwen3-32B")
+    full, lora = (
+        sft_memory(big("cluster.offload=false", f"model.lora_rank={rank}"), shape)
+        for rank in (0, 16)
+    )
+    name = "masters and moments (float32, cut)"
+    assert lora.parts[name] < full.parts[name] / 200
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        ("Qwen/Qwen3-4B", 4.02),
+        ("Qwen/Qwen3-8B", 8.19),
+        ("Qwen/Qwen3-32B", 32.76),
+        ("HuggingFaceTB/SmolLM2-135M-Instruct", 0.1345),
+    ],
+)
+def test_parameters_are_counted_as_their_makers_do(name: str, billions: float) -> None:
+    assert shape_of(name).parameters / 1e9 == pytest.approx(billions, rel=5e-3)
+
+
+def test_a_folder_tells_its_own_shape(tiny_folder: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    count = sum(t.numel() for t in load_file(str(tiny_folder / "model.safetensors")).values())
+    assert shape_of(str(tiny_folder)).parameters == pytest.approx(count, rel=1e-3)
+    with pytest.raises(ConfigError, match="an estimate needs the model's shape"):
+        shape_of("somebody/else")
+    config = json.loads((tiny_folder / "config.json").read_text())
+    stretched = {"original_max_position_embeddings": 1000, "factor": 4.0, "rope_type": "yarn"}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"rope_scaling": stretched}))
+    assert shape_of(str(tmp_path)).positions == max(4000, config["max_position_embeddings"])
+    (tmp_path / "config.json").write_text('{"model_type": "vit"}')
+    with pytest.raises(ConfigError, match="not the configuration of a decoder"):
+        shape_of(str(tmp_path))
+
+
+def test_one_device_is_estimated_and_points_to_the_backend() -> None:
+    small = local_memory(load(GrpoRunConfig, None), shape_of("HuggingFaceTB/SmolLM2-135M-Instruct"))
+    assert small["gradients, masters, moments"] == pytest.approx(18 * 134.5e6, rel=5e-3)
+    assert 2 * GB < sum(small.values()) < 30 * GB
+    assert "--backend verl" in local_report(dare("engine.slots=512"))
+    assert "--backend deepspeed" in local_report(big())
+    assert local_report(dare("model.path=not/there")).startswith("memory: not estimated")
+
+
+def test_attention_that_would_be_wrong_or_is_not_there_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Outside flash attention verl's sequence parallelism is silently wrong."""
+    for setting in ("cluster.attention=sdpa", "cluster.device=cpu"):
+        with pytest.raises(ConfigError, match="inside flash attention alone"):
+            dare(setting)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="flash-attn is not installed"):
+        require_attention(dare().cluster)
+    require_attention(dare("cluster.attention=sdpa", "cluster.sequence_parallel=1").cluster)
+
+
+def test_devices_that_are_not_there_are_said_before_the_ranks_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    two = big("cluster.gpus_per_node=64", "sft.batch_size=128").cluster
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="deepspeed is not installed; install the extra"):
+        require_devices(two)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    with pytest.raises(ConfigError, match=r"gpus_per_node=64 and this node has \d GPU"):
+        require_devices(two)
+    require_devices(big("cluster.device=cpu").cluster)

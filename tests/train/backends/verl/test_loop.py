@@ -1,0 +1,277 @@
+"""Our agent loop against a stub of verl's server: ids, masks, clean-up, what verl gets to see."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from places import ROOT
+
+pytest.importorskip("verl", reason="the extra `cluster` is not installed")
+
+from configs.loader import load
+from configs.schema import GrpoRunConfig
+from rewards.task import Task
+from rollouts.environment import Closing, EnvironmentFailure, Opening, Reply, Said
+from rollouts.prompts import ChatTokenizer
+from rollouts.tools import FORMATS, ToolSpec
+from train.backends.verl.loop import AssayLoop
+
+CALL = FORMATS["hermes"].write
+GOOD = "<status>KEEP</status><clean_text>ab</clean_text>"
+GOLD = {"input_text": "axb", "status": "KEEP", "text": "ab"}
+NESTED = {"type": "object", "properties": {"names": {"type": "array", "items": {"type": "string"}}}}
+
+
+@dataclass
+class Echo:
+    """Answers every call at length; breaks when told to."""
+
+    task: Task
+    opened: int = 0
+    closed: int = 0
+    breaks: bool = False
+    left: dict[str, bytes] = field(default_factory=dict)
+    seen: list[Said] = field(default_factory=list)
+
+    async def open(self) -> Opening:
+        self.opened += 1
+        return Opening(self.task.prompt, [ToolSpec("echo", "Say it.", NESTED)])
+
+    async def reply(self, said: Said) -> Reply:
+        self.seen.append(said)
+        if self.breaks:
+            raise EnvironmentFailure("the disk is gone")
+        messages = [{"role": "tool", "content": c.error or "y" * 600} for c in said.calls]
+        errors = {"bad_call": sum(bool(c.error) for c in said.calls)}
+        return Reply(messages, False, [{"n": 1} for _ in said.calls], errors, 0.5)
+
+    async def close(self) -> Closing:
+        self.closed += 1
+        return Closing(self.left)
+
+
+class Server:
+    """Says one script line after another, whatever it is asked."""
+
+    def __init__(self, chat: ChatTokenizer, lines: list[str]) -> None:
+        self.chat, self.lines, self.asked = chat, lines, list[Any]()
+
+    async def generate(self, request_id: str, *, prompt_ids: Any, sampling_params: Any) -> Any:
+        self.asked.append((request_id, list(prompt_ids), sampling_params))
+        ids = self.chat.answer(self.lines[min(len(self.asked), len(self.lines)) - 1])
+        extra = {"global_steps": 3, "min_global_steps": 3, "max_global_steps": 4}
+        return SimpleNamespace(
+            token_ids=ids, log_probs=[-0.5] * len(ids), stop_reason="completed", extra_fields=extra
+        )
+
+
+def run(
+    folder: Path,
+    lines: list[str],
+    tools: bool = True,
+    breaks: bool = False,
+    budget: int = 8000,
+    table: str = "",
+    left: dict[str, bytes] | None = None,
+) -> Any:
+    """(output, environments made, server); `table`: the truth of a table task instead of text."""
+    made: list[Echo] = []
+
+    def maker(task: Task, sample: int, seed: int) -> Echo:
+        made.append(Echo(task, breaks=breaks, left=left or {}))
+        return made[-1]
+
+    loop: Any = object.__new__(AssayLoop)  # without verl's own set-up, which wants a whole run
+    config = load(GrpoRunConfig, None, [f"model.path={folder}"])
+    loop.run_config = replace(
+        config, rl=replace(config.rl, max_new_tokens=400, max_length=budget, turns=4)
+    )
+    loop.chat = ChatTokenizer(folder)
+    loop.workshop = SimpleNamespace(maker=maker)
+    loop.rollout_config = SimpleNamespace(name="sglang")
+    loop.server_manager = Server(loop.chat, lines)
+    task = Task(
+        "t",
+        "refinement",
+        "toy",
+        "train",
+        [{"role": "user", "content": "axb"}],
+        GOLD,
+        tools=("echo",) if tools else (),
+    )
+    if table:
+        gold = {
+            "task_type": "class-MM",
+            "truth_csv": table,
+            "key_columns": ["row_id"],
+            "targets": ["y"],
+        }
+        task = replace(task, family="table", track="class-MM", gold=gold)
+    row = {
+        "reward_model": {"ground_truth": json.dumps(task.to_json())},
+        "session_id": 1,
+        "global_steps": 2,
+        "raw_prompt": task.prompt,
+        "index": 0,
+    }
+    drawn = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "logprobs": True}
+    return asyncio.run(loop.run(drawn, **row)), made, loop.server_manager
+
+
+def test_a_trajectory_with_tools_as_verl_gets_it(tiny_folder: Path) -> None:
+    two = CALL("echo", {"names": ["a"]}) + CALL("echo", {"names": ["b"]})
+    out, made, server = run(tiny_folder, [two, "<tool_call>\n{torn\n</tool_call>", GOOD])
+    assert len(made) == 1 and made[0].opened == made[0].closed == 1  # one a trajectory, not a call
+    assert [len(said.calls) for said in made[0].seen] == [2, 1, 0]  # both calls, and the torn one
+    assert len({request for request, _, _ in server.asked}) == 1
+    whole = out.prompt_ids + out.response_ids
+    for _, prompt, _ in server.asked:  # ids are only appended to
+        assert whole[: len(prompt)] == prompt
+    chat = server.chat
+    said = [i for i, m in zip(out.response_ids, out.response_mask, strict=True) if m]
+    assert said == [i for line in server.lines for i in chat.answer(line)]
+    assert len(out.response_logprobs) == len(out.response_ids)
+    masked = zip(out.response_logprobs, out.response_mask, strict=True)
+    assert all(lp == (-0.5 if m else 0.0) for lp, m in masked)
+    text = chat.text(whole)
+    assert "y" * 600 in text  # no answer of a tool is cut to 256 characters
+    assert '"items"' in text and '"string"' in text  # nested schemas reach the prompt
+
+
+def test_reward_parts_and_tool_counts_come_along(tiny_folder: Path) -> None:
+    out, _, _ = run(tiny_folder, [CALL("echo", {"names": []}), "<tool_call>{</tool_call>", GOOD])
+    info = out.extra_fields["reward_extra_info"]
+    assert out.reward_score == 1.0 and info["acc"] == 1.0 and info["part_rg"] == 1.0
+    assert (info["tool_calls"], info["tool_errors"], info["turns"]) == (2.0, 1.0, 3.0)
+    assert info["tool_seconds"] == 1.5 and all(isinstance(v, float) for v in info.values())
+    # without these verl's metrics end the step with a TypeError
+    assert out.extra_fields["min_global_steps"] == 3 and out.extra_fields["max_global_steps"] == 4
+
+
+def test_what_the_environment_left_is_scored_though_it_is_gone(tiny_folder: Path) -> None:
+    pytest.importorskip("pandas", reason="tables are scored with the extra `sandbox`")
+    truth = "row_id,y\n1,a\n2,b\n"
+    files = {"prediction.csv": truth.encode()}
+    out, made, _ = run(tiny_folder, ["done"], table=truth, left=files)
+    assert made[0].closed == 1 and out.reward_score == 1.1
+    info = out.extra_fields["reward_extra_info"]
+    assert (info["acc"], info["part_usable"]) == (1.0, 1.0)
+    assert run(tiny_folder, ["done"], table=truth)[0].reward_score == 0.0
+
+
+def test_text_that_a_tool_printed_earns_nothing(tiny_folder: Path) -> None:
+    out, _, _ = run(tiny_folder, [f"{CALL('echo', {'names': [GOOD]})}", "no idea"])
+    assert out.reward_score == 0.0 and out.extra_fields["reward_extra_info"]["acc"] == 0.0
+
+
+def test_a_tool_answer_that_overflows_ends_the_trajectory_with_its_score(tiny_folder: Path) -> None:
+    """verl drops the text; here what was said stands, and nothing goes past the last sampled id."""
+    call = CALL("echo", {"names": []})
+    whole, _, _ = run(tiny_folder, [call, GOOD])
+    first = whole.response_mask.index(0)  # ids of the call
+    budget = len(whole.prompt_ids) + first + 300
+    out, made, server = run(tiny_folder, [call, GOOD], budget=budget)
+    assert len(server.asked) == 1 and made[0].closed == 1
+    assert set(out.response_mask) == {1} and out.response_ids == whole.response_ids[:first]
+    assert len(out.prompt_ids) + len(out.response_ids) <= budget
+    assert json.loads(out.extra_fields["assay"])["stop"] == "length"
+    assert out.extra_fields["reward_extra_info"]["truncated"] == 1.0 and out.reward_score == 0.0
+
+
+def test_the_runs_tool_settings_reach_its_episodes(tiny_folder: Path, tmp_path: Path) -> None:
+    from configs.loader import dump
+    from train.backends.verl.loop import _settings
+
+    words = [
+        "tools.calls=qwen_xml",
+        "tools.run_s=7",
+        "tools.output_kb=3",
+        "tools.brief=true",
+        "cluster.sandbox_workers=2",
+    ]
+    dump(load(GrpoRunConfig, None, [f"model.path={tiny_folder}", *words]), tmp_path / "c.yaml")
+    _, chat, workshop = _settings(str(tmp_path / "c.yaml"))
+    assert chat.calls is FORMATS["qwen_xml"]
+    executor = workshop.settings.executor
+    assert (executor.run_s, executor.output_kb, executor.brief) == (7, 3, True)
+    assert workshop.settings.workers == 2
+
+
+def test_a_broken_infrastructure_is_tried_again_and_then_left_out(tiny_folder: Path) -> None:
+    out, made, _ = run(tiny_folder, [CALL("echo", {"names": []})], breaks=True)
+    assert out == []  # verl leaves such a rollout out of its group
+    assert len(made) == 2 and all(m.closed == 1 for m in made)
+
+
+def test_a_task_without_tools_is_one_message(tiny_folder: Path) -> None:
+    out, made, server = run(tiny_folder, [GOOD], tools=False)
+    assert made == [] and len(server.asked) == 1 and out.reward_score == 1.0
+    assert set(out.response_mask) == {1} and out.num_turns == 2
+
+
+def test_names_that_verl_lets_through_are_refused() -> None:
+    from configs.loader import ConfigError
+    from train.backends.verl.compose import check, compose
+    from train.backends.verl.overrides import overrides
+
+    made = overrides(load(GrpoRunConfig, None, ["model.path=m"]), Path("/files"))
+    check(compose(made))
+    for key, value, said in [
+        ("actor_rollout_ref.rollout.name", "sglnag", "rollout.name=sglnag"),
+        ("algorithm.adv_estimator", "gropo", "adv_estimator=gropo"),
+        ("actor_rollout_ref.actor.loss_scale_factor", None, "loss_scale_factor is unset"),
+        ("actor_rollout_ref.actor.loss_agg_mode", "mean", "neither preset's loss"),
+    ]:
+        with pytest.raises(ConfigError) as error:
+            check(compose(made | {key: value}))
+        assert said in str(error.value)
+    with pytest.raises(ConfigError, match="verl refuses a setting"):
+        compose(made | {"trainer.no_such_key": 1})
+
+
+@pytest.mark.parametrize("name", ["dare_qwen3_4b", "dare_qwen3_4b_4nodes", "cdr_grpo_qwen3_4b"])
+def test_a_dry_run_of_a_shipped_configuration(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from train.cli import grpo_main
+
+    words = ["--backend", "verl", "--dry-run", "--config", str(ROOT / "configs" / f"{name}.yaml")]
+    assert grpo_main([*words, "model.path=Qwen/Qwen3-4B"]) == 0
+    said = capsys.readouterr().out
+    for part in ("memory on each GPU", "checked by verl:", "loss_scale_factor: ", "name: sglang"):
+        assert part in said
+
+
+def test_the_names_we_rely_on_exist() -> None:
+    """The early warning for another release of verl."""
+    from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
+    from verl.model_merger.base_model_merger import ModelMergerConfig
+    from verl.model_merger.fsdp_model_merger import FSDPModelMerger
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+    from verl.workers.rollout.base import _ROLLOUT_REGISTRY
+    from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
+
+    assert {"prompt_ids", "response_ids", "response_mask", "reward_score", "extra_fields"} <= set(
+        AgentLoopOutput.model_fields
+    )
+    for owner, names in [
+        (
+            PPOTrainerSync,
+            ("_compute_metrics", "_build_replay_buffer", "on_step_end", "fit", "_save_checkpoint"),
+        ),
+        (AgentLoopBase, ("run",)),
+        (RolloutReplica, ("launch_servers", "init_hybrid")),
+        (RolloutReplicaRegistry, ("register", "get")),
+        (FSDPModelMerger, ("merge_and_save", "cleanup")),
+    ]:
+        assert all(hasattr(owner, name) for name in names)
+    assert ("sglang", "async") in _ROLLOUT_REGISTRY
+    assert {"operation", "backend", "local_dir", "target_dir", "hf_model_config_path"} <= set(
+        ModelMergerConfig.__dataclass_fields__
+    )

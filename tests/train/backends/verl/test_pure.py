@@ -1,0 +1,218 @@
+"""The verl backend where verl need not be: overrides, rows, ports, logs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.cluster import ClusterConfig
+from configs.loader import ConfigError, load
+from configs.schema import GrpoRunConfig, ModelConfig
+from train.backends.verl.overrides import overrides
+from train.backends.verl.ray_cluster import address, base_port
+
+
+def run_of(*settings: str) -> GrpoRunConfig:
+    return load(GrpoRunConfig, None, ["model.path=m", *settings])
+
+
+def made(*settings: str) -> dict[str, Any]:
+    return overrides(run_of(*settings), Path("/files"))
+
+
+def test_the_presets_as_verl_settings() -> None:
+    dr = made()
+    actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+    assert dr[f"{actor}.loss_agg_mode"] == "seq-mean-token-sum-norm"
+    assert dr[f"{actor}.loss_scale_factor"] == 96  # never left to the longest answer
+    assert dr[f"{actor}.clip_ratio_c"] >= 1e6  # no third clip
+    assert dr["algorithm.norm_adv_by_std_in_grpo"] is False
+    assert dr[f"{actor}.use_kl_loss"] is False and dr["algorithm.use_kl_in_reward"] is False
+    dare = made("rl.preset=dare", "rl.max_new_tokens=8192")
+    assert dare[f"{actor}.loss_agg_mode"] == "seq-mean-token-mean"
+    assert (dare["data.train_batch_size"], dare[f"{rollout}.n"]) == (64, 8)
+    assert dare[f"{actor}.ppo_mini_batch_size"] == 64
+    assert (dare[f"{rollout}.top_p"], dare[f"{rollout}.top_k"]) == (0.95, 50)
+    assert dare[f"{actor}.optim.lr"] == 1e-6 and dare[f"{rollout}.max_model_len"] == 32768
+    assert dr[f"{rollout}.top_k"] == -1 and dr[f"{rollout}.calculate_log_probs"] is True
+
+
+def test_what_verl_would_do_in_silence_is_set_or_refused() -> None:
+    plain = made()
+    assert plain["data.shuffle"] is False and plain["trainer.v1.trainer_mode"] == "sync"
+    assert plain["actor_rollout_ref.rollout.agent.default_agent_loop"] == "assay_episode"
+    assert (
+        made("rl.sampling_correction=token")["algorithm.rollout_correction.rollout_is"] == "token"
+    )
+    for settings, said in [
+        (("cluster.gpus_per_node=3",), "cannot be shared out evenly over 3"),
+        (("cluster.micro_batch=5",), "does not divide the 16 rollouts of a rank"),
+        (("rl.schedule=linear",), "verl has constant and cosine"),
+        (("rl.kl_coef=0.1", "cluster.device=cpu"), "reference model does not run on the CPU"),
+        (("rl.warmup=20",), "is not below rl.steps=20"),
+        (("reward.refinement.order_group=0.5",), "verl scores each rollout by itself"),
+        (("rl.balance=group",), "not always full"),
+        (("model.lora_rank=16",), "the base model without what the adapters learned"),
+    ]:
+        with pytest.raises(ConfigError) as error:
+            made(*settings)
+        assert said in str(error.value)
+    with pytest.raises(ConfigError, match=r"model.path is empty"):
+        overrides(load(GrpoRunConfig, None, []), Path("/files"))
+
+
+def test_a_cluster_that_cannot_be_is_refused() -> None:
+    for changes, said in [
+        ({"nodes": 0}, "set 1 or more"),
+        ({"tensor_parallel": 3}, "does not divide"),
+        ({"server_memory": 1.5}, "between 0 and 1"),
+        ({"zero_stage": 1}, "set 2 or 3"),
+        ({"nodes": 2, "tensor_parallel": 16}, "stays on one node"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            ClusterConfig(**changes)
+
+
+def test_ports_come_from_the_job_and_avoid_what_is_taken() -> None:
+    assert base_port(7, 0, lambda port: True) == base_port(7, 0, lambda port: True)
+    assert base_port(7, 0, lambda port: True) != base_port(7, 1, lambda port: True)
+    taken = base_port(7, 0, lambda port: True)
+    assert base_port(7, 0, lambda port: port != taken + 3) == taken + 20
+    assert address().count(".") == 3
+
+
+def test_rows_have_one_struct_whatever_the_tasks_carry(tmp_path: Path, tiny_folder: Path) -> None:
+    pa = pytest.importorskip("pyarrow.parquet")
+    from rewards.task import Task, write_jsonl
+    from train.backends.verl.data import prepare
+    from train.model.order import batch_of
+
+    tasks = [
+        Task(
+            f"t{i}",
+            "refinement",
+            "toy",
+            "train",
+            [{"role": "user", "content": "x"}],
+            {"input_text": "x", "status": "KEEP", "text": "x", f"odd{i}": {"deep": [i]}},
+            tools=("python_executor",) if i % 2 else (),
+        )
+        for i in range(6)
+    ]
+    write_jsonl(tmp_path / "t.jsonl", [t.to_json() for t in tasks])
+    config = replace(
+        run_of(
+            f"data={tmp_path / 't.jsonl'}", "rl.steps=3", "rl.prompts_per_step=4", "rl.mini_batch=4"
+        ),
+        model=ModelConfig(path=str(tiny_folder)),
+    )
+    counts = prepare(config, tmp_path / "verl")
+    rows = pa.read_table(tmp_path / "verl" / "train.parquet").to_pylist()
+    assert counts == {"tasks": 6, "train": 12, "val": 0} and len(rows) == 12
+    back = [Task.from_json(json.loads(row["reward_model"]["ground_truth"])) for row in rows]
+    order = [i for step in range(3) for i in batch_of(step, 6, 4, config.seed)]
+    assert back == [tasks[i] for i in order]  # and in the embedded loop's order
+    assert all(set(row["extra_info"]) == {"index", "split", "task_id"} for row in rows)
+
+
+def test_training_and_held_out_tasks_may_lie_in_two_folders(
+    tmp_path: Path, tiny_folder: Path
+) -> None:
+    pa = pytest.importorskip("pyarrow.parquet")
+    from rewards.task import Task, TaskError, write_jsonl
+    from train.backends.verl.data import prepare
+
+    words = [
+        f"cluster.val_data={tmp_path / 'b' / 't.jsonl'}",
+        f"data={tmp_path / 'a' / 't.jsonl'}",
+        "rl.steps=1",
+        "rl.prompts_per_step=1",
+        "rl.mini_batch=1",
+    ]
+    config = replace(run_of(*words), model=ModelConfig(path=str(tiny_folder)))
+
+    def write(tool: str) -> None:
+        for name in "ab":
+            (tmp_path / name).mkdir(exist_ok=True)
+            task = Task(
+                name,
+                "table",
+                "toy",
+                "train",
+                [{"role": "user", "content": "x"}],
+                {},
+                tools=(tool,),
+                files={"t.csv": f"{name}.csv"},
+            )
+            write_jsonl(tmp_path / name / "t.jsonl", [task.to_json()])
+
+    write("python_executor")
+    (tmp_path / "a" / "a.csv").touch()
+    with pytest.raises(TaskError, match=r"task b: file t.csv: .*b.csv is not there"):
+        prepare(config, tmp_path / "verl")
+    (tmp_path / "b" / "b.csv").touch()
+    prepare(config, tmp_path / "verl")
+    for name, split in (("a", "train"), ("b", "val")):
+        (row,) = pa.read_table(tmp_path / "verl" / f"{split}.parquet").to_pylist()
+        task = Task.from_json(json.loads(row["reward_model"]["ground_truth"]))
+        assert task.files == {"t.csv": str(tmp_path / name / f"{name}.csv")}
+    write("hammer")
+    with pytest.raises(TaskError, match="no environment has hammer"):
+        prepare(config, tmp_path / "verl")
+
+
+def test_each_start_has_a_metrics_file_of_its_own(tmp_path: Path) -> None:
+    from train.backends.verl.main import _next_log, reward_metrics
+
+    first = _next_log(tmp_path)
+    first.touch()
+    assert _next_log(tmp_path) != first
+    found = reward_metrics([{"acc": 1.0, "part_rg": 0.5, "tool_calls": 2.0}, {"acc": 0.0}])
+    assert found == {"outcome/mean": 0.5, "reward/rg/mean": 0.5, "rollout/tool_calls/mean": 2.0}
+
+
+def test_a_step_without_a_rollout_is_one_sentence() -> None:
+    from rewards.task import TaskError
+    from train.backends.verl.main import _start
+
+    def fit() -> None:
+        raise RuntimeError("Sync replay buffer selected groups with no materializable trajectories")
+
+    with pytest.raises(TaskError, match="every rollout of a step was left out"):
+        _start(fit)
+    tries = iter([RuntimeError("The current node timed out during startup"), None])
+
+    def slow() -> None:
+        error = next(tries)
+        if error:
+            raise error
+
+    _start(slow)  # Ray's start is tried again
+    assert next(tries, "none left") == "none left"
+
+
+def test_a_checkpoint_with_adapters_is_not_exported_as_the_base_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import train.backends.verl.export as module
+
+    def merge(actor: Path, target: Path) -> None:  # what verl 0.9.1 does
+        (target / "lora_adapter").mkdir(parents=True)
+        (target / "model.safetensors").write_text("the base model")
+
+    monkeypatch.setattr(module, "_merge", merge)
+    actor = tmp_path / "global_step_2" / "actor"
+    (actor / "huggingface").mkdir(parents=True)
+    for made in (None, actor / "lora_adapter", actor / "lora_train_meta.json"):
+        if made:
+            monkeypatch.undo()  # seen before anything is merged
+            made.mkdir()
+        with pytest.raises(ConfigError, match="would save the base model without them"):
+            module.export(tmp_path, 2)
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["global_step_2"]
+        if made:
+            made.rmdir()

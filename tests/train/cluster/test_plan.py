@@ -1,0 +1,219 @@
+"""PLAN.yaml → sbatch calls, and the sentences a wrong plan gets."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import pytest
+import yaml
+from places import ROOT
+
+import train.cluster.plan as plan_module
+from configs.loader import ConfigError
+from train.cluster.plan import make_plan, sbatch_call
+from train.cluster.settings import asked, mismatches
+
+STAGES: list[dict[str, Any]] = [
+    {"name": "tasks", "command": ["tasks", "demo", "--out", "{out}/tasks"]},
+    {
+        "name": "sft",
+        "script": "sft",
+        "after": ["tasks"],
+        "args": ["data={out}/tasks/x.jsonl"],
+        "sbatch": {"time": "1:00:00"},
+    },
+    {
+        "name": "rollouts",
+        "after": ["sft"],
+        "command": ["rollout", "--tasks", "{in}", "--out", "{shard}"],
+        "array": {"input": "{out}/t.jsonl", "shards": 4, "align": 8, "at_once": 2},
+    },
+    {
+        "name": "eval",
+        "after": ["sft", "rollouts"],
+        "items": [{"name": "a", "argv": ["eval", "--out", "{item}"]}],
+    },
+]
+
+
+def plan(stages: Any = None, **more: Any) -> Any:
+    return make_plan({"name": "p", "out": "runs/p", "stages": stages or STAGES, **more}, "p.yaml")
+
+
+def test_a_chain_becomes_calls_that_wait_for_each_other() -> None:
+    jobs = plan(sbatch={"partition": "a"}).jobs
+    names = ["tasks", "sft", "rollouts", "rollouts-merge", "eval", "eval-check"]
+    assert [job.name for job in jobs] == names
+    calls = [sbatch_call(job, {n: str(i) for i, n in enumerate(names)}) for job in jobs]
+    assert calls[0] == [
+        "sbatch",
+        "--parsable",
+        "--job-name=p-tasks",
+        "--output=runs/p/logs/%x-%j.log",
+        "--partition=a",
+        "slurm/command.sbatch",
+        "out=runs/p/tasks",
+        "--",
+        "tasks",
+        "demo",
+        "--out",
+        "runs/p/tasks",
+    ]
+    assert "--dependency=afterok:0" in calls[1] and "--kill-on-invalid-dep=yes" in calls[1]
+    assert "--time=1:00:00" in calls[1] and calls[1][-1] == "out=runs/p/sft"
+    assert {"--array=0-3%2", "--output=runs/p/logs/%x-%A_%a.log"} <= set(calls[2])
+    assert "--output=runs/p/logs/%x-%j.log" in calls[3]
+    assert calls[2][calls[2].index("--") :] == [
+        "--",
+        "rollout",
+        "--tasks",
+        "{in}",
+        "--out",
+        "{out}",
+    ]
+    # who comes after an array comes after its merge
+    assert "--dependency=afterok:2" in calls[3] and "--dependency=afterok:1:3" in calls[4]
+    assert jobs[4].items[0] == {
+        "name": "a",
+        "out": "runs/p/eval/a",
+        "argv": ["eval", "--out", "{out}"],
+    }
+
+
+X = ["tasks", "x"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "said"),
+    [
+        ({"comand": []}, "unknown key comand; did you mean command?"),
+        ({"script": "grpo"}, "wanted one of sft, grpo_1node, grpo_multinode"),
+        ({}, "needs a command, a script, an array or items"),
+        ({"command": "tasks demo"}, "is text; wanted a list of words"),
+        ({"command": X, "after": ["b"]}, "'b', which is no earlier stage"),
+        ({"command": X, "after": "b"}, "after is 'b'; wanted a list, [b]"),
+        ({"command": ["tasks", True]}, "put it in quotes"),
+        ({"command": ["rolout", "--n", 8]}, "no command 'rolout'; did you mean rollout?"),
+        ({"command": ["tasks", "{outt}/x"]}, "{outt} is not known; has {out}"),
+        ({"command": X, "args": ["y"]}, "args has no meaning beside command; remove it"),
+        ({"command": X, "script": "sft"}, "command has no meaning beside script; remove it"),
+        ({"name": "a b", "command": X}, "give letters and digits"),
+        ({"command": X, "array": {"input": "i", "shards": 0}}, "shards=0; wanted a"),
+        ({"command": X, "array": {"shards": 2}}, "input is missing; name the JSONL file"),
+        ({"command": X, "array": {"input": "i", "shards": 2}}, "the command has no {in}"),
+        ({"items": [{"name": "i", "argv": ["eval"]}]}, "no {item} to write to"),
+        ({"items": [{"argv": ["eval", "{item}"]}]}, "each has a name and an argv"),
+        ({"items": "x"}, "wanted a list of name and argv"),
+        ({"command": X, "sbatch": {"time": 43200}}, 'put it in quotes, time: "12:00:00"'),
+        ({"command": X, "sbatch": ["a"]}, "wanted `option: value` lines"),
+        ({"command": X, "sbatch": {"exclusive": None}}, "wanted text, a number or true"),
+        ({"command": X, "sbatch": {"array": "0-3"}}, "is what the plan itself sets"),
+        ({"command": X, "sbatch": {"nodes": 4}}, "command runs on one node; set nodes: 1"),
+        ({"script": "sft", "args": ["out=x"]}, "args has out=, which is always runs/p/a"),
+        ({"script": "sft", "args": ["sft.epoch=2"]}, "did you mean"),
+        ({"script": "sft", "args": ["--backend", "verl"]}, "wanted embedded or deepspeed here"),
+        ({"script": "sft", "sbatch": {"nodes": 2}}, "the run uses one device; sbatch --nodes=1"),
+        (
+            {
+                "script": "grpo_multinode",
+                "sbatch": {"nodes": 2},
+                "args": ["--config=configs/dare_qwen3_4b_4nodes.yaml"],
+            },
+            "cluster.nodes=4 and the job has 2",
+        ),
+        (
+            {"script": "grpo_1node", "args": ["--backend", "verl", "model.lora_rank=8"]},
+            "model.lora_rank=8: verl would export the base model",
+        ),
+        (
+            {
+                "script": "sft",
+                "args": [
+                    "--backend",
+                    "deepspeed",
+                    "model.path=Qwen/Qwen3-32B",
+                    "sft.max_length=16384",
+                    "cluster.zero_stage=2",
+                ],
+            },
+            "does not fit: training needs",
+        ),
+    ],
+)
+def test_a_wrong_plan_is_refused_in_one_sentence(stage: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=r"p\.yaml") as error:
+        plan([{"name": "a", **stage}])
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_flags_and_a_model_that_an_earlier_stage_makes() -> None:
+    grpo = {
+        "name": "a",
+        "script": "grpo_multinode",
+        "args": ["model.path={out}/sft/model"],
+        "sbatch": {"nodes": 4, "exclusive": True, "time": "1-00:00:00"},
+    }
+    call = sbatch_call(plan([grpo]).jobs[0], {})
+    assert {"--nodes=4", "--exclusive", "--time=1-00:00:00"} <= set(call)
+
+
+@pytest.mark.parametrize(
+    ("words", "job", "said"),
+    [
+        (["sft"], {}, ""),
+        (["sft"], {"SLURM_NNODES": "1", "SLURM_NTASKS": "8"}, "has 8 tasks on 1 node(s)"),
+        (
+            ["grpo"],
+            {"SLURM_NNODES": "2"},
+            "uses one device; sbatch --nodes=1, or add --backend verl",
+        ),
+        (
+            ["grpo", "--backend=verl"],
+            {},
+            "the job has 0 GPU(s) on a node; sbatch --gpus-per-node=8",
+        ),
+        (["grpo", "--backend=verl"], {"SLURM_GPUS_ON_NODE": "8"}, ""),
+        (
+            ["grpo", "--backend=verl"],
+            {"SLURM_GPUS_ON_NODE": "8", "SLURM_CPUS_ON_NODE": "1"},
+            "the job has 1 cores on a node, and verl asks Ray for 34",
+        ),
+        (["grpo", "--backend=verl"], {"SLURM_GPUS_ON_NODE": "8", "SLURM_CPUS_ON_NODE": "34"}, ""),
+        (["grpo", "--backend=verl", "cluster.device=cpu"], {"SLURM_CPUS_ON_NODE": "1"}, ""),
+        (
+            ["sft", "--backend", "deepspeed", "cluster.nodes=2"],
+            {"SLURM_GPUS_ON_NODE": "8"},
+            "cluster.nodes=2 and the job has 1; sbatch --nodes=2, or set cluster.nodes=1",
+        ),
+        (["grpo_multinode"], {"SLURM_NNODES": "2", "SLURM_GPUS_ON_NODE": "8"}, ""),
+        (
+            ["grpo_multinode", "cluster.nodes=4"],
+            {"SLURM_NNODES": "2", "SLURM_GPUS_ON_NODE": "8"},
+            "cluster.nodes=4 and the job has 2",
+        ),
+    ],
+)
+def test_a_job_compares_its_nodes_with_its_settings(
+    words: list[str], job: dict[str, str], said: str
+) -> None:
+    found = mismatches(asked(words[0], words[1:]), job, 0)
+    assert (found == []) if not said else any(said in sentence for sentence in found)
+
+
+def test_the_plans_that_are_shown_are_plans() -> None:
+    shown = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8").split("```yaml\n")[1]
+    names = [job.name for job in make_plan(yaml.safe_load(shown.split("```")[0]), "docs").jobs]
+    assert names == [
+        "tasks",
+        "warm",
+        "rollouts",
+        "rollouts-merge",
+        "select",
+        "sft",
+        "grpo",
+        "eval",
+        "eval-check",
+    ]
+    text = textwrap.dedent(str(plan_module.__doc__).split("\n\n")[1])
+    assert len(make_plan(yaml.safe_load(text), "plan.py").jobs) == 6

@@ -1,0 +1,224 @@
+"""`assay eval --tracks krama:DIR` against a real endpoint over HTTP, and a local model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chat_server import Body, serving
+from krama_data import KRAMA, needs_krama
+from lake_cache import own_cache as own_cache
+from small_lake import CODE, PLAN, make_lake
+
+pytest.importorskip("aiohttp")
+
+from data_gen.krama.cli import build
+from data_gen.krama.importer import end_to_end, read_workload, sub_task
+
+SUB = {
+    "id": "s-1",
+    "query": "How many years?",
+    "answer": 30,
+    "answer_type": "numeric_exact",
+    "data_sources": ["rain_amherst.csv"],
+    "step": "Load 'rain_amherst.csv'.",
+}
+
+
+def entry(number: int, domain: str, query: str, answer: Any) -> dict[str, Any]:
+    return {
+        "id": f"{domain}-easy-{number}",
+        "domain": domain,
+        "query": query,
+        "answer": answer,
+        "answer_type": "numeric_exact",
+        "data_sources": ["rain_amherst.csv"],
+        "subtasks": [{**SUB, "id": f"{domain}-easy-{number}-1"}],
+    }
+
+
+def tracks(tmp_path: Path) -> Path:
+    """Two domains: one right, one wrong, and one question that the endpoint refuses."""
+    rows = [
+        entry(1, "north", "What is the mean rain in June in Amherst?", 1.5),
+        entry(2, "north", "What is the mean rain in July in Amherst?", 2.5),
+        entry(1, "south", "REFUSED: how much rain?", 1.5),
+    ]
+    for domain in ("north", "south"):
+        make_lake(tmp_path / "lakes" / domain / "input")
+    (tmp_path / "w.json").write_text(json.dumps(rows), encoding="utf-8")
+    build([tmp_path / "w.json"], tmp_path / "lakes", tmp_path / "k", "full")
+    return tmp_path / "k"
+
+
+@pytest.fixture
+def endpoint() -> Iterator[tuple[str, list[Body]]]:
+    """Replies as DS-Guru should; refuses what says REFUSED, and is busy the first time."""
+
+    def reply(body: Body) -> int | Body:
+        if len(asked) == 1:
+            return 503
+        if "REFUSED" in str(body["messages"]):
+            return 400
+        message = {"role": "assistant", "content": PLAN + CODE}
+        usage = {"prompt_tokens": 100, "completion_tokens": 20}
+        return {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
+
+    with serving(reply) as (url, asked):
+        yield url, asked
+
+
+def test_an_endpoint_is_evaluated_and_its_failures_are_no_wrong_answers(
+    tmp_path: Path, endpoint: tuple[str, list[Body]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from train.evaluation.evaluate import main as evaluate
+
+    url, asked = endpoint
+    command = [
+        "--tracks",
+        f"krama:{tracks(tmp_path)}",
+        "--model",
+        url,
+        "--endpoint-model",
+        "m",
+        "--out",
+        str(tmp_path / "out"),
+        "--workers",
+        "2",
+    ]
+    assert evaluate(command) == 3
+    data = json.loads((tmp_path / "out" / "results.json").read_text("utf-8"))
+    tables = data["tables"]
+    whole = tables["end-to-end"]
+    assert (whole["north"]["score"], whole["north"]["unscored"]) == (0.5, 0)
+    assert (whole["south"]["score"], whole["south"]["unscored"]) == (None, 1)
+    assert (whole["overall"]["score"], whole["overall"]["tasks"]) == (0.5, 3)
+    assert whole["overall"]["release"] == 0.5  # the refused task is no zero there either
+    assert tables["pipeline-design"]["north"]["design_static"] == 1.0
+    parts = tables["subtasks"]["overall"]
+    assert (parts["tasks"], parts["unscored"]) == (3, 1)
+    assert tables["end-to-end categories"]["infrastructure"] == 1
+    assert whole["north"]["tokens"] == 120
+    refused = [r for r in data["rows"] if r["outcome"] is None]
+    assert all("HTTP 400" in r["failure"] and r["reward"] is None for r in refused)
+    said = capsys.readouterr()
+    assert "| overall | 3 | 50.00 | 1 |" in said.out
+    assert "2 of 6 episodes have no outcome" in said.err
+    assert {b["model"] for b in asked} == {"m"}
+
+
+def test_the_table_prints_the_ends_of_wilsons_interval() -> None:
+    """20 of 32 is 62.5 %; its 95 % interval is 45.3 % to 77.1 % (Wilson's formula, by hand)."""
+    from train.evaluation.krama_tables import summary, text_tables
+
+    row = {
+        "setting": "end-to-end",
+        "domain": "a",
+        "parts": {},
+        "parent": None,
+        "release": None,
+        "category": "right",
+        "cost": {"tokens": 1, "seconds": 1.0},
+    }
+    # a correlation that is right is 1 but for the last bit
+    outcomes = [*[1.0] * 19, 0.9999999999999998, *[0.0] * 12]
+    tables = summary([{**row, "outcome": o} for o in outcomes])
+    meta = {"agent": "a", "model": "m", "reading": "table3"}
+    assert "| 32 | 62.50 | 20 | 45.3 to 77.1 |" in text_tables(tables, meta)
+
+
+def test_a_local_model_is_evaluated(tiny_folder: Path, tmp_path: Path) -> None:
+    """A random model says nothing useful, and every episode still ends with an outcome."""
+    from train.evaluation.evaluate import main as evaluate
+
+    for agent, turns in (("ds-guru-one-shot", 1), ("lake-agent", 20)):
+        out = tmp_path / agent
+        command = [
+            "--tracks",
+            f"krama:{tracks(tmp_path / 'x')}",
+            "--model",
+            str(tiny_folder),
+            "--agent",
+            agent,
+            "--out",
+            str(out),
+            "--max-new-tokens",
+            "8",
+            "--snippet-tokens",
+            "100",
+            "--settings",
+            "end-to-end",
+        ]
+        assert evaluate(command) == 0
+        rows = json.loads((out / "results.json").read_text("utf-8"))["rows"]
+        assert [r["outcome"] for r in rows] == [0.0] * 3
+        assert all(1 <= r["cost"]["calls"] <= turns and r["cost"]["tokens"] > 0 for r in rows)
+        assert {r["category"] for r in rows} <= {"contract_broken", "ran_no_answer"}
+
+
+def test_an_answer_that_utf8_cannot_hold_is_written_and_scored(tmp_path: Path) -> None:
+    from train.evaluation.evaluate import main as evaluate
+
+    code = '```python\nprint(\'{"main-task": "\\\\ud83d"}\')\n```'
+    replies = tmp_path / "replies.jsonl"
+    replies.write_text(json.dumps({"match": "", "replies": [PLAN + code]}) + "\n", "utf-8")
+    out = tmp_path / "out"
+    command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", f"canned:{replies}"]
+    assert evaluate([*command, "--settings", "end-to-end", "--out", str(out)]) == 0
+    rows = json.loads((out / "results.json").read_text("utf-8"))["rows"]
+    assert [(r["outcome"], r["answer"]) for r in rows] == [(0.0, "\ud83d")] * 3
+
+
+def test_a_missing_file_of_replies_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from train.evaluation.evaluate import main as evaluate
+
+    command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", "canned:/nowhere.jsonl"]
+    assert evaluate([*command, "--out", str(tmp_path / "o")]) == 2
+    assert "/nowhere.jsonl: no such file" in capsys.readouterr().err
+
+
+def gold_replies(workload: Path) -> list[dict[str, Any]]:
+    """For every task and sub-task of a workload the reply of a DS-Guru that knows the answers."""
+    rows: list[dict[str, Any]] = []
+    for found in read_workload(workload):
+        asked = [(sub_task(found, s, "", "full", []), [s.answer]) for s in found.steps]
+        asked.append(
+            (end_to_end(found, "", "full", []), [found.answer, *(s.answer for s in found.steps)])
+        )
+        for task, (main, *rest) in asked:
+            printed = {"main-task": main} | {f"subtask-{i}": v for i, v in enumerate(rest, 1)}
+            code = f"```python\nimport json\nprint(json.dumps({printed!r}))\n```"
+            question = f"Question: {task.prompt[-1]['content']}\n"
+            rows.append({"match": question, "replies": ["```json\n[]\n```\n" + code]})
+    return rows
+
+
+@pytest.mark.slow
+@needs_krama
+def test_gold_scores_one_for_every_visible_task_from_lake_to_table(tmp_path: Path) -> None:
+    """All 46 tasks and 279 sub-tasks through index, prompt, contract, sandbox and scorer."""
+    from train.evaluation.evaluate import main as evaluate
+
+    workload = KRAMA / "data" / "workload_verified.json"
+    build([workload], KRAMA / "data" / "lake", tmp_path / "k", "full")
+    canned = tmp_path / "canned.jsonl"
+    lines = (json.dumps(row) + "\n" for row in gold_replies(workload))
+    canned.write_text("".join(lines), encoding="utf-8")
+    command = ["--tracks", f"krama:{tmp_path / 'k'}", "--model", f"canned:{canned}"]
+    assert evaluate([*command, "--out", str(tmp_path / "o"), "--workers", "4"]) == 0
+    data = json.loads((tmp_path / "o" / "results.json").read_text("utf-8"))
+    wrong = [(r["id"], r["why"], r["answer"]) for r in data["rows"] if r["outcome"] != 1.0]
+    assert wrong == []
+    tables = data["tables"]
+    assert (tables["end-to-end"]["overall"]["tasks"], tables["end-to-end"]["overall"]["right"]) == (
+        46,
+        46,
+    )
+    assert tables["subtasks"]["overall"]["tasks"] == 279
+    assert len(tables["end-to-end"]) == 7
+    assert tables["end-to-end"]["overall"]["subtask_credit"] == 1.0

@@ -1,0 +1,135 @@
+"""`assay eval --tracks dare:DIR` with a scripted solver: rows, tables, totals, failure causes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from places import SHARED
+
+pytest.importorskip("pandas")
+pytest.importorskip("sklearn")
+pytest.importorskip("torch")
+
+from chat_server import serving
+from tiny_model import write_tiny_tokenizer
+
+from data_gen.cli import main as tasks_main
+from train.evaluation.evaluate import main
+
+DARE = SHARED / "dare/tasks"
+
+
+def official(top: Path) -> Path:
+    """A database with both variants of one small table, in the official format."""
+    from test_dare_data import table
+
+    (top / "in").mkdir()
+    table(260).drop(columns="copy").to_csv(top / "in" / "t.csv", index=False)
+    out = top / "full"
+    assert (
+        tasks_main(
+            [
+                "dare",
+                "--tables",
+                str(top / "in"),
+                "--databases",
+                "1",
+                "--out",
+                str(out),
+                "--workers",
+                "1",
+            ]
+        )
+        == 0
+    )
+    return out
+
+
+def test_tables_of_a_solver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = official(tmp_path)
+    write_tiny_tokenizer(tmp_path / "tok")
+    common = [
+        "--tracks",
+        f"dare:{folder}",
+        "--tokenizer",
+        str(tmp_path / "tok"),
+        "--max-new-tokens",
+        "9000",
+        "--brief",
+        "--turns",
+        "2",
+        "--run-s",
+        "60",
+    ]
+    assert (
+        main(
+            [*common, "--model", "solver:reference", "--out", str(tmp_path / "a"), "--repeats", "2"]
+        )
+        == 0
+    )
+    results = json.loads((tmp_path / "a" / "results.json").read_text())
+    track = next(t for name, t in results["tracks"].items() if name.endswith("-IF"))
+    assert (track["score"], track["exact"], track["attempts"], track["usable"]) == (100.0, 2, 2, 2)
+    assert results["model_perf_file_exists"] > 10 and len(results["tracks"]) == 2
+    assert "| class-IF |" in capsys.readouterr().out or "reg-IF" in results["tracks"]
+    assert main([*common, "--model", "solver:words", "--out", str(tmp_path / "b")]) == 0
+    results = json.loads((tmp_path / "b" / "results.json").read_text())
+    assert results["failure_categories"]["code error"] == 2
+    assert results["total_mean_of_tracks"] == 0
+    made = sorted((tmp_path / "full").glob("*.jsonl"), key=lambda p: p.stat().st_size)[-1]
+    assert (
+        main(
+            [
+                *common,
+                "--model",
+                "solver:words",
+                "--out",
+                str(tmp_path / "f"),
+                "--limit",
+                "1",
+                "--tracks",
+                f"dare:{made}",
+            ]
+        )
+        == 0
+    )
+    assert main([*common, "--model", "solver:nobody", "--out", str(tmp_path / "c")]) == 2
+
+
+def test_an_endpoint_that_fails_is_no_wrong_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("aiohttp")
+    folder = official(tmp_path)
+    with serving(lambda body: 400 if "val_v1" in str(body["messages"]) else "I cannot.") as (
+        url,
+        _,
+    ):
+        command = ["--tracks", f"dare:{folder}", "--model", url, "--out", str(tmp_path / "e")]
+        assert main(command) == 3
+    results = json.loads((tmp_path / "e" / "results.json").read_text())
+    scores = {name.partition("-")[2]: t for name, t in results["tracks"].items()}
+    assert (scores["IF"]["score"], scores["IF"]["no_outcome"]) == (None, 1)
+    assert (scores["MM"]["score"], scores["MM"]["no_outcome"]) == (0.0, 0)
+    assert (
+        results["total_mean_of_tracks"] == 0.0 and results["failure_categories"]["code error"] == 1
+    )
+    assert "1 of 2 attempts have no outcome" in capsys.readouterr().err
+
+
+def test_a_score_that_falls_short_of_one_by_a_rounding_is_exact() -> None:
+    from train.evaluation.table_eval import by_track
+
+    row = {
+        "track": "reg-IF",
+        "task_id": "t",
+        "parts": {},
+        "tokens": 1,
+        "tool_calls": [],
+        "turns": 1,
+    }
+    found = by_track([{**row, "outcome": o} for o in (0.9999999999999998, 0.9)])["reg-IF"]
+    assert found["exact"] == 1
+    assert found["exact_interval"] == pytest.approx([9.45, 90.55], abs=0.01)

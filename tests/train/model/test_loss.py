@@ -1,0 +1,330 @@
+"""Log-probabilities, gradients, advantages and losses against plain references."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from rollouts.engines.torch.llama import to_state  # noqa: E402
+from train.model.batch import Segment, micro_batches, pack, to_rows  # noqa: E402
+from train.model.loss import (  # noqa: E402
+    centre,
+    kl_penalty,
+    linear_logp,
+    policy_loss,
+    sampling_weight,
+    spread,
+)
+from train.model.optim import MasterAdamW, learning_rate  # noqa: E402
+from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy  # noqa: E402
+
+
+def segments() -> list[Segment]:
+    generator = torch.Generator().manual_seed(1)
+
+    def ids(n: int) -> list[int]:
+        return torch.randint(3, 259, (n,), generator=generator).tolist()
+
+    return [
+        Segment(ids(9), [ids(4), ids(7), ids(1)], [0, 1, 2]),
+        Segment(ids(5), [ids(6)], [3]),
+        Segment(ids(1), [ids(3), ids(2)], [4, 5]),
+    ]
+
+
+def reference_logp(model: Any, parts: list[Segment]) -> Any:
+    """Each completion alone behind its prompt, full logits, no sharing."""
+    rows = []
+    for segment in parts:
+        for completion in segment.completions:
+            logits = model(torch.tensor([segment.prompt + completion])).logits[0]
+            law = logits[len(segment.prompt) - 1 : -1].log_softmax(-1)
+            rows.append(law.gather(1, torch.tensor(completion)[:, None])[:, 0])
+    return torch.cat(rows)
+
+
+def test_shared_prompt_gradients_equal_the_unshared(tiny_folder: Path, tiny_hf: Any) -> None:
+    policy = load_policy(tiny_folder, "float32")
+    assert isinstance(policy, LlamaPolicy)
+    parts = segments()
+    logp, _ = policy.logp(pack(parts))
+    wanted = reference_logp(tiny_hf, parts)
+    assert torch.allclose(logp, wanted, atol=1e-5)
+    weights = torch.randn(len(logp), generator=torch.Generator().manual_seed(2))
+    (logp * weights).sum().backward()
+    tiny_hf.zero_grad()
+    (wanted * weights).sum().backward()
+    with torch.no_grad():
+        for _, tensor in policy.model.named():
+            tensor.copy_(tensor.grad)
+    ours = to_state(policy.model)
+    for name, parameter in tiny_hf.named_parameters():
+        scale = parameter.grad.abs().max()
+        assert torch.allclose(ours[name], parameter.grad, atol=1e-5 * float(scale)), name
+
+
+def test_fallback_policy_gives_the_same_numbers(tiny_folder: Path, tiny_hf: Any) -> None:
+    policy = TransformersPolicy(tiny_folder, "float32", "cpu")
+    logp, entropy = policy.logp(pack(segments()), temperature=0.7)
+    ours, ours_entropy = load_policy(tiny_folder, "float32").logp(pack(segments()), 0.7)
+    assert torch.allclose(logp, ours, atol=1e-5)
+    assert torch.allclose(entropy, ours_entropy, atol=1e-4)
+
+
+def test_the_padding_token_learns_in_the_fallback_too(tiny_folder: Path) -> None:
+    """The tiny chat model pads with its end of turn, as many do."""
+    parts, grads = [Segment([1, 70, 2, 80], [[90, 91, 2]], [0])], []
+    for policy in (
+        load_policy(tiny_folder, "float32"),
+        TransformersPolicy(tiny_folder, "float32", "cpu"),
+    ):
+        policy.logp(pack(parts))[0].sum().backward()
+        grads.append(policy.named()[0][1].grad)
+    assert grads[0] is not None and grads[0][2].abs().sum() > 0
+    assert torch.allclose(*grads, atol=1e-5 * float(grads[0].abs().max()))
+
+
+def masked_segments() -> list[Segment]:
+    """The same, with tool tokens between the model's in some completions."""
+    masks = [[[1, 0, 0, 1], [1, 1, 1, 0, 0, 1, 1], [1]], [[1, 1, 0, 0, 0, 1]], None]
+    return [
+        Segment(s.prompt, s.completions, s.rows, m) for s, m in zip(segments(), masks, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("fallback", [False, True])
+def test_tool_tokens_are_read_but_carry_no_loss(
+    tiny_folder: Path, tiny_hf: Any, fallback: bool
+) -> None:
+    policy = (
+        TransformersPolicy(tiny_folder, "float32", "cpu")
+        if fallback
+        else load_policy(tiny_folder, "float32")
+    )
+    packed = pack(masked_segments())
+    logp, _ = policy.logp(packed)
+    flat = [m for s in masked_segments() for m in s.masks or [[1] * len(c) for c in s.completions]]
+    keep = torch.tensor([bool(x) for m in flat for x in m])
+    with torch.no_grad():
+        wanted = reference_logp(tiny_hf, segments())[keep]
+    assert torch.allclose(logp, wanted, atol=1e-5)
+    rows = to_rows(logp, packed, 6, 5)
+    assert (rows != 0).sum(1).tolist() == [sum(m) for m in flat]  # columns count model tokens
+
+
+def test_micro_batches_add_up(tiny_folder: Path) -> None:
+    policy = load_policy(tiny_folder, "float32")
+    grads = []
+    for limit in (1, 20, 1000):
+        optimiser = MasterAdamW(policy.named())
+        for micro in micro_batches(segments(), limit):
+            policy.logp(pack(micro))[0].sum().backward()
+            optimiser.collect()
+        grads.append([m.grad.clone() for m in optimiser.masters])
+    for other in grads[1:]:
+        for a, b in zip(grads[0], other, strict=True):
+            assert torch.allclose(a, b, atol=1e-4 * max(1.0, float(a.abs().max())))
+
+
+def test_saved_folder_is_what_transformers_loads(tiny_folder: Path, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    policy = load_policy(tiny_folder, "float32")
+    with torch.no_grad():
+        policy.named()[3][1].mul_(1.5)
+    policy.save(tmp_path / "out")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
+    parts = segments()
+    assert torch.allclose(policy.logp(pack(parts))[0], reference_logp(model, parts), atol=1e-5)
+
+
+def test_siblings_do_not_see_each_other(tiny_folder: Path) -> None:
+    policy = load_policy(tiny_folder, "float32")
+    alone, _ = policy.logp(pack([Segment([5, 6, 7], [[8, 9, 10]], [0])]))
+    beside, _ = policy.logp(pack([Segment([5, 6, 7], [[20, 30], [8, 9, 10]], [0, 1])]))
+    assert torch.allclose(alone, beside[2:], atol=1e-6)
+
+
+def test_linear_logp_matches_full_logits_in_any_chunk() -> None:
+    g = torch.Generator().manual_seed(0)
+    hidden = torch.randn(13, 8, generator=g, requires_grad=True)
+    weight = torch.randn(50, 8, generator=g, requires_grad=True)
+    target = torch.randint(0, 50, (13,), generator=g)
+    law = (hidden @ weight.t() / 1.3).log_softmax(-1)
+    wanted = law.gather(1, target[:, None])[:, 0]
+    scale = torch.randn(13, generator=g)
+    wanted_grads = torch.autograd.grad((wanted * scale).sum(), (hidden, weight))
+    for chunk in (1, 4, 100):
+        logp, entropy = linear_logp(hidden, weight, target, 1.3, chunk)
+        assert torch.allclose(logp, wanted, atol=1e-5)
+        assert torch.allclose(entropy, -(law.exp() * law).sum(-1), atol=1e-5)
+        grads = torch.autograd.grad((logp * scale).sum(), (hidden, weight))
+        for a, b in zip(grads, wanted_grads, strict=True):
+            assert torch.allclose(a, b, atol=1e-5)
+
+
+def test_the_spread_is_that_of_the_rollouts_that_count() -> None:
+    rewards = torch.tensor([[0.0, 1.0, 0.5, 9.0], [1.0, 0.0, 0.0, 0.0], [2.0, 4.0, 1.0, 0.0]])
+    valid = torch.tensor([[True] * 3 + [False], [True] + [False] * 3, [True] * 4])
+    found = spread(rewards, valid)
+    assert torch.allclose(found[0, 0], rewards[0, :3].std())
+    assert found[1, 0] == 0.0 and torch.allclose(found[2, 0], rewards[2].std())
+
+
+def test_centre_is_the_group_mean_without_spread() -> None:
+    rewards = torch.tensor([[0.0, 1.0, 1.0, 0.0], [0.2, 0.2, 0.2, 0.2]])
+    assert torch.equal(centre(rewards)[0], torch.tensor([-0.5, 0.5, 0.5, -0.5]))
+    assert torch.allclose(centre(rewards)[1], torch.zeros(4))
+    valid = torch.tensor([[True, True, True, False], [False] * 4])
+    adv = centre(torch.tensor([[0.0, 1.0, 0.5, float("nan")], [float("nan")] * 4]), valid)
+    assert torch.allclose(adv, torch.tensor([[-0.5, 0.5, 0.0, 0.0], [0.0] * 4]))
+
+
+def padded_case(extra: int) -> tuple[Any, ...]:
+    g = torch.Generator().manual_seed(5)
+    logp = torch.randn(4, 6, generator=g) * 0.1 - 1
+    old = logp + torch.randn(4, 6, generator=g) * 0.3
+    mask = torch.arange(6)[None] < torch.tensor([6, 2, 4, 1])[:, None]
+    adv = torch.tensor([1.0, -0.5, 0.25, -2.0])
+    if extra:
+        junk = torch.full((4, extra), float("nan"))
+        logp, old = torch.cat([logp, junk], 1), torch.cat([old, junk], 1)
+        mask = torch.cat([mask, torch.zeros(4, extra, dtype=torch.bool)], 1)
+    return logp.requires_grad_(True), old, adv, mask
+
+
+@pytest.mark.parametrize("normaliser", ["constant", "sequence_mean"])
+def test_loss_ignores_padding_and_splits_into_micro_batches(normaliser: Any) -> None:
+    def run(rows: list[slice], extra: int) -> tuple[float, Any]:
+        logp, old, adv, mask = padded_case(extra)
+        total = torch.zeros(())
+        for r in rows:
+            loss, _ = policy_loss(
+                logp[r], old[r], adv[r], mask[r], normaliser=normaliser, budget=10, rollouts=4
+            )
+            total = total + loss
+        (grad,) = torch.autograd.grad(total, logp)
+        return float(total.detach()), grad[:, :6]
+
+    whole, grad = run([slice(0, 4)], 0)
+    for rows, extra in (([slice(0, 1), slice(1, 4)], 0), ([slice(0, 4)], 3)):
+        value, other = run(rows, extra)
+        assert value == pytest.approx(whole, rel=1e-5)
+        assert torch.allclose(other, grad, atol=1e-7)
+
+
+def test_on_policy_gradient_is_the_closed_form() -> None:
+    logp, _, adv, mask = padded_case(0)
+    for normaliser, scale in (
+        ("constant", torch.full((4, 1), 1 / (10 * 4))),
+        ("sequence_mean", 1 / (mask.sum(1, keepdim=True) * 4)),
+    ):
+        loss, clipped = policy_loss(
+            logp,
+            logp.detach(),
+            adv,
+            mask,
+            normaliser=normaliser,  # type: ignore[arg-type]
+            budget=10,
+            rollouts=4,
+        )
+        (grad,) = torch.autograd.grad(loss, logp)
+        assert torch.allclose(grad, -adv[:, None] * mask * scale)
+        assert float(clipped) == 0
+
+
+def test_clip_stops_the_gradient_on_the_side_it_should() -> None:
+    old = torch.zeros(1, 4)
+    logp = torch.tensor([[0.5, -0.5, 0.1, -0.1]], requires_grad=True)
+    mask = torch.ones(1, 4, dtype=torch.bool)
+    for sign, free in ((1.0, [False, True, True, True]), (-1.0, [True, False, True, True])):
+        loss, clipped = policy_loss(
+            logp, old, torch.tensor([sign]), mask, normaliser="constant", budget=1, rollouts=1
+        )
+        (grad,) = torch.autograd.grad(loss, logp)
+        assert [bool(g != 0) for g in grad[0]] == free
+        assert float(clipped) == pytest.approx(0.25)
+
+
+def test_sampling_weight_is_the_kept_mass_under_truncation() -> None:
+    probs = torch.tensor([0.5, 0.3, 0.15, 0.05])
+    kept = probs[:2].sum()
+    full = probs[:2].log()[None]
+    narrow = (probs[:2] / kept).log()[None]
+    mask = torch.tensor([[True, True]])
+    assert torch.allclose(sampling_weight(full, narrow, mask, 2.0), kept.expand(1, 2))
+    # With it, an expectation under the truncated law is the full law's, cut to the kept set.
+    value = torch.tensor([3.0, -1.0])
+    weighted = (narrow.exp() * sampling_weight(full, narrow, mask, 2.0) * value).sum()
+    assert float(weighted) == pytest.approx(float((probs[:2] * value).sum()))
+    assert float(sampling_weight(full + 5, narrow, mask, 2.0).max()) == 2.0
+
+
+def test_kl_penalty_is_never_negative_and_zero_at_equality() -> None:
+    a = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
+    mask = torch.ones(3, 5, dtype=torch.bool)
+    assert torch.equal(kl_penalty(a, a, mask), torch.zeros(3, 5))
+    assert bool((kl_penalty(a, a * 1.3, mask) >= 0).all())
+
+
+def test_masters_keep_updates_that_bf16_would_lose() -> None:
+    weight = torch.full((8,), 0.05, dtype=torch.bfloat16, requires_grad=True)
+    optimiser = MasterAdamW([("w", weight)])
+    for _ in range(30):
+        weight.grad = torch.ones_like(weight)
+        optimiser.collect()
+        optimiser.step(1e-5, 0.0)
+    assert float(optimiser.masters[0][0]) == pytest.approx(0.05 - 30 * 1e-5, abs=1e-4)
+    assert float(weight[0]) < 0.05  # thirty lost steps would have left it where it was
+
+
+def test_a_non_finite_gradient_is_skipped() -> None:
+    weight = torch.ones(4, requires_grad=True)
+    optimiser = MasterAdamW([("w", weight)])
+    weight.grad = torch.tensor([1.0, float("inf"), 0.0, 0.0])
+    optimiser.collect()
+    assert optimiser.step(0.1, 1.0) == float("inf")
+    assert torch.equal(weight.detach(), torch.ones(4))
+
+
+def test_optimiser_state_round_trips_to_the_bit() -> None:
+    def fresh() -> tuple[Any, MasterAdamW]:
+        weight = torch.linspace(-1, 1, 9).to(torch.bfloat16).requires_grad_(True)
+        return weight, MasterAdamW([("w", weight)], betas=(0.9, 0.98))
+
+    def go(weight: Any, optimiser: MasterAdamW, steps: range) -> None:
+        for i in steps:
+            weight.grad = torch.sin(torch.arange(9.0) + i).to(torch.bfloat16)
+            optimiser.collect()
+            optimiser.step(1e-2, 1.0)
+
+    w1, o1 = fresh()
+    go(w1, o1, range(6))
+    w2, o2 = fresh()
+    go(w2, o2, range(3))
+    saved = {k: v.clone() for k, v in o2.state().items()}
+    w3, o3 = fresh()
+    o3.load(saved)
+    go(w3, o3, range(3, 6))
+    assert torch.equal(w1, w3) and torch.equal(o1.masters[0], o3.masters[0])
+
+
+def test_schedule() -> None:
+    assert learning_rate(0, 10, 1.0, 2, "cosine") == 0.5
+    assert learning_rate(2, 10, 1.0, 2, "cosine") == 1.0
+    assert learning_rate(10, 10, 1.0, 2, "cosine") == pytest.approx(0.0)
+    assert learning_rate(7, 10, 1.0, 0, "constant") == 1.0
+    assert learning_rate(7, 12, 1.0, 2, "linear") == pytest.approx(0.5)
+    assert learning_rate(12, 12, 1.0, 2, "linear") == 0.0
+
+
+def test_to_rows_puts_values_back() -> None:
+    packed = pack(segments())
+    rows = to_rows(torch.arange(1.0, len(packed.target) + 1), packed, 6, 7)
+    assert rows[0].tolist() == [1, 2, 3, 4, 0, 0, 0]
+    assert rows[2].tolist() == [12, 0, 0, 0, 0, 0, 0]
+    assert int((rows > 0).sum()) == len(packed.target)

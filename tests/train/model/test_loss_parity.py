@@ -1,0 +1,248 @@
+"""One definition of the loss: ours, verl's as we configure it, and a float64 reference by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from configs.schema import GrpoConfig, GrpoRunConfig, ModelConfig  # noqa: E402
+from train.model.loss import centre, policy_loss  # noqa: E402
+
+BATCHES = 200
+MICRO = (1, 2, 8)
+PRESETS = ("dr_grpo", "dare")
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Prompts with ragged answers, holes in the mask (tool tokens), junk as padding."""
+
+    rewards: Any
+    logp: Any
+    old: Any
+    mask: Any
+
+
+def ragged(seed: int) -> Ragged:
+    draw = np.random.default_rng(seed)
+    prompts, group, width = 2, 4, int(draw.integers(3, 40))
+    shape = (prompts * group, width)
+    lengths = draw.integers(1, width + 1, shape[0])
+    mask = np.arange(width)[None, :] < lengths[:, None]
+    holes = draw.random(shape) < 0.2
+    holes[:, 0] = False
+    mask &= ~holes
+    old = -draw.exponential(1.5, shape)
+    logp = old + draw.normal(0, 0.3, shape)  # ratios on both sides of the clip
+    junk = draw.choice([0.0, -50.0, 50.0], shape)
+    rewards = draw.choice([0.0, 0.1, 0.5, 1.0], (prompts, group))
+    return Ragged(rewards, np.where(mask, logp, junk), np.where(mask, old, -junk), mask)
+
+
+def settings(preset: str) -> GrpoConfig:
+    values = {
+        **GrpoConfig.PRESETS[preset],
+        "max_new_tokens": 48,
+        "max_length": 96,
+        "prompts_per_step": 2,
+        "rollouts_per_prompt": 4,
+        "mini_batch": 2,
+    }
+    return GrpoConfig(preset=preset, **values)
+
+
+def reference(batch: Ragged, config: GrpoConfig) -> tuple[float, Any, float]:
+    """(loss, gradient by logp, sum of the absolute terms) in float64, token by token."""
+    rows, width = batch.logp.shape
+    adv = (batch.rewards - batch.rewards.mean(1, keepdims=True)).ravel()
+    loss, size, grad = 0.0, 0.0, np.zeros((rows, width))
+    for b in range(rows):
+        count = int(batch.mask[b].sum())
+        scale = config.max_new_tokens if config.normaliser == "constant" else count
+        for t in range(width):
+            if not batch.mask[b, t]:
+                continue
+            ratio = math.exp(batch.logp[b, t] - batch.old[b, t])
+            clipped = min(max(ratio, 1 - config.clip_low), 1 + config.clip_high)
+            plain, held = ratio * adv[b], clipped * adv[b]
+            loss -= min(plain, held) / (scale * rows)
+            size += abs(min(plain, held)) / (scale * rows)
+            if plain <= held:
+                grad[b, t] = -plain / (scale * rows)
+    return loss, grad, size
+
+
+def ours(batch: Ragged, config: GrpoConfig, micro: int, dtype: Any) -> tuple[float, Any]:
+    rows = len(batch.logp)
+    adv = centre(torch.tensor(batch.rewards, dtype=dtype)).flatten()
+    logp = torch.tensor(batch.logp, dtype=dtype, requires_grad=True)
+    old, mask = torch.tensor(batch.old, dtype=dtype), torch.tensor(batch.mask)
+    total = 0.0
+    for at in range(0, rows, micro):
+        part = slice(at, at + micro)
+        loss, _ = policy_loss(
+            logp[part],
+            old[part],
+            adv[part],
+            mask[part],
+            normaliser=config.normaliser,
+            budget=config.max_new_tokens,
+            rollouts=rows,
+            clip_low=config.clip_low,
+            clip_high=config.clip_high,
+        )
+        loss.backward()
+        total += float(loss.detach())
+    return total, logp.grad.double().numpy()
+
+
+def agrees(found: tuple[float, Any], wanted: tuple[float, Any, float]) -> None:
+    loss, grad, size = wanted
+    assert abs(found[0] - loss) <= 1e-5 * max(abs(loss), size)
+    assert np.abs(found[1] - grad).max() <= 1e-5 * max(np.abs(grad).max(), 1e-12)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("micro", MICRO)
+def test_ours_is_the_reference(preset: str, micro: int) -> None:
+    config = settings(preset)
+    for seed in range(BATCHES):
+        batch = ragged(seed)
+        wanted = reference(batch, config)
+        agrees(ours(batch, config, micro, torch.float32), wanted)
+        exact = ours(batch, config, micro, torch.float64)
+        assert abs(exact[0] - wanted[0]) <= 1e-9 * max(abs(wanted[0]), wanted[2])
+
+
+@pytest.fixture(scope="module")
+def verl_actor(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """preset → verl's actor settings, composed from our overrides as a run would."""
+    pytest.importorskip("verl", reason="the extra `cluster` is not installed")
+    from verl.utils.config import omega_conf_to_dataclass
+
+    from train.backends.verl.compose import compose
+    from train.backends.verl.overrides import overrides
+
+    def make(preset: str, **changes: Any) -> Any:
+        run = GrpoRunConfig(rl=settings(preset), model=ModelConfig(path="any"))
+        run = replace(run, cluster=replace(run.cluster, device="cpu", gpus_per_node=1))
+        made = overrides(run, Path("nowhere")) | changes
+        config = compose(made)
+        return omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+
+    return make
+
+
+def verls(batch: Ragged, actor: Any, micro: int) -> tuple[float, Any]:
+    """verl's advantage and policy loss as its worker calls them, micro-batch by micro-batch."""
+    from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
+
+    import train.backends.verl.advantage  # noqa: F401
+    from train.backends.verl.overrides import ADVANTAGE
+
+    rows, width = batch.logp.shape
+    mask = torch.tensor(batch.mask)
+    scores = torch.zeros(rows, width)
+    scores[:, -1] = torch.tensor(batch.rewards.ravel(), dtype=torch.float32)
+    index = np.array([f"u{b // batch.rewards.shape[1]}" for b in range(rows)], dtype=object)
+    adv, _ = get_adv_estimator_fn(ADVANTAGE)(
+        token_level_rewards=scores, response_mask=mask.float(), index=index, config={}
+    )
+    logp = torch.tensor(batch.logp, dtype=torch.float32, requires_grad=True)
+    old = torch.tensor(batch.old, dtype=torch.float32)
+    total = 0.0
+    for at in range(0, rows, micro):
+        part = slice(at, at + micro)
+        actor.global_batch_info.update(
+            dp_size=1,
+            batch_num_tokens=int(mask.sum()),
+            global_batch_size=rows,
+            loss_scale_factor=actor.loss_scale_factor,
+        )
+        loss, _ = get_policy_loss_fn(actor.policy_loss.get("loss_mode", "vanilla"))(
+            old_log_prob=old[part],
+            log_prob=logp[part],
+            advantages=adv[part],
+            response_mask=mask[part],
+            loss_agg_mode=actor.loss_agg_mode,
+            config=actor,
+        )
+        loss.backward()
+        total += float(loss.detach())
+    return total, logp.grad.double().numpy()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_verl_as_configured_is_the_reference(verl_actor: Any, preset: str) -> None:
+    config, actor = settings(preset), verl_actor(preset)
+    for seed in range(BATCHES):
+        batch = ragged(seed)
+        wanted = reference(batch, config)
+        for micro in MICRO:
+            agrees(verls(batch, actor, micro), wanted)
+
+
+def test_without_the_length_normaliser_verl_depends_on_the_micro_batch(verl_actor: Any) -> None:
+    """The trap that `loss_scale_factor` closes."""
+    key = "actor_rollout_ref.actor.loss_scale_factor"
+    open_actor, closed = verl_actor("dr_grpo", **{key: None}), verl_actor("dr_grpo")
+    batch = ragged(3)
+    # trimmed to each micro-batch's own longest answer, as verl's unpadding does
+    losses = {}
+    for micro in (2, 8):
+        for name, actor in (("open", open_actor), ("closed", closed)):
+            total = 0.0
+            for at in range(0, 8, micro):
+                rows = slice(at, at + micro)
+                width = int(max(np.flatnonzero(batch.mask[rows].any(0)))) + 1
+                piece = Ragged(
+                    batch.rewards,
+                    batch.logp[rows, :width],
+                    batch.old[rows, :width],
+                    batch.mask[rows, :width],
+                )
+                total += _piece(piece, actor, batch.rewards.ravel()[rows])
+            losses[name, micro] = total
+    assert abs(losses["closed", 2] - losses["closed", 8]) < 1e-6
+    assert abs(losses["open", 2] - losses["open", 8]) > 1e-4
+
+
+def _piece(piece: Ragged, actor: Any, rewards: Any) -> float:
+    from verl.trainer.ppo.core_algos import get_policy_loss_fn
+
+    mask = torch.tensor(piece.mask)
+    adv = torch.tensor(rewards - 0.3, dtype=torch.float32)[:, None].expand(mask.shape)
+    actor.global_batch_info.update(
+        dp_size=1,
+        batch_num_tokens=100,
+        global_batch_size=8,
+        loss_scale_factor=actor.loss_scale_factor,
+    )
+    old = torch.tensor(piece.old, dtype=torch.float32)
+    loss, _ = get_policy_loss_fn("vanilla")(
+        old_log_prob=old,
+        log_prob=torch.tensor(piece.logp, dtype=torch.float32),
+        advantages=adv,
+        response_mask=mask,
+        loss_agg_mode=actor.loss_agg_mode,
+        config=actor,
+    )
+    return float(loss)
+
+
+def test_a_group_of_one_and_lost_siblings_get_no_advantage(verl_actor: Any) -> None:
+    """verl's own estimator gives a group of one its raw reward."""
+    pytest.importorskip("verl", reason="the extra `cluster` is not installed")
+    from train.backends.verl.advantage import group_mean_advantage
+
+    scores = torch.tensor([[0.0, 1.0], [0.0, 0.4], [0.0, 0.0]])
+    mask = torch.ones(3, 2)
+    adv, _ = group_mean_advantage(scores, mask, np.array(["a", "b", "b"], dtype=object), None)
+    assert torch.allclose(adv[:, 0], torch.tensor([0.0, 0.2, -0.2]))

@@ -1,0 +1,232 @@
+"""The report: numbers computed from rows by hand, hostile text harmless, nothing from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.schema import DemoConfig
+from train.evaluation.results import (
+    ResultsError,
+    check_results,
+    compare,
+    comparisons,
+    summarise,
+    text_table,
+)
+from train.evaluation.stats import Interval
+from train.report.svg import interval_mark, line_chart
+from train.report.write import main, write_report
+from train.run.log import RunLog
+from train.run.record import write_run_record
+
+EVIL = '</pre><script>alert("x")</script><img src="http://elsewhere/x.png"> &amp; \ud800'
+
+
+def row(task: int, gold: str, right: bool, **more: Any) -> dict[str, Any]:
+    said = gold if right else {"KEEP": "DROP", "DROP": "KEEP"}[gold]
+    return {
+        "task_id": f"t{task}",
+        "status_gold": gold,
+        "has_filter": task % 2 == 0,
+        "outcome": float(right),
+        "reward": 1.0 if right else 0.25,
+        "parts": {"rg": float(right)},
+        "why": "ok" if right else "bad_status",
+        "predicted_status": said,
+        "output": f"<status>{said}</status>",
+        "tokens": 10 + task,
+        **more,
+    }
+
+
+def demo_data(n: int = 60) -> dict[str, Any]:
+    draw = random.Random(0)
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for name, chance in (("rl", 0.5), ("sft", 0.4), ("untouched", 0.0), ("always_drop", 0.2)):
+        rows[name] = [
+            row(i, "DROP" if i % 3 == 0 else "KEEP", draw.random() < chance) for i in range(n)
+        ]
+    return {"rows": rows, "meta": {"bootstrap": 300}}
+
+
+def test_a_summary_by_hand() -> None:
+    rows = [
+        row(0, "KEEP", True),
+        row(1, "KEEP", False),
+        row(2, "KEEP", False),
+        row(3, "DROP", True),
+        row(4, "DROP", False, outcome=None, reward=None, why="timeout"),
+        row(5, "DROP", False, why="no_answer", predicted_status=None),
+    ]
+    s = summarise("m", rows)
+    assert (s.n, s.failed, s.rs.value) == (5, 1, 0.4)
+    assert s.balanced == pytest.approx((1 / 3 + 1 / 2) / 2)
+    assert (s.keep, s.drop) == (pytest.approx(1 / 3), 0.5)
+    assert (s.keep_filter, s.keep_plain) == (0.5, 0.0)
+    assert (s.reward, s.rg) == (pytest.approx((2 + 3 * 0.25) / 5), 0.4)
+    assert (s.no_answer, s.tokens) == (0.2, pytest.approx((10 + 11 + 12 + 13 + 15) / 5))
+    assert s.confusion == {
+        "KEEP": {"KEEP": 1, "DROP": 2, "none": 0},
+        "DROP": {"KEEP": 0, "DROP": 1, "none": 1},
+    }
+    assert s.passed is None and math.isnan(summarise("empty", []).reward)
+
+
+def test_pass_at_k_is_the_mean_of_the_largest_k_that_all_rows_have() -> None:
+    rows = [
+        row(0, "KEEP", True, **{"pass@1": 0.5, "pass@8": 1.0}),
+        row(1, "KEEP", True, **{"pass@1": 0.1, "pass@8": 0.5}),
+    ]
+    assert summarise("m", rows).passed == (8, 0.75)
+    assert summarise("m", [*rows, row(2, "KEEP", True, **{"pass@1": 0.0})]).passed == (
+        1,
+        pytest.approx(0.2),
+    )
+    assert summarise("m", [*rows, row(2, "KEEP", True)]).passed is None
+
+
+def test_comparison_pairs_by_task_not_by_place() -> None:
+    before = [row(i, "KEEP", i < 2) for i in range(4)]
+    after = [row(i, "KEEP", i >= 1) for i in reversed(range(5))]
+    got = compare("sft", "rl", {"sft": before, "rl": after}, 300)
+    assert (got.n, got.gained, got.lost, got.rs.value) == (4, 2, 1, 0.25)
+
+
+def test_the_table_has_baselines_first_and_both_steps_compared() -> None:
+    data = demo_data()
+    text = text_table(data)
+    first = [line.split()[0] for line in text.splitlines()[2:6]]
+    assert first == ["always_drop", "untouched", "sft", "rl"]
+    assert [(c.before, c.after) for c in comparisons(data)] == [("untouched", "sft"), ("sft", "rl")]
+    assert "sft → rl: RS" in text and "gold KEEP:" in text
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({}, 'wanted {"rows"'),
+        ({"rows": {"rl": [{"task_id": 1}]}}, "row 0 of 'rl' lacks status_gold, has_filter"),
+    ],
+)
+def test_bad_results_are_named(data: Any, said: str) -> None:
+    with pytest.raises(ResultsError, match=re.escape(said)):
+        check_results(data)
+
+
+class Tags(HTMLParser):
+    """Collects tag names and outside references, and checks that tags close in order."""
+
+    VOID = ("meta",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+        self.outside: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        self.outside += [f"{k}={v}" for k, v in attrs if k in ("src", "href")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open[-1] == tag, (tag, self.open[-3:])
+        self.open.pop()
+
+
+def run_with_everything(folder: Path) -> dict[str, Any]:
+    log = RunLog(folder)
+    for step in range(1, 6):
+        log.record("sft", step, {"loss": 2.0 / step, "grad_norm": 1.0})
+        log.record("rl", step, {"reward/mean": 0.1 * step, "entropy": float("nan")})
+    write_run_record(folder, DemoConfig(), {"tasks": folder / "metrics.jsonl"}, note=EVIL)
+    data = demo_data()
+    for name in ("sft", "rl"):
+        data["rows"][name][1] |= {"output": EVIL, "why": EVIL, "input_text": EVIL, "task_id": EVIL}
+    data["rows"][EVIL] = data["rows"]["untouched"]
+    return data
+
+
+def test_the_page_is_well_formed_and_hostile_text_is_only_text(tmp_path: Path) -> None:
+    page = write_report(tmp_path, run_with_everything(tmp_path)).read_text()
+    tags = Tags()
+    tags.feed(page)
+    assert tags.open == [] and tags.outside == []
+    assert not tags.seen & {"script", "img", "link", "iframe"}
+    assert "alert(&quot;x&quot;)" in page and "url(" not in page
+    assert page.count("<svg") >= 4 + 2 * 2 + 3  # table, comparisons, charts
+    assert "max_new_tokens: 96" in page and "transformers" in page
+
+
+def test_the_same_input_gives_the_same_page(tmp_path: Path) -> None:
+    data = run_with_everything(tmp_path)
+    first = write_report(tmp_path, data).read_bytes()
+    assert write_report(tmp_path, data).read_bytes() == first
+
+
+def test_the_command_prints_the_table_and_compares_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in ("a", "b"):
+        write_report(tmp_path / seed, demo_data())
+        (tmp_path / seed / "report.html").unlink()
+    assert main([str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    out = capsys.readouterr().out
+    assert (tmp_path / "b" / "report.html").is_file()
+    assert "balanced RS" in out and "2 runs: mean over runs" in out
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path)]) == 2
+    assert "results.json: cannot be read" in capsys.readouterr().err
+    (tmp_path / "results.json").write_text("{")
+    assert main([str(tmp_path)]) == 2
+    assert "not valid JSON" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line", [[(1.0, 0.5)], [(1.0, 0.0), (2.0, 0.0)], [(1.0, -3e-7), (90.0, 4e6)], []]
+)
+def test_charts_stay_inside_their_box(line: list[tuple[float, float]]) -> None:
+    svg = line_chart([("a<b", line)])
+    for x, y in re.findall(r'cx="([-\d.]+)" cy="([-\d.]+)"', svg):
+        assert 0 <= float(x) <= 340 and 0 <= float(y) <= 170
+    assert svg.count("<circle") == len(line) and "a<b" not in svg
+
+
+def test_an_interval_beyond_the_scale_is_cut_at_its_edge() -> None:
+    mark = interval_mark(Interval(0.5, -2.0, 3.0))
+    assert 'x1="5.0" x2="105.0" y1="9" y2="9"/><circle' in mark
+    assert interval_mark(Interval(math.nan, 0, 1)) == ""
+
+
+def test_results_json_survives_lone_surrogates(tmp_path: Path) -> None:
+    write_report(tmp_path, run_with_everything(tmp_path))
+    assert json.loads((tmp_path / "results.json").read_text())["rows"]["rl"][1]["output"] == EVIL
+
+
+def test_graded_outcomes_without_a_status_have_means(tmp_path: Path) -> None:
+    plain = {"status_gold": None, "predicted_status": None, "parts": {}}
+    rows = [
+        row(0, "KEEP", True, **plain) | {"outcome": -1.5, "reward": 0.1},
+        row(1, "KEEP", True, **plain) | {"outcome": 0.5, "reward": 0.6},
+        row(2, "KEEP", True, **plain) | {"outcome": None, "reward": None, "why": "failure: x"},
+    ]
+    s = summarise("m", rows)
+    assert (s.outcome, s.reward, s.n, s.failed) == (-0.5, 0.35, 2, 1)
+    data = {"rows": {"m": rows}, "meta": {}}
+    assert "counted nowhere: 1 answers" in text_table(data) and "RS" not in text_table(data)
+    page = write_report(tmp_path, data).read_text()
+    assert "<td>-0.500</td><td>0.350</td>" in page and "gold None" not in page

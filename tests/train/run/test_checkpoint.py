@@ -1,0 +1,173 @@
+"""Checkpoints: whole or absent under SIGKILL, exact, and closed to a changed run."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from places import ROOT
+
+from configs.loader import locked
+from train.run import checkpoint
+from train.run.checkpoint import CheckpointError, load_latest, restore_random, save
+
+
+@dataclass(frozen=True)
+class Config:
+    lr: float = locked(1e-5)
+    out: str = "here"
+
+
+def groups(value: float) -> dict[str, dict[str, torch.Tensor]]:
+    return {
+        "model": {"w": torch.full((4, 3), value, dtype=torch.bfloat16)},
+        "optimiser": {"master.w": torch.full((4, 3), value), "step": torch.tensor(value)},
+    }
+
+
+def test_what_is_saved_comes_back_bit_for_bit(tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    given = {"model": {"a": torch.randn(5), "b": torch.randn(2, 2).to(torch.bfloat16)}}
+    save(tmp_path, 7, given, {"position": 40, "nested": {"x": [1, 2]}})
+    got = load_latest(tmp_path)
+    assert got is not None and got.step == 7 and got.path.name == "step_000007"
+    assert got.meta["position"] == 40 and got.meta["nested"] == {"x": [1, 2]}
+    for name, tensor in given["model"].items():
+        assert torch.equal(got.tensors["model"][name], tensor)
+        assert got.tensors["model"][name].dtype == tensor.dtype
+    assert (tmp_path / "latest").read_text() == "step_000007\n"
+
+
+def test_views_and_tied_tensors_can_be_saved(tmp_path: Path) -> None:
+    base = torch.arange(12.0).reshape(3, 4)
+    save(
+        tmp_path,
+        1,
+        {"model": {"row": base[1], "column": base[:, 2], "all": base, "tied": base}},
+        {},
+    )
+    got = load_latest(tmp_path)
+    assert got is not None and torch.equal(got.tensors["model"]["column"], base[:, 2])
+    assert torch.equal(got.tensors["model"]["tied"], base)
+
+
+def test_random_states_continue_where_they_stood(tmp_path: Path) -> None:
+    def draw() -> tuple[float, float, float, float]:
+        return random.gauss(0, 1), float(np.random.normal()), torch.rand(1).item(), random.random()
+
+    draw()
+    save(tmp_path, 1, {}, {})
+    wanted = [draw(), draw()]
+    got = load_latest(tmp_path)
+    assert got is not None
+    restore_random(got)
+    assert [draw(), draw()] == wanted
+
+
+def test_only_the_newest_are_kept(tmp_path: Path) -> None:
+    for step in (1, 2, 3, 4):
+        save(tmp_path, step, groups(step), {}, keep=2)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "step_000003", "step_000004"]
+
+
+def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
+    save(tmp_path, 5, groups(1.0), {"n": 1})
+    save(tmp_path, 5, groups(2.0), {"n": 2})
+    got = load_latest(tmp_path)
+    assert got is not None and got.meta["n"] == 2 and got.tensors["model"]["w"][0, 0] == 2.0
+
+
+@pytest.mark.parametrize("damage", ["no_manifest", "short_file", "missing_file", "bad_manifest"])
+def test_a_torn_folder_is_skipped(tmp_path: Path, damage: str) -> None:
+    save(tmp_path, 1, groups(1.0), {})
+    newest = save(tmp_path, 2, groups(2.0), {})
+    if damage == "no_manifest":
+        (newest / "manifest.json").unlink()
+    elif damage == "bad_manifest":
+        (newest / "manifest.json").write_text("[")
+    elif damage == "missing_file":
+        (newest / "optimiser.safetensors").unlink()
+    else:
+        os.truncate(newest / "optimiser.safetensors", 10)
+    got = load_latest(tmp_path)
+    assert got is not None and got.step == 1
+    save(tmp_path, 2, groups(3.0), {}, keep=2)  # and its place can be used again
+    again = load_latest(tmp_path)
+    assert again is not None and again.step == 2 and again.tensors["model"]["w"][0, 0] == 3.0
+
+
+def test_an_empty_or_absent_folder_has_no_checkpoint(tmp_path: Path) -> None:
+    assert load_latest(tmp_path) is None and load_latest(tmp_path / "none") is None
+
+
+def test_a_changed_locked_field_is_refused_by_name(tmp_path: Path) -> None:
+    save(tmp_path, 1, {}, {}, config=Config())
+    with pytest.raises(
+        CheckpointError, match=r"lr was 1e-05 and is 0\.002; put the old value back"
+    ):
+        load_latest(tmp_path, Config(lr=2e-3))
+    assert load_latest(tmp_path, Config(out="elsewhere")) is not None
+
+
+def test_too_little_disk_is_said_before_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "tensor_bytes", lambda tensors: 10**18)
+    with pytest.raises(CheckpointError, match="the checkpoint of step 3 needs 1000000000"):
+        save(tmp_path, 3, groups(1.0), {})
+    assert list(tmp_path.iterdir()) == []
+
+
+WRITER = """
+import sys, itertools
+from pathlib import Path
+import torch
+from train.run.checkpoint import load_latest, save
+folder = Path(sys.argv[1])
+torch.set_num_threads(1)
+last = load_latest(folder)
+print("ready", flush=True)
+for step in itertools.count(last.step + 1 if last else 1):
+    value = float(step % 1000)
+    w, m = torch.full((400, 500), value), torch.full((300_000,), value)
+    save(folder, step, {"model": {"w": w}, "optimiser": {"m": m}}, {"position": step * 10}, keep=2)
+"""
+
+
+def test_sigkill_in_the_middle_never_loses_a_finished_checkpoint(tmp_path: Path) -> None:
+    source, before = tmp_path / "writer.py", 0
+    source.write_text(WRITER)
+    folder = tmp_path / "run"
+    root = str(ROOT)
+    for delay in (0.11, 0.023, 0.301, 0.057, 0.17):
+        child = subprocess.Popen(
+            [sys.executable, str(source), str(folder)],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": root},
+        )
+        assert child.stdout is not None and child.stdout.readline() == b"ready\n"
+        deadline = time.monotonic() + 20
+        while not (folder / "latest").exists() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(delay)
+        pointed = int((folder / "latest").read_text().strip().removeprefix("step_"))
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        got = load_latest(folder)
+        assert got is not None and got.step >= pointed > 0 and got.step >= before
+        before = got.step
+        assert got.meta["position"] == got.step * 10
+        for named in got.tensors.items():
+            if named[0] != "random":
+                assert all(bool((t == float(got.step % 1000)).all()) for t in named[1].values())
+        assert json.loads((got.path / "meta.json").read_text())["step"] == got.step

@@ -1,0 +1,159 @@
+"""The log of a run: fixed columns, nothing twice after a resume, names as the field has them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+from configs.loader import load
+from configs.schema import DemoConfig
+from rewards.task import Score, read_jsonl
+from train.run.log import LogError, RunLog, console_line, read_metrics, rollout_metrics, timed
+from train.run.progress import progress
+from train.run.record import file_hash, read_run_record, write_run_record
+
+FULL = {
+    "reward/mean": 0.412,
+    "outcome/mean": 0.25,
+    "by_group/frac_mixed": 0.5,
+    "why/no_answer": 0.06,
+    "response_length/mean": 41.7,
+    "response_length/clip_ratio": 0.0,
+    "entropy": 0.8,
+    "grad_norm": 0.11,
+    "kl/sampler": 0.003,
+    "time/step": 38.1,
+}
+
+
+def test_one_line_a_step_with_fixed_columns() -> None:
+    line = console_line("rl", 12, 200, FULL)
+    assert line == (
+        "step  12/200 | reward  0.41 | outcome 0.25 | mixed  50% | no_answer   6% "
+        "| tok  42 | cut   0% | entropy 0.80 | grad  0.11 | kl  0.0030 | 38.1s"
+    )
+    bare = console_line("rl", 1, 200, {"reward/mean": -1.0})
+    assert [i for i, c in enumerate(bare) if c == "|"] == [
+        i for i, c in enumerate(line) if c == "|"
+    ]
+    assert "kl       -" in bare
+
+
+def test_resume_drops_what_came_after_and_a_torn_line(tmp_path: Path) -> None:
+    log = RunLog(tmp_path)
+    for step in (1, 2):
+        log.record("sft", step, {"loss": step})
+    for step in (1, 2, 3, 4):
+        log.step("rl", step, 5, {"reward/mean": 0.1 * step}, [{"id": f"t{step}"}])
+    with open(tmp_path / "metrics.jsonl", "a") as out:
+        out.write('{"stage": "rl", "st')
+    assert len(read_metrics(tmp_path)) == 6
+    again = RunLog(tmp_path)
+    again.resume("rl", 2)
+    again.step("rl", 3, 5, {"reward/mean": 0.9}, [{"id": "new"}])
+    rows = [(r["stage"], r["step"]) for r in read_metrics(tmp_path)]
+    assert rows == [("sft", 1), ("sft", 2), ("rl", 1), ("rl", 2), ("rl", 3)]
+    assert read_metrics(tmp_path)[-1]["reward/mean"] == 0.9
+    names = sorted(p.name for p in (tmp_path / "rollouts").iterdir())
+    assert names == [f"step_{n:06d}.jsonl" for n in (1, 2, 3)]
+    assert [row for _, row in read_jsonl(tmp_path / "rollouts" / names[-1])] == [{"id": "new"}]
+
+
+def test_resuming_an_earlier_stage_drops_the_later_one(tmp_path: Path) -> None:
+    log = RunLog(tmp_path)
+    for stage, step in (("sft", 1), ("sft", 2), ("rl", 1)):
+        log.record(stage, step, {})
+    log.resume("sft", 1)
+    assert [(r["stage"], r["step"]) for r in read_metrics(tmp_path)] == [("sft", 1)]
+
+
+def test_non_finite_numbers_stay_valid_json(tmp_path: Path) -> None:
+    RunLog(tmp_path).record("rl", 1, {"grad_norm": float("nan"), "kl": float("inf")})
+    row = json.loads((tmp_path / "metrics.jsonl").read_text(), parse_constant=pytest.fail)
+    assert row == {"stage": "rl", "step": 1, "grad_norm": None, "kl": None}
+
+
+def test_rollout_metrics_are_the_means_by_hand() -> None:
+    good = Score(1.0, 1.0, {"rg": 1.0})
+    bad = Score(0.0, 0.2, {"rg": 0.5})
+    none = Score(0.0, 0.0, {}, "no_answer")
+    lost = Score(None, None, {}, "timeout")
+    got = rollout_metrics(
+        [[good, bad], [bad, bad], [none, lost]],
+        [[10, 20], [30, 40], [50, 30]],
+        [[False, False], [False, False], [True, False]],
+    )
+    assert got["reward/mean"] == pytest.approx((1.0 + 0.2 * 3) / 5)
+    assert got["outcome/mean"] == pytest.approx(1 / 5)
+    assert got["reward/rg/mean"] == pytest.approx((1.0 + 0.5 * 3) / 4)
+    assert got["response_length/mean"] == 30 and got["response_length/max"] == 50
+    assert got["response_length/clip_ratio"] == pytest.approx(1 / 6)
+    assert got["by_group/frac_mixed"] == pytest.approx(1 / 3)
+    assert got["by_group/frac_flat"] == pytest.approx(2 / 3)
+    assert got["why/no_answer"] == got["why/timeout"] == pytest.approx(1 / 6)
+
+
+def test_wandb_that_is_not_there_is_said_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(LogError, match=r"log.wandb=offline: .* not installed; .*log.wandb=off"):
+        RunLog(tmp_path, wandb="offline")
+
+
+@pytest.mark.slow
+def test_wandb_offline_writes_a_run_without_an_account(tmp_path: Path) -> None:
+    pytest.importorskip("wandb")
+    log = RunLog(tmp_path, wandb="offline", config={"lr": 1e-5})
+    log.step("rl", 1, 1, FULL)
+    log.close()
+    assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+
+
+def test_timed_adds_up() -> None:
+    metrics: dict[str, float] = {}
+    for _ in range(2):
+        with timed(metrics, "rollout"):
+            pass
+    assert 0 < metrics["time/rollout"] < 1 and list(metrics) == ["time/rollout"]
+
+
+def test_progress_yields_everything_and_is_quiet_when_short(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert list(progress(range(5), "counting")) == [0, 1, 2, 3, 4]
+    assert capsys.readouterr().out == ""
+
+
+def test_progress_prints_a_line_now_and_then_without_a_terminal() -> None:
+    code = (
+        "import train.run.progress as p\np.LINE_SECONDS = p.SHORT_SECONDS = 0.0\n"
+        "list(p.progress('ab', 'reading'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert done.stdout.splitlines()[0] == "reading: 1/2 (50%), 0s"
+    assert done.stdout.splitlines()[-1] == "reading: 2/2 (100%), 0s"
+
+
+def test_run_record_holds_what_is_needed_to_repeat(tmp_path: Path) -> None:
+    data = tmp_path / "tasks.jsonl"
+    data.write_text("x\n")
+    config = load(DemoConfig, None, ["seed=4"])
+    for _ in range(2):
+        write_run_record(tmp_path, config, {"tasks": data}, model="somewhere")
+    record = read_run_record(tmp_path)
+    assert record["seed"] == 4 and record["model"] == "somewhere" and len(record["starts"]) == 2
+    assert record["inputs"]["tasks"] == file_hash(data) and len(file_hash(data)) == 64
+    assert record["versions"]["python"].startswith("3.") and "torch" in record["versions"]
+    assert load(DemoConfig, tmp_path / "config.yaml") == config

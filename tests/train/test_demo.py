@@ -1,0 +1,121 @@
+"""The main job end to end on a tiny random model: every stage runs, and a rerun redoes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+pytest.importorskip("torch")
+
+import assay
+from train.run.log import read_metrics
+
+SMALL = [
+    "tasks.train_sft=16",
+    "tasks.train_rl=16",
+    "tasks.heldout=24",
+    "eval.tasks=24",
+    "eval.max_new_tokens=8",
+    "sft.batch_size=8",
+    "sft.max_length=2000",
+    "rl.steps=2",
+    "rl.prompts_per_step=2",
+    "rl.mini_batch=2",
+    "rl.rollouts_per_prompt=4",
+    "rl.max_new_tokens=8",
+    "rl.max_length=2000",
+    "rl.save_every=1",
+    "eval.every=1",
+    "eval.bootstrap=200",
+    "engine.threads=1",
+    "engine.dtype=float32",
+]
+
+
+def words(model: Path, out: Path, *more: str) -> list[str]:
+    return ["demo", "--seed", "3", "--out", str(out), f"model.path={model}", *SMALL, *more]
+
+
+@pytest.fixture(scope="module")
+def finished(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("demo") / "run"
+    assert assay.main(words(tiny_folder, out)) == 0
+    return out
+
+
+def test_every_stage_leaves_its_piece(finished: Path) -> None:
+    data = json.loads((finished / "results.json").read_text())
+    assert set(data["rows"]) == {
+        "copy_input",
+        "always_drop",
+        "always_keep_copy",
+        "gold",
+        "untouched",
+        "sft",
+        "rl",
+    }
+    assert all(len(rows) == 24 for rows in data["rows"].values())
+    assert all(r["outcome"] == r["reward"] == 1.0 for r in data["rows"]["gold"])
+    stages = [row["stage"] for row in read_metrics(finished)]
+    assert [stages.count(s) for s in ("sft", "rl", "eval")] == [2, 2, 2]
+    page = (finished / "report.html").read_text()
+    assert "always_drop" in page and "<svg" in page and "http://" not in page.split("<body")[0]
+    record = json.loads((finished / "run.json").read_text())
+    assert record["seed"] == 3 and record["inputs"]["tasks"] and record["versions"]["torch"]
+    for stage in ("sft", "rl"):
+        assert (finished / stage / "model.safetensors").is_file()
+
+
+def test_a_rerun_redoes_nothing(finished: Path, tiny_folder: Path) -> None:
+    before = {p: p.stat().st_mtime_ns for p in finished.rglob("*.safetensors")}
+    assert assay.main(words(tiny_folder, finished)) == 0
+    assert before == {p: p.stat().st_mtime_ns for p in finished.rglob("*.safetensors")}
+
+
+def test_other_settings_are_refused_by_name(
+    finished: Path, tiny_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert assay.main(words(tiny_folder, finished, "rl.lr=1e-6")) == 2
+    assert "rl.lr" in capsys.readouterr().err
+    assert assay.main(words(tiny_folder, finished, "rl.stepps=3")) == 2
+    assert "did you mean rl.steps?" in capsys.readouterr().err
+    assert assay.main(words(finished, finished.parent / "none")) == 2
+    assert str(finished) in capsys.readouterr().err
+
+
+def test_ctrl_c_and_kill_leave_a_run_that_ends_the_same(
+    finished: Path, tiny_folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    command = [sys.executable, str(ROOT / "assay.py"), *words(tiny_folder, out)]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    for blow, stage in ((signal.SIGINT, "sft"), (signal.SIGKILL, "rl")):
+        child = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            # a background shell ignores Ctrl-C, and its children inherit that
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        while child.poll() is None:
+            if any(row["stage"] == stage for row in read_metrics(out)):
+                child.send_signal(blow)
+                break
+            time.sleep(0.02)
+        said = child.communicate()[1].decode()
+        if blow == signal.SIGINT:
+            assert child.returncode == 130 and "run the same command again" in said
+    assert subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL).returncode == 0
+    for stage in ("sft", "rl"):
+        a, b = (p / stage / "model.safetensors" for p in (finished, out))
+        assert a.read_bytes() == b.read_bytes()

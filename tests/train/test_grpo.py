@@ -1,0 +1,346 @@
+"""The loops, end to end on a tiny model: they learn, they resume to the bit, they refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT
+
+torch = pytest.importorskip("torch")
+
+from configs.schema import GrpoConfig, GrpoRunConfig, SftConfig  # noqa: E402
+from rewards.task import Score, Task, TaskError, write_jsonl  # noqa: E402
+from rollouts.environment import Closing, Opening, Reply, Said  # noqa: E402
+from rollouts.prompts import ChatTokenizer  # noqa: E402
+from rollouts.trajectory import Trajectory  # noqa: E402
+from train.grpo import describe, fitting, sample, train_grpo, update  # noqa: E402
+from train.model.optim import MasterAdamW  # noqa: E402
+from train.model.order import balanced_batch, batch_of, strata  # noqa: E402
+from train.model.policy import load_policy  # noqa: E402
+from train.run.checkpoint import CheckpointError  # noqa: E402
+from train.run.log import RunLog, read_metrics  # noqa: E402
+from train.run.resume import Checkpoints  # noqa: E402
+from train.sft import Example, train_sft  # noqa: E402
+
+
+def refinement_tasks(count: int) -> list[Task]:
+    """Short tasks in the refinement family: delete the x's."""
+    tasks = []
+    for i in range(count):
+        text = "".join(random.Random(i).choice("abx") for _ in range(4)) + "x"
+        gold = {"input_text": text, "status": "KEEP", "text": text.replace("x", "")}
+        prompt = [{"role": "user", "content": f"{i % 7}{text}"}]
+        tasks.append(Task(f"t{i}", "refinement", "toy", "train", prompt, gold))
+    return tasks
+
+
+def few_as(task: Task, trajectory: Trajectory) -> Score:
+    """A dense toy reward that a random model can climb: the share of letters a to m."""
+    text = trajectory.text
+    share = sum(c in "abcdefghijklm" for c in text) / max(len(text), 1)
+    return Score(float(share > 0.9), share, {"share": share})
+
+
+RL = GrpoConfig(
+    steps=12,
+    prompts_per_step=8,
+    rollouts_per_prompt=8,
+    mini_batch=4,
+    lr=3e-3,
+    max_new_tokens=12,
+    max_length=128,
+    save_every=3,
+)
+
+
+def run_rl(folder: Path, out: Path, config: GrpoConfig, score: Any = few_as, **more: Any) -> Any:
+    policy = load_policy(folder, "float32")
+    whole = GrpoRunConfig(rl=config)
+    train_grpo(
+        policy,
+        refinement_tasks(20),
+        ChatTokenizer(folder),
+        score,
+        config,
+        seed=1,
+        micro_tokens=400,
+        slots=32,
+        log=RunLog(out),
+        checkpoints=Checkpoints(out / "ck", whole),
+        **more,
+    )
+    return policy
+
+
+def test_grpo_raises_the_reward(tiny_folder: Path, tmp_path: Path) -> None:
+    run_rl(tiny_folder, tmp_path, RL)
+    rewards = [row["reward/mean"] for row in read_metrics(tmp_path)]
+    assert len(rewards) == 12
+    assert sum(rewards[-3:]) / 3 > sum(rewards[:3]) / 3 + 0.1
+    rows = (tmp_path / "rollouts" / "step_000012.jsonl").read_text().splitlines()
+    assert len(rows) == 64 and {"ids", "loss_mask", "reward", "outcome"} <= set(json.loads(rows[0]))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"normaliser": "sequence_mean"},
+        {"sampling_correction": "token", "top_k": 40, "top_p": 0.95},
+        {"kl_coef": 0.1},
+        {"divide_by_std": True, "temperature": 0.7},
+    ],
+)
+def test_every_switch_changes_what_is_learned(
+    tiny_folder: Path, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    short = replace(RL, steps=2)
+    plain = run_rl(tiny_folder, tmp_path / "a", short)
+    reference = load_policy(tiny_folder, "float32") if "kl_coef" in changes else None
+    other = run_rl(tiny_folder, tmp_path / "b", replace(short, **changes), reference=reference)
+    assert not torch.equal(plain.named()[0][1], other.named()[0][1])
+    assert all(torch.isfinite(t).all() for _, t in other.named())
+
+
+def test_sft_learns_and_resumes_to_the_same_bits(tiny_folder: Path, tmp_path: Path) -> None:
+    tokenizer = ChatTokenizer(tiny_folder)
+    examples = [
+        Example(tokenizer.prompt(t.prompt), tokenizer.answer(t.gold["text"]))
+        for t in refinement_tasks(24)
+    ]
+    config = SftConfig(epochs=4, batch_size=8, lr=3e-3, warmup=2)
+
+    def run(out: Path, stop_after: int | None) -> Any:
+        policy = load_policy(tiny_folder, "float32")
+        log = RunLog(out)
+        if stop_after is not None:
+            log.step = stopper(stop_after, log.step)  # type: ignore[method-assign]
+        train_sft(
+            policy,
+            examples,
+            config,
+            seed=3,
+            micro_tokens=200,
+            log=log,
+            checkpoints=Checkpoints(out / "ck", GrpoRunConfig()),
+            every=2,
+        )
+        return policy
+
+    whole = run(tmp_path / "a", None)
+    losses = [row["loss"] for row in read_metrics(tmp_path / "a")]
+    assert losses[-1] < losses[0] * 0.8
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "b", 5)
+    resumed = run(tmp_path / "b", None)
+    assert same(whole, resumed)
+    assert [r["step"] for r in read_metrics(tmp_path / "b")] == list(range(1, 13))
+
+
+def stopper(at: int, step: Any) -> Any:
+    def stop(stage: str, number: int, *rest: Any) -> None:
+        step(stage, number, *rest)
+        if number == at:
+            raise KeyboardInterrupt
+
+    return stop
+
+
+def same(a: Any, b: Any) -> bool:
+    return all(torch.equal(x, y) for (_, x), (_, y) in zip(a.named(), b.named(), strict=True))
+
+
+def test_a_changed_locked_field_is_refused_by_name(tiny_folder: Path, tmp_path: Path) -> None:
+    run_rl(tiny_folder, tmp_path, replace(RL, steps=3))
+    with pytest.raises(CheckpointError, match=r"rl\.lr was 0\.003 and is 0\.001"):
+        run_rl(tiny_folder, tmp_path, replace(RL, steps=4, lr=1e-3))
+
+
+def test_failed_scoring_teaches_nothing_and_is_counted(tiny_folder: Path, tmp_path: Path) -> None:
+    def broken(task: Task, trajectory: Trajectory) -> Score:
+        return Score(None, None, {}, "sandbox_error")
+
+    policy = load_policy(tiny_folder, "float32")
+    before = policy.named()[0][1].detach().clone()
+    after = run_rl(tiny_folder, tmp_path, replace(RL, steps=1), broken).named()[0][1]
+    assert torch.equal(before, after)
+    assert read_metrics(tmp_path)[0]["why/sandbox_error"] == 1.0
+
+
+def test_batch_order_covers_every_row_once_an_epoch() -> None:
+    rows = [i for step in range(5) for i in batch_of(step, 20, 8, 7)]
+    assert sorted(rows[:20]) == sorted(rows[20:]) == list(range(20))
+    assert rows[:20] != rows[20:] and batch_of(2, 20, 8, 7) != batch_of(2, 20, 8, 8)
+
+
+def test_balanced_batches_take_turns_and_cover_every_row() -> None:
+    groups = [[0, 1, 2, 3], list(range(4, 12))]
+    batches = [balanced_batch(step, groups, 8, 7) for step in range(4)]
+    assert all(sum(row < 4 for row in batch) == 4 for batch in batches)
+    large = [row for batch in batches[:2] for row in batch if row >= 4]
+    assert sorted(large) == groups[1] and large != groups[1]
+    assert sorted(row for row in batches[0] if row < 4) == groups[0]
+    assert balanced_batch(3, groups, 8, 7) == batches[3] != balanced_batch(3, groups, 8, 8)
+
+
+def test_strata_of_status_and_track() -> None:
+    tasks = refinement_tasks(6)
+    assert strata(tasks, "none") == [[0, 1, 2, 3, 4, 5]]
+    by_status = strata(tasks, "status")
+    for group in by_status:
+        assert len({tasks[row].gold["status"] for row in group}) == 1
+    assert sorted(row for group in by_status for row in group) == [0, 1, 2, 3, 4, 5]
+    assert balanced_batch(2, strata(tasks, "none"), 4, 3) == batch_of(2, 6, 4, 3)
+
+
+def test_formula_and_batch_arithmetic_are_said() -> None:
+    text = describe(GrpoConfig(normaliser="constant", sampling_correction="token"))
+    assert "1/(96·128)" in text and "16 prompts × 8 rollouts = 128" in text and "π_old/q" in text
+    dare = describe(GrpoConfig(normaliser="sequence_mean", kl_coef=0.1))
+    assert "1/|tokens|" in dare and "KL" in dare
+
+
+def test_mini_batches_use_the_log_probabilities_of_the_batch_start(tiny_folder: Path) -> None:
+    """With two optimiser steps a batch, the second step's ratio is no longer 1."""
+    policy = load_policy(tiny_folder, "float32")
+    tokenizer = ChatTokenizer(tiny_folder)
+    config = replace(RL, mini_batch=4, lr=0.05)
+    batch = sample(
+        refinement_tasks(8), policy.engine(tokenizer.stop_ids, 64), tokenizer, few_as, config, 5
+    )
+    out = update(
+        policy,
+        MasterAdamW(policy.named()),
+        batch,
+        config,
+        lr=0.05,
+        micro_tokens=9999,
+        reference=None,
+    )
+    assert out["pg_clipfrac"] > 0
+
+
+CHILD = """
+import sys, torch
+torch.set_num_threads(1)
+sys.path[:0] = [sys.argv[1], sys.argv[1] + "/tests/support"]
+from pathlib import Path
+from test_train_loops import RL, run_rl
+from train.model.policy import load_policy
+policy = run_rl(Path(sys.argv[2]), Path(sys.argv[3]), RL)
+policy.save(Path(sys.argv[3]) / "model")
+"""
+
+
+def test_kill_9_anywhere_and_rerun_gives_the_same_bits(tiny_folder: Path, tmp_path: Path) -> None:
+    def start(out: Path) -> subprocess.Popen[bytes]:
+        words = [sys.executable, "-c", CHILD, str(ROOT), str(tiny_folder), str(out)]
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}
+        return subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL)
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert start(whole).wait() == 0
+    pauses = random.Random(11)
+    for lines in (1, 4, 8, 11):  # kill once this many steps are logged, and a little later
+        child = start(killed)
+        metrics = killed / "metrics.jsonl"
+        while child.poll() is None:
+            if metrics.exists() and metrics.read_bytes().count(b"\n") >= lines:
+                time.sleep(pauses.random() * 0.05)
+                child.send_signal(signal.SIGKILL)
+                break
+            time.sleep(0.005)
+        child.wait()
+    assert start(killed).wait() == 0
+    a, b = (p / "model" / "model.safetensors" for p in (whole, killed))
+    assert a.read_bytes() == b.read_bytes()
+    steps = [row["step"] for row in read_metrics(killed)]
+    assert steps == list(range(1, 13))
+
+
+def test_prompts_that_leave_no_room_are_left_out_or_refused(tiny_folder: Path) -> None:
+    tokenizer = ChatTokenizer(tiny_folder)
+    tasks = refinement_tasks(3)
+    long = replace(tasks[0], prompt=[{"role": "user", "content": "y" * 500}])
+    kept = fitting([*tasks, long], tokenizer, RL)
+    assert [t.id for t in kept] == ["t0", "t1", "t2"]
+    with pytest.raises(TaskError, match=r"raise rl\.max_length"):
+        fitting([long], tokenizer, RL)
+
+
+def test_write_jsonl_of_tasks_trains_from_the_command_line(
+    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from train.cli import grpo_main, sft_main
+
+    data = tmp_path / "tasks.jsonl"
+    write_jsonl(data, (t.to_json() for t in refinement_tasks(8)))
+    common = [f"data={data}", f"model.path={tiny_folder}", "engine.dtype=float32"]
+    out = tmp_path / "sft"
+    assert sft_main([*common, f"out={out}", "sft.batch_size=4", "engine.threads=1"]) == 0
+    rl = ["rl.steps=1", "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.max_new_tokens=8"]
+    out = tmp_path / "rl"
+    assert grpo_main([*common, f"out={out}", "engine.threads=1", *rl]) == 0
+    assert (out / "model" / "model.safetensors").is_file()
+    assert grpo_main([*common, "data=/nowhere.jsonl"]) == 2
+    assert "/nowhere.jsonl: no such file" in capsys.readouterr().err
+
+
+class Parrot:
+    """A tool task: whatever the model says is answered with a letter, three turns long."""
+
+    def __init__(self, task: Task, sample: int, seed: int) -> None:
+        self.task, self.said = task, ""
+
+    async def open(self) -> Opening:
+        return Opening(self.task.prompt)
+
+    async def reply(self, said: Said) -> Reply:
+        self.said += said.text
+        return Reply([{"role": "tool", "content": "zz"}], done=said.turn == 2)
+
+    async def close(self) -> Closing:
+        return Closing({"said": self.said.encode()})
+
+
+def test_grpo_learns_over_turns_with_tool_tokens_between(tiny_folder: Path, tmp_path: Path) -> None:
+    """The reward looks at all turns; ids keep prompt, model, tool, model, tool, model."""
+
+    def few(task: Task, trajectory: Trajectory) -> Score:
+        text = trajectory.answer().files["said"].decode()
+        share = sum(c in "abcdefghijklm" for c in text) / max(len(text), 1)
+        return Score(float(share > 0.9), share)
+
+    tasks = [replace(t, tools=("parrot",)) for t in refinement_tasks(6)]
+    policy, config = (
+        load_policy(tiny_folder, "float32"),
+        replace(RL, steps=10, max_new_tokens=6, max_length=400),
+    )
+    train_grpo(
+        policy,
+        tasks,
+        ChatTokenizer(tiny_folder),
+        few,
+        config,
+        seed=1,
+        micro_tokens=2000,
+        slots=64,
+        log=RunLog(tmp_path),
+        checkpoints=Checkpoints(tmp_path / "ck", GrpoRunConfig(rl=config)),
+        maker=Parrot,
+    )
+    rewards = [row["reward/mean"] for row in read_metrics(tmp_path)]
+    assert sum(rewards[-3:]) / 3 > sum(rewards[:3]) / 3 + 0.1
+    row = json.loads((tmp_path / "rollouts" / "step_000010.jsonl").read_text().splitlines()[0])
+    assert row["turns"] == 3 and len(row["ids"]) == len(row["loss_mask"])
+    runs = "".join(map(str, row["loss_mask"])).strip("0").split("0")
+    assert len([r for r in runs if r]) == 3

@@ -1,0 +1,123 @@
+"""Setup without installing anything, and the doctor's report."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+import assay
+from train import doctor, install
+from train.install import SetupError
+
+
+def executable(folder: Path, name: str, text: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_an_old_python_gets_a_sentence_or_a_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 9, 1))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SetupError, match=r"Python 3.9 is too old; .*PYTHON=/path/to/python3.11"):
+        install.find_python()
+    executable(tmp_path, "python3.12", "exit 0")
+    assert install.find_python() == str(tmp_path / "python3.12")
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [("echo 'GPU 0: NVIDIA X'", True), ("echo 'no devices' ", False), ("exit 9", False)],
+)
+def test_a_gpu_counts_only_when_its_driver_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, found: bool
+) -> None:
+    executable(tmp_path, "nvidia-smi", script)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert install.has_gpu() is found
+    (tmp_path / "nvidia-smi").unlink()
+    assert install.has_gpu() is False
+
+
+def test_the_stamp_changes_with_what_it_stands_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(install, "ROOT", tmp_path)
+    (tmp_path / "pyproject.toml").write_text("a")
+    first = install.stamp_text("train", "cpu", "python3")
+    assert install.stamp_text("train", "cpu", "python3") == first
+    assert install.stamp_text("train", "cuda", "python3") != first
+    (tmp_path / "pyproject.toml").write_text("b")
+    assert install.stamp_text("train", "cpu", "python3") != first
+
+
+def test_a_full_disk_is_said_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(install, "ROOT", tmp_path)
+    monkeypatch.setattr(install, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(install, "NEED_GB", {"cpu": 1e9, "cuda": 1e9})
+    (tmp_path / "pyproject.toml").write_text("")
+    with pytest.raises(SetupError, match=r"GB free in .* setup needs 1000000000 GB"):
+        install.setup("train,test")
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_setup_needs_nothing_but_the_standard_library() -> None:
+    done = subprocess.run(
+        [sys.executable, "-S", "-I", str(ROOT / "train" / "install.py"), "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0 and "--extras" in done.stdout, done.stderr
+
+
+def test_the_doctor_reports_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert assay.main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    topics = {line.split()[0] for line in out.splitlines()}
+    assert topics == {
+        "python",
+        "package",
+        "cpu",
+        "memory",
+        "gpu",
+        "disk",
+        "slurm",
+        "optional",
+        "sandbox",
+    }
+    assert sys.executable in out and "torch 2." in out and "GB available" in out
+
+
+def test_a_broken_module_is_not_taken_for_an_absent_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "assay_broken.py").write_text("import assay_no_such_module\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ModuleNotFoundError, match="assay_no_such_module"):
+        doctor._module("assay_broken")
+    assert doctor._module("assay_not_there.at_all") is None
+
+
+def test_attack_says_what_held_and_what_did_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rollouts.sandbox import attacks
+
+    held = attacks.Outcome(1, "read gold", True, "", "confined")
+    through = attacks.Outcome(3, "stat gold", False, "exit 0", "confined")
+    monkeypatch.setattr(doctor, "report", lambda: [])
+    for found, status in (([held, through], 1), ([held], 0)):
+        monkeypatch.setattr(attacks, "run_all", lambda level, found=found: found)
+        assert doctor.main(["--attack", "--level", "confined"]) == status
+        said = capsys.readouterr().out
+        assert f"level confined: 1 of {len(found)} stopped" in said
+        assert ("open: row 3, stat gold: exit 0" in said) == bool(status)

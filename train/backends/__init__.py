@@ -1,0 +1,1 @@
+"""The same training over many devices: verl, DeepSpeed, and what they need."""

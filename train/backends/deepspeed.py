@@ -1,0 +1,301 @@
+# pyright: reportMissingImports=false, reportMissingTypeStubs=false
+"""Supervised fine-tuning of models too big for one device: DeepSpeed ZeRO-2 or 3. Needs the extra.
+
+The same rows in the same order, the same masks and the same loss as `train.sft`: minus the mean
+log-probability of all answer tokens of an optimiser step, over all devices. Every process takes its
+share of a step's rows, one sequence at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.utils.checkpoint import checkpoint
+
+from configs.loader import ConfigError, locked_difference, to_dict
+from configs.schema import SftRunConfig
+from rewards.task import TaskError
+from train.model.optim import learning_rate
+from train.model.order import batch_of
+from train.model.policy import learn_padding, save_folder
+from train.run.stop import StopFlag, Stopped
+from train.sft import Example, sft_steps
+
+ROWS = 1024  # positions whose float32 logits exist at the same time
+DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+
+
+def zero_config(config: SftRunConfig, world: int) -> dict[str, Any]:
+    """DeepSpeed's settings for this run. The three odd ones make our own AdamW acceptable."""
+    stage = config.cluster.zero_stage
+    offload = {"device": "cpu", "pin_memory": config.cluster.device == "cuda"}
+    zero: dict[str, Any] = {"stage": stage, "stage3_gather_16bit_weights_on_model_save": True}
+    if config.cluster.offload:
+        zero |= {"offload_optimizer": offload}
+        zero |= {"offload_param": offload} if stage == 3 else {}
+    return {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": config.sft.batch_size // world,
+        "gradient_clipping": config.sft.grad_clip,
+        "bf16": {"enabled": config.engine.dtype == "bfloat16"},
+        "zero_optimization": zero,
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "steps_per_print": 1_000_000_000,
+        "wall_clock_breakdown": False,
+    }
+
+
+class Trainer:
+    """One process of a run: its engine, its share of every step, its checkpoints."""
+
+    def __init__(self, config: SftRunConfig, source: Path, stop: StopFlag) -> None:
+        import deepspeed
+
+        self.config, self.source, self.stop = config, source, stop
+        self.out = Path(config.out)
+        self.folder = self.out / "checkpoints" / "sft"
+        if config.cluster.device == "cpu":
+            torch.set_num_threads(config.engine.threads or 1)
+            # DeepSpeed would compile its shared-memory collectives here: that asks for a compiler,
+            # and a build killed half-way leaves a lock on which every later run waits for ever
+            deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+        deepspeed.init_distributed("gloo" if config.cluster.device == "cpu" else "nccl")
+        self.rank, self.world = dist.get_rank(), dist.get_world_size()
+        if config.sft.batch_size % self.world:
+            raise ConfigError(
+                f"sft.batch_size={config.sft.batch_size} cannot be shared out evenly over "
+                f"{self.world} processes; make it a multiple"
+            )
+        settings = zero_config(config, self.world)
+        with _cut_while_read(settings, config.cluster.zero_stage):
+            model = _model(config, source)
+        wanted = [p for p in model.parameters() if p.requires_grad]
+        optimiser = torch.optim.AdamW(
+            wanted,
+            lr=config.sft.lr,
+            betas=config.sft.betas,
+            eps=1e-8,
+            weight_decay=config.sft.weight_decay,
+            fused=True,
+        )
+        self.engine: Any = deepspeed.initialize(model=model, optimizer=optimiser, config=settings)[
+            0
+        ]
+
+    def restore(self) -> int:
+        """The step of the newest checkpoint, loaded; 0 if there is none."""
+        if not (self.folder / "latest").is_file():
+            return 0
+        _, state = self.engine.load_checkpoint(str(self.folder))
+        changed = locked_difference(state["config"], self.config)
+        if changed:
+            raise ConfigError(
+                f"{self.folder}: cannot resume, because {', '.join(changed)} changed; put the old "
+                "value back, or set another out="
+            )
+        return int(state["step"])
+
+    def save(self, step: int) -> None:
+        """All ranks together; `latest` is renamed into place last, then the oldest go."""
+        state, name = {"step": step, "config": to_dict(self.config)}, f"step_{step:06d}"
+        self.engine.save_checkpoint(
+            str(self.folder), tag=name, client_state=state, save_latest=False
+        )
+        dist.barrier()
+        if self.rank == 0:
+            work = self.folder / ".latest.tmp"
+            work.write_text(name, encoding="utf-8")
+            work.replace(self.folder / "latest")
+            kept = sorted(self.folder.glob("step_*"))[: -self.config.checkpoint.keep]
+            for path in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def step(self, batch: Sequence[Example], lr: float) -> tuple[float, float]:
+        """(loss, gradient norm before clipping) of one optimiser step."""
+        tokens = sum(e.scored for e in batch)
+        mine = batch[self.rank :: self.world]
+        for group in self.engine.optimizer.param_groups:
+            group["lr"] = lr
+        total = torch.zeros(1)
+        for example in mine:
+            nll = self._nll(example)
+            total += nll.detach().float().cpu()
+            # DeepSpeed averages over micro-batches and processes; the loss is a sum over both
+            self.engine.backward(nll / tokens * len(batch))
+            self.engine.step()
+        total = total.to(self.engine.device)
+        dist.all_reduce(total)
+        return float(total) / tokens, float(self.engine.get_global_grad_norm() or 0.0)
+
+    def _nll(self, example: Example) -> torch.Tensor:
+        """Minus the sum of the answer's log-probabilities."""
+        ids = torch.tensor([example.prompt + example.answer], device=self.engine.device)
+        count = len(example.answer)
+        # of the prompt's logits only the last is needed
+        out = self.engine(input_ids=ids, use_cache=False, logits_to_keep=count + 1)
+        chosen = _picked(out.logits[0, -count - 1 : -1], ids[0, -count:])
+        if example.mask is not None:  # tool tokens are read, not learned
+            chosen = chosen * torch.tensor(example.mask, device=chosen.device)
+        return -chosen.sum()
+
+    def asked(self) -> bool:
+        """Whether any process was asked to stop: all must save together."""
+        flag = torch.tensor([float(self.stop())], device=self.engine.device)
+        dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+        return bool(flag)
+
+    def export(self) -> None:
+        """An ordinary Hugging Face folder at `out/model`; adapters are merged into the weights."""
+        if self.config.cluster.zero_stage == 3:
+            state = self.engine._zero3_consolidated_16bit_state_dict()
+        else:
+            state = self.engine.module.state_dict()
+        if self.rank == 0:
+            from train.run.setup import publish
+
+            work = self.out / ".tmp-model"
+            save_folder(self.source, work, _plain_state(self.config, self.source, state))
+            print(f"model: {publish(work, self.out / 'model')}", flush=True)
+            (self.out / "DONE").touch()
+        dist.barrier()
+
+
+def _picked(logits_TV: torch.Tensor, ids_T: torch.Tensor) -> torch.Tensor:
+    """Log-probabilities (T,) of `ids_T` in float32. Rows are done again in the backward pass: a
+    vocabulary of 150,000 in float32 would take more memory than the model's layers."""
+
+    def rows(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        return logits.float().log_softmax(-1).gather(1, ids[:, None])[:, 0]
+
+    pieces = zip(logits_TV.split(ROWS), ids_T.split(ROWS), strict=True)
+    return torch.cat([checkpoint(rows, *piece, use_reentrant=False) for piece in pieces])
+
+
+@contextmanager
+def _cut_while_read(settings: dict[str, Any], stage: int) -> Iterator[None]:
+    """Under stage 3 each process keeps its own part of a weight as soon as it is read. Otherwise
+    every process of a node would first hold the whole model: eight times 64 GB for 32B."""
+    if stage != 3:
+        yield
+        return
+    from transformers.integrations.deepspeed import (
+        HfDeepSpeedConfig,
+        unset_hf_deepspeed_config,
+    )
+
+    told = HfDeepSpeedConfig(settings)  # transformers looks at it for as long as it lives
+    try:
+        yield
+    finally:
+        unset_hf_deepspeed_config()
+        del told
+
+
+def _model(config: SftRunConfig, source: Path) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    dtype = DTYPES[config.engine.dtype]
+    model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+    learn_padding(model)
+    _recompute(model)
+    if config.model.lora_rank:
+        from train.model.lora import with_adapters
+
+        model = with_adapters(model, config.model)
+    return model
+
+
+def _recompute(model: Any) -> None:
+    """Layers keep their inputs only and run again in the backward pass. transformers does that in
+    training mode alone, and loads in the other; dropout, which comes with it, stays off: a step
+    must not depend on how often it was tried."""
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    model.train()
+    part: Any
+    for part in model.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.0
+        elif hasattr(part, "attention_dropout"):
+            part.attention_dropout = 0.0
+
+
+def _plain_state(config: SftRunConfig, source: Path, state: dict[str, Any]) -> dict[str, Any]:
+    """Weights under the names that transformers reads, contiguous, each tied one once."""
+    if config.model.lora_rank:
+        from train.model.lora import merged_state
+
+        plain = _model(config, source)
+        plain.load_state_dict(state, strict=False)
+        return merged_state(plain)
+    tied = json.loads((source / "config.json").read_text()).get("tie_word_embeddings", False)
+    return {
+        k: v.detach().cpu().contiguous()
+        for k, v in state.items()
+        if not (tied and k == "lm_head.weight")
+    }
+
+
+def train(config: SftRunConfig, examples: Sequence[Example], source: Path, stop: StopFlag) -> None:
+    """All of it, in one of the processes. Raises `Stopped` after saving when asked to stop."""
+    from train.run.log import RunLog
+
+    fitting = [e for e in examples if len(e.prompt) + len(e.answer) <= config.sft.max_length]
+    if not fitting:
+        raise TaskError(
+            f"none of {len(examples)} examples fits sft.max_length={config.sft.max_length}; "
+            "raise it"
+        )
+    trainer = Trainer(config, source, stop)
+    log = RunLog(trainer.out) if trainer.rank == 0 else None
+    steps, start = sft_steps(len(fitting), config.sft), trainer.restore()
+    if log is not None:
+        log.resume("sft", start)
+    for step in range(start, steps):
+        began = time.perf_counter()
+        rows = batch_of(step, len(fitting), config.sft.batch_size, config.seed)
+        lr = learning_rate(step, steps, config.sft.lr, config.sft.warmup, "cosine")
+        batch = [fitting[i] for i in rows]
+        loss, norm = trainer.step(batch, lr)
+        took = time.perf_counter() - began
+        if log is not None:
+            speed = sum(len(e.prompt) + len(e.answer) for e in batch) / took
+            log.step(
+                "sft",
+                step + 1,
+                steps,
+                {
+                    "loss": loss,
+                    "grad_norm": norm,
+                    "lr": lr,
+                    "time/step": took,
+                    "time/tokens_per_second": speed,
+                },
+            )
+        asked = trainer.asked() and step + 1 < steps
+        if asked or (step + 1) % config.checkpoint.sft_every == 0 or step + 1 == steps:
+            trainer.save(step + 1)
+        if asked:
+            raise Stopped(step + 1)
+    trainer.export()
+
+
+def main(config: SftRunConfig, stop: StopFlag) -> None:
+    """Body of one process, whose place the launcher put into the environment."""
+    from rollouts.prompts import ChatTokenizer
+    from train.cli import read_examples
+    from train.model.source import resolve_model
+
+    if config.cluster.device == "cpu":
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    source = resolve_model(config.model.path)
+    train(config, read_examples(config, ChatTokenizer(source)), source, stop)

@@ -1,0 +1,157 @@
+"""Start one process for each device of this node and pass signals on to them.
+
+Not torchrun: it dies of USR1, which is how a cluster says that time is running out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from configs.cluster import ClusterConfig
+from configs.loader import ConfigError, dump
+from configs.schema import SftRunConfig
+from train.run.checkpoint import require_disk
+from train.run.record import write_run_record
+
+GRACE_S = 30.0
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def rendezvous(environ: Mapping[str, str]) -> tuple[int, int, str, int]:
+    """(nodes, this node's number, address, port) of the meeting point, from Slurm if it is there.
+
+    The port comes from the job's id and restart, so that all nodes agree without talking.
+    """
+    nodes = int(environ.get("SLURM_NNODES", "1"))
+    if nodes == 1:
+        return 1, 0, "127.0.0.1", free_port()
+    hosts = subprocess.run(
+        ["scontrol", "show", "hostnames", environ["SLURM_JOB_NODELIST"]],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    restart = int(environ.get("SLURM_RESTART_COUNT", "0"))
+    port = 20000 + (int(environ["SLURM_JOB_ID"]) * 7 + restart) % 10000
+    return nodes, int(environ["SLURM_NODEID"]), hosts[0], port
+
+
+def launch(words: Sequence[str], processes: int) -> int:
+    """Run `python -m WORDS` as `processes` ranks on this node; the first failure's exit status.
+
+    USR1 and TERM reach every rank; when one fails the others are ended (TERM, then KILL).
+    """
+    nodes, node, address, port = rendezvous(os.environ)
+    ranks: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, frame: object) -> None:
+        for rank in ranks:
+            if rank.poll() is None:
+                rank.send_signal(number)
+
+    for number in (signal.SIGUSR1, signal.SIGTERM):
+        signal.signal(number, pass_on)
+    for local in range(processes):
+        env = {
+            **os.environ,
+            "RANK": str(node * processes + local),
+            "LOCAL_RANK": str(local),
+            "WORLD_SIZE": str(nodes * processes),
+            "LOCAL_WORLD_SIZE": str(processes),
+            "MASTER_ADDR": address,
+            "MASTER_PORT": str(port),
+        }
+        ranks.append(subprocess.Popen([sys.executable, "-m", *words], env=env))
+    codes: list[int] = []
+    live = list(ranks)
+    while live:
+        time.sleep(0.2)
+        for rank in [r for r in live if r.poll() is not None]:
+            live.remove(rank)
+            codes.append(int(rank.returncode))
+            if rank.returncode not in (0, 75):
+                _end(live)
+    bad = [code for code in codes if code not in (0, 75)]
+    code = bad[0] if bad else max(codes)
+    return code if code >= 0 else 128 - code
+
+
+def _end(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
+    """The others wait for a message that will not come: TERM, and KILL after a while."""
+    for rank in ranks:
+        rank.terminate()
+    until = time.monotonic() + GRACE_S
+    for rank in ranks:
+        try:
+            rank.wait(max(0.1, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            rank.kill()
+
+
+def require_devices(cluster: ClusterConfig) -> None:
+    """Raises `ConfigError` where every rank would end with a traceback of its own."""
+    if importlib.util.find_spec("deepspeed") is None:
+        raise ConfigError(
+            "--backend deepspeed: deepspeed is not installed; install the extra `deepspeed` "
+            "(docs/clusters.md)"
+        )
+    if cluster.device == "cpu":
+        return
+    there = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+    have = there if shown is None else min(there, len([d for d in shown.split(",") if d.strip()]))
+    if have < cluster.gpus_per_node:
+        raise ConfigError(
+            f"cluster.gpus_per_node={cluster.gpus_per_node} and this node has {have} GPU(s); set "
+            "cluster.gpus_per_node, or try it on a tiny model with cluster.device=cpu"
+        )
+
+
+def sft_on_devices(config: SftRunConfig) -> int:
+    """`assay sft --backend deepspeed`: one process a device, on this node's share of the nodes."""
+    from train.backends.estimate import sft_report
+
+    require_devices(config.cluster)
+    out = Path(config.out)
+    require_disk(out, 1_000_000_000, "checkpoints of this run")
+    print(sft_report(config), flush=True)
+    (out / "DONE").unlink(missing_ok=True)
+    node = os.environ.get("SLURM_NODEID", "0")
+    if node == "0":
+        write_run_record(out, config, {"data": Path(config.data)})
+    settings = out / f"deepspeed_node_{node}.yaml"  # every node starts its own ranks
+    dump(config, settings)
+    if config.cluster.device == "cpu":
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    return launch(["train.backends.launch", str(settings)], config.cluster.gpus_per_node)
+
+
+def main(path: str) -> int:
+    """Body of one rank."""
+    from train.run.errors import say_known_errors
+    from train.run.settings import load_run
+    from train.run.stop import StopFlag
+
+    stop = StopFlag().listen()  # before the long imports: USR1 would end the process
+    with say_known_errors("assay sft") as status:
+        from train.backends.deepspeed import main as train
+
+        train(load_run(SftRunConfig, path), stop)
+    return status.code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,112 @@
+# pyright: reportMissingImports=false, reportMissingTypeStubs=false
+"""Tasks as verl's parquet rows, in the order in which the embedded loop sees them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from configs.loader import ConfigError, dump
+from configs.schema import GrpoConfig, GrpoRunConfig
+from rewards.task import Task, TaskError, read_tasks
+from train.backends.verl.overrides import LOOP
+from train.model.order import balanced_batch, strata
+
+TARGET = "train.backends.verl.loop.AssayLoop"
+
+
+def row_of(task: Task, index: int, split: str) -> dict[str, Any]:
+    """One row. Everything of free form is JSON text: Arrow gives all rows one struct, and would
+    fill keys that other rows have with None."""
+    return {
+        "data_source": f"{task.family}/{task.track}",
+        "prompt": [{"role": m["role"], "content": m["content"]} for m in task.prompt],
+        "ability": task.family,
+        "reward_model": {
+            "style": "rule",
+            "ground_truth": json.dumps(task.to_json(), ensure_ascii=False),
+        },
+        "extra_info": {"index": index, "split": split, "task_id": task.id},
+        "agent_name": LOOP,
+    }
+
+
+def training_order(tasks: Sequence[Task], config: GrpoConfig, seed: int) -> list[Task]:
+    """Every prompt of every step, step after step, as `train.grpo` would take them."""
+    groups = strata(tasks, config.balance)
+    return [
+        tasks[i]
+        for step in range(config.steps)
+        for i in balanced_batch(step, groups, config.prompts_per_step, seed)
+    ]
+
+
+def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Atomically. Raises `ConfigError` when pyarrow is missing."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise ConfigError("--backend verl writes parquet; install the extra `cluster`") from None
+    work = path.with_suffix(".tmp")
+    pq.write_table(pa.Table.from_pylist(list(rows)), work)
+    work.replace(path)
+
+
+def prepare(config: GrpoRunConfig, folder: Path) -> dict[str, int]:
+    """Write train.parquet, val.parquet, loops.yaml and config.yaml; returns counts of rows.
+
+    Tasks whose prompt leaves no room for an answer are left out, as in the embedded loop. Raises
+    `TaskError` for a tool that is not known or a file that is not there: inside a run verl would
+    only log it and leave the whole group out.
+    """
+    from rollouts.prompts import ChatTokenizer
+    from train.grpo import fitting
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = ChatTokenizer(Path(str(config.model.path)), config.tools.calls)
+    tasks = list(fitting(_read(config.data, "data"), tokenizer, config.rl))
+    ordered = training_order(tasks, config.rl, config.seed)
+    held = _read(config.cluster.val_data, "cluster.val_data") if config.cluster.val_data else []
+    rows = [row_of(task, i, "train") for i, task in enumerate(ordered)]
+    write_parquet(folder / "train.parquet", rows)
+    # verl asks for a validation file even when it never validates
+    held_rows = [row_of(task, i, "val") for i, task in enumerate(held)] or rows[:1]
+    write_parquet(folder / "val.parquet", held_rows)
+    dump(config, folder / "config.yaml")
+    loops = [{"name": LOOP, "_target_": TARGET, "run": str((folder / "config.yaml").resolve())}]
+    (folder / "loops.yaml").write_text(yaml.safe_dump(loops), encoding="utf-8")
+    return {"tasks": len(tasks), "train": len(rows), "val": len(held)}
+
+
+def _read(path: str, key: str) -> list[Task]:
+    if not path or not Path(path).is_file():
+        raise ConfigError(f"{key}={path!r}: no such file; give a tasks.jsonl file")
+    tasks = read_tasks(path)
+    if not tasks:
+        raise TaskError(f"{path}: no tasks in it; build some with `assay tasks`")
+    return [_ready(task, Path(path)) for task in tasks]
+
+
+def _ready(task: Task, source: Path) -> Task:
+    """The task with absolute paths, since training and held-out tasks may lie in two folders."""
+    from rollouts.workshop import ENVIRONMENTS
+
+    if task.tools and not any(tool in ENVIRONMENTS for tool in task.tools):
+        raise TaskError(
+            f"{source}: task {task.id}: no environment has {', '.join(task.tools)}; there is "
+            f"{', '.join(ENVIRONMENTS)}"
+        )
+    files = {name: (source.parent / path).resolve() for name, path in task.files.items()}
+    for name, path in files.items():
+        if not path.exists():
+            raise TaskError(
+                f"{source}: task {task.id}: file {name}: {path} is not there; build the tasks "
+                "again or give the folder they were built in"
+            )
+    return replace(task, files={name: str(path) for name, path in files.items()})

@@ -1,0 +1,29 @@
+# pyright: reportMissingImports=false, reportMissingTypeStubs=false
+"""`assay grpo --backend verl --dry-run`: what verl would be given, and whether it can fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from configs.schema import GrpoRunConfig
+from train.backends.estimate import grpo_report
+from train.backends.verl.compose import check, compose, installed
+from train.backends.verl.overrides import overrides
+
+
+def show(config: GrpoRunConfig) -> None:
+    """Print the arithmetic, then verl's own resolved configuration where verl is installed.
+
+    Raises `ConfigError` for settings that verl refuses or that cannot fit into the GPUs.
+    """
+    made = overrides(config, (Path(config.out) / "verl").resolve())
+    print(grpo_report(config), flush=True)
+    if not installed():
+        print("\nverl is not installed here; what it would be given:")
+        print("\n".join(f"{key}={value}" for key, value in made.items()))
+        return
+    composed = compose(made)
+    check(composed)
+    from omegaconf import OmegaConf
+
+    print("\nverl's configuration, checked by verl:\n" + OmegaConf.to_yaml(composed))

@@ -1,0 +1,100 @@
+# pyright: reportMissingImports=false, reportMissingTypeStubs=false
+"""A verl checkpoint as an ordinary Hugging Face folder.
+
+python -m train.backends.verl.export RUN [--step N] [--out DIR]     default: the newest, RUN/model
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shutil
+import sys
+from pathlib import Path
+
+from configs.loader import ConfigError
+
+# What verl 0.9.1 leaves of adapters: the trainer beside the shards, the merger beside the model.
+ADAPTERS = ("lora_train_meta.json", "lora_adapter")
+
+
+def export(out: Path, step: int | None = None, target: Path | None = None) -> Path:
+    """Merge the shards of `global_step_N` (default: the newest) into `out/model`; bf16 weights.
+
+    The folder appears whole. Raises `ConfigError` when there is no checkpoint, or when it holds
+    adapters: verl's merger puts those aside and saves the base model alone.
+    """
+    from train.backends.verl.main import last_step
+    from train.run.setup import publish
+
+    step = last_step(out) if step is None else step
+    actor = out / f"global_step_{step}" / "actor"
+    if not actor.is_dir():
+        raise ConfigError(f"{actor}: no such checkpoint; train first, or name another step")
+    _refuse_adapters(actor, actor)
+    work = out / ".tmp-model"
+    shutil.rmtree(work, ignore_errors=True)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # it says every shard it reads
+            _merge(actor, work)
+    except Exception as error:  # of torch, transformers, the file system: all mean the same here
+        raise ConfigError(f"verl's model merger failed on {actor}: {error}") from error
+    _refuse_adapters(work, actor)
+    for path in (actor / "huggingface").iterdir():  # tokenizer and template, where it left any out
+        if path.is_file() and not (work / path.name).exists():
+            shutil.copyfile(path, work / path.name)
+    return publish(work, target or out / "model")
+
+
+def _refuse_adapters(folder: Path, source: Path) -> None:
+    if not any(next(folder.rglob(name), None) for name in ADAPTERS):
+        return
+    if folder != source:
+        shutil.rmtree(folder)
+    raise ConfigError(
+        f"{source} holds LoRA adapters, and verl's merger would save the base model "
+        "without them; train without model.lora_rank, or merge them with peft by hand"
+    )
+
+
+def _merge(actor: Path, target: Path) -> None:
+    """In this process: another would spend ten seconds on imports that a run has made already."""
+    from verl.model_merger.base_model_merger import ModelMergerConfig
+    from verl.model_merger.fsdp_model_merger import FSDPModelMerger
+
+    target.mkdir(parents=True)
+    config = ModelMergerConfig(
+        operation="merge",
+        backend="fsdp",
+        local_dir=str(actor),
+        target_dir=str(target),
+        hf_model_config_path=str(actor / "huggingface"),
+    )
+    merger = FSDPModelMerger(config)
+    merger.merge_and_save()
+    merger.cleanup()
+
+
+def main(argv: list[str]) -> int:
+    """Exit status 0, or 2 with one sentence when there is nothing to export."""
+    from train.backends.verl.compose import require_verl
+
+    parser = argparse.ArgumentParser(
+        prog="python -m train.backends.verl.export",
+        description="A step of a verl run as a model folder.",
+    )
+    parser.add_argument("run", type=Path, help="the run's out=")
+    parser.add_argument("--step", type=int, help="default: the newest")
+    parser.add_argument("--out", type=Path, help="default: RUN/model")
+    args = parser.parse_args(argv)
+    try:
+        require_verl()
+        print(f"model: {export(args.run, args.step, args.out)}")
+    except ConfigError as error:
+        print(f"export: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

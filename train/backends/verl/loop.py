@@ -1,0 +1,187 @@
+# pyright: reportMissingImports=false, reportMissingTypeStubs=false
+"""Our episode as a verl agent loop: the same multi-turn code, sandbox, scorers. Needs verl.
+
+The loop scores its own episodes, because the files they leave are gone afterwards. A rollout whose
+infrastructure broke twice, or that has no outcome, returns nothing: verl leaves it out of its
+group, as the embedded loop does. What the reward is made of goes to `reward_extra_info`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from ray.exceptions import RayError
+from verl.experimental.agent_loop.agent_loop import (
+    AgentLoopBase,
+    AgentLoopMetrics,
+    AgentLoopOutput,
+)
+
+from configs.schema import GrpoRunConfig
+from rewards.adapters import numbers, task_of
+from rewards.families import score_answer
+from rewards.seeds import derive_seed
+from rewards.task import Score, Task, TaskError
+from rollouts.environment import Budget, Closing, EnvironmentFailure, Opening, Reply, Said
+from rollouts.episode import completion_ids, run_episode
+from rollouts.prompts import ChatTokenizer
+from rollouts.trajectory import Completion, Sampling, Trajectory
+from rollouts.workshop import Workshop, tool_settings
+from train.backends.verl.overrides import CPU_ROLLOUT
+from train.run.settings import load_run, weights_of
+
+ABORTED = ("abort", "aborted")  # SGLang's word for it, and that of verl's other servers
+
+
+class Plain:
+    """The surroundings of a task without tools: one message, and that was it."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    async def open(self) -> Opening:
+        return Opening(self.task.prompt)
+
+    async def reply(self, said: Said) -> Reply:
+        return Reply()
+
+    async def close(self) -> Closing:
+        return Closing()
+
+
+@lru_cache(maxsize=2)
+def _settings(path: str) -> tuple[GrpoRunConfig, ChatTokenizer, Workshop]:
+    """What all episodes of a worker process share. Files have absolute paths (data.prepare)."""
+    config = load_run(GrpoRunConfig, path)
+    tools = replace(tool_settings(config.tools), workers=config.cluster.sandbox_workers)
+    tokenizer = ChatTokenizer(Path(str(config.model.path)), config.tools.calls)
+    return config, tokenizer, Workshop(Path(config.data).parent, tools)
+
+
+class AssayLoop(AgentLoopBase):
+    """One trajectory. verl makes a new object for each; `run` names the run's config.yaml."""
+
+    def __init__(self, *args: Any, run: str, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.run_config, self.chat, self.workshop = _settings(run)
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
+        """An output of one trajectory, or [] when it has no outcome."""
+        task = task_of(row["reward_model"]["ground_truth"])
+        sample, step = int(row.get("session_id", 0)), int(row.get("global_steps", 1))
+        run_seed = derive_seed(self.run_config.seed, "rollouts", step - 1)
+        steps: list[int] = []  # versions of the weights that its messages came from
+        try:
+            trajectory = await self._episode(task, sample, run_seed, sampling_params, steps)
+            if trajectory.failure is not None:  # the infrastructure's: once more, from the start
+                steps.clear()
+                trajectory = await self._episode(task, sample, run_seed, sampling_params, steps)
+        except TaskError as error:  # raised, it would be a page of verl's log and a lost group
+            print(f"rollout left out: {error}", flush=True)
+            return []
+        score = score_answer(task, trajectory.answer(), weights_of(self.run_config.reward))
+        if score.outcome is None or not trajectory.sampled:
+            print(f"rollout of {task.id} left out: {trajectory.failure or score.why}", flush=True)
+            return []
+        return output_of(task, trajectory, score, steps)
+
+    async def _episode(
+        self, task: Task, sample: int, run_seed: int, drawn: dict[str, Any], steps: list[int]
+    ) -> Trajectory:
+        rl = self.run_config.rl
+        seed = derive_seed(run_seed, task.id, sample)
+        maker = self.workshop.maker if task.tools else None
+        environment = maker(task, sample, seed) if maker else Plain(task)
+        sampling = Sampling(rl.max_new_tokens, float(drawn["temperature"]))
+        request = uuid4().hex  # one a trajectory: its turns go to the server that has its prefix
+
+        async def ask(ids: Any, wanted: Sampling, seed: int) -> Completion:
+            return await self._ask(request, list(ids), wanted, seed, drawn, steps)
+
+        budget = Budget(
+            turns=rl.turns if task.tools else 1, seconds=rl.tool_seconds, tokens=rl.max_length
+        )
+        return await run_episode(
+            task, sample, environment, ask, sampling, run_seed, budget, self.chat
+        )
+
+    async def _ask(
+        self,
+        request: str,
+        ids: list[int],
+        wanted: Sampling,
+        seed: int,
+        drawn: dict[str, Any],
+        steps: list[int],
+    ) -> Completion:
+        """One message from the rollout server: ids in, ids out."""
+        params = {**drawn, "max_new_tokens": wanted.max_new_tokens}
+        if self.rollout_config.name == CPU_ROLLOUT:
+            params["seed"] = seed
+        try:
+            out = await self.server_manager.generate(
+                request, prompt_ids=ids, sampling_params=params
+            )
+        except RayError as error:  # the server died, or raised: never the answer's fault
+            raise EnvironmentFailure(f"the rollout server failed: {_short(error)}") from error
+        if out.stop_reason in ABORTED:
+            raise EnvironmentFailure("the rollout server gave up the request")
+        steps += [
+            int(out.extra_fields[k])
+            for k in ("min_global_steps", "max_global_steps")
+            if out.extra_fields.get(k) is not None
+        ]
+        logprobs = list(out.log_probs or [0.0] * len(out.token_ids))
+        ended = bool(out.token_ids) and out.token_ids[-1] in self.chat.stop_ids
+        return Completion(list(out.token_ids), logprobs, logprobs, "eos" if ended else "length")
+
+
+def _short(error: Exception) -> str:
+    """The last line of an error of Ray's, which holds a whole traceback in its text."""
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[-1]}"[:300]
+
+
+def output_of(
+    task: Task, trajectory: Trajectory, score: Score, steps: list[int]
+) -> AgentLoopOutput:
+    """The trajectory in verl's shape: prompt, everything up to the last sampled token, mask."""
+    prompt, response, mask = completion_ids(trajectory)
+    start = len(prompt)
+    row = numbers(task, score)
+    reward = row.pop("score")
+    info = row | {
+        "truncated": float(trajectory.stop == "length"),
+        "turns": float(trajectory.turns),
+        "tool_calls": float(len(trajectory.tool_calls)),
+        "tool_errors": float(sum(trajectory.errors.values())),
+        "tool_seconds": float(trajectory.tool_s),
+    }
+    return AgentLoopOutput(
+        prompt_ids=prompt,
+        response_ids=response,
+        response_mask=mask,
+        response_logprobs=trajectory.logprobs[start : start + len(response)],
+        reward_score=float(reward),
+        num_turns=2 * trajectory.turns,
+        metrics=AgentLoopMetrics(tool_calls=trajectory.tool_s),
+        extra_fields={
+            "reward_extra_info": info,
+            "assay": json.dumps(
+                {
+                    "task_id": task.id,
+                    "sample": trajectory.sample,
+                    "why": score.why,
+                    "stop": trajectory.stop,
+                    "text": trajectory.text,
+                    "errors": dict(trajectory.errors),
+                }
+            ),
+            "min_global_steps": min(steps, default=None),
+            "max_global_steps": max(steps, default=None),
+        },
+    )

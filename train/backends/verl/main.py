@@ -1,0 +1,165 @@
+# pyright: reportMissingImports=false, reportMissingTypeStubs=false
+"""Run verl's trainer: one entry point, in the driver's process. Needs verl.
+
+`run` composes and checks the settings, writes the data, starts Ray (or joins the cluster that the
+job script started) and fits. The trainer is verl's synchronous one, with the reward's parts and
+tool counts added to every step's metrics: verl itself logs them for validation only.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from configs.schema import GrpoRunConfig
+from rewards.task import TaskError
+from train.backends.verl.compose import check, compose, require_verl
+from train.backends.verl.data import prepare
+from train.backends.verl.overrides import overrides, refuse_adapters
+from train.run.stop import EXIT_STOPPED, SIGNALS
+
+STARTS = 4
+NOTHING = "no materializable trajectories"  # verl's words for a step in which all was lost
+NOISY = ("verl.workers.engine", "torchdata.stateful_dataloader.stateful_dataloader")
+QUIET = ",".join(f"ignore::UserWarning:{name}" for name in NOISY)
+DONE = "DONE"
+STOP = "STOP"  # a file: the driver was asked to stop, and the trainer is another process
+
+
+def environment(config: GrpoRunConfig, folder: Path) -> dict[str, str]:
+    """Variables of every process of the run; Ray's workers get them too."""
+    root = str(Path(__file__).resolve().parents[3])
+    before = os.environ.get("PYTHONPATH", "")
+    made = {
+        "PYTHONPATH": root + (os.pathsep + before if before else ""),
+        "VERL_USE_EXTERNAL_MODULES": "train.backends.verl.plugin",
+        "VERL_FILE_LOGGER_PATH": str(_next_log(folder)),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "TOKENIZERS_PARALLELISM": "false",
+        # each process would name the five training engines that are not installed
+        "PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS", QUIET),
+    }
+    if config.cluster.device == "cpu":
+        made |= {"VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        # Ray would end our workers when somebody else fills this machine's memory
+        made["RAY_memory_monitor_refresh_ms"] = "0"
+        made["RAY_worker_niceness"] = "0"  # its default of 15 starves them beside anything else
+    if config.log.wandb != "off":
+        made["WANDB_MODE"] = config.log.wandb
+    return made
+
+
+def _next_log(folder: Path) -> Path:
+    """A metrics file for each start: verl truncates the one it is given, also on a resume."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"metrics_start_{len(list(folder.glob('metrics_start_*.jsonl'))):03d}.jsonl"
+
+
+def run(config: GrpoRunConfig) -> int:
+    """Train to the end, or until a stop is asked for; returns the exit status."""
+    folder = (Path(config.out) / "verl").resolve()
+    for name in (DONE, STOP):
+        (Path(config.out) / name).unlink(missing_ok=True)
+    require_verl()
+    refuse_adapters(config)
+    before = last_step(Path(config.out))
+    if before < config.rl.steps:
+        if before:
+            print(f"{config.out}: going on after step {before} of {config.rl.steps}", flush=True)
+        _train(config, folder)
+    if last_step(Path(config.out)) < config.rl.steps:
+        print(f"stopped after step {last_step(Path(config.out))}; run the same command to go on")
+        return EXIT_STOPPED
+    from train.backends.verl.export import export
+
+    print(f"model: {export(Path(config.out))}")
+    (Path(config.out) / DONE).touch()
+    return 0
+
+
+def _train(config: GrpoRunConfig, folder: Path) -> None:
+    """From the newest checkpoint to the last step, or to the one in which a stop is asked for."""
+    os.environ.update(environment(config, folder))
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    for name in NOISY:  # this process has read its environment already
+        warnings.filterwarnings("ignore", category=UserWarning, module=name)
+    counts = prepare(config, folder)
+    print(
+        f"{counts['tasks']} tasks, {counts['train']} prompts, {counts['val']} held out", flush=True
+    )
+    composed = compose(_with_environment(overrides(config, folder), environment(config, folder)))
+    check(composed)
+    import ray
+    from verl.trainer.main_ppo import run_ppo
+
+    from train.backends.verl.trainer import Runner
+
+    _listen(Path(config.out) / STOP)
+    try:
+        _start(lambda: run_ppo(composed, task_runner_class=ray.remote(num_cpus=1)(Runner)))
+    finally:
+        ray.shutdown()
+
+
+def _start(fit: Callable[[], None]) -> None:
+    """Ray gives a node 30 s to come up, which a busy machine may miss: then it is tried again."""
+    for attempt in range(1, STARTS + 1):
+        try:
+            return fit()
+        except Exception as error:
+            if NOTHING in str(error):
+                raise TaskError(
+                    "every rollout of a step was left out; the reasons stand above, one a rollout. "
+                    "Put right what they name and run the same command again"
+                ) from None
+            if "timed out during startup" not in str(error) or attempt == STARTS:
+                raise
+            print(f"Ray did not start in time (attempt {attempt} of {STARTS})", flush=True)
+
+
+def _listen(flag: Path) -> None:
+    """USR1 and TERM ask the trainer to save after the step it is in."""
+
+    def ask(number: int, frame: object) -> None:
+        flag.touch()
+        print(f"{signal.Signals(number).name}: saving after this step", flush=True)
+
+    for number in SIGNALS:
+        signal.signal(number, ask)
+
+
+def _with_environment(made: dict[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
+    """verl forwards few variables to its workers; ours go through Ray's runtime environment."""
+    extra = {
+        f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}": value
+        for name, value in variables.items()
+    }
+    return made | extra
+
+
+def last_step(out: Path) -> int:
+    """Newest checkpoint that the tracker file names, 0 if none."""
+    try:
+        return int((out / "latest_checkpointed_iteration.txt").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return 0
+
+
+def reward_metrics(infos: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Means over one step's rollouts, under the names of our own log."""
+    values: dict[str, list[float]] = {}
+    for info in infos:
+        for name, value in info.items():
+            values.setdefault(name, []).append(value)
+    names = {"acc": "outcome/mean", "valid": "outcome/valid"}
+    out: dict[str, float] = {}
+    for name, found in values.items():
+        key = names.get(name, f"rollout/{name}/mean")
+        if name.startswith("part_"):
+            key = f"reward/{name.removeprefix('part_')}/mean"
+        out[key] = sum(found) / len(found)
+    return out

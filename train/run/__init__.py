@@ -1,0 +1,1 @@
+"""What every run has: a folder, a log, checkpoints, a record, and how it stops."""

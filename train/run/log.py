@@ -1,0 +1,237 @@
+"""What a run leaves behind: one console line a step, metrics.jsonl, rollouts, Weights & Biases.
+
+Metric names are the field's: `reward/mean`, `reward/<part>/mean`, `outcome/mean`,
+`response_length/mean`, `response_length/clip_ratio`, `by_group/frac_mixed`, `entropy`,
+`grad_norm`, `time/*`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from rewards.task import Score, write_jsonl
+
+
+class Column(NamedTuple):
+    """One column of the console line: `label value`, the value padded to `width`."""
+
+    label: str
+    key: str
+    form: str
+    width: int
+
+
+COLUMNS: dict[str, tuple[Column, ...]] = {
+    "sft": (
+        Column("loss", "loss", "{:.3f}", 6),
+        Column("lr", "lr", "{:.1e}", 7),
+        Column("grad", "grad_norm", "{:.2f}", 6),
+        Column("tok/s", "time/tokens_per_second", "{:.0f}", 5),
+        Column("", "time/step", "{:.1f}s", 6),
+    ),
+    "rl": (
+        Column("reward", "reward/mean", "{:.2f}", 5),
+        Column("outcome", "outcome/mean", "{:.2f}", 4),
+        Column("mixed", "by_group/frac_mixed", "{:.0%}", 4),
+        Column("no_answer", "why/no_answer", "{:.0%}", 4),
+        Column("tok", "response_length/mean", "{:.0f}", 3),
+        Column("cut", "response_length/clip_ratio", "{:.0%}", 4),
+        Column("entropy", "entropy", "{:.2f}", 4),
+        Column("grad", "grad_norm", "{:.2f}", 5),
+        Column("kl", "kl/sampler", "{:.4f}", 7),
+        Column("", "time/step", "{:.1f}s", 6),
+    ),
+}
+
+
+class LogError(RuntimeError):
+    """Logging that was asked for and cannot be had; the message says what to do."""
+
+
+class RunLog:
+    """Writes the log of one run directory; call `resume` before going on with a stage."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        wandb: Literal["off", "offline", "online"] = "off",
+        project: str = "assay",
+        config: Mapping[str, Any] | None = None,
+        keep_rollouts: bool = True,
+    ) -> None:
+        self.folder = folder
+        self.keep_rollouts = keep_rollouts
+        self._path = folder / "metrics.jsonl"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._wandb = start_wandb(folder, wandb, project, config) if wandb != "off" else None
+
+    def resume(self, stage: str, step: int) -> None:
+        """Forget what a killed run logged after `step` of `stage`, so that nothing is repeated."""
+        if self._path.exists():
+            with open(self._path, "r+b") as file:
+                file.truncate(_keep_bytes(file.read(), stage, step))
+        if stage == "rl":
+            for path in (self.folder / "rollouts").glob("step_*.jsonl"):
+                if int(path.stem.removeprefix("step_")) > step:
+                    path.unlink()
+
+    def step(
+        self,
+        stage: str,
+        step: int,
+        total: int,
+        metrics: Mapping[str, float],
+        rollouts: Iterable[Mapping[str, Any]] = (),
+    ) -> None:
+        """Log step `step` (from 1) of `total`; non-finite numbers are written as null."""
+        if self.keep_rollouts and (rows := list(rollouts)):
+            write_jsonl(self.folder / "rollouts" / f"step_{step:06d}.jsonl", rows)
+        self.record(stage, step, metrics)
+        print(console_line(stage, step, total, metrics), flush=True)
+
+    def record(self, stage: str, step: int, metrics: Mapping[str, float]) -> None:
+        """Like `step`, but without a console line."""
+        row = {"stage": stage, "step": step, **{k: _finite(v) for k, v in metrics.items()}}
+        with open(self._path, "a", encoding="utf-8") as out:
+            out.write(json.dumps(row) + "\n")
+        if self._wandb is not None:
+            # RL is the run: its names stay plain, those of the other stages get a prefix
+            prefix = "" if stage == "rl" else f"{stage}/"
+            named = {f"{prefix}{k}": v for k, v in metrics.items()}
+            self._wandb.log({f"{prefix}step": step, **named})
+
+    def close(self) -> None:
+        if self._wandb is not None:
+            self._wandb.finish()
+            self._wandb = None
+
+
+def console_line(stage: str, step: int, total: int, metrics: Mapping[str, float]) -> str:
+    """`step 12/200 | reward  0.41 | ...`; a metric that was not measured shows as `-`."""
+    count = f"{step:>{len(str(total))}}/{total}"
+    cells = [f"{stage} {count}" if stage != "rl" else f"step {count}"]
+    for column in COLUMNS.get(stage, ()):
+        value = metrics.get(column.key)
+        text = "-" if value is None else column.form.format(value)
+        cells.append(f"{column.label} {text:>{column.width}}".strip())
+    return " | ".join(cells)
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """Rows of metrics.jsonl; a last line that a kill cut short is left out."""
+    path = folder / "metrics.jsonl"
+    if not path.exists():
+        return []
+    whole = path.read_bytes().rpartition(b"\n")[0]
+    return [json.loads(line) for line in whole.splitlines() if line.strip()]
+
+
+def rollout_metrics(
+    scores_PG: Sequence[Sequence[Score]],
+    lengths_PG: Sequence[Sequence[int]],
+    cut_PG: Sequence[Sequence[bool]],
+) -> dict[str, float]:
+    """Names and means of one step's rollouts: P prompts with G answers each.
+
+    Infrastructure failures (`outcome` None) are counted in `why/*` and kept out of all means.
+    `frac_mixed` is the share of groups with both better and worse outcomes, `frac_flat` of those
+    in which every reward is the same, so that they teach nothing.
+    """
+    scores = [s for group in scores_PG for s in group]
+    valid = [s for s in scores if s.outcome is not None]
+    parts = sorted({name for s in valid for name in s.parts})
+    lengths = [n for group in lengths_PG for n in group]
+    cut = [c for group in cut_PG for c in group]
+    out = {
+        "reward/mean": _mean([s.reward for s in valid]),
+        "outcome/mean": _mean([s.outcome for s in valid]),
+        "response_length/mean": _mean(lengths),
+        "response_length/max": float(max(lengths, default=0)),
+        "response_length/clip_ratio": _mean(cut),
+        "by_group/frac_mixed": _mean([_varied(g, "outcome") for g in scores_PG]),
+        "by_group/frac_flat": _mean([not _varied(g, "reward") for g in scores_PG]),
+    }
+    for name in parts:
+        out[f"reward/{name}/mean"] = _mean([s.parts[name] for s in valid if name in s.parts])
+    why = Counter(s.why for s in scores)
+    for name in {"no_answer", *why}:
+        out[f"why/{name}"] = why[name] / max(len(scores), 1)
+    return out
+
+
+def _varied(group: Sequence[Score], field: Literal["outcome", "reward"]) -> bool:
+    values = {getattr(s, field) for s in group if s.outcome is not None}
+    return len(values) > 1
+
+
+def _mean(values: Sequence[float | bool | None]) -> float:
+    numbers = [float(v) for v in values if v is not None]
+    return sum(numbers) / len(numbers) if numbers else 0.0
+
+
+def _finite(value: float) -> float | None:
+    number = float(value)
+    return number if abs(number) < float("inf") else None
+
+
+def _keep_bytes(data: bytes, stage: str, step: int) -> int:
+    """Length of `data` up to the first row of `stage` after `step`, or the last whole line."""
+    end = 0
+    for line in data.splitlines(keepends=True):
+        if not line.endswith(b"\n"):
+            break
+        row = json.loads(line)
+        mine = row["stage"] == stage or (stage == "rl" and row["stage"] == "eval")
+        if mine and row["step"] > step:
+            break
+        end += len(line)
+    return end
+
+
+@contextmanager
+def timed(metrics: dict[str, float], name: str) -> Iterator[None]:
+    """Add the wall seconds of the block to `metrics["time/<name>"]`."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        key = f"time/{name}"
+        metrics[key] = metrics.get(key, 0.0) + time.perf_counter() - start
+
+
+def start_wandb(
+    folder: Path, mode: Literal["offline", "online"], project: str, config: Mapping[str, Any] | None
+) -> Any:
+    """A Weights & Biases run; raises `LogError` when it is not installed or lets nobody in."""
+    try:
+        import wandb  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise LogError(
+            f"log.wandb={mode}: the package wandb is not installed; "
+            "install it with `pip install wandb`, or set log.wandb=off"
+        ) from None
+    try:
+        run = wandb.init(
+            project=project,
+            dir=str(folder),
+            mode=mode,
+            config=dict(config or {}),
+            name=folder.name,
+            settings=wandb.Settings(silent=True),
+        )
+    except Exception as error:  # its errors differ by version; all mean that logging is not to be
+        raise LogError(
+            f"log.wandb={mode}: it did not start ({type(error).__name__}: {error}); "
+            "log in with `wandb login`, or set log.wandb=offline"
+        ) from error
+    run.define_metric("*", step_metric="step")
+    run.define_metric("sft/*", step_metric="sft/step")
+    run.define_metric("eval/*", step_metric="eval/step")
+    return run

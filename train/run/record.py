@@ -1,0 +1,89 @@
+"""run.json and config.yaml: what a run was made of, so that it can be made again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from configs.loader import config_hash, dump, to_dict
+from rollouts.machine import usable_cores
+
+PACKAGES = ("assay", "torch", "transformers", "safetensors", "numpy", "rapidfuzz", "ftfy", "wandb")
+
+
+def write_run_record(
+    folder: Path, config: Any, inputs: Mapping[str, Path] | None = None, **more: Any
+) -> dict[str, Any]:
+    """Write `config.yaml` and `run.json`; a resumed run keeps the earlier starts in `starts`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    dump(config, folder / "config.yaml")
+    path = folder / "run.json"
+    starts: list[str] = read_run_record(folder).get("starts", [])
+    record: dict[str, Any] = {
+        "command": sys.argv,
+        "starts": [*starts, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())],
+        "seed": getattr(config, "seed", None),
+        "config_hash": config_hash(config),
+        "config": to_dict(config),
+        "versions": versions(),
+        "machine": machine(),
+        "inputs": {name: file_hash(p) for name, p in (inputs or {}).items()},
+        **more,
+    }
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(record, indent=2, default=str) + "\n", encoding="utf-8")
+    temporary.replace(path)
+    return record
+
+
+def read_run_record(folder: Path) -> dict[str, Any]:
+    """The record, or {} when there is none that can be read."""
+    try:
+        return json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def versions() -> dict[str, str]:
+    """Python and the packages that decide the numbers, as far as they are installed."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> dict[str, Any]:
+    return {"system": platform.platform(), "cpu": cpu_name(), "cores": usable_cores()}
+
+
+def cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def file_hash(path: Path) -> str:
+    """sha256 of a file; of a folder, over the names and hashes of its files in order."""
+    digest = hashlib.sha256()
+    if path.is_dir():
+        for inner in sorted(p for p in path.rglob("*") if p.is_file()):
+            digest.update(f"{inner.relative_to(path)}\n{file_hash(inner)}\n".encode())
+        return digest.hexdigest()
+    with open(path, "rb") as data:
+        while block := data.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,140 @@
+"""What every training or evaluation command does first: device, threads, model, checks."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import shutil
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from configs.loader import ConfigError
+from configs.schema import DemoConfig, EngineConfig, GrpoRunConfig, ModelConfig, SftRunConfig
+from rollouts.engines.torch import ModelError, bfloat16_speed, choose_dtype, set_threads
+from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy
+from train.run.record import read_run_record
+
+RunConfig = TypeVar("RunConfig", SftRunConfig, GrpoRunConfig, DemoConfig)
+
+# Resident bytes a parameter while training: bf16 weight and gradient, float32 master, gradient and
+# two moments, and a packed copy for decoding.
+BYTES_A_PARAMETER = 22
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where tensors live and how many threads one operation may use."""
+
+    device: str
+    threads: int
+
+
+def prepare(config: EngineConfig) -> Machine:
+    """Choose the device and set the threads. Raises `ConfigError` for a GPU that is not there."""
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("engine.device=cuda: torch sees no GPU; set engine.device=auto or cpu")
+    return Machine(_device(config), set_threads(config.threads or "auto"))
+
+
+def _device(config: EngineConfig) -> str:
+    cuda = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
+    return "cuda" if cuda else "cpu"
+
+
+def settled(config: RunConfig, device: str | None = None) -> RunConfig:
+    """`config` with `engine.dtype=auto` decided: the dtype the run in `config.out` began with, else
+    what is fast on `device` (None: the one `engine.device` means here).
+
+    A run keeps its dtype on every machine; that it will be slow there is said on stderr. Raises
+    `ConfigError` where torch cannot compute in it.
+    """
+    if config.engine.dtype != "auto":
+        return config
+    where = device or _device(config.engine)
+    set_threads(config.engine.threads or "auto")  # what is fast is measured with them
+    begun = (read_run_record(Path(config.out)).get("config") or {}).get("engine") or {}
+    dtype = begun.get("dtype", "auto")
+    if dtype == "auto":
+        dtype = choose_dtype("auto", where)
+    elif dtype == "bfloat16" and where == "cpu":
+        _say_slow(config.out)
+    return replace(config, engine=replace(config.engine, dtype=dtype))
+
+
+def _say_slow(out: str) -> None:
+    """What a run that began in bfloat16 meets on this CPU, if it is not speed."""
+    if bfloat16_speed() is None:
+        raise ConfigError(
+            f"{out} began with engine.dtype=bfloat16, in which torch cannot compute on this CPU; "
+            "resume it on a machine like its first, or begin again with another out="
+        )
+    if choose_dtype("auto", "cpu") != "bfloat16":
+        print(
+            f"{out} began with engine.dtype=bfloat16 and goes on in it; this CPU computes it "
+            "slowly",
+            file=sys.stderr,
+        )
+
+
+def seed_globals(seed: int) -> None:
+    """Set the process-wide random states. Nothing here draws from them, but checkpoints carry them,
+    and two runs of the same settings are to leave the same files."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def load_checked(
+    folder: Path,
+    config: EngineConfig,
+    machine: Machine,
+    train: bool,
+    adapters: ModelConfig | None = None,
+) -> LlamaPolicy | TransformersPolicy:
+    """Load a model after asking whether it can fit. Raises `ModelError` in one sentence."""
+    weights = sum(p.stat().st_size for p in folder.glob("*.safetensors"))
+    if not weights:
+        raise ModelError(f"{folder} holds no *.safetensors weights; give a Hugging Face folder")
+    full = train and not (adapters is not None and adapters.lora_rank)
+    need = weights // 2 * (BYTES_A_PARAMETER if full else 4)
+    on_gpu = machine.device == "cuda"
+    free = torch.cuda.mem_get_info()[0] if on_gpu else _available_memory()
+    if free is not None and need > free:
+        spread = "spread it over GPUs with --backend (docs/clusters.md)"
+        raise ModelError(
+            f"{folder}: about {need / 1e9:.1f} GB of {'GPU ' if on_gpu else ''}memory needed, "
+            f"{free / 1e9:.1f} GB available; use a smaller model, set model.lora_rank, or "
+            f"{spread if on_gpu else 'take a machine with more memory'}"
+        )
+    dtype = choose_dtype(config.dtype, machine.device)
+    return load_policy(folder, dtype, machine.device, adapters)
+
+
+def _available_memory() -> int | None:
+    """Bytes Linux says can be had without swapping, or None elsewhere."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    fields = dict(line.split(":", 1) for line in lines)
+    return int(fields["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in fields else None
+
+
+def give_back_memory() -> None:
+    """Return freed heap pages to the system: batches of changing shape leave gaps that add up."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)  # glibc only
+    except (OSError, AttributeError):
+        return
+
+
+def publish(work: Path, target: Path) -> Path:
+    """Rename a finished folder into place, replacing an older one."""
+    shutil.rmtree(target, ignore_errors=True)
+    work.rename(target)
+    return target
