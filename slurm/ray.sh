@@ -36,7 +36,7 @@ ray_up() {
   [ "$STORE" -ge 80000000 ] || die "/dev/shm has $((STORE / 500000)) MB free on $HEAD, where Ray keeps \
 its objects: 160 MB at least; mount a larger one, or set ASSAY_RAY_STORE to bytes" 2
   RAY_PIDS=() WATCHED=''
-  export ASSAY_RAY_UP=$RUN_DIR/.ray-up-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}
+  export ASSAY_RAY_UP=${RUN_DIR:-.}/.ray-up-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}
   trap ray_down EXIT
   export BEFORE_REQUEUE=ray_clear CLEAR_SECONDS=60 # what ray_clear takes at most
   ip=$(ray_tool address) || die "no address on $HEAD; set ASSAY_INTERFACE in slurm/env.sh"

@@ -13,7 +13,8 @@ from places import ROOT
 
 from configs.loader import ConfigError, load
 from configs.schema import GrpoRunConfig, SftRunConfig
-from train.backends.estimate import GB, grpo_memory, grpo_report, host_bytes, sft_memory, sft_report
+from train.backends.estimate import GB, grpo_memory, grpo_report, sft_memory, sft_report
+from train.backends.host_memory import grpo_host_memory, sft_host_memory
 from train.backends.launch import require_devices
 from train.backends.local_estimate import local_memory, local_report
 from train.backends.verl.compose import require_attention
@@ -76,6 +77,21 @@ def test_dare_on_one_node_by_hand() -> None:
         assert parts[name] == pytest.approx(value, rel=1e-3), name
 
 
+def test_a_node_of_dare_by_hand() -> None:
+    """Embeddings are tied, so each of eight ranks reads 4.02e9 parameters in float32; later every
+    server keeps a bf16 copy of its weights on the host."""
+    shape = shape_of("Qwen/Qwen3-4B")
+    host, count = grpo_host_memory(dare(), shape), shape.parameters
+    assert host.parts["the model while it is read (float32)"] == pytest.approx(8 * 4 * count)
+    assert host.parts["servers: copy of their weights (bf16)"] == pytest.approx(8 * 2 * count)
+    size, why = host.most()
+    assert why == "while the model is read" and size == pytest.approx(32 * count + 20e9 + 24 * 2e9)
+    untied = grpo_host_memory(dare(), shape_of("Qwen/Qwen3-8B"))
+    assert untied.most()[1] == "during the run"
+    assert "64 jails at their limit" in " ".join(host.lines())
+    assert "memory of each node itself (estimate): 197 GB" in grpo_report(dare())
+
+
 def test_32b_with_zero_3_by_hand() -> None:
     shape = shape_of("Qwen/Qwen3-32B")
     count = shape.parameters
@@ -85,9 +101,11 @@ def test_32b_with_zero_3_by_hand() -> None:
     assert here["logits"] == 16384 * 151936 * 8
     away = sft_memory(big(), shape).parts
     assert away["weights (bf16)"] == away["masters and moments (float32, cut)"] == 0
-    assert host_bytes(big(), shape)[0] == pytest.approx(18 * count / 2)
+    assert sft_host_memory(big(), shape).most()[0] == pytest.approx(18 * count / 2)
     two = big("cluster.offload=false", "cluster.zero_stage=2")
-    assert host_bytes(two, shape)[0] == pytest.approx(8 * 2 * count)  # every process reads it all
+    assert sft_host_memory(two, shape).most()[0] == pytest.approx(
+        8 * 2 * count
+    )  # every process reads it all
 
 
 @pytest.mark.parametrize(
@@ -111,6 +129,7 @@ def test_32b_with_zero_3_by_hand() -> None:
         (["cluster.server_memory=0.05"], "the server's weights alone are 8 GB"),
         (["cluster.server_memory=0.11"], "keys and values of one answer of rl.max_length=32768"),
         (["cluster.gpu_memory_gb=20"], "does not fit"),
+        (["cluster.host_memory_gb=128"], "each node needs about 197 GB of its own memory"),
     ],
 )
 def test_what_cannot_run_is_refused_in_one_sentence(settings: list[str], said: str) -> None:
