@@ -24,7 +24,7 @@ def export(out: Path, step: int | None = None, target: Path | None = None) -> Pa
     The folder appears whole. Raises `ConfigError` when there is no checkpoint, or when it holds
     adapters: verl's merger puts those aside and saves the base model alone.
     """
-    from train.backends.verl.main import last_step
+    from train.backends.verl.retention import last_step
     from train.run.setup import publish
 
     step = last_step(out) if step is None else step

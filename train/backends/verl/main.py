@@ -20,6 +20,7 @@ from rewards.task import TaskError
 from train.backends.verl.compose import check, compose, require_verl
 from train.backends.verl.data import prepare
 from train.backends.verl.overrides import overrides, refuse_adapters
+from train.backends.verl.retention import last_step, settle
 from train.run.stop import EXIT_STOPPED, SIGNALS
 
 STARTS = 4
@@ -66,6 +67,7 @@ def run(config: GrpoRunConfig) -> int:
         (Path(config.out) / name).unlink(missing_ok=True)
     require_verl()
     refuse_adapters(config)
+    settle(Path(config.out))
     before = last_step(Path(config.out))
     if before < config.rl.steps:
         if before:
@@ -139,14 +141,6 @@ def _with_environment(made: dict[str, Any], variables: Mapping[str, str]) -> dic
         for name, value in variables.items()
     }
     return made | extra
-
-
-def last_step(out: Path) -> int:
-    """Newest checkpoint that the tracker file names, 0 if none."""
-    try:
-        return int((out / "latest_checkpointed_iteration.txt").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return 0
 
 
 def reward_metrics(infos: Sequence[Mapping[str, float]]) -> dict[str, float]:
