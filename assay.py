@@ -13,9 +13,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "score": ("rewards.cli", "score outputs against gold, JSONL in and out"),
     "rollout": ("rollouts.cli", "sample answers to tasks from a model and score them"),
     "select": ("data_gen.selection.cli", "keep rollouts by a strategy, as a training set"),
-    "sft": ("train.sft", "supervised fine-tuning"),
-    "grpo": ("train.grpo", "Dr.GRPO on the embedded engine"),
-    "eval": ("train.evaluation.evaluate", "score a checkpoint on held-out tasks"),
+    "sft": ("train.cli.sft", "supervised fine-tuning"),
+    "grpo": ("train.cli.grpo", "Dr.GRPO on the embedded engine"),
+    "eval": ("train.cli.eval", "score a checkpoint on held-out tasks"),
     "report": ("train.report.write", "static HTML report of one or more runs"),
     "audit": (
         "data_gen.dare.audit",

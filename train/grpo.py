@@ -332,10 +332,3 @@ def train_grpo(
         log.step("rl", done, config.steps, metrics, rollout_lines(batch))
         position = done * config.prompts_per_step
         checkpoints.after_step(done, config.steps, config.save_every, optimiser, position)
-
-
-def main(argv: list[str]) -> int:
-    """`assay grpo --config C [key=value …]`."""
-    from train.cli import grpo_main
-
-    return grpo_main(argv)

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning: `assay sft`, and the loop the demo calls.
+"""Supervised fine-tuning: the loop that `assay sft` and the demo call.
 
 Loss: minus the mean log-probability of the answer's tokens (stop token included), over all answer
 tokens of an optimiser step, whatever micro-batches it is cut into. Prompt tokens carry no loss.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from configs.schema import SftConfig
+from configs.schema import SftConfig, SftRunConfig
 from rewards.cdr.refinement import gold_answer
 from rewards.extras import install_extra
 from rewards.task import Task, TaskError
@@ -21,6 +21,7 @@ from train.model.batch import Segment, micro_batches, pack
 from train.model.optim import MasterAdamW, learning_rate
 from train.model.order import batch_of
 from train.model.policy import Policy, device_of
+from train.run.data import read_some
 from train.run.log import RunLog
 from train.run.resume import Checkpoints
 from train.run.setup import give_back_memory
@@ -70,6 +71,21 @@ def trace_examples(path: Path) -> list[Example]:
         start, end = mask.index(1), len(mask) - mask[::-1].index(1)
         found.append(Example(ids[:start], ids[start:end], mask[start:end]))
     return found
+
+
+def read_examples(config: SftRunConfig, tokenizer: ChatTokenizer) -> list[Example]:
+    """The run's tasks with their gold answers, or the traces of a parquet that `assay select`
+    wrote. Raises `TaskError` for gold that is no text."""
+    if config.data.endswith(".parquet"):
+        return trace_examples(Path(config.data))
+    tasks = read_some(config.data, "data")
+    bad = next((t for t in tasks if t.family != "refinement"), None)
+    if bad is not None:
+        raise TaskError(
+            f"{config.data}: task {bad.id} is of family {bad.family}, whose gold is no text to "
+            "imitate; build its set by rejection sampling"
+        )
+    return gold_examples(tasks, tokenizer)
 
 
 def sft_steps(count: int, config: SftConfig) -> int:
@@ -130,10 +146,3 @@ def train_sft(
         }
         log.step("sft", step + 1, steps, metrics)
         checkpoints.after_step(step + 1, steps, every, optimiser, (step + 1) * config.batch_size)
-
-
-def main(argv: list[str]) -> int:
-    """`assay sft --config C [key=value …]`."""
-    from train.cli import sft_main
-
-    return sft_main(argv)

@@ -280,7 +280,8 @@ def test_prompts_that_leave_no_room_are_left_out_or_refused(tiny_folder: Path) -
 def test_write_jsonl_of_tasks_trains_from_the_command_line(
     tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from train.cli import grpo_main, sft_main
+    from train.cli.grpo import main as grpo_main
+    from train.cli.sft import main as sft_main
 
     data = tmp_path / "tasks.jsonl"
     write_jsonl(data, (t.to_json() for t in refinement_tasks(8)))

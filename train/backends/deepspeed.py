@@ -292,8 +292,8 @@ def train(config: SftRunConfig, examples: Sequence[Example], source: Path, stop:
 def main(config: SftRunConfig, stop: StopFlag) -> None:
     """Body of one process, whose place the launcher put into the environment."""
     from rollouts.prompts import ChatTokenizer
-    from train.cli import read_examples
     from train.model.source import resolve_model
+    from train.sft import read_examples
 
     if config.cluster.device == "cpu":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")

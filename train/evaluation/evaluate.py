@@ -108,10 +108,3 @@ def evaluate(
         if progress is not None:
             progress.update(len(part))
     return rows
-
-
-def main(argv: list[str]) -> int:
-    """`assay eval --model DIR --tasks FILE --out DIR`."""
-    from train.cli import eval_main
-
-    return eval_main(argv)

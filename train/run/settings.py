@@ -13,6 +13,7 @@ from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig
 from rewards.families import all_families, use_families
 
 Config = TypeVar("Config", DemoConfig, SftRunConfig, GrpoRunConfig)
+RunConfig = TypeVar("RunConfig", SftRunConfig, GrpoRunConfig)
 
 
 def load_run(
@@ -51,3 +52,11 @@ def weights_of(reward: Mapping[str, Any], where: str = "settings") -> dict[str, 
         name: read_section(family.weights, reward.get(name) or {}, where, f"reward.{name}.")
         for name, family in known.items()
     }
+
+
+def with_folder(config: RunConfig) -> RunConfig:
+    """With the model's folder in place of a hub name: the other processes look for nothing."""
+    from train.model.source import resolve_model
+
+    folder = str(resolve_model(config.model.path))
+    return replace(config, model=replace(config.model, path=folder))

@@ -172,7 +172,7 @@ def test_eval_asks_only_the_rows_that_a_build_holds_out(
     built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("torch")
-    from train.cli import eval_main
+    from train.cli.eval import main as eval_main
 
     def asked(name: str, tracks: str, *more: str) -> tuple[set[str], dict[str, Any], str]:
         out = tmp_path / name
@@ -207,7 +207,7 @@ def test_a_build_without_held_out_rows_is_not_evaluated_on_its_training_rows(
     built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("torch")
-    from train.cli import eval_main
+    from train.cli.eval import main as eval_main
 
     (tmp_path / "tracks").mkdir()
     row = rows_of(built)[0]

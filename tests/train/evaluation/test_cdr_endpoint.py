@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 
 from rewards.task import read_jsonl
 from rollouts.cdr.prompts import MODES
-from train.cli import eval_main
+from train.cli.eval import main as eval_main
 from train.evaluation.cdr_cli import GIVE_UP
 
 TEXTS = {"one": "Mail ana@acme.io today.", "two": "See  x@y.org and go."}

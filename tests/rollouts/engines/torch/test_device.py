@@ -25,7 +25,7 @@ from rollouts.engines.torch import (  # noqa: E402
     choose_dtype,
     set_threads,
 )
-from train.cli import sft_main  # noqa: E402
+from train.cli.sft import main as sft_main  # noqa: E402
 from train.run import setup  # noqa: E402
 from train.run.setup import settled  # noqa: E402
 

@@ -239,7 +239,7 @@ def test_names_that_verl_lets_through_are_refused() -> None:
 def test_a_dry_run_of_a_shipped_configuration(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from train.cli import grpo_main
+    from train.cli.grpo import main as grpo_main
 
     words = ["--backend", "verl", "--dry-run", "--config", str(ROOT / "configs" / f"{name}.yaml")]
     assert grpo_main([*words, "model.path=Qwen/Qwen3-4B"]) == 0
