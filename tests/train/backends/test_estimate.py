@@ -203,16 +203,33 @@ def test_one_device_is_estimated_and_points_to_the_backend() -> None:
 
 
 def test_attention_that_would_be_wrong_or_is_not_there_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Outside flash attention verl's sequence parallelism is silently wrong."""
     for setting in ("cluster.attention=sdpa", "cluster.device=cpu"):
         with pytest.raises(ConfigError, match="inside flash attention alone"):
             dare(setting)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="flash-attn is not installed"):
+    place = tmp_path / "site"
+    monkeypatch.syspath_prepend(str(place))
+
+    def install(name: str, version: str) -> None:
+        info = place / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+    (place / "flash_attn" / "cute").mkdir(parents=True)
+    install("flash_attn_4", "4.0.0")  # SGLang's: `import flash_attn` succeeds
+    assert importlib.util.find_spec("flash_attn") is not None
+    with pytest.raises(ConfigError, match="flash-attn 2 is not installed; pip install"):
         require_attention(dare().cluster)
     require_attention(dare("cluster.attention=sdpa", "cluster.sequence_parallel=1").cluster)
+    install("flash_attn", "2.8.3")
+    require_attention(dare().cluster)
+    (place / "flash_attn-2.8.3.dist-info" / "METADATA").write_text(
+        "Name: flash_attn\nVersion: 1.0.9\n"
+    )
+    with pytest.raises(ConfigError, match=r"is not installed \(flash-attn 1.0.9 is\)"):
+        require_attention(dare().cluster)
 
 
 def test_devices_that_are_not_there_are_said_before_the_ranks_start(

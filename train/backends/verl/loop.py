@@ -131,6 +131,8 @@ class AssayLoop(AgentLoopBase):
             raise EnvironmentFailure(f"the rollout server failed: {_short(error)}") from error
         if out.stop_reason in ABORTED:
             raise EnvironmentFailure("the rollout server gave up the request")
+        if not out.token_ids:  # verl empties an answer whose log-probabilities were lost
+            raise EnvironmentFailure("the rollout server returned no tokens")
         steps += [
             int(out.extra_fields[k])
             for k in ("min_global_steps", "max_global_steps")
