@@ -34,6 +34,8 @@ class ModelConfig:
     path: str | None = locked(None)
     lora_rank: int = locked(0)  # 0: all weights are trained
     lora_alpha: int = locked(32)
+    # arguments of the chat template: {enable_thinking: false} for Qwen3
+    chat_template_kwargs: dict[str, Any] = field(default_factory=dict[str, Any], metadata=OPEN)
 
     def __post_init__(self) -> None:
         _at_least(self, 0, "lora_rank")
