@@ -58,7 +58,8 @@ class Demo:
         self.machine = prepare(config.engine)
         self.source = resolve_model(config.model.path)
         self.tasks = build_tasks(config.tasks, config.seed, out / "tasks")
-        self.tokenizer = ChatTokenizer(self.source)
+        more = config.model.chat_template_kwargs
+        self.tokenizer = ChatTokenizer(self.source, template=more)
         self.score = scorer(weights_of(config.reward))
         self.log = RunLog(
             out,
@@ -80,11 +81,13 @@ class Demo:
 
     def finish(self, policy: Any, stage: str) -> Path:
         """Write the stage's model folder, whole or not at all."""
+        from rollouts.prompts import keep_template
         from train.run.setup import publish
 
         work = self.out / f".tmp-{stage}"
         shutil.rmtree(work, ignore_errors=True)
         policy.save(work)
+        keep_template(work, self.tokenizer.template)
         return publish(work, self.out / stage)
 
     def sft(self) -> Path:
