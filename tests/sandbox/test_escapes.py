@@ -183,7 +183,8 @@ for _ in range(3):
         try: os.setsid()
         except OSError: pass
         while True: pass
-while True: pass
+import time
+time.sleep(60)
 """
 
 
@@ -237,27 +238,34 @@ libc.syscall(223, timer, 0, spec, None)
 """
 
 
+WRITERS = """
+import os, time
+for _ in range(3):
+    if os.fork() == 0:
+        try:
+            while True: open(f'n{os.getpid()}', 'a').write('x'); time.sleep(0.001)
+        finally: os._exit(1)
+time.sleep(0.1)
+"""
+
+
 @pytest.mark.parametrize("level", ["full", "confined"])
-def test_a_session_stays_frozen_between_cells(level: Level, reached: str) -> None:
+@pytest.mark.parametrize("attempt", ["timer", "processes"])
+def test_a_session_stays_frozen_between_cells(attempt: str, level: Level, reached: str) -> None:
+    code = TIMER if attempt == "timer" else WRITERS
+    count = "len(ticks)" if attempt == "timer" else "sum(map(os.path.getsize, os.listdir()))"
+
     async def cells() -> tuple[int, int]:
         config = Config(workers=1, stack=(), level=usable(level, reached))
         async with Pool(config) as pool, Session(pool, limits=SMALL) as session:
-            await session.run("import os, time\n" + TIMER)
-            await session.run(
-                "for _ in range(3):\n"
-                "    if os.fork() == 0:\n"
-                "        while True: open(f'n{os.getpid()}', 'a').write('x')\n"
-                "time.sleep(0.2)"
-            )
-            count = "sum(os.stat(n).st_size for n in os.listdir() if n[0] == 'n'), len(ticks)"
-            first = await session.run(f"print({count})")
-            await session.run(f"before = {count}; ticks.clear()")
-            await asyncio.sleep(0.5)
-            second = await session.run("print(len(ticks))")
-            return len(first.stdout.split()), int(second.stdout)
+            assert (await session.run(code)).status == "ok"
+            before = await session.run(f"print({count})")
+            await asyncio.sleep(1)
+            after = await session.run(f"print({count})")
+            return int(before.stdout), int(after.stdout)
 
-    fields, ticks = asyncio.run(cells())
-    assert fields == 2 and ticks <= 2  # the pool's own, when it stops and wakes the session
+    before, after = asyncio.run(cells())
+    assert after - before < 30  # what happens while a cell runs; frozen, a second adds nothing
 
 
 def test_the_jail_that_was_late_is_killed_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,23 +284,16 @@ def test_the_jail_that_was_late_is_killed_and_no_other(monkeypatch: pytest.Monke
 def test_a_busy_event_loop_loses_no_result() -> None:
     """The code ends just before its deadline, with more files than a socket holds."""
 
-    async def blocked() -> tuple[str, int]:
+    async def blocked() -> tuple[str, int, int]:
         async with Pool(Config(workers=1, stack=(), min_level="limits")) as pool:
             code = "open('f', 'wb').write(bytes(40 << 20)); import time; time.sleep(0.5)"
             call = asyncio.create_task(pool.run(code, fetch=["f"], limits=Limits(wall_s=1.5)))
             await asyncio.sleep(0.2)
             time.sleep(6)
             result = await call
-            return result.status, len(result.files.get("f", b""))
+            return result.status, len(result.files.get("f", b"")), pool.metrics.retried
 
-    assert asyncio.run(blocked()) == ("ok", 40 << 20)
-
-
-def test_the_clock_of_the_code_starts_with_its_first_line(run: Runner) -> None:
-    """Large inputs take longer than the code may."""
-    files = {f"f{i}": bytes(60 << 20) for i in range(4)}
-    result = run("print(1)", files, limits=Limits(wall_s=0.2))
-    assert result.stdout == "1\n", result
+    assert asyncio.run(blocked()) == ("ok", 40 << 20, 0)
 
 
 @pytest.mark.slow
