@@ -20,9 +20,9 @@ from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError
 from rollouts.chat_rollout import Plain
 from rollouts.conversation import ChatReply
-from rollouts.episode import ChatEngine, retried, rollout, run_episode
+from rollouts.episode import ChatEngine, rollout, run_episode
 from rollouts.tools import call_format
-from rollouts.trajectory import Sampling, Trajectory
+from rollouts.trajectory import Sampling, Trajectory, retried
 from rollouts.workshop import ToolSettings, Workshop, run_now, tool_settings
 from train.evaluation.contract import Plan
 from train.evaluation.rows import CHEAT, REFERENCES, answered, reference_answer
