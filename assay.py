@@ -17,7 +17,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sft": ("train.cli.sft", "supervised fine-tuning"),
     "grpo": ("train.cli.grpo", "Dr.GRPO on the embedded engine"),
     "eval": ("train.cli.eval", "score a checkpoint on held-out tasks"),
-    "report": ("train.report.write", "static HTML report of one or more runs"),
+    "compare": ("train.cli.compare", "paired differences between runs on the same tasks"),
+    "report": ("train.cli.report", "static HTML report of one or more runs"),
     "audit": (
         "data_gen.audit",
         "the laws of every family over tasks; what cheats and attacks earn",
