@@ -6,10 +6,8 @@ tokens as they were sampled (what `assay sft` trains on). The same rollouts give
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.selection.strategies import PICK, Rules, select
+from rewards import console
 from rewards.extras import install_extra
 from rewards.task import TaskError, read_jsonl
 
@@ -122,8 +121,8 @@ def build(rollouts: Path, strategy: str, out: Path, rules: Rules) -> dict[str, A
 
 
 def main(argv: list[str]) -> int:
-    """Exit status 0, or 2 with one sentence when the rollouts cannot be used."""
-    parser = argparse.ArgumentParser(prog="assay select", description=__doc__)
+    """Exit status 0. Raises `TaskError` for rollouts that cannot be used."""
+    parser = console.parser("select", __doc__)
     parser.add_argument("--rollouts", required=True, type=Path, help="what `assay rollout` wrote")
     parser.add_argument("--strategy", required=True, choices=sorted(PICK))
     parser.add_argument("--out", required=True, type=Path, help="training set, parquet")
@@ -140,11 +139,7 @@ def main(argv: list[str]) -> int:
     )
     args = parser.parse_args(argv)
     rules = Rules(fastest_by=args.fastest_by, allow_invalid=args.allow_invalid)
-    try:
-        manifest = build(args.rollouts, args.strategy, args.out, rules)
-    except (TaskError, OSError) as error:
-        print(f"assay select: {error}", file=sys.stderr)
-        return 2
+    manifest = build(args.rollouts, args.strategy, args.out, rules)
     kept, dropped = manifest["kept"], json.dumps(manifest["dropped"])
     print(f"{args.out}: {kept['rows']} rollouts of {kept['tasks']} tasks; dropped {dropped}")
     return 0
