@@ -29,8 +29,8 @@ Row = dict[str, Any]
 
 def build_tasks(config: TasksConfig, seed: int, folder: Path) -> dict[str, list[Task]]:
     """The three splits, built once and then read back."""
-    from data_gen.cli import write_demo
     from data_gen.corpora import read_corpus
+    from data_gen.demo.cli import write_demo
     from data_gen.demo.settings import preset
 
     names = ("train_sft", "train_rl", "heldout")
