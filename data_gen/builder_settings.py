@@ -42,10 +42,10 @@ def read_settings(family: Family, words: Sequence[str]) -> dict[str, Any]:
             f"command line: {words[0]!r}: build of family {family.name} has no settings"
         )
     read = _read({name: kind for name, (kind, _) in kinds.items()}, words)
-    return {
-        name: kinds[name][1](read[name]) if read.get(name) is not None else parameter.default
-        for name, parameter in parameters.items()
-    }
+    settings = {name: parameter.default for name, parameter in parameters.items()}
+    for name, value in read.items():
+        settings[name] = None if value is None else kinds[name][1](value)
+    return settings
 
 
 def given_values(cls: type, words: Sequence[str]) -> dict[str, Any]:
@@ -61,10 +61,8 @@ def _read(kinds: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
     """The values that are given, by the loader's own rules."""
     made = make_dataclass("Settings", [(n, kind, field(default=None)) for n, kind in kinds.items()])
     read = load(cast("type[Any]", made), None, words)
-    return {
-        name: getattr(read, name)
-        for name in dict.fromkeys(w.partition("=")[0].strip() for w in words)
-    }
+    given = dict.fromkeys(word.partition("=")[0].strip() for word in words)
+    return {name: getattr(read, name) for name in given}
 
 
 def _parameters(family: Family, given: Sequence[str]) -> dict[str, inspect.Parameter]:
