@@ -8,14 +8,14 @@ import platform
 import sys
 import time
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from configs.loader import config_hash, dump, to_dict
+from rewards.versions import GOLD, installed
 from rollouts.machine import usable_cores
 
-PACKAGES = ("assay", "torch", "transformers", "safetensors", "numpy", "rapidfuzz", "ftfy", "wandb")
+PACKAGES = ("assay", "torch", "transformers", "tokenizers", "safetensors", "wandb", *GOLD)
 
 
 def write_run_record(
@@ -32,7 +32,7 @@ def write_run_record(
         "seed": getattr(config, "seed", None),
         "config_hash": config_hash(config),
         "config": to_dict(config),
-        "versions": versions(),
+        "versions": installed(PACKAGES),
         "machine": machine(),
         "inputs": {name: file_hash(p) for name, p in (inputs or {}).items()},
         **more,
@@ -49,17 +49,6 @@ def read_run_record(folder: Path) -> dict[str, Any]:
         return json.loads((folder / "run.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-
-
-def versions() -> dict[str, str]:
-    """Python and the packages that decide the numbers, as far as they are installed."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def machine() -> dict[str, Any]:
