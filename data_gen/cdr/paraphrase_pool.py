@@ -26,14 +26,14 @@ from rewards.cdr.ids import stable_id
 from rewards.gold import Step
 from rewards.krama.judge import JudgeError
 from rewards.krama.judge_endpoint import Endpoint
-from rewards.task import json_line, read_journal
+from rewards.task import TaskError, json_line, read_journal
 
 Row = dict[str, Any]
 FILE = "paraphrases.jsonl"
 GIVE_UP = 20  # failures in a row after which the endpoint counts as gone
 
 
-class ParaphraseError(ValueError):
+class ParaphraseError(TaskError):
     """The endpoint cannot be used; the message says what to do."""
 
 

@@ -17,7 +17,8 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 pytest.importorskip("pyarrow")
 
-from data_gen.cli import main  # noqa: E402
+from front import command  # noqa: E402
+
 from data_gen.dare.analyse import clean, giveaways  # noqa: E402
 from data_gen.dare.certificate import Built  # noqa: E402
 from data_gen.dare.layout import csv_bytes, read_entries, read_table, table_bytes  # noqa: E402
@@ -33,6 +34,8 @@ from rewards.task import TaskError, read_tasks  # noqa: E402
 from rollouts.dare.scripts import faithful_code, short_code  # noqa: E402
 from rollouts.sandbox.model import Config  # noqa: E402
 from rollouts.sandbox.pool import Pool  # noqa: E402
+
+main = command("tasks")
 
 DARE = SHARED / "dare/tasks"
 

@@ -144,7 +144,8 @@ def test_evaluation_of_a_canned_model(tmp_path: Path, capsys: pytest.CaptureFixt
     canned.write_text("".join(json.dumps(r) + "\n" for r in replies), encoding="utf-8")
     command = ["--tracks", f"krama:{out}", "--model", f"canned:{canned}", "--out", str(tmp_path)]
     assert evaluate(command) == 0
-    tables = json.loads((tmp_path / "results.json").read_text("utf-8"))["tables"]
+    found = json.loads((tmp_path / "results.json").read_text("utf-8"))
+    tables = found["benchmarks"]["krama"]["tables"]
     whole = tables["end-to-end"]["overall"]
     assert (whole["score"], whole["release"], whole["right"]) == (1.0, 1.0, 1)
     assert whole["subtask_credit"] == 0.5  # "30" was printed, the file name was not
@@ -279,10 +280,10 @@ def test_a_canned_ds_guru_runs_on_every_visible_lake(tmp_path: Path) -> None:
         == 0
     )
     found = json.loads((tmp_path / "results.json").read_text("utf-8"))["rows"]
-    counts = {row["domain"]: row["answer"] for row in found}
+    counts = {row["more"]["domain"]: row["more"]["answer"] for row in found}
     lakes = {
         d: len([p for p in (tmp_path / "k/lakes" / d).rglob("*") if p.is_file()]) for d in first
     }
     assert len(lakes) == 6
     assert counts == lakes  # every pipeline saw its whole lake
-    assert {row["notes"]["tries"] for row in found} == {1}
+    assert {row["more"]["notes"]["tries"] for row in found} == {1}

@@ -114,7 +114,8 @@ def test_a_model_that_answers_from_memory_is_found_out(built: Path, tmp_path: Pa
         canned.write_text("".join(json.dumps(r) + "\n" for r in replies), encoding="utf-8")
         command = ["--tracks", f"krama:{built / f'{name}.jsonl'}", "--model", f"canned:{canned}"]
         assert evaluate([*command, "--out", str(tmp_path / name), "--snippet-tokens", "200"]) == 0
-        tables = json.loads((tmp_path / name / "results.json").read_text("utf-8"))["tables"]
+        found = json.loads((tmp_path / name / "results.json").read_text("utf-8"))
+        tables = found["benchmarks"]["krama"]["tables"]
         cell = tables["end-to-end"]["overall"]
         assert (cell["tasks"], cell["right"]) == (len(tasks), right * len(tasks))
         kinds = tables["end-to-end categories"]
