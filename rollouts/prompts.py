@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rewards.task import TaskError
 from rollouts.tools import CallFormat, ToolSpec, call_format
 
 _SAID = "qzASSISTANTqz"  # stands for an answer while the template's frame around it is read
@@ -14,7 +15,7 @@ _HELD = "qzCONTENT{}qz"
 _SURROGATE = re.compile("[\ud800-\udfff]")  # no tokenizer takes a lone one; JSON may hold it
 
 
-class PromptError(ValueError):
+class PromptError(TaskError):
     """A tokenizer or prompt that cannot be used; the message says what to do."""
 
 

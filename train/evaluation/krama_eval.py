@@ -243,7 +243,7 @@ async def _by_chat(
     args: Any, tasks: Sequence[Task], shop: Workshop, sampling: Sampling, budget: Budget, bar: Bar
 ) -> list[Trajectory]:
     from rollouts.chat_rollout import chat_rollout
-    from rollouts.engines.canned import CannedEngine
+    from rollouts.engines.scripted import CannedEngine
     from rollouts.engines.openai import OpenAIEngine
 
     async def run(engine: ChatEngine) -> list[Trajectory]:
