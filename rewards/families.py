@@ -64,6 +64,11 @@ def all_families() -> dict[str, Family]:
     return {**BUILT_IN, **_added}
 
 
+def has_family(name: str) -> bool:
+    """Whether there is a family of that name: built in, added, or of an installed package."""
+    return (BUILT_IN.get(name) or _added.get(name) or _from_outside(name)) is not None
+
+
 def family_named(name: str, where: str = "") -> Family:
     """The family of that name. Raises `TaskError` that says how to add one."""
     found = BUILT_IN.get(name) or _added.get(name) or _from_outside(name)

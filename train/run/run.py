@@ -29,7 +29,7 @@ class Run:
         seed_globals(config.seed)
         source = resolve_model(config.model.path)
         calls = config.tools.calls if isinstance(config, GrpoRunConfig) else "hermes"
-        self.tokenizer = ChatTokenizer(source, calls)
+        self.tokenizer = ChatTokenizer(source, calls, config.model.chat_template_kwargs)
         self.policy = load_checked(source, config.engine, machine, True, config.model)
         self.reload = lambda: load_checked(source, config.engine, machine, train=False)
         write_run_record(self.out, config, {"data": Path(config.data), "model": source})
@@ -47,10 +47,12 @@ class Run:
         self.done.unlink(missing_ok=True)
 
     def finish(self) -> None:
+        from rollouts.prompts import keep_template
         from train.run.setup import publish
 
         work = self.out / ".tmp-model"
         self.policy.save(work)
+        keep_template(work, self.tokenizer.template)
         print(f"model: {publish(work, self.out / 'model')}")
         self.log.close()
         self.done.touch()
