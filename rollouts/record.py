@@ -18,6 +18,7 @@ def to_json(trajectory: Trajectory, score: Score, task: Task) -> dict[str, Any]:
         "tokens": trajectory.sampled,
         "seed": trajectory.seed,
         **score.to_json(),
+        "family": task.family,
         "track": task.track,
         "ids": trajectory.ids,
         "loss_mask": trajectory.loss_mask,
