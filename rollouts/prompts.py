@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from rewards.task import TaskError
 from rollouts.tools import CallFormat, ToolSpec, call_format
 
 _SAID = "qzASSISTANTqz"  # stands for an answer while the template's frame around it is read
@@ -19,7 +20,7 @@ TEMPLATE_FILE = "chat_template_kwargs.json"  # in a model's folder
 _OURS = ("messages", "conversation", "tools", "add_generation_prompt", "tokenize", "return_dict")
 
 
-class PromptError(ValueError):
+class PromptError(TaskError):
     """A tokenizer or prompt that cannot be used; the message says what to do."""
 
 

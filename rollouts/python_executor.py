@@ -85,6 +85,7 @@ class PythonExecutor:
         self._folder: dict[str, bytes] = {}
         self._calls = 0
         self._last = "none"  # how the last call went
+        self._level: str | None = None  # of the sandbox
 
     async def open(self) -> Opening:
         self._folder = dict(self._load(self._task))
@@ -118,7 +119,8 @@ class PythonExecutor:
         """The prediction, if there is one, and what a failure category needs to know."""
         files = {n: d for n, d in self._folder.items() if n == PREDICTION}
         self._folder = {}
-        return Closing(files, {"last_call": self._last, "calls": self._calls})
+        notes = {"last_call": self._last, "calls": self._calls, "sandbox": self._level}
+        return Closing(files, notes)
 
     async def _call(self, call: ToolCall) -> tuple[str, str, float]:
         """(answer, kind, seconds): kind is `ok`, or what went wrong."""
@@ -140,6 +142,7 @@ class PythonExecutor:
             limits=self._limits(),
             seed=derive_seed(self._seed, self._calls) % (1 << 32),
         )
+        self._level = result.layers.get("level") or self._level
         if result.status == "sandbox_error":
             raise EnvironmentFailure(f"sandbox: {result.why}")
         saved = [n for n in dict.fromkeys(save) if n in result.files]

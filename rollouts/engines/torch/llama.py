@@ -20,8 +20,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from rewards.task import TaskError
 
-class ModelError(RuntimeError):
+
+class ModelError(TaskError):
     """A model folder that cannot be used; the message says what is missing and what to do."""
 
 
