@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import importlib.util
 import os
@@ -13,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rewards import console
 from rewards.versions import installed
 from rollouts.machine import usable_cores
 from train.model.source import default_cache
@@ -109,7 +109,7 @@ def _sandbox() -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the report; with `--attack` return 1 when an attack on the sandbox got through."""
-    parser = argparse.ArgumentParser(prog="assay doctor", description=__doc__)
+    parser = console.parser("doctor", __doc__)
     parser.add_argument(
         "--attack", action="store_true", help="attack the sandbox and say what held"
     )

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from rewards.task import Score, write_jsonl
+from rewards.task import Score, TaskError, write_jsonl
 
 
 class Column(NamedTuple):
@@ -50,7 +50,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 }
 
 
-class LogError(RuntimeError):
+class LogError(TaskError):
     """Logging that was asked for and cannot be had; the message says what to do."""
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import signal
 from types import FrameType
 
+from rewards.console import SavedAndStopped
+
 EXIT_STOPPED = 75
 SIGNALS = (signal.SIGUSR1, signal.SIGTERM)
 
 
-class Stopped(Exception):
+class Stopped(SavedAndStopped):
     """The run saved `step` of `stage` and ended because it was asked to."""
 
     def __init__(self, step: int) -> None:
