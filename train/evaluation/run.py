@@ -37,8 +37,9 @@ def evaluate(args: Any) -> dict[str, Any]:
     for part in asked.opened:
         for line in part.said:
             print(line, flush=True)
+    baselines = _baselines(asked.tasks, args, weights)  # first: gold that is no use ends it here
     rows = _answered(asked, args, weights)
-    data = _results(asked, rows, args, weights)
+    data = _results(asked, rows, baselines, args, weights)
     args.out.mkdir(parents=True, exist_ok=True)
     data["benchmarks"] = _official(asked, rows, args)
     data["files"] = _own_tables(rows, args.out)
@@ -144,13 +145,12 @@ def _settings(args: Any) -> dict[str, Any]:
 
 
 def _results(
-    asked: Asked, rows: Sequence[Row], args: Any, weights: Mapping[str, Any]
+    asked: Asked,
+    rows: Sequence[Row],
+    baselines: Mapping[str, Any],
+    args: Any,
+    weights: Mapping[str, Any],
 ) -> dict[str, Any]:
-    draw = Draw(seed=args.seed)
-    baselines: dict[str, Any] = {}
-    if not args.no_baselines:
-        made = baseline_rows(asked.tasks, weights)
-        baselines = {name: tables(mine, draw) for name, mine in made.items()}
     meta = {
         "name": args.name,
         "model": args.model,
@@ -168,7 +168,18 @@ def _results(
         "settings": _settings(args),
     }
     lean = [{k: v for k, v in row.items() if k != "messages"} for row in rows]
-    return {"meta": meta, "tables": tables(rows, draw), "baselines": baselines, "rows": lean}
+    found = tables(rows, Draw(seed=args.seed))
+    return {"meta": meta, "tables": found, "baselines": baselines, "rows": lean}
+
+
+def _baselines(
+    tasks: Sequence[Task], args: Any, weights: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Tables of gold and of every cheat of the tasks' families."""
+    if args.no_baselines:
+        return {}
+    made = baseline_rows(tasks, weights)
+    return {name: tables(rows, Draw(seed=args.seed)) for name, rows in made.items()}
 
 
 def _official(asked: Asked, rows: Sequence[Row], args: Any) -> dict[str, Any]:
