@@ -279,6 +279,12 @@ def test_partly_right_fields_earn_some_reward_and_no_outcome() -> None:
     assert score.outcome == 0.0
     assert score.reward == pytest.approx(0.1 + 0.3 * 0.8)
     assert score_structured(row, "Sure! " + json.dumps(value)).why == "no_answer"
+    invented = {f"key{i}": None for i in range(500)}  # null, as a missing key reads in the release
+    farmed = score_structured(row, json.dumps(invented))
+    assert farmed.reward == pytest.approx(0.1)
+    assert farmed.parts["field_accuracy"] > 0.9
+    extra = score_structured(row, json.dumps(value | invented))
+    assert extra.reward is not None and extra.reward < 0.11
     assert score_structured(row, "Sure! " + gold_response(row), "release").outcome == 1.0
 
 
