@@ -17,16 +17,16 @@ from rollouts.trajectory import Sampling, Trajectory
 from train.evaluation.answering import Ask, answer_all, is_reference, is_remote
 from train.evaluation.benchmarks import BENCHMARKS
 from train.evaluation.contract import Plan, plain_plan
+from train.evaluation.identity import settings_of
 from train.evaluation.journal import Journal
 from train.evaluation.opening import Asked, open_all
 from train.evaluation.rows import baseline_rows, row_of, scorer
 from train.evaluation.tables import Draw, tables
 from train.run.progress import Bar
+from train.run.record import machine, versions
 from train.run.settings import weights_of
 
 Row = dict[str, Any]
-# what neither changes an answer nor a score
-FREE = ("out", "workers", "threads", "json", "key_env", "name", "price", "chunk", "no_baselines")
 
 
 def evaluate(args: Any) -> dict[str, Any]:
@@ -89,9 +89,8 @@ def _reading_families(reading: str, tasks: Sequence[Task]) -> list[str]:
 def _answered(asked: Asked, args: Any, weights: Mapping[str, Any]) -> list[Row]:
     """All rows in the tasks' order; each is in the journal as soon as it is there."""
     ask, score = _ask(asked, args), scorer(weights)
-    by_id = {task.id: task for task in asked.tasks}
-    with Journal(args.out, asked.tasks, _settings(args)) as journal:
-        rows = {key: row for key, row in journal.done.items() if key[0] in by_id}
+    with Journal(args.out, asked.tasks, settings_of(args, asked.tasks)) as journal:
+        rows = dict(journal.done)
         wanted = [(task, j) for task in asked.tasks for j in range(args.samples)]
         todo = [(task, j) for task, j in wanted if (task.id, j) not in rows]
         if len(todo) < len(wanted):
@@ -138,12 +137,6 @@ def _row(task: Task, run: Trajectory, score: Any, asked: Asked, args: Any) -> Ro
     return row
 
 
-def _settings(args: Any) -> dict[str, Any]:
-    """What decides the answers and scores, for the journal and the record."""
-    found = {k: v for k, v in vars(args).items() if k not in FREE}
-    return {k: str(v) if isinstance(v, Path) else v for k, v in sorted(found.items())}
-
-
 def _results(
     asked: Asked,
     rows: Sequence[Row],
@@ -165,7 +158,9 @@ def _results(
         "seed": args.seed,
         "families": sorted({f.origin for f in map(family_of, asked.tasks) if f.origin}),
         "weights": {n: vars(weights[n]) for n in sorted({t.family for t in asked.tasks})},
-        "settings": _settings(args),
+        "settings": settings_of(args, asked.tasks),
+        "versions": versions(),
+        "machine": machine(),
     }
     lean = [{k: v for k, v in row.items() if k != "messages"} for row in rows]
     found = tables(rows, Draw(seed=args.seed))
