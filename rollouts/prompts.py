@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from rewards.task import TaskError
 from rollouts.tools import CallFormat, ToolSpec, call_format
 
 _SAID = "qzASSISTANTqz"  # stands for an answer while the template's frame around it is read
@@ -14,7 +16,7 @@ _HELD = "qzCONTENT{}qz"
 _SURROGATE = re.compile("[\ud800-\udfff]")  # no tokenizer takes a lone one; JSON may hold it
 
 
-class PromptError(ValueError):
+class PromptError(TaskError):
     """A tokenizer or prompt that cannot be used; the message says what to do."""
 
 
@@ -40,7 +42,8 @@ class ChatTokenizer:
             raise PromptError(f"{folder} has no chat template; give an instruction-tuned model")
         if self._tokenizer.eos_token_id is None:
             raise PromptError(f"{folder} names no end-of-sequence token in tokenizer_config.json")
-        self.stop_ids: list[int] = [int(self._tokenizer.eos_token_id)]
+        eos = int(self._tokenizer.eos_token_id)
+        self.stop_ids: list[int] = list(dict.fromkeys([eos, *_generation_stops(folder)]))
 
     def prompt(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[ToolSpec] = ()
@@ -143,6 +146,17 @@ class ChatTokenizer:
             list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         return str(text)
+
+
+def _generation_stops(folder: Path) -> list[int]:
+    """The ids that generation_config.json ends an answer at: some chat models have several."""
+    try:
+        said: Any = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
+        ids: Any = said.get("eos_token_id")
+    except (OSError, ValueError, AttributeError):
+        return []
+    listed = cast("list[Any]", ids if isinstance(ids, list) else [ids])
+    return [i for i in listed if isinstance(i, int)]
 
 
 def _whole(message: Mapping[str, Any]) -> Mapping[str, Any]:

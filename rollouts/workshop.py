@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
 
 from configs.schema import ToolsConfig
 from rewards.task import Task, TaskError
@@ -18,10 +17,11 @@ from rollouts.krama.folder import KEY as LAKE
 from rollouts.krama.folder import LakeSettings, shared_name
 from rollouts.machine import usable_cores
 from rollouts.python_executor import NAME, ExecutorSettings, PythonExecutor
+from rollouts.runner import run_now
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
 
-T = TypeVar("T")
+__all__ = ["ENVIRONMENTS", "ToolSettings", "Workshop", "run_now", "tool_settings"]
 
 
 @dataclass(frozen=True)
@@ -134,15 +134,3 @@ ENVIRONMENTS: dict[str, Callable[[Workshop, Task, int, int], Environment]] = {
     "ds_guru_few_shot": _ds_guru("few-shot"),
     "lake_agent": _lake_agent,
 }
-
-
-_runner: asyncio.Runner | None = None
-
-
-def run_now(step: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine from synchronous code, always on the same event loop: a sandbox belongs to
-    the loop it was started on, and starting one costs a second."""
-    global _runner
-    if _runner is None:
-        _runner = asyncio.Runner()
-    return _runner.run(step)

@@ -23,14 +23,17 @@ from rewards.task import Score, Task, TaskError, write_jsonl  # noqa: E402
 from rollouts.environment import Closing, Opening, Reply, Said  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
+from train.examples import Example  # noqa: E402
+from train.grpo import batch_of as rollout_batch  # noqa: E402
 from train.grpo import describe, fitting, sample, train_grpo, update  # noqa: E402
 from train.model.optim import MasterAdamW  # noqa: E402
 from train.model.order import balanced_batch, batch_of, strata  # noqa: E402
 from train.model.policy import load_policy  # noqa: E402
 from train.run.checkpoint import CheckpointError  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
+from train.run.loop import Loop  # noqa: E402
 from train.run.resume import Checkpoints  # noqa: E402
-from train.sft import Example, train_sft  # noqa: E402
+from train.sft import train_sft  # noqa: E402
 
 
 def refinement_tasks(count: int) -> list[Task]:
@@ -49,6 +52,15 @@ def few_as(task: Task, trajectory: Trajectory) -> Score:
     text = trajectory.text
     share = sum(c in "abcdefghijklm" for c in text) / max(len(text), 1)
     return Score(float(share > 0.9), share, {"share": share})
+
+
+def each(score: Any) -> Any:
+    """A scorer of whole batches from one of single rollouts."""
+
+    def scored(tasks: Any, groups: Any) -> Any:
+        return [[score(t, x) for x in group] for t, group in zip(tasks, groups, strict=True)]
+
+    return scored
 
 
 RL = GrpoConfig(
@@ -70,13 +82,9 @@ def run_rl(folder: Path, out: Path, config: GrpoConfig, score: Any = few_as, **m
         policy,
         refinement_tasks(20),
         ChatTokenizer(folder),
-        score,
+        each(score),
         config,
-        seed=1,
-        micro_tokens=400,
-        slots=32,
-        log=RunLog(out),
-        checkpoints=Checkpoints(out / "ck", whole),
+        Loop(1, RunLog(out), Checkpoints(out / "ck", whole), 400, 32),
         **more,
     )
     return policy
@@ -128,10 +136,7 @@ def test_sft_learns_and_resumes_to_the_same_bits(tiny_folder: Path, tmp_path: Pa
             policy,
             examples,
             config,
-            seed=3,
-            micro_tokens=200,
-            log=log,
-            checkpoints=Checkpoints(out / "ck", GrpoRunConfig()),
+            Loop(3, log, Checkpoints(out / "ck", GrpoRunConfig()), 200),
             every=2,
         )
         return policy
@@ -214,9 +219,9 @@ def test_mini_batches_use_the_log_probabilities_of_the_batch_start(tiny_folder: 
     policy = load_policy(tiny_folder, "float32")
     tokenizer = ChatTokenizer(tiny_folder)
     config = replace(RL, mini_batch=4, lr=0.05)
-    batch = sample(
-        refinement_tasks(8), policy.engine(tokenizer.stop_ids, 64), tokenizer, few_as, config, 5
-    )
+    tasks, engine = refinement_tasks(8), policy.engine(tokenizer.stop_ids, 64)
+    groups = sample(tasks, engine, tokenizer, config, 5)
+    batch = rollout_batch(tasks, groups, each(few_as)(tasks, groups), config)
     out = update(
         policy,
         MasterAdamW(policy.named()),
@@ -232,9 +237,9 @@ def test_mini_batches_use_the_log_probabilities_of_the_batch_start(tiny_folder: 
 CHILD = """
 import sys, torch
 torch.set_num_threads(1)
-sys.path[:0] = [sys.argv[1], sys.argv[1] + "/tests/support"]
+sys.path[:0] = [sys.argv[1], *(f"{sys.argv[1]}/tests/{d}" for d in ("support", "train"))]
 from pathlib import Path
-from test_train_loops import RL, run_rl
+from test_grpo import RL, run_rl
 from train.model.policy import load_policy
 policy = run_rl(Path(sys.argv[2]), Path(sys.argv[3]), RL)
 policy.save(Path(sys.argv[3]) / "model")
@@ -330,13 +335,9 @@ def test_grpo_learns_over_turns_with_tool_tokens_between(tiny_folder: Path, tmp_
         policy,
         tasks,
         ChatTokenizer(tiny_folder),
-        few,
+        each(few),
         config,
-        seed=1,
-        micro_tokens=2000,
-        slots=64,
-        log=RunLog(tmp_path),
-        checkpoints=Checkpoints(tmp_path / "ck", GrpoRunConfig(rl=config)),
+        Loop(1, RunLog(tmp_path), Checkpoints(tmp_path / "ck", GrpoRunConfig(rl=config)), 2000),
         maker=Parrot,
     )
     rewards = [row["reward/mean"] for row in read_metrics(tmp_path)]

@@ -1,20 +1,79 @@
-"""What the commands of this room share: their common options."""
+"""The command line of a run: flags and `key=value` end as the same settings."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from configs.describe import dotted_docs
+
+# a flag and the setting that it stands for
+FLAGS: dict[str, tuple[str, str]] = {
+    "--tasks": ("data", "what to learn from"),
+    "--model": ("model.path", "Hugging Face folder or hub name to start from"),
+    "--out": ("out", "the run's folder; the same command resumes"),
+    "--seed": ("seed", "of everything random"),
+    "--validation": ("validation", "tasks to evaluate on while training; keeps the best model"),
+    "--env": ("env", "an environment of your own for tasks with tools, FILE.py:NAME"),
+}
 
 
-def options(command: str, what: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"assay {command}", description=what)
-    parser.add_argument("settings", nargs="*", metavar="key=value")
-    parser.add_argument("--config", help="YAML of settings; see docs/training.md")
-    parser.add_argument(
-        "--family",
-        action="append",
-        default=[],
-        metavar="FILE.py[:NAME]",
-        help="a family of your own; may be repeated",
+@dataclass(frozen=True)
+class Given:
+    """What was asked for: a file of settings, settings beside it, families."""
+
+    config: str | None
+    settings: list[str]
+    families: list[str]
+    backend: str
+    dry_run: bool
+
+
+def parser_of(
+    command: str, what: str, config: type, backends: Sequence[str] = ("embedded",)
+) -> argparse.ArgumentParser:
+    """A parser for a run whose settings are the dataclass `config`."""
+    docs = dotted_docs(config)
+    lines = [f"  {name}={value}\n      {doc}" for name, (value, doc) in docs.items()]
+    parser = argparse.ArgumentParser(
+        prog=f"assay {command}",
+        description=what,
+        epilog="settings, with their defaults:\n" + "\n".join(lines),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--dry-run", action="store_true", help="print the resolved settings only")
+    parser.add_argument("settings", nargs="*", metavar="key=value", help="see the list below")
+    parser.add_argument("--config", metavar="FILE", help="YAML of settings")
+    for flag, (name, text) in FLAGS.items():
+        if name in docs:
+            value = docs[name][0]
+            parser.add_argument(
+                flag, metavar="X", dest=name, help=f"{text}; the same as {name}=X (default {value})"
+            )
+    if "families" in docs:
+        parser.add_argument(
+            "--family",
+            action="append",
+            default=[],
+            metavar="FILE.py[:NAME]",
+            help="a family of your own; may be repeated",
+        )
+    if len(backends) > 1:
+        parser.add_argument("--backend", choices=backends, default=backends[0])
+        parser.add_argument(
+            "--dry-run", action="store_true", help="print settings and estimates, and end"
+        )
     return parser
+
+
+def given(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Given:
+    """The parsed command line; flags and settings may stand in any order."""
+    args = vars(parser.parse_intermixed_args(list(argv)))
+    flags = [f"{name}={args[name]}" for name, _ in FLAGS.values() if args.get(name) is not None]
+    return Given(
+        args["config"],
+        [*args["settings"], *flags],
+        args.get("family", []),
+        args.get("backend", "embedded"),
+        args.get("dry_run", False),
+    )

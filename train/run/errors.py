@@ -8,6 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from configs.loader import ConfigError
+from rewards.task import TaskError
+from train.run.stop import EXIT_STOPPED, Stopped
+
 
 @dataclass
 class Status:
@@ -18,32 +22,17 @@ class Status:
 
 @contextmanager
 def say_known_errors(command: str) -> Iterator[Status]:
-    """Run a command's body; errors that name their own remedy are printed without a traceback."""
-    from configs.loader import ConfigError
-    from rewards.task import TaskError
-    from rollouts.engines.torch import ModelError
-    from rollouts.prompts import PromptError
-    from train.model.source import ModelError as SourceError
-    from train.run.checkpoint import CheckpointError
-    from train.run.log import LogError
-    from train.run.stop import EXIT_STOPPED, Stopped
+    """Run a command's body; errors that name their own remedy are printed without a traceback.
 
+    Those are `ConfigError` and `TaskError`, of which every error that a user can mend is one.
+    """
     status = Status()
-    known = (
-        ConfigError,
-        TaskError,
-        PromptError,
-        ModelError,
-        CheckpointError,
-        LogError,
-        SourceError,
-    )
     try:
         yield status
     except Stopped as stopped:
         print(f"{command}: {stopped}", file=sys.stderr)
         status.code = EXIT_STOPPED
-    except known as error:
+    except (ConfigError, TaskError) as error:
         print(f"{command}: {error}", file=sys.stderr)
         status.code = 2
     except ValueError as error:

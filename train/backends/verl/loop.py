@@ -32,6 +32,7 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Completion, Sampling, Trajectory
 from rollouts.workshop import Workshop, tool_settings
 from train.backends.verl.overrides import CPU_ROLLOUT
+from train.grpo import budget_of
 from train.run.settings import load_run, weights_of
 
 
@@ -55,7 +56,9 @@ class Plain:
 def _settings(path: str) -> tuple[GrpoRunConfig, ChatTokenizer, Workshop]:
     """What all episodes of a worker process share. Files have absolute paths (data.prepare)."""
     config = load_run(GrpoRunConfig, path)
-    tools = replace(tool_settings(config.tools), workers=config.cluster.sandbox_workers)
+    tools = replace(
+        tool_settings(config.tools, budget_of(config.rl)), workers=config.cluster.sandbox_workers
+    )
     tokenizer = ChatTokenizer(Path(str(config.model.path)), config.tools.calls)
     return config, tokenizer, Workshop(Path(config.data).parent, tools)
 
