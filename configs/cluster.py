@@ -3,8 +3,10 @@ numbers depend on it only as rounding does."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from configs.loader import OPEN
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class ClusterConfig:
     sandbox_workers: int = 8  # jails in each rollout worker
     rollout_workers: int = 8  # processes that run episodes
     ray_address: str = ""  # host:port of a running cluster; empty: start one on this machine
+    # verl's own keys, as they stand there: cluster.verl.actor_rollout_ref.rollout.nccl_timeout=1200
+    verl: dict[str, Any] = field(default_factory=dict[str, Any], metadata=OPEN)
 
     def __post_init__(self) -> None:
         for name in (

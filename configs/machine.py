@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from configs.checks import at_least
-from configs.loader import locked
+from configs.loader import OPEN, locked
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,9 @@ class ModelConfig:
 
     lora_alpha: int = locked(32)
     """Adapters count with the factor lora_alpha / lora_rank."""
+
+    chat_template_kwargs: dict[str, Any] = field(default_factory=dict[str, Any], metadata=OPEN)
+    """Arguments of the chat template: {enable_thinking: false} for Qwen3."""
 
     def __post_init__(self) -> None:
         at_least(self, 0, "lora_rank")

@@ -104,6 +104,20 @@ progress() {
   printf '%s' "${found:-nothing saved}"
 }
 
+# Whether the arguments name verl as the backend and no Ray cluster that is there already.
+wants_ray() {
+  local word previous='' found=1
+  for word in "$@"; do
+    [ "$previous" != --backend ] || word=--backend=$word
+    case $word in
+      --backend=verl) found=0 ;;
+      --backend=* | cluster.ray_address=?*) return 1 ;;
+    esac
+    previous=$word
+  done
+  return "$found"
+}
+
 # Run a command in the background under the job's signals; its exit status is the job's.
 # Bash returns from `wait` on every trapped signal (SIGCONT too), so ask until the child is gone.
 supervise() {

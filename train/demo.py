@@ -23,9 +23,10 @@ from data_gen.corpora import read_corpus
 from data_gen.demo.settings import preset
 from rewards.task import Task, read_tasks
 from rollouts.prompts import ChatTokenizer
-from train.evaluation.evaluate import baselines, evaluate
-from train.evaluation.evaluate import scorer as answer_scorer
-from train.evaluation.results import summarise, text_table
+from train.evaluation.evaluate import evaluate_tasks
+from train.evaluation.results import figures, text_table
+from train.evaluation.rows import baseline_rows
+from train.evaluation.rows import scorer as answer_scorer
 from train.examples import of_tasks
 from train.grpo import train_grpo
 from train.model.policy import LlamaPolicy, TransformersPolicy
@@ -54,11 +55,11 @@ def run_demo(config: DemoConfig) -> Path:
         # 1. The model and the three splits of tasks. Held-out tasks come from other documents.
         with timed("model and tasks", times):
             source = resolve_model(config.model.path)
-            tokenizer = ChatTokenizer(source)
+            tokenizer = ChatTokenizer(source, template=config.model.chat_template_kwargs)
             tasks = build_tasks(config.tasks, config.seed, out / "tasks")
         run.inputs = {"tasks": out / "tasks", "model": source}
         held = tasks["heldout"][: config.eval.tasks]
-        rows = baselines(held, weights)
+        rows = baseline_rows(held, weights)
         with timed("untouched model", times):
             rows["untouched"] = evaluated(run, "untouched", source, tokenizer, held)
         run.between("the evaluation of the untouched model")
@@ -138,9 +139,7 @@ def reinforced(
     def validate(step: int, last: int) -> None:
         if config.eval.every and step % config.eval.every == 0:
             answers = answered(run, policy, held, tokenizer, f"evaluating step {step}")
-            found = summarise("rl", answers)
-            rates = {"rs": found.rs.value, "rs_balanced": found.balanced}
-            run.log.record("eval", step, {**rates, "keep": found.keep, "drop": found.drop})
+            run.log.record("eval", step, figures(answers))
 
     train_grpo(
         policy,
@@ -185,7 +184,7 @@ def answered(
     config = run.config
     engine = policy.engine(tokenizer.stop_ids, config.engine.slots)
     with Bar(what, len(tasks)) as bar:
-        return evaluate(
+        return evaluate_tasks(
             tasks,
             engine,
             tokenizer,

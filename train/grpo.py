@@ -27,8 +27,8 @@ from rewards.task import Score, Task, TaskError
 from rollouts.engines.torch import TorchEngine, TransformersEngine
 from rollouts.environment import Budget, Maker
 from rollouts.episode import completion_ids, rollout, to_json
+from rollouts.now import run_now
 from rollouts.prompts import ChatTokenizer
-from rollouts.runner import run_now
 from rollouts.trajectory import Sampling, Trajectory
 from train.model.batch import Packed, Segment, micro_batches, pack
 from train.model.loss import (

@@ -11,8 +11,8 @@ from configs.schema import ValidationConfig
 from rewards.task import Score, Task
 from rollouts.environment import Budget, Maker
 from rollouts.episode import rollout
+from rollouts.now import run_now
 from rollouts.prompts import ChatTokenizer
-from rollouts.runner import run_now
 from rollouts.trajectory import Sampling, Trajectory
 from train.grpo import Scorer, cuts_of, lengths_of
 from train.model.policy import LlamaPolicy, TransformersPolicy

@@ -17,13 +17,16 @@ _FAILED = object()
 
 @dataclass(frozen=True)
 class JsonMatch:
-    """`accuracy` is None when neither side is an object with fields."""
+    """`accuracy` is the release's, over the keys of both sides, where a missing key equals null;
+    None when neither side is an object with fields. `earned` is what a reward may pay: keys of
+    the reference that are there and right, over the keys of the longer side."""
 
     parsed: bool
     exact: bool
     fields: dict[str, bool]
     accuracy: float | None
     value: Any = None
+    earned: float = 0.0
 
 
 def parse_json(text: str) -> Any:
@@ -95,15 +98,18 @@ def compare_json(reference: Any, predicted: str) -> JsonMatch:
         names = sorted(cast("dict[str, Any]", wanted)) if isinstance(wanted, dict) else []
         return JsonMatch(False, False, dict.fromkeys(names, False), 0.0 if names else None)
     fields: dict[str, bool] = {}
+    earned = 0.0
     if isinstance(wanted, dict) and isinstance(got, dict):
         one, other = cast("dict[str, Any]", wanted), cast("dict[str, Any]", got)
+        right = sum(name in other and other[name] == value for name, value in one.items())
+        earned = right / max(len(one), len(other), 1)
         fields = {name: one.get(name) == other.get(name) for name in sorted({*one, *other})}
     accuracy = sum(fields.values()) / len(fields) if fields else None
     try:
         exact = bool(wanted == got)
     except RecursionError:
         exact = False
-    return JsonMatch(True, exact, fields, accuracy, value)
+    return JsonMatch(True, exact, fields, accuracy, value, 1.0 if exact else earned)
 
 
 def corrected_text(match: JsonMatch) -> str:

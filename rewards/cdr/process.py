@@ -101,10 +101,11 @@ def _checks(
 
 
 def process_credit(gold: Mapping[str, Any], status: str, text: str) -> float:
-    """Share of the recipe's steps the answer agrees on, times the share of gold text it has.
+    """Share of the recipe's mappers carried out, times the share of those after the stop left
+    alone, times the share of gold text the answer has.
 
     In [0, 1]; exactly 1 for gold (and whatever RS accepts as gold), 0 for "" where gold is not
-    empty. 0 when the recipe is missing or fails.
+    empty and for the untouched input. 0 when the recipe is missing or fails.
     """
     target = str(gold.get("text", gold.get("reference_text", "")))
     wanted = str(gold.get("status", gold.get("reference_status", "")))
@@ -112,10 +113,14 @@ def process_credit(gold: Mapping[str, Any], status: str, text: str) -> float:
         return 1.0
     checks = check_steps(gold, status, text)
     mappers = [c for c in checks if c.kind == "mapper"]
-    if not mappers or not target:
+    wanted_mappers = [c for c in mappers if c.wanted]
+    later = [c for c in mappers if not c.wanted]
+    if not wanted_mappers or not target:
         return 0.0
     kept = max(0.0, 1.0 - Levenshtein.distance(text, target) / len(target))
-    return kept * sum(c.done for c in mappers) / len(mappers)
+    done = sum(c.done for c in wanted_mappers) / len(wanted_mappers)
+    left_alone = sum(c.done for c in later) / len(later) if later else 1.0
+    return kept * done * left_alone
 
 
 def attribute(gold: Mapping[str, Any], status: str, text: str) -> Attribution:

@@ -175,7 +175,8 @@ def _with_process(
 ) -> Score:
     """The reward with per-step credit mixed in, which only the right status earns.
 
-    In a mode with an analysis, half of the credit is for what the analysis declares.
+    In a mode with an analysis, half of a wrong answer's credit is for what the analysis declares.
+    A right answer earns all of it, so that gold earns 1 with or without an analysis.
     """
     from rewards.cdr.declared import declared_credit
     from rewards.cdr.process import process_credit
@@ -185,7 +186,8 @@ def _with_process(
     more = {"process": credit}
     if _mode(gold) in ANALYSIS_MODES:
         more["declared"] = declared_credit(gold, analysis)
-        credit = (credit + more["declared"] * (credit > 0)) / 2
+        if score.outcome != 1.0:
+            credit = (credit + more["declared"] * (credit > 0)) / 2
     reward = ((score.reward or 0.0) + weight * credit) / (1.0 + weight)
     return Score(score.outcome, reward, score.parts | more, score.why)
 

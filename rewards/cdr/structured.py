@@ -72,8 +72,10 @@ def score_structured(
     }
     if match is not None:
         parts |= {f"field_{name}": float(right) for name, right in match.fields.items()}
+    # Not `accuracy`: there, an invented key with null equals a key that the reference lacks.
+    earned = match.earned if match is not None else 0.0
     reward = (
-        (weights.form * clean + weights.fields * accuracy + weights.success * score.success)
+        (weights.form * clean + weights.fields * earned + weights.success * score.success)
         if match is not None and match.parsed
         else 0.0
     )

@@ -67,7 +67,38 @@ def _table3(answer_type: str, target: Any, response: Any, judge: Judge) -> Score
     slip = rounding_slip(target, answer)
     if slip is not None:
         parts["right_after_rounding"] = slip
-    return Score(value, value, parts, _why(answer_type, target, answer, value, paths))
+    reward = earned(answer_type, target, answer, value)
+    return Score(value, reward, parts, _why(answer_type, target, answer, value, paths))
+
+
+NEAR_ENOUGH = 0.1  # relative error at which an approximate number stops earning
+MOST_PARTIAL = 0.5  # what a list that is not right can earn
+
+
+def earned(answer_type: str, target: Any, answer: Any, outcome: float) -> float:
+    """What training pays for an answer with this outcome under Table 3.
+
+    The benchmark's partial scores can be guessed: "0" scores 0.5 on every approximate number, and
+    the list of all groups scores high wherever most of them are asked for. So a number earns by
+    its nearness within a tenth of the target, and a list by its right elements less twice its
+    wrong ones. A right answer earns 1; text is right or wrong.
+    """
+    if outcome >= RIGHT:
+        return outcome
+    if isinstance(target, list | tuple) or answer_type.startswith("list"):
+        said, want = as_list(answer), as_list(target)
+        if not said or not want:
+            return 0.0
+        found = round(outcome * (len(said) + len(want)) / 2)
+        net = found - 2 * (len(said) - found)
+        return MOST_PARTIAL * max(0.0, net / len(want))
+    if answer_type != "numeric_approximate":
+        return 0.0
+    wanted, given = number(target), number(answer)
+    if not wanted or given is None:
+        return 0.0
+    error = abs(given - wanted) / abs(wanted)
+    return max(0.0, 1.0 - error / NEAR_ENOUGH)
 
 
 def _recorded(judge: Judge, paths: list[str]) -> Judge:

@@ -14,15 +14,16 @@ from rewards.krama.judge import Judge, deterministic
 from rewards.task import Score, TaskError
 
 ANSWER, PIPELINE = "answer.json", "pipeline.py"  # what an environment leaves
-_FENCED = re.compile(r"```(?:json)?\s*(\{.*?\})\s*```", re.DOTALL)
-_TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_FENCE = re.compile(r"```(?:json)?\s*(?=\{)")
+_FENCE_END = re.compile(r"\}\s*```")
+MAX_CHARS = 200_000  # of a message; the answer stands at its end
 
 
 @dataclass(frozen=True)
 class AnswerReward:
-    """Reward = outcome + (1 - outcome) x `subtasks` x share of sub-answers found: gold is 1, and
-    no sub-credit outweighs a right answer. `reading` decides the outcome, and so does the endpoint
-    that judges paraphrases, where one is named (its key is $ASSAY_JUDGE_KEY)."""
+    """Reward = what the answer earned + (1 - outcome) x `subtasks` x share of sub-answers found:
+    gold is 1, and no sub-credit outweighs a right answer. `reading` decides the outcome. So does
+    the endpoint that judges paraphrases, where one is named (its key is $ASSAY_JUDGE_KEY)."""
 
     subtasks: float = 0.2
     reading: Reading = "table3"
@@ -37,10 +38,10 @@ class AnswerReward:
 def read_text(text: str) -> dict[str, Any]:
     """The response in a message without files: the last `<answer>…</answer>`, or the last JSON
     object with the key `answer`; `{}` when there is neither."""
-    tagged = _TAGGED.findall(text)
-    if tagged:
+    text = text[-MAX_CHARS:]
+    if tagged := _between(text, re.compile("<answer>"), re.compile("</answer>"), 0):
         return {"answer": tagged[-1].strip()}
-    for body in reversed([*_FENCED.findall(text), text.strip()]):
+    for body in reversed([*_between(text, _FENCE, _FENCE_END, 1), text.strip()]):
         try:
             found: Any = json.loads(body)
         except (ValueError, RecursionError):
@@ -48,6 +49,20 @@ def read_text(text: str) -> dict[str, Any]:
         if isinstance(found, dict) and "answer" in found:
             return cast("dict[str, Any]", found)
     return {}
+
+
+def _between(text: str, opens: re.Pattern[str], closes: re.Pattern[str], keep: int) -> list[str]:
+    """What stands between each opening and the next closing, whose first `keep` characters belong
+    to it. Linear in the text: the search ends at the first opening that is never closed."""
+    found: list[str] = []
+    at = 0
+    while opening := opens.search(text, at):
+        closing = closes.search(text, opening.end())
+        if closing is None:
+            break
+        found.append(text[opening.end() : closing.start() + keep])
+        at = closing.end()
+    return found
 
 
 def score_episode(
@@ -78,7 +93,7 @@ def score_episode(
     if score.outcome is None:
         return score
     parts = dict(score.parts)
-    reward = score.outcome
+    reward = score.reward or 0.0
     steps = cast("Sequence[Mapping[str, Any]]", gold.get("subtasks") or [])
     values: Any = left.get("values")
     credit = subtask_credit(steps, cast("list[Any]", values) if isinstance(values, list) else [])

@@ -110,6 +110,8 @@ _POLES = {
     "same": "same",
     "different": "different",
 }
+_ORDERED = frozenset({"than", "versus", "vs", "over", "before", "after", "exceeds", "exceed"})
+_ITEMS = re.compile(r"[,;/|\n]|\band\b", re.I)
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?|\.\d+")
 
 
@@ -156,7 +158,9 @@ def _read(text: str) -> _Reading:
 
 
 def deterministic(prediction: str, target: str) -> Verdict:
-    """Same, opposite or missing facts, by five rules in order (specification notes, section 6).
+    """Same, opposite or missing facts, by five rules in order (specification notes, section 6),
+    with two guards beside the fourth: a list of alternatives and exchanged sides of a comparison
+    do not say the target.
 
     Equal once folded; both are yes/no (true/false, same/different) words; the numbers differ; all
     content words of the target are in a prediction at most four times as long, and no side alone
@@ -176,9 +180,27 @@ def deterministic(prediction: str, target: str) -> Verdict:
         return Verdict(False, "numbers")
     held = bool(want.words) and all(w in said.words for w in want.content)
     held = held and (bool(want.content) or bool(want.numbers))
+    if held and _hedges(prediction, target):
+        return Verdict(False, "several answers")
+    if held and want.words & _ORDERED and not _in_order(want.content, said.content):
+        return Verdict(False, "order")
     if held and said.negated == want.negated and len(said.spaced) <= 4 * len(want.spaced):
         return Verdict(True, "words")
     return Verdict(False, "words")
+
+
+def _hedges(prediction: str, target: str) -> bool:
+    """Whether the prediction lists alternatives: it says "or" where the target does not, or has
+    two more items than it. One more may be an apposition ("Atlanta, Georgia")."""
+    if re.search(r"\bor\b", prediction, re.I) and not re.search(r"\bor\b", target, re.I):
+        return True
+    return len(_ITEMS.findall(prediction)) >= len(_ITEMS.findall(target)) + 2
+
+
+def _in_order(wanted: tuple[str, ...], said: tuple[str, ...]) -> bool:
+    """Whether the words of `wanted` stand in `said` in this order."""
+    left = iter(said)
+    return all(word in left for word in wanted)
 
 
 def scripted(mode: str) -> Judge:

@@ -160,8 +160,8 @@ class MiniSlurm:
         self.gpus = self._fake_gpus()
         gres = f" Gres=gpu:a100:{self.gpus}" if self.gpus else ""
         nodes = "\n".join(
-            f"NodeName={n} NodeHostname={host()} NodeAddr=127.0.0.1 Port={p} CPUs=4 RealMemory=2000"
-            f"{gres}"
+            f"NodeName={n} NodeHostname={host()} NodeAddr=127.0.0.1 Port={p} CPUs=16"
+            f" RealMemory=256000{gres}"
             for n, p in zip(NODES, ports[1:], strict=True)
         )
         user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout

@@ -161,10 +161,13 @@ class Trainer:
         else:
             state = self.engine.module.state_dict()
         if self.rank == 0:
+            from rollouts.prompts import keep_template, template_arguments
             from train.run.setup import publish
 
             work = self.out / ".tmp-model"
             save_folder(self.source, work, _plain_state(self.config, self.source, state))
+            more = self.config.model.chat_template_kwargs
+            keep_template(work, template_arguments(self.source, more))
             print(f"model: {publish(work, self.out / 'model')}", flush=True)
             (self.out / "DONE").touch()
         dist.barrier()
@@ -292,4 +295,5 @@ def main(config: SftRunConfig, stop: StopFlag) -> None:
     if config.cluster.device == "cpu":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     source = resolve_model(config.model.path)
-    train(config, read_examples(config.data, ChatTokenizer(source)), source, stop)
+    tokenizer = ChatTokenizer(source, template=config.model.chat_template_kwargs)
+    train(config, read_examples(config.data, tokenizer), source, stop)

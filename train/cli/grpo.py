@@ -40,8 +40,8 @@ def run(config: GrpoRunConfig) -> None:
     tasks = training_tasks(config.data)
     held = training_tasks(config.validation, "validation") if config.validation else []
 
+    from rollouts.now import run_now
     from rollouts.prompts import ChatTokenizer
-    from rollouts.runner import run_now
     from rollouts.workshop import Workshop, tool_settings
     from train.grpo import budget_of, train_grpo
     from train.model.source import resolve_model
@@ -50,10 +50,10 @@ def run(config: GrpoRunConfig) -> None:
     from train.validation import Validation
 
     source = resolve_model(config.model.path)
-    tokenizer = ChatTokenizer(source, config.tools.calls)
+    tokenizer = ChatTokenizer(source, config.tools.calls, config.model.chat_template_kwargs)
     score, budget = scorer(weights_of(config.reward)), budget_of(config.rl)
     tools = tool_settings(config.tools, budget)
-    shop = Workshop(Path(config.data).parent, tools)
+    shop = Workshop(Path(config.data).parent, tools, config.env)
     inputs = {"data": Path(config.data), "model": source}
     if config.validation:
         inputs["validation"] = Path(config.validation)
@@ -70,7 +70,7 @@ def run(config: GrpoRunConfig) -> None:
                 score,
                 config.eval,
                 config.rl.max_new_tokens,
-                Workshop(Path(str(config.validation)).parent, tools).maker,
+                Workshop(Path(str(config.validation)).parent, tools, config.env).maker,
                 budget,
             )
             loop = run.loop("rl", validation.of(policy))

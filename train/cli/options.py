@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from configs.describe import dotted_docs
+from rewards.console import STATUSES, Parser, add_config, add_family, parser
 
 # a flag and the setting that it stands for
 FLAGS: dict[str, tuple[str, str]] = {
@@ -32,38 +33,25 @@ class Given:
 
 def parser_of(
     command: str, what: str, config: type, backends: Sequence[str] = ("embedded",)
-) -> argparse.ArgumentParser:
-    """A parser for a run whose settings are the dataclass `config`."""
+) -> Parser:
+    """A parser for a run whose settings are the dataclass `config`; its help lists them all."""
     docs = dotted_docs(config)
+    made = parser(command, what, settings="any setting of the list below")
     lines = [f"  {name}={value}\n      {doc}" for name, (value, doc) in docs.items()]
-    parser = argparse.ArgumentParser(
-        prog=f"assay {command}",
-        description=what,
-        epilog="settings, with their defaults:\n" + "\n".join(lines),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("settings", nargs="*", metavar="key=value", help="see the list below")
-    parser.add_argument("--config", metavar="FILE", help="YAML of settings")
+    made.epilog = "settings, with their defaults:\n" + "\n".join(lines) + f"\n\n{STATUSES}"
+    add_config(made)
     for flag, (name, text) in FLAGS.items():
         if name in docs:
-            value = docs[name][0]
-            parser.add_argument(
-                flag, metavar="X", dest=name, help=f"{text}; the same as {name}=X (default {value})"
-            )
+            same = f"{text}; the same as {name}=X (default: {docs[name][0] or 'none'})"
+            made.add_argument(flag, metavar="X", dest=name, help=same)
     if "families" in docs:
-        parser.add_argument(
-            "--family",
-            action="append",
-            default=[],
-            metavar="FILE.py[:NAME]",
-            help="a family of your own; may be repeated",
-        )
+        add_family(made)
     if len(backends) > 1:
-        parser.add_argument("--backend", choices=backends, default=backends[0])
-        parser.add_argument(
+        made.add_argument("--backend", choices=backends, default=backends[0], help="what trains")
+        made.add_argument(
             "--dry-run", action="store_true", help="print settings and estimates, and end"
         )
-    return parser
+    return made
 
 
 def given(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Given:

@@ -50,7 +50,7 @@ def run(config: SftRunConfig) -> None:
     from train.validation import Validation
 
     source = resolve_model(config.model.path)
-    tokenizer = ChatTokenizer(source)
+    tokenizer = ChatTokenizer(source, template=config.model.chat_template_kwargs)
     examples = [example_of(row, where, tokenizer) for where, row in rows]
     inputs = {"data": Path(config.data), "model": source}
     if config.validation:
@@ -119,6 +119,6 @@ def lengths(config: SftRunConfig, rows: list) -> str:
     folder = local_model(config.model.path)
     if folder is None:
         return "lengths: not measured, the model's tokenizer is not on this machine"
-    tokenizer = ChatTokenizer(folder)
+    tokenizer = ChatTokenizer(folder, template=config.model.chat_template_kwargs)
     examples = [example_of(row, where, tokenizer) for where, row in rows]
     return lengths_line(examples, config.sft.max_length)

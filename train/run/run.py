@@ -15,6 +15,7 @@ from typing import Any, Generic
 
 from configs.loader import ConfigError, locked_difference, to_dict
 from configs.schema import ModelConfig
+from rollouts.prompts import keep_template, template_arguments
 from train.model.policy import LlamaPolicy, TransformersPolicy
 from train.run.checkpoint import require_disk
 from train.run.lock import held
@@ -103,7 +104,8 @@ class Run(Generic[Config]):
         """Write the model as `out/name`, whole or not at all; `notes` are JSON files in it."""
         work = self.out / f".tmp-{name}"
         shutil.rmtree(work, ignore_errors=True)
-        policy.save(work)
+        policy.save(work)  # with the files beside the weights that it was loaded from
+        keep_template(work, template_arguments(work, self.config.model.chat_template_kwargs))
         for file, value in (notes or {}).items():
             (work / file).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
         return publish(work, self.out / name)

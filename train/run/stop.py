@@ -10,11 +10,13 @@ import signal
 from types import FrameType
 from typing import Any
 
-EXIT_STOPPED = 75
+from rewards.console import STOPPED, SavedAndStopped
+
+EXIT_STOPPED = STOPPED
 SIGNALS = (signal.SIGUSR1, signal.SIGTERM)
 
 
-class Stopped(Exception):
+class Stopped(SavedAndStopped):
     """The run saved step `at` (or finished that stage) and ended because it was asked to."""
 
     def __init__(self, at: int | str) -> None:

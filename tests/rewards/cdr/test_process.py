@@ -51,6 +51,18 @@ def test_half_the_steps_earn_about_half() -> None:
     assert 0.1 < process_credit(task, "KEEP", half) < 0.6
 
 
+def test_a_copy_earns_nothing_for_mappers_after_the_stop() -> None:
+    """The filter drops the text before the last mapper; that a copy lacks it is no merit."""
+    task = gold(DROPPING)
+    assert process_credit(task, "DROP", TEXT) == 0.0
+
+
+def test_gold_earns_one_without_the_analysis_that_its_mode_asks_for() -> None:
+    task = gold() | {"mode": "plan_first"}
+    answer = render(task["status"], task["text"])
+    assert score_refinement(task, answer, weights=RefinementReward(process=1.0)).reward == 1.0
+
+
 def test_a_step_after_the_stop_must_not_run() -> None:
     task = gold(DROPPING)
     run = execute(TEXT, DROPPING)

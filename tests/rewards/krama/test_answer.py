@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from rewards.cli import score_lines
 from rewards.krama.answer import ANSWER_TYPES, READINGS, score_response, table3
+from rewards.krama.episode import read_text
 from rewards.krama.judge import deterministic
 from rewards.krama.judge_endpoint import Endpoint, EndpointJudge
 from rewards.krama.match import as_list, equal, pairs_found
@@ -179,6 +180,43 @@ def test_bleu_and_rouge_by_hand() -> None:
     assert bleu({"abcd": 1}, "abcd") == 0  # an object's items are its keys
     assert 0 < bleu({"a": 1}, "a") < 1e-200
     assert rouge1("Space Force!", "U.S. Space Force") == (1.0, 0.5, pytest.approx(2 / 3))
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "answer", "outcome", "reward"),
+    [
+        ("numeric_approximate", 200.0, 0, 0.5, 0.0),  # a constant scores, and earns nothing
+        ("numeric_approximate", 200.0, 210.0, 1 / 1.05, 0.5),
+        ("numeric_approximate", 200.0, 200.0, 1.0, 1.0),
+        ("list_exact", ["a", "b", "c"], ["a", "b", "c", "d"], 6 / 7, 1 / 6),
+        ("list_exact", ["a", "b", "c", "d"], ["a", "b"], 2 / 3, 0.25),
+        ("list_exact", ["a"], ["a", "b", "c"], 0.5, 0.0),
+        ("string_exact", "a", "b", 0.0, 0.0),
+    ],
+)
+def test_what_can_be_guessed_earns_little(
+    kind: str, target: Any, answer: Any, outcome: float, reward: float
+) -> None:
+    score = score_response(kind, target, {"answer": answer})
+    assert score.outcome == pytest.approx(outcome)
+    assert score.reward == pytest.approx(reward)
+
+
+def test_a_judge_is_not_taken_in_by_lists_and_exchanged_sides() -> None:
+    assert deterministic("Atlanta, Georgia", "Atlanta").yes
+    assert not deterministic("Boston, Dallas, Atlanta", "Atlanta").yes
+    assert not deterministic("Atlanta or Boston", "Atlanta").yes
+    want = "Rome is larger than Milan"
+    assert deterministic("the city of Rome is larger than Milan", want).yes
+    assert not deterministic("Milan is larger than Rome", want).yes
+
+
+def test_reading_a_message_is_linear_in_it() -> None:
+    """Openings that are never closed are looked at once."""
+    assert read_text("<answer>" * 20_000) == {}
+    assert read_text("```json {" * 20_000) == {}
+    assert read_text("<answer>1</answer> <answer> 2 </answer><answer>") == {"answer": "2"}
+    assert read_text('so ```json\n{"answer": 3}\n``` and ```{"x": 1}```') == {"answer": 3}
 
 
 def test_assay_score_rows() -> None:

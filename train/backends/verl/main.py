@@ -21,6 +21,8 @@ from rewards.task import TaskError
 from train.backends.verl.compose import check, compose, require_verl
 from train.backends.verl.data import prepare
 from train.backends.verl.overrides import overrides, refuse_adapters
+from train.backends.verl.raw import raw_settings
+from train.backends.verl.retention import last_step, settle
 from train.run.stop import EXIT_STOPPED, SIGNALS
 
 STARTS = 4
@@ -67,6 +69,7 @@ def run(config: GrpoRunConfig) -> int:
         (Path(config.out) / name).unlink(missing_ok=True)
     require_verl()
     refuse_adapters(config)
+    settle(Path(config.out))
     before = last_step(Path(config.out))
     if before < config.rl.steps:
         if before:
@@ -92,7 +95,11 @@ def _train(config: GrpoRunConfig, folder: Path) -> None:
     print(
         f"{counts['tasks']} tasks, {counts['train']} prompts, {counts['val']} held out", flush=True
     )
-    composed = compose(_with_environment(overrides(config, folder), environment(config, folder)))
+    made = overrides(config, folder)
+    raw = raw_settings(config.cluster.verl, made)
+    composed = compose(
+        _with_environment(made, environment(config, folder)) | _ray_cpus(config), raw
+    )
     _pass_families(composed)
     check(composed)
     import ray
@@ -105,6 +112,16 @@ def _train(config: GrpoRunConfig, folder: Path) -> None:
         _start(lambda: run_ppo(composed, task_runner_class=ray.remote(num_cpus=1)(Runner)))
     finally:
         ray.shutdown()
+
+
+def _ray_cpus(config: GrpoRunConfig) -> dict[str, Any]:
+    """Ray's CPUs on this machine: those that this process may use, and not all of the host's; no
+    fewer than verl reserves, for which it would wait for ever."""
+    cluster = config.cluster
+    if cluster.ray_address or cluster.device == "cpu":
+        return {}
+    reserved = 3 * cluster.gpus_per_node + cluster.rollout_workers + 2
+    return {"ray_kwargs.ray_init.num_cpus": max(len(os.sched_getaffinity(0)), reserved)}
 
 
 def _start(fit: Callable[[], None]) -> None:
@@ -151,14 +168,6 @@ def _pass_families(composed: Any) -> None:
 
         key = f"ray_kwargs.ray_init.runtime_env.env_vars.{VARIABLE}"
         OmegaConf.update(composed, key, os.environ[VARIABLE], force_add=True)
-
-
-def last_step(out: Path) -> int:
-    """Newest checkpoint that the tracker file names, 0 if none."""
-    try:
-        return int((out / "latest_checkpointed_iteration.txt").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return 0
 
 
 def reward_metrics(infos: Sequence[Mapping[str, float]]) -> dict[str, float]:

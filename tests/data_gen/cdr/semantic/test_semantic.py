@@ -8,19 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from front import command
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data_gen.cdr.semantic import hallu, judged, pii
 from data_gen.cdr.semantic.hallu import read_fava
 from data_gen.cdr.semantic.rows import Unusable
-from data_gen.cli import main
 from rewards.cdr.files import FIELDS, check_row, find_tracks, read_track, reports, write_scores
 from rewards.cdr.scorefile import score_file
 from rewards.cdr.structured import gold_response, score_structured
 from rewards.cli import score_row
 from rewards.families import score_answer
 from rewards.task import Answer, read_tasks
+
+main = command("tasks")
 
 LETTER = "Ana Diaz (ana@acme.io) lives in Oslo; write to ana@acme.io before 3 May."
 
@@ -279,6 +281,12 @@ def test_partly_right_fields_earn_some_reward_and_no_outcome() -> None:
     assert score.outcome == 0.0
     assert score.reward == pytest.approx(0.1 + 0.3 * 0.8)
     assert score_structured(row, "Sure! " + json.dumps(value)).why == "no_answer"
+    invented = {f"key{i}": None for i in range(500)}  # null, as a missing key reads in the release
+    farmed = score_structured(row, json.dumps(invented))
+    assert farmed.reward == pytest.approx(0.1)
+    assert farmed.parts["field_accuracy"] > 0.9
+    extra = score_structured(row, json.dumps(value | invented))
+    assert extra.reward is not None and extra.reward < 0.11
     assert score_structured(row, "Sure! " + gold_response(row), "release").outcome == 1.0
 
 

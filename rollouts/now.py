@@ -1,4 +1,4 @@
-"""Running rollouts from synchronous code, always on one event loop."""
+"""Running a coroutine from synchronous code."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _runner: asyncio.Runner | None = None
 
 
 def run_now(step: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine from synchronous code, always on the same event loop: a sandbox belongs to
-    the loop it was started on, and starting one costs a second."""
+    """Run a coroutine, always on the same event loop: a sandbox belongs to the loop it was
+    started on, and starting one costs a second."""
     global _runner
     if _runner is None:
         _runner = asyncio.Runner()

@@ -1,0 +1,130 @@
+"""examples/own_family.py, copied to a folder outside the checkout: every command works on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT
+
+pytest.importorskip("torch")
+
+EXAMPLE = ROOT / "examples" / "own_family.py"
+TINY = ["engine.threads=1", "engine.dtype=float32", "engine.device=cpu"]
+
+
+def assay(folder: Path, *words: str, status: int = 0) -> str:
+    """Run `assay` in `folder`; what it printed."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "assay", *words],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == status, f"assay {' '.join(words)}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the family's file and its tasks."""
+    folder = tmp_path_factory.mktemp("own")
+    shutil.copy(EXAMPLE, folder / "own_family.py")
+    family = ["--family", "own_family.py"]
+    assay(folder, "tasks", "json_repair", *family, "--out", "T", "--seed", "0", "count=48")
+    return folder
+
+
+def test_the_example_is_short() -> None:
+    assert len(EXAMPLE.read_text("utf-8").splitlines()) <= 40
+
+
+def test_tasks_have_splits_and_a_certificate(built: Path) -> None:
+    proof = json.loads((built / "T" / "certificate.json").read_text("utf-8"))
+    assert proof["ok"] is True
+    names = {path.stem for path in (built / "T").glob("*.jsonl")}
+    assert names == {"train", "validation", "heldout"}
+    assert all(row["family"] == "json_repair" for row in rows(built / "T" / "train.jsonl"))
+
+
+def test_outputs_are_scored_by_task_id(built: Path) -> None:
+    tasks = rows(built / "T" / "heldout.jsonl")
+    outputs = [
+        {"id": tasks[0]["id"], "output": json.dumps(tasks[0]["gold"]["object"])},
+        {"id": tasks[1]["id"], "output": "no JSON at all"},
+    ]
+    (built / "out.jsonl").write_text("".join(json.dumps(o) + "\n" for o in outputs), "utf-8")
+    family = ["--family", "own_family.py", "--tasks", "T/heldout.jsonl"]
+    said = assay(built, "score", *family, "out.jsonl")
+    assert [json.loads(line)["outcome"] for line in said.splitlines()] == [1.0, 0.0]
+
+
+def test_audit_finds_nothing(built: Path) -> None:
+    assay(built, "audit", "--family", "own_family.py", "--tasks", "T/train.jsonl")
+
+
+@pytest.mark.parametrize(("model", "outcome"), [("gold", 1.0), ("empty", 0.0), ("cheat:copy", 0.0)])
+def test_eval_without_a_model(built: Path, model: str, outcome: float) -> None:
+    out = f"eval-{model.replace(':', '-')}"
+    family = ["--family", "own_family.py", "--tasks", "T/heldout.jsonl"]
+    assay(built, "eval", "--model", model, *family, "--out", out)
+    results = json.loads((built / out / "results.json").read_text("utf-8"))
+    found = [row["outcome"] for row in results["rows"]]
+    assert found and sum(found) / len(found) == outcome
+
+
+@pytest.mark.slow
+def test_the_whole_chain_trains_and_evaluates(built: Path, tiny_folder: Path) -> None:
+    """Rollouts of gold, selection, SFT, Dr.GRPO, evaluation and report at tiny size."""
+    family = ["--family", "own_family.py"]
+    model = ["--model", str(tiny_folder)]
+    gold = ["--solver", "gold", "--n", "2", "--out", "gold.jsonl"]
+    assay(built, "rollout", *family, *model, "--tasks", "T/train.jsonl", *gold)
+    assert {row["outcome"] for row in rows(built / "gold.jsonl")} == {1.0}
+    assay(
+        built,
+        "select",
+        *family,
+        "--rollouts",
+        "gold.jsonl",
+        "--strategy",
+        "fv",
+        "--out",
+        "s.parquet",
+    )
+    sft = ["sft.epochs=2", "sft.batch_size=4", *TINY]
+    assay(built, "sft", *family, *model, "--tasks", "T/train.jsonl", "--out", "sft", *sft)
+    assay(built, "sft", *family, *model, "--tasks", "s.parquet", "--out", "sft2", *sft)
+    rl = ["rl.steps=1", "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.max_new_tokens=16", *TINY]
+    grpo = [*family, "--model", "sft/model", "--tasks", "T/train.jsonl"]
+    assay(built, "grpo", *grpo, "--out", "rl", *rl)
+    heldout = [*family, "--tasks", "T/heldout.jsonl", "--max-new-tokens", "16"]
+    assay(built, "eval", "--model", "rl/model", *heldout, "--out", "eval-rl")
+    assay(built, "report", "eval-rl")
+    assert (built / "eval-rl" / "report.html").is_file()
+
+
+def test_a_family_that_is_not_given_is_named(built: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "assay", "audit", "--tasks", "T/train.jsonl"],
+        cwd=built,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "json_repair" in done.stderr and "--family" in done.stderr
+    assert "Traceback" not in done.stderr
