@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from configs.schema import GrpoConfig
+from configs.training import GrpoConfig
 from rewards.seeds import derive_seed
 from rewards.task import Score, Task, TaskError
 from rollouts.engines.torch import TorchEngine, TransformersEngine

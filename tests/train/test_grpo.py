@@ -346,3 +346,87 @@ def test_grpo_learns_over_turns_with_tool_tokens_between(tiny_folder: Path, tmp_
     assert row["turns"] == 3 and len(row["ids"]) == len(row["loss_mask"])
     runs = "".join(map(str, row["loss_mask"])).strip("0").split("0")
     assert len([r for r in runs if r]) == 3
+
+
+def test_the_kl_term_covers_groups_without_an_advantage(tiny_folder: Path) -> None:
+    """Every rollout is pulled to the reference, also where all rewards are equal."""
+    tokenizer, tasks = ChatTokenizer(tiny_folder), refinement_tasks(4)
+    policy, reference = (load_policy(tiny_folder, "float32") for _ in range(2))
+    with torch.no_grad():
+        policy.named()[1][1].mul_(1.1)
+    config = replace(RL, prompts_per_step=4, mini_batch=4, kl_coef=0.1, normaliser="sequence_mean")
+    groups = sample(tasks, policy.engine(tokenizer.stop_ids, 64), tokenizer, config, 5)
+    flat = [[Score(1.0, 0.3) for _ in group] for group in groups]
+    batch = rollout_batch(tasks, groups, flat, config)
+    assert not batch.adv_PG.any()
+    before = policy.named()[0][1].detach().clone()
+    kinds = (MasterAdamW(policy.named()), batch, config)
+    said = update(policy, *kinds, lr=1e-3, micro_tokens=999, reference=reference)
+    assert said["kl/reference"] > 0 and said["grad_norm"] > 0
+    assert not torch.equal(before, policy.named()[0][1])
+    lengths = [sum(t.loss_mask) for group in groups for t in group]
+    total = len(list(train_grpo_segments(batch, True)))
+    assert total == len(lengths) and not list(train_grpo_segments(batch, False))
+
+
+def train_grpo_segments(batch: Any, flat_too: bool) -> list[int]:
+    from train.grpo import segments_of
+
+    return [r for s in segments_of(batch, range(len(batch.tasks)), flat_too) for r in s.rows]
+
+
+def test_the_loss_is_a_sum_over_tokens_by_hand(tiny_folder: Path) -> None:
+    """On policy: −Σ A/(budget·R), or −Σ A/(length·R); its gradient is the closed form."""
+    from train.grpo import frame_of, micro_loss, segments_of
+    from train.model.batch import pack
+
+    tokenizer, tasks = ChatTokenizer(tiny_folder), refinement_tasks(3)
+    policy = load_policy(tiny_folder, "float32")
+    for normaliser in ("constant", "sequence_mean"):
+        config = replace(RL, mini_batch=8, normaliser=normaliser)
+        groups = sample(tasks, policy.engine(tokenizer.stop_ids, 64), tokenizer, config, 5)
+        scores = each(few_as)(tasks, groups)
+        batch = rollout_batch(tasks, groups, scores, config)
+        segments = segments_of(batch, range(3))
+        frame = frame_of(policy, batch, config, 9999, False)
+        loss, _ = micro_loss(policy, segments, frame, config, 24, None)
+        loss.backward()
+        mine = [t.grad.clone() for _, t in policy.named()]
+        for _, t in policy.named():
+            t.grad = None
+        packed = pack(segments)
+        logp, _ = policy.logp(packed, config.temperature)
+        flat = [t for group in groups for t in group]
+        scale = [
+            float(batch.adv_PG.flatten()[r])
+            / (config.max_new_tokens if normaliser == "constant" else sum(flat[r].loss_mask))
+            / 24
+            for r in packed.row.tolist()
+        ]
+        assert float(loss.detach()) == pytest.approx(-sum(scale), abs=1e-6)
+        (-(logp * torch.tensor(scale)).sum()).backward()
+        for a, (_, t) in zip(mine, policy.named(), strict=True):
+            assert torch.allclose(a, t.grad, atol=1e-6 * float(t.grad.abs().max()) + 1e-12)
+            t.grad = None
+
+
+def test_a_norm_that_is_not_a_number_is_not_hidden() -> None:
+    from train.grpo import largest
+
+    assert largest([1.0, 3.0, 2.0]) == 3.0
+    assert all(n != n for n in (largest([1.0, float("nan")]), largest([float("nan"), 1.0])))
+
+
+def test_fewer_steps_than_are_done_are_refused(tiny_folder: Path, tmp_path: Path) -> None:
+    run_rl(tiny_folder, tmp_path, replace(RL, steps=3))
+    with pytest.raises(CheckpointError, match="at step 3 already and now ends after 2; ask for 3"):
+        run_rl(tiny_folder, tmp_path, replace(RL, steps=2))
+
+
+def test_a_schedule_that_ends_at_the_last_step_keeps_it(tiny_folder: Path, tmp_path: Path) -> None:
+    config = replace(RL, steps=3, schedule="cosine")
+    run_rl(tiny_folder, tmp_path, config)
+    with pytest.raises(CheckpointError, match=r"rl\.steps was 3 and is 6"):
+        run_rl(tiny_folder, tmp_path, replace(config, steps=6))
+    run_rl(tiny_folder, tmp_path / "constant", replace(RL, steps=3))
+    run_rl(tiny_folder, tmp_path / "constant", replace(RL, steps=4))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Generic
 
 from configs.loader import ConfigError, locked_difference, to_dict
-from configs.schema import ModelConfig
+from configs.machine import ModelConfig
 from rollouts.prompts import keep_template, template_arguments
 from train.model.policy import LlamaPolicy, TransformersPolicy
 from train.run.checkpoint import require_disk
