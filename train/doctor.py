@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rollouts.machine import usable_cores
+from train.backends.prerequisites import findings
 from train.model.source import default_cache
 from train.run.record import cpu_name, versions
 
@@ -33,7 +34,7 @@ def report() -> list[tuple[str, str]]:
     lines = [("python", f"{platform.python_version()} at {sys.executable}")]
     lines += [("package", f"{name} {v}") for name, v in versions().items() if name != "python"]
     lines += [("cpu", f"{cpu_name()}, {usable_cores()} cores usable"), ("memory", _memory())]
-    lines += [("gpu", text) for text in _gpus()]
+    lines += [("gpu", text) for text in (*_gpus(), *findings())]
     for label, folder in (("here", Path.cwd()), ("model cache", default_cache())):
         place = next(p for p in (folder, *folder.parents) if p.exists())
         free = shutil.disk_usage(place).free / 1e9
