@@ -10,8 +10,8 @@ from rewards.seeds import derive_seed
 from rewards.task import Task
 from rollouts.conversation import ChatConversation
 from rollouts.environment import Budget, Closing, Environment, Maker, Opening, Reply, Said
-from rollouts.episode import ChatEngine, Episode, play, retried
-from rollouts.trajectory import Sampling, Trajectory
+from rollouts.play import ChatEngine, Episode, play
+from rollouts.trajectory import Sampling, Trajectory, retried
 
 
 class Plain:

@@ -49,7 +49,7 @@ class Demo:
 
     def __init__(self, config: DemoConfig, out: Path) -> None:
         from rollouts.prompts import ChatTokenizer
-        from train.evaluation.evaluate import scorer
+        from train.evaluation.rows import scorer
         from train.model.source import resolve_model
         from train.run.log import RunLog
         from train.run.setup import prepare
@@ -113,7 +113,7 @@ class Demo:
 
     def rl(self, start: Path) -> Path:
         """Dr.GRPO from the SFT model; returns the model folder."""
-        from train.evaluation.results import summarise
+        from train.evaluation.results import figures
         from train.grpo import train_grpo
 
         record = self.out / "rl.json"
@@ -125,9 +125,8 @@ class Demo:
         held = self.tasks["heldout"][: self.config.eval.tasks]
 
         def on_eval(step: int) -> dict[str, float]:
-            done = summarise("rl", self.evaluate(policy, held, f"evaluating step {step}"))
-            found = {"rs": done.rs.value, "rs_balanced": done.balanced, "keep": done.keep}
-            self.log.record("eval", step, {**found, "drop": done.drop})
+            rows = self.evaluate(policy, held, f"evaluating step {step}")
+            self.log.record("eval", step, figures(rows))
             return {}
 
         train_grpo(
@@ -151,12 +150,12 @@ class Demo:
         return folder
 
     def evaluate(self, policy: Any, tasks: Sequence[Task], what: str) -> list[Row]:
-        from train.evaluation.evaluate import evaluate
+        from train.evaluation.evaluate import evaluate_tasks
         from train.run.progress import Bar
 
         engine = policy.engine(self.tokenizer.stop_ids, self.config.engine.slots)
         with Bar(what, len(tasks)) as bar:
-            return evaluate(
+            return evaluate_tasks(
                 tasks,
                 engine,
                 self.tokenizer,
@@ -187,8 +186,8 @@ class Demo:
 
 def run_demo(config: DemoConfig) -> Path:
     """All stages; returns the report's path."""
-    from train.evaluation.evaluate import baselines
     from train.evaluation.results import text_table
+    from train.evaluation.rows import baseline_rows
     from train.report.write import write_report
     from train.run.checkpoint import require_disk
     from train.run.record import write_run_record
@@ -212,7 +211,7 @@ def run_demo(config: DemoConfig) -> Path:
 
     demo: Demo = timed("model and tasks", lambda: Demo(config, out))
     held = demo.tasks["heldout"][: config.eval.tasks]
-    rows = baselines(held, weights_of(config.reward))
+    rows = baseline_rows(held, weights_of(config.reward))
     rows["untouched"] = timed("untouched model", lambda: demo.rows("untouched", demo.source))
     sft = timed("SFT", demo.sft)
     rows["sft"] = timed("SFT model", lambda: demo.rows("sft", sft))

@@ -22,7 +22,7 @@ from data_gen.cdr.construct import (
 from data_gen.cdr.domains import ALL_MAPPERS, LABELS
 from data_gen.cdr.out import write_tracks
 from data_gen.cdr.records import Replays
-from data_gen.cdr.rows import drafts
+from data_gen.cdr.rows import planned_rows
 from data_gen.cdr.sources import read_sources, scan
 from data_gen.corpora import CorpusError
 from rewards.task import write_jsonl
@@ -86,7 +86,7 @@ def _paraphrases(counts: dict[str, Any]) -> str:
 
 
 def _tracks(done: Construction, config: CdrConfig, out: Path, workers: int) -> None:
-    units = list(drafts(done, config.select.filter_variants))
+    units = list(planned_rows(done, config.select.filter_variants))
     manifest = write_tracks(units, config, out, workers)
     for track, count in manifest["counts"].get("track", {}).items():
         print(f"{out / 'tracks' / track}.jsonl: {count} verified tasks")

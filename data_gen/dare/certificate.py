@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from data_gen.dare.database import Built
 from rewards.task import Task, TaskError
 
 SHOWN = 12  # tables whose refusal is printed
-
-
-@dataclass
-class Built:
-    """What one table gave: rows of the question list, and why others were refused."""
-
-    source: str
-    rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    marks: frozenset[str] = frozenset()  # of its columns, to know copies by
-    refused: list[str] = field(default_factory=list[str])
 
 
 def refusals(found: Sequence[Built]) -> Iterator[dict[str, Any]]:

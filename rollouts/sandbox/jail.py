@@ -14,11 +14,13 @@ CPUS = "/sys/devices/system/cpu"
 WORK, TMP, SHM = "/sandbox", "/tmp", "/dev/shm"
 SHARED, GIVEN = "/.shared", "/.given"  # every shared directory; those of one call
 KEPT = "/.kept"  # what a call's own TMP and SHM would cover, to be shown in them again
+BACKLOG = 8  # connections that may wait at one listening socket, each with unread data
 INSIDE_ID = 1000
 ROOT_DROPS_TO = 1_879_000_000  # plus our pid: an id that nothing else on the node runs under
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
-_DEVICES = ("null", "zero", "full", "random", "urandom")
+# Without /dev/zero: a shared mapping of it is memory that no count shows once it is unmapped.
+_DEVICES = ("null", "full", "random", "urandom")
 _MADE_UP = {
     "etc/passwd": f"sandbox:x:{INSIDE_ID}:{INSIDE_ID}::{WORK}:/bin/sh\n",
     "etc/group": f"sandbox:x:{INSIDE_ID}:\n",
@@ -242,6 +244,26 @@ def build_root(plan: RootPlan, keep_proc: bool) -> None:
 
 def mount_proc(target: str = "/proc") -> None:
     sc.mount("proc", target, "proc", sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC)
+
+
+def bound_backlog(proc: int) -> bool:
+    """In a network namespace of our own: let few connections wait. False where that is refused."""
+    try:
+        descriptor = os.open("sys/net/core/somaxconn", os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
+    except OSError:
+        return False
+    try:
+        return os.write(descriptor, str(BACKLOG).encode()) > 0
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def seal_proc() -> None:
+    """Nothing in /proc can be written to any more, by whatever lies behind it."""
+    flags = sc.MS_RDONLY | sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC
+    sc.mount("none", "/proc", "", sc.MS_REMOUNT | sc.MS_BIND | flags)
 
 
 def mount_scratch(work: tuple[int, int], tmp: int, shm: int) -> None:

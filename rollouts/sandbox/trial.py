@@ -152,11 +152,12 @@ def enter(choice: Choice, request: dict[str, Any], proc: int) -> None:
         jail.enter_user_namespace(_NAMESPACES, proc)
 
 
-def settle(choice: Choice, request: dict[str, Any]) -> None:
-    """In the first process of the namespaces: its own /proc, root and host name."""
+def settle(choice: Choice, request: dict[str, Any], proc: int) -> bool:
+    """In the first process of the namespaces: its own /proc, root and host name. Whether the code
+    may have servers: only where few of their clients can wait, each with unread data."""
     if not choice.namespaces:
         sc.prctl(sc.PR_SET_CHILD_SUBREAPER, 1)
-        return
+        return False
     jail.private_mounts()
     if not choice.root_mounts:
         jail.build_root(_plan(choice, request), keep_proc=False)
@@ -165,6 +166,13 @@ def settle(choice: Choice, request: dict[str, Any]) -> None:
     else:
         sc.mount("tmpfs", "/proc", "tmpfs", sc.MS_RDONLY, "size=4k,mode=755")
     sc.call("sethostname", b"sandbox", 7)
+    if not choice.own_proc:
+        return jail.bound_backlog(proc)
+    own = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return jail.bound_backlog(own)
+    finally:
+        os.close(own)
 
 
 def _plan(choice: Choice, request: dict[str, Any]) -> jail.RootPlan:
@@ -177,7 +185,7 @@ def _in_namespaces(choice: Choice, request: dict[str, Any], step: Callable[[], o
     enter(choice, request, proc)
 
     def inner() -> None:
-        settle(choice, request)
+        settle(choice, request, proc)
         sc.unshare(sc.CLONE_NEWNS)
         jail.mount_scratch((1, 100), 1, 1)
         if choice.own_proc:

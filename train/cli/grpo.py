@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
 
 def _grpo(config: GrpoRunConfig) -> None:
     from rollouts.workshop import Workshop, tool_settings
-    from train.evaluation.evaluate import scorer
+    from train.evaluation.rows import scorer
     from train.grpo import train_grpo
 
     run = Run(config, "rl")

@@ -21,8 +21,9 @@ pytest.importorskip("pyarrow")
 from lake_files import lake_of_all  # noqa: E402
 from small_lake import make_lake  # noqa: E402
 
-from data_gen.krama.lakes.build import main, open_lake  # noqa: E402
-from data_gen.krama.lakes.disguise import change_table, make_disguise, moved, scaled  # noqa: E402
+from data_gen.krama.lakes.build import main  # noqa: E402
+from data_gen.krama.lakes.lake import open_lake  # noqa: E402
+from data_gen.krama.obscure.generated import change_table, make_key, moved, scaled  # noqa: E402
 from rewards.krama.answer import score_response  # noqa: E402
 from rewards.krama.failure import category  # noqa: E402
 
@@ -78,7 +79,7 @@ def test_answers_are_those_of_the_pipeline_on_the_obscured_files(built: Path) ->
         seen[suffix] += 1
         if seen[suffix] > 1 or suffix in ("csv", "tsv", "jsonl"):  # as test_generate does
             continue
-        lake = Path(task["files"]["lake"])
+        lake = built / task["files"]["lake"]
         (lake.parent / "data").unlink(missing_ok=True)
         (lake.parent / "data").symlink_to(lake)
         done = subprocess.run(
@@ -95,7 +96,7 @@ def test_answers_are_those_of_the_pipeline_on_the_obscured_files(built: Path) ->
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 def test_a_model_that_answers_from_memory_is_found_out(built: Path, tmp_path: Path) -> None:
-    from train.evaluation.evaluate import main as evaluate
+    from train.cli.eval import main as evaluate
 
     for name, right in (("train", 1.0), ("train_obscured", 0.0)):
         tasks = rows(built / f"{name}.jsonl")
@@ -113,7 +114,8 @@ def test_a_model_that_answers_from_memory_is_found_out(built: Path, tmp_path: Pa
         canned.write_text("".join(json.dumps(r) + "\n" for r in replies), encoding="utf-8")
         command = ["--tracks", f"krama:{built / f'{name}.jsonl'}", "--model", f"canned:{canned}"]
         assert evaluate([*command, "--out", str(tmp_path / name), "--snippet-tokens", "200"]) == 0
-        tables = json.loads((tmp_path / name / "results.json").read_text("utf-8"))["tables"]
+        found = json.loads((tmp_path / name / "results.json").read_text("utf-8"))
+        tables = found["benchmarks"]["krama"]["tables"]
         cell = tables["end-to-end"]["overall"]
         assert (cell["tasks"], cell["right"]) == (len(tasks), right * len(tasks))
         kinds = tables["end-to-end categories"]
@@ -122,7 +124,7 @@ def test_a_model_that_answers_from_memory_is_found_out(built: Path, tmp_path: Pa
 
 def test_a_key_depends_on_the_seed_and_keeps_words_apart(tmp_path: Path) -> None:
     tables = open_lake(lake_of_all(make_lake(tmp_path / "x"))).tables
-    key, same, other = (make_disguise("x", tables, seed) for seed in (1, 1, 2))
+    key, same, other = (make_key("x", tables, seed) for seed in (1, 1, 2))
     assert key == same != other
     assert len(set(key.words.values())) == len(key.words)
     assert not set(key.words) & set(key.words.values())
