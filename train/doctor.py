@@ -15,6 +15,7 @@ from typing import Any
 from rewards import console
 from rewards.versions import installed
 from rollouts.machine import usable_cores
+from train.backends.prerequisites import findings
 from train.model.source import default_cache
 from train.run.record import PACKAGES, cpu_name
 
@@ -36,7 +37,7 @@ def report() -> list[tuple[str, str]]:
         ("package", f"{name} {v}") for name, v in installed(PACKAGES).items() if name != "python"
     ]
     lines += [("cpu", f"{cpu_name()}, {usable_cores()} cores usable"), ("memory", _memory())]
-    lines += [("gpu", text) for text in _gpus()]
+    lines += [("gpu", text) for text in (*_gpus(), *findings())]
     for label, folder in (("here", Path.cwd()), ("model cache", default_cache())):
         place = next(p for p in (folder, *folder.parents) if p.exists())
         free = shutil.disk_usage(place).free / 1e9
