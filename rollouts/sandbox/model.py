@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from rollouts.sandbox import jail
+
 Status = Literal["ok", "error", "timeout", "memory", "disk", "sandbox_error"]
 Level = Literal["full", "full-noproc", "confined", "limits"]
 LEVELS: tuple[Level, ...] = ("full", "full-noproc", "confined", "limits")  # best first
@@ -151,7 +153,7 @@ class Config:
         for name, path in self.shared.items():
             if "/" in name or name in ("", ".", "..") or not os.path.isdir(path):
                 raise ValueError(f"sandbox.shared {name!r}: {path!r} must be a directory")
-            if os.geteuid() == 0 and os.stat(path).st_mode & 0o005 != 0o005:
+            if jail.is_root() and os.stat(path).st_mode & 0o005 != 0o005:
                 raise ValueError(
                     f"sandbox.shared {name!r}: {path!r} is shut to other users, and root gives its"
                     " id up before it runs anything; open it with chmod -R a+rX"

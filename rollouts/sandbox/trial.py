@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -75,7 +76,15 @@ def choose(request: dict[str, Any]) -> Choice:
         abi, missing["landlock"] = 0, problem
     if problem := attempt(_try_seccomp):
         missing["seccomp"] = problem
-    root = os.geteuid() == 0
+    root = jail.is_root()
+    if root and (problem := attempt(jail.drop_root)):
+        raise OSError(f"root has to give its id up and cannot ({problem}); run as another user")
+    if not root and os.geteuid() == 0 and attempt(_try_process_limit):
+        raise OSError(
+            "this is the node's own root in a user namespace that maps no other id: it cannot give "
+            "its id up, and no limit on processes binds it; leave that namespace or run as another "
+            "user"
+        )
     reads = interpreter.paths()
     forced: Level | None = request["level"]
     level: Level = forced or "limits"
@@ -218,6 +227,18 @@ def _try_overlay(choice: Choice, request: dict[str, Any]) -> None:
 
 
 _OVERLAY = (("lowerdir", "lower"), ("upperdir", "upper"), ("workdir", "scratch"))
+
+
+def _try_process_limit() -> None:
+    resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+    try:
+        pid = os.fork()
+    except BlockingIOError:
+        return
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    raise OSError("a process beyond the limit could be started")
 
 
 def _try_landlock(abi: int) -> None:

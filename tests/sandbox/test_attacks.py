@@ -41,6 +41,11 @@ def test_full_stops_all_as_an_ordinary_user(reached: str) -> None:
     assert opened(rows_on(AS, "full")) == {}
 
 
+def test_full_stops_all_as_the_root_of_a_namespace(reached: str) -> None:
+    needs("full", reached)
+    assert opened(rows_on([*AS, "called_root"], "full")) == {}
+
+
 @needs_root
 def test_full_stops_all_as_root(reached: str) -> None:
     needs("full", reached)
