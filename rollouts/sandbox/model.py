@@ -11,8 +11,9 @@ from typing import Any, Literal
 from rollouts.sandbox import jail
 
 Status = Literal["ok", "error", "timeout", "memory", "disk", "sandbox_error"]
-Level = Literal["full", "full-noproc", "confined", "limits"]
-LEVELS: tuple[Level, ...] = ("full", "full-noproc", "confined", "limits")  # best first
+Level = Literal["full", "full-noproc", "full-nolandlock", "confined", "limits"]
+LEVELS: tuple[Level, ...] = ("full", "full-noproc", "full-nolandlock", "confined", "limits")
+NAMESPACED = LEVELS[:3]  # best first, as all of them
 
 MIB = 1 << 20
 # What `stack` names is imported once by the launcher; absent packages are left out and reported.
