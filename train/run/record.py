@@ -22,7 +22,6 @@ PACKAGES = (
     "transformers",
     "tokenizers",
     "safetensors",
-    "numpy",
     "wandb",
     *GOLD,
 )
