@@ -10,7 +10,7 @@ from rewards.console import near_miss
 from rewards.families import has_family
 from rewards.task import TaskError
 
-# name: (module with main(argv) or its function, what it does, an example). A new builder is one entry.
+# name: (module:function of argv, what it does, an example). A new builder is one entry.
 BUILDERS: dict[str, tuple[str, str, str]] = {
     "demo": (
         "data_gen.demo.cli:demo",

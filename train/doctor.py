@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from rewards import console
+from rewards.versions import installed
 from rollouts.machine import usable_cores
+from train.backends.prerequisites import findings
 from train.model.source import default_cache
-from train.run.record import cpu_name, versions
+from train.run.record import PACKAGES, cpu_name
 
 # package: what it would add
 OPTIONAL = {
@@ -31,9 +33,11 @@ OPTIONAL = {
 def report() -> list[tuple[str, str]]:
     """(topic, finding) lines; never raises on an odd machine."""
     lines = [("python", f"{platform.python_version()} at {sys.executable}")]
-    lines += [("package", f"{name} {v}") for name, v in versions().items() if name != "python"]
+    lines += [
+        ("package", f"{name} {v}") for name, v in installed(PACKAGES).items() if name != "python"
+    ]
     lines += [("cpu", f"{cpu_name()}, {usable_cores()} cores usable"), ("memory", _memory())]
-    lines += [("gpu", text) for text in _gpus()]
+    lines += [("gpu", text) for text in (*_gpus(), *findings())]
     for label, folder in (("here", Path.cwd()), ("model cache", default_cache())):
         place = next(p for p in (folder, *folder.parents) if p.exists())
         free = shutil.disk_usage(place).free / 1e9

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rewards import console
+from train.evaluation.benchmarks import BENCHMARKS
 from train.evaluation.results import ResultsError, read_results, text_table
-from train.report.errors import write_errors
 from train.report.write import seeds_table, write_page
 
 # what shows that a folder is a run; one of them is enough
@@ -36,8 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for run, data in runs.items():
         table = text_table(data) if data else "not evaluated"
         print(f"{run}\n{table}\nreport: {write_page(Path(run), data)}\n")
-        if errors := write_errors(Path(run)):
-            print(f"{errors}\n")
+        for benchmark in BENCHMARKS.values():
+            if more := benchmark.report and benchmark.report(Path(run)):
+                print(f"{more}\n")
     evaluated = {run: data for run, data in runs.items() if data}
     if len(evaluated) > 1:
         print(seeds_table(evaluated))

@@ -24,7 +24,8 @@ class Status:
 def say_known_errors(command: str) -> Generator[Status]:
     """Run a command's body; errors that name their own remedy are printed without a traceback.
 
-    For mains that are started by themselves; the front door does the same for every command.
+    Those are `ConfigError` and `TaskError`, of which every error that a user can mend is one. For
+    mains that are started by themselves; the front door does the same for every command.
     """
     status = Status()
     try:

@@ -23,6 +23,7 @@ from data_gen.krama.lakes.generate import Tally, generate, obscure_lake
 from data_gen.krama.lakes.lake import Lake, open_lake
 from rewards import console
 from rewards.task import Task, TaskError
+from rewards.versions import TABLES, installed
 
 
 def certificate(parts: dict[str, list[Task]], tally: Tally, seed: int) -> dict[str, Any]:
@@ -36,6 +37,7 @@ def certificate(parts: dict[str, list[Task]], tally: Tally, seed: int) -> dict[s
     return {
         "ok": overlap == 0,
         "seed": seed,
+        "versions": installed(TABLES),
         "tables_in_both_splits": overlap,
         "tasks": {n: len(tasks) for n, tasks in parts.items()},
         "answer_types": {

@@ -17,7 +17,7 @@ from front import command
 from data_gen.krama.folders import write_tasks
 from rewards.families import score_answer
 from rewards.task import Task, read_tasks
-from rollouts.engines.canned import CannedEngine
+from rollouts.engines.scripted import CannedEngine
 from rollouts.environment import Budget
 from rollouts.episode import run_episode
 from rollouts.krama.reference import reference_reply
