@@ -128,6 +128,7 @@ def _tools(made: argparse.ArgumentParser) -> None:
 
 def main(argv: list[str]) -> int:
     """Exit status 0; 3 when some answers have no outcome. Errors are raised."""
-    from train.evaluation.program import run
+    args = parser().parse_args(argv)
+    from train.evaluation.program import run  # imports much: only where it is needed
 
-    return run(parser().parse_args(argv))
+    return run(args)
