@@ -13,6 +13,7 @@ from typing import Any
 from configs.loader import ConfigError, read_section
 from rewards.families import all_families, family_of, use_families
 from rewards.task import Task, json_text
+from rewards.versions import installed
 from rollouts.trajectory import Sampling, Trajectory
 from train.evaluation.answering import Ask, answer_all, is_reference, is_remote
 from train.evaluation.benchmarks import BENCHMARKS
@@ -23,7 +24,7 @@ from train.evaluation.opening import Asked, open_all
 from train.evaluation.rows import baseline_rows, row_of, scorer
 from train.evaluation.tables import Draw, tables
 from train.run.progress import Bar
-from train.run.record import machine, versions
+from train.run.record import PACKAGES, machine
 from train.run.settings import weights_of
 
 Row = dict[str, Any]
@@ -159,7 +160,7 @@ def _results(
         "families": sorted({f.origin for f in map(family_of, asked.tasks) if f.origin}),
         "weights": {n: vars(weights[n]) for n in sorted({t.family for t in asked.tasks})},
         "settings": settings_of(args, asked.tasks),
-        "versions": versions(),
+        "versions": installed(PACKAGES),
         "machine": machine(),
     }
     lean = [{k: v for k, v in row.items() if k != "messages"} for row in rows]
