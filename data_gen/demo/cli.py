@@ -16,10 +16,10 @@ from data_gen.demo.build import DemoTaskError, build_demo_tasks
 from data_gen.demo.order import OrderSettings, build_order_tasks
 from data_gen.demo.settings import DemoTaskSettings, preset
 from data_gen.splits import certificate
-from data_gen.versions import versions
 from rewards.console import Parser, add_out, add_seed, parser
 from rewards.files import write_bytes
 from rewards.task import Task, json_text, write_jsonl
+from rewards.versions import GOLD, installed
 
 
 def parse_settings(words: Sequence[str]) -> DemoTaskSettings:
@@ -44,7 +44,7 @@ def write_splits(splits: Mapping[str, Sequence[Task]], out: Path, **more: Any) -
         write_jsonl(out / f"{name}.jsonl", (task.to_json() for task in tasks))
     proof |= more | {
         "sha256": {f"{n}.jsonl": _sha256(out / f"{n}.jsonl") for n in splits},
-        "versions": versions(),
+        "versions": installed(("assay", *GOLD)),
     }
     write_bytes(out / "certificate.json", json_text(dict(sorted(proof.items())), indent=2))
     return proof
