@@ -127,7 +127,7 @@ def demo(argv: Sequence[str]) -> int:
 
 def order(argv: Sequence[str]) -> int:
     """`assay tasks order`: exit status 0; errors that a user can mend are raised."""
-    what = "Short order groups: one filter and one mapper in both orders (docs/cdr.md)."
+    what = "Short order groups: one filter and one mapper in both orders."
     args = _options("order", what, OrderSettings).parse_intermixed_args(argv)
     settings = OrderSettings(**given_values(OrderSettings, args.settings))
     corpus = _corpus(args.corpus)
