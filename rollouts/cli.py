@@ -211,6 +211,7 @@ def _way(args: argparse.Namespace, tasks: Sequence[Task], draw: Any, chunk: int)
             args.model,
             args.endpoint_model,
             in_flight=args.in_flight,
+            patience_s=args.patience,
             calls=args.calls,
         )
         return ways.by_chat(engine, draw, args.in_flight)
