@@ -121,6 +121,11 @@ class Score:
     parts: dict[str, float] = field(default_factory=dict[str, float])
     why: str = "ok"
 
+    @staticmethod
+    def of(right: bool) -> Score:
+        """1 for a right answer and 0 for a wrong one, as outcome and as reward."""
+        return Score(float(right), float(right), {}, "ok" if right else "wrong")
+
     def to_json(self) -> dict[str, Any]:
         return {
             "outcome": self.outcome,
