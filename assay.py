@@ -8,7 +8,7 @@ import sys
 
 # name: (module with `main(argv) -> exit status`, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("train.demo", "tasks, SFT, Dr.GRPO, evaluation and report on this machine"),
+    "demo": ("train.cli.demo", "tasks, SFT, Dr.GRPO, evaluation and report on this machine"),
     "tasks": ("data_gen.cli", "build or import tasks and splits"),
     "execute": ("rewards.gold.cli", "run gold recipes over JSONL or parquet"),
     "score": ("rewards.cli", "score outputs against gold, JSONL in and out"),

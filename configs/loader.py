@@ -144,7 +144,7 @@ def _fields(cls: type) -> tuple[Field[Any], ...]:
     return fields(cast(Any, cls))
 
 
-def _section(cls: type, name: str) -> type | None:
+def section_of(cls: type, name: str) -> type | None:
     """The dataclass of a nested section, or None for a plain setting."""
     kind = _hints(cls)[name]
     return kind if is_dataclass(kind) and isinstance(kind, type) else None
@@ -155,7 +155,7 @@ def dotted_names(cls: type, prefix: str = "") -> list[str]:
     names: list[str] = []
     for f in _fields(cls):
         names.append(prefix + f.name)
-        inner = _section(cls, f.name)
+        inner = section_of(cls, f.name)
         if inner is not None:
             names += dotted_names(inner, f"{prefix}{f.name}.")
     return names
@@ -219,7 +219,7 @@ def _presets(cls: type) -> dict[str, Values]:
 
 def _expand_default_presets(cls: type, values: Values) -> None:
     for f in _fields(cls):
-        inner = _section(cls, f.name)
+        inner = section_of(cls, f.name)
         if inner is not None:
             _expand_default_presets(inner, values.setdefault(f.name, {}))
         elif f.name == "preset" and f.default in _presets(cls):
@@ -237,7 +237,7 @@ def _apply(
         if key not in known:
             meant = hint(dotted_names(root), prefix, str(key))
             raise ConfigError(f"{where}: unknown key {name}; {meant}")
-        inner, value = _section(cls, key), layer[key]
+        inner, value = section_of(cls, key), layer[key]
         if key in open_names:
             _merge(values.setdefault(key, {}), value, f"{where}: {name}")
         elif inner is None:
@@ -280,7 +280,7 @@ def _yaml_value(text: str) -> Any:
 def _build(cls: type, values: Values, where: str, prefix: str) -> Any:
     arguments = dict(values)
     for f in _fields(cls):
-        inner = _section(cls, f.name)
+        inner = section_of(cls, f.name)
         if inner is not None:
             below = f"{prefix}{f.name}."
             arguments[f.name] = _build(inner, values.get(f.name, {}), where, below)

@@ -136,6 +136,8 @@ def _mapped(error: BaseException, known: tuple[type[Exception], ...]) -> tuple[i
             "out of GPU memory; lower engine.micro_tokens or engine.slots, set model.lora_rank, "
             "or spread the run over GPUs (--backend, docs/clusters.md)"
         )
+    if type(error).__name__ == "SandboxError":  # this machine cannot run the jail
+        return FAILED, str(error)
     if isinstance(error, MemoryError):
         return FAILED, "out of memory; lower engine.micro_tokens or engine.slots, or use --limit"
     if isinstance(error, OSError):

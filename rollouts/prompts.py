@@ -76,7 +76,8 @@ class ChatTokenizer:
             raise PromptError(f"{folder} has no chat template; give an instruction-tuned model")
         if self._tokenizer.eos_token_id is None:
             raise PromptError(f"{folder} names no end-of-sequence token in tokenizer_config.json")
-        self.stop_ids: list[int] = [int(self._tokenizer.eos_token_id)]
+        eos = int(self._tokenizer.eos_token_id)
+        self.stop_ids: list[int] = list(dict.fromkeys([eos, *_generation_stops(folder)]))
         self.template = template_arguments(folder, template)
         for name in self.template:
             if name in _OURS or not re.search(rf"\b{re.escape(name)}\b", self._template_text()):
@@ -195,6 +196,17 @@ class ChatTokenizer:
             list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         return str(text)
+
+
+def _generation_stops(folder: Path) -> list[int]:
+    """The ids that generation_config.json ends an answer at: some chat models have several."""
+    try:
+        said: Any = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
+        ids: Any = said.get("eos_token_id")
+    except (OSError, ValueError, AttributeError):
+        return []
+    listed = cast("list[Any]", ids if isinstance(ids, list) else [ids])
+    return [i for i in listed if isinstance(i, int)]
 
 
 def _whole(message: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -18,6 +17,7 @@ from typing import Any
 
 from data_gen.selection.rows import merged, wanted
 from data_gen.selection.strategies import PICK, Rules, select
+from rewards import console
 from rewards.extras import install_extra
 from rewards.families import use_families
 from rewards.task import TaskError
@@ -117,7 +117,7 @@ def build(
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="assay select", description=__doc__)
+    made = console.parser("select", __doc__)
     add = made.add_argument
     add(
         "--rollouts",
@@ -192,17 +192,11 @@ def _threshold(option: str, text: str) -> tuple[str, float]:
 
 
 def main(argv: list[str]) -> int:
-    """Exit status 0, or 2 with one sentence when the rollouts cannot be used."""
+    """Exit status 0. Raises `TaskError` for rollouts that cannot be used."""
     args = parser().parse_args(argv)
-    try:
-        use_families(args.family)
-        rules = rules_of(args)
-        manifest = build(
-            args.rollouts, args.strategy, args.out, rules, args.track, args.only_family
-        )
-    except (TaskError, OSError) as error:
-        print(f"assay select: {error}", file=sys.stderr)
-        return 2
+    use_families(args.family)
+    rules = rules_of(args)
+    manifest = build(args.rollouts, args.strategy, args.out, rules, args.track, args.only_family)
     if args.json:
         print(json.dumps(manifest, sort_keys=True))
         return 0

@@ -12,6 +12,7 @@ from pathlib import Path
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig
 from train.backends.verl.overrides import refuse_adapters
+from train.cli.options import FLAGS
 from train.run.settings import load_run
 
 ROOT = Path(__file__).resolve().parent.parent.parent  # where every job starts
@@ -40,16 +41,24 @@ def asked(command: str, words: Sequence[str]) -> Asked:
     known = BACKENDS[command]
     given: dict[str, str | None] = {"--backend": known[0], "--config": None}
     settings: list[str] = []
+    families: list[str] = []
     rest = list(words)
     while rest:
         word = rest.pop(0)
         name, equals, value = word.partition("=")
-        if name in given:
+        if name in given or name in FLAGS or name == "--family":
             if not equals and not rest:
                 raise ConfigError(f"{name}: its value is missing")
-            given[name] = value if equals else rest.pop(0)
+            value = value if equals else rest.pop(0)
+            if name in given:
+                given[name] = value
+            elif name in FLAGS:
+                settings.append(f"{FLAGS[name][0]}={value}")
+            else:  # as in the job, which starts in the checkout
+                families.append(str(ROOT / value) if ".py" in value else value)
         elif word.startswith("-"):
-            raise ConfigError(f"{word}: wanted --backend, --config or key=value")
+            flags = ", ".join([*given, "--family", *FLAGS])
+            raise ConfigError(f"{word}: wanted {flags} or key=value")
         else:
             settings.append(word)
     backend = str(given["--backend"])
@@ -57,8 +66,8 @@ def asked(command: str, words: Sequence[str]) -> Asked:
         raise ConfigError(f"--backend {backend}: wanted {' or '.join(known)} here")
     file = None if given["--config"] is None else ROOT / given["--config"]
     if command == "sft":
-        return Asked(command, backend, load_run(SftRunConfig, file, settings))
-    config = load_run(GrpoRunConfig, file, settings)
+        return Asked(command, backend, load_run(SftRunConfig, file, settings, families))
+    config = load_run(GrpoRunConfig, file, settings, families)
     if backend == "verl":
         refuse_adapters(config)
     return Asked(command, backend, config)
@@ -112,7 +121,8 @@ class Needs:
 
     def options(self) -> dict[str, str]:
         """For sbatch. Memory that is not known: all of the node's."""
-        return {"cpus-per-task": str(self.cores), "mem": f"{self.memory_gb}G"}
+        memory = f"{self.memory_gb}G" if self.memory_gb else "0"
+        return {"cpus-per-task": str(self.cores), "mem": memory}
 
 
 def needs(want: Asked, nodes: int) -> Needs:

@@ -20,11 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rewards.task import TaskError
-
-
-class ModelError(TaskError):
-    """A model folder that cannot be used; the message says what is missing and what to do."""
+from rollouts.engines.engine import ModelError
 
 
 @dataclass(frozen=True)

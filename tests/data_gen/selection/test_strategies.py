@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from front import command
 
-from data_gen.selection.cli import main
 from data_gen.selection.strategies import Rules, select
 from rewards.task import TaskError
+
+main = command("select")
 
 
 def row(

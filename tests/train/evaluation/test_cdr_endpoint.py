@@ -14,10 +14,13 @@ from chat_server import Body, serving
 pytest.importorskip("aiohttp")
 pytest.importorskip("torch")
 
+from front import command
+
 from rewards.task import read_journal, read_jsonl
 from rollouts.cdr.prompts import MODES
-from train.cli.eval import main as eval_main
 from train.evaluation.answering import GIVE_UP
+
+eval_main = command("eval")
 
 TEXTS = {"one": "Mail ana@acme.io today.", "two": "See  x@y.org and go."}
 GOLD = {"one": "Mail  today.", "two": "See   and go."}
@@ -124,7 +127,9 @@ def test_an_endpoint_is_asked_in_every_mode(
     assert (core["mean_rs@k"], core["mean_rs"], core["mean_rg"]) == (1.0, 1.0, 1.0)
     assert paper(tmp_path / "out", "semantic_safety_atomic", "semantic_styles3")["mean_rs"] == 1.0
     rows = json.loads((tmp_path / "out" / "results.json").read_text())["rows"]
-    assert {r["outcome"] for r in rows if r["family"] == "refinement"} == {1.0 if mode in ("plan_first", "state_aware") else 0.0}
+    assert {r["outcome"] for r in rows if r["family"] == "refinement"} == {
+        1.0 if mode in ("plan_first", "state_aware") else 0.0
+    }
 
 
 def test_failed_requests_count_nowhere_and_are_asked_again(bench: Path, tmp_path: Path) -> None:

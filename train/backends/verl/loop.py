@@ -34,6 +34,7 @@ from rollouts.trajectory import Completion, Sampling, Trajectory
 from rollouts.workshop import Workshop, tool_settings
 from train.backends.verl.data import tokenizer_of
 from train.backends.verl.overrides import CPU_ROLLOUT
+from train.grpo import budget_of
 from train.run.settings import load_run, weights_of
 
 ABORTED = ("abort", "aborted")  # SGLang's word for it, and that of verl's other servers
@@ -59,9 +60,10 @@ class Plain:
 def _settings(path: str) -> tuple[GrpoRunConfig, ChatTokenizer, Workshop]:
     """What all episodes of a worker process share. Files have absolute paths (data.prepare)."""
     config = load_run(GrpoRunConfig, path)
-    tools = replace(tool_settings(config.tools), workers=config.cluster.sandbox_workers)
+    tools = tool_settings(config.tools, budget_of(config.rl))
+    tools = replace(tools, workers=config.cluster.sandbox_workers)
     tokenizer = tokenizer_of(config)
-    return config, tokenizer, Workshop(Path(config.data).parent, tools)
+    return config, tokenizer, Workshop(Path(config.data).parent, tools, config.env)
 
 
 class AssayLoop(AgentLoopBase):

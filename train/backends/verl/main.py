@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.schema import GrpoRunConfig
+from rewards.families import VARIABLE
 from rewards.task import TaskError
 from train.backends.verl.compose import check, compose, require_verl
 from train.backends.verl.data import prepare
@@ -99,6 +100,7 @@ def _train(config: GrpoRunConfig, folder: Path) -> None:
     composed = compose(
         _with_environment(made, environment(config, folder)) | _ray_cpus(config), raw
     )
+    _pass_families(composed)
     check(composed)
     import ray
     from verl.trainer.main_ppo import run_ppo
@@ -156,6 +158,16 @@ def _with_environment(made: dict[str, Any], variables: Mapping[str, str]) -> dic
         for name, value in variables.items()
     }
     return made | extra
+
+
+def _pass_families(composed: Any) -> None:
+    """Families from outside reach Ray's workers too. Not as an override: hydra's grammar has no way
+    to write the line breaks between several of them."""
+    if VARIABLE in os.environ:
+        from omegaconf import OmegaConf
+
+        key = f"ray_kwargs.ray_init.runtime_env.env_vars.{VARIABLE}"
+        OmegaConf.update(composed, key, os.environ[VARIABLE], force_add=True)
 
 
 def reward_metrics(infos: Sequence[Mapping[str, float]]) -> dict[str, float]:
