@@ -110,7 +110,8 @@ class Family:
         for entry in ("score", "gold"):
             if not callable(getattr(self, entry)):
                 raise TaskError(f"Family {self.name}: {entry} is no function; give one")
-        if not is_dataclass(self.weights) or not isinstance(self.weights, type):
+        weights: Any = self.weights  # whatever a family's file gave
+        if not isinstance(weights, type) or not is_dataclass(weights):
             raise TaskError(f"Family {self.name}: weights is no dataclass; give one with defaults")
 
     @property

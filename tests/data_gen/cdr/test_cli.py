@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from front import command
 from small_corpus import write_corpus
 
 from data_gen.cdr.instruct import read_instruction
-from data_gen.cli import main
 from rewards.cdr.files import check_row, find_tracks, read_track
 from rewards.cdr.refinement import gold_answer, score_refinement
 from rewards.gold import execute
 from rewards.task import Task, TaskError, read_tasks
+
+main = command("tasks")
 
 SMALL = (
     "workers=1",
@@ -134,7 +136,7 @@ def test_check_names_a_file_it_cannot_read(
 
 
 def test_gold_and_lazy_baselines_through_the_release_files(built: Path, tmp_path: Path) -> None:
-    from train.cli.eval import main as eval_main
+    eval_main = command("eval")
 
     def run(name: str) -> dict[str, Any]:
         words = ["--model", name, "--tasks", f"cdr:{built}", "--out", str(tmp_path), "--all-rows"]
@@ -167,7 +169,7 @@ def test_eval_asks_only_the_rows_that_a_build_holds_out(
     built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("torch")
-    from train.cli.eval import main as eval_main
+    eval_main = command("eval")
 
     def asked(name: str, tracks: str, *more: str) -> tuple[set[str], dict[str, Any], str]:
         out = tmp_path / name
@@ -202,7 +204,7 @@ def test_a_build_without_held_out_rows_is_not_evaluated_on_its_training_rows(
     built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("torch")
-    from train.cli.eval import main as eval_main
+    eval_main = command("eval")
 
     (tmp_path / "tracks").mkdir()
     row = rows_of(built)[0]

@@ -13,6 +13,7 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from rollouts.engines.torch import TorchEngine, TransformersEngine, load_llama  # noqa: E402
+from rollouts.engines.torch import sampling as sampling_module  # noqa: E402
 from rollouts.engines.torch.sampling import pick, uniforms  # noqa: E402
 from rollouts.trajectory import Sampling  # noqa: E402
 
@@ -149,6 +150,21 @@ def test_pick_follows_the_distribution() -> None:
     ids, _, _ = pick(logits, Sampling(1, temperature=1.0), u)
     seen = torch.bincount(ids, minlength=4)[:4] / 20_000
     assert torch.allclose(seen, logits[0, :4].softmax(-1), atol=0.012)
+
+
+@pytest.mark.parametrize("temperature,top_k,top_p", [(0, 0, 1), (0.7, 0, 1), (1, 20, 0.9)])
+def test_rows_in_slices_draw_what_they_draw_together(
+    monkeypatch: pytest.MonkeyPatch, temperature: float, top_k: int, top_p: float
+) -> None:
+    logits = torch.randn(7, 600, generator=torch.Generator().manual_seed(1)).bfloat16()
+    before, u = logits.clone(), uniforms([5], 7)[0]
+    sampling = Sampling(1, temperature, top_k, top_p)
+    together = pick(logits, sampling, u)
+    monkeypatch.setattr(sampling_module, "_SLICE", 1200)  # two rows a thread
+    sliced = pick(logits, sampling, u)
+    assert torch.equal(sliced[0], together[0])
+    assert all(torch.allclose(a, b) for a, b in zip(sliced[1:], together[1:], strict=True))
+    assert torch.equal(logits, before)
 
 
 @pytest.mark.gpu

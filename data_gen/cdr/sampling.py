@@ -6,12 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
 from configs.cdr import SelectConfig, SplitConfig
-from data_gen.cdr.rows import Draft, difficulty, template
+from data_gen.cdr.rows import PlannedRow, difficulty, template
 from data_gen.overlap import copies
 from rewards.cdr.ids import stable_id
 from rewards.seeds import derive_seed
 
-Unit = list[Draft]
+Unit = list[PlannedRow]
 
 
 def thin(units: Sequence[Unit], config: SelectConfig) -> list[Unit]:
@@ -37,15 +37,15 @@ def thin(units: Sequence[Unit], config: SelectConfig) -> list[Unit]:
     return kept
 
 
-def _cap(draft: Draft, config: SelectConfig) -> tuple[str, int]:
-    row = draft.instance
-    if draft.track == "atomic_m":
+def _cap(planned: PlannedRow, config: SelectConfig) -> tuple[str, int]:
+    row = planned.instance
+    if planned.track == "atomic_m":
         return f"operator {row.sequence[0]}", config.per_operator
-    if draft.track == "atomic_f":  # half each, so that KEEP and DROP stay balanced
+    if planned.track == "atomic_f":  # half each, so that KEEP and DROP stay balanced
         return f"operator {row.sequence[0]} {row.status}", (config.per_operator + 1) // 2
-    if draft.track == "agnostic_m":
+    if planned.track == "agnostic_m":
         return f"variant {row.variant_id}", config.per_variant
-    if draft.track == "order_f":
+    if planned.track == "order_f":
         return f"family {row.family_id}", config.groups_per_family
     return "order_m", 0
 
@@ -89,8 +89,8 @@ def _until(units: Sequence[Unit], most: int) -> list[Unit]:
     return kept
 
 
-def splitter(units: Sequence[Unit], config: SplitConfig) -> Callable[[Draft], str]:
-    """Draft -> `train`, `heldout`, or "" (its recipe is held out but its document is not).
+def splitter(units: Sequence[Unit], config: SplitConfig) -> Callable[[PlannedRow], str]:
+    """PlannedRow -> `train`, `heldout`, or "" (its recipe is held out but its document is not).
 
     Documents are split domain by domain, copies and near copies of one another together; recipe
     templates of two or more operators as a whole; both by the rank of a hash.
@@ -99,12 +99,12 @@ def splitter(units: Sequence[Unit], config: SplitConfig) -> Callable[[Draft], st
     documents: defaultdict[str, set[str]] = defaultdict(set)
     templates: set[str] = set()
     for unit in units:
-        for draft in unit:
-            record = draft.instance.record
+        for planned in unit:
+            record = planned.instance.record
             texts[record.id] = record.text
             documents[record.domain].add(record.id)
-            if len(draft.instance.sequence) > 1:
-                templates.add(template(draft.steps))
+            if len(planned.instance.sequence) > 1:
+                templates.add(template(planned.steps))
     first = copies(texts)
     away: set[str] = set()  # firsts of copies
     for names in documents.values():
@@ -113,9 +113,9 @@ def splitter(units: Sequence[Unit], config: SplitConfig) -> Callable[[Draft], st
     ranked = sorted(templates, key=lambda t: derive_seed(config.seed, "template", t))
     unseen = set(ranked[: round(len(ranked) * config.heldout_recipes)])
 
-    def split(draft: Draft) -> str:
-        if first[draft.instance.record.id] in away:
+    def split(planned: PlannedRow) -> str:
+        if first[planned.instance.record.id] in away:
             return "heldout"
-        return "" if template(draft.steps) in unseen else "train"
+        return "" if template(planned.steps) in unseen else "train"
 
     return split

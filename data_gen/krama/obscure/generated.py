@@ -1,4 +1,4 @@
-"""Obscured lakes: the same questions over tables whose names and numbers are others.
+"""Generated tasks obscured: the same questions over tables whose names and numbers are others.
 
 Words (of file names, column names and cells) are exchanged by a bijection, measured columns are
 multiplied by a factor each (whole numbers by a whole one), years moved. A question is composed
@@ -23,17 +23,16 @@ from typing import Any
 
 from data_gen.krama.lakes.files import Frame, Layout, read_frame, top_lines, write_frames
 from data_gen.krama.lakes.tables import Table
-from data_gen.krama.obscure import CALENDAR, exchange, new_words
+from data_gen.krama.obscure.words import CALENDAR, WORD, exchange, new_words
 from rewards.seeds import derive_seed
 
-_WORD = re.compile(r"[^\W\d_]+")
 _MARKED = re.compile(r"(\s*[-+]?\$?)([\d,]*\.?\d+(?:[eE][-+]?\d+)?)(\s*%?\s*)")
 _WHOLE = (2, 3, 4, 6, 7, 8, 9)
 _SHIFTS = (-17, -13, -11, -7, 7, 11, 13, 17)
 
 
 @dataclass(frozen=True)
-class Disguise:
+class Key:
     """One lake's key: old word → new word, column → factor, year column → shift."""
 
     words: Mapping[str, str]
@@ -49,7 +48,7 @@ class Disguise:
         return self.said(stem) + dot + suffix
 
 
-def make_disguise(name: str, tables: Sequence[Table], seed: int) -> Disguise:
+def make_key(name: str, tables: Sequence[Table], seed: int) -> Key:
     """A key for a lake, from its name, its tables and the seed alone."""
     spoken: set[str] = set()
     factors: dict[str, Decimal] = {}
@@ -57,9 +56,9 @@ def make_disguise(name: str, tables: Sequence[Table], seed: int) -> Disguise:
     for table in tables:
         heads = [table.path.rpartition(".")[0], table.layout.sheet]
         heads += [*table.numbers, *table.groups, *table.names, *table.years]
-        spoken |= {w.lower() for text in heads for w in _WORD.findall(text) if len(w) > 1}
+        spoken |= {w.lower() for text in heads for w in WORD.findall(text) if len(w) > 1}
         cells = [v for values in table.values.values() for v in values]
-        spoken |= {w.lower() for cell in cells for w in _WORD.findall(cell)}
+        spoken |= {w.lower() for cell in cells for w in WORD.findall(cell)}
         for column in table.numbers:
             rng = Random(derive_seed(seed, "factor", name, column))
             whole = column in table.whole
@@ -70,7 +69,7 @@ def make_disguise(name: str, tables: Sequence[Table], seed: int) -> Disguise:
             shifts.setdefault(column, rng.choice(_SHIFTS))
     old = sorted(spoken - CALENDAR)
     new = new_words(len(old), derive_seed(seed, "words", name), frozenset(spoken | CALENDAR))
-    return Disguise(dict(zip(old, new, strict=True)), factors, shifts)
+    return Key(dict(zip(old, new, strict=True)), factors, shifts)
 
 
 _SWAPPED = str.maketrans(",.", ".,")
@@ -112,7 +111,7 @@ def moved(cell: Any, shift: int) -> Any:
     return str(value) if isinstance(cell, str) else type(cell)(value)
 
 
-def change_frame(frame: Frame, table: Table, key: Disguise) -> Frame:
+def change_frame(frame: Frame, table: Table, key: Key) -> Frame:
     """A table's cells and column names under the key. Raises ValueError when two names meet."""
     out = frame.astype(object).copy()
     kinds = {c: frame[c].dtype for c in frame.columns}
@@ -134,7 +133,7 @@ def change_frame(frame: Frame, table: Table, key: Disguise) -> Frame:
     return out
 
 
-def change_table(table: Table, key: Disguise) -> Table:
+def change_table(table: Table, key: Key) -> Table:
     """The description of a changed table: every field mapped in its order, so that a question
     composed from the same draws asks the same of it."""
 
@@ -161,12 +160,12 @@ def change_table(table: Table, key: Disguise) -> Table:
     )
 
 
-def disguise(
+def obscure_tables(
     folder: Path, name: str, tables: Sequence[Table], used: Collection[str], seed: int, target: Path
 ) -> list[Table]:
     """The changed descriptions of all tables, in order; the files in `used` (old paths) are written
     below `target`. A file that cannot be written under the key is left out, as all others are."""
-    key = make_disguise(name, tables, seed)
+    key = make_key(name, tables, seed)
     files: dict[str, list[tuple[Layout, Frame, list[str]]]] = {}
     found = [change_table(table, key) for table in tables]
     for table, changed in zip(tables, found, strict=True):

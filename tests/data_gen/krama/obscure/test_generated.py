@@ -18,13 +18,16 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("openpyxl")
 pytest.importorskip("pyarrow")
 
+import front  # noqa: E402
 from lake_files import lake_of_all  # noqa: E402
 from small_lake import make_lake  # noqa: E402
 
-from data_gen.krama.lakes.build import main, open_lake  # noqa: E402
-from data_gen.krama.lakes.disguise import change_table, make_disguise, moved, scaled  # noqa: E402
+from data_gen.krama.lakes.lake import open_lake  # noqa: E402
+from data_gen.krama.obscure.generated import change_table, make_key, moved, scaled  # noqa: E402
 from rewards.krama.answer import score_response  # noqa: E402
 from rewards.krama.failure import category  # noqa: E402
+
+main = front.command("tasks", "lake")
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -78,7 +81,7 @@ def test_answers_are_those_of_the_pipeline_on_the_obscured_files(built: Path) ->
         seen[suffix] += 1
         if seen[suffix] > 1 or suffix in ("csv", "tsv", "jsonl"):  # as test_generate does
             continue
-        lake = Path(task["files"]["lake"])
+        lake = built / task["files"]["lake"]
         (lake.parent / "data").unlink(missing_ok=True)
         (lake.parent / "data").symlink_to(lake)
         done = subprocess.run(
@@ -95,7 +98,7 @@ def test_answers_are_those_of_the_pipeline_on_the_obscured_files(built: Path) ->
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 def test_a_model_that_answers_from_memory_is_found_out(built: Path, tmp_path: Path) -> None:
-    from train.cli.eval import main as evaluate
+    evaluate = front.command("eval")
 
     for name, right in (("train", 1.0), ("train_obscured", 0.0)):
         tasks = rows(built / f"{name}.jsonl")
@@ -123,7 +126,7 @@ def test_a_model_that_answers_from_memory_is_found_out(built: Path, tmp_path: Pa
 
 def test_a_key_depends_on_the_seed_and_keeps_words_apart(tmp_path: Path) -> None:
     tables = open_lake(lake_of_all(make_lake(tmp_path / "x"))).tables
-    key, same, other = (make_disguise("x", tables, seed) for seed in (1, 1, 2))
+    key, same, other = (make_key("x", tables, seed) for seed in (1, 1, 2))
     assert key == same != other
     assert len(set(key.words.values())) == len(key.words)
     assert not set(key.words) & set(key.words.values())

@@ -1,10 +1,7 @@
-"""Obscured input: a lake whose names are exchanged, so that recall from memory does not help.
+"""Published tasks obscured: names exchanged in a view of the lake, the question and the answers.
 
-A bijection over words, applied to every text of the view (files, file names, question, answers,
-steps), keeps equality, joins, prefixes and splits; new words are handed out in the old words'
-alphabetical order, so sorting among them is kept too. Numbers stay: the published tasks come
-without their pipelines, so no answer could be recomputed. Generated tasks carry theirs, and have
-their numbers changed as well (data_gen/krama/lakes/disguise.py).
+Numbers stay: the published tasks come without their pipelines, so no answer could be recomputed.
+Generated tasks carry theirs, and have their numbers changed as well (generated.py).
 """
 
 from __future__ import annotations
@@ -17,108 +14,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from random import Random
-from typing import Any, cast
+from typing import Any
 
 from data_gen.krama.importer import Entry
+from data_gen.krama.obscure.words import CALENDAR, WORD, exchange, exchange_all, new_words
 from rewards.seeds import derive_seed
 
-_WORD = re.compile(r"[^\W\d_]+")
 _TEXT = (".csv", ".txt", ".json", ".html", ".tsv", ".text")
-CALENDAR = frozenset(
-    {
-        "january",
-        "february",
-        "march",
-        "april",
-        "may",
-        "june",
-        "july",
-        "august",
-        "september",
-        "october",
-        "november",
-        "december",
-        "jan",
-        "feb",
-        "mar",
-        "apr",
-        "jun",
-        "jul",
-        "aug",
-        "sep",
-        "sept",
-        "oct",
-        "nov",
-        "dec",
-        "monday",
-        "tuesday",
-        "wednesday",
-        "thursday",
-        "friday",
-        "saturday",
-        "sunday",
-        "yes",
-        "no",
-        "true",
-        "false",
-        "the",
-        "and",
-        "nan",
-        "none",
-        "null",
-        "total",
-        "mean",
-        "average",
-        "median",
-        "year",
-        "month",
-        "date",
-        "number",
-        "other",
-        "unknown",
-    }
-)
 _MOST = 5000  # names exchanged in one lake
-
-
-def new_words(count: int, seed: int, taken: frozenset[str]) -> list[str]:
-    """`count` distinct pronounceable words that are in no text, in alphabetical order."""
-    rng = Random(seed)
-    made: set[str] = set()
-    while len(made) < count:
-        size = rng.choice((2, 3, 3, 4))
-        word = "".join(rng.choice("bdfgklmnprstvz") + rng.choice("aeiou") for _ in range(size))
-        word += rng.choice(("", "n", "r", "x"))
-        if word not in taken:
-            made.add(word)
-    return sorted(made)
-
-
-def exchange(text: str, names: Mapping[str, str]) -> str:
-    """`text` with every known word exchanged, in the case it is written in."""
-
-    def one(match: re.Match[str]) -> str:
-        word = match.group(0)
-        other = names.get(word.lower())
-        if other is None:
-            return word
-        if word.isupper() and len(word) > 1:
-            return other.upper()
-        return other.capitalize() if word[0].isupper() else other
-
-    return _WORD.sub(one, text)
-
-
-def exchange_all(value: Any, names: Mapping[str, str]) -> Any:
-    """The same for every text inside nested lists and objects (keys stay)."""
-    if isinstance(value, str):
-        return exchange(value, names)
-    if isinstance(value, list):
-        return [exchange_all(v, names) for v in cast("list[Any]", value)]
-    if isinstance(value, dict):
-        return {k: exchange_all(v, names) for k, v in cast("dict[str, Any]", value).items()}
-    return value
 
 
 def _before(answer: Any, names: Mapping[str, str]) -> Any:
@@ -143,19 +46,19 @@ def names_in(texts: Mapping[str, str], spoken: str, plain: str) -> list[str]:
     they are written with a capital, and are no calendar or function word, no word of a header, and
     no word that `plain` text uses in lower case.
     """
-    said = {w.lower() for w in _WORD.findall(spoken)}
-    small = {w for w in _WORD.findall(plain) if w.islower()} | CALENDAR
+    said = {w.lower() for w in WORD.findall(spoken)}
+    small = {w for w in WORD.findall(plain) if w.islower()} | CALENDAR
     found: Counter[str] = Counter()
     for name, text in texts.items():
         if not name.lower().endswith((".csv", ".tsv")):
             continue
-        small |= {w.lower() for w in _WORD.findall(text.partition("\n")[0])}
+        small |= {w.lower() for w in WORD.findall(text.partition("\n")[0])}
         columns: dict[int, set[str]] = {}
         for column, cell in _cells(text):
             if len(cell) < 80 and any(c.isalpha() for c in cell):
                 columns.setdefault(column, set()).add(cell.strip())
         for cells in columns.values():
-            words = Counter(w for cell in cells for w in set(_WORD.findall(cell)))
+            words = Counter(w for cell in cells for w in set(WORD.findall(cell)))
             if not any(w.lower() in said and w[0].isupper() for w in words):
                 continue
             common = max(3, len(cells) // 3)  # "Beach" in every beach's name is no name
@@ -211,7 +114,7 @@ def obscure(
     plain = " ".join([entry.query, *(f"{s.query} {s.step}" for s in entry.steps)])
     tables = {f: t for f, t in texts.items() if f in set(gold)}
     names = names_in(tables, spoken, plain)
-    taken = frozenset(w.lower() for t in [*texts.values(), plain] for w in _WORD.findall(t))
+    taken = frozenset(w.lower() for t in [*texts.values(), plain] for w in WORD.findall(t))
     words = new_words(len(names), derive_seed("krama-obscured", entry.id), taken)
     book = dict(zip(names, words, strict=True))
     target.mkdir(parents=True, exist_ok=True)
