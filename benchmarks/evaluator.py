@@ -23,10 +23,10 @@ from rewards.task import Task, write_jsonl
 from rollouts.engines.scripted import ScriptedEngine
 from rollouts.environment import Budget
 from rollouts.episode import rollout
+from rollouts.now import run_now
 from rollouts.prompts import ChatTokenizer
 from rollouts.solvers import script
 from rollouts.trajectory import Sampling
-from rollouts.workshop import run_now
 from train.cli.eval import parser
 from train.evaluation import answering
 from train.evaluation.program import run

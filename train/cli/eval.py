@@ -114,6 +114,9 @@ def _engine(made: argparse.ArgumentParser) -> None:
 
 def _tools(made: argparse.ArgumentParser) -> None:
     group = made.add_argument_group("episodes with tools")
+    group.add_argument(
+        "--env", action="append", default=[], metavar="FILE.py:NAME", help="tools of your own"
+    )
     group.add_argument("--turns", type=int, default=0, help="messages of a model; 0: by task")
     group.add_argument(
         "--run-s", type=float, default=0.0, help="seconds of one tool run; 0: by task"
@@ -129,5 +132,9 @@ def _tools(made: argparse.ArgumentParser) -> None:
 def main(argv: list[str]) -> int:
     """Exit status 0; 3 when some answers have no outcome. Errors are raised."""
     from train.evaluation.program import run
+    from train.run.errors import say_known_errors
 
-    return run(parser().parse_args(argv))
+    args = parser().parse_args(argv)
+    with say_known_errors("assay eval") as status:
+        return run(args)
+    return status.code
