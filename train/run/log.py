@@ -14,7 +14,7 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from configs.loader import ConfigError
+from configs.fields import ConfigError
 from rewards.task import Score, write_jsonl
 
 

@@ -10,13 +10,11 @@ import signal
 from types import FrameType
 from typing import Any
 
-from rewards.console import STOPPED, SavedAndStopped
-
-EXIT_STOPPED = STOPPED
+EXIT_STOPPED = 75
 SIGNALS = (signal.SIGUSR1, signal.SIGTERM)
 
 
-class Stopped(SavedAndStopped):
+class Stopped(Exception):
     """The run saved step `at` (or finished that stage) and ended because it was asked to."""
 
     def __init__(self, at: int | str) -> None:
