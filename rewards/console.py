@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from rewards.task import SavedAndStopped as SavedAndStopped
+
 DONE, FAILED, UNUSABLE, UNSCORED, STOPPED, INTERRUPTED = 0, 1, 2, 3, 75, 130
 PIPE = 141  # what a shell gives to a program whose reader went away
 STATUSES = (
@@ -106,10 +108,6 @@ def near_miss(given: str, known: Sequence[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-class SavedAndStopped(Exception):
-    """A run was asked to stop and has saved its state: exit status 75."""
-
-
 def status_of(error: BaseException, command: str, known: tuple[type[Exception], ...]) -> int | None:
     """The exit status of an error, said on standard error in one sentence; None for a bug, whose
     traceback is to be seen. `known`: the errors that say what to do.
@@ -136,6 +134,8 @@ def _mapped(error: BaseException, known: tuple[type[Exception], ...]) -> tuple[i
             "out of GPU memory; lower engine.micro_tokens or engine.slots, set model.lora_rank, "
             "or spread the run over GPUs (--backend, docs/clusters.md)"
         )
+    if type(error).__name__ == "SandboxError":  # this machine cannot run the jail
+        return FAILED, str(error)
     if isinstance(error, MemoryError):
         return FAILED, "out of memory; lower engine.micro_tokens or engine.slots, or use --limit"
     if isinstance(error, OSError):

@@ -72,7 +72,7 @@ def guarded(family: Family, task: Task, answer: Answer, arguments: tuple[Any, ..
         raise
     except Overtime:
         return unscored(f"scorer of {family.name} did not end within {SECONDS:g} s")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return unscored(f"scorer of {family.name} raised {type(error).__name__}: {error}"[:500])
     wrong = problem(score)
     return unscored(f"scorer of {family.name}: {wrong}") if wrong else score

@@ -6,11 +6,10 @@ import traceback
 
 from rewards.task import TaskError
 from rollouts.environment import EnvironmentFailure
-from rollouts.prompts import PromptError
 from rollouts.sandbox.model import SandboxError
 
 BROKEN = (OSError, SandboxError, EnvironmentFailure)  # what counts as infrastructure
-FORESEEN = (TaskError, PromptError)  # bad input, said in one sentence: these end the run
+FORESEEN = (TaskError,)  # bad input, said in one sentence: these end the run
 _REPORT = 20_000  # characters of a traceback that are kept, its end
 
 

@@ -18,6 +18,7 @@ def to_json(trajectory: Trajectory, score: Score, task: Task) -> dict[str, Any]:
         "tokens": trajectory.sampled,
         "seed": trajectory.seed,
         **score.to_json(),
+        "family": task.family,
         "track": task.track,
         "ids": trajectory.ids,
         "loss_mask": trajectory.loss_mask,
@@ -27,15 +28,21 @@ def to_json(trajectory: Trajectory, score: Score, task: Task) -> dict[str, Any]:
     }
     if task.meta.get("published") or task.gold.get("doubt"):
         row["published"] = True  # `assay select` refuses it
+    if trajectory.usage:
+        row["usage"] = dict(trajectory.usage)
+    if trajectory.files:
+        row["files"] = {name: len(data) for name, data in sorted(trajectory.files.items())}
+    if trajectory.failure is not None or task.tools:
+        row["failure"] = trajectory.failure
     if not task.tools:
         return row
     return row | {
         "turns": trajectory.turns,
         "tool_calls": trajectory.tool_calls,
         "errors": dict(trajectory.errors),
-        "failure": trajectory.failure,
         "tools": trajectory.tools,
         "notes": dict(trajectory.notes),
+        "sandbox": trajectory.notes.get("sandbox"),  # the level that held, None: it never ran
         "files": {name: len(data) for name, data in sorted(trajectory.files.items())},
         "wall_s": round(trajectory.wall_s, 6),
         "tool_s": round(trajectory.tool_s, 6),

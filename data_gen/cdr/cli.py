@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections import Counter
@@ -25,16 +24,17 @@ from data_gen.cdr.records import Replays
 from data_gen.cdr.rows import planned_rows
 from data_gen.cdr.sources import read_sources, scan
 from data_gen.corpora import CorpusError
+from rewards import console
 from rewards.task import write_jsonl
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="assay tasks cdr",
-        description="Build CDR-Bench tracks from corpora. Settings are those of configs/cdr.py as "
+    parser = console.parser(
+        "tasks cdr",
+        "Build CDR-Bench tracks from corpora. Settings are those of configs/cdr.py as "
         "key=value words; configs/cdr_reference.yaml, cdr_paper.yaml and cdr_train.yaml are sets.",
+        settings="settings of configs/cdr.py",
     )
-    parser.add_argument("settings", nargs="*", metavar="key=value")
     parser.add_argument("--config", help="YAML of settings")
     parser.add_argument("--out", required=True, type=Path, help="folder to write into")
     parser.add_argument(

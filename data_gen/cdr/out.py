@@ -19,6 +19,7 @@ from data_gen.cdr.sampling import balance, splitter, thin
 from data_gen.cdr.write import Written, word_all
 from data_gen.overlap import Fingerprint, fingerprint_of, overlaps, shared
 from rewards.task import Task, json_line, read_jsonl
+from rewards.versions import installed
 
 MANIFEST_TRACKS = tuple(f"tracks/{track}.jsonl" for track in TRACKS)
 
@@ -182,6 +183,7 @@ def certificate(prints: dict[str, list[Any]]) -> dict[str, Any]:
         "shared_documents": len(documents),
         "heldout_only_recipe_templates": len(templates),
         "train_and_heldout": found,
+        "versions": installed(),
     }
 
 

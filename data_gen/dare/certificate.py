@@ -8,6 +8,7 @@ from typing import Any
 
 from data_gen.dare.database import Built
 from rewards.task import Task, TaskError
+from rewards.versions import TABLES, installed
 
 SHOWN = 12  # tables whose refusal is printed
 
@@ -52,6 +53,7 @@ def certificate(
     reasons = Counter("a copy of another table" if r.startswith("a copy of ") else r for r in said)
     return {
         "seed": seed,
+        "versions": installed(TABLES),
         "databases": len(rows),
         "tasks": len(tasks),
         "tables": len({row["table_group"] for row in rows}),

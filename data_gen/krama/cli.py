@@ -7,10 +7,8 @@ the smaller input modes, and `manifest.json`. Lakes are never copied per task or
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
-import sys
 import tarfile
 from collections import Counter
 from collections.abc import Sequence
@@ -30,6 +28,7 @@ from data_gen.krama.importer import (
     view_files,
 )
 from data_gen.krama.obscure.published import obscure
+from rewards import console
 from rewards.krama.answer import score_response
 from rewards.task import Task, TaskError
 
@@ -112,7 +111,7 @@ def build(workloads: Sequence[Path], lakes: Path, out: Path, mode: Mode) -> dict
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="assay tasks krama", description=__doc__)
+    parser = console.parser("tasks krama", __doc__)
     parser.add_argument("--workload", nargs="+", required=True, type=Path, help="workload JSON")
     parser.add_argument(
         "--lakes", required=True, type=Path, help="folder of DOMAIN.tar.gz, DOMAIN/input or DOMAIN"
@@ -122,17 +121,14 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--split", default="test", help="anything but test is refused")
     args = parser.parse_args(argv)
     if args.split != "test":
-        print(
-            f"assay tasks: --split {args.split}: published tasks are for testing only; generate "
-            "training tasks with `assay tasks lake`",
-            file=sys.stderr,
+        raise TaskError(
+            f"--split {args.split}: published tasks are for testing only; generate "
+            "training tasks with `assay tasks lake`"
         )
-        return 2
     try:
         manifest = build(args.workload, args.lakes, args.out, args.mode)
-    except (TaskError, OSError, tarfile.TarError) as error:
-        print(f"assay tasks: {error}", file=sys.stderr)
-        return 2
+    except tarfile.TarError as error:
+        raise TaskError(f"{args.lakes}: an archive cannot be unpacked: {error}") from None
     for name, count in manifest["counts"].items():
         print(f"{args.out / name}.jsonl: {count} tasks")
     print(f"{args.out / 'manifest.json'}: input mode {args.mode}")

@@ -97,8 +97,7 @@ def grants(scene: Scene, place: Place) -> list[tuple[str, int]]:
 
 def confine(scene: Scene, place: Place) -> None:
     """The last steps in the user process; there is no way back from any of them."""
-    if scene.namespaces:
-        sc.drop_capabilities()
+    sc.drop_capabilities()  # of our own namespace, or of one that we are called root in
     sc.prctl(sc.PR_SET_NO_NEW_PRIVS, 1)
     if scene.landlock_abi:
         ruleset = landlock.ruleset(scene.landlock_abi, grants(scene, place))

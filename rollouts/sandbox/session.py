@@ -44,7 +44,7 @@ class FileStore:
             if len(data) > self.file_mb * MIB:
                 refused[name] = f"larger than {self.file_mb} MB"
             elif rest + len(data) > self.total_mb * MIB:
-                refused[name] = f"the store would exceed {self.total_mb} MB"
+                refused[name] = f"all saved files together would exceed {self.total_mb} MB"
             else:
                 self.files[name] = data
         return refused

@@ -229,7 +229,7 @@ def test_specs_of_files_are_read_and_refused_in_one_sentence(tmp_path: Path) -> 
     ):
         with pytest.raises(TaskError, match=why):
             Workshop(tmp_path, env=f"{own}:{name}")
-    with pytest.raises(TaskError, match="--env .*nowhere.py: no such file"):
+    with pytest.raises(TaskError, match=r"--env .*nowhere\.py: no such file"):
         Workshop(tmp_path, env=str(tmp_path / "nowhere.py"))
     bad = tmp_path / "bad.py"
     bad.write_text("from rollouts.tool import tool\n@tool\ndef f(x: int) -> int:\n    return x\n")

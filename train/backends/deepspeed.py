@@ -14,6 +14,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,9 @@ def zero_config(config: SftRunConfig, world: int) -> dict[str, Any]:
     stage = config.cluster.zero_stage
     offload = {"device": "cpu", "pin_memory": config.cluster.device == "cuda"}
     zero: dict[str, Any] = {"stage": stage, "stage3_gather_16bit_weights_on_model_save": True}
+    if config.cluster.device == "cpu":
+        # else every weight of a tiny model is small enough to be kept whole, and none is gathered
+        zero["stage3_param_persistence_threshold"] = 0
     if config.cluster.offload:
         zero |= {"offload_optimizer": offload}
         zero |= {"offload_param": offload} if stage == 3 else {}
@@ -59,8 +63,7 @@ class Trainer:
     """One process of a run: its engine, its share of every step, its checkpoints."""
 
     def __init__(self, config: SftRunConfig, source: Path, stop: StopFlag) -> None:
-        import deepspeed
-
+        deepspeed: Any = import_module("deepspeed")  # not this file
         self.config, self.source, self.stop = config, source, stop
         self.out = Path(config.out)
         self.folder = self.out / "checkpoints" / "sft"
@@ -88,9 +91,8 @@ class Trainer:
             weight_decay=config.sft.weight_decay,
             fused=True,
         )
-        self.engine: Any = deepspeed.initialize(model=model, optimizer=optimiser, config=settings)[
-            0
-        ]
+        made = deepspeed.initialize(model=model, optimizer=optimiser, config=settings)
+        self.engine: Any = made[0]
 
     def restore(self) -> int:
         """The step of the newest checkpoint, loaded; 0 if there is none."""

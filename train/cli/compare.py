@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rewards import console
 from rewards.task import TaskError
 from train.evaluation.comparing import Comparison, Pair, compare_pairs, pairs_of, signed
 from train.evaluation.results import aligned, is_baseline, named_rows, read_results
@@ -67,25 +66,21 @@ def text(whole: Comparison, parts: Mapping[str, Comparison]) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Exit status 0, or 2 with one sentence for runs that cannot be compared."""
-    parser = argparse.ArgumentParser(prog="assay compare", description=__doc__)
+    """Exit status 0. Raises `TaskError` for runs that cannot be compared."""
+    parser = console.parser("compare", __doc__)
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="run folder, first to last"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--resamples", type=int, default=2000, help="(%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap (%(default)s)")
+    console.add_json(parser)
+    parser.add_argument("--resamples", type=int, default=2000, help="of the bootstrap")
+    console.add_seed(parser)
     args = parser.parse_args(argv)
-    try:
-        found = {name: rows for run in args.runs for name, rows in models(run).items()}
-        if len(found) < 2:
-            raise TaskError(f"{args.runs[0]} has one model; give two runs to compare")
-        first, *others = found
-        draw = Draw(args.resamples, args.seed)
-        made = [compare(first, other, found[first], found[other], draw) for other in others]
-    except TaskError as error:
-        print(f"assay compare: {error}", file=sys.stderr)
-        return 2
+    found = {name: rows for run in args.runs for name, rows in models(run).items()}
+    if len(found) < 2:
+        raise TaskError(f"{args.runs[0]} has one model; give two runs to compare")
+    first, *others = found
+    draw = Draw(args.resamples, args.seed)
+    made = [compare(first, other, found[first], found[other], draw) for other in others]
     if args.json:
         shown = [
             {**whole.to_json(), "parts": {n: c.to_json() for n, c in parts.items()}}

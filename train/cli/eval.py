@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from configs.loader import ConfigError
-from rewards.task import TaskError
+from rewards import console
 from train.evaluation.benchmarks import BENCHMARKS
 
 DESCRIPTION = """Score a model on tasks of any families, mixed, and write results.json, rows.jsonl
 and report.html. A killed evaluation goes on when the same command is run again."""
-EPILOGUE = """exit status: 0 done, 2 the request cannot be used, 3 done but some answers have no
-outcome (the same command asks them again)"""
 
 
 def parser() -> argparse.ArgumentParser:
     """Every option, with its default in the help."""
-    made = argparse.ArgumentParser(prog="assay eval", description=DESCRIPTION, epilog=EPILOGUE)
+    made = console.parser("eval", DESCRIPTION)
     names = ", ".join(f"{name}:DIR" for name in BENCHMARKS)
     made.add_argument(
         "settings_words",
@@ -131,18 +127,7 @@ def _tools(made: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Exit status 0; 2 with one sentence; 3 when some answers have no outcome."""
+    """Exit status 0; 3 when some answers have no outcome. Errors are raised."""
     from train.evaluation.program import run
 
-    args = parser().parse_args(argv)
-    try:
-        return run(args)
-    except (TaskError, ConfigError) as error:
-        print(f"assay eval: {error}", file=sys.stderr)
-        return 2
-    except Exception as error:
-        from train.run.errors import say_known_errors
-
-        with say_known_errors("assay eval") as status:
-            raise error
-        return status.code
+    return run(parser().parse_args(argv))

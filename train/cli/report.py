@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rewards.task import TaskError
+from rewards import console
+from train.evaluation.benchmarks import BENCHMARKS
 from train.evaluation.results import ResultsError, read_results, text_table
-from train.report.errors import write_errors
 from train.report.write import seeds_table, write_page
 
 # what shows that a folder is a run; one of them is enough
@@ -30,20 +28,17 @@ def read_run(run: Path) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status 0, or 2 with one sentence for a folder that is no run."""
-    parser = argparse.ArgumentParser(prog="assay report", description=__doc__)
+    """Exit status 0. Raises `ResultsError` for a folder that is no run."""
+    parser = console.parser("report", __doc__)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directory")
     options = parser.parse_args(argv)
-    try:
-        runs = {str(run): read_run(run) for run in options.runs}
-    except TaskError as error:
-        print(f"assay report: {error}", file=sys.stderr)
-        return 2
+    runs = {str(run): read_run(run) for run in options.runs}
     for run, data in runs.items():
         table = text_table(data) if data else "not evaluated"
         print(f"{run}\n{table}\nreport: {write_page(Path(run), data)}\n")
-        if errors := write_errors(Path(run)):
-            print(f"{errors}\n")
+        for benchmark in BENCHMARKS.values():
+            if more := benchmark.report and benchmark.report(Path(run)):
+                print(f"{more}\n")
     evaluated = {run: data for run, data in runs.items() if data}
     if len(evaluated) > 1:
         print(seeds_table(evaluated))

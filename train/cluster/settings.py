@@ -121,7 +121,8 @@ class Needs:
 
     def options(self) -> dict[str, str]:
         """For sbatch. Memory that is not known: all of the node's."""
-        return {"cpus-per-task": str(self.cores), "mem": f"{self.memory_gb}G"}
+        memory = f"{self.memory_gb}G" if self.memory_gb else "0"
+        return {"cpus-per-task": str(self.cores), "mem": memory}
 
 
 def needs(want: Asked, nodes: int) -> Needs:

@@ -166,7 +166,7 @@ class SolverChat:
     """A scripted solver as a chat engine of one task; words are counted as tokens."""
 
     def __init__(self, name: str, task: Task, calls: str) -> None:
-        from rollouts.solvers import SOLVERS
+        from rollouts.solvers import SOLVERS, solver_of
 
         if name not in SOLVERS:
             raise TaskError(f"--model solver:{name}: wanted one of {', '.join(SOLVERS)}")
@@ -175,7 +175,8 @@ class SolverChat:
                 f"--model solver:{name}: task {task.id} has no tools to act with; "
                 "give --model gold for the answers that score 1"
             )
-        self._solve, self._task, self._calls = SOLVERS[name], task, call_format(calls)
+        self._solve, self._task = solver_of(name, task), task
+        self._calls = call_format(calls)
 
     async def chat(
         self,
@@ -217,7 +218,7 @@ async def _chat_engine(args: Any, stack: AsyncExitStack) -> Callable[[Task], Cha
     if args.model.startswith("solver:"):
         return lambda task: SolverChat(name, task, args.calls)
     if args.model.startswith("canned:"):
-        from rollouts.engines.canned import CannedEngine
+        from rollouts.engines.scripted import CannedEngine
 
         if not Path(name).is_file():
             raise TaskError(f"--model {args.model}: no such file; give rows of canned replies")

@@ -19,6 +19,7 @@ from rewards.cdr.scorefile import score_file
 from rewards.parse import parse_release
 from rewards.task import Task, TaskError, read_jsonl, write_jsonl
 from rollouts.cdr.prompts import MODES, messages
+from train.evaluation.cdr_errors import write_errors
 from train.evaluation.contract import Benchmark, Found, Opened, Plan, Row, budget_of, plain_plan
 
 HELDOUT = "heldout.jsonl"  # in the folder of a build
@@ -251,7 +252,7 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> 
         label = config.k if config.k > 0 else "all"
         suffix = f"{config.mode}_k{label}_seed{config.seed}" if core else "semantic_styles3"
         home = root / track / model
-        done = prediction_rows(*zip(*mine, strict=True), model, config, thinking)
+        done = prediction_rows([t for t, _ in mine], [r for _, r in mine], model, config, thinking)
         write_jsonl(home / f"predictions_{suffix}.jsonl", done)
         scored = score_file(done, config.k if core else 0, config.seed, track, model)
         write_scores(home / f"score_{suffix}", scored)
@@ -280,6 +281,7 @@ BENCHMARK = Benchmark(
     families=("refinement", "structured"),
     open=open_folder,
     options=options,
-    tables=tables,
     plan=plan,
+    tables=tables,
+    report=write_errors,
 )

@@ -92,7 +92,8 @@ class Benchmark:
     reads what follows its prefix (`NAME:DIR…`), `options` adds its own command-line options,
     `plan` says how a task is asked, `more` which further fields a row keeps, `rewards` which
     settings of its families' scorers the options mean (they apply to words with its prefix),
-    `tables` writes its official files into a folder, from the rows of its tasks in their order.
+    `tables` writes its official files into a folder, from the rows of its tasks in their order;
+    `report` adds pages of its own to a run's folder and gives the text to print, "" for none.
     """
 
     families: Sequence[str]
@@ -102,3 +103,4 @@ class Benchmark:
     more: Callable[[Task, Trajectory, Score, Args], Row] = nothing_more
     rewards: Callable[[Args], Mapping[str, Mapping[str, Any]]] = no_rewards
     tables: Callable[[Sequence[Task], Sequence[Row], Path, Args], Found] | None = None
+    report: Callable[[Path], str] | None = None

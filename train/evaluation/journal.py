@@ -6,7 +6,6 @@ another evaluation is refused. Answers without an outcome are not kept: they are
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from rewards.task import Task, TaskError, json_line, json_text, read_journal, write_jsonl
+from train.evaluation.identity import digest
 
 Row = dict[str, Any]
 ROWS, RECORD = "rows.jsonl", "eval.json"
@@ -58,14 +58,6 @@ class Journal:
     def finish(self, rows: Sequence[Row]) -> None:
         """All rows in the tasks' order, in place of the order in which they came."""
         write_jsonl(self.path, rows)
-
-
-def digest(tasks: Sequence[Task]) -> str:
-    """A hash of what is asked: another prompt, gold or file gives another one."""
-    whole = hashlib.sha256()
-    for task in tasks:
-        whole.update(task.content_hash().encode())
-    return whole.hexdigest()
 
 
 def _read_record(path: Path) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,9 @@ CUT_OFTEN = 0.1  # share of answers cut by the token limit from which that is sa
 def run(args: Any) -> int:
     """Evaluate; returns the exit status."""
     settle(args)
-    data = evaluate(args)
+    aside = sys.stderr if args.json else sys.stdout  # --json: nothing but one object on stdout
+    with contextlib.redirect_stdout(aside):
+        data = evaluate(args)
     page = write_page(args.out, data)
     if args.json:
         shown = {k: v for k, v in data.items() if k != "rows"}

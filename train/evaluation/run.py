@@ -13,20 +13,21 @@ from typing import Any
 from configs.loader import ConfigError, read_section
 from rewards.families import all_families, family_of, use_families
 from rewards.task import Task, json_text
+from rewards.versions import installed
 from rollouts.trajectory import Sampling, Trajectory
 from train.evaluation.answering import Ask, answer_all, is_reference, is_remote
 from train.evaluation.benchmarks import BENCHMARKS
 from train.evaluation.contract import Plan, plain_plan
+from train.evaluation.identity import settings_of
 from train.evaluation.journal import Journal
 from train.evaluation.opening import Asked, open_all
 from train.evaluation.rows import baseline_rows, row_of, scorer
 from train.evaluation.tables import Draw, tables
 from train.run.progress import Bar
+from train.run.record import PACKAGES, machine
 from train.run.settings import weights_of
 
 Row = dict[str, Any]
-# what neither changes an answer nor a score
-FREE = ("out", "workers", "threads", "json", "key_env", "name", "price", "chunk", "no_baselines")
 
 
 def evaluate(args: Any) -> dict[str, Any]:
@@ -37,8 +38,9 @@ def evaluate(args: Any) -> dict[str, Any]:
     for part in asked.opened:
         for line in part.said:
             print(line, flush=True)
+    baselines = _baselines(asked.tasks, args, weights)  # first: gold that is no use ends it here
     rows = _answered(asked, args, weights)
-    data = _results(asked, rows, args, weights)
+    data = _results(asked, rows, baselines, args, weights)
     args.out.mkdir(parents=True, exist_ok=True)
     data["benchmarks"] = _official(asked, rows, args)
     data["files"] = _own_tables(rows, args.out)
@@ -88,9 +90,8 @@ def _reading_families(reading: str, tasks: Sequence[Task]) -> list[str]:
 def _answered(asked: Asked, args: Any, weights: Mapping[str, Any]) -> list[Row]:
     """All rows in the tasks' order; each is in the journal as soon as it is there."""
     ask, score = _ask(asked, args), scorer(weights)
-    by_id = {task.id: task for task in asked.tasks}
-    with Journal(args.out, asked.tasks, _settings(args)) as journal:
-        rows = {key: row for key, row in journal.done.items() if key[0] in by_id}
+    with Journal(args.out, asked.tasks, settings_of(args, asked.tasks)) as journal:
+        rows = dict(journal.done)
         wanted = [(task, j) for task in asked.tasks for j in range(args.samples)]
         todo = [(task, j) for task, j in wanted if (task.id, j) not in rows]
         if len(todo) < len(wanted):
@@ -137,20 +138,13 @@ def _row(task: Task, run: Trajectory, score: Any, asked: Asked, args: Any) -> Ro
     return row
 
 
-def _settings(args: Any) -> dict[str, Any]:
-    """What decides the answers and scores, for the journal and the record."""
-    found = {k: v for k, v in vars(args).items() if k not in FREE}
-    return {k: str(v) if isinstance(v, Path) else v for k, v in sorted(found.items())}
-
-
 def _results(
-    asked: Asked, rows: Sequence[Row], args: Any, weights: Mapping[str, Any]
+    asked: Asked,
+    rows: Sequence[Row],
+    baselines: Mapping[str, Any],
+    args: Any,
+    weights: Mapping[str, Any],
 ) -> dict[str, Any]:
-    draw = Draw(seed=args.seed)
-    baselines: dict[str, Any] = {}
-    if not args.no_baselines:
-        made = baseline_rows(asked.tasks, weights)
-        baselines = {name: tables(mine, draw) for name, mine in made.items()}
     meta = {
         "name": args.name,
         "model": args.model,
@@ -165,10 +159,23 @@ def _results(
         "seed": args.seed,
         "families": sorted({f.origin for f in map(family_of, asked.tasks) if f.origin}),
         "weights": {n: vars(weights[n]) for n in sorted({t.family for t in asked.tasks})},
-        "settings": _settings(args),
+        "settings": settings_of(args, asked.tasks),
+        "versions": installed(PACKAGES),
+        "machine": machine(),
     }
     lean = [{k: v for k, v in row.items() if k != "messages"} for row in rows]
-    return {"meta": meta, "tables": tables(rows, draw), "baselines": baselines, "rows": lean}
+    found = tables(rows, Draw(seed=args.seed))
+    return {"meta": meta, "tables": found, "baselines": baselines, "rows": lean}
+
+
+def _baselines(
+    tasks: Sequence[Task], args: Any, weights: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Tables of gold and of every cheat of the tasks' families."""
+    if args.no_baselines:
+        return {}
+    made = baseline_rows(tasks, weights)
+    return {name: tables(rows, Draw(seed=args.seed)) for name, rows in made.items()}
 
 
 def _official(asked: Asked, rows: Sequence[Row], args: Any) -> dict[str, Any]:

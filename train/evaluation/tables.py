@@ -99,7 +99,7 @@ def detail(rows: Sequence[Row], draw: Draw) -> Cell:
     sampled more than once, success of instances and groups, length and cost."""
     valid = scored(rows)
     cut = [float(row.get("stop") == "length") for row in valid]
-    costs = [row.get("cost") for row in rows]
+    costs = [float(row["cost"]) for row in rows if row.get("cost") is not None]
     return {
         **cell(rows, draw),
         **_balanced(valid, draw),
@@ -113,7 +113,7 @@ def detail(rows: Sequence[Row], draw: Draw) -> Cell:
         "tokens_out": mean(row.get("tokens_out") for row in valid),
         "tool_calls": mean(row.get("tool_calls") for row in valid),
         "seconds": mean(row.get("seconds") for row in valid),
-        "cost": sum(costs) if costs and None not in costs else None,
+        "cost": sum(costs) if costs else None,
     }
 
 

@@ -14,8 +14,7 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from configs.fields import ConfigError
-from rewards.task import Score, write_jsonl
+from rewards.task import Score, TaskError, write_jsonl
 
 
 class Column(NamedTuple):
@@ -50,7 +49,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 }
 
 
-class LogError(ConfigError):
+class LogError(TaskError):
     """Logging that was asked for and cannot be had; the message says what to do."""
 
 

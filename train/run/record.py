@@ -9,26 +9,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from configs.loader import config_hash, dump, to_dict
+from rewards.versions import GOLD, installed
 from rollouts.machine import usable_cores
 
-# What decides numbers: gold depends on the text packages, training on the others.
 PACKAGES = (
     "assay",
     "torch",
     "transformers",
+    "tokenizers",
     "safetensors",
-    "numpy",
-    "rapidfuzz",
-    "ftfy",
-    "regex",
-    "beautifulsoup4",
-    "selectolax",
     "wandb",
+    *GOLD,
 )
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -55,7 +50,7 @@ def write_run_record(
         "seed": getattr(config, "seed", None),
         "config_hash": config_hash(config),
         "config": to_dict(config),
-        "versions": versions(),
+        "versions": installed(PACKAGES),
         **({"code": code} if (code := revision()) else {}),
         "machine": machine(),
         "inputs": {name: file_hash(p) for name, p in (inputs or {}).items()},
@@ -97,17 +92,6 @@ def _git(root: Path, *words: str) -> str:
         ["git", "-C", str(root), *words], capture_output=True, text=True, check=True, timeout=30
     )
     return done.stdout.strip()
-
-
-def versions() -> dict[str, str]:
-    """Python and the packages that decide the numbers, as far as they are installed."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def machine() -> dict[str, Any]:

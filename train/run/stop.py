@@ -10,11 +10,13 @@ import signal
 from types import FrameType
 from typing import Any
 
+from rewards.task import SavedAndStopped
+
 EXIT_STOPPED = 75
 SIGNALS = (signal.SIGUSR1, signal.SIGTERM)
 
 
-class Stopped(Exception):
+class Stopped(SavedAndStopped):
     """The run saved step `at` (or finished that stage) and ended because it was asked to."""
 
     def __init__(self, at: int | str) -> None:

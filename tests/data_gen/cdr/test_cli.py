@@ -136,7 +136,7 @@ def test_check_names_a_file_it_cannot_read(
 
 
 def test_gold_and_lazy_baselines_through_the_release_files(built: Path, tmp_path: Path) -> None:
-    from train.cli.eval import main as eval_main
+    eval_main = command("eval")
 
     def run(name: str) -> dict[str, Any]:
         words = ["--model", name, "--tasks", f"cdr:{built}", "--out", str(tmp_path), "--all-rows"]
@@ -169,7 +169,7 @@ def test_eval_asks_only_the_rows_that_a_build_holds_out(
     built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("torch")
-    from train.cli.eval import main as eval_main
+    eval_main = command("eval")
 
     def asked(name: str, tracks: str, *more: str) -> tuple[set[str], dict[str, Any], str]:
         out = tmp_path / name
@@ -204,7 +204,7 @@ def test_a_build_without_held_out_rows_is_not_evaluated_on_its_training_rows(
     built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("torch")
-    from train.cli.eval import main as eval_main
+    eval_main = command("eval")
 
     (tmp_path / "tracks").mkdir()
     row = rows_of(built)[0]

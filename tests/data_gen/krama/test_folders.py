@@ -12,17 +12,20 @@ from small_lake import make_lake
 
 pytest.importorskip("pandas")
 
+from front import command
+
 from data_gen.krama.folders import write_tasks
-from data_gen.krama.lakes.build import main
 from rewards.families import score_answer
 from rewards.task import Task, read_tasks
-from rollouts.engines.canned import CannedEngine
+from rollouts.engines.scripted import CannedEngine
 from rollouts.environment import Budget
 from rollouts.episode import run_episode
 from rollouts.krama.reference import reference_reply
 from rollouts.tools import FORMATS
 from rollouts.trajectory import Sampling
 from rollouts.workshop import Workshop
+
+main = command("tasks", "lake")
 
 
 async def outcomes(path: Path) -> list[float | None]:

@@ -6,16 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+import front
 import pytest
 from krama_data import KRAMA, needs_krama
 from small_lake import CODE, PLAN, make_lake
 
-from data_gen.krama.cli import build, main
+from data_gen.krama.cli import build
 from data_gen.krama.importer import Entry, cleaned, read_workload, resolve, view_files
 from data_gen.krama.obscure.words import exchange, new_words
 from rewards.krama.coverage import covers, static_coverage, subtask_credit
 from rewards.krama.failure import category
 from rewards.task import Task, TaskError, read_tasks, refuse_published
+
+main = front.command("tasks", "krama")
 
 ENTRY: dict[str, Any] = {
     "id": "small-easy-1",
@@ -133,7 +136,7 @@ def test_published_and_doubted_tasks_never_train(tmp_path: Path) -> None:
 
 
 def test_evaluation_of_a_canned_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from train.cli.eval import main as evaluate
+    evaluate = front.command("eval")
 
     out = built(tmp_path, "full")
     replies = [
@@ -256,7 +259,7 @@ print(json.dumps({"subtask-1": n, "main-task": n}))
 
 @needs_krama
 def test_a_canned_ds_guru_runs_on_every_visible_lake(tmp_path: Path) -> None:
-    from train.cli.eval import main as evaluate
+    evaluate = front.command("eval")
 
     rows = json.loads((KRAMA / "data/workload_verified.json").read_text("utf-8"))
     first = {row["domain"]: {**row, "answer": "?", "answer_type": "string_exact"} for row in rows}

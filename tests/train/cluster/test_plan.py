@@ -163,7 +163,7 @@ def test_a_stage_over_gpus_asks_for_the_cores_and_the_memory_it_needs() -> None:
         "script": "grpo_1node",
         "args": ["--backend", "verl", "model.path=not/yet"],
     }
-    assert {"--cpus-per-task=34", "--mem=0G"} <= set(sbatch_call(plan([grpo]).jobs[0], {}))
+    assert {"--cpus-per-task=34", "--mem=0"} <= set(sbatch_call(plan([grpo]).jobs[0], {}))
     one = {"name": "a", "script": "sft"}  # the script's own lines hold
     assert not any(o.startswith("--cpus") for o in sbatch_call(plan([one]).jobs[0], {}))
 

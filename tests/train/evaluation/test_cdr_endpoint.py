@@ -14,10 +14,13 @@ from chat_server import Body, serving
 pytest.importorskip("aiohttp")
 pytest.importorskip("torch")
 
+from front import command
+
 from rewards.task import read_journal, read_jsonl
 from rollouts.cdr.prompts import MODES
-from train.cli.eval import main as eval_main
 from train.evaluation.answering import GIVE_UP
+
+eval_main = command("eval")
 
 TEXTS = {"one": "Mail ana@acme.io today.", "two": "See  x@y.org and go."}
 GOLD = {"one": "Mail  today.", "two": "See   and go."}

@@ -15,6 +15,8 @@ from small_lake import CODE, PLAN, make_lake
 
 pytest.importorskip("aiohttp")
 
+import front
+
 from data_gen.krama.cli import build
 from data_gen.krama.importer import end_to_end, read_workload, sub_task
 
@@ -74,7 +76,7 @@ def endpoint() -> Iterator[tuple[str, list[Body]]]:
 def test_an_endpoint_is_evaluated_and_its_failures_are_no_wrong_answers(
     tmp_path: Path, endpoint: tuple[str, list[Body]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from train.cli.eval import main as evaluate
+    evaluate = front.command("eval")
 
     url, asked = endpoint
     command = [
@@ -132,7 +134,7 @@ def test_the_table_prints_the_ends_of_wilsons_interval() -> None:
 
 def test_a_local_model_is_evaluated(tiny_folder: Path, tmp_path: Path) -> None:
     """A random model says nothing useful, and every episode still ends with an outcome."""
-    from train.cli.eval import main as evaluate
+    evaluate = front.command("eval")
 
     for agent, turns in (("ds-guru-one-shot", 1), ("lake-agent", 20)):
         out = tmp_path / agent
@@ -160,7 +162,7 @@ def test_a_local_model_is_evaluated(tiny_folder: Path, tmp_path: Path) -> None:
 
 
 def test_an_answer_that_utf8_cannot_hold_is_written_and_scored(tmp_path: Path) -> None:
-    from train.cli.eval import main as evaluate
+    evaluate = front.command("eval")
 
     code = '```python\nprint(\'{"main-task": "\\\\ud83d"}\')\n```'
     replies = tmp_path / "replies.jsonl"
@@ -175,7 +177,7 @@ def test_an_answer_that_utf8_cannot_hold_is_written_and_scored(tmp_path: Path) -
 def test_a_missing_file_of_replies_is_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from train.cli.eval import main as evaluate
+    evaluate = front.command("eval")
 
     command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", "canned:/nowhere.jsonl"]
     assert evaluate([*command, "--out", str(tmp_path / "o")]) == 2
@@ -202,7 +204,7 @@ def gold_replies(workload: Path) -> list[dict[str, Any]]:
 @needs_krama
 def test_gold_scores_one_for_every_visible_task_from_lake_to_table(tmp_path: Path) -> None:
     """All 46 tasks and 279 sub-tasks through index, prompt, contract, sandbox and scorer."""
-    from train.cli.eval import main as evaluate
+    evaluate = front.command("eval")
 
     workload = KRAMA / "data" / "workload_verified.json"
     build([workload], KRAMA / "data" / "lake", tmp_path / "k", "full")

@@ -14,10 +14,12 @@ pytest.importorskip("sklearn")
 pytest.importorskip("torch")
 
 from chat_server import serving
+from front import command
 from tiny_model import write_tiny_tokenizer
 
-from data_gen.cli import main as tasks_main
-from train.cli.eval import main
+main = command("eval")
+tasks_main = command("tasks")
+
 
 DARE = SHARED / "dare/tasks"
 

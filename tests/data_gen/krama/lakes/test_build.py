@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from front import command
 from small_lake import make_lake
 
-from data_gen.krama.lakes.build import main
 from data_gen.krama.lakes.lake import open_lake
 from data_gen.krama.lakes.pipeline import LakeStep, Question, run
 from data_gen.krama.lakes.tables import read_tables
 from data_gen.krama.lakes.verify import validate
 from rewards.krama.answer import score_response
+
+main = command("tasks", "lake")
 
 
 def table(rows: int, shift: int) -> str:

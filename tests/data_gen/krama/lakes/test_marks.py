@@ -8,14 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from front import command
 
-from data_gen.krama.lakes.build import main
 from data_gen.krama.lakes.lake import open_lake
 from data_gen.krama.lakes.pipeline import run
 from data_gen.krama.lakes.questions import KINDS, question_for
 from data_gen.krama.lakes.steps import Builder, NoQuestion
 from data_gen.krama.lakes.tables import read_tables
 from data_gen.krama.lakes.verify import validate
+
+main = command("tasks", "lake")
 
 
 def german(value_in_cents: int) -> str:

@@ -18,14 +18,16 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("openpyxl")
 pytest.importorskip("pyarrow")
 
+import front  # noqa: E402
 from lake_files import lake_of_all  # noqa: E402
 from small_lake import make_lake  # noqa: E402
 
-from data_gen.krama.lakes.build import main  # noqa: E402
 from data_gen.krama.lakes.lake import open_lake  # noqa: E402
 from data_gen.krama.obscure.generated import change_table, make_key, moved, scaled  # noqa: E402
 from rewards.krama.answer import score_response  # noqa: E402
 from rewards.krama.failure import category  # noqa: E402
+
+main = front.command("tasks", "lake")
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -96,7 +98,7 @@ def test_answers_are_those_of_the_pipeline_on_the_obscured_files(built: Path) ->
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 def test_a_model_that_answers_from_memory_is_found_out(built: Path, tmp_path: Path) -> None:
-    from train.cli.eval import main as evaluate
+    evaluate = front.command("eval")
 
     for name, right in (("train", 1.0), ("train_obscured", 0.0)):
         tasks = rows(built / f"{name}.jsonl")

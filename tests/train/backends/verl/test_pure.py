@@ -41,6 +41,19 @@ def test_the_presets_as_verl_settings() -> None:
     assert dr[f"{rollout}.top_k"] == -1 and dr[f"{rollout}.calculate_log_probs"] is True
 
 
+def test_ray_is_one_that_was_named_or_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left to itself it joins what /tmp/ray/ray_current_cluster names."""
+    from train.backends.verl.main import _ray_cpus
+
+    key, cpus = "+ray_kwargs.ray_init.address", "ray_kwargs.ray_init.num_cpus"
+    assert made()[key] == made("cluster.device=cpu")[key] == "local"
+    assert made("cluster.ray_address=10.0.0.1:20100")[key] == "10.0.0.1:20100"
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(6)))
+    assert _ray_cpus(run_of("cluster.gpus_per_node=1", "cluster.rollout_workers=1"))[cpus] == 6
+    assert _ray_cpus(run_of())[cpus] == 34  # what verl reserves on eight GPUs
+    assert _ray_cpus(run_of("cluster.ray_address=10.0.0.1:20100")) == {}
+
+
 def test_what_verl_would_do_in_silence_is_set_or_refused() -> None:
     plain = made()
     assert plain["data.shuffle"] is False and plain["trainer.v1.trainer_mode"] == "sync"
