@@ -124,7 +124,9 @@ def test_an_endpoint_is_asked_in_every_mode(
     assert (core["mean_rs@k"], core["mean_rs"], core["mean_rg"]) == (1.0, 1.0, 1.0)
     assert paper(tmp_path / "out", "semantic_safety_atomic", "semantic_styles3")["mean_rs"] == 1.0
     rows = json.loads((tmp_path / "out" / "results.json").read_text())["rows"]
-    assert {r["outcome"] for r in rows if r["family"] == "refinement"} == {1.0 if mode in ("plan_first", "state_aware") else 0.0}
+    assert {r["outcome"] for r in rows if r["family"] == "refinement"} == {
+        1.0 if mode in ("plan_first", "state_aware") else 0.0
+    }
 
 
 def test_failed_requests_count_nowhere_and_are_asked_again(bench: Path, tmp_path: Path) -> None:

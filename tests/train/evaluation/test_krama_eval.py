@@ -212,7 +212,9 @@ def test_gold_scores_one_for_every_visible_task_from_lake_to_table(tmp_path: Pat
     command = ["--tracks", f"krama:{tmp_path / 'k'}", "--model", f"canned:{canned}"]
     assert evaluate([*command, "--out", str(tmp_path / "o"), "--workers", "4"]) == 0
     data = json.loads((tmp_path / "o" / "results.json").read_text("utf-8"))
-    wrong = [(r["task_id"], r["why"], r["more"]["answer"]) for r in data["rows"] if r["outcome"] != 1.0]
+    wrong = [
+        (r["task_id"], r["why"], r["more"]["answer"]) for r in data["rows"] if r["outcome"] != 1.0
+    ]
     assert wrong == []
     tables = data["benchmarks"]["krama"]["tables"]
     assert (tables["end-to-end"]["overall"]["tasks"], tables["end-to-end"]["overall"]["right"]) == (
