@@ -14,6 +14,7 @@ from torch import Tensor
 
 from rollouts.engines.torch import decode
 from rollouts.engines.torch.fallback import TransformersEngine
+from rollouts.engines.torch.kept import Kept, Past
 from rollouts.engines.torch.llama import (
     Llama,
     ModelError,
@@ -28,6 +29,7 @@ from rollouts.machine import usable_cores
 from rollouts.trajectory import Completion, Sampling
 
 REFILL = 0.25  # share of the rows that must be free before waiting prompts are taken up
+KEEP_BYTES = 1 << 30  # of keys and values kept between the turns of conversations
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 
 
@@ -52,9 +54,16 @@ class TorchEngine:
 
     `stop_ids` end a sample (the stop token is part of the completion). Weights are read from
     `model` in place; call `update_weights()` after they change, so that packed copies follow.
+    Up to `keep_bytes` of keys and values stay for prompts that go on from a row (kept.py).
     """
 
-    def __init__(self, model: Llama, stop_ids: Sequence[int], slots: int = 128) -> None:
+    def __init__(
+        self,
+        model: Llama,
+        stop_ids: Sequence[int],
+        slots: int = 128,
+        keep_bytes: int = KEEP_BYTES,
+    ) -> None:
         if slots < 1:
             raise ValueError(f"slots={slots}: the engine needs at least one row; set 1 or more")
         self.model = model
@@ -62,10 +71,13 @@ class TorchEngine:
         self.slots = slots
         self._packs = decode.can_prepack(model.embed)
         self._products: decode.Products | None = None
+        self._kept = Kept(keep_bytes)
+        self.prefilled = 0  # prompt tokens computed so far
 
     def update_weights(self) -> None:
-        """Forget packed copies; the next call makes them from the weights as they are then."""
+        """Forget packed copies, keys and values; the next call makes them from the new weights."""
         self._products = None
+        self._kept.clear()
 
     async def generate(
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
@@ -87,7 +99,7 @@ class TorchEngine:
             self._products = decode.products(self.model, self.slots, self._packs)
         run = self._products
         queue = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
-        shared = trunk(self.model, run, prompts)
+        past = self._past(prompts, run)
         done: dict[int, list[Completion]] = {}
         waves: list[tuple[list[int], Wave]] = []
         logits: list[Tensor] = []
@@ -95,24 +107,67 @@ class TorchEngine:
             room = self._room(sum(w.cache.rows for _, w in waves), n)
             if queue and room:
                 part, queue = queue[:room], queue[room:]
-                first, cache = prefill(
-                    self.model, run, [prompts[i] for i in part], [shared] * len(part), n
+                wave, first = self._begin(
+                    run,
+                    [prompts[i] for i in part],
+                    [past[i] for i in part],
+                    n,
+                    [seeds[i] for i in part],
+                    sampling.max_new_tokens,
                 )
-                logits.append(first.repeat_interleave(n, 0))
-                begun = Wave(
-                    cache, [seeds[i] for i in part], sampling.max_new_tokens, self.stop_ids
-                )
-                waves.append((part, begun))
+                for i in part:
+                    past[i] = []  # it is in the wave's cache now
+                logits.append(first)
+                waves.append((part, wave))
             _draw([w for _, w in waves], torch.cat(logits), sampling)
             for part, wave in waves:
                 if wave.done:
-                    done |= zip(part, wave.completions(), strict=True)
+                    groups = wave.completions()
+                    done |= zip(part, groups, strict=True)
+                    self._keep([prompts[i] for i in part], groups, wave)
             waves = [(part, wave) for part, wave in waves if not wave.done]
             logits = []
             if waves:
                 ids = torch.cat([w.token for _, w in waves])
                 logits = [decode.step(self.model, run, [w.cache for _, w in waves], ids)]
         return [done[i] for i in range(len(prompts))]
+
+    def _past(self, prompts: Sequence[Sequence[int]], run: decode.Products) -> list[list[Past]]:
+        """What is known of each prompt: its conversation so far, or what all others share."""
+        past = self._kept.take(prompts)
+        new = [prompt for prompt, known in zip(prompts, past, strict=True) if not known]
+        shared = trunk(self.model, run, new)
+        if shared is None:
+            return past
+        self.prefilled += shared.length
+        return [known or [shared] for known in past]
+
+    def _begin(
+        self,
+        run: decode.Products,
+        prompts: list[Sequence[int]],
+        past: list[list[Past]],
+        n: int,
+        seeds: list[int],
+        limit: int,
+    ) -> tuple[Wave, Tensor]:
+        """A wave of new prompts, and the logits of its rows' first tokens."""
+        known = sum(part.length for parts in past for part in parts)
+        self.prefilled += sum(map(len, prompts)) - known
+        logits, cache = prefill(self.model, run, prompts, past, n)
+        wave = Wave(cache, seeds, limit, self.stop_ids, saving=self._kept.limit > 0)
+        return wave, logits.repeat_interleave(n, 0)
+
+    def _keep(
+        self, prompts: list[Sequence[int]], groups: list[list[Completion]], wave: Wave
+    ) -> None:
+        """Keep a finished wave's rows for the next turns of their conversations."""
+        if not wave.saving:
+            return
+        rows = [(p, c) for p, group in zip(prompts, groups, strict=True) for c in group]
+        for (prompt, completion), parts in zip(rows, wave.saved(), strict=True):
+            size = parts[0].size // wave.width + parts[1].size
+            self._kept.put([*prompt, *completion.ids], parts, size)
 
     def _room(self, rows: int, n: int) -> int:
         """How many prompts to take up beside `rows` rows: none until enough rows are free."""

@@ -18,22 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rollouts.engines.torch.decode import Cache, Products, mlp, new_cache
+from rollouts.engines.torch.kept import Past
 from rollouts.engines.torch.llama import Llama, rms_norm, rope_tables, rotate
 
 PIECE = 2048  # tokens
 SHORTEST = 4  # a common beginning of fewer tokens is not worth a pass of its own
-
-
-@dataclass(frozen=True)
-class Past:
-    """Keys and values (layers, K, L, C) of the L tokens that a prompt begins with."""
-
-    k: Tensor
-    v: Tensor
-
-    @property
-    def length(self) -> int:
-        return self.k.shape[2]
 
 
 def common_length(prompts: Sequence[Sequence[int]]) -> int:
@@ -49,7 +38,7 @@ def trunk(model: Llama, run: Products, prompts: Sequence[Sequence[int]]) -> Past
     size = common_length(prompts) if len(prompts) > 1 else 0
     if size < SHORTEST:
         return None
-    _, cache = prefill(model, run, [prompts[0][:size]], [None], 1)
+    _, cache = prefill(model, run, [prompts[0][:size]], [[]], 1)
     return Past(torch.cat(cache.prompt_k), torch.cat(cache.prompt_v))
 
 
@@ -86,10 +75,10 @@ def prefill(
     model: Llama,
     run: Products,
     prompts: Sequence[Sequence[int]],
-    past: Sequence[Past | None],
+    past: Sequence[Sequence[Past]],
     width: int,
 ) -> tuple[Tensor, Cache]:
-    """Run what `past` does not hold of each prompt, at least its last token.
+    """Run what `past` does not hold of each prompt; it never holds the last token.
 
     Returns last-position logits (P, V) and the wave's cache, for `width` samples a prompt.
     """
@@ -99,12 +88,7 @@ def prefill(
     # zeros: what is masked is still multiplied
     keys = [model.embed.new_zeros(size) for _ in model.layers]
     values = [model.embed.new_zeros(size) for _ in model.layers]
-    for i, known in enumerate(past):
-        if known is not None:
-            for store, given in ((keys, known.k), (values, known.v)):
-                for layer, t in enumerate(store):
-                    t[i, :, : known.length] = given[layer]
-    begin = [0 if p is None else p.length for p in past]
+    begin = [_restore(keys, values, i, parts) for i, parts in enumerate(past)]
     last: list[Tensor] = []
     for piece in _pieces(begin, ends):
         x = _run_piece(model, run, prompts, piece, keys, values)
@@ -114,6 +98,17 @@ def prefill(
     lengths = torch.tensor(ends, device=device)
     logits = run.head(rms_norm(torch.cat(last), model.norm, shape.eps))
     return logits, new_cache(keys, values, lengths, width)
+
+
+def _restore(keys: list[Tensor], values: list[Tensor], row: int, parts: Sequence[Past]) -> int:
+    """Copy what is known of a prompt, part after part; how many tokens that was."""
+    at = 0
+    for part in parts:
+        for store, given in ((keys, part.k), (values, part.v)):
+            for layer, t in enumerate(store):
+                t[row, :, at : at + part.length] = given[layer]
+        at += part.length
+    return at
 
 
 def _run_piece(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rewards.seeds import derive_seed
 from rollouts.engines.torch.decode import Cache
+from rollouts.engines.torch.kept import Past
 from rollouts.engines.torch.sampling import uniforms
 from rollouts.trajectory import Completion, Stop
 
@@ -23,7 +24,10 @@ class Wave:
     """Groups of `cache.width` samples, all at the same token. Nothing here waits for a GPU but
     `compact`, and that only every few tokens; rows that have ended are computed until then."""
 
-    def __init__(self, cache: Cache, seeds: Sequence[int], limit: int, stop_ids: Tensor) -> None:
+    def __init__(
+        self, cache: Cache, seeds: Sequence[int], limit: int, stop_ids: Tensor, saving: bool
+    ) -> None:
+        self.saving = saving
         self.cache, self.limit, self.stop_ids = cache, limit, stop_ids
         self.width, self.total, self.t = cache.width, cache.rows, 0
         device = stop_ids.device
@@ -37,6 +41,8 @@ class Wave:
         self._rows = torch.arange(self.total, device=device)  # which sample each row is
         self._alive = torch.ones(self.total, dtype=torch.bool, device=device)
         self.done = False
+        self._prompt: dict[int, Past] = {}
+        self._own: dict[int, Past] = {}
 
     @property
     def draws(self) -> Tensor:
@@ -75,9 +81,29 @@ class Wave:
         # live rows first, in their old order; then enough finished ones to fill the width
         order = torch.argsort((~grid[groups]).long(), dim=1, stable=True)[:, :width]
         kept = (groups[:, None] * self.cache.width + order).flatten()
+        if self.saving:
+            stay = set(kept.tolist())
+            self._save([row for row in range(len(self._rows)) if row not in stay])
         self.cache.keep(groups, kept, width)
         self._rows, self._alive = self._rows[kept], self._alive[kept]
         self.token = self.token[kept]
+
+    def _save(self, rows: Sequence[int]) -> None:
+        """Copy the keys and values of rows of the cache, before they leave it."""
+        cache, lengths, samples = self.cache, self._length.tolist(), self._rows.tolist()
+        prompts = cache.lengths.tolist()
+        for row in rows:
+            sample, group = samples[row], row // cache.width
+            at, fed = sample // self.width, lengths[sample] - 1
+            if at not in self._prompt:
+                self._prompt[at] = _cut(cache.prompt_k, cache.prompt_v, group, prompts[group])
+            self._own[sample] = _cut(cache.own_k, cache.own_v, row, fed)
+
+    def saved(self) -> list[list[Past]]:
+        """The keys and values of each sample, in (group, sample) order, once `done`: of its
+        prompt, which its group shares, and of what it sampled, less the last token."""
+        self._save(range(len(self._rows)))
+        return [[self._prompt[i // self.width], self._own[i]] for i in range(self.total)]
 
     def completions(self) -> list[list[Completion]]:
         """What the samples of each group are, in order, once `done`."""
@@ -92,6 +118,11 @@ class Wave:
         )
         rows = [completion(*row) for row in zip(*columns, strict=False)]
         return [rows[at : at + self.width] for at in range(0, self.total, self.width)]
+
+
+def _cut(k: list[Tensor], v: list[Tensor], row: int, length: int) -> Past:
+    """The first `length` columns of one row, all layers together."""
+    return Past(*(torch.stack([t[row, :, :length] for t in store]) for store in (k, v)))
 
 
 def completion(

@@ -30,7 +30,7 @@ def law(parts: tuple[Any, Any], past: list[Any], prompts: list[list[int]] = PROM
 
 
 def test_logits_are_those_of_transformers(parts: tuple[Any, Any], tiny_hf: Any) -> None:
-    ours = law(parts, [None] * 4)
+    ours = law(parts, [[]] * 4)
     for row, prompt in zip(ours, PROMPTS, strict=True):
         theirs = tiny_hf(torch.tensor([prompt])).logits[0, -1].detach().log_softmax(-1)
         assert torch.allclose(row, theirs, atol=2e-4)
@@ -39,21 +39,21 @@ def test_logits_are_those_of_transformers(parts: tuple[Any, Any], tiny_hf: Any) 
 def test_a_common_beginning_is_computed_once_and_changes_nothing(parts: tuple[Any, Any]) -> None:
     shared = prefill.trunk(*parts, PROMPTS)
     assert shared is not None and shared.length == len(HEAD)
-    plain = law(parts, [None] * 4)
-    assert torch.allclose(law(parts, [shared] * 4), plain, atol=1e-4)
+    plain = law(parts, [[]] * 4)
+    assert torch.allclose(law(parts, [[shared]] * 4), plain, atol=1e-4)
     # some prompts may know their beginning and others not
-    assert torch.allclose(law(parts, [None, shared, None, shared]), plain, atol=1e-4)
+    assert torch.allclose(law(parts, [[], [shared], [], [shared]]), plain, atol=1e-4)
 
 
 def test_pieces_bound_what_runs_together_and_change_nothing(
     parts: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = law(parts, [None] * 4)
+    plain = law(parts, [[]] * 4)
     shared = prefill.trunk(*parts, PROMPTS)
     for size in (1, 3, 8, 17):
         monkeypatch.setattr(prefill, "PIECE", size)
-        assert torch.allclose(law(parts, [None] * 4), plain, atol=1e-4)
-        assert torch.allclose(law(parts, [shared] * 4), plain, atol=1e-4)
+        assert torch.allclose(law(parts, [[]] * 4), plain, atol=1e-4)
+        assert torch.allclose(law(parts, [[shared]] * 4), plain, atol=1e-4)
 
 
 @settings(deadline=None)
