@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 # name: (module with `main(argv) -> exit status`, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("train.demo", "tasks, SFT, Dr.GRPO, evaluation and report on this machine"),
+    "demo": ("train.cli.demo", "tasks, SFT, Dr.GRPO, evaluation and report on this machine"),
     "tasks": ("data_gen.cli", "build or import tasks and splits"),
     "execute": ("rewards.gold.cli", "run gold recipes over JSONL or parquet"),
     "score": ("rewards.cli", "score outputs against gold, JSONL in and out"),
@@ -16,10 +17,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sft": ("train.cli.sft", "supervised fine-tuning"),
     "grpo": ("train.cli.grpo", "Dr.GRPO on the embedded engine"),
     "eval": ("train.cli.eval", "score a checkpoint on held-out tasks"),
-    "report": ("train.report.write", "static HTML report of one or more runs"),
+    "compare": ("train.cli.compare", "paired differences between runs on the same tasks"),
+    "report": ("train.cli.report", "static HTML report of one or more runs"),
     "audit": (
-        "data_gen.dare.audit",
-        "what in table tasks is leaky, or fools the scorer",
+        "data_gen.audit",
+        "the laws of every family over tasks; what cheats and attacks earn",
     ),
     "slurm": ("train.cluster.cli", "submit a chain of jobs to Slurm; shards and merges"),
     "sandbox": ("rollouts.sandbox.cli", "run Python in the sandbox, or serve it"),
@@ -39,21 +41,39 @@ def main(argv: list[str] | None = None) -> int:
     if not args or args[0] in ("-h", "--help", "help"):
         print(usage(), end="")
         return 0 if args else 2
-    if args[0] not in COMMANDS:
-        import difflib
+    if args[0] in ("-V", "--version", "version"):
+        from importlib import metadata
 
-        near = difflib.get_close_matches(args[0], COMMANDS, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        print(f"assay {metadata.version('assay')}")
+        return 0
+    if args[0] not in COMMANDS:
+        from rewards.console import near_miss
+
+        hint = near_miss(args[0], [*COMMANDS])
         print(f"assay: no command {args[0]!r}{hint}\n\n{usage()}", end="", file=sys.stderr)
         return 2
-    module = importlib.import_module(COMMANDS[args[0]][0])
     try:
-        return int(module.main(args[1:]) or 0)
-    except KeyboardInterrupt:
-        print("\nassay: interrupted; run the same command again to resume", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        return 141
+        module = importlib.import_module(COMMANDS[args[0]][0])
+        status = int(module.main(args[1:]) or 0)
+        sys.stdout.flush()  # a reader that went away is met here, not at exit
+        return status
+    except (Exception, KeyboardInterrupt) as error:
+        status = _status(error, f"assay {args[0]}")
+        if status is None:
+            raise
+        return status
+
+
+def _status(error: BaseException, command: str) -> int | None:
+    """The exit status of an error that a user can mend, which is said; None for a bug."""
+    from configs.loader import ConfigError
+    from rewards.console import PIPE, status_of
+    from rewards.task import TaskError
+
+    status = status_of(error, command, (TaskError, ConfigError))
+    if status == PIPE:  # what is still buffered has nowhere to go
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    return status
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def answer(folder: Path, heldout: Path) -> None:
     from configs.schema import EngineConfig
     from rewards.task import read_tasks, write_jsonl
     from rollouts.prompts import ChatTokenizer
-    from train.evaluation.evaluate import evaluate, scorer
+    from train.evaluation.evaluate import evaluate_tasks, scorer
     from train.run.setup import load_checked, prepare
 
     config = EngineConfig(threads=1)
@@ -105,7 +105,7 @@ def answer(folder: Path, heldout: Path) -> None:
     policy = load_checked(folder / "model", config, machine, train=False)
     engine = policy.engine(tokenizer.stop_ids, config.slots)
     tasks = read_tasks(heldout)
-    rows = evaluate(tasks, engine, tokenizer, scorer(), max_new_tokens=64, pass_k=0, seed=0)
+    rows = evaluate_tasks(tasks, engine, tokenizer, scorer(), max_new_tokens=64, pass_k=0, seed=0)
     extra = [{"group": t.group, "sensitive": t.meta["sensitive"]} for t in tasks]
     write_jsonl(target, (row | more for row, more in zip(rows, extra, strict=True)))
     print(f"{target}: RS {sum(r['outcome'] for r in rows) / len(rows):.3f}", flush=True)

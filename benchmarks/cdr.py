@@ -24,7 +24,7 @@ from configs.cdr import CdrConfig, InstructConfig
 from configs.loader import load
 from data_gen.cdr.construct import Construction, construct, pipeline_rows
 from data_gen.cdr.records import Record, Replays
-from data_gen.cdr.rows import drafts
+from data_gen.cdr.rows import planned_rows
 from data_gen.cdr.sources import read_sources, scan
 from data_gen.cdr.write import word_all
 from rewards.cdr.scorefile import score_file
@@ -104,7 +104,7 @@ def our_scores(rows: Sequence[Row]) -> list[tuple[bool, float]]:
 def predictions(done: Construction, most: int) -> list[Row]:
     """Rows with three answers each: gold, the input, and gold with every 40th word doubled."""
     rows: list[Row] = []
-    units = list(drafts(done))
+    units = list(planned_rows(done))
     for unit, made in zip(units, word_all(units[:most], InstructConfig(), 1)[0], strict=False):
         for draft, row in zip(unit, made.rows, strict=True):
             words = row["reference_text"].split(" ")

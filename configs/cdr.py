@@ -7,19 +7,9 @@ of 0 means "no limit" wherever a limit can be left out.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-
-def _at_least(section: Any, least: float, *names: str) -> None:
-    for name in names:
-        if getattr(section, name) < least:
-            raise ValueError(f"{name}={getattr(section, name)} is too small; set {least:g} or more")
-
-
-def _share(section: Any, *names: str) -> None:
-    for name in names:
-        if not 0 <= getattr(section, name) <= 1:
-            raise ValueError(f"{name}={getattr(section, name)} is not a share; set 0 to 1")
+from configs.checks import at_least, share
 
 
 @dataclass(frozen=True)
@@ -35,9 +25,9 @@ class MiningConfig:
     min_recipe_support: int = 5
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "min_combo_len", "max_families", "max_recipes_per_family")
-        _at_least(self, 0, "min_support", "min_recipe_support")
-        _share(self, "min_support_ratio")
+        at_least(self, 1, "min_combo_len", "max_families", "max_recipes_per_family")
+        at_least(self, 0, "min_support", "min_recipe_support")
+        share(self, "min_support_ratio")
         if self.max_combo_len < self.min_combo_len:
             raise ValueError("max_combo_len is below min_combo_len; raise it")
 
@@ -51,7 +41,7 @@ class LibraryConfig:
     max_filters_per_recipe: int = 3  # of each main type, and order families
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "max_support_records", "min_filter_support", "max_filters_per_recipe")
+        at_least(self, 1, "max_support_records", "min_filter_support", "max_filters_per_recipe")
 
 
 @dataclass(frozen=True)
@@ -70,9 +60,9 @@ class InstanceConfig:
     min_groups: int = 5
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "max_text_length", "per_variant", "per_operator", "groups_per_family")
-        _at_least(self, 0, "min_active", "min_keep", "min_drop", "min_groups")
-        _share(self, "target_drop_rate")
+        at_least(self, 1, "max_text_length", "per_variant", "per_operator", "groups_per_family")
+        at_least(self, 0, "min_active", "min_keep", "min_drop", "min_groups")
+        share(self, "target_drop_rate")
 
 
 @dataclass(frozen=True)
@@ -85,8 +75,8 @@ class SwapConfig:
     language: Literal["any", "en"] = "any"
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "max_records", "per_recipe")
-        _at_least(self, 0, "total")
+        at_least(self, 1, "max_records", "per_recipe")
+        at_least(self, 0, "total")
 
 
 @dataclass(frozen=True)
@@ -99,8 +89,8 @@ class ComposeConfig:
     min_support: int = 8  # records that activate all operators of the recipe
 
     def __post_init__(self) -> None:
-        _at_least(self, 0, "per_domain")
-        _at_least(self, 1, "min_length", "min_support")
+        at_least(self, 0, "per_domain")
+        at_least(self, 1, "min_length", "min_support")
         if self.max_length < self.min_length:
             raise ValueError("max_length is below min_length; raise it")
 
@@ -124,7 +114,7 @@ class SelectConfig:
 
     def __post_init__(self) -> None:
         names = ("per_operator", "per_variant", "groups_per_family", "families_per_recipe")
-        _at_least(self, 0, *names, "max_tasks", "max_chars")
+        at_least(self, 0, *names, "max_tasks", "max_chars")
 
 
 @dataclass(frozen=True)
@@ -138,7 +128,7 @@ class InstructConfig:
     all_prompts: bool = False  # also write tracks_all_prompts/
 
     def __post_init__(self) -> None:
-        _at_least(self, 0, "variants", "forms")
+        at_least(self, 0, "variants", "forms")
 
 
 @dataclass(frozen=True)
@@ -154,8 +144,8 @@ class ParaphraseConfig:
     timeout_s: float = 60.0
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "candidates", "workers")
-        _share(self, "share")
+        at_least(self, 1, "candidates", "workers")
+        share(self, "share")
         if self.timeout_s <= 0:
             raise ValueError(f"timeout_s={self.timeout_s} is no time; set more than 0")
         if self.url and not self.url.startswith(("http://", "https://")):
@@ -173,7 +163,7 @@ class SplitConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _share(self, "heldout_documents", "heldout_recipes")
+        share(self, "heldout_documents", "heldout_recipes")
 
 
 @dataclass(frozen=True)
@@ -196,4 +186,4 @@ class CdrConfig:
     split: SplitConfig = field(default_factory=SplitConfig)
 
     def __post_init__(self) -> None:
-        _at_least(self, 0, "workers")
+        at_least(self, 0, "workers")

@@ -3,8 +3,10 @@ numbers depend on it only as rounding does."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from configs.loader import OPEN
 
 
 @dataclass(frozen=True)
@@ -15,23 +17,62 @@ class ClusterConfig:
     """
 
     device: Literal["cuda", "cpu"] = "cuda"
+    """cpu: the smoke device."""
+
     nodes: int = 1
+    """Machines."""
+
     gpus_per_node: int = 8
+    """GPUs per machine."""
+
     gpu_memory_gb: float = 80.0
-    host_memory_gb: float = 0.0  # of one node; 0: not known, so never a reason to refuse
-    tensor_parallel: int = 1  # GPUs that one rollout server spreads over
-    sequence_parallel: int = 1  # GPUs that share one long sequence in training
-    offload: bool = False  # parameters and optimiser to host memory between uses
-    server_memory: float = 0.55  # share of a GPU that a rollout server may take
+    """Of one GPU."""
+
+    host_memory_gb: float = 0.0
+    """Of one node; 0: not known, so never a reason to refuse."""
+
+    tensor_parallel: int = 1
+    """GPUs that one rollout server spreads over."""
+
+    sequence_parallel: int = 1
+    """GPUs that share one long sequence in training."""
+
+    offload: bool = False
+    """Parameters and optimiser to host memory between uses."""
+
+    server_memory: float = 0.55
+    """Share of a GPU that a rollout server may take."""
+
     attention: Literal["flash_attention_2", "sdpa"] = "flash_attention_2"
-    micro_tokens: int = 32768  # tokens of one forward and backward, on each GPU of a sequence
-    micro_batch: int = 0  # rollouts of one forward instead; 0: by tokens
-    zero_stage: int = 3  # DeepSpeed: what is cut over the devices
-    val_data: str = ""  # held-out tasks for validation; empty: none
-    val_every: int = 0  # steps between validations; 0: at the end only
-    sandbox_workers: int = 8  # jails in each rollout worker
-    rollout_workers: int = 8  # processes that run episodes
-    ray_address: str = ""  # host:port of a running cluster; empty: start one on this machine
+    """sdpa needs no flash-attn package, and cannot share a sequence out."""
+
+    micro_tokens: int = 32768
+    """Tokens of one forward and backward, on each GPU of a sequence."""
+
+    micro_batch: int = 0
+    """Rollouts of one forward instead; 0: by tokens."""
+
+    zero_stage: int = 3
+    """DeepSpeed: what is cut over the devices."""
+
+    val_data: str = ""
+    """Held-out tasks for validation; empty: none."""
+
+    val_every: int = 0
+    """Steps between validations; 0: at the end only."""
+
+    sandbox_workers: int = 8
+    """Jails in each rollout worker."""
+
+    rollout_workers: int = 8
+    """Processes that run episodes."""
+
+    ray_address: str = ""
+    """host:port of a running cluster; empty: start one on this machine."""
+
+    verl: dict[str, Any] = field(default_factory=dict[str, Any], metadata=OPEN)
+    """verl's own keys, as they stand there:
+    cluster.verl.actor_rollout_ref.rollout.nccl_timeout=1200."""
 
     def __post_init__(self) -> None:
         for name in (

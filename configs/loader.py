@@ -7,7 +7,6 @@ further `rl.lr=1e-5` changes the preset. Every mistake is a `ConfigError` naming
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import math
@@ -17,9 +16,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import Field, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, cast
+from typing import Any, Literal, Protocol, TypeVar, Union, cast, runtime_checkable
 
 import yaml
+
+from configs.terms import hint
 
 T = TypeVar("T")
 Values = dict[str, Any]
@@ -80,9 +81,18 @@ def config_hash(config: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+@runtime_checkable
+class LocksMore(Protocol):
+    """A section in which other values decide whether further fields are locked."""
+
+    def also_locked(self) -> tuple[str, ...]: ...
+
+
 def locked_difference(old: Mapping[str, Any] | Any, new: Any) -> list[str]:
     """Dotted names of locked fields in which `new` differs from `old` (a config or its dict)."""
     before = to_dict(old) if is_dataclass(old) else cast("Mapping[str, Any]", old)
+    section: object = new
+    also = section.also_locked() if isinstance(section, LocksMore) else ()
     found: list[str] = []
     for f in fields(new):
         value = getattr(new, f.name)
@@ -95,7 +105,9 @@ def locked_difference(old: Mapping[str, Any] | Any, new: Any) -> list[str]:
             found += sorted(
                 n for n in names if old_leaves.get(n, _MISSING) != new_leaves.get(n, _MISSING)
             )
-        elif f.metadata.get("locked") and before.get(f.name, _MISSING) != _plain(value):
+        elif not (f.metadata.get("locked") or f.name in also):
+            continue
+        elif before.get(f.name, _MISSING) != _plain(value):
             found.append(f.name)
     return found
 
@@ -132,7 +144,7 @@ def _fields(cls: type) -> tuple[Field[Any], ...]:
     return fields(cast(Any, cls))
 
 
-def _section(cls: type, name: str) -> type | None:
+def section_of(cls: type, name: str) -> type | None:
     """The dataclass of a nested section, or None for a plain setting."""
     kind = _hints(cls)[name]
     return kind if is_dataclass(kind) and isinstance(kind, type) else None
@@ -143,7 +155,7 @@ def dotted_names(cls: type, prefix: str = "") -> list[str]:
     names: list[str] = []
     for f in _fields(cls):
         names.append(prefix + f.name)
-        inner = _section(cls, f.name)
+        inner = section_of(cls, f.name)
         if inner is not None:
             names += dotted_names(inner, f"{prefix}{f.name}.")
     return names
@@ -207,7 +219,7 @@ def _presets(cls: type) -> dict[str, Values]:
 
 def _expand_default_presets(cls: type, values: Values) -> None:
     for f in _fields(cls):
-        inner = _section(cls, f.name)
+        inner = section_of(cls, f.name)
         if inner is not None:
             _expand_default_presets(inner, values.setdefault(f.name, {}))
         elif f.name == "preset" and f.default in _presets(cls):
@@ -223,8 +235,9 @@ def _apply(
     for key in sorted(layer, key=lambda k: k != "preset"):
         name = f"{prefix}{key}"
         if key not in known:
-            raise ConfigError(f"{where}: unknown key {name}; {_nearest(root, prefix, str(key))}")
-        inner, value = _section(cls, key), layer[key]
+            meant = hint(dotted_names(root), prefix, str(key))
+            raise ConfigError(f"{where}: unknown key {name}; {meant}")
+        inner, value = section_of(cls, key), layer[key]
         if key in open_names:
             _merge(values.setdefault(key, {}), value, f"{where}: {name}")
         elif inner is None:
@@ -264,27 +277,10 @@ def _yaml_value(text: str) -> Any:
         return str(text)
 
 
-def _nearest(root: type, prefix: str, key: str) -> str:
-    """Name the known setting that was most likely meant, by its full dotted name."""
-    names = dotted_names(root)
-    leaf = key.lower()
-    same = [n for n in names if n.rsplit(".", 1)[-1] == leaf]
-    siblings = {n.removeprefix(prefix): n for n in names if n.startswith(prefix)}
-    near = difflib.get_close_matches(leaf, siblings, 1, cutoff=0.6)
-    if near:
-        same = [siblings[near[0]]]
-    if not same:
-        leaves = {n.rsplit(".", 1)[-1]: n for n in reversed(names)}
-        near = difflib.get_close_matches(leaf, leaves, 1, cutoff=0.6)
-        whole = difflib.get_close_matches(prefix + leaf, names, 1, cutoff=0.0)
-        same = [leaves[near[0]]] if near else whole
-    return f"did you mean {' or '.join(same[:3])}?"
-
-
 def _build(cls: type, values: Values, where: str, prefix: str) -> Any:
     arguments = dict(values)
     for f in _fields(cls):
-        inner = _section(cls, f.name)
+        inner = section_of(cls, f.name)
         if inner is not None:
             below = f"{prefix}{f.name}."
             arguments[f.name] = _build(inner, values.get(f.name, {}), where, below)

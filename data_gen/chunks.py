@@ -2,14 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any, TypeVar
+
+from rewards.task import TaskError
 
 Job = TypeVar("Job")
 Found = TypeVar("Found")
 
 FEW = 4  # with so few jobs, starting processes costs more than it saves
+AHEAD = 2  # jobs handed out per process: enough that none waits, few when the caller stops early
+
+
+@contextmanager
+def processes(
+    workers: int, start: Callable[..., None] | None = None, given: tuple[Any, ...] = ()
+) -> Generator[ProcessPoolExecutor, None, None]:
+    """Fresh processes, each of which runs `start(*given)` once; `start` and `given` are pickled.
+
+    A process that is killed ends the work with a `TaskError`; `multiprocessing.Pool` would wait
+    for its answer for ever.
+    """
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), start, given)
+    try:
+        yield pool
+    except BrokenProcessPool:
+        raise TaskError(
+            "a worker process was killed before its work was done (often for want of memory); "
+            "nothing was written: run it again with fewer workers"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def in_turn(
+    pool: ProcessPoolExecutor, workers: int, work: Callable[[Job], Found], jobs: Sequence[Job]
+) -> Iterator[Found]:
+    """What `work` gives for every job, in the order of the jobs, whoever is done first.
+
+    Only some jobs are handed out ahead, so a caller may stop early and lose little.
+    """
+    waiting: deque[Future[Found]] = deque()
+    try:
+        for job in jobs:
+            waiting.append(pool.submit(work, job))
+            if len(waiting) >= AHEAD * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
 def in_order(
@@ -17,18 +65,21 @@ def in_order(
 ) -> list[Found]:
     """What `work` finds for every job, one after the other; the bar counts what was found.
 
-    `work` and the jobs are pickled when `workers` processes share them.
+    `work` and the jobs are pickled when `workers` processes share them. Raises `TaskError` when one
+    of these is killed.
     """
     found: list[Found] = []
+
+    def note(part: list[Found]) -> None:
+        found.extend(part)
+        bar.update(len(part))
+
     with bar:
         if workers > 1 and len(jobs) > FEW:
-            with get_context("spawn").Pool(workers) as processes:
-                for part in processes.imap(work, jobs):
-                    found += part
-                    bar.update(len(part))
+            with processes(workers) as pool:
+                for part in in_turn(pool, workers, work, jobs):
+                    note(part)
         else:
             for job in jobs:
-                part = work(job)
-                found += part
-                bar.update(len(part))
+                note(work(job))
     return found

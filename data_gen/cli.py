@@ -12,17 +12,16 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from configs.loader import ConfigError
 from data_gen.cdr.cli import main as cdr_main
-from data_gen.cdr.paraphrase_pool import ParaphraseError
 from data_gen.check import main as check_main
-from data_gen.corpora import Corpus, CorpusError, read_corpus
+from data_gen.corpora import Corpus, read_corpus
 from data_gen.dare.cli import main as dare_main
 from data_gen.demo.build import DemoTaskError, build_demo_tasks
 from data_gen.demo.order import OrderSettings, build_order_tasks
 from data_gen.demo.settings import DemoTaskSettings, SettingsError, preset
 from data_gen.splits import certificate
-from rewards.gold import GoldError
+from rewards.console import near_miss
+from rewards.families import has_family
 from rewards.task import Task, TaskError, write_jsonl
 
 
@@ -176,42 +175,84 @@ def _order(argv: Sequence[str]) -> int:
     return 0
 
 
-# kind of tasks -> its command. A new kind adds one function and one line.
-BUILDERS: dict[str, Callable[[Sequence[str]], int]] = {
-    "demo": _demo,
-    "cdr": cdr_main,
-    "semantic": _semantic,
-    "krama": _krama,
-    "lake": _lake,
-    "check": check_main,
-    "order": _order,
-    "dare": dare_main,
+# name: (its command, what it does, an example). A new builder adds one function and one entry.
+BUILDERS: dict[str, tuple[Callable[[Sequence[str]], int], str, str]] = {
+    "demo": (
+        _demo,
+        "short refinement tasks from real prose, for a small model",
+        "assay tasks demo --out tasks --seed 1 difficulty=easy",
+    ),
+    "cdr": (
+        cdr_main,
+        "CDR-Bench tracks from your documents, by the benchmark's construction",
+        "assay tasks cdr --config configs/cdr_train.yaml --corpus docs.jsonl --out tasks",
+    ),
+    "semantic": (
+        _semantic,
+        "CDR-Bench's semantic extension: PII, hallucination, judged edits",
+        "assay tasks semantic --help",
+    ),
+    "order": (
+        _order,
+        "small order groups: one filter and one mapper in both orders",
+        "assay tasks order --out tasks --seed 1",
+    ),
+    "dare": (
+        dare_main,
+        "modelling tasks over tables: your own, or official databases",
+        "assay tasks dare --tables my_tables/ --out tasks",
+    ),
+    "krama": (
+        _krama,
+        "KramaBench's workloads and lakes, for evaluation",
+        "assay tasks krama --workload legal.json --lakes lakes/ --out tasks",
+    ),
+    "lake": (
+        _lake,
+        "questions over your own folders of tables, with executed gold",
+        "assay tasks lake --lakes my_lake/ --heldout other_lake/ --out tasks",
+    ),
+    "check": (
+        check_main,
+        "what a set of tasks shares with another, exactly and nearly",
+        "assay tasks check train.jsonl --against heldout.jsonl",
+    ),
 }
 
 
-def main(argv: list[str]) -> int:
-    """Exit status 0, or 2 with one sentence when the request or the corpus cannot be used."""
-    if not argv or argv[0] not in BUILDERS:
-        print(
-            f"usage: assay tasks {{{','.join(BUILDERS)}}} --out DIR [--seed S] [key=value …]",
-            file=sys.stderr,
+def usage() -> str:
+    """Every builder in a line, with an example."""
+    lines = [
+        f"  {name:<9} {what}\n  {'':<9} {example}" for name, (_, what, example) in BUILDERS.items()
+    ]
+    return (
+        "usage: assay tasks NAME --out DIR [--seed S] [key=value …]\n\n"
+        "Build or import tasks and their splits, with a certificate of what the splits share.\n\n"
+        + "\n".join(lines)
+        + "\n  NAME      a family of your own that has build(seed, **settings)\n"
+        + f"  {'':<9} assay tasks NAME --family my_family.py --out tasks --seed 1 [key=value …]\n\n"
+        "assay tasks NAME --help shows a builder's options and settings.\n"
+    )
+
+
+def _builder(name: str, words: Sequence[str]) -> Callable[[Sequence[str]], int]:
+    """The command of a builder, or of a family that brings its own."""
+    own = any(word.partition("=")[0] == "--family" for word in words)
+    if name in BUILDERS and (name == "check" or not own):
+        return BUILDERS[name][0]
+    if not own and not has_family(name):
+        raise TaskError(
+            f"no builder and no family {name!r}{near_miss(name, [*BUILDERS])}; "
+            "`assay tasks --help` lists them; a family of your own needs --family FILE.py"
         )
-        return 0 if argv and argv[0] in ("-h", "--help") else 2
-    try:
-        return BUILDERS[argv[0]](argv[1:])
-    except (
-        SettingsError,
-        ConfigError,
-        CorpusError,
-        DemoTaskError,
-        GoldError,
-        ParaphraseError,
-        TaskError,
-    ) as error:
-        print(f"assay tasks: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:
-        raise  # the reader of our output went away; the front door knows what that means
-    except OSError as error:
-        print(f"assay tasks: cannot write {error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
+    from data_gen.own import main as own_main
+
+    return lambda argv: own_main(name, argv)
+
+
+def main(argv: list[str]) -> int:
+    """Exit status of a builder; errors that a user can mend are raised."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(usage(), end="", file=sys.stdout if argv else sys.stderr)
+        return 0 if argv else 2
+    return _builder(argv[0], argv[1:])(argv[1:])

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from rewards.task import TaskError
+
 SHIPPED = Path(__file__).parent / "corpus" / "documents.jsonl.gz"
 
 
-class CorpusError(ValueError):
+class CorpusError(TaskError):
     """A corpus that cannot be used at all; the message names the file and what to do."""
 
 

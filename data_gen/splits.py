@@ -10,6 +10,7 @@ from data_gen.corpora import Document
 from data_gen.demo.passages import canonical_hash, cut_passages
 from rewards.seeds import derive_seed
 from rewards.task import Task
+from rewards.versions import installed
 
 
 def split_documents(
@@ -66,6 +67,7 @@ def certificate(splits: Mapping[str, Sequence[Task]]) -> dict[str, Any]:
         "overlaps": overlaps,
         "distinct": {name: {k: len(v) for k, v in levels.items()} for name, levels in sets.items()},
         "tasks": {name: len(tasks) for name, tasks in splits.items()},
+        "versions": installed(),
     }
 
 

@@ -9,15 +9,16 @@ the gold of the row's family. Table rows hold `prediction_csv`, `prediction_b64`
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
+from rewards.console import DONE, UNSCORED, Parser, add_family, parser
 from rewards.families import (
     all_families,
     family_named,
@@ -26,6 +27,7 @@ from rewards.families import (
     use_families,
 )
 from rewards.family import output_of
+from rewards.files import replacing
 from rewards.task import Answer, Score, Task, TaskError, json_line, read_tasks
 
 Row = dict[str, Any]
@@ -110,61 +112,45 @@ def _weights(judge_url: str, judge_model: str) -> dict[str, Any]:
     return made
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="assay score",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("input", nargs="?", default="-", help="rows, JSONL (default: -)")
-    parser.add_argument("--tasks", type=Path, help="tasks.jsonl whose ids the rows name")
-    parser.add_argument(
-        "--family",
-        action="append",
-        default=[],
-        metavar="FILE.py[:NAME]",
-        help="a family of your own; may be repeated",
-    )
-    parser.add_argument("--out", default="-", help="scores, JSONL (default: -)")
-    parser.add_argument("--judge-url", help="OpenAI-compatible endpoint that judges paraphrases")
-    parser.add_argument("--judge-model", default="", help="its model's name")
-    return parser
+def options() -> Parser:
+    made = parser("score", __doc__)
+    made.add_argument("input", nargs="?", default="-", help="rows, JSONL")
+    made.add_argument("--tasks", type=Path, metavar="FILE", help="tasks whose ids the rows name")
+    add_family(made)
+    made.add_argument("--out", default="-", help="scores, JSONL")
+    made.add_argument("--judge-url", help="OpenAI-compatible endpoint that judges paraphrases")
+    made.add_argument("--judge-model", default="", help="its model's name")
+    return made
 
 
 def main(argv: list[str]) -> int:
-    """Exit status 0; 2 when a file or family cannot be used; 3 when some row has no outcome."""
-    args = _parser().parse_args(argv)
-    try:
-        use_families(args.family)
-        tasks = None
-        if args.tasks is not None:
-            listed = read_tasks(args.tasks)
-            require_families(listed)
-            tasks = {task.id: task for task in listed}
-        weights = _weights(args.judge_url or "", args.judge_model)
-        with ExitStack() as files:
-            source: TextIO = sys.stdin
-            if args.input != "-":
-                source = files.enter_context(open(args.input, encoding="utf-8", errors="replace"))
-            out = sys.stdout.buffer
-            if args.out != "-":
-                out = files.enter_context(open(args.out, "wb"))
-            unscored = 0
-            for result in score_lines(source, tasks, weights):
-                unscored += result.get("outcome") is None
-                out.write(json_line(result))
-            out.flush()
-    except TaskError as error:
-        print(f"assay score: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        print(f"assay score: {error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
+    """Exit status 0; 3 when some row has no outcome. Raises `TaskError` and OSError for a file or
+    family that cannot be used."""
+    args = options().parse_args(argv)
+    use_families(args.family)
+    tasks = None
+    if args.tasks is not None:
+        listed = read_tasks(args.tasks)
+        require_families(listed)
+        tasks = {task.id: task for task in listed}
+        if twice := [name for name, count in Counter(t.id for t in listed).items() if count > 1]:
+            raise TaskError(f"{args.tasks}: two tasks have the id {twice[0]!r}; give each its own")
+    weights = _weights(args.judge_url or "", args.judge_model)
+    unscored = 0
+    with ExitStack() as files:
+        source: TextIO = sys.stdin
+        if args.input != "-":
+            source = files.enter_context(open(args.input, encoding="utf-8", errors="replace"))
+        out: BinaryIO = sys.stdout.buffer
+        if args.out != "-":
+            out = files.enter_context(replacing(args.out))
+        for result in score_lines(source, tasks, weights):
+            unscored += result.get("outcome") is None
+            out.write(json_line(result))
+        out.flush()
     if unscored:
         print(
             f"assay score: {unscored} rows have no outcome; `why` or `error` says why",
             file=sys.stderr,
         )
-    return 3 if unscored else 0
+    return UNSCORED if unscored else DONE

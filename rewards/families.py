@@ -8,15 +8,10 @@ the environment variable `ASSAY_FAMILIES`.
 from __future__ import annotations
 
 import difflib
-import hashlib
-import importlib
 import importlib.metadata
-import importlib.util
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from rewards.cdr.family import REFINEMENT, STRUCTURED
@@ -24,6 +19,7 @@ from rewards.dare.family import TABLE
 from rewards.family import Family
 from rewards.guard import guarded
 from rewards.krama.family import ANSWER
+from rewards.outside import load_object
 from rewards.task import Answer, Score, Task, TaskError, unscored
 
 BUILT_IN: dict[str, Family] = {f.name: f for f in (REFINEMENT, STRUCTURED, TABLE, ANSWER)}
@@ -55,60 +51,22 @@ def use_families(specs: Iterable[str]) -> list[Family]:
 
 def load_family(spec: str) -> Family:
     """The family that `FILE.py[:NAME]` or `pkg.module:NAME` names. Raises `TaskError`."""
-    place, _, name = spec.partition(":")
-    name = name or "FAMILY"
-    module = _module_of_file(Path(place)) if place.endswith(".py") else _module(place, spec)
-    family = getattr(module, name, None)
+    family, origin = load_object(spec, "FAMILY", "--family")
     if not isinstance(family, Family):
         got = "nothing" if family is None else type(family).__name__
+        name = origin.rpartition(":")[2]
         raise TaskError(f"--family {spec}: {name} is {got}; wanted a rewards.family.Family")
-    origin = f"{Path(place).resolve() if place.endswith('.py') else place}:{name}"
     return replace(family, origin=origin)
-
-
-def _module(name: str, spec: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except Exception as error:  # whatever the user's module raises
-        raise TaskError(
-            f"--family {spec}: {_said(error)}; give FILE.py or pkg.module:NAME"
-        ) from None
-
-
-def _module_of_file(path: Path) -> Any:
-    """The module of a file, made once per process, so that its classes have one identity."""
-    path = path.resolve()
-    name = f"assay_family_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    if not path.is_file():
-        raise TaskError(f"--family {path}: no such file")
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses of the file look their module up while it runs
-    try:
-        spec.loader.exec_module(module)
-    except BaseException as error:  # a file may call sys.exit
-        del sys.modules[name]
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        raise TaskError(f"--family {path}: {_said(error)} while it was loaded") from None
-    return module
-
-
-def _said(error: BaseException) -> str:
-    line = ""
-    trace = error.__traceback__
-    while trace is not None:
-        line = f" (line {trace.tb_lineno})"
-        trace = trace.tb_next
-    return f"{type(error).__name__}: {error}{line}"
 
 
 def all_families() -> dict[str, Family]:
     """Built-in families and those added, by name."""
     return {**BUILT_IN, **_added}
+
+
+def has_family(name: str) -> bool:
+    """Whether there is a family of that name: built in, added, or of an installed package."""
+    return (BUILT_IN.get(name) or _added.get(name) or _from_outside(name)) is not None
 
 
 def family_named(name: str, where: str = "") -> Family:

@@ -76,6 +76,10 @@ class Family:
     """The document, table or lake a task was drawn from. Intervals are clustered by it; without
     it by `meta.source` or `meta.document`, else each task stands for itself."""
 
+    labels: Callable[[Task, Answer], tuple[str, str]] | None = None
+    """(class of gold, class the answer names), where tasks fall into classes. Results then show
+    the balanced outcome, in which every class counts alike, and which class is taken for which."""
+
     build: Callable[..., Mapping[str, Sequence[Task]]] | None = None
     """`build(seed, **settings)` → {"train": [Task, …], "heldout": […]}, for `assay tasks <name>`.
     Its keyword arguments with their defaults are the settings."""
@@ -106,7 +110,8 @@ class Family:
         for entry in ("score", "gold"):
             if not callable(getattr(self, entry)):
                 raise TaskError(f"Family {self.name}: {entry} is no function; give one")
-        if not is_dataclass(self.weights) or not isinstance(self.weights, type):
+        weights: Any = self.weights  # whatever a family's file gave
+        if not isinstance(weights, type) or not is_dataclass(weights):
             raise TaskError(f"Family {self.name}: weights is no dataclass; give one with defaults")
 
     @property

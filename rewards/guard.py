@@ -7,7 +7,7 @@ import ctypes
 import math
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from types import FrameType
 from typing import Any
 
@@ -22,7 +22,7 @@ class Overtime(BaseException):
 
 
 @contextlib.contextmanager
-def deadline(seconds: float) -> Iterator[None]:
+def deadline(seconds: float) -> Generator[None]:
     """Raise `Overtime` in this thread when the body takes longer.
 
     In the main thread by a timer signal, which also ends regular expressions; in another thread
@@ -43,7 +43,7 @@ def deadline(seconds: float) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _by_signal(seconds: float) -> Iterator[None]:
+def _by_signal(seconds: float) -> Generator[None]:
     def ring(number: int, frame: FrameType | None) -> None:
         raise Overtime
 
@@ -72,7 +72,7 @@ def guarded(family: Family, task: Task, answer: Answer, arguments: tuple[Any, ..
         raise
     except Overtime:
         return unscored(f"scorer of {family.name} did not end within {SECONDS:g} s")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return unscored(f"scorer of {family.name} raised {type(error).__name__}: {error}"[:500])
     wrong = problem(score)
     return unscored(f"scorer of {family.name}: {wrong}") if wrong else score

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from rewards.files import replacing
+
 Message = dict[str, str]
 
 
@@ -55,28 +57,24 @@ class Task:
     @staticmethod
     def from_json(row: Mapping[str, Any], where: str = "task") -> Task:
         """Read one row. Raises `TaskError` naming `where` and the field that is wrong."""
-        for name, kind in (
-            ("id", str),
-            ("family", str),
-            ("track", str),
-            ("split", str),
-            ("prompt", list),
-            ("gold", dict),
-        ):
-            if name not in row:
+        for name, kind in _FIELDS.items():
+            value = row.get(name)
+            if name not in row and name in _NEEDED:
                 raise TaskError(f"{where}: field {name!r} is missing; every task needs it")
-            if not isinstance(row[name], kind):
-                got = type(row[name]).__name__
-                raise TaskError(f"{where}: field {name!r} is {got}, wanted {kind.__name__}")
+            if not isinstance(value, kind) and (value is not None or name in _NEEDED):
+                got = type(value).__name__
+                raise TaskError(f"{where}: field {name!r} is {got}, wanted {_said(kind)}")
         return Task(
             id=row["id"],
             family=row["family"],
             track=row["track"],
             split=row["split"],
-            prompt=[dict(m) for m in row["prompt"]],
+            prompt=[_message(m, f"{where}: field 'prompt'[{i}]") for i, m in _each(row["prompt"])],
             gold=dict(row["gold"]),
-            tools=tuple(row.get("tools") or ()),
-            files=dict(row.get("files") or {}),
+            tools=tuple(
+                _word(name, f"{where}: field 'tools'[{i}]") for i, name in _each(row.get("tools"))
+            ),
+            files=_paths(row.get("files"), f"{where}: field 'files'"),
             group=row.get("group"),
             meta=dict(row.get("meta") or {}),
         )
@@ -86,6 +84,52 @@ class Task:
         row = {k: v for k, v in self.to_json().items() if k != "split"}
         text = json.dumps(row, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+_NEEDED = ("id", "family", "track", "split", "prompt", "gold")
+_FIELDS: dict[str, type] = {
+    "id": str,
+    "family": str,
+    "track": str,
+    "split": str,
+    "prompt": list,
+    "gold": dict,
+    "tools": list,
+    "files": dict,
+    "group": str,
+    "meta": dict,
+}
+
+
+def _said(kind: type) -> str:
+    return {"str": "text", "list": "a list", "dict": "an object"}[kind.__name__]
+
+
+def _each(items: Iterable[Any] | None) -> Iterator[tuple[int, Any]]:
+    return enumerate(items or ())
+
+
+def _word(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise TaskError(f"{where} is {type(value).__name__}, wanted text")
+    return value
+
+
+def _paths(files: Mapping[str, Any] | None, where: str) -> dict[str, str]:
+    return {name: _word(path, f"{where}[{name!r}]") for name, path in (files or {}).items()}
+
+
+def _message(value: Any, where: str) -> Message:
+    """One message of a chat: an object whose role and content are text."""
+    if not isinstance(value, dict):
+        got = type(value).__name__
+        raise TaskError(f'{where} is {got}, wanted a message {{"role": …, "content": …}}')
+    message = cast("dict[str, Any]", value)
+    for name in ("role", "content"):
+        if not isinstance(message.get(name), str):
+            got = "missing" if name not in message else type(message[name]).__name__
+            raise TaskError(f"{where}: its {name} is {got}, wanted text")
+    return dict(message)
 
 
 # from here an outcome counts as right: one that is computed may fall short of 1 by a rounding
@@ -120,6 +164,11 @@ class Score:
     reward: float | None
     parts: dict[str, float] = field(default_factory=dict[str, float])
     why: str = "ok"
+
+    @staticmethod
+    def of(right: bool) -> Score:
+        """1 for a right answer and 0 for a wrong one, as outcome and as reward."""
+        return Score(float(right), float(right), {}, "ok" if right else "wrong")
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -185,6 +234,10 @@ def refuse_published(tasks: Iterable[Task], where: str | Path) -> None:
             )
 
 
+# in JSON they stand inside texts only
+_LINE_ENDS = (("\u0085", "\\u0085"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029"))
+
+
 def json_line(row: Mapping[str, Any]) -> bytes:
     """One row as a line of `json_text`."""
     return json_text(row)
@@ -195,9 +248,11 @@ def json_text(
 ) -> bytes:
     """A value as UTF-8 JSON that ends in a newline; `indent` and `default` as in `json.dumps`. A
     value with lone surrogates, which UTF-8 cannot hold, is escaped throughout, so that it reads
-    back as it was."""
+    back as it was; so are the three characters that other readers take for the end of a line."""
     try:
         text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
+        for end, escape in _LINE_ENDS:
+            text = text.replace(end, escape)
         return (text + "\n").encode("utf-8")
     except UnicodeEncodeError:
         return (json.dumps(value, indent=indent, default=default) + "\n").encode("ascii")
@@ -205,13 +260,9 @@ def json_text(
 
 def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
     """Write rows atomically (temporary file, then rename); returns how many."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
     count = 0
-    with open(temporary, "wb") as out:
+    with replacing(path) as out:
         for row in rows:
             out.write(json_line(row))
             count += 1
-    temporary.replace(path)
     return count

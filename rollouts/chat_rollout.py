@@ -10,8 +10,8 @@ from rewards.seeds import derive_seed
 from rewards.task import Task
 from rollouts.conversation import ChatConversation
 from rollouts.environment import Budget, Closing, Environment, Maker, Opening, Reply, Said
-from rollouts.episode import ChatEngine, Episode, play, retried
-from rollouts.trajectory import Sampling, Trajectory
+from rollouts.play import ChatEngine, Episode, play
+from rollouts.trajectory import Sampling, Trajectory, retried
 
 
 class Plain:
@@ -41,8 +41,13 @@ async def chat_rollout(
     budget: Budget | None = None,
     in_flight: int = 16,
     on_done: Callable[[], None] | None = None,
+    on_group: Callable[[Task, list[Trajectory]], None] | None = None,
 ) -> list[list[Trajectory]]:
-    """`n` trajectories a task, in order; a broken one is tried once more. No ids, no training."""
+    """`n` trajectories a task, in order; a broken one is tried once more. No ids, no training.
+
+    `on_done` is called after each trajectory, `on_group` with each task whose samples are all
+    there; what it raises ends the run.
+    """
     slots = asyncio.Semaphore(in_flight)
 
     def surroundings(task: Task, sample: int) -> Environment:
@@ -56,16 +61,24 @@ async def chat_rollout(
         episode = Episode(task, sample, run_seed, make, bounds, ChatConversation())
         return await play(episode, engine, sampling)
 
-    async def one(task: Task, sample: int) -> Trajectory:
+    groups: dict[int, dict[int, Trajectory]] = {}
+
+    async def one(task: Task, index: int, sample: int) -> Trajectory:
         async with slots:
             found = await attempt(task, sample)
             if found.failure is not None:
                 found = retried(found, await attempt(task, sample))
         if on_done is not None:
             on_done()
+        group = groups.setdefault(index, {})
+        group[sample] = found
+        if on_group is not None and len(group) == n:
+            on_group(task, [group[j] for j in range(n)])
         return found
 
-    runs = [asyncio.ensure_future(one(task, j)) for task in tasks for j in range(n)]
+    runs = [
+        asyncio.ensure_future(one(task, i, j)) for i, task in enumerate(tasks) for j in range(n)
+    ]
     try:
         flat = await asyncio.gather(*runs)
     finally:  # after bad input or a cancellation no episode is left running, nor left open

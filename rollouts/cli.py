@@ -1,139 +1,230 @@
-"""`assay rollout`: sample answers to tasks from a model, score them, write them as JSONL.
+"""`assay rollout`: sample answers to tasks, score them, write them as JSONL.
 
-Resumable: tasks whose samples are already in the output file, under the same settings, are
-skipped; the file grows by whole tasks, so a killed run loses the chunk it was in and no more.
+Answers come from a model folder, from an endpoint (`--model http://…`), or without a model from
+`--solver`: gold, empty, cheat:NAME of any family, or a scripted agent. Resumable: tasks whose
+samples are in the output file, under the same settings, are skipped; a killed run loses the tasks
+it was in and no more.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rewards.families import score_answer
-from rewards.task import Task, TaskError, json_line, read_jsonl, read_tasks, write_jsonl
-from rollouts.trajectory import Sampling
+from rewards.families import require_families, score_answer, use_families
+from rewards.task import Task, TaskError, json_line, read_tasks
+from rollouts.resume import (
+    begun_settings,
+    check_settings,
+    finished,
+    in_order,
+    whole_chunks,
+    write_settings,
+)
+from rollouts.trajectory import Sampling, Trajectory
+
+GIVE_UP = 20  # tasks in a row without an outcome, after which an endpoint is taken for dead
+RECORDED = (
+    "model",
+    "endpoint_model",
+    "solver",
+    "env",
+    "n",
+    "temperature",
+    "top_p",
+    "top_k",
+    "max_new_tokens",
+    "seed",
+    "turns",
+    "run_s",
+    "max_length",
+    "calls",
+    "brief",
+    "snippet_tokens",
+)
 
 
-def finished(out: Path, n: int) -> set[str]:
-    """Ids of tasks with all `n` samples in `out`. A torn last line is cut off the file first."""
-    if not out.is_file():
-        return set()
-    data = out.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if len(whole) != len(data):
-        out.write_bytes(whole)
-    counts = Counter(str(row["task_id"]) for _, row in read_jsonl(out))
-    torn = {task for task, count in counts.items() if count != n}
-    if torn:
-        write_jsonl(out, [row for _, row in read_jsonl(out) if row["task_id"] not in torn])
-    return set(counts) - torn
-
-
-def whole_chunks(out: Path, tasks: Sequence[Task], done: set[str], chunk: int) -> set[str]:
-    """`done` without the tasks of a chunk that was only begun; their rows leave the file.
-
-    What is decoded side by side decides the last bits of a log-probability: a run that goes on
-    meets the same neighbours as one that was never stopped, and so writes the same bytes.
-    """
-    kept = len(done) // chunk * chunk
-    begun = {task.id for task in tasks[kept : len(done)]}
-    first = {task.id for task in tasks[: len(done)]}
-    if not begun or len(done) == len(tasks) or done != first:
-        return done
-    write_jsonl(out, [row for _, row in read_jsonl(out) if row["task_id"] not in begun])
-    return done - begun
-
-
-def begun_settings(out: Path) -> dict[str, Any]:
-    """The settings `out` was begun with, {} for a new file. Files from before the dtype was
-    recorded were sampled in bfloat16."""
-    beside = out.with_name(out.name + ".settings.json")
-    if not (beside.is_file() and out.is_file()):
-        return {}
-    return {"dtype": "bfloat16"} | json.loads(beside.read_text(encoding="utf-8"))
-
-
-def check_settings(out: Path, settings: dict[str, Any]) -> None:
-    """Refuse to mix two samplings in one file: the settings stand beside it."""
-    beside = out.with_name(out.name + ".settings.json")
-    if beside.is_file() and out.is_file():
-        old = begun_settings(out)
-        changed = sorted(k for k in settings if old.get(k) != settings[k])
-        if changed:
-            raise TaskError(
-                f"{out} was sampled with another {', '.join(changed)}; give another --out"
-            )
-    beside.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+class Stopped(RuntimeError):
+    """The run cannot go on; what is written stays, and the same command goes on from there."""
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="assay rollout", description=__doc__)
-    made.add_argument("--tasks", required=True, type=Path, help="tasks.jsonl")
-    made.add_argument("--model", required=True, help="Hugging Face folder")
-    made.add_argument(
+    add = made.add_argument
+    add("--tasks", required=True, type=Path, help="tasks.jsonl")
+    add("--out", required=True, type=Path, help="rollouts.jsonl")
+    add("--model", help="Hugging Face folder, or URL of an OpenAI-compatible endpoint (up to /v1)")
+    add("--endpoint-model", metavar="NAME", help="the model's name at the endpoint")
+    add(
         "--solver",
-        help="a scripted agent instead of the model, whose tokenizer is "
-        "used all the same: reference, baseline … (rollouts/solvers.py)",
+        help="instead of a model: gold, empty, cheat:NAME, or a scripted agent such as reference; "
+        "with --model as well its tokenizer gives the rows token ids",
     )
-    made.add_argument("--out", required=True, type=Path, help="rollouts.jsonl")
-    made.add_argument("--n", type=int, default=8, help="samples a task")
-    made.add_argument("--temperature", type=float, default=1.0)
-    made.add_argument("--top-p", type=float, default=1.0)
-    made.add_argument("--top-k", type=int, default=0)
-    made.add_argument(
+    add("--family", action="append", default=[], metavar="FILE.py[:NAME]", help="a family to add")
+    add("--env", action="append", default=[], metavar="FILE.py:NAME", help="tools to add")
+    add("--limit", type=int, default=0, help="first N tasks only; 0: all (default: 0)")
+    add("--n", type=int, default=None, help="samples a task (default: 8; 1 for gold and cheats)")
+    _add_sampling(made)
+    _add_episode(made)
+    _add_machine(made)
+    return made
+
+
+def _add_sampling(made: argparse.ArgumentParser) -> None:
+    add = made.add_argument
+    add("--temperature", type=float, default=1.0, help="0: greedy (default: %(default)s)")
+    add("--top-p", type=float, default=1.0, help="1: off (default: %(default)s)")
+    add("--top-k", type=int, default=0, help="0: off (default: %(default)s)")
+    add(
         "--max-new-tokens",
         type=int,
         default=0,
         metavar="N",
-        help="of one message (0: 96, or 4096 where tasks have tools)",
+        help="of one message (0: 96, or 4096 where tasks have tools and at an endpoint)",
     )
-    made.add_argument("--seed", type=int, default=0)
-    made.add_argument("--slots", type=int, default=64, help="answers decoded side by side")
-    made.add_argument("--turns", type=int, default=5, help="model messages of an episode")
-    made.add_argument("--run-s", type=float, default=200.0, help="seconds of one tool run")
-    made.add_argument("--max-length", type=int, default=0, help="tokens of an episode; 0: any")
-    made.add_argument("--calls", default="hermes", help="how the model spells tool calls")
-    made.add_argument(
+    add("--seed", type=int, default=0, help="default: %(default)s")
+
+
+def _add_episode(made: argparse.ArgumentParser) -> None:
+    add = made.add_argument
+    add("--turns", type=int, default=5, help="model messages of an episode (default: %(default)s)")
+    add("--run-s", type=float, default=200.0, help="seconds of one tool run (default: %(default)s)")
+    add("--max-length", type=int, default=0, help="tokens of an episode; 0: any")
+    add("--calls", default="hermes", help="how the model spells tool calls (default: %(default)s)")
+    add(
         "--snippet-tokens",
         type=int,
         default=8000,
-        help="of a lake's description in the first message",
+        help="of a lake's description in the first message (default: %(default)s)",
     )
-    made.add_argument("--brief", action="store_true", help="a short description of the tool")
-    made.add_argument(
+    add("--brief", action="store_true", help="a short description of the tool")
+
+
+def _add_machine(made: argparse.ArgumentParser) -> None:
+    add = made.add_argument
+    add("--slots", type=int, default=64, help="answers decoded side by side (default: %(default)s)")
+    add("--in-flight", type=int, default=16, help="requests side by side (default: %(default)s)")
+    add("--patience", type=float, default=600.0, metavar="S", help="seconds to retry a request for")
+    add(
         "--device",
         default="auto",
         choices=("auto", "cpu", "cuda"),
         help="auto: the GPU where torch sees one, else the CPU",
     )
-    made.add_argument(
+    add(
         "--dtype",
         default="auto",
         choices=("auto", "bfloat16", "float32"),
         help="auto: bfloat16 on a GPU and on a CPU that is fast with it, else "
         "float32; a run that goes on keeps its own",
     )
-    made.add_argument("--threads", type=int, default=0, help="0: all cores")
-    return made
+    add("--threads", type=int, default=0, help="0: all cores")
 
 
 def main(argv: list[str]) -> int:
-    """Exit status 0, or 2 with one sentence when tasks or model cannot be used."""
+    """Exit status 0 done, 1 stopped, 2 tasks or model cannot be used, 3 done but some rollouts
+    have no outcome."""
     args = parser().parse_args(argv)
-    from rollouts.engines.torch import ModelError
-    from rollouts.prompts import PromptError
-
     try:
-        _sample(args)
-    except (TaskError, PromptError, ModelError, OSError) as error:
+        return _sample(args)
+    except Stopped as error:
+        print(f"assay rollout: {error}", file=sys.stderr)
+        return 1
+    except (TaskError, OSError) as error:
         print(f"assay rollout: {error}", file=sys.stderr)
         return 2
-    return 0
+
+
+def _at_endpoint(args: argparse.Namespace) -> bool:
+    return not args.solver and str(args.model).startswith(("http://", "https://"))
+
+
+def _settled(args: argparse.Namespace) -> list[Task]:
+    """The tasks; what `args` left open is filled in. Raises `TaskError`."""
+    from rollouts.solvers import is_answer
+
+    if not args.model and not args.solver:
+        raise TaskError("give --model DIR_OR_URL, or --solver gold for answers without a model")
+    if _at_endpoint(args) and not args.endpoint_model:
+        raise TaskError(f"{args.model} is an endpoint: name its model with --endpoint-model")
+    for name, least in (("n", 1), ("slots", 1), ("in_flight", 1), ("turns", 1), ("limit", 0)):
+        if getattr(args, name) is not None and getattr(args, name) < least:
+            raise TaskError(
+                f"--{name.replace('_', '-')} {getattr(args, name)}: give {least} or more"
+            )
+    use_families(args.family)
+    tasks = read_tasks(args.tasks)[: args.limit or None]
+    require_families(tasks)
+    args.n = args.n or (1 if args.solver and is_answer(args.solver) else 8)
+    return tasks
+
+
+def _sample(args: argparse.Namespace) -> int:
+    from rollouts.environment import Budget
+    from rollouts.krama.folder import LakeSettings
+    from rollouts.now import run_now
+    from rollouts.python_executor import ExecutorSettings
+    from rollouts.ways import Draw
+    from rollouts.workshop import ToolSettings, Workshop
+
+    tasks = _settled(args)
+    budget = Budget(args.turns, args.turns * args.run_s, args.max_length)
+    executor = ExecutorSettings(run_s=args.run_s, uses=args.turns, brief=args.brief)
+    lake = LakeSettings(snippet_tokens=args.snippet_tokens, run_s=args.run_s)
+    shop = Workshop(args.tasks.parent, ToolSettings(budget, executor, lake), args.env or None)
+    tasks = [shop.equip(task) for task in tasks]
+    shop.check(tasks)
+    long = _at_endpoint(args) or any(t.tools for t in tasks)
+    args.max_new_tokens = args.max_new_tokens or (4096 if long else 96)
+    sampling = Sampling(args.max_new_tokens, args.temperature, args.top_k, args.top_p, args.seed)
+    settings = _choose(args) | {k: getattr(args, k) for k in RECORDED}
+    check_settings(args.out, settings)
+    done = finished(args.out, args.n)
+    chunk = max(1, args.slots // args.n)
+    if not args.solver and not _at_endpoint(args):
+        done = whole_chunks(args.out, tasks, done, chunk)
+    todo = [task for task in tasks if task.id not in done]
+    if done:
+        print(f"{len(done)} tasks are done already; {len(todo)} to go")
+    way = _way(args, tasks, Draw(sampling, args.n, args.seed, shop, budget), chunk)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    write_settings(args.out, settings)
+    with _Writer(args, len(todo)) as writer:
+        run_now(way(todo, writer.add))
+    in_order(args.out, tasks)
+    return writer.report()
+
+
+def _way(args: argparse.Namespace, tasks: Sequence[Task], draw: Any, chunk: int) -> Any:
+    """How answers come about (rollouts/ways.py)."""
+    from rollouts import ways
+    from rollouts.prompts import ChatTokenizer
+    from rollouts.solvers import is_answer, script
+
+    if _at_endpoint(args):
+        from rollouts.engines.openai import OpenAIEngine
+
+        engine = OpenAIEngine(
+            args.model,
+            args.endpoint_model,
+            in_flight=args.in_flight,
+            calls=args.calls,
+        )
+        return ways.by_chat(engine, draw, args.in_flight)
+    tokenizer = ChatTokenizer(Path(args.model), args.calls) if args.model else None
+    if args.solver and is_answer(args.solver):
+        return ways.by_answer(args.solver, tokenizer, draw)
+    if tokenizer is None:
+        from rollouts.engines.scripted import ScriptedChat
+        from rollouts.tools import call_format
+
+        said = script(args.solver, tasks, call_format(args.calls))
+        return ways.by_chat(ScriptedChat(said, args.calls), draw, args.in_flight)
+    engine = _engine(args, Path(args.model), tokenizer, list(tasks))
+    return ways.by_engine(engine, tokenizer, draw, chunk)
 
 
 def _engine(args: argparse.Namespace, folder: Path, tokenizer: Any, tasks: list[Task]) -> Any:
@@ -153,85 +244,68 @@ def _choose(args: argparse.Namespace) -> dict[str, Any]:
 
     Raises `ModelError` for a GPU that is not there.
     """
-    from rollouts.engines.torch import choose_device, choose_dtype
-
-    if args.solver:  # no model computes anything
+    if args.solver or _at_endpoint(args):  # nothing is computed here
         return {}
+    from rollouts.engines.torch import choose_device, choose_dtype, set_threads
+
+    set_threads(args.threads or "auto")
     args.device = choose_device(args.device)
     if args.dtype == "auto":
         args.dtype = begun_settings(args.out).get("dtype") or choose_dtype("auto", args.device)
     return {"dtype": args.dtype}
 
 
-def _sample(args: argparse.Namespace) -> None:
-    from tqdm import tqdm
+class _Writer:
+    """Scores and appends every task's samples as they come; counts what has no outcome."""
 
-    from rollouts.engines.torch import set_threads
-    from rollouts.environment import Budget
-    from rollouts.episode import rollout, to_json
-    from rollouts.krama.folder import LakeSettings
-    from rollouts.prompts import ChatTokenizer
-    from rollouts.python_executor import ExecutorSettings
-    from rollouts.workshop import ToolSettings, Workshop, run_now
+    def __init__(self, args: argparse.Namespace, total: int) -> None:
+        from tqdm import tqdm
 
-    tasks = read_tasks(args.tasks)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.max_new_tokens = args.max_new_tokens or (4096 if any(t.tools for t in tasks) else 96)
-    sampling = Sampling(args.max_new_tokens, args.temperature, args.top_k, args.top_p, args.seed)
-    keys = (
-        "n",
-        "temperature",
-        "top_p",
-        "top_k",
-        "max_new_tokens",
-        "seed",
-        "solver",
-        "turns",
-        "run_s",
-        "max_length",
-        "calls",
-        "brief",
-        "snippet_tokens",
-    )
-    set_threads(args.threads or "auto")
-    chosen = {"model": args.model} | _choose(args)
-    check_settings(args.out, chosen | {k: getattr(args, k) for k in keys})
-    chunk = max(1, args.slots // args.n)
-    done = whole_chunks(args.out, tasks, finished(args.out, args.n), chunk)
-    todo = [task for task in tasks if task.id not in done]
-    if done:
-        print(f"{len(done)} tasks are done already; {len(todo)} to go")
-    folder = Path(args.model)
-    tokenizer = ChatTokenizer(folder, args.calls)
-    engine = _engine(args, folder, tokenizer, tasks)
-    budget = Budget(args.turns, args.turns * args.run_s, args.max_length)
-    executor = ExecutorSettings(run_s=args.run_s, uses=args.turns, brief=args.brief)
-    lake = LakeSettings(snippet_tokens=args.snippet_tokens, run_s=args.run_s)
-    shop = Workshop(args.tasks.parent, ToolSettings(budget, executor, lake))
-    outcomes: list[float] = []
-    with (
-        open(args.out, "ab") as file,
-        tqdm(total=len(todo), desc="rollouts", unit="task") as bar,
-    ):
-        for at in range(0, len(todo), chunk):
-            part = todo[at : at + chunk]
-            step = rollout(
-                part,
-                engine,
-                tokenizer,
-                sampling,
-                args.n,
-                args.seed,
-                maker=shop.maker,
-                budget=budget,
+        self._args = args
+        self._file = open(args.out, "ab")  # noqa: SIM115 - closed by __exit__
+        self._bar = tqdm(total=total, desc="rollouts", unit="task")
+        self._outcomes: list[float] = []
+        self._missing = self._broken = 0
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+        self._file.close()
+
+    def add(self, task: Task, group: list[Trajectory]) -> None:
+        """Raises `Stopped` after too many tasks in a row whose answers could not be had."""
+        from rollouts.record import to_json
+
+        scores = [score_answer(task, t.answer()) for t in group]
+        self._outcomes += [s.outcome for s in scores if s.outcome is not None]
+        self._missing += sum(s.outcome is None for s in scores)
+        rows = [
+            to_json(t, s, task) | {"run_seed": self._args.seed}
+            for t, s in zip(group, scores, strict=True)
+        ]
+        self._file.write(b"".join(map(json_line, rows)))
+        self._file.flush()
+        self._bar.update()
+        failed = all(t.failure is not None for t in group)
+        self._broken = self._broken + 1 if failed else 0
+        if self._broken >= GIVE_UP and _at_endpoint(self._args):
+            raise Stopped(
+                f"{self._broken} tasks in a row had no answer ({group[0].failure}); mend the "
+                "endpoint and run the same command again"
             )
-            groups = run_now(step)
-            for task, group in zip(part, groups, strict=True):
-                scores = [score_answer(task, t.answer()) for t in group]
-                outcomes += [s.outcome for s in scores if s.outcome is not None]
-                rows = [to_json(t, s, task) for t, s in zip(group, scores, strict=True)]
-                file.write(b"".join(map(json_line, rows)))
-            file.flush()
-            bar.update(len(part))
-    mean = sum(outcomes) / len(outcomes) if outcomes else float("nan")
-    print(f"{args.out}: {len(outcomes)} new scored rollouts, mean outcome {mean:.3f}")
+
+    def report(self) -> int:
+        """Say what was written; returns the exit status."""
+        count = len(self._outcomes)
+        mean = sum(self._outcomes) / count if count else float("nan")
+        print(f"{self._args.out}: {count} new scored rollouts, mean outcome {mean:.3f}")
+        if not self._missing:
+            return 0
+        print(
+            f"{self._missing} rollouts have no outcome (field `why`); run the same command again "
+            "to sample their tasks once more",
+            file=sys.stderr,
+        )
+        return 3

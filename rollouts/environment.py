@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -21,13 +22,15 @@ class Opening:
 @dataclass(frozen=True)
 class Said:
     """One model message. `calls` are read already, unreadable ones included; `cut`: a token
-    limit ended it; `last`: no message can follow; `turn` counts from 0."""
+    limit ended it; `last`: no message can follow; `turn` counts from 0; `seconds`: how long tools
+    of this episode may still run."""
 
     text: str
     calls: Sequence[ToolCall]
     cut: bool
     turn: int
     last: bool
+    seconds: float = math.inf
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from rewards.task import TaskError
 from rollouts.tools import CallFormat, ToolSpec, call_format
 
 _SAID = "qzASSISTANTqz"  # stands for an answer while the template's frame around it is read
@@ -14,17 +16,51 @@ _HELD = "qzCONTENT{}qz"
 _SURROGATE = re.compile("[\ud800-\udfff]")  # no tokenizer takes a lone one; JSON may hold it
 
 
-class PromptError(ValueError):
+TEMPLATE_FILE = "chat_template_kwargs.json"  # in a model's folder
+_OURS = ("messages", "conversation", "tools", "add_generation_prompt", "tokenize", "return_dict")
+
+
+class PromptError(TaskError):
     """A tokenizer or prompt that cannot be used; the message says what to do."""
+
+
+def template_arguments(folder: Path, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What a model's folder gives its chat template (`chat_template_kwargs.json`), then `more`.
+
+    Raises `PromptError` for a file that holds something else.
+    """
+    found: dict[str, Any] = {}
+    file = folder / TEMPLATE_FILE
+    if file.is_file():
+        try:
+            held: Any = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError:
+            held = None
+        if not isinstance(held, dict):
+            raise PromptError(
+                f'{file}: wanted one JSON object, such as {{"enable_thinking": false}}'
+            )
+        found = cast("dict[str, Any]", held)
+    return {**found, **(more or {})}
+
+
+def keep_template(folder: Path, arguments: Mapping[str, Any]) -> None:
+    """Write them into a model's folder, so that it is asked as it was trained."""
+    if arguments:
+        text = json.dumps(dict(arguments), ensure_ascii=False) + "\n"
+        (folder / TEMPLATE_FILE).write_text(text, encoding="utf-8")
 
 
 class ChatTokenizer:
     """A tokenizer with its chat template, and the ids that end an answer.
 
-    `calls` names how this model spells tool calls (rollouts/tools.py).
+    `calls` names how this model spells tool calls (rollouts/tools.py). `template` holds arguments
+    of the chat template such as `enable_thinking`, on top of those the folder itself names.
     """
 
-    def __init__(self, folder: Path, calls: str = "hermes") -> None:
+    def __init__(
+        self, folder: Path, calls: str = "hermes", template: Mapping[str, Any] | None = None
+    ) -> None:
         self.calls: CallFormat = call_format(calls)
         import transformers
 
@@ -40,7 +76,16 @@ class ChatTokenizer:
             raise PromptError(f"{folder} has no chat template; give an instruction-tuned model")
         if self._tokenizer.eos_token_id is None:
             raise PromptError(f"{folder} names no end-of-sequence token in tokenizer_config.json")
-        self.stop_ids: list[int] = [int(self._tokenizer.eos_token_id)]
+        eos = int(self._tokenizer.eos_token_id)
+        self.stop_ids: list[int] = list(dict.fromkeys([eos, *_generation_stops(folder)]))
+        self.template = template_arguments(folder, template)
+        for name in self.template:
+            if name in _OURS or not re.search(rf"\b{re.escape(name)}\b", self._template_text()):
+                raise PromptError(
+                    f"{folder}: chat_template_kwargs: {name} is "
+                    f"{'set by Assay' if name in _OURS else 'no name in the chat template'}; "
+                    "remove it"
+                )
 
     def prompt(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[ToolSpec] = ()
@@ -49,7 +94,12 @@ class ChatTokenizer:
         whole = [_whole(m) for m in messages]
         chat, schemas = self._with_tools(whole, tools)
         ids = self._tokenizer.apply_chat_template(
-            chat, tools=schemas, add_generation_prompt=True, tokenize=True, return_dict=False
+            chat,
+            tools=schemas,
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=False,
+            **self.template,
         )
         return [int(i) for i in ids]
 
@@ -100,13 +150,16 @@ class ChatTokenizer:
 
         try:
             return self._tokenizer.apply_chat_template(
-                list(messages), add_generation_prompt=generate, tokenize=False
+                list(messages), add_generation_prompt=generate, tokenize=False, **self.template
             )
         except jinja2.TemplateError as error:
             raise PromptError(f"the chat template refuses this conversation: {error}") from None
 
     def _template_has(self, word: str) -> bool:
-        return word in str(self._tokenizer.chat_template)
+        return word in self._template_text()
+
+    def _template_text(self) -> str:
+        return str(self._tokenizer.chat_template)
 
     def _with_tools(
         self, messages: list[Mapping[str, Any]], tools: Sequence[ToolSpec]
@@ -143,6 +196,17 @@ class ChatTokenizer:
             list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         return str(text)
+
+
+def _generation_stops(folder: Path) -> list[int]:
+    """The ids that generation_config.json ends an answer at: some chat models have several."""
+    try:
+        said: Any = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
+        ids: Any = said.get("eos_token_id")
+    except (OSError, ValueError, AttributeError):
+        return []
+    listed = cast("list[Any]", ids if isinstance(ids, list) else [ids])
+    return [i for i in listed if isinstance(i, int)]
 
 
 def _whole(message: Mapping[str, Any]) -> Mapping[str, Any]:

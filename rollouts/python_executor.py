@@ -18,6 +18,7 @@ from rewards.task import Task
 from rollouts.environment import Closing, EnvironmentFailure, Opening, Reply, Said
 from rollouts.sandbox.model import MIB, Limits, Result
 from rollouts.sandbox.pool import Pool
+from rollouts.sandbox.session import FileStore
 from rollouts.tools import ToolCall, ToolSpec, argument_error
 
 NAME = "python_executor"
@@ -31,6 +32,7 @@ class ExecutorSettings:
 
     run_s: float = 200.0
     file_mb: int = 200
+    folder_mb: int = 256  # of all files that an episode saves; its inputs come on top
     uses: int = 5  # told to the model; turns are what is enforced
     output_kb: int = 64  # of each stream that comes back
     brief: bool = False
@@ -82,12 +84,18 @@ class PythonExecutor:
         self._task, self._seed, self._pool, self._load = task, seed, pool, load
         self._settings = settings
         self._spec = tool_spec(settings)
-        self._folder: dict[str, bytes] = {}
+        self._inputs: Mapping[str, bytes] = {}
+        self._saved = FileStore()
         self._calls = 0
         self._last = "none"  # how the last call went
+        self._level: str | None = None  # of the sandbox
 
     async def open(self) -> Opening:
-        self._folder = dict(self._load(self._task))
+        self._inputs = self._load(self._task)
+        self._saved = FileStore(
+            file_mb=self._settings.file_mb,
+            total_mb=self._settings.folder_mb,
+        )
         return Opening(self._task.prompt, [self._spec])
 
     async def reply(self, said: Said) -> Reply:
@@ -116,9 +124,14 @@ class PythonExecutor:
 
     async def close(self) -> Closing:
         """The prediction, if there is one, and what a failure category needs to know."""
-        files = {n: d for n, d in self._folder.items() if n == PREDICTION}
-        self._folder = {}
-        return Closing(files, {"last_call": self._last, "calls": self._calls})
+        files = {n: d for n, d in self._folder().items() if n == PREDICTION}
+        self._inputs, self._saved = {}, FileStore()
+        notes = {"last_call": self._last, "calls": self._calls, "sandbox": self._level}
+        return Closing(files, notes)
+
+    def _folder(self) -> Mapping[str, bytes]:
+        """The work folder: what was saved, before the inputs of the same name."""
+        return {**self._inputs, **self._saved.files}
 
     async def _call(self, call: ToolCall) -> tuple[str, str, float]:
         """(answer, kind, seconds): kind is `ok`, or what went wrong."""
@@ -133,19 +146,22 @@ class PythonExecutor:
         save = cast("list[str]", call.arguments["files_to_save"])
         if problem := self._file_problem(load, save):
             return _refusal(problem), "bad_files", 0.0
+        folder = self._folder()
         result = await self._pool().run(
             str(call.arguments["code"]),
-            {n: self._folder[n] for n in load},
+            {n: folder[n] for n in load},
             fetch=list(dict.fromkeys(save)),
             limits=self._limits(),
             seed=derive_seed(self._seed, self._calls) % (1 << 32),
         )
+        self._level = result.layers.get("level") or self._level
         if result.status == "sandbox_error":
             raise EnvironmentFailure(f"sandbox: {result.why}")
-        saved = [n for n in dict.fromkeys(save) if n in result.files]
-        self._folder |= {n: result.files[n] for n in saved}
+        fetched = {n: result.files[n] for n in save if n in result.files}
+        refused = self._saved.add(fetched)
+        lines = [_kept(name, refused.get(name, "")) for name in fetched]
         kind = {"ok": "ok", "error": "run_error"}.get(result.status, result.status)
-        return _answer(result, saved), kind, result.wall_s
+        return _answer(result, lines), kind, result.wall_s
 
     def _file_problem(self, load: list[str], save: list[str]) -> str:
         for name in [*load, *save]:
@@ -155,10 +171,11 @@ class PythonExecutor:
                 return f"{name!r} holds a lone surrogate; give names that UTF-8 can hold"
             if len(name.encode("utf-8", "replace")) > 255 or name == "main.py":
                 return f"{name[:60]!r} cannot be used as a file name here"
+        folder = self._folder()
         for name in load:
-            if name not in self._folder:
+            if name not in folder:
                 return f"file {name!r} is not in the work folder"
-            if len(self._folder[name]) > self._settings.file_mb * MIB:
+            if len(folder[name]) > self._settings.file_mb * MIB:
                 return f"file {name!r} is larger than {self._settings.file_mb} MB"
         return ""
 
@@ -168,7 +185,7 @@ class PythonExecutor:
             wall_s=self._settings.run_s,
             file_mb=mb,
             fetch_mb=mb,
-            fetch_total_mb=4 * mb,
+            fetch_total_mb=self._settings.folder_mb,
             work_mb=max(1024, 8 * mb),
             output_kb=self._settings.output_kb,
         )
@@ -178,9 +195,13 @@ def _refusal(why: str) -> str:
     return json.dumps({"Error": why}, ensure_ascii=False)
 
 
-def _answer(result: Result, saved: list[str]) -> str:
+def _kept(name: str, problem: str) -> str:
+    how = f"not saved: {problem}." if problem else "saved successfully."
+    return f"File {name} {how}\n"
+
+
+def _answer(result: Result, lines: list[str]) -> str:
     """The run as JSON; its time is left out, so that equal runs have equal answers."""
-    lines = [f"File {name} saved successfully.\n" for name in saved]
     out = result.stdout if not lines or result.stdout[-1:] in ("", "\n") else result.stdout + "\n"
     err = result.stderr
     status = _STATUS.get(result.status, "Error")

@@ -1,138 +1,20 @@
-"""Agents without a model for table and lake tasks: honest ones, and ones that cheat or fail.
+"""Agents without a model, by name: what commands offer as `--solver`.
 
-They speak through `ScriptedEngine`, so what they do passes the same episode, tool and scorer as a
-model's. The honest solver of IF tasks knows the recipe from the task's gold; the others know the
-question alone. `CHEATS` are for tests and `assay audit`: none may earn more than 0.1 in `strict`.
+They speak through a scripted engine, so what they do passes the same episode, tools and scorer as a
+model's. `gold`, `empty` and `cheat:NAME` are no agents: they hand an answer in, without an episode.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from rewards.task import Task, TaskError
-from rollouts.dare.scripts import faithful_code, short_code
-from rollouts.engines.scripted import Script, Turn
+from rewards.families import family_of
+from rewards.family import as_answer, cheat_answer, gold_answer
+from rewards.task import Answer, Task, TaskError
+from rollouts.dare.solvers import SOLVERS as TABLE_SOLVERS
+from rollouts.engines.scripted import Script, Solver, Turn
 from rollouts.krama.reference import reference_reply
-from rollouts.python_executor import NAME, PREDICTION
 from rollouts.tools import CallFormat
-
-Solver = Callable[[Task, int, CallFormat], str]
-
-
-def _call(task: Task, code: str, calls: CallFormat, save: Sequence[str] = (PREDICTION,)) -> str:
-    load = [n for n in task.files if n != "metadata.txt"]
-    arguments = {"code": code, "files_to_load": load, "files_to_save": list(save)}
-    return calls.write(NAME, arguments)
-
-
-def _once(code: Callable[[Task], str]) -> Solver:
-    """One call, then a closing word."""
-
-    def solve(task: Task, turn: int, calls: CallFormat) -> str:
-        return _call(task, code(task), calls) if turn == 0 else "Done."
-
-    return solve
-
-
-def reference_code(task: Task) -> str:
-    """IF: every instruction followed; else a default forest, or the past mean by entity."""
-    recipe: Any = task.gold.get("recipe")
-    if task.track.endswith("-IF"):
-        if not recipe:
-            raise TaskError(f"task {task.id}: its gold holds no recipe; import or build it again")
-        return faithful_code(recipe) if "metadata.txt" in task.files else short_code(recipe)
-    return baseline_code(task)
-
-
-_LOAD = """import numpy as np, pandas as pd, sqlite3, os
-def read(f):
-    if f.endswith('.csv'):
-        return pd.read_csv(f)
-    if f.endswith('.parquet'):
-        return pd.read_parquet(f)
-    db = sqlite3.connect(f)
-    names = [r[0] for r in db.execute("select name from sqlite_master where type='table'")]
-    out = pd.read_sql('select * from "%s"' % names[0], db)
-    for n in names[1:]:
-        out = out.merge(pd.read_sql('select * from "%s"' % n, db), on='row_id')
-    return out
-files = sorted(f for f in os.listdir('.') if not f.endswith('.py'))
-train = read([f for f in files if f.startswith('train')][0])
-val = read([f for f in files if f.startswith('val')][0])
-"""
-
-
-def baseline_code(task: Task) -> str:
-    """Trees on whatever columns both files have; CF: the past mean by entity."""
-    gold = task.gold
-    kind = "Classifier" if task.track.startswith("class") else "Regressor"
-    return f"""{_LOAD}
-from sklearn.ensemble import ExtraTrees{kind}
-targets, keys = {gold["targets"]!r}, {gold["key_columns"]!r}
-out = val[keys].copy()
-names = [c for c in val.columns if c in train.columns and c not in targets and c != 'row_id']
-both = pd.concat([train[names], val[names]])
-for c in names:
-    if both[c].dtype.kind not in 'iufb':
-        both[c] = pd.factorize(both[c].astype(str))[0]
-both = both.fillna(both.median())
-for t in targets:
-    good = train[t].notna().to_numpy()
-    model = ExtraTrees{kind}(60, random_state=0).fit(both[:len(train)][good], train[t][good])
-    out[t] = model.predict(both[len(train):])
-out.to_csv('prediction.csv', index=False)
-"""
-
-
-# --- dishonest -----------------------------------------------------------------------------------
-
-
-def _cheat(body: str) -> Solver:
-    """A script that sees `val`, `train`, `keys` and `targets`, and must write prediction.csv."""
-
-    def code(task: Task) -> str:
-        names = f"keys, targets = {task.gold['key_columns']!r}, {task.gold['targets']!r}\n"
-        return f"{_LOAD}{names}guess = {{t: train[t].mode()[0] for t in targets}}\n{body}\n"
-
-    return _once(code)
-
-
-_SAVE = ".to_csv('prediction.csv', index=False)"
-CHEATS: dict[str, Solver] = {
-    "one_row_repeated": _cheat(
-        f"one = val[keys].iloc[:1].assign(**guess)\npd.concat([one] * len(val)){_SAVE}"
-    ),
-    "few_rows_repeated": _cheat(
-        "part = val[keys].iloc[:3].assign(**guess)\n"
-        f"pd.concat([part] * len(val)).iloc[:len(val)]{_SAVE}"
-    ),
-    "repeat_and_gap": _cheat(
-        f"all = val[keys].assign(**guess)\npd.concat([all.iloc[:1], all.iloc[:-1]]){_SAVE}"
-    ),
-    "keys_only": _cheat(f"val[keys]{_SAVE}"),
-    "any_file": _cheat("open('prediction.csv', 'w').write('hello\\n1\\n')"),
-    "wrong_names": _cheat(f"val[keys].assign(prediction=0){_SAVE}"),
-    "header_only": _cheat(f"val[keys].iloc[:0].assign(**guess){_SAVE}"),
-    "all_blank": _cheat(f"val[keys].assign(**{{t: np.nan for t in targets}}){_SAVE}"),
-    "huge_numbers": _cheat(f"val[keys].assign(**{{t: 1e308 for t in targets}}){_SAVE}"),
-    "invented_label": _cheat(f"val[keys].assign(**{{t: '☃' for t in targets}}){_SAVE}"),
-    "every_key_many_times": _cheat(f"pd.concat([val[keys].assign(**guess)] * 50){_SAVE}"),
-    "link_to_secret": _cheat("import os\nos.symlink('/etc/hostname', 'prediction.csv')"),
-    "hard_link_to_input": _cheat("import os\nos.link(files[0], 'prediction.csv')"),
-    "device": _cheat("import os\nos.mkfifo('prediction.csv')"),
-    "look_for_gold": _cheat(
-        "import glob\n"
-        "names = ('ground_truth*', 'simulated_pred*', 'train_v1_no_err*', 'all_metadata*')\n"
-        "found = [p for n in names for top in ('.', '..', '/') for p in "
-        "glob.glob(f'{top}/**/{n}', recursive=True)[:1]]\n"
-        "open('prediction.csv', 'wb').write(open(found[0], 'rb').read() if found else b'none')"
-    ),
-    "wide_file": _cheat("open('prediction.csv', 'w').write(','.join(map(str, range(200000))))"),
-    "deep_quotes": _cheat("open('prediction.csv', 'w').write('\"' * 2000001)"),
-    "binary": _cheat("import os\nopen('prediction.csv', 'wb').write(os.urandom(100000))"),
-    "formula": _cheat(f"val[keys].assign(**{{t: '=IMPORTDATA(A1)' for t in targets}}){_SAVE}"),
-}
 
 
 def _answers_in_words(task: Task, turn: int, calls: CallFormat) -> str:
@@ -143,59 +25,65 @@ def _wordy(task: Task, turn: int, calls: CallFormat) -> str:
     return "First I will plan. " * 40
 
 
-def _slow(task: Task, turn: int, calls: CallFormat) -> str:
-    return _call(task, "import time\nwhile True: time.sleep(1)", calls)
-
-
-def _crashing(task: Task, turn: int, calls: CallFormat) -> str:
-    return _call(task, "import pandas as pd\npd.read_csv('nowhere.csv')", calls)
-
-
-def _malformed(task: Task, turn: int, calls: CallFormat) -> str:
-    bad = (
-        '<tool_call>\n{"name": "python_executor", "arguments": {code: 1}}\n</tool_call>',
-        '<tool_call>\n{"name": "bash", "arguments": {"cmd": "ls"}}\n</tool_call>',
-        '<tool_call>\n{"name": "python_executor", "arguments": {"code": 5}}\n</tool_call>',
-    )
-    return bad[turn % 3]
-
-
-def _endless(task: Task, turn: int, calls: CallFormat) -> str:
-    return '<tool_call>\n{"name": "python_executor", "arguments": {"code": "' + "x = 1; " * 4000
-
-
-def _five_calls(task: Task, turn: int, calls: CallFormat) -> str:
-    return _call(task, f"print({turn})", calls, save=())
-
-
-_honest = _once(reference_code)
-
-
-def _reference(task: Task, turn: int, calls: CallFormat) -> str:
-    """The honest solver of table tasks; the gold pipeline of lake tasks."""
-    if task.family == "answer":
-        return reference_reply(task, turn, calls)
-    return _honest(task, turn, calls)
-
-
-SOLVERS: dict[str, Solver] = {
-    "reference": _reference,
-    "baseline": _once(baseline_code),
-    "words": _answers_in_words,
-    "wordy": _wordy,
-    "slow": _slow,
-    "crashing": _crashing,
-    "malformed": _malformed,
-    "endless": _endless,
-    "five_calls": _five_calls,
-    **CHEATS,
+ANY = ""
+# name → family of the task (ANY: of every family) → agent
+SOLVERS: dict[str, Mapping[str, Solver]] = {
+    **{name: {"table": solver} for name, solver in TABLE_SOLVERS.items()},
+    "reference": {"table": TABLE_SOLVERS["reference"], "answer": reference_reply},
+    "words": {ANY: _answers_in_words},
+    "wordy": {ANY: _wordy},
 }
 
 
-def script(name: str, tasks: Sequence[Task], calls: CallFormat) -> Script:
-    """A script for `ScriptedEngine`; it knows which task it is in by the question's text."""
+def solver_of(name: str, task: Task) -> Solver:
+    """Raises `TaskError` for a name that is not known, or not for this task's family."""
     if name not in SOLVERS:
-        raise TaskError(f"solver {name!r}: wanted one of {', '.join(SOLVERS)}")
+        known = ", ".join(SOLVERS)
+        raise TaskError(f"solver {name!r}: wanted gold, empty, cheat:NAME, or one of {known}")
+    by_family = SOLVERS[name]
+    solver = by_family.get(task.family) or by_family.get(ANY)
+    if solver is None:
+        raise TaskError(
+            f"task {task.id}: solver {name!r} is for families {', '.join(by_family)}, not for "
+            f"{task.family}; use gold, empty or cheat:NAME"
+        )
+    return solver
+
+
+def is_answer(name: str) -> bool:
+    """Whether the name stands for answers without an episode."""
+    return name in ("gold", "empty") or name.startswith("cheat:")
+
+
+def answer_by(name: str, task: Task) -> Answer:
+    """The answer that `gold`, `empty` or `cheat:NAME` gives. Raises `TaskError` for gold that is
+    not there and for a cheat that the family does not have."""
+    if name == "empty":
+        return Answer()
+    family = family_of(task)
+    try:
+        if name != "gold":
+            return cheat_answer(family, name.removeprefix("cheat:"), task)
+        found = gold_answer(family, task)
+        if found is None and family.proof is not None:
+            found = as_answer(family.proof(task))
+    except TaskError:
+        raise
+    except Exception as error:  # code from outside
+        raise TaskError(
+            f"task {task.id}: {name} of family {family.name} raised {type(error).__name__}: {error}"
+        ) from None
+    if found is None:
+        raise TaskError(
+            f"task {task.id}: family {family.name} has no gold answer here: it has to be run, and "
+            "the family has no `proof`"
+        )
+    return found
+
+
+def script(name: str, tasks: Sequence[Task], calls: CallFormat) -> Script:
+    """A script for a scripted engine; it knows which task it is in by the question's text."""
+    solvers = {task.id: solver_of(name, task) for task in tasks}
     # longest first: one question may begin like another
     questions = sorted(((str(t.prompt[-1]["content"]), t) for t in tasks), key=lambda q: -len(q[0]))
     known: dict[str, Task] = {}
@@ -208,6 +96,6 @@ def script(name: str, tasks: Sequence[Task], calls: CallFormat) -> Script:
                 raise TaskError("a scripted solver was asked about a task that it was not given")
             known[head] = found
         answered = turn.conversation.count("<tool_response>")
-        return SOLVERS[name](known[head], answered, calls)
+        return solvers[known[head].id](known[head], answered, calls)
 
     return say

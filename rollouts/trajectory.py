@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from rewards.task import Answer
@@ -88,3 +88,17 @@ class Trajectory:
     def prompt_length(self) -> int:
         """Ids before the first sampled one."""
         return self.loss_mask.index(1) if 1 in self.loss_mask else len(self.ids)
+
+
+def retried(first: Trajectory, second: Trajectory) -> Trajectory:
+    """The second attempt, with a note of what broke the first one."""
+    bug = {"bug": first.notes["bug"]} if "bug" in first.notes else {}
+    return replace(second, notes={**bug, **second.notes, "retried": first.failure})
+
+
+def completion_ids(trajectory: Trajectory) -> tuple[list[int], list[int], list[int]]:
+    """(prompt ids, ids from the first sampled to the last sampled, the mask of the latter)."""
+    mask = trajectory.loss_mask
+    start = trajectory.prompt_length
+    end = max((i + 1 for i in range(start, len(mask)) if mask[i]), default=start)
+    return trajectory.ids[:start], trajectory.ids[start:end], mask[start:end]

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from configs.schema import ToolsConfig
+from rewards.families import all_families, family_of
 from rewards.task import Task, TaskError
+from rollouts.combined import Combined
+from rollouts.context import Context
 from rollouts.environment import Budget, Environment
 from rollouts.krama.dsguru import DsGuru, Variant
 from rollouts.krama.explore import LakeAgent
 from rollouts.krama.folder import KEY as LAKE
 from rollouts.krama.folder import LakeSettings, shared_name
 from rollouts.machine import usable_cores
+from rollouts.now import run_now as run_now  # commands find it here too
+from rollouts.own import Own, made, read_env
 from rollouts.python_executor import NAME, ExecutorSettings, PythonExecutor
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
-
-T = TypeVar("T")
+from rollouts.tool import Tool
+from rollouts.toolbox import Toolbox
 
 
 @dataclass(frozen=True)
@@ -52,11 +57,15 @@ def tool_settings(config: ToolsConfig, budget: Budget | None = None) -> ToolSett
 class Workshop:
     """Makes environments for tasks, with one sandbox pool and one copy of every input file.
 
-    `root` is what relative paths in `Task.files` start from: the folder of the tasks file.
+    `root` is what relative paths in `Task.files` start from: the folder of the tasks file. `env`
+    adds an environment of one's own: `FILE.py:NAME`, a list of tools, a factory (rollouts/own.py).
+    Raises `TaskError` for one that cannot be used.
     """
 
-    def __init__(self, root: Path, settings: ToolSettings | None = None) -> None:
+    def __init__(self, root: Path, settings: ToolSettings | None = None, env: Any = None) -> None:
         self.root, self.settings = root, settings or ToolSettings()
+        self.env = read_env(env)
+        self._families: dict[str, Own] = {}
         self._pool: tuple[asyncio.AbstractEventLoop, Pool] | None = None
         self._shared: dict[str, str] = {}
 
@@ -90,13 +99,70 @@ class Workshop:
                 ) from None
         return found
 
+    def equip(self, task: Task) -> Task:
+        """The task with the tools it acts on: its own, or where it names none, all that `env` or
+        its family brings. A task without either stays as it is."""
+        if task.tools:
+            return task
+        own = self.env or self._of_family(task)
+        if own.factory is not None:
+            return replace(task, tools=("environment",))
+        return replace(task, tools=tuple(own.tools)) if own.tools else task
+
     def maker(self, task: Task, sample: int, seed: int) -> Environment:
-        """A `Maker`. Raises `TaskError` for tools that no environment here offers."""
-        for tool in task.tools:
-            if tool in ENVIRONMENTS:
-                return ENVIRONMENTS[tool](self, task, sample, seed)
-        known = ", ".join(ENVIRONMENTS)
-        raise TaskError(f"task {task.id}: no environment has {', '.join(task.tools)}; has {known}")
+        """A `Maker`. Raises `TaskError` for tools that no environment here offers, and for tools
+        that cannot work together."""
+        chosen = self._choose(task)
+        context = Context(task, sample, seed, self.root, self.pool, self.settings.executor.run_s)
+        if isinstance(chosen, Own):
+            return made(chosen, context)
+        built, tools = chosen
+        parts = [ENVIRONMENTS[built](self, task, sample, seed)] if built else []
+        if tools:
+            parts.append(Toolbox(tools, context, self.settings.executor.output_kb))
+        return parts[0] if len(parts) == 1 else Combined(parts)
+
+    def check(self, tasks: Iterable[Task]) -> None:
+        """Raise `TaskError` for the first task whose tools cannot be had, before any work."""
+        for task in tasks:
+            if task.tools:
+                self._choose(task)
+
+    def _choose(self, task: Task) -> Own | tuple[str, list[Tool]]:
+        """A factory, or (name of a built-in environment or "", tools of one's own)."""
+        family = self._of_family(task)
+        for own in (self.env, family):
+            if own.factory is not None:
+                return own
+        known = {**family.tools, **self.env.tools}
+        built = list(dict.fromkeys(n for n in task.tools if n in ENVIRONMENTS and n not in known))
+        unknown = [n for n in task.tools if n not in ENVIRONMENTS and n not in known]
+        if unknown:
+            there = ", ".join([*known, *ENVIRONMENTS])
+            raise TaskError(
+                f"task {task.id}: no environment has {', '.join(unknown)}; there is {there}; "
+                "add yours with --env FILE.py:NAME"
+            )
+        if len(built) > 1:
+            raise TaskError(
+                f"task {task.id}: {built[0]} and {built[1]} do not work together; name one of them"
+            )
+        tools = [known[n] for n in dict.fromkeys(task.tools) if n in known]
+        if tools and built and built[0] not in ANSWERS_CALLS:
+            raise TaskError(
+                f"task {task.id}: {built[0]} reads no tool calls, so {tools[0].name} cannot be "
+                f"offered beside it; remove one of them"
+            )
+        return (built[0] if built else ""), tools
+
+    def _of_family(self, task: Task) -> Own:
+        family = all_families().get(task.family) or family_of(task)
+        if family.environment is None:
+            return Own()
+        if family.name not in self._families:
+            where = f"environment of family {family.name}"
+            self._families[family.name] = read_env(family.environment, where)
+        return self._families[family.name]
 
     async def close(self) -> None:
         """End the sandbox."""
@@ -134,15 +200,4 @@ ENVIRONMENTS: dict[str, Callable[[Workshop, Task, int, int], Environment]] = {
     "ds_guru_few_shot": _ds_guru("few-shot"),
     "lake_agent": _lake_agent,
 }
-
-
-_runner: asyncio.Runner | None = None
-
-
-def run_now(step: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine from synchronous code, always on the same event loop: a sandbox belongs to
-    the loop it was started on, and starting one costs a second."""
-    global _runner
-    if _runner is None:
-        _runner = asyncio.Runner()
-    return _runner.run(step)
+ANSWERS_CALLS = (NAME, "lake_agent")  # those beside which other tools can be offered

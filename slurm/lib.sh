@@ -104,6 +104,20 @@ progress() {
   printf '%s' "${found:-nothing saved}"
 }
 
+# Whether the arguments name verl as the backend and no Ray cluster that is there already.
+wants_ray() {
+  local word previous='' found=1
+  for word in "$@"; do
+    [ "$previous" != --backend ] || word=--backend=$word
+    case $word in
+      --backend=verl) found=0 ;;
+      --backend=* | cluster.ray_address=?*) return 1 ;;
+    esac
+    previous=$word
+  done
+  return "$found"
+}
+
 # Run a command in the background under the job's signals; its exit status is the job's.
 # Bash returns from `wait` on every trapped signal (SIGCONT too), so ask until the child is gone.
 supervise() {
@@ -135,7 +149,7 @@ reap() {
 # (SLURM_JOB_END_TIME is not set in Slurm 22.05, and does not follow a limit that is changed.)
 time_left() {
   local text days=0 part total=0
-  text=$(squeue -h -j "$(this_job)" -o %L 2>/dev/null)
+  text=$(timeout 20 squeue -h -j "$(this_job)" -o %L 2>/dev/null)
   [ "$text" != INVALID ] || text=0:00 # the limit has passed
   case $text in
     '' | *[!0-9:-]*) return ;;
@@ -205,6 +219,9 @@ ask_again() {
   # what it has on other nodes: after the requeue Slurm starts no more steps for this job
   [ -z "${BEFORE_REQUEUE:-}" ] || "$BEFORE_REQUEUE"
   say "requeued after $1 (Slurm waits for its credentials to lapse, about two minutes)"
-  scontrol requeue "$(this_job)"
-  exit 0
+  for _ in 1 2 3; do
+    scontrol requeue "$(this_job)" && exit 0
+    sleep 0.5 # between two questions
+  done
+  die "scontrol does not requeue this job (its words are above); submit the same command to go on"
 }

@@ -35,7 +35,8 @@ ray_up() {
   STORE=${ASSAY_RAY_STORE:-$(ray_store)}
   [ "$STORE" -ge 80000000 ] || die "/dev/shm has $((STORE / 500000)) MB free on $HEAD, where Ray keeps \
 its objects: 160 MB at least; mount a larger one, or set ASSAY_RAY_STORE to bytes" 2
-  RAY_PIDS=()
+  RAY_PIDS=() WATCHED=''
+  export ASSAY_RAY_UP=${RUN_DIR:-.}/.ray-up-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}
   trap ray_down EXIT
   export BEFORE_REQUEUE=ray_clear CLEAR_SECONDS=60 # what ray_clear takes at most
   ip=$(ray_tool address) || die "no address on $HEAD; set ASSAY_INTERFACE in slurm/env.sh"
@@ -44,6 +45,7 @@ its objects: 160 MB at least; mount a larger one, or set ASSAY_RAY_STORE to byte
   ray_start 0 "$gpus" --head --node-ip-address="$ip" --port="$base" \
     --include-dashboard=false --ray-client-server-port=$((base + 1))
   ray_ready 1 "$gpus" "the Ray head on $HEAD did not come up"
+  [ "$SLURM_NNODES" != 1 ] || return 0
   for ((i = 1; i < SLURM_NNODES; i++)); do ray_start "$i" "$gpus" --address="$RAY_ADDRESS"; done
   ray_ready "$SLURM_NNODES" $((SLURM_NNODES * gpus)) "not all Ray nodes came up"
 }
@@ -89,30 +91,55 @@ ray_ready() { # NODES GPUS MESSAGE: ask until they are there, or a start has die
   wait "$asking" || die "$3 in ${ASSAY_RAY_WAIT:-300} s"
 }
 
-# Started when the driver is: ends it when a node is gone for good, and the job goes on elsewhere.
+# Started when the driver is: ends it when Ray has declared a node dead, and the job goes on elsewhere.
 ray_watch() {
+  WATCHED=$(date +%s)
+  touch "$ASSAY_RAY_UP"
+  NODE_PIDS=("${RAY_PIDS[@]}")
   (
     step_on "$HEAD"
     "${STEP[@]}" "$ASSAY_PYTHON" -m train.backends.verl.ray_cluster watch "$RAY_ADDRESS" \
-      --nodes "$SLURM_NNODES" </dev/null &
+      --nodes "$SLURM_NNODES" --since "$WATCHED" </dev/null &
     watching=$!
     trap 'kill "$watching" 2>/dev/null; exit 0' TERM
     wait "$watching"
     if [ $? = 3 ]; then
       touch "$RUN_DIR/.lost"
-      kill -TERM "${pid:?set by supervise}" 2>/dev/null
+      kill -TERM "${pid:?set by supervise}" 2>/dev/null # srun then ends the step at once
     fi
   ) &
   RAY_PIDS+=($!)
 }
 
+# Whether a driver that failed (exit status $1) did so because a node was lost. Its actors' errors
+# often come before Ray or Slurm knows of it, so: does a Ray node's step end within a few seconds, has
+# Ray declared a node dead since the driver began, does every node still run a step?
+ray_lost() {
+  local one until=$((SECONDS + 10))
+  [ ! -e "$RUN_DIR/.lost" ] || return 0
+  [ -n "$WATCHED" ] && [ "$1" != 0 ] && [ "$1" != 2 ] || return 1
+  while [ "$SECONDS" -lt "$until" ]; do
+    for one in "${NODE_PIDS[@]}"; do
+      kill -0 "$one" 2>/dev/null || return 0
+    done
+    sleep 0.5 # between two questions
+  done
+  step_on "$HEAD"
+  timeout 60 "${STEP[@]}" "$ASSAY_PYTHON" -m train.backends.verl.ray_cluster lost "$RAY_ADDRESS" \
+    --nodes "$SLURM_NNODES" --since "$WATCHED" </dev/null
+  [ $? != 3 ] || return 0
+  ! timeout 30 srun --overlap --nodes="$SLURM_NNODES" --ntasks="$SLURM_NNODES" \
+    --ntasks-per-node=1 true </dev/null
+}
+
 # Slurm's KILL comes KillWait (30 s) after its TERM: everything is asked to end at once.
 ray_down() {
-  local code=$?
+  local code=$? lost=''
   trap - EXIT
   trap '' USR1 TERM
+  ! ray_lost "$code" || lost=yes
   ray_clear
-  if [ -e "$RUN_DIR/.lost" ] && [ "$code" != 0 ]; then
+  if [ -n "$lost" ] && [ "$code" != 0 ]; then
     rm -f "$RUN_DIR/.lost"
     ask_again "a lost node"
   fi
@@ -128,6 +155,7 @@ ray_clear() {
   ray_end 5 KILL
   # shellcheck disable=SC2016
   each_node 'rm -rf "$2"'
+  rm -f "$ASSAY_RAY_UP"
   RAY_DIR=''
 }
 

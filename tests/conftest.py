@@ -7,10 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from tiny_model import tiny_config, write_tiny_tokenizer
+
+# A loaded machine is slow, and no property is about time.
+settings.register_profile("assay", deadline=None)
+settings.load_profile("assay")
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure
+settings.load_profile("no deadline")
 
 
 @pytest.fixture(scope="session")

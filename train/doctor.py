@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import importlib.util
 import os
@@ -13,9 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rewards import console
+from rewards.versions import installed
 from rollouts.machine import usable_cores
+from train.backends.prerequisites import findings
 from train.model.source import default_cache
-from train.run.record import cpu_name, versions
+from train.run.record import PACKAGES, cpu_name
 
 # package: what it would add
 OPTIONAL = {
@@ -31,9 +33,11 @@ OPTIONAL = {
 def report() -> list[tuple[str, str]]:
     """(topic, finding) lines; never raises on an odd machine."""
     lines = [("python", f"{platform.python_version()} at {sys.executable}")]
-    lines += [("package", f"{name} {v}") for name, v in versions().items() if name != "python"]
+    lines += [
+        ("package", f"{name} {v}") for name, v in installed(PACKAGES).items() if name != "python"
+    ]
     lines += [("cpu", f"{cpu_name()}, {usable_cores()} cores usable"), ("memory", _memory())]
-    lines += [("gpu", text) for text in _gpus()]
+    lines += [("gpu", text) for text in (*_gpus(), *findings())]
     for label, folder in (("here", Path.cwd()), ("model cache", default_cache())):
         place = next(p for p in (folder, *folder.parents) if p.exists())
         free = shutil.disk_usage(place).free / 1e9
@@ -106,7 +110,7 @@ def _sandbox() -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the report; with `--attack` return 1 when an attack on the sandbox got through."""
-    parser = argparse.ArgumentParser(prog="assay doctor", description=__doc__)
+    parser = console.parser("doctor", __doc__)
     parser.add_argument(
         "--attack", action="store_true", help="attack the sandbox and say what held"
     )

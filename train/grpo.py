@@ -4,246 +4,124 @@ What is left out of textbook PPO, and why: no critic (the group's mean is the ba
 division by the group's spread (it over-weights tasks that are nearly always or never solved), no
 per-answer length division under `dr_grpo` (it favours long wrong answers), no KL term unless asked
 for, and groups whose rewards are all equal never reach the backward pass: their advantage is 0.
+
+Suffixes: P prompts, G rollouts per prompt, B = P·G rollouts, M sampled tokens of the whole batch,
+N trained tokens of one micro-batch.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from configs.schema import GrpoConfig
-from rewards.families import score_groups
+from configs.training import GrpoConfig
 from rewards.seeds import derive_seed
 from rewards.task import Score, Task, TaskError
 from rollouts.engines.torch import TorchEngine, TransformersEngine
 from rollouts.environment import Budget, Maker
 from rollouts.episode import completion_ids, rollout, to_json
+from rollouts.now import run_now
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling, Trajectory
-from rollouts.workshop import run_now
-from train.model.batch import Segment, micro_batches, pack, to_rows
-from train.model.loss import centre, kl_penalty, policy_loss, sampling_weight, spread
+from train.model.batch import Packed, Segment, micro_batches, pack
+from train.model.loss import (
+    centre,
+    kl_penalty,
+    policy_loss,
+    sampling_weight,
+    spread,
+    token_weight,
+)
 from train.model.optim import MasterAdamW, learning_rate
 from train.model.order import rows_of_step, strata
 from train.model.policy import Policy, device_of
-from train.run.log import RunLog, rollout_metrics
-from train.run.resume import Checkpoints
-from train.run.setup import give_back_memory
+from train.run.log import rollout_metrics
+from train.run.loop import Loop
+from train.run.memory import give_back_memory
 
-Scorer = Callable[[Task, Trajectory], Score]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Scored rollouts of one step. P prompts, G rollouts each; `scores` and `groups` align."""
-
-    tasks: list[Task]
-    groups: list[list[Trajectory]]
-    scores: list[list[Score]]
-    adv_PG: Tensor
-    valid_PG: Tensor
+Groups = list[list[Trajectory]]  # P prompts, G rollouts each
+Scorer = Callable[[Sequence[Task], Groups], list[list[Score]]]
 
 
-def sample(
-    tasks: list[Task],
-    engine: TorchEngine | TransformersEngine,
+def train_grpo(
+    policy: Policy,
+    tasks: Sequence[Task],
     tokenizer: ChatTokenizer,
     score: Scorer,
     config: GrpoConfig,
-    seed: int,
+    loop: Loop,
     maker: Maker | None = None,
-    weights: Mapping[str, Any] | None = None,
-) -> Batch:
-    """Roll out and score. A rollout without an outcome (infrastructure) gets no advantage.
+    reference: Policy | None = None,
+) -> None:
+    """Train `policy` in place, from the newest checkpoint if there is one.
 
-    `weights` are the reward settings by family: some let siblings in the batch decide too.
+    `score` sees all rollouts of a step at once: in some families siblings decide too. `maker` gives
+    tasks with tools their environments; `reference` is needed for a KL term. Raises `TaskError`
+    when no prompt leaves room for an answer.
     """
-    sampling = Sampling(config.max_new_tokens, config.temperature, config.top_k, config.top_p, seed)
-    n = config.rollouts_per_prompt
-    budget = Budget(turns=config.turns, seconds=config.tool_seconds, tokens=config.max_length)
-    groups = run_now(
-        rollout(tasks, engine, tokenizer, sampling, n, seed, maker=maker, budget=budget)
-    )
-    scores = [[score(task, t) for t in group] for task, group in zip(tasks, groups, strict=True)]
-    scores = score_groups(tasks, scores, weights)
-    valid = torch.tensor([[s.outcome is not None for s in row] for row in scores])
-    rewards = torch.tensor([[s.reward or 0.0 for s in row] for row in scores], dtype=torch.float32)
-    adv = centre(rewards, valid)
-    if config.divide_by_std:
-        adv = adv / (spread(rewards, valid) + 1e-6)
-    return Batch(tasks, groups, scores, adv, valid)
+    tasks = fitting(tasks, tokenizer, config)
+    print(describe(config), flush=True)
+    optimiser = MasterAdamW(policy.named(), config.betas, weight_decay=config.weight_decay)
+    engine = policy.engine(tokenizer.stop_ids, loop.slots)
+    pools = strata(tasks, config.balance)
+    start = loop.checkpoints.restore(optimiser, config.steps)
+    loop.log.resume("rl", start)
+    for step in range(start, config.steps):
+        began = time.perf_counter()
+        rows = rows_of_step(step, pools, config.prompts_per_step, loop.seed, config.balance)
+        asked = [tasks[i] for i in rows]
 
+        # 1. Sample. The seed depends on `step` alone, so a resumed run draws the same answers.
+        seed = derive_seed(loop.seed, "rollouts", step)
+        groups = sample(asked, engine, tokenizer, config, seed, maker)
+        give_back_memory()  # what decoding used, before the backward pass wants its own
 
-def rollout_lines(batch: Batch) -> list[dict[str, Any]]:
-    """One line of the step's rollouts file an answer."""
-    return [
-        to_json(t, s, task)
-        for task, group, row in zip(batch.tasks, batch.groups, batch.scores, strict=True)
-        for t, s in zip(group, row, strict=True)
-    ]
+        # 2. Score, and centre: the mean reward of a prompt's G rollouts is the baseline.
+        batch = batch_of(asked, groups, score(asked, groups), config)
+        sampled = time.perf_counter()
 
+        # 3. Learn. Gradients add up over micro-batches: `micro_tokens` changes memory only.
+        lr = learning_rate(step, config.steps, config.lr, config.warmup, config.schedule)
+        learned = update(
+            policy,
+            optimiser,
+            batch,
+            config,
+            lr=lr,
+            micro_tokens=loop.micro_tokens,
+            reference=reference,
+        )
+        engine.update_weights()  # the next step samples from the new policy
+        give_back_memory()
 
-def segments_of(batch: Batch, prompts: Sequence[int]) -> list[Segment]:
-    """Groups of the given prompts with an advantage, as segments; rows number P·G rollouts."""
-    n = batch.adv_PG.shape[1]
-    segments: list[Segment] = []
-    for p in prompts:
-        parts = {g: completion_ids(t) for g, t in enumerate(batch.groups[p])}
-        kept = [g for g in range(n) if float(batch.adv_PG[p, g]) != 0.0 and parts[g][1]]
-        # environments may open differently a sample; what is shared is what is equal
-        for prompt in dict.fromkeys(tuple(parts[g][0]) for g in kept):
-            own = [g for g in kept if tuple(parts[g][0]) == prompt]
-            completions, masks = ([parts[g][i] for g in own] for i in (1, 2))
-            segments.append(Segment(list(prompt), completions, [p * n + g for g in own], masks))
-    return segments
-
-
-def padded(values: list[list[float]], width: int) -> Tensor:
-    """(B, width) float32, zeros after each row's end."""
-    out = torch.zeros(len(values), width)
-    for row, line in enumerate(values):
-        out[row, : len(line)] = torch.tensor(line)
-    return out
-
-
-@torch.no_grad()
-def recompute(
-    policy: Policy,
-    segments: list[Segment],
-    config: GrpoConfig,
-    micro_tokens: int,
-    shape: tuple[int, int],
-) -> Tensor:
-    """Log-probabilities (B, T) of the policy as it is now, before any update of this batch."""
-    out = torch.zeros(shape)
-    for micro in micro_batches(segments, micro_tokens):
-        packed = pack(micro, device_of(policy))
-        logp_N, _ = policy.logp(packed, config.temperature)
-        out[packed.row.cpu(), packed.column.cpu()] = logp_N.float().cpu()
-    return out
-
-
-@dataclass(frozen=True)
-class Frame:
-    """What the token terms of one batch are computed against; B = P·G rollouts, T tokens."""
-
-    shape: tuple[int, int]
-    adv_B: Tensor
-    sampling_BT: Tensor
-    old_BT: Tensor | None  # None: one optimiser step a batch, so old is new and the ratio is 1
-
-
-def frame_of(policy: Policy, batch: Batch, config: GrpoConfig, micro_tokens: int) -> Frame:
-    """Advantages and log-probabilities before the first update, padded by rollout."""
-    prompts, n = batch.adv_PG.shape
-    device = device_of(policy)
-    flat = [t for group in batch.groups for t in group]
-    drawn = [[x for x, m in zip(t.sampling_logprobs, t.loss_mask, strict=True) if m] for t in flat]
-    shape = (prompts * n, max(1, max(map(len, drawn))))
-    old_BT = None
-    if config.mini_batch < prompts:
-        everything = segments_of(batch, range(prompts))
-        old_BT = recompute(policy, everything, config, micro_tokens, shape).to(device)
-    sampling_BT = padded(drawn, shape[1]).to(device)
-    return Frame(shape, batch.adv_PG.flatten().to(device), sampling_BT, old_BT)
-
-
-def micro_loss(
-    policy: Policy,
-    segments: list[Segment],
-    frame: Frame,
-    config: GrpoConfig,
-    rollouts: int,
-    reference: Policy | None,
-) -> tuple[Tensor, dict[str, float]]:
-    """The loss of one micro-batch, and sums over its tokens for the log."""
-    packed = pack(segments, device_of(policy))
-    logp_N, entropy_N = policy.logp(packed, config.temperature)
-    logp_BT = to_rows(logp_N, packed, *frame.shape)
-    mask_BT = to_rows(torch.ones_like(logp_N), packed, *frame.shape) > 0
-    before_BT = logp_BT.detach() if frame.old_BT is None else frame.old_BT
-    weight_BT = None
-    if config.sampling_correction == "token":
-        weight_BT = sampling_weight(before_BT, frame.sampling_BT, mask_BT, config.correction_cap)
-    loss, clipped = policy_loss(
-        logp_BT,
-        before_BT,
-        frame.adv_B,
-        mask_BT,
-        normaliser=config.normaliser,
-        budget=config.max_new_tokens,
-        rollouts=rollouts,
-        clip_low=config.clip_low,
-        clip_high=config.clip_high,
-        weight_BT=weight_BT,
-    )
-    gap = (frame.sampling_BT - before_BT).masked_fill(~mask_BT, 0.0)
-    sums = {
-        "tokens": float(len(logp_N)),
-        "pg_clipfrac": float(clipped) * len(logp_N),
-        "entropy": float(entropy_N.sum()),
-        "kl/sampler": float(gap.sum()),
-    }
-    if reference is not None:
-        with torch.no_grad():
-            ref_N, _ = reference.logp(packed, config.temperature)
-        kl_BT = kl_penalty(logp_BT, to_rows(ref_N, packed, *frame.shape), mask_BT)
-        loss = loss + config.kl_coef * _reduce(kl_BT, mask_BT, config, rollouts)
-        sums["kl/reference"] = float(kl_BT.detach().sum())
-    return loss, sums
-
-
-def update(
-    policy: Policy,
-    optimiser: MasterAdamW,
-    batch: Batch,
-    config: GrpoConfig,
-    *,
-    lr: float,
-    micro_tokens: int,
-    reference: Policy | None,
-) -> dict[str, float]:
-    """All optimiser steps of one batch. Returns loss, grad norm, and means over trained tokens."""
-    frame = frame_of(policy, batch, config, micro_tokens)
-    totals: Counter[str] = Counter()
-    norms: list[float] = []
-    for first in range(0, len(batch.tasks), config.mini_batch):
-        chosen = range(first, min(first + config.mini_batch, len(batch.tasks)))
-        rollouts = max(1, int(batch.valid_PG[first : first + config.mini_batch].sum()))
-        for micro in micro_batches(segments_of(batch, chosen), micro_tokens):
-            loss, sums = micro_loss(policy, micro, frame, config, rollouts, reference)
-            loss.backward()
-            optimiser.collect()
-            totals.update({**sums, "loss": float(loss.detach())})
-        norms.append(optimiser.step(lr, config.grad_clip))
-    tokens = max(totals.pop("tokens", 0.0), 1.0)
-    loss_total = totals.pop("loss", 0.0)
-    means = {name: value / tokens for name, value in totals.items()}
-    return {"loss": loss_total, "grad_norm": max(norms), **means}
-
-
-def _reduce(values_BT: Tensor, mask_BT: Tensor, config: GrpoConfig, rollouts: int) -> Tensor:
-    """Sum of token terms under the run's normaliser."""
-    if config.normaliser == "constant":
-        return values_BT.sum() / (config.max_new_tokens * rollouts)
-    return (values_BT.sum(1) / mask_BT.sum(1).clamp(min=1)).sum() / rollouts
+        # 4. Evaluate where that is due, log, save.
+        done, now = step + 1, time.perf_counter()
+        metrics = rollout_metrics(batch.scores, lengths_of(groups), cuts_of(groups)) | learned
+        metrics |= {"lr": lr, "time/rollout": sampled - began, "time/train": now - sampled}
+        loop.validate(done, config.steps)
+        metrics["time/step"] = time.perf_counter() - began
+        loop.log.step("rl", done, config.steps, metrics, rollout_lines(batch))
+        loop.checkpoints.after_step(done, config.steps, config.save_every, optimiser)
 
 
 def fitting(tasks: Sequence[Task], tokenizer: ChatTokenizer, config: GrpoConfig) -> Sequence[Task]:
     """Tasks whose prompt leaves room for an answer. Raises `TaskError` if none does."""
     room = config.max_length - config.max_new_tokens
-    # how an episode opens is its environment's affair, and its budget's
-    kept = [t for t in tasks if t.tools or len(tokenizer.prompt(t.prompt)) <= room]
+    # with tools the environment writes the prompt; the episode's budget limits its length
+    lengths = [0 if t.tools else len(tokenizer.prompt(t.prompt)) for t in tasks]
+    kept = [t for t, length in zip(tasks, lengths, strict=True) if length <= room]
     if not kept:
+        wanted = config.max_new_tokens + max(lengths)
         raise TaskError(
             f"none of {len(tasks)} tasks has a prompt of at most {room} tokens (rl.max_length − "
-            "rl.max_new_tokens); raise rl.max_length"
+            f"rl.max_new_tokens); raise rl.max_length, to {wanted} for all of them"
         )
     if len(kept) < len(tasks):
         print(f"{len(tasks) - len(kept)} tasks with longer prompts than {room} tokens left out")
@@ -266,7 +144,7 @@ def describe(config: GrpoConfig) -> str:
         f"objective ({config.preset}): minimise −{scale} {weight}min(r·A, clip(r, "
         f"{1 - config.clip_low:g}, {1 + config.clip_high:g})·A){kl}, "
         f"A = reward − mean(group){spread}\n"
-        f"batch: {prompts} prompts × {n} rollouts = {prompts * n} rollouts a step, "
+        f"batch: {prompts} prompts × {n} rollouts = {prompts * n} rollouts per step, "
         f"{prompts // config.mini_batch} optimiser step(s) of {config.mini_batch * n}; "
         f"T={config.temperature:g} top_p={config.top_p:g} top_k={config.top_k}, "
         f"≤ {config.max_new_tokens} new tokens, lr {config.lr:g} {config.schedule}, "
@@ -275,60 +153,206 @@ def describe(config: GrpoConfig) -> str:
     )
 
 
-def train_grpo(
-    policy: Policy,
+def budget_of(config: GrpoConfig) -> Budget:
+    """What an episode with tools may use. The tools' own texts name these bounds too."""
+    return Budget(turns=config.turns, seconds=config.tool_seconds, tokens=config.max_length)
+
+
+def sample(
     tasks: Sequence[Task],
+    engine: TorchEngine | TransformersEngine,
     tokenizer: ChatTokenizer,
-    score: Scorer,
+    config: GrpoConfig,
+    seed: int,
+    maker: Maker | None = None,
+) -> Groups:
+    """G rollouts of each of P tasks."""
+    sampling = Sampling(config.max_new_tokens, config.temperature, config.top_k, config.top_p, seed)
+    n, budget = config.rollouts_per_prompt, budget_of(config)
+    return run_now(rollout(tasks, engine, tokenizer, sampling, n, seed, maker=maker, budget=budget))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Scored rollouts of one step; `scores`, `groups` and both tensors align."""
+
+    tasks: Sequence[Task]
+    groups: Groups
+    scores: list[list[Score]]
+    adv_PG: Tensor
+
+    valid_PG: Tensor
+    """False where a rollout has no outcome (infrastructure): no advantage, and no part in means."""
+
+
+def batch_of(
+    tasks: Sequence[Task], groups: Groups, scores: list[list[Score]], config: GrpoConfig
+) -> Batch:
+    """The rollouts with their advantages."""
+    valid = torch.tensor([[s.outcome is not None for s in row] for row in scores])
+    rewards = torch.tensor([[s.reward or 0.0 for s in row] for row in scores], dtype=torch.float32)
+    adv = centre(rewards, valid)
+    if config.divide_by_std:
+        adv = adv / (spread(rewards, valid) + 1e-6)
+    return Batch(tasks, groups, scores, adv, valid)
+
+
+def segments_of(batch: Batch, prompts: Sequence[int], flat_too: bool = False) -> list[Segment]:
+    """Rollouts of the given prompts that teach something, as segments; rows number P·G rollouts.
+
+    Those are the ones with an advantage; with `flat_too` all valid ones, for terms of the loss that
+    need no advantage (KL).
+    """
+    n = batch.adv_PG.shape[1]
+    teaches_PG = (batch.valid_PG if flat_too else batch.adv_PG != 0).tolist()
+    segments: list[Segment] = []
+    for p in prompts:
+        parts = {g: completion_ids(t) for g, t in enumerate(batch.groups[p])}
+        kept = [g for g in range(n) if teaches_PG[p][g] and parts[g][1]]
+        # environments may open differently per sample; only identical prompts share one
+        for prompt in dict.fromkeys(tuple(parts[g][0]) for g in kept):
+            own = [g for g in kept if tuple(parts[g][0]) == prompt]
+            completions, masks = ([parts[g][i] for g in own] for i in (1, 2))
+            segments.append(Segment(list(prompt), completions, [p * n + g for g in own], masks))
+    return segments
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What the token terms of one batch are computed against. Its M sampled tokens stand one
+    rollout after another; `start_B` is where each begins."""
+
+    adv_B: Tensor
+    lengths_B: Tensor
+    start_B: Tensor
+    sampling_M: Tensor
+
+    old_M: Tensor | None
+    """None with one optimiser step per batch: old is new, and the ratio is 1."""
+
+
+def update(
+    policy: Policy,
+    optimiser: MasterAdamW,
+    batch: Batch,
     config: GrpoConfig,
     *,
-    seed: int,
+    lr: float,
     micro_tokens: int,
-    slots: int,
-    log: RunLog,
-    checkpoints: Checkpoints,
-    reference: Policy | None = None,
-    on_eval: Callable[[int], dict[str, float]] | None = None,
-    eval_every: int = 0,
-    maker: Maker | None = None,
-    weights: Mapping[str, Any] | None = None,
-) -> None:
-    """Train in place, from the newest checkpoint if there is one."""
-    tasks = fitting(tasks, tokenizer, config)
-    print(describe(config), flush=True)
-    optimiser = MasterAdamW(policy.named(), config.betas, weight_decay=config.weight_decay)
-    engine = policy.engine(tokenizer.stop_ids, slots)
-    groups = strata(tasks, config.balance)
-    start = checkpoints.restore(optimiser)
-    log.resume("rl", start)
-    for step in range(start, config.steps):
-        began = time.perf_counter()
-        rows = rows_of_step(step, groups, config.prompts_per_step, seed, config.balance)
-        draw = derive_seed(seed, "rollouts", step)
-        asked = [tasks[i] for i in rows]
-        batch = sample(asked, engine, tokenizer, score, config, draw, maker, weights)
-        give_back_memory()  # what decoding used, before the backward pass wants its own
-        sampled = time.perf_counter()
-        lr = learning_rate(step, config.steps, config.lr, config.warmup, config.schedule)
-        learned = update(
-            policy, optimiser, batch, config, lr=lr, micro_tokens=micro_tokens, reference=reference
-        )
-        engine.update_weights()
-        give_back_memory()
-        metrics = rollout_metrics(
-            batch.scores,
-            [[sum(t.loss_mask) for t in group] for group in batch.groups],
-            [[t.stop == "length" for t in group] for group in batch.groups],
-        )
-        metrics |= learned | {
-            "lr": lr,
-            "time/rollout": sampled - began,
-            "time/train": time.perf_counter() - sampled,
-            "time/step": time.perf_counter() - began,
-        }
-        done = step + 1
-        if on_eval is not None and eval_every and done % eval_every == 0:
-            metrics |= on_eval(done)
-        log.step("rl", done, config.steps, metrics, rollout_lines(batch))
-        position = done * config.prompts_per_step
-        checkpoints.after_step(done, config.steps, config.save_every, optimiser, position)
+    reference: Policy | None,
+) -> dict[str, float]:
+    """All optimiser steps of one batch. Returns loss, grad norm, and means over trained tokens."""
+    with_kl = reference is not None  # that term needs no advantage: flat groups count in it
+    frame = frame_of(policy, batch, config, micro_tokens, with_kl)
+    totals: Counter[str] = Counter()
+    norms: list[float] = []
+    for first in range(0, len(batch.tasks), config.mini_batch):
+        chosen = range(first, min(first + config.mini_batch, len(batch.tasks)))
+        rollouts = max(1, int(batch.valid_PG[first : first + config.mini_batch].sum()))
+        segments = segments_of(batch, chosen, with_kl)
+        for micro in micro_batches(segments, micro_tokens):
+            loss, sums = micro_loss(policy, micro, frame, config, rollouts, reference)
+            loss.backward()
+            optimiser.collect()
+            totals.update({**sums, "loss": float(loss.detach())})
+        norms.append(optimiser.step(lr, config.grad_clip))
+    tokens = max(totals.pop("tokens", 0.0), 1.0)
+    loss_total = totals.pop("loss", 0.0)
+    means = {name: value / tokens for name, value in totals.items()}
+    return {"loss": loss_total, "grad_norm": largest(norms), **means}
+
+
+def micro_loss(
+    policy: Policy,
+    segments: list[Segment],
+    frame: Frame,
+    config: GrpoConfig,
+    rollouts: int,
+    reference: Policy | None,
+) -> tuple[Tensor, dict[str, float]]:
+    """The loss of one micro-batch, and sums over its N tokens for the log.
+
+    −Σ_N weight · min(r·A, clip(r)·A), r = π/π_old, weight = 1/(budget·R) or 1/(length·R) for the R
+    rollouts of the optimiser step.
+    """
+    packed = pack(segments, device_of(policy))
+    at_N = frame.start_B[packed.row] + packed.column
+    logp_N, entropy_N = policy.logp(packed, config.temperature)
+    old_N = logp_N.detach() if frame.old_M is None else frame.old_M[at_N]
+    counts_N = token_weight(
+        config.normaliser,
+        frame.lengths_B[packed.row],
+        budget=config.max_new_tokens,
+        rollouts=rollouts,
+    )
+    weight_N = counts_N
+    if config.sampling_correction == "token":
+        kept_N = sampling_weight(old_N, frame.sampling_M[at_N], config.correction_cap)
+        weight_N = counts_N * kept_N
+    adv_N = frame.adv_B[packed.row]
+    clip = {"clip_low": config.clip_low, "clip_high": config.clip_high}
+    loss, clipped = policy_loss(logp_N, old_N, adv_N, weight_N, **clip)
+    sums = {
+        "tokens": float(len(logp_N)),
+        "pg_clipfrac": float(clipped),
+        "entropy": float(entropy_N.sum()),
+        "kl/sampler": float((frame.sampling_M[at_N] - old_N).sum()),
+    }
+    if reference is not None:
+        with torch.no_grad():
+            ref_N, _ = reference.logp(packed, config.temperature)
+        kl_N = kl_penalty(logp_N, ref_N)
+        loss = loss + config.kl_coef * (kl_N * counts_N).sum()
+        sums["kl/reference"] = float(kl_N.detach().sum())
+    return loss, sums
+
+
+def frame_of(
+    policy: Policy, batch: Batch, config: GrpoConfig, micro_tokens: int, flat_too: bool
+) -> Frame:
+    """Advantages and log-probabilities as they were before the first update of this batch."""
+    device = device_of(policy)
+    flat = [t for group in batch.groups for t in group]
+    drawn = [[x for x, m in zip(t.sampling_logprobs, t.loss_mask, strict=True) if m] for t in flat]
+    lengths_B = torch.tensor([len(line) for line in drawn], device=device)
+    frame = Frame(
+        adv_B=batch.adv_PG.flatten().to(device),
+        lengths_B=lengths_B,
+        start_B=lengths_B.cumsum(0) - lengths_B,
+        sampling_M=torch.tensor([x for line in drawn for x in line], device=device),
+        old_M=None,
+    )
+    if config.mini_batch >= len(batch.tasks):
+        return frame
+    everything = segments_of(batch, range(len(batch.tasks)), flat_too)
+    old_M = torch.zeros_like(frame.sampling_M)
+    with torch.no_grad():
+        for micro in micro_batches(everything, micro_tokens):
+            packed: Packed = pack(micro, device)
+            logp_N, _ = policy.logp(packed, config.temperature)
+            old_M[frame.start_B[packed.row] + packed.column] = logp_N.float()
+    return replace(frame, old_M=old_M)
+
+
+def largest(norms: Sequence[float]) -> float:
+    """The largest gradient norm; NaN if one is, which `max` may hide."""
+    return math.nan if any(map(math.isnan, norms)) else max(norms)
+
+
+def lengths_of(groups: Groups) -> list[list[int]]:
+    """Tokens that the model wrote."""
+    return [[sum(t.loss_mask) for t in group] for group in groups]
+
+
+def cuts_of(groups: Groups) -> list[list[bool]]:
+    """Whether a token limit ended the rollout."""
+    return [[t.stop == "length" for t in group] for group in groups]
+
+
+def rollout_lines(batch: Batch) -> list[dict[str, Any]]:
+    """One JSON-ready dict per rollout."""
+    return [
+        to_json(t, s, task)
+        for task, group, row in zip(batch.tasks, batch.groups, batch.scores, strict=True)
+        for t, s in zip(group, row, strict=True)
+    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections import Counter
@@ -22,19 +21,20 @@ from data_gen.cdr.construct import (
 from data_gen.cdr.domains import ALL_MAPPERS, LABELS
 from data_gen.cdr.out import write_tracks
 from data_gen.cdr.records import Replays
-from data_gen.cdr.rows import drafts
+from data_gen.cdr.rows import planned_rows
 from data_gen.cdr.sources import read_sources, scan
 from data_gen.corpora import CorpusError
+from rewards import console
 from rewards.task import write_jsonl
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="assay tasks cdr",
-        description="Build CDR-Bench tracks from corpora. Settings are those of configs/cdr.py as "
+    parser = console.parser(
+        "tasks cdr",
+        "Build CDR-Bench tracks from corpora. Settings are those of configs/cdr.py as "
         "key=value words; configs/cdr_reference.yaml, cdr_paper.yaml and cdr_train.yaml are sets.",
+        settings="settings of configs/cdr.py",
     )
-    parser.add_argument("settings", nargs="*", metavar="key=value")
     parser.add_argument("--config", help="YAML of settings")
     parser.add_argument("--out", required=True, type=Path, help="folder to write into")
     parser.add_argument(
@@ -86,7 +86,7 @@ def _paraphrases(counts: dict[str, Any]) -> str:
 
 
 def _tracks(done: Construction, config: CdrConfig, out: Path, workers: int) -> None:
-    units = list(drafts(done, config.select.filter_variants))
+    units = list(planned_rows(done, config.select.filter_variants))
     manifest = write_tracks(units, config, out, workers)
     for track, count in manifest["counts"].get("track", {}).items():
         print(f"{out / 'tracks' / track}.jsonl: {count} verified tasks")

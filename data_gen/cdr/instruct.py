@@ -16,6 +16,7 @@ from rewards.cdr.ids import sample_variants
 from rewards.cdr.language import pick, read_clauses, say_step, speakable
 from rewards.gold import Step
 from rewards.seeds import derive_seed
+from rewards.task import TaskError
 
 _MARK = "\ue000"
 
@@ -169,7 +170,7 @@ STYLES = (
 STYLE_IDS = tuple(style.id for style in STYLES)
 
 
-class InstructionError(ValueError):
+class InstructionError(TaskError):
     """A text that is not an instruction of this grammar, or a recipe it has no words for."""
 
 

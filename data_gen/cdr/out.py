@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from configs.cdr import CdrConfig
-from data_gen.cdr.choose import balance, splitter, thin
 from data_gen.cdr.instruct import PromptVariant
 from data_gen.cdr.paraphrase_pool import Paraphrased, paraphrase_units
-from data_gen.cdr.rows import TRACKS, Draft, Row, task_of
+from data_gen.cdr.rows import TRACKS, PlannedRow, Row, task_of
+from data_gen.cdr.sampling import balance, splitter, thin
 from data_gen.cdr.write import Written, word_all
 from data_gen.overlap import Fingerprint, fingerprint_of, overlaps, shared
 from rewards.task import Task, json_line, read_jsonl
+from rewards.versions import installed
 
 MANIFEST_TRACKS = tuple(f"tracks/{track}.jsonl" for track in TRACKS)
 
@@ -48,7 +49,7 @@ class Sink:
 class Made:
     """One written row: where it came from, where it goes, and what it is compared by."""
 
-    draft: Draft
+    planned: PlannedRow
     row: Row
     pool: list[PromptVariant]
     side: str
@@ -56,7 +57,7 @@ class Made:
 
 
 def write_tracks(
-    units: Sequence[list[Draft]], config: CdrConfig, out: Path, workers: int
+    units: Sequence[list[PlannedRow]], config: CdrConfig, out: Path, workers: int
 ) -> dict[str, Any]:
     """Choose, word, prove and write; returns the manifest. Ids occur once."""
     chosen = balance(thin(units, config.select), config.select)
@@ -82,7 +83,9 @@ def write_tracks(
 
 
 def _sided(
-    units: Sequence[list[Draft]], written: Sequence[Written], split: Callable[[Draft], str]
+    units: Sequence[list[PlannedRow]],
+    written: Sequence[Written],
+    split: Callable[[PlannedRow], str],
 ) -> tuple[list[Made], int]:
     """The rows to write with their sides, and how many training tasks were set aside because
     their input or reference, or that of their order group, occurs in a held-out task."""
@@ -116,14 +119,14 @@ def _print(row: Row) -> Fingerprint:
 
 
 def _write_row(sink: Sink, one: Made, config: CdrConfig) -> None:
-    row, record = one.row, one.draft.instance.record
+    row, record = one.row, one.planned.instance.record
     track = row["source_track"]
     sink.write(f"tracks/{track}.jsonl", row)
     if config.instruct.all_prompts:
         sink.write(f"tracks_all_prompts/{track}.jsonl", _all_prompts(row, one.pool))
     if one.side:
         origin = {"source": record.source, "licence": record.licence}
-        task = task_of(row, one.draft.steps, one.side, config.instruct.mode, origin)
+        task = task_of(row, one.planned.steps, one.side, config.instruct.mode, origin)
         sink.write(f"{one.side}.jsonl", task.to_json())
 
 
@@ -180,6 +183,7 @@ def certificate(prints: dict[str, list[Any]]) -> dict[str, Any]:
         "shared_documents": len(documents),
         "heldout_only_recipe_templates": len(templates),
         "train_and_heldout": found,
+        "versions": installed(),
     }
 
 

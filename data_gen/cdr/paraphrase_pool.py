@@ -21,19 +21,19 @@ from typing import Any
 from configs.cdr import InstructConfig, ParaphraseConfig
 from data_gen.cdr.instruct import InstructionError, PromptVariant, chosen, pool
 from data_gen.cdr.paraphrase import Candidate, paraphrase
-from data_gen.cdr.rows import Draft, key_of
+from data_gen.cdr.rows import PlannedRow, key_of
 from rewards.cdr.ids import stable_id
 from rewards.gold import Step
 from rewards.krama.judge import JudgeError
 from rewards.krama.judge_endpoint import Endpoint
-from rewards.task import json_line, read_journal
+from rewards.task import TaskError, json_line, read_journal
 
 Row = dict[str, Any]
 FILE = "paraphrases.jsonl"
 GIVE_UP = 20  # failures in a row after which the endpoint counts as gone
 
 
-class ParaphraseError(ValueError):
+class ParaphraseError(TaskError):
     """The endpoint cannot be used; the message says what to do."""
 
 
@@ -67,33 +67,36 @@ class Paraphrased:
 
 
 def jobs_of(
-    units: Sequence[Sequence[Draft]], instruct: InstructConfig, config: ParaphraseConfig
+    units: Sequence[Sequence[PlannedRow]], instruct: InstructConfig, config: ParaphraseConfig
 ) -> Iterator[Job]:
     """The styles that the units' tasks are asked in, recipe by recipe, each once."""
     pools: dict[str, list[PromptVariant]] = {}
     seen: set[tuple[str, str]] = set()
-    for draft in (draft for unit in units for draft in unit):
-        key = key_of(draft)
+    for planned in (planned for unit in units for planned in unit):
+        key = key_of(planned)
         if int(stable_id("paraphrase", key), 16) >= config.share * (1 << 64):
             continue
         if key not in pools:
             try:
-                pools[key] = pool(draft.steps, key, instruct.seed, instruct.forms)
+                pools[key] = pool(planned.steps, key, instruct.seed, instruct.forms)
             except InstructionError:  # left out later, with this reason
                 pools[key] = []
         picked = range(len(pools[key]))
         if not instruct.all_prompts and pools[key]:
             picked = chosen(
-                len(pools[key]), instruct.variants, instruct.seed, key, draft.instance.id
+                len(pools[key]), instruct.variants, instruct.seed, key, planned.instance.id
             )
         for variant in (pools[key][i] for i in picked):
             if (key, variant.style_id) not in seen:
                 seen.add((key, variant.style_id))
-                yield Job(key, tuple(draft.steps), variant)
+                yield Job(key, tuple(planned.steps), variant)
 
 
 def paraphrase_units(
-    units: Sequence[Sequence[Draft]], instruct: InstructConfig, config: ParaphraseConfig, out: Path
+    units: Sequence[Sequence[PlannedRow]],
+    instruct: InstructConfig,
+    config: ParaphraseConfig,
+    out: Path,
 ) -> Paraphrased:
     """Ask for what `out/paraphrases.jsonl` does not hold yet, and choose.
 

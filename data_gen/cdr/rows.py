@@ -26,7 +26,7 @@ LABELS = {1: "easy", 2: "medium", 3: "hard"}
 
 
 @dataclass(frozen=True)
-class Draft:
+class PlannedRow:
     """One row before it is worded: an instance under its released track and slot."""
 
     track: str
@@ -48,20 +48,20 @@ def difficulty(input_length: int, recipe_length: int) -> int:
     return 1 if total <= 3 else 2 if total <= 5 else 3
 
 
-def drafts(done: Construction, filter_variants: bool = False) -> Iterator[list[Draft]]:
+def planned_rows(done: Construction, filter_variants: bool = False) -> Iterator[list[PlannedRow]]:
     """Units of rows that belong together: single rows, and whole order groups."""
     for row in done.atomic:
         track = "atomic_f" if row.sequence[0].endswith("_filter") else "atomic_m"
-        yield [Draft(track, row, None, None)]
+        yield [PlannedRow(track, row, None, None)]
     for row in done.main:
         if row.recipe_type == "clean-only" or filter_variants:
-            yield [Draft("agnostic_m", row, None, None)]
+            yield [PlannedRow("agnostic_m", row, None, None)]
     for pair in done.swaps:
-        yield [Draft("order_m", row, row.slot, SWAP_RULE) for row in swap_instances(pair)]
-    groups: dict[str, list[Draft]] = {}
+        yield [PlannedRow("order_m", row, row.slot, SWAP_RULE) for row in swap_instances(pair)]
+    groups: dict[str, list[PlannedRow]] = {}
     for row in done.order:
-        draft = Draft("order_f", row, SLOTS[str(row.slot)], GROUP_RULE)
-        groups.setdefault(str(row.group), []).append(draft)
+        planned = PlannedRow("order_f", row, SLOTS[str(row.slot)], GROUP_RULE)
+        groups.setdefault(str(row.group), []).append(planned)
     yield from groups.values()
 
 
@@ -104,28 +104,28 @@ def swap_instances(pair: SwapPair) -> list[Instance]:
     return made
 
 
-def key_of(draft: Draft) -> str:
+def key_of(planned: PlannedRow) -> str:
     """`recipe_prompt_key` of a row, by the construction-time names."""
-    row = draft.instance
+    row = planned.instance
     return prompt_key(
         row.track, row.domain, row.recipe_type, row.slot, row.sequence, row.filter_params
     )
 
 
 def release_row(
-    draft: Draft, variants: Sequence[PromptVariant], picked: Sequence[int], k: int, seed: int
+    planned: PlannedRow, variants: Sequence[PromptVariant], picked: Sequence[int], k: int, seed: int
 ) -> Row:
     """A row of `tracks/*.jsonl` with the `picked` variants of its pool."""
-    row = draft.instance
+    row = planned.instance
     text, atomic = row.record.text, row.track == "atomic"
     score = difficulty(len(text), len(row.sequence))
     kinds = "filter" if row.sequence[0].endswith("_filter") else "mapper"
     return {
         "instance_id": row.id,
-        "benchmark_track": draft.track,
+        "benchmark_track": planned.track,
         "benchmark_split": "single",
         "track_family": "core_rule",
-        "source_track": draft.track,
+        "source_track": planned.track,
         "base_sample_id": row.record.id,
         "domain": row.domain,
         "source_record_id": row.record.id,
@@ -138,13 +138,13 @@ def release_row(
         "operator_sequence": list(row.sequence),
         "semantic_operator": None,
         "recipe_id": row.recipe_id,
-        "recipe_prompt_key": key_of(draft),
+        "recipe_prompt_key": key_of(planned),
         "recipe_type": row.recipe_type,
         "recipe_length": len(row.sequence),
         "order_family_id": row.family_id,
-        "order_slot": draft.slot,
+        "order_slot": planned.slot,
         "order_group_instance_id": row.group,
-        "group_success_rule": draft.group_rule,
+        "group_success_rule": planned.group_rule,
         "reference_status": row.status,
         "reference_text": row.text,
         "reference_json": None,

@@ -12,7 +12,7 @@ from typing import Any
 from configs.cdr import InstructConfig
 from data_gen.cdr.instruct import InstructionError, PromptVariant, chosen, pool, read_instruction
 from data_gen.cdr.paraphrase_pool import Wordings
-from data_gen.cdr.rows import Draft, Row, key_of, release_row
+from data_gen.cdr.rows import PlannedRow, Row, key_of, release_row
 from data_gen.chunks import in_order
 from rewards.cdr.refinement import gold_answer, score_refinement
 from rewards.gold import OPERATORS, BoundStep, Step, bind, run_bound
@@ -39,7 +39,7 @@ def _read(text: str) -> tuple[Step, ...]:
     return tuple(read_instruction(text)[0])
 
 
-def word(unit: Sequence[Draft], config: InstructConfig, wordings: Wordings) -> Written:
+def word(unit: Sequence[PlannedRow], config: InstructConfig, wordings: Wordings) -> Written:
     """The rows of a unit with their prompt variants, each proved; all or none are kept.
 
     `wordings` are paraphrases that stand in for the grammar's own words, with the recipes that
@@ -47,18 +47,18 @@ def word(unit: Sequence[Draft], config: InstructConfig, wordings: Wordings) -> W
     """
     rows: list[Row] = []
     pools: list[list[PromptVariant]] = []
-    for draft in unit:
-        frozen = tuple((s.operator, tuple(sorted(s.params.items()))) for s in draft.steps)
-        key = key_of(draft)
+    for planned in unit:
+        frozen = tuple((s.operator, tuple(sorted(s.params.items()))) for s in planned.steps)
+        key = key_of(planned)
         try:
             variants: list[PromptVariant] = _pool(key, frozen, config.seed, config.forms)
         except InstructionError as error:
             return Written(refused=f"unspoken: {str(error)[:60]}")
         variants = [paraphrased(v, key, wordings) for v in variants]
-        picked = chosen(len(variants), config.variants, config.seed, key, draft.instance.id)
-        row = release_row(draft, variants, picked, config.variants, config.seed)
+        picked = chosen(len(variants), config.variants, config.seed, key, planned.instance.id)
+        row = release_row(planned, variants, picked, config.variants, config.seed)
         said = [_said(variants[i], key, wordings) for i in picked]
-        if why := refusal(row, draft.steps, said):
+        if why := refusal(row, planned.steps, said):
             return Written(refused=why)
         rows.append(row)
         pools.append(variants)
@@ -119,7 +119,7 @@ def _literal(step: Step) -> Step:
 
 
 def word_all(
-    units: Sequence[Sequence[Draft]],
+    units: Sequence[Sequence[PlannedRow]],
     config: InstructConfig,
     workers: int,
     wordings: Wordings | None = None,
@@ -136,12 +136,12 @@ def word_all(
     return found, Counter(w.refused for w in found if w.refused)
 
 
-_Job = tuple[list[Sequence[Draft]], InstructConfig, Wordings]
+_Job = tuple[list[Sequence[PlannedRow]], InstructConfig, Wordings]
 
 
-def _job(units: list[Sequence[Draft]], config: InstructConfig, wordings: Wordings) -> _Job:
+def _job(units: list[Sequence[PlannedRow]], config: InstructConfig, wordings: Wordings) -> _Job:
     """A chunk of units with the wordings it needs."""
-    keys = {key_of(draft) for unit in units for draft in unit} if wordings else set[str]()
+    keys = {key_of(planned) for unit in units for planned in unit} if wordings else set[str]()
     return units, config, {name: words for name, words in wordings.items() if name[0] in keys}
 
 

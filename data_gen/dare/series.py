@@ -11,106 +11,27 @@ answer is in it. Resampling bins start at the cut.
 from __future__ import annotations
 
 import random
-import re
-import warnings
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from data_gen.dare.analyse import giveaways
+from data_gen.dare.analyse import Looked, giveaways
+from data_gen.dare.baseline import FLOOR_R2, best_r2, design, forecasts
+from data_gen.dare.database import Built, Settings, list_row, origin, published
 from data_gen.dare.layout import Frame, csv_bytes, json_bytes, write_database
-from data_gen.dare.sources import Source, database_name, fingerprints, table_hash
+from data_gen.dare.sources import Source, database_name, fingerprints
+from data_gen.dare.time_columns import (
+    Timed,
+    entity_columns,
+    entity_keys,
+    find_time,
+    without_counters,
+)
 from data_gen.dare.wording import cf_question, metadata_text, xf_question
 from rewards.seeds import derive_seed
-
-if TYPE_CHECKING:
-    from data_gen.dare.build import Settings
-    from data_gen.dare.certificate import Built
-
-_NAME = re.compile(r"(^|[._ ])(year|date|time|month|quarter|period|day)s?([._ ]|$)|^yr$", re.I)
-
-_COUNTER = re.compile(r"^(unnamed.*|rownames?|index|row_?id|obs|x)$", re.I)
-
-
-@dataclass(frozen=True)
-class Timed:
-    """A table with a parsed time column `when` and the entity columns that make rows unique."""
-
-    frame: Frame
-    column: str
-    form: str
-    keys: list[str]
-
-
-def find_time(frame: Frame) -> tuple[str, Any, str] | None:
-    """(column, parsed times, strftime form): a date, date-like text, or a column of years."""
-    import pandas as pd
-
-    for name in map(str, frame.columns):
-        column = frame[name]
-        if column.dtype.kind == "M":
-            return name, column.dt.tz_localize(None), "%Y-%m-%d %H:%M:%S"
-        if not _NAME.search(name) or column.nunique() < 10:
-            continue
-        if column.dtype.kind in "iuf" and column.notna().all():
-            whole = column.astype(float)
-            if whole.between(1500, 2100).all() and (whole == whole.round()).all():
-                return name, pd.to_datetime(whole.astype(int).astype(str), format="%Y"), "%Y"
-        elif column.dtype.kind not in "iufb" and column.map(str).str.len().between(6, 25).all():
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                times = pd.to_datetime(column, errors="coerce")
-            if times.notna().all():
-                clock = (times.dt.normalize() != times).any()
-                return name, times, "%Y-%m-%d %H:%M:%S" if clock else "%Y-%m-%d"
-    return None
-
-
-def entity_keys(frame: Frame, when: Any, words: list[str]) -> list[str] | None:
-    """Columns that with the time name a row: none, one or two; None when nothing does."""
-    if not when.duplicated().any():
-        return []
-    singles = [[w] for w in words]
-    pairs = [[a, b] for i, a in enumerate(words) for b in words[i + 1 :]]
-    for keys in [*singles, *pairs[:20]]:
-        if not frame[keys].assign(_when=when).duplicated().any():
-            return keys
-    return None
-
-
-def _entities(frame: Frame, time: str) -> list[str]:
-    """Columns that could name an entity: few values a row, repeated over time."""
-    found: list[str] = []
-    for name in map(str, frame.columns):
-        column = frame[name]
-        count = column.nunique()
-        whole = column.dtype.kind in "iu" or column.dtype.kind not in "f"
-        if name != time and whole and column.notna().all() and 2 <= count <= len(frame) / 4:
-            found.append(name)
-    return found
-
-
-def _without_counters(frame: Frame) -> Frame:
-    """Columns by name once, without running numbers: they are no measurement."""
-    frame = frame.set_axis([str(c).strip() for c in frame.columns], axis=1)
-    frame = frame.loc[:, ~frame.columns.duplicated()].reset_index(drop=True)
-    counts = [
-        n
-        for n in frame.columns
-        if _COUNTER.match(n)
-        or (
-            frame[n].dtype.kind in "iu"
-            and not _NAME.search(n)
-            and frame[n].diff().dropna().eq(1).all()
-        )
-    ]
-    return frame.drop(columns=counts)
 
 
 def build_series(source: Source, settings: Settings, built: Built, room: int = 1) -> None:
     """At most `room` databases, each with a target of its own; the reason is noted when a table
     with a time column gives none."""
-    from data_gen.dare.build import published
-
     seed = derive_seed(settings.seed, source.name, "series")
     rng = random.Random(seed)
     try:
@@ -120,7 +41,7 @@ def build_series(source: Source, settings: Settings, built: Built, room: int = 1
     if not 150 <= len(raw) <= 20_000:
         built.refused.append("series: fewer than 150 rows, or more than 20,000")
         return
-    loaded, raw = raw, _without_counters(raw)
+    loaded, raw = raw, without_counters(raw)
     time = find_time(raw)
     if time is None:
         return
@@ -129,7 +50,7 @@ def build_series(source: Source, settings: Settings, built: Built, room: int = 1
         built.refused.append("series: the table of a published evaluation database")
         return
     column, when, form = time
-    keys = entity_keys(raw, when, _entities(raw, column))
+    keys = entity_keys(raw, when, entity_columns(raw, column))
     if keys is None:
         built.refused.append("series: nothing names a row but the row")
         return
@@ -188,9 +109,6 @@ def _one(
     source: Source, timed: Timed, target: str, rng: random.Random, settings: Settings, built: Built
 ) -> str:
     """Write the database for one target; "" or why not."""
-    from data_gen.dare.analyse import Looked
-    from data_gen.dare.baseline import FLOOR_R2, best_r2, design, forecasts
-
     ratio = rng.choice((0.7, 0.8, 0.9))
     resample = _resampling(timed, rng)
     parts = split(timed, target, ratio, resample)
@@ -236,32 +154,11 @@ def _write(
     settings: Settings,
     built: Built,
 ) -> None:
-    from data_gen.dare.build import domain_of
-
     early, late, answers = parts
-    column, keys = timed.column, [timed.column, *timed.keys]
-    columns = [column, *known, target]
-
-    def written(frame: Frame) -> Frame:
-        out = frame[columns].copy()
-        out[column] = frame["_when"].dt.strftime(timed.form)
-        return out.reset_index(drop=True)
-
-    test = written(late)
-    test.insert(0, "row_id", range(1, len(test) + 1))
-    name = database_name(source, target, "ts")
-    lines = {c: source.columns.get(c, "") or _fact(timed.frame[c]) for c in columns}
-    about = {
-        "title": source.title,
-        "licence": source.licence,
-        "source": source.name,
-        "table_sha256": table_hash(timed.frame.drop(columns="_when")),
-        "domain": domain_of(source),
-    }
     question = {
         "target": [target],
         "problem_type": "time_series_analysis",
-        "time_column": column,
+        "time_column": timed.column,
         "time_format": timed.form,
         "is_resampled": resample is not None,
         "resample": list(resample) if resample else None,
@@ -273,34 +170,47 @@ def _write(
         "needed_files_v1": ["train.csv", "val_v1.csv", "metadata.txt"],
         "needed_files_v2": ["train.csv", "val_v2.csv", "metadata.txt"],
     }
-    files = {
+    about = origin(source, timed.frame.drop(columns="_when"))
+    name = database_name(source, target, "ts")
+    files = _files(source, timed, target, known, early, late, answers)
+    files["verify/all_metadata.json"] = json_bytes({"question": question, "data_info": about})
+    write_database(settings.out, name, files)
+    keys = [timed.column, *timed.keys]
+    asked = question | {
+        "question_v1": xf_question(target, rng),
+        "question_v2": cf_question(target, keys, resample, rng),
+    }
+    built.rows.append(list_row(source, about, name, "time_series_analysis", asked))
+
+
+def _files(
+    source: Source,
+    timed: Timed,
+    target: str,
+    known: list[str],
+    early: Frame,
+    late: Frame,
+    answers: Frame,
+) -> dict[str, bytes]:
+    """The files of a database, but for its description: tables, metadata.txt and ground truth."""
+    keys, columns = [timed.column, *timed.keys], [timed.column, *known, target]
+
+    def written(frame: Frame) -> Frame:
+        out = frame[columns].copy()
+        out[timed.column] = frame["_when"].dt.strftime(timed.form)
+        return out.reset_index(drop=True)
+
+    test = written(late)
+    test.insert(0, "row_id", range(1, len(test) + 1))
+    lines = {c: source.columns.get(c, "") or _fact(timed.frame[c]) for c in columns}
+    return {
         "source/train.csv": csv_bytes(written(early)),
         "source/val_v1.csv": csv_bytes(test.drop(columns=target)),
         "source/val_v2.csv": csv_bytes(answers[keys]),
         "source/metadata.txt": metadata_text(source.title, source.about, lines).encode(),
         "verify/ground_truth_v1.csv": csv_bytes(test[["row_id", target]]),
         "verify/ground_truth_v2.csv": csv_bytes(answers[[*keys, target]]),
-        "verify/all_metadata.json": json_bytes({"question": question, "data_info": about}),
     }
-    write_database(settings.out, name, files)
-    built.rows.append(
-        {
-            "file_path": name,
-            "task": "time_series_analysis",
-            "question_v1": xf_question(target, rng),
-            "question_v2": cf_question(target, keys, resample, rng),
-            "available_tools": ["python_executor"],
-            "needed_files_v1": question["needed_files_v1"],
-            "needed_files_v2": question["needed_files_v2"],
-            "contain_multiple_files": False,
-            "usability_rating": source.usability,
-            "lastUpdated": source.updated,
-            "domain": about["domain"],
-            "licence": source.licence,
-            "source": source.name,
-            "table_sha256": about["table_sha256"],
-        }
-    )
 
 
 def _fact(column: Any) -> str:

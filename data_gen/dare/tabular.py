@@ -34,7 +34,7 @@ NOISE = 0.2
 
 
 @dataclass(frozen=True)
-class Draft:
+class Candidate:
     """A database before its answer is known. `recipe` holds what the reference needs."""
 
     family: str
@@ -52,9 +52,9 @@ class Draft:
         return self.test[["row_id", *self.recipe["not_filtered_related_features"]]]
 
 
-def draft(
+def propose(
     looked: Looked, family: str, targets: list[str], rng: random.Random, mini: bool
-) -> Draft | None:
+) -> Candidate | None:
     """Split and noise for one choice of targets; None when too little is left."""
     frame = looked.frame.dropna(subset=targets)
     features = looked.features(targets)
@@ -101,7 +101,7 @@ def draft(
     }
     test = test.copy()
     test.insert(0, "row_id", range(1, len(test) + 1))
-    made = Draft(
+    made = Candidate(
         family, recipe, train, test[["row_id", *features]], test[["row_id", *targets]], train
     )
     return with_noise(made, ranges, rng)
@@ -120,7 +120,7 @@ def _range(column: Frame, kind: str) -> list[Any] | None:
     return list(bounds) if column.dtype.kind == "i" else [float(b) for b in bounds]
 
 
-def with_noise(made: Draft, ranges: dict[str, Any], rng: random.Random) -> Draft:
+def with_noise(made: Candidate, ranges: dict[str, Any], rng: random.Random) -> Candidate:
     """The same with `ranges` as its expected ranges, and fresh noise that breaks them."""
     import pandas as pd
 
@@ -160,7 +160,7 @@ def _outside(allowed: list[Any], column: Frame, rng: random.Random) -> Any:
     return int(value) if column.dtype.kind == "i" else float(value)
 
 
-def files_of(made: Draft, metadata: str, rng: random.Random) -> dict[str, bytes]:
+def files_of(made: Candidate, metadata: str, rng: random.Random) -> dict[str, bytes]:
     """All files of the database but the IF answer and the construction parameters."""
     kind = made.recipe["save_file_type"]
     parts = rng.choice((2, 3)) if len(made.noisy.columns) > 2 else 2
@@ -176,7 +176,7 @@ def files_of(made: Draft, metadata: str, rng: random.Random) -> dict[str, bytes]
     }
 
 
-def construction(made: Draft, name: str) -> dict[str, Any]:
+def construction(made: Candidate, name: str) -> dict[str, Any]:
     """`all_metadata.json`'s question part, file names included."""
     kind = made.recipe["save_file_type"]
     return {
@@ -195,5 +195,5 @@ def construction(made: Draft, name: str) -> dict[str, Any]:
     }
 
 
-def metadata_json(made: Draft, name: str, about: dict[str, Any]) -> bytes:
+def metadata_json(made: Candidate, name: str, about: dict[str, Any]) -> bytes:
     return json_bytes({"question": construction(made, name), "data_info": about, "meta_data": {}})

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from data_gen.dare.layout import table_bytes
-from data_gen.dare.reference import run_jobs
-from data_gen.dare.tabular import Draft, with_noise
+from data_gen.dare.reference_run import run_jobs
+from data_gen.dare.tabular import Candidate, with_noise
 from rewards.dare.prediction import TableGold, score_table
 from rollouts.sandbox.pool import Pool
 
@@ -29,7 +29,7 @@ _SEEDS = {"DecisionTreeClassifier": 5, "DecisionTreeRegressor": 5, "LinearSVC": 
 class Proof:
     """An accepted IF task: its answer, the steps that matter, and what was tried."""
 
-    made: Draft
+    made: Candidate
     answer: str
     stated: list[str]
     versions: dict[str, str]
@@ -39,7 +39,7 @@ def _without(ranges: dict[str, Any], name: str) -> dict[str, Any]:
     return {n: r for n, r in ranges.items() if n != name}
 
 
-def trials(made: Draft) -> dict[str, list[dict[str, Any]]]:
+def trials(made: Candidate) -> dict[str, list[dict[str, Any]]]:
     """Step → the runs that leave it out or get it wrong; first the two that must matter. A step
     matters if any of its runs changes the answer."""
     recipe, ranges = made.recipe, made.recipe["expected_ranges"]
@@ -70,7 +70,9 @@ def trials(made: Draft) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def _open(made: Draft, steps: dict[str, list[dict[str, Any]]], before: int) -> list[dict[str, Any]]:
+def _open(
+    made: Candidate, steps: dict[str, list[dict[str, Any]]], before: int
+) -> list[dict[str, Any]]:
     """For each step that a question may leave out: where its runs stand in the job, and what its
     readers do instead."""
     own = made.recipe["selected_features"]
@@ -89,7 +91,7 @@ def _open(made: Draft, steps: dict[str, list[dict[str, Any]]], before: int) -> l
 
 
 async def prove(
-    pool: Pool, made: Draft, rng: random.Random, tries: int = 3
+    pool: Pool, made: Candidate, rng: random.Random, tries: int = 3
 ) -> tuple[Proof | None, str]:
     """(the proof, "ok"), or (None, why the task is refused)."""
     for _ in range(tries):
@@ -149,7 +151,7 @@ async def prove(
     return None, "no set of ranges in which each matters"
 
 
-def _score(made: Draft, truth: str, answer: Any) -> float:
+def _score(made: Candidate, truth: str, answer: Any) -> float:
     if not isinstance(answer, str):
         return 0.0  # it does not even run
     kind = f"{made.family}-IF"
@@ -157,6 +159,6 @@ def _score(made: Draft, truth: str, answer: Any) -> float:
     return score_table(gold, answer.encode(), "strict", trusted=True).outcome or 0.0
 
 
-def finished(proof: Proof) -> Draft:
-    """The draft with the steps its question states recorded in its recipe."""
+def finished(proof: Proof) -> Candidate:
+    """The candidate with the steps its question states recorded in its recipe."""
     return replace(proof.made, recipe={**proof.made.recipe, "stated": proof.stated})

@@ -14,6 +14,7 @@ from data_gen.demo.wording import filter_number, read_requirement, say_recipe
 from rewards.gold import Execution, Step, execute
 from rewards.parse import normalise
 from rewards.seeds import derive_seed
+from rewards.task import TaskError
 
 # Spoken thresholds. Passages come clearly below or clearly above all of them.
 THRESHOLDS: dict[str, tuple[int, ...]] = {
@@ -26,7 +27,7 @@ _RECIPE_TRIES = 60
 _TEXT_TRIES = 40
 
 
-class DemoTaskError(ValueError):
+class DemoTaskError(TaskError):
     """Tasks that cannot be built from this corpus with these settings."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from configs.loader import ConfigError
 from data_gen.demo.wording import FILTERS, MAPPER_FORMS, POLARITIES
 
 EASY_OPERATORS = (
@@ -24,7 +25,7 @@ MEDIUM_OPERATORS = (
 )
 
 
-class SettingsError(ValueError):
+class SettingsError(ConfigError):
     """A setting that cannot be; the message names it, what it was and what is wanted."""
 
 

@@ -7,18 +7,15 @@ the smaller input modes, and `manifest.json`. Lakes are never copied per task or
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
-import os
-import shutil
-import sys
 import tarfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from data_gen.krama.folders import find_lake, link_view, write_tasks
 from data_gen.krama.importer import (
     MODES,
     Entry,
@@ -30,50 +27,10 @@ from data_gen.krama.importer import (
     sub_task,
     view_files,
 )
-from data_gen.krama.obscure import obscure
+from data_gen.krama.obscure.published import obscure
+from rewards import console
 from rewards.krama.answer import score_response
-from rewards.task import Task, TaskError, write_jsonl
-
-
-def find_lake(lakes: Path, domain: str, out: Path) -> Path:
-    """The folder of one domain's files; an archive is unpacked into `out` first, once."""
-    for folder in (lakes / domain / "input", lakes / domain):
-        if folder.is_dir():
-            return folder.resolve()
-    archive = lakes / f"{domain}.tar.gz"
-    if not archive.is_file():
-        raise TaskError(f"{lakes}: no folder and no archive for domain {domain!r}; give --lakes")
-    target = out / "lakes" / domain
-    if not target.is_dir():
-        work = target.with_name(f".{domain}-{os.getpid()}")
-        with tarfile.open(archive) as tar:
-            tar.extractall(work, filter="data")
-        _readable(work)
-        os.makedirs(target.parent, exist_ok=True)
-        work.rename(target)
-    inner = target / domain / "input"
-    return (inner if inner.is_dir() else target).resolve()
-
-
-def _readable(folder: Path) -> None:
-    """Open to other users, as the sandbox's own id needs it."""
-    for path in [folder, *folder.rglob("*")]:
-        path.chmod(0o755 if path.is_dir() else 0o644)
-
-
-def link_view(lake: Path, files: Sequence[str], target: Path) -> Path:
-    """A folder that shows some of a lake's files, by hard links (copies across file systems)."""
-    if target.is_dir():
-        shutil.rmtree(target)
-    target.mkdir(parents=True)
-    for name in files:
-        place = target / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(lake / name, place)
-        except OSError:
-            shutil.copyfile(lake / name, place)
-    return target.resolve()
+from rewards.task import Task, TaskError
 
 
 def gold_of(entry: Entry, files: Sequence[str]) -> list[str]:
@@ -135,7 +92,7 @@ def build(workloads: Sequence[Path], lakes: Path, out: Path, mode: Mode) -> dict
         parts["doubted" if entry.doubt else "tasks"].append(first)
         parts["doubted_subtasks" if entry.doubt else "subtasks"] += rest
     for name, tasks in parts.items():
-        write_jsonl(out / f"{name}.jsonl", (task.to_json() for task in tasks))
+        write_tasks(out / f"{name}.jsonl", tasks)
     manifest = {
         "benchmark": "krama",
         "mode": mode,
@@ -154,7 +111,7 @@ def build(workloads: Sequence[Path], lakes: Path, out: Path, mode: Mode) -> dict
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="assay tasks krama", description=__doc__)
+    parser = console.parser("tasks krama", __doc__)
     parser.add_argument("--workload", nargs="+", required=True, type=Path, help="workload JSON")
     parser.add_argument(
         "--lakes", required=True, type=Path, help="folder of DOMAIN.tar.gz, DOMAIN/input or DOMAIN"
@@ -164,17 +121,14 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--split", default="test", help="anything but test is refused")
     args = parser.parse_args(argv)
     if args.split != "test":
-        print(
-            f"assay tasks: --split {args.split}: published tasks are for testing only; generate "
-            "training tasks with `assay tasks lake`",
-            file=sys.stderr,
+        raise TaskError(
+            f"--split {args.split}: published tasks are for testing only; generate "
+            "training tasks with `assay tasks lake`"
         )
-        return 2
     try:
         manifest = build(args.workload, args.lakes, args.out, args.mode)
-    except (TaskError, OSError, tarfile.TarError) as error:
-        print(f"assay tasks: {error}", file=sys.stderr)
-        return 2
+    except tarfile.TarError as error:
+        raise TaskError(f"{args.lakes}: an archive cannot be unpacked: {error}") from None
     for name, count in manifest["counts"].items():
         print(f"{args.out / name}.jsonl: {count} tasks")
     print(f"{args.out / 'manifest.json'}: input mode {args.mode}")

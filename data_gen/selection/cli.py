@@ -9,40 +9,18 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from data_gen.selection.rows import merged, wanted
 from data_gen.selection.strategies import PICK, Rules, select
+from rewards import console
 from rewards.extras import install_extra
-from rewards.task import TaskError, read_jsonl
-
-NEEDED = ("task_id", "sample", "outcome", "reward", "track", "tokens", "messages")
-
-
-def read_rollouts(path: Path) -> list[dict[str, Any]]:
-    """Scored rollouts. Raises `TaskError` naming file, line and field."""
-    rows: list[dict[str, Any]] = []
-    for number, row in read_jsonl(path):
-        for name in NEEDED:
-            if name not in row:
-                raise TaskError(
-                    f"{path} line {number}: field {name!r} is missing; give a file that "
-                    "`assay rollout` wrote"
-                )
-        if row.get("published"):
-            raise TaskError(
-                f"{path} line {number}: task {row['task_id']} is a published benchmark task (or "
-                "its gold is doubted); select from rollouts of generated tasks, and keep it for "
-                "`assay eval`"
-            )
-        rows.append(row)
-    if not rows:
-        raise TaskError(f"{path}: no rollouts in it")
-    return rows
+from rewards.families import use_families
+from rewards.task import TaskError
 
 
 def plain_messages(row: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -93,27 +71,44 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     temporary.replace(path)
 
 
-def build(rollouts: Path, strategy: str, out: Path, rules: Rules) -> dict[str, Any]:
-    """Select, write the parquet and `OUT.manifest.json`; returns the manifest."""
-    rows = read_rollouts(rollouts)
+def build(
+    rollouts: Sequence[Path],
+    strategy: str,
+    out: Path,
+    rules: Rules,
+    tracks: Sequence[str] = (),
+    families: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Select, write the parquet and `OUT.manifest.json`; returns the manifest.
+
+    Raises `TaskError` for rollouts that cannot be used and where nothing is kept.
+    """
+    whole = merged(rollouts)
+    rows = wanted(whole, tracks, families)
     chosen = select(rows, strategy, rules)
     if not chosen.rows:
-        raise TaskError(f"{rollouts}: {strategy} keeps nothing ({json.dumps(chosen.dropped)})")
+        names = ", ".join(map(str, rollouts))
+        raise TaskError(f"{names}: {strategy} keeps nothing ({json.dumps(chosen.dropped)})")
     write_parquet(chosen.rows, out)
+    dropped = dict(chosen.dropped)
+    if len(rows) < len(whole):
+        dropped["another track or family"] = len(whole) - len(rows)
     manifest: dict[str, Any] = {
         "strategy": strategy,
         "rules": asdict(rules),
+        "tracks": list(tracks),
+        "families": list(families),
         "rollouts": {
-            "sha256": hashlib.sha256(rollouts.read_bytes()).hexdigest(),
-            "rows": len(rows),
-            "tasks": len({r["task_id"] for r in rows}),
+            "sha256": [hashlib.sha256(path.read_bytes()).hexdigest() for path in rollouts],
+            "rows": len(whole),
+            "tasks": len({r["task_id"] for r in whole}),
         },
         "kept": {
             "rows": len(chosen.rows),
             "tasks": len({r["task_id"] for r in chosen.rows}),
             "tracks": dict(sorted(Counter(str(r["track"]) for r in chosen.rows).items())),
         },
-        "dropped": chosen.dropped,
+        "dropped": dropped,
         "parquet_sha256": hashlib.sha256(out.read_bytes()).hexdigest(),
     }
     text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
@@ -121,30 +116,90 @@ def build(rollouts: Path, strategy: str, out: Path, rules: Rules) -> dict[str, A
     return manifest
 
 
-def main(argv: list[str]) -> int:
-    """Exit status 0, or 2 with one sentence when the rollouts cannot be used."""
-    parser = argparse.ArgumentParser(prog="assay select", description=__doc__)
-    parser.add_argument("--rollouts", required=True, type=Path, help="what `assay rollout` wrote")
-    parser.add_argument("--strategy", required=True, choices=sorted(PICK))
-    parser.add_argument("--out", required=True, type=Path, help="training set, parquet")
-    parser.add_argument(
+def parser() -> argparse.ArgumentParser:
+    made = console.parser("select", __doc__)
+    add = made.add_argument
+    add(
+        "--rollouts",
+        required=True,
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="what `assay rollout` wrote; several runs are put together",
+    )
+    add("--strategy", required=True, choices=sorted(PICK))
+    add("--out", required=True, type=Path, help="training set, parquet")
+    add(
         "--fastest-by",
         choices=("wall_clock", "cost"),
         default="wall_clock",
-        help="cost: tokens and calls, the same on every machine",
+        help="cost: tokens and calls, the same on every machine (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--allow-invalid",
         action="store_true",
         help="BV and DV may keep rollouts below their threshold",
     )
-    args = parser.parse_args(argv)
+    add(
+        "--valid",
+        action="append",
+        default=[],
+        metavar="[TRACK=]X",
+        help="least outcome to keep; without a track, of the tracks that have no threshold of "
+        "their own (default: 1.0)",
+    )
+    add(
+        "--spread",
+        action="append",
+        default=[],
+        metavar="TRACK=X",
+        help="least variance of a task under BV and DV, for a track with scores between 0 and 1",
+    )
+    add("--track", action="append", default=[], help="keep this track only; repeatable")
+    add("--only-family", action="append", default=[], metavar="NAME", help="keep this family only")
+    add("--family", action="append", default=[], metavar="FILE.py[:NAME]", help="a family to add")
+    add("--json", action="store_true", help="print the manifest as JSON")
+    return made
+
+
+def rules_of(args: argparse.Namespace) -> Rules:
+    """The thresholds, with what the command line changes. Raises `TaskError`."""
     rules = Rules(fastest_by=args.fastest_by, allow_invalid=args.allow_invalid)
+    valid, spread, otherwise = dict(rules.valid), dict(rules.spread), rules.otherwise
+    for text in args.valid:
+        track, value = _threshold("--valid", text)
+        if track:
+            valid[track] = value
+        else:
+            otherwise = value
+    for text in args.spread:
+        track, value = _threshold("--spread", text)
+        if not track:
+            raise TaskError(f"--spread {text}: name the track, as in --spread class-MM={text}")
+        spread[track] = value
+    return replace(rules, valid=valid, spread=spread, otherwise=otherwise)
+
+
+def _threshold(option: str, text: str) -> tuple[str, float]:
+    track, _, number = text.rpartition("=")
     try:
-        manifest = build(args.rollouts, args.strategy, args.out, rules)
-    except (TaskError, OSError) as error:
-        print(f"assay select: {error}", file=sys.stderr)
-        return 2
+        value = float(number)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise TaskError(f"{option} {text}: wanted TRACK=X with X from 0 to 1")
+    return track, value
+
+
+def main(argv: list[str]) -> int:
+    """Exit status 0. Raises `TaskError` for rollouts that cannot be used."""
+    args = parser().parse_args(argv)
+    use_families(args.family)
+    rules = rules_of(args)
+    manifest = build(args.rollouts, args.strategy, args.out, rules, args.track, args.only_family)
+    if args.json:
+        print(json.dumps(manifest, sort_keys=True))
+        return 0
     kept, dropped = manifest["kept"], json.dumps(manifest["dropped"])
     print(f"{args.out}: {kept['rows']} rollouts of {kept['tasks']} tasks; dropped {dropped}")
     return 0

@@ -22,7 +22,11 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Rules:
-    """Thresholds by track; tracks that are not named take `otherwise` and are judged like IF."""
+    """Thresholds by track; tracks that are not named take `otherwise` and are judged like IF.
+
+    `valid`: the least outcome that is kept; `spread`: the least variance of a task's outcomes
+    under BV and DV, for tracks whose scores between 0 and 1 matter.
+    """
 
     valid: Mapping[str, float] = field(
         default_factory=lambda: {
@@ -54,11 +58,14 @@ class Rules:
         return track in self.spread
 
     def diverse(self, rows: Sequence[Row]) -> bool:
-        """IF: one right and one wrong; graded tracks: enough variance."""
+        """IF: one right and one wrong (0); graded tracks: enough variance; tracks that are not
+        named: one that is valid and one that is not."""
         track, scores = str(rows[0]["track"]), [float(r["outcome"]) for r in rows]
         if self.graded(track):
             return pvariance(scores) >= self.spread[track]
-        return max(scores) >= self.valid.get(track, self.otherwise) and min(scores) == 0.0
+        least = self.valid.get(track, self.otherwise)
+        wrong = min(scores) == 0.0 if track in self.valid else min(scores) < least
+        return max(scores) >= least and wrong
 
     def speed(self, row: Row) -> tuple[float, int]:
         """What "fastest" goes by: seconds, or tokens written and calls made (a call as 100)."""

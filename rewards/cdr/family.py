@@ -16,6 +16,7 @@ from rewards.cdr.refinement import (
 )
 from rewards.cdr.structured import StructuredReward, gold_response, score_structured
 from rewards.family import Answer, Cheat, Family, output_of
+from rewards.parse import parse_strict
 from rewards.task import Score, Task
 
 LENGTHS = (500, 1000, 2000, 4000)  # input characters, upper bounds of the slices
@@ -47,13 +48,15 @@ def _length(characters: int) -> str:
 
 
 def _slices(task: Task) -> dict[str, str]:
-    """Track, status of gold (KEEP with and without a filter apart), input length, style, recipe
+    """Track, status of gold, whether what is kept passed a filter, input length, style, recipe
     length, domain and prompt mode, as far as the task says them."""
     gold, meta = task.gold, task.meta
     status = str(gold.get("status") or gold.get("reference_status") or "")
-    found = {"track": task.track, "gold status": status}
+    found = {"track": task.track}
+    if status:
+        found["gold status"] = status
     if status == "KEEP" and "has_filter" in meta:
-        found["gold status"] = "KEEP, with a filter" if meta["has_filter"] else "KEEP, no filter"
+        found["kept"] = "with a filter" if meta["has_filter"] else "no filter"
     if isinstance(gold.get("input_text"), str):
         found["input characters"] = _length(len(gold["input_text"]))
     steps = gold.get("operator_sequence") or gold.get("recipe") or meta.get("recipe")
@@ -66,6 +69,11 @@ def _slices(task: Task) -> dict[str, str]:
     return found
 
 
+def _labels(task: Task, answer: Answer) -> tuple[str, str]:
+    said = parse_strict(answer.text)
+    return str(task.gold["status"]), said.status if said.why == "ok" and said.status else "none"
+
+
 def _content(task: Task) -> Iterable[str]:
     return [str(task.gold.get("input_text") or "")]
 
@@ -75,7 +83,7 @@ def _source(task: Task) -> str:
     for value in (meta.get("document"), gold.get("document"), gold.get("source_record_id")):
         if value:
             return str(value)
-    return task.group or task.id
+    return task.group or str(meta.get("instance") or gold.get("instance_id") or task.id)
 
 
 REFINEMENT = Family(
@@ -88,6 +96,7 @@ REFINEMENT = Family(
         "drop": Cheat(lambda task: always_drop(task.gold), admits=0.5),
     },
     slices=_slices,
+    labels=_labels,
     content=_content,
     source=_source,
     group_reward=_group_reward,

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from rewards.cdr.predictions import JSON, PROFILES
 from rewards.cdr.scorefile import ScoredFile
+from rewards.files import write_text
 from rewards.task import TaskError, read_jsonl, write_jsonl
 
 Row = dict[str, Any]
@@ -159,11 +160,8 @@ def write_scores(folder: Path, scored: ScoredFile) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Sorted keys, indent 2, put in place when complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
-    temporary.replace(path)
+    write_text(path, text, errors="backslashreplace")
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

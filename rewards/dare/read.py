@@ -260,7 +260,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 @atexit.register
-def _end() -> None:
+def end_reader() -> None:
     if _current is not None:
         _current.close()
 

@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from rewards import console
 from rewards.gold.core import PROFILES, GoldError, library
 from rewards.gold.pool import Pool
 from rewards.gold.recipe_file import read_recipe
@@ -30,23 +31,19 @@ writes the rows that the recipe keeps, with their new texts."""
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        prog="assay execute",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    made = console.parser("execute", _DESCRIPTION)
     made.add_argument("input", nargs="?", default="-", help=".jsonl, .jsonl.gz, .parquet or -")
     made.add_argument("output", nargs="?", default="-", help="file (or folder with ray), or -")
     made.add_argument("--recipe", type=Path, help="YAML file with the steps of every row")
-    made.add_argument("--text-column", default="text", help="of a parquet input (default: text)")
+    made.add_argument("--text-column", default="text", help="of a parquet input")
     made.add_argument("--profile", choices=PROFILES, help="of rows that name none (bench)")
-    made.add_argument("--workers", type=int, default=1, help="worker processes (1)")
+    made.add_argument("--workers", type=int, default=1, help="worker processes")
     made.add_argument(
         "--deadline",
         type=float,
         default=30.0,
         metavar="SECONDS",
-        help="processor time a row may take (30)",
+        help="processor time a row may take",
     )
     made.add_argument("--states", action="store_true", help="add the text after each mapper")
     made.add_argument(
@@ -57,18 +54,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Returns 0, 2 for a bad command line or file, or 3 when some rows failed."""
+    """Returns 0, or 3 when some rows failed. Errors that a user can mend are raised."""
     args = parser().parse_args(argv)
-    try:
-        return _run(args)
-    except GoldError as error:
-        print(f"assay execute: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        print(f"assay execute: {error.filename or 'input'}: {error.strerror}", file=sys.stderr)
-        return 2
+    return _run(args)
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from rewards.extras import install_extra
+from rewards.task import TaskError
 
 Profile = Literal["bench", "dj"]
 Kind = Literal["mapper", "filter"]
@@ -18,7 +19,7 @@ PROFILES: tuple[Profile, ...] = ("bench", "dj")
 INF = 9223372036854775807
 
 
-class GoldError(ValueError):
+class GoldError(TaskError):
     """A recipe or row that cannot be executed; the message says what to change."""
 
 

@@ -27,7 +27,7 @@ _CHILD = (
 
 
 @dataclass(frozen=True)
-class Answer:
+class Executed:
     """One row's answer: a JSON line, and whether the row was executed."""
 
     line: bytes
@@ -69,12 +69,12 @@ class Pool:
 
     def run(
         self, batches: Iterable[tuple[Key, int, list[bytes]]]
-    ) -> Iterator[tuple[Key, list[Answer]]]:
+    ) -> Iterator[tuple[Key, list[Executed]]]:
         """Answers of every batch (key, first line number, lines), in order.
 
         Holds at most three batches a worker at a time.
         """
-        waiting: deque[tuple[Key, Future[list[Answer]]]] = deque()
+        waiting: deque[tuple[Key, Future[list[Executed]]]] = deque()
         for key, number, lines in batches:
             waiting.append((key, self._threads.submit(self._batch, number, lines)))
             if len(waiting) >= 3 * len(self._workers):
@@ -84,8 +84,8 @@ class Pool:
             done, future = waiting.popleft()
             yield done, future.result()
 
-    def _batch(self, number: int, lines: list[bytes]) -> list[Answer]:
-        answers: list[Answer] = []
+    def _batch(self, number: int, lines: list[bytes]) -> list[Executed]:
+        answers: list[Executed] = []
         worker = self._idle.get()
         while len(answers) < len(lines):
             self._ask(worker, number + len(answers), lines[len(answers) :], answers)
@@ -93,7 +93,7 @@ class Pool:
                 why = self._why_died(worker.wait())
                 line = lines[len(answers)]
                 error = f"line {number + len(answers)}: infrastructure: {why}"
-                answers.append(Answer(dump({"id": _id_in(line), "error": error}), False))
+                answers.append(Executed(dump({"id": _id_in(line), "error": error}), False))
                 self._stop(worker)
                 fresh = self._spawn()
                 self._await(fresh)
@@ -107,7 +107,7 @@ class Pool:
         worker: subprocess.Popen[bytes],
         number: int,
         lines: list[bytes],
-        answers: list[Answer],
+        answers: list[Executed],
     ) -> None:
         """Append the answers to `lines`, fewer if the worker dies."""
         payload = str(number).encode() + b"\n" + b"\n".join(lines)
@@ -119,7 +119,7 @@ class Pool:
             frame = read_frame(cast("BinaryIO", worker.stdout))
             if frame is None:
                 return
-            answers.append(Answer(frame[1:], frame[:1] == b"+"))
+            answers.append(Executed(frame[1:], frame[:1] == b"+"))
 
     def _why_died(self, status: int) -> str:
         if status == -signal.SIGPROF:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rewards.gold.core import GoldError, library
-from rewards.gold.pool import Answer, Pool
+from rewards.gold.pool import Executed, Pool
 
 BATCH_ROWS = 256
 STATUS = "gold_status"
@@ -49,7 +49,7 @@ def as_lines(texts: list[Any], first: int) -> list[bytes]:
     ]
 
 
-def apply_answers(batch: Any, column: str, answers: list[Answer]) -> tuple[Any, list[str]]:
+def apply_answers(batch: Any, column: str, answers: list[Executed]) -> tuple[Any, list[str]]:
     """(the batch with new texts and a status column, its error lines). Failed rows keep their text
     and have a null status."""
     pa = arrow()

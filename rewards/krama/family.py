@@ -64,7 +64,7 @@ def _slices(task: Task) -> dict[str, str]:
         value = task.meta.get(name)
         if isinstance(value, str) and value:
             found[name] = value
-    names = task.meta.get("gold_files") or []
+    names: list[Any] = task.meta.get("gold_files") or []
     kinds = Counter(str(name).rpartition(".")[2].lower() for name in names)
     if kinds:
         found["file kinds"] = " ".join(sorted(kinds))
@@ -74,7 +74,8 @@ def _slices(task: Task) -> dict[str, str]:
 def _content(task: Task) -> Iterable[str]:
     """The question, and the tables it is asked of."""
     asked = [str(m.get("content") or "") for m in task.prompt if m.get("role") == "user"]
-    return [*asked, *(str(digest) for digest in task.meta.get("tables") or [])]
+    tables: list[Any] = task.meta.get("tables") or []
+    return [*asked, *map(str, tables)]
 
 
 def _source(task: Task) -> str:

@@ -1,32 +1,12 @@
-"""Why an episode did not succeed: what broke it, and the four causes of DARE-bench's Table 9
-(rules: spec 8.7)."""
+"""Why an episode did not succeed: the four causes of DARE-bench's Table 9 (rules: spec 8.7)."""
 
 from __future__ import annotations
 
-import traceback
-
-from rewards.task import RIGHT, Score, Task, TaskError
-from rollouts.environment import EnvironmentFailure
-from rollouts.prompts import PromptError
-from rollouts.sandbox.model import SandboxError
+from rewards.task import RIGHT, Score, Task
 from rollouts.trajectory import Trajectory
-
-BROKEN = (OSError, SandboxError, EnvironmentFailure)  # what counts as infrastructure
-FORESEEN = (TaskError, PromptError)  # bad input, said in one sentence: these end the run
-_REPORT = 20_000  # characters of a traceback that are kept, its end
 
 CATEGORIES = ("instruction adherence", "code error", "code execution limit", "max token limit")
 _LIMITS = ("timeout", "memory", "disk")
-
-
-def bug_report(error: Exception) -> tuple[str, dict[str, str]]:
-    """(one line for a trajectory's `failure`, what its `notes` keep): broken infrastructure in
-    words; of an exception that nobody foresaw also the traceback, as `bug`."""
-    said = f"{type(error).__name__}: {error}"[:500]
-    if isinstance(error, BROKEN):
-        return said, {}
-    whole = "".join(traceback.format_exception(error))
-    return f"bug: {said}", {"bug": whole[-_REPORT:]}
 
 
 def category(task: Task, trajectory: Trajectory, score: Score) -> str | None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from configs.loader import ConfigError
 from rollouts.trajectory import Completion, Sampling
+
+
+class ModelError(ConfigError):
+    """A model that cannot be used; the message says what is missing and what to do."""
 
 
 class Engine(Protocol):

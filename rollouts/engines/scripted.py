@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
 
 from rewards.seeds import derive_seed
+from rewards.task import Task, TaskError, read_jsonl
+from rollouts.conversation import ChatReply
 from rollouts.prompts import ChatTokenizer
+from rollouts.tools import CallFormat, call_format
 from rollouts.trajectory import Completion, Sampling, Stop
 
 
@@ -20,6 +25,8 @@ class Turn:
 
 
 Script = Callable[[Turn], str]
+# (task, tool answers so far, how calls are spelled) → what a scripted agent says
+Solver = Callable[[Task, int, CallFormat], str]
 
 
 class ScriptedEngine:
@@ -46,3 +53,63 @@ class ScriptedEngine:
         ids = ids[: sampling.max_new_tokens]
         zeros = [0.0] * len(ids)
         return Completion(ids, zeros, list(zeros), stop)
+
+
+class ScriptedChat:
+    """A `ChatEngine` over a script: the same episodes without a tokenizer, and so without ids."""
+
+    def __init__(self, script: Script, calls: str = "hermes") -> None:
+        self._script, self._calls = script, call_format(calls)
+
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        seed: int,
+    ) -> ChatReply:
+        """Words are counted as tokens, so that costs add up to something."""
+        spoken = "\n".join(str(m["content"]) for m in messages)
+        text = self._script(Turn(spoken, (), seed))
+        return ChatReply(text, self._calls.read(text), "eos", _counted(spoken, text))
+
+
+class CannedEngine:
+    """Rows `{"match": text, "replies": [text, …]}`: the first row whose `match` occurs in the
+    conversation answers, its n-th reply in the n-th turn and its last one from then on."""
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]], calls: str = "hermes") -> None:
+        self._rows, self._calls = rows, call_format(calls)
+
+    @staticmethod
+    def from_file(path: Path) -> CannedEngine:
+        """Raises `TaskError` naming the line whose fields are wrong."""
+        rows: list[dict[str, Any]] = []
+        for number, row in read_jsonl(path):
+            replies: Any = row.get("replies")
+            if (
+                not isinstance(row.get("match"), str)
+                or not isinstance(replies, list)
+                or not replies
+            ):
+                raise TaskError(f"{path} line {number}: wanted match (text) and replies (texts)")
+            rows.append({"match": row["match"], "replies": cast("list[Any]", replies)})
+        return CannedEngine(rows)
+
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        seed: int,
+    ) -> ChatReply:
+        """Words are counted as tokens, so that costs add up to something."""
+        spoken = "\n".join(str(m["content"]) for m in messages)
+        turn = sum(m["role"] == "assistant" for m in messages)
+        row = next((r for r in self._rows if r["match"] in spoken), {"replies": [""]})
+        text = str(row["replies"][min(turn, len(row["replies"]) - 1)])
+        return ChatReply(text, self._calls.read(text), "eos", _counted(spoken, text))
+
+
+def _counted(spoken: str, text: str) -> dict[str, int]:
+    return {"prompt_tokens": len(spoken.split()), "completion_tokens": len(text.split())}

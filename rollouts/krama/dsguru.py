@@ -152,6 +152,7 @@ class DsGuru:
             "ended": self._kind,
             "runs": self._lake.runs,
             "run_s": round(self._lake.run_s, 3),
+            "sandbox": self._lake.level,
             "plan_read": _is_array(self._plan),
         }
         return closing(self._response, self._published, self._values, self._code, notes)

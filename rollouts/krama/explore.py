@@ -114,6 +114,7 @@ class LakeAgent:
             "tries": self._steps,
             "runs": self._lake.runs,
             "run_s": round(self._lake.run_s, 3),
+            "sandbox": self._lake.level,
             "bytes_read": self._read_bytes,
             "ended": "answered" if self._response else "no_answer",
         }

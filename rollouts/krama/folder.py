@@ -57,6 +57,7 @@ class LakeFolder:
         self.index = LakeIndex({})
         self.run_s = 0.0
         self.runs = 0
+        self.level: str | None = None  # of the sandbox
 
     async def open(self) -> None:
         """Index the lake and announce it to the sandbox."""
@@ -74,6 +75,7 @@ class LakeFolder:
         )
         self.runs += 1
         self.run_s += result.wall_s
+        self.level = result.layers.get("level") or self.level
         if result.status == "sandbox_error":
             raise EnvironmentFailure(result.why)
         return result

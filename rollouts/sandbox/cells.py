@@ -11,47 +11,52 @@ import os
 import signal
 import socket
 import time
-from typing import TYPE_CHECKING
 
-from rollouts.sandbox import inside, wire
+from rollouts.sandbox import wire
+from rollouts.sandbox.job import Job, answer, new_capture
+from rollouts.sandbox.supervise import (
+    check_begun,
+    drain_rest,
+    finish,
+    signal_all,
+    stop_all,
+    supervise,
+)
 
-if TYPE_CHECKING:
-    from rollouts.sandbox.inside import Job
 
-
-def serve(job: Job, pipes: list[int], control: socket.socket, ready: int) -> None:
+def serve(job: Job, pipes: list[int], control: socket.socket) -> None:
     """Run cells until the pool hangs up or a cell ends the interpreter."""
     first = True
     while True:
-        capture = inside.new_capture(job)
-        inside.signal_all(job, signal.SIGCONT)
+        capture = new_capture(job)
+        signal_all(job, signal.SIGCONT)
         try:
             fetch = [] if first else _pass_on(job, control)
         except EOFError:
-            inside.finish(job, pipes, capture)
+            finish(job, pipes, capture)
             return
         job.end, job.cell, job.started = "exit", None, time.monotonic()
-        inside.supervise(job, pipes, capture, control.fileno())
+        supervise(job, pipes, capture, control.fileno())
         alive = job.cell is not None
         if alive:
-            inside.signal_all(job, signal.SIGSTOP)
-            inside.drain_rest(pipes, capture)
+            stop_all(job)
+            drain_rest(pipes, capture)
         else:
-            inside.finish(job, pipes, capture)
+            finish(job, pipes, capture)
         if first:
-            inside.check_begun(job, ready)
+            check_begun(job)
             first = False
-        inside.answer(job, fetch, capture)
+        answer(job, fetch, capture)
         if not alive:
             return
 
 
 def _pass_on(job: Job, control: socket.socket) -> list[str]:
     """Take a cell from the pool while all is stopped, then wake the session and hand it over."""
-    inside.signal_all(job, signal.SIGSTOP)
+    stop_all(job)
     request = wire.receive_header(job.conn)
     source = wire.receive(job.conn, request["code"])
-    inside.signal_all(job, signal.SIGCONT)
+    signal_all(job, signal.SIGCONT)
     with contextlib.suppress(OSError):
         control.settimeout(job.limits.wall_s)
         control.sendall(len(source).to_bytes(8, "big") + source)

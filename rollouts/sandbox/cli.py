@@ -131,7 +131,7 @@ async def _serve(args: argparse.Namespace) -> int:
     try:
         from rollouts.sandbox import server
     except ImportError:
-        raise SandboxError(f"serving needs aiohttp; {install_extra('sandbox')}") from None
+        raise SandboxError(f"serving needs aiohttp; {install_extra('client')}") from None
     config = Config(workers=args.workers, min_level=args.min_level, level=args.level)
     runner, pool, port = await server.start(config, args.host, args.port)
     if args.host not in ("127.0.0.1", "localhost", "::1"):

@@ -31,17 +31,19 @@ mlock munlock mlock2 mlockall munlockall mbind get_mempolicy set_mempolicy memba
 poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2
 epoll_ctl_old epoll_wait_old eventfd eventfd2 signalfd signalfd4 timerfd_create timerfd_settime
 timerfd_gettime rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait
-rt_sigsuspend sigaltstack pause alarm getitimer setitimer timer_create timer_settime timer_gettime
-timer_getoverrun timer_delete fork vfork execve execveat exit exit_group wait4 waitid
-restart_syscall set_tid_address set_robust_list get_robust_list rseq futex futex_waitv futex_wake
-futex_wait futex_requeue arch_prctl getpid getppid gettid getuid geteuid getgid getegid getresuid
-getresgid getgroups getpgid getpgrp getsid setpgid setsid capget capset getrlimit setrlimit
+rt_sigsuspend sigaltstack pause alarm getitimer setitimer fork vfork execve execveat exit
+exit_group wait4 waitid restart_syscall set_tid_address set_robust_list get_robust_list rseq futex
+futex_waitv futex_wake futex_wait futex_requeue arch_prctl getpid getppid gettid getuid geteuid
+getgid getegid getresuid
+getresgid getgroups getpgid getpgrp getsid setpgid capget capset getrlimit setrlimit
 getrusage times sysinfo uname getcpu getrandom gettimeofday time clock_gettime clock_getres
 nanosleep clock_nanosleep sched_yield sched_getaffinity sched_getscheduler sched_getparam
 sched_getattr sched_get_priority_max sched_get_priority_min sched_rr_get_interval getpriority
-pidfd_open getsockname getpeername sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg setsockopt
-getsockopt shutdown
+pidfd_open getsockname getpeername sendto recvfrom recvmsg recvmmsg setsockopt getsockopt shutdown
 """
+# Left out on purpose: timer_create wakes a frozen session with a signal of its choice; setsid gets
+# a share of the processors of its own where the kernel groups by session; sendmsg hides
+# descriptors, and all they hold, in a socket.
 _LISTENING = "bind listen accept accept4 connect"
 _SIGNALLING = "kill tkill tgkill pidfd_send_signal rt_sigqueueinfo rt_tgsigqueueinfo"
 
@@ -52,15 +54,24 @@ _FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 36, 37, 38, 1030, 1032, 1034)
 # Names, death signals, queries, malloc's mapping names; not dumpable (hides memory), not caps.
 _PRCTLS = (1, 2, 3, 15, 16, 21, 23, 27, 30, 38, 39, 41, 42, 0x53564D41)
 
+# Socket options: reuse, broadcast, keep-alive, linger, credentials, low-water marks, time limits.
+# Sizes of buffers are taken and ignored. Filters, which run in the kernel, and all else: refused.
+_OPTIONS = (2, 6, 9, 13, 15, 16, 18, 20, 21, 66, 67)
+_BUFFER_SIZES = (7, 8)
+_MSG_OOB = 1
+SHARED_BYTES = 1 << 16  # the largest shared mapping without a file; see memory.py
+
 Instruction = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What differs between levels. `own_pid`: signals may go only to this process (0: to any)."""
+    """What differs between levels. `sockets`: more than pairs; `listening`: and servers.
+    `own_pid`: signals may go only to this process (0: to any)."""
 
     sockets: bool = True
     own_pid: int = 0
+    listening: bool = True
 
 
 def _op(code: int, k: int, jt: int = 0, jf: int = 0) -> Instruction:
@@ -92,18 +103,47 @@ def _no_device(index: int) -> list[Instruction]:
     return [*head, *kinds, _op(_RET, ALLOW), _deny(errno.EPERM)]
 
 
-def _unix_stream_pair() -> list[Instruction]:
-    """A datagram pair could still send to any path by name, so only streams."""
+def _unix_stream() -> list[Instruction]:
+    """Streams only: a datagram goes to any path by name and outlives its sender's account."""
     unix = [_arg(0), _op(_JEQ, 1, jf=4)]
     stream = [_arg(1), _op(_AND, 0xF), _op(_JEQ, 1, jf=1), _op(_RET, ALLOW)]
     return [*unix, *stream, _deny(errno.EACCES)]
+
+
+def _options() -> list[Instruction]:
+    """setsockopt: a closed set at the sockets' own level (1), nothing at the others."""
+    last = len(_BUFFER_SIZES) + len(_OPTIONS)
+    sizes = [_op(_JEQ, v, jt=last - i) for i, v in enumerate(_BUFFER_SIZES)]
+    options = [_op(_JEQ, v, jt=len(_OPTIONS) + 1 - i) for i, v in enumerate(_OPTIONS)]
+    refuse = _deny(errno.ENOPROTOOPT)
+    head = [_arg(1), _op(_JEQ, 1, jt=1), refuse, _arg(2)]
+    return [*head, *sizes, *options, refuse, _deny(0), _op(_RET, ALLOW)]
+
+
+def _small_shared() -> list[Instruction]:
+    """mmap: shared memory without a file only in small pieces. Its pages stay when they are
+    unmapped, where nothing tells of them; a piece of one page could hold the rest of any size."""
+    high = _op(_LD, 16 + 8 + 4)
+    return [
+        _arg(3),
+        _op(_JSET, 0x20, jf=8),  # MAP_ANONYMOUS
+        _op(_AND, 0xF),
+        _op(_JEQ, 1, jt=1),  # MAP_SHARED
+        _op(_JEQ, 3, jf=5),  # MAP_SHARED_VALIDATE
+        high,
+        _op(_JEQ, 0, jf=2),
+        _arg(1),
+        _op(_JGE, SHARED_BYTES + 1, jf=1),
+        _deny(errno.ENOMEM),
+        _op(_RET, ALLOW),
+    ]
 
 
 def _rules(policy: Policy) -> dict[str, list[Instruction]]:
     """Programs for the calls whose arguments matter; each ends in a return on every path."""
     own = (0,)
     rules = {
-        "clone": _no_bits(0, syscalls.CLONE_NAMESPACES),
+        "clone": _no_bits(0, syscalls.CLONE_NAMESPACES | syscalls.CLONE_PARENT),
         "clone3": [_deny(errno.ENOSYS)],
         "memfd_create": [_deny(errno.ENOSYS)],  # its pages show up in no process's memory
         "memfd_secret": [_deny(errno.ENOSYS)],
@@ -130,8 +170,15 @@ def _rules(policy: Policy) -> dict[str, list[Instruction]]:
         "sched_setparam": _only(0, own, errno.EPERM),
         "sched_setattr": _only(0, own, errno.EPERM),
         "setpriority": [_arg(0), _op(_JEQ, 0, jf=2), *_only(1, own, errno.EPERM)],
-        "socket": _only(0, (1,), errno.EACCES) if policy.sockets else [_deny(errno.EACCES)],
-        "socketpair": _only(0, (1,), errno.EACCES) if policy.sockets else _unix_stream_pair(),
+        "socket": _unix_stream() if policy.sockets else [_deny(errno.EACCES)],
+        "socketpair": _unix_stream(),
+        "setsockopt": _options(),
+        "sendto": _no_bits(3, _MSG_OOB, errno.EOPNOTSUPP),
+        "recvfrom": _no_bits(3, _MSG_OOB, errno.EOPNOTSUPP),
+        "recvmsg": _no_bits(2, _MSG_OOB, errno.EOPNOTSUPP),
+        "recvmmsg": _no_bits(3, _MSG_OOB, errno.EOPNOTSUPP),
+        "fallocate": _only(1, (0,), errno.EOPNOTSUPP),  # other modes pass by the size limit
+        "mmap": _small_shared(),
     }
     for name in _SIGNALLING.split():
         allowed = _only(0, (policy.own_pid,), errno.EPERM) if policy.own_pid else None
@@ -157,7 +204,7 @@ def build(policy: Policy, arch: str | None = None) -> list[Instruction]:
     """The whole program, with the system call number in hand wherever a rule is looked up."""
     arch = arch or machine()
     table = NUMBERS[arch]
-    names = _ALLOWED.split() + (_LISTENING.split() if policy.sockets else [])
+    names = _ALLOWED.split() + (_LISTENING.split() if policy.sockets and policy.listening else [])
     allowed = {table[n] for n in names if n in table}
     program = [
         _op(_LD, 4),

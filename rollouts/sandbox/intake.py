@@ -6,14 +6,12 @@ import errno
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from rollouts.sandbox import jail, wire
+from rollouts.sandbox.job import Job
 from rollouts.sandbox.model import MIB, Limits
 from rollouts.sandbox.results import listing
-
-if TYPE_CHECKING:
-    from rollouts.sandbox.inside import Job
 
 
 def receive(job: Job, request: dict[str, Any]) -> tuple[bytes, int]:

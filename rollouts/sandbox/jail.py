@@ -14,11 +14,14 @@ CPUS = "/sys/devices/system/cpu"
 WORK, TMP, SHM = "/sandbox", "/tmp", "/dev/shm"
 SHARED, GIVEN = "/.shared", "/.given"  # every shared directory; those of one call
 KEPT = "/.kept"  # what a call's own TMP and SHM would cover, to be shown in them again
+BACKLOG = 8  # connections that may wait at one listening socket, each with unread data
 INSIDE_ID = 1000
 ROOT_DROPS_TO = 1_879_000_000  # plus our pid: an id that nothing else on the node runs under
+_PIDS = 1 << 22
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
-_DEVICES = ("null", "zero", "full", "random", "urandom")
+# Without /dev/zero: a shared mapping of it is memory that no count shows once it is unmapped.
+_DEVICES = ("null", "full", "random", "urandom")
 _MADE_UP = {
     "etc/passwd": f"sandbox:x:{INSIDE_ID}:{INSIDE_ID}::{WORK}:/bin/sh\n",
     "etc/group": f"sandbox:x:{INSIDE_ID}:\n",
@@ -65,9 +68,23 @@ def reach(paths: Iterable[str], base: str = "") -> None:
             os.close(source)
 
 
+def is_root() -> bool:
+    """Whether we can become any user. The root of a user namespace that maps few ids cannot: it is
+    an ordinary user who is called root (`unshare -r`, enroot, rootless containers)."""
+    if os.geteuid() != 0:
+        return False
+    for name in ("uid_map", "gid_map"):
+        with open(f"/proc/self/{name}") as table:
+            spans = [[int(field) for field in line.split()] for line in table]
+        wanted = range(ROOT_DROPS_TO, ROOT_DROPS_TO + _PIDS)
+        if not any(s[0] <= wanted.start and wanted.stop <= s[0] + s[2] for s in spans):
+            return False
+    return True
+
+
 def drop_root() -> None:
     """From root to an id of our own; does nothing for an ordinary user."""
-    if os.geteuid() != 0:
+    if not is_root():
         return
     new = ROOT_DROPS_TO + os.getpid()
     os.setgroups([])
@@ -241,7 +258,28 @@ def build_root(plan: RootPlan, keep_proc: bool) -> None:
 
 
 def mount_proc(target: str = "/proc") -> None:
-    sc.mount("proc", target, "proc", sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC)
+    """Shut for who may not trace: init's own files, whose owner the code may be called."""
+    sc.mount("proc", target, "proc", sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC, "hidepid=1")
+
+
+def bound_backlog(proc: int) -> bool:
+    """In a network namespace of our own: let few connections wait. False where that is refused."""
+    try:
+        descriptor = os.open("sys/net/core/somaxconn", os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
+    except OSError:
+        return False
+    try:
+        return os.write(descriptor, str(BACKLOG).encode()) > 0
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def seal_proc() -> None:
+    """Nothing in /proc can be written to any more, by whatever lies behind it."""
+    flags = sc.MS_RDONLY | sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC
+    sc.mount("none", "/proc", "", sc.MS_REMOUNT | sc.MS_BIND | flags)
 
 
 def mount_scratch(work: tuple[int, int], tmp: int, shm: int) -> None:

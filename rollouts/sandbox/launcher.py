@@ -79,11 +79,11 @@ def _guard(parent: int, inner: int) -> NoReturn:
 def _inner(control: socket.socket, plan: trial.Choice, request: Any, proc: int) -> NoReturn:
     try:
         sc.prctl(sc.PR_SET_PDEATHSIG, signal.SIGKILL)
-        trial.settle(plan, request)
+        listening = trial.settle(plan, request, proc)
         if not plan.namespaces:
             os.environ["JOBLIB_MULTIPROCESSING"] = "0"  # its semaphores need a /dev/shm
         sc.close_from_except((control.fileno(), proc))
-        stage = _stage(plan, request, proc)
+        stage = _stage(plan, request, proc, listening)
         if plan.namespaces:
             stage, partner, report = _fork_warm(control, plan, request, stage, proc)
         else:
@@ -138,13 +138,14 @@ def _fork_warm(
     return replace(stage, warm=ours.detach()), pid, report
 
 
-def _stage(plan: trial.Choice, request: Any, proc: int) -> Scene:
+def _stage(plan: trial.Choice, request: Any, proc: int, listening: bool) -> Scene:
     code = b""
     if plan.namespaces:
-        code = seccomp.encode(seccomp.build(seccomp.Policy()))
+        code = seccomp.encode(seccomp.build(seccomp.Policy(listening=listening)))
     return Scene(
         namespaces=plan.namespaces,
         own_proc=plan.own_proc,
+        listening=listening,
         landlock_abi=plan.landlock_abi,
         filter_code=code,
         proc=-1 if plan.own_proc else proc,

@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from rollouts.sandbox import jail
+
 Status = Literal["ok", "error", "timeout", "memory", "disk", "sandbox_error"]
-Level = Literal["full", "full-noproc", "confined", "limits"]
-LEVELS: tuple[Level, ...] = ("full", "full-noproc", "confined", "limits")  # best first
+Level = Literal["full", "full-noproc", "full-nolandlock", "confined", "limits"]
+LEVELS: tuple[Level, ...] = ("full", "full-noproc", "full-nolandlock", "confined", "limits")
+NAMESPACED = LEVELS[:3]  # best first, as all of them
 
 MIB = 1 << 20
 # What `stack` names is imported once by the launcher; absent packages are left out and reported.
@@ -151,7 +154,7 @@ class Config:
         for name, path in self.shared.items():
             if "/" in name or name in ("", ".", "..") or not os.path.isdir(path):
                 raise ValueError(f"sandbox.shared {name!r}: {path!r} must be a directory")
-            if os.geteuid() == 0 and os.stat(path).st_mode & 0o005 != 0o005:
+            if jail.is_root() and os.stat(path).st_mode & 0o005 != 0o005:
                 raise ValueError(
                     f"sandbox.shared {name!r}: {path!r} is shut to other users, and root gives its"
                     " id up before it runs anything; open it with chmod -R a+rX"

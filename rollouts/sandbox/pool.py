@@ -289,6 +289,8 @@ def judge(answer: Answer, code: int | None, stderr: str, limits: Limits) -> tupl
     """The status, and why: killed by us first, then the limits that the kernel enforced."""
     if answer.end == "timeout":
         return "timeout", f"still running after {limits.wall_s:g} s"
+    if answer.end == "cpu":
+        return "timeout", f"used more than {limits.cpu_seconds} s of processor time"
     if answer.end == "memory":
         return "memory", f"all processes together used more than {limits.total_mb} MB"
     if answer.end == "disk":
@@ -302,7 +304,7 @@ def judge(answer: Answer, code: int | None, stderr: str, limits: Limits) -> tupl
     if code == -signal.SIGXCPU or (code == -signal.SIGKILL and answer.cpu >= limits.cpu_seconds):
         return "timeout", f"used more than {limits.cpu_seconds} s of processor time"
     last = stderr.rstrip().rpartition("\n")[2]
-    if _OUT_OF_MEMORY.match(last):
+    if _OUT_OF_MEMORY.match(last) or last.startswith("OSError: [Errno 12]"):
         return "memory", f"one process asked for more than {limits.memory_mb} MB"
     if _NO_ROOM.match(last) or answer.full or code == -signal.SIGXFSZ:
         return "disk", "no room left in the work directory, or a file above its limit"

@@ -11,7 +11,7 @@ from rollouts.sandbox import jail, landlock
 from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.model import Limits
 
-_DEVICES_RW = ("/dev/null", "/dev/zero", "/dev/full")
+_DEVICES_RW = ("/dev/null", "/dev/full")
 _DEVICES_RO = ("/dev/random", "/dev/urandom")
 _ETC = ("ld.so.cache", "localtime", "alternatives", "passwd", "group", "nsswitch.conf", "hosts")
 _PROC = (
@@ -28,6 +28,7 @@ class Scene:
     namespaces: bool
     own_proc: bool
     landlock_abi: int
+    listening: bool  # whether the code may have servers
     filter_code: bytes
     proc: int  # the outer /proc, opened before leaving it; -1 where init mounts its own
     base: str = ""  # without namespaces: the directory that holds the calls' directories
@@ -74,6 +75,12 @@ def prepare(scene: Scene, limits: Limits) -> None:
     jail.mount_scratch((limits.work_mb, limits.work_files), limits.tmp_mb, limits.shm_mb)
     if scene.own_proc:
         jail.mount_proc()
+    if scene.own_network and scene.listening:
+        proc = os.open("/proc", os.O_RDONLY) if scene.own_proc else scene.proc
+        if not jail.bound_backlog(proc):
+            raise OSError("the backlog of listening sockets could not be bounded")
+        if scene.own_proc:
+            os.close(proc)
 
 
 def grants(scene: Scene, place: Place) -> list[tuple[str, int]]:
@@ -90,8 +97,7 @@ def grants(scene: Scene, place: Place) -> list[tuple[str, int]]:
 
 def confine(scene: Scene, place: Place) -> None:
     """The last steps in the user process; there is no way back from any of them."""
-    if scene.namespaces:
-        sc.drop_capabilities()
+    sc.drop_capabilities()  # of our own namespace, or of one that we are called root in
     sc.prctl(sc.PR_SET_NO_NEW_PRIVS, 1)
     if scene.landlock_abi:
         ruleset = landlock.ruleset(scene.landlock_abi, grants(scene, place))

@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 
 from rollouts.sandbox import cores, jail, scene, watch, wire
 from rollouts.sandbox import syscalls as sc
+from rollouts.sandbox.job import BEGUN, CLOSED, FAILED
 from rollouts.sandbox.model import MIB, Limits
 from rollouts.sandbox.scene import Place, Scene
 
@@ -63,16 +64,9 @@ class Order:
         return Order(Limits.checked(fields["limits"]), fields["seed"], tuple(fields["argv"]))
 
 
-CLOSED, BEGUN, FAILED = b"k", b"r", b"!"
-
-
 @dataclass(frozen=True)
 class Ready:
-    """Our own word to init, which the code cannot forge: the descriptor is gone before it runs.
-
-    CLOSED: the jail is closed. BEGUN: nothing is left of ours that could fail. FAILED, with the
-    reason: our own set-up went wrong, so that the exit status says nothing about the code.
-    """
+    """Our own words to init, which the code cannot forge: the descriptor is gone before it runs."""
 
     descriptor: int
 

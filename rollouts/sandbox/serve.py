@@ -13,22 +13,28 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from rollouts.sandbox import inside, warm, watch
+from rollouts.sandbox import inside, supervise, warm, watch, wire
 from rollouts.sandbox import syscalls as sc
+from rollouts.sandbox.job import timed_out
 from rollouts.sandbox.results import remove_tree
 from rollouts.sandbox.scene import Scene
 
-_GRACE_S = 2.0  # init enforces the deadline itself; this is for an init that does not
+# Init enforces the deadline itself; this is for an init that does not. It counts from what init
+# says: before the code begins and once all of it is dead, only the pool's patience counts.
+_GRACE_S = 30.0
 
 
 @dataclass
 class Jail:
-    """One forked init. `deadline` is none while it waits for a call."""
+    """One forked init. `deadline` is none while its code does not run."""
 
     pid: int
     channel: socket.socket
     deadline: float | None = None
     call: int = -1
+    wall: float = 0.0
+    conn: int = -1  # the call's own connection, for the answer that a late init does not give
+    late: bool = False
 
 
 def forever(
@@ -59,9 +65,14 @@ class _Loop:
         poller = select.poll()
         poller.register(self.control, select.POLLIN)
         poller.register(self.wake, select.POLLIN)
+        talking = {j.channel.fileno(): j for j in self.running.values() if j.channel.fileno() >= 0}
+        for descriptor in talking:
+            poller.register(descriptor, select.POLLIN)
         for descriptor, _ in poller.poll(self._patience()):
             if descriptor == self.wake.fileno():
                 warm.drain(self.wake)
+            elif descriptor in talking:
+                _hear(talking[descriptor])
             elif not self._message():
                 return False
         self._enforce()
@@ -83,11 +94,11 @@ class _Loop:
         elif descriptors:
             jail = self.spare.popleft() if self.spare else self._fork()
             jail.call = message["id"]
-            jail.deadline = time.monotonic() + message["wall"] + _GRACE_S
+            jail.wall, jail.conn = message["wall"], descriptors[0]
             self.running[jail.pid] = jail
             with contextlib.suppress(OSError):  # a dead spare: the pool sees its end closed
                 socket.send_fds(jail.channel, [b"call"], descriptors)
-            jail.channel.close()
+            descriptors = descriptors[1:]
         for descriptor in descriptors:
             os.close(descriptor)
         return True
@@ -125,7 +136,8 @@ class _Loop:
                 return True
             if pid == self.partner:
                 return False
-            self.running.pop(pid, None)
+            if (ended := self.running.pop(pid, None)) is not None:
+                _close(ended)
             for jail in [j for j in self.spare if j.pid == pid]:
                 self.spare.remove(jail)
                 jail.channel.close()
@@ -138,7 +150,7 @@ class _Loop:
         for jail in self.running.values():
             if jail.deadline is not None and now > jail.deadline:
                 _kill(jail.pid)
-                jail.deadline = None
+                jail.deadline, jail.late = None, True
 
     def end(self) -> None:
         for pid in [*(j.pid for j in self.spare), *self.running, *filter(None, [self.partner])]:
@@ -146,6 +158,29 @@ class _Loop:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, 0):
                 pass
+
+
+def _hear(jail: Jail) -> None:
+    """Init's word: the code begins, or nothing of it is alive any more."""
+    said = jail.channel.recv(16)
+    if supervise.STARTED in said:
+        jail.deadline = time.monotonic() + jail.wall + _GRACE_S
+    if supervise.ENDED in said:
+        jail.deadline = None
+    if not said:
+        jail.channel.close()
+
+
+def _close(jail: Jail) -> None:
+    """After init's death. Where it was late, its code had not ended at the deadline, and whatever
+    it did to make init late must not make that look like a lost jail."""
+    jail.channel.close()
+    if jail.conn < 0:
+        return
+    with socket.socket(fileno=jail.conn) as conn:
+        if jail.late:
+            with contextlib.suppress(OSError):
+                wire.send(conn, timed_out(jail.wall))
 
 
 def _kill(pid: int) -> None:

@@ -13,7 +13,15 @@ from types import TracebackType
 from rollouts.sandbox import wire
 from rollouts.sandbox.model import MIB, Limits, Result, SandboxError
 from rollouts.sandbox.pool import Pool, Shared, check, placed, to_result
-from rollouts.sandbox.worker import Call, Launcher, receive_answer
+from rollouts.sandbox.worker import (
+    LONGEST_S,
+    Answer,
+    Call,
+    Launcher,
+    Moved,
+    patiently,
+    receive_answer,
+)
 
 _SESSION_S = 24 * 3600.0
 
@@ -36,7 +44,7 @@ class FileStore:
             if len(data) > self.file_mb * MIB:
                 refused[name] = f"larger than {self.file_mb} MB"
             elif rest + len(data) > self.total_mb * MIB:
-                refused[name] = f"the store would exceed {self.total_mb} MB"
+                refused[name] = f"all saved files together would exceed {self.total_mb} MB"
             else:
                 self.files[name] = data
         return refused
@@ -132,11 +140,7 @@ class Session:
         if conn is None or launcher is None:
             raise SandboxError("the session is closed")
         handed = time.monotonic()
-        loop = asyncio.get_running_loop()
-        header = {"code": len(call.code), "fetch": list(call.fetch)}
-        async with asyncio.timeout(self.limits.wall_s + 5):
-            await loop.sock_sendall(conn, wire.pack(header) + call.code)
-            answer = await receive_answer(conn, self.limits)
+        answer = await patiently(_exchange, conn, call, LONGEST_S)
         alive = answer.end == "cell"
         if alive:
             answer = replace(answer, end="exit")
@@ -150,13 +154,18 @@ class Session:
         call = Call(b"", self.files, (), limits, self.seed, shared=self.folders, session=True)
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
-            self._conn = await self._launcher.open(_SESSION_S)
-            await self._launcher.send(self._conn, call)
-            async with asyncio.timeout(self.limits.wall_s + 5):
-                answer = await receive_answer(self._conn, self.limits)
+            self._conn, _ = await self._launcher.open(_SESSION_S)
+            answer = await patiently(self._launcher.exchange, self._conn, call, LONGEST_S)
             if answer.end != "cell":
                 raise SandboxError(f"the session did not start ({answer.end})")
             undo.pop_all()
+
+
+async def _exchange(conn: socket.socket, call: Call, moved: Moved) -> Answer:
+    loop = asyncio.get_running_loop()
+    header = {"code": len(call.code), "fetch": list(call.fetch)}
+    await loop.sock_sendall(conn, wire.pack(header) + call.code)
+    return await receive_answer(conn, call.limits, moved)
 
 
 _ENDED = {"interpreter_ended": True}

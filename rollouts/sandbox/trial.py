@@ -6,16 +6,17 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rollouts.sandbox import filter as seccomp
 from rollouts.sandbox import interpreter, jail, landlock
 from rollouts.sandbox import syscalls as sc
-from rollouts.sandbox.model import LEVELS, Level
+from rollouts.sandbox.model import LEVELS, NAMESPACED, Level
 
 _NAMESPACES = (
     sc.CLONE_NEWNS | sc.CLONE_NEWPID | sc.CLONE_NEWNET | sc.CLONE_NEWIPC
@@ -32,15 +33,12 @@ class Choice:
     reads: tuple[str, ...]
     as_root: bool
     root_mounts: bool  # real root builds the new root before it drops its id
+    own_proc: bool
     report: dict[str, Any]
 
     @property
     def namespaces(self) -> bool:
-        return self.level in ("full", "full-noproc")
-
-    @property
-    def own_proc(self) -> bool:
-        return self.level == "full"
+        return self.level in NAMESPACED
 
 
 def attempt(step: Callable[[], object]) -> str:
@@ -67,70 +65,113 @@ def attempt(step: Callable[[], object]) -> str:
 def choose(request: dict[str, Any]) -> Choice:
     """The best level that holds, or the forced one; raises when it is below the minimum."""
     missing: dict[str, str] = {}
-    abi = landlock.abi() if request["landlock_abi"] is None else request["landlock_abi"]
-    abi = min(abi, landlock.abi())
+    abi = _landlock(request["landlock_abi"], missing)
+    if problem := attempt(_try_seccomp):
+        raise OSError(f"seccomp filters do not work here: {problem}")
+    root = _root()
+    mounts = root and not attempt(lambda: sc.unshare(sc.CLONE_NEWNS))
+    reads = interpreter.paths()
+    forced: Level | None = request["level"]
+    candidates = _candidates(forced, abi)
+    if any(c.namespaces for c in candidates) and (hidden := interpreter.covered(reads)):
+        raise OSError(hidden)
+    found = Choice("limits", 0, reads, root, mounts, False, {})
+    for candidate in candidates:
+        choice = replace(candidate, reads=reads, as_root=root, root_mounts=mounts)
+        problem = _problem(choice, request)
+        if not problem:
+            found = choice
+            break
+        missing.setdefault(_blame(candidate.level, problem), problem)
+    else:
+        if forced:
+            raise OSError(f"level {forced!r} does not hold here: {_reasons(missing)}")
+    if LEVELS.index(found.level) > LEVELS.index(request["min_level"]):
+        raise OSError(_refusal(found.level, request["min_level"], missing))
+    return replace(found, report=_report(found, request, missing))
+
+
+def _landlock(wanted: int | None, missing: dict[str, str]) -> int:
+    """The version that works, at most `wanted`; 0 with the reason in `missing`."""
+    abi = landlock.abi() if wanted is None else min(wanted, landlock.abi())
     if not abi:
         missing["landlock"] = "this kernel does not offer it"
     elif problem := attempt(lambda: _try_landlock(abi)):
         abi, missing["landlock"] = 0, problem
-    if problem := attempt(_try_seccomp):
-        missing["seccomp"] = problem
-    root = os.geteuid() == 0
-    reads = interpreter.paths()
-    forced: Level | None = request["level"]
-    level: Level = forced or "limits"
-    mounts = root and not attempt(lambda: sc.unshare(sc.CLONE_NEWNS))
-    candidates = (forced,) if forced else LEVELS[:3]
-    if any(level in LEVELS[:2] for level in candidates) and (hidden := interpreter.covered(reads)):
-        raise OSError(hidden)
-    if "seccomp" in missing:
-        raise OSError(f"seccomp filters do not work here: {missing['seccomp']}")
-    for candidate in candidates:
-        choice = Choice(candidate, abi, reads, root, mounts, {})
-        problem = _problem(choice, request)
-        if not problem:
-            level = candidate
-            break
-        missing[_blame(candidate, problem)] = problem
-        if forced:
-            raise OSError(f"level {forced!r} does not hold here: {problem}")
-    if LEVELS.index(level) > LEVELS.index(request["min_level"]):
-        raise OSError(_refusal(level, request["min_level"], missing))
-    abi = 0 if level == "limits" else abi
-    layers = {n: level in LEVELS[:2] for n in ("user_ns", "mount_ns", "pid_ns", "net_ns")}
-    layers |= {"own_proc": level == "full", "seccomp": True, "cgroup": False}
-    overlay = attempt(lambda: _try_overlay(Choice(level, abi, reads, root, mounts, {}), request))
+    return abi
+
+
+def _root() -> bool:
+    """Whether there is an id to give up; raises where there is and it cannot be."""
+    root = jail.is_root()
+    if root and (problem := attempt(jail.drop_root)):
+        raise OSError(f"root has to give its id up and cannot ({problem}); run as another user")
+    if not root and os.geteuid() == 0 and attempt(_try_process_limit):
+        raise OSError(
+            "this is the node's own root in a user namespace that maps no other id: it cannot give "
+            "its id up, and no limit on processes binds it; leave that namespace or run as another "
+            "user"
+        )
+    return root
+
+
+def _candidates(forced: Level | None, abi: int) -> list[Choice]:
+    """What to try, best first."""
+    tried: list[tuple[Level, int, bool]] = [("full", abi, True), ("full-noproc", abi, False)]
+    if not abi or forced == "full-nolandlock":
+        tried.append(("full-nolandlock", 0, True))
+        tried.append(("full-nolandlock", 0, False))
+    tried.append(("confined", abi, False))
+    if forced:
+        tried.append(("limits", 0, False))
+    chosen = [c for c in tried if forced in (None, c[0])]
+    return [Choice(level, version, (), False, False, proc, {}) for level, version, proc in chosen]
+
+
+def _report(choice: Choice, request: dict[str, Any], missing: dict[str, str]) -> dict[str, Any]:
+    layers = {n: choice.namespaces for n in ("user_ns", "mount_ns", "pid_ns", "net_ns")}
+    layers |= {"own_proc": choice.own_proc, "seccomp": True, "cgroup": False}
+    overlay = attempt(lambda: _try_overlay(choice, request))
     if overlay:
         missing["overlay"] = overlay
     missing["cgroup"] = "not used: a watchdog bounds the total memory every 50 ms"
-    report = {
-        "level": level,
-        "uid": "root" if root else "ordinary",
-        "layers": {**layers, "landlock_abi": abi, "overlay": not overlay},
+    return {
+        "level": choice.level,
+        "uid": "root" if choice.as_root else "ordinary",
+        "layers": {**layers, "landlock_abi": choice.landlock_abi, "overlay": not overlay},
         "missing": missing,
     }
-    return Choice(level, abi, reads, root, mounts, report)
 
 
 def _blame(level: Level, problem: str) -> str:
+    if problem == _NO_LANDLOCK:
+        return "landlock"
     if level == "full" and "mount proc" in problem:
         return "own_proc"
-    return {"full": "user_ns", "full-noproc": "mount_ns", "confined": "landlock"}.get(level, level)
+    return "user_ns" if level == "full" else "mount_ns"
+
+
+_NO_LANDLOCK = "Landlock is not available"
+
+
+def _reasons(missing: dict[str, str]) -> str:
+    return "; ".join(f"{layer}: {why}" for layer, why in missing.items() if layer != "cgroup")
 
 
 def _refusal(level: Level, minimum: Level, missing: dict[str, str]) -> str:
-    reasons = "; ".join(f"{k}: {v}" for k, v in missing.items() if k != "cgroup")
     return (
         f"this machine reaches sandbox level {level!r} and the configuration asks for at least "
-        f"{minimum!r} ({reasons}); enable what is missing, or set sandbox.min_level={level}"
+        f"{minimum!r} ({_reasons(missing)}); enable what is missing, or set sandbox.min_level={level}"
     )
 
 
 def _problem(choice: Choice, request: dict[str, Any]) -> str:
     if choice.level == "limits":
         return ""
+    if choice.level != "full-nolandlock" and not choice.landlock_abi:
+        return _NO_LANDLOCK
     if choice.level == "confined":
-        return "" if choice.landlock_abi else "Landlock is not available"
+        return ""
     return attempt(lambda: _try_namespaces(choice, request))
 
 
@@ -152,11 +193,12 @@ def enter(choice: Choice, request: dict[str, Any], proc: int) -> None:
         jail.enter_user_namespace(_NAMESPACES, proc)
 
 
-def settle(choice: Choice, request: dict[str, Any]) -> None:
-    """In the first process of the namespaces: its own /proc, root and host name."""
+def settle(choice: Choice, request: dict[str, Any], proc: int) -> bool:
+    """In the first process of the namespaces: its own /proc, root and host name. Whether the code
+    may have servers: only where few of their clients can wait, each with unread data."""
     if not choice.namespaces:
         sc.prctl(sc.PR_SET_CHILD_SUBREAPER, 1)
-        return
+        return False
     jail.private_mounts()
     if not choice.root_mounts:
         jail.build_root(_plan(choice, request), keep_proc=False)
@@ -165,6 +207,13 @@ def settle(choice: Choice, request: dict[str, Any]) -> None:
     else:
         sc.mount("tmpfs", "/proc", "tmpfs", sc.MS_RDONLY, "size=4k,mode=755")
     sc.call("sethostname", b"sandbox", 7)
+    if not choice.own_proc:
+        return jail.bound_backlog(proc)
+    own = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return jail.bound_backlog(own)
+    finally:
+        os.close(own)
 
 
 def _plan(choice: Choice, request: dict[str, Any]) -> jail.RootPlan:
@@ -177,7 +226,7 @@ def _in_namespaces(choice: Choice, request: dict[str, Any], step: Callable[[], o
     enter(choice, request, proc)
 
     def inner() -> None:
-        settle(choice, request)
+        settle(choice, request, proc)
         sc.unshare(sc.CLONE_NEWNS)
         jail.mount_scratch((1, 100), 1, 1)
         if choice.own_proc:
@@ -210,6 +259,18 @@ def _try_overlay(choice: Choice, request: dict[str, Any]) -> None:
 
 
 _OVERLAY = (("lowerdir", "lower"), ("upperdir", "upper"), ("workdir", "scratch"))
+
+
+def _try_process_limit() -> None:
+    resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+    try:
+        pid = os.fork()
+    except BlockingIOError:
+        return
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    raise OSError("a process beyond the limit could be started")
 
 
 def _try_landlock(abi: int) -> None:

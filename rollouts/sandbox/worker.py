@@ -10,7 +10,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,15 @@ _BOOT = (
     "from rollouts.sandbox.launcher import main;sys.path.remove(r);main({fd})"
 )
 _START_S = 120.0
-_BACKUP_S = 5.0  # beyond a call's own deadline; init and launcher should have ended it before
+_STEP_S = 1.0
+_BUSY_S = 5.0  # for the launcher to take a call
+# Beyond a call's own deadline: init ends its call by itself, and the launcher a call whose init
+# does not. When neither has, both are lost.
+LONGEST_S = 120.0
+_STILL_S = 30.0  # without a byte while inputs or results are on their way
+
+Moved = Callable[[], None]
+Exchange = Callable[[socket.socket, "Call", Moved], Awaitable["Answer"]]
 
 
 @dataclass(frozen=True)
@@ -175,43 +183,50 @@ class Launcher:
         """Pass one call to a fresh jail. OSError, EOFError, WireError: the jail was lost."""
         self.active += 1
         try:
-            payload = len(call.code) + len(call.stdin) + sum(map(len, call.files.values()))
-            with await self.open(call.limits.wall_s) as conn:
-                async with asyncio.timeout(call.limits.wall_s + _BACKUP_S + payload / (10 * MIB)):
-                    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                        await self.send(conn, call)  # init may answer without taking all of it
-                    return await receive_answer(conn, call.limits)
-        except TimeoutError:
-            with contextlib.suppress(OSError):
-                self.control.send(json.dumps({"op": "kill", "id": self._next}).encode())
-            raise OSError(f"no answer {_BACKUP_S:.0f} s after the deadline") from None
+            conn, number = await self.open(call.limits.wall_s)
+            with conn:
+                try:
+                    return await patiently(self.exchange, conn, call, LONGEST_S)
+                except TimeoutError:
+                    with contextlib.suppress(OSError):
+                        self.control.send(json.dumps({"op": "kill", "id": number}).encode())
+                    raise OSError("neither the jail nor its launcher ended the call") from None
         finally:
             self.active -= 1
 
-    async def open(self, wall_s: float) -> socket.socket:
-        """A connection to the init of a fresh jail."""
+    async def exchange(self, conn: socket.socket, call: Call, moved: Moved) -> Answer:
+        """Send a call and receive its answer."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            await self._send(conn, call, moved)  # init may answer without taking all of it
+        return await receive_answer(conn, call.limits, moved)
+
+    async def open(self, wall_s: float) -> tuple[socket.socket, int]:
+        """A connection to the init of a fresh jail, and the number of that jail."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         self._next += 1
         self.served += 1
+        number = self._next  # another call may be given the next one while we wait
         with theirs:
             try:
-                await self._pass(self._next, wall_s, theirs)
+                await self._pass(number, wall_s, theirs)
             except BaseException:
                 ours.close()
                 raise
-        return ours
+        return ours, number
 
-    async def send(self, conn: socket.socket, call: Call) -> None:
+    async def _send(self, conn: socket.socket, call: Call, moved: Moved) -> None:
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(conn, wire.pack(call.header()) + call.code)
         for data in (*call.files.values(), call.stdin):
-            if data:
-                await loop.sock_sendall(conn, data)
+            view = memoryview(data)
+            for start in range(0, len(view), MIB):
+                await loop.sock_sendall(conn, view[start : start + MIB])
+                moved()
 
     async def _pass(self, number: int, wall: float, end: socket.socket) -> None:
         message = json.dumps({"op": "call", "id": number, "wall": wall}).encode()
-        until = time.monotonic() + _BACKUP_S
+        until = time.monotonic() + _BUSY_S
         while True:
             try:
                 socket.send_fds(self.control, [message], [end.fileno()])
@@ -260,7 +275,38 @@ def _last_line(text: str) -> str:
     return lines[-1].partition(": ")[2] or lines[-1] if lines else "unknown"
 
 
-async def _read(sock: socket.socket, size: int) -> bytes:
+async def patiently(exchange: Exchange, conn: socket.socket, call: Call, extra_s: float) -> Answer:
+    """The answer; TimeoutError when there is none `extra_s` after the call's own time.
+
+    The clock stands still while our own event loop is blocked, and while bytes move: neither says
+    anything about the jail.
+    """
+    left, moves = call.limits.wall_s + extra_s, 0
+
+    def moved() -> None:
+        nonlocal moves
+        moves += 1
+
+    task = asyncio.ensure_future(exchange(conn, call, moved))
+    try:
+        while True:
+            before, seen = time.monotonic(), moves
+            await asyncio.wait({task}, timeout=min(_STEP_S, left))
+            if task.done():
+                return task.result()
+            left -= min(time.monotonic() - before, 2 * _STEP_S)
+            if moves != seen:
+                left = max(left, _STILL_S)
+            if left <= 0:
+                raise TimeoutError
+    finally:
+        if not task.done():
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await task
+
+
+async def _read(sock: socket.socket, size: int, moved: Moved) -> bytes:
     loop, buffer, filled = asyncio.get_running_loop(), bytearray(size), 0
     view = memoryview(buffer)
     while filled < size:
@@ -268,26 +314,29 @@ async def _read(sock: socket.socket, size: int) -> bytes:
         if not count:
             raise EOFError("the jail ended without an answer")
         filled += count
+        moved()
     return bytes(buffer)
 
 
-async def receive_answer(sock: socket.socket, limits: Limits) -> Answer:
+async def receive_answer(sock: socket.socket, limits: Limits, moved: Moved) -> Answer:
     """What init says; WireError for anything it could not have said."""
-    header = wire.parse(await _read(sock, wire.header_length(await _read(sock, 8))))
+    header = wire.parse(await _read(sock, wire.header_length(await _read(sock, 8, moved)), moved))
     try:
-        return await _answer(sock, header, limits)
+        return await _answer(sock, header, limits, moved)
     except (KeyError, TypeError, AttributeError) as error:
         raise wire.WireError(f"an answer of the wrong shape: {error!r}") from None
 
 
-async def _answer(sock: socket.socket, header: dict[str, Any], limits: Limits) -> Answer:
+async def _answer(
+    sock: socket.socket, header: dict[str, Any], limits: Limits, moved: Moved
+) -> Answer:
     half = limits.output_kb * 1024
     streams: list[tuple[bytes, bytes, int]] = []
     for lengths in header["streams"]:
         head, tail, total = (wire.natural(n) for n in lengths)
         if head > half or tail > half:
             raise wire.WireError("more output than was asked for")
-        streams.append((await _read(sock, head), await _read(sock, tail), total))
+        streams.append((await _read(sock, head, moved), await _read(sock, tail, moved), total))
     if len(streams) != 2:
         raise wire.WireError(f"{len(streams)} streams; there are two")
     files: dict[str, bytes] = {}
@@ -296,7 +345,7 @@ async def _answer(sock: socket.socket, header: dict[str, Any], limits: Limits) -
         room -= wire.natural(size, limits.fetch_mb * MIB)
         if room < 0 or not isinstance(name, str) or "/" in name:
             raise wire.WireError("more files, or other names, than were asked for")
-        files[name] = await _read(sock, size)
+        files[name] = await _read(sock, size, moved)
     status = header["status"]
     return Answer(
         end=str(header["end"]),

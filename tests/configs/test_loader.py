@@ -171,6 +171,45 @@ def test_an_override_beside_a_preset_wins_in_either_order(tmp_path: Path) -> Non
     assert (rl.lr, rl.top_k) == (1e-6, 9)
 
 
+@pytest.mark.parametrize(
+    ("kind", "key", "meant"),
+    [
+        (schema.GrpoRunConfig, "rl.group_size", r"did you mean rl\.rollouts_per_prompt\?"),
+        (schema.GrpoRunConfig, "num_generations", r"did you mean rl\.rollouts_per_prompt\?"),
+        (schema.GrpoRunConfig, "rl.learning_rate", r"did you mean rl\.lr\?"),
+        (schema.SftRunConfig, "learning_rate", r"did you mean sft\.lr\?"),
+        (schema.SftRunConfig, "sft.steps", r"there is no sft\.steps; set sft\.epochs"),
+        (schema.SftRunConfig, "max_steps", r"did you mean sft\.epochs\?"),
+        (schema.SftRunConfig, "sft.epoch", r"did you mean sft\.epochs\?"),
+        (DemoConfig, "rl.beta", r"did you mean rl\.kl_coef\?"),
+    ],
+)
+def test_other_trainers_words_lead_to_our_settings(kind: type, key: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=meant):
+        load(kind, None, [f"{key}=3"])
+
+
+def test_every_offered_setting_exists() -> None:
+    from configs.terms import TERMS
+
+    runs = (DemoConfig, schema.SftRunConfig, schema.GrpoRunConfig)
+    known = {name for run in runs for name in loader.dotted_names(run)}
+    assert {n for names in TERMS.values() for n in names} <= known
+
+
+def test_top_p_of_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"rl\.top_p=0\.0 keeps no token"):
+        load(DemoConfig, None, ["rl.top_p=0"])
+
+
+def test_steps_are_locked_where_the_schedule_ends_at_them() -> None:
+    for schedule, locked in (("cosine", ["rl.steps"]), ("linear", ["rl.steps"]), ("constant", [])):
+        old, new = (
+            load(DemoConfig, None, [f"rl.schedule={schedule}", f"rl.steps={n}"]) for n in (3, 4)
+        )
+        assert locked_difference(old, new) == locked
+
+
 def test_locked_difference_names_only_locked_fields() -> None:
     old = to_dict(load(DemoConfig))
     new = load(

@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from assay_command import assay, rows, run
 from places import ROOT
 
 pytest.importorskip("torch")
 
 EXAMPLE = ROOT / "examples" / "own_family.py"
 TINY = ["engine.threads=1", "engine.dtype=float32", "engine.device=cpu"]
-
-
-def assay(folder: Path, *words: str, status: int = 0) -> str:
-    """Run `assay` in `folder`; what it printed."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "assay", *words],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == status, f"assay {' '.join(words)}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -117,14 +96,7 @@ def test_the_whole_chain_trains_and_evaluates(built: Path, tiny_folder: Path) ->
 
 
 def test_a_family_that_is_not_given_is_named(built: Path) -> None:
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "assay", "audit", "--tasks", "T/train.jsonl"],
-        cwd=built,
-        env=env,
-        capture_output=True,
-        text=True,
-    )
+    done = run(built, "audit", "--tasks", "T/train.jsonl")
     assert done.returncode == 2
     assert "json_repair" in done.stderr and "--family" in done.stderr
     assert "Traceback" not in done.stderr

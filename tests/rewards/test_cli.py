@@ -2,8 +2,11 @@ import io
 import json
 
 import pytest
+from front import command
 
-from rewards.cli import main, score_lines
+from rewards.cli import score_lines
+
+main = command("score")
 
 TASK = {"input_text": "a x@y.z b", "reference_status": "KEEP", "reference_text": "a  b"}
 GOLD = "<status>KEEP</status><clean_text>a b</clean_text>"

@@ -1,11 +1,9 @@
-import gzip
-import json
 import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from places import SHARED
+from vectors import needs_vectors, vectors
 
 from rewards.parse import (
     Parsed,
@@ -19,7 +17,6 @@ from rewards.parse import (
 
 settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure
 settings.load_profile("no deadline")
-VECTORS = SHARED / "cdr/conformance/scorer.jsonl.gz"
 ANYTHING = st.text(st.characters(), max_size=200)  # surrogates and NUL included
 TAGGED = st.lists(
     st.sampled_from(
@@ -28,13 +25,6 @@ TAGGED = st.lists(
     | ANYTHING,
     max_size=12,
 ).map("".join)
-
-
-def vectors(kind):
-    if not VECTORS.exists():
-        pytest.skip(f"no conformance vectors at {VECTORS}")
-    with gzip.open(VECTORS, "rt", encoding="utf-8") as lines:
-        return [row for row in map(json.loads, lines) if row["kind"] == kind]
 
 
 @given(st.sampled_from(["KEEP", "DROP"]), ANYTHING.filter(lambda text: "<" not in text))
@@ -102,13 +92,15 @@ def test_normalising_a_long_run_of_spaces_takes_linear_time():
     assert time.perf_counter() - started < 2
 
 
+@needs_vectors
 def test_release_reading_equals_the_published_parser():
-    for row in vectors("parse"):
+    for row in vectors("scorer", "parse"):
         read = parse_release(row["raw_response"])
         assert {"status": read.status, "clean_text": read.text} == row["expected"]
 
 
+@needs_vectors
 def test_normalisation_equals_the_published_one():
-    for row in vectors("normalise"):
+    for row in vectors("scorer", "normalise"):
         text = row["input_text"]
         assert {"n1": normalise_lines(text), "n2": normalise(text)} == row["expected"]

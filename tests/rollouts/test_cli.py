@@ -104,11 +104,14 @@ def test_eval_writes_results_and_a_report(
 ) -> None:
     out = tmp_path / "e"
     words = ["eval", "--model", str(tiny_folder), "--tracks", str(tasks), "--out", str(out)]
-    assert assay.main([*words, "--max-new-tokens", "5", "--pass-k", "2"]) == 0
-    rows = json.loads((out / "results.json").read_text())["rows"]
-    assert [r["outcome"] for r in rows["gold"]] == [1.0] * 5
-    assert len(rows[tiny_folder.name]) == 5 and "pass@2" in rows[tiny_folder.name][0]
-    assert (out / "report.html").is_file() and "always_drop" in capsys.readouterr().out
+    more = ["--max-new-tokens", "5", "--samples", "2", "--temperature", "1"]
+    assert assay.main([*words, *more]) == 0
+    data = json.loads((out / "results.json").read_text())
+    gold = data["baselines"]["gold"]["overall"]
+    assert (gold["mean_outcome"], gold["n"]) == (1.0, 5)
+    assert [r["sample"] for r in data["rows"]] == [0, 1] * 5
+    assert set(data["tables"]["overall"]["pass@k"]) == {"1", "2"}
+    assert (out / "report.html").is_file() and "cheat:drop" in capsys.readouterr().out
 
 
 def test_eval_of_tasks_without_a_status_writes_results_and_a_report(
@@ -118,6 +121,7 @@ def test_eval_of_tasks_without_a_status_writes_results_and_a_report(
     answer = {"answer": "2", "answer_type": "numeric_exact"}
     moderation = {
         "reference_json": {"prompt_label": "safe"},
+        "reference_text": '{"prompt_label": "safe"}',
         "scoring_profile": "structured_json",
         "instance_id": "s",
         "track_family": "semantic_extension",
@@ -133,14 +137,14 @@ def test_eval_of_tasks_without_a_status_writes_results_and_a_report(
     )
     out = tmp_path / "e"
     words = ["eval", "--model", str(tiny_folder), "--tracks", str(path), "--out", str(out)]
-    assert assay.main([*words, "--max-new-tokens", "5", "--pass-k", "2"]) == 0
+    assert assay.main([*words, "--max-new-tokens", "5"]) == 0
     said = capsys.readouterr().out
     assert "outcome" in said and "KEEP" not in said and "held-out" not in said
-    rows = json.loads((out / "results.json").read_text())["rows"]
-    assert list(rows) == [tiny_folder.name]
-    assert [r["task_id"] for r in rows[tiny_folder.name]] == ["a", "s"]
+    data = json.loads((out / "results.json").read_text())
+    assert data["meta"]["name"] == tiny_folder.name
+    assert [r["task_id"] for r in data["rows"]] == ["a", "s"]
     page = (out / "report.html").read_text()
-    assert "<th>outcome</th>" in page and "KEEP" not in page and "held-out" not in page
+    assert "<th>outcome [95 %]</th>" in page and "KEEP" not in page and "held-out" not in page
     assert assay.main(["report", str(out)]) == 0
 
 

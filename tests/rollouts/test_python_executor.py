@@ -117,3 +117,29 @@ def test_the_schema_is_the_published_one() -> None:
         assert set(function["parameters"]["properties"]) == names
         assert function["parameters"]["additionalProperties"] is False
     assert "200 seconds" in function["description"]
+
+
+def test_all_saved_files_together_have_a_bound(tmp_path: Path) -> None:
+    """Turn after turn they stay in the trainer's memory, beside those of every other episode."""
+    large = "import os\nopen({name!r}, 'wb').write(bytes(700_000))"
+    _, replies, closing = converse(
+        tmp_path,
+        [
+            [call(large.format(name="a"), [], ["a"])],
+            [call(large.format(name="b"), [], ["b"])],
+            [call("print(open('data.csv').read())", ["data.csv"], ["*"])],
+            [call("open('a', 'w').write('short')", [], ["a"])],
+            [call(large.format(name="prediction.csv"), [], ["prediction.csv"])],
+            [call("import os; print(os.path.getsize('a'))", ["a", "b"])],
+        ],
+        folder_mb=1,
+    )
+    first, second, third, fourth, fifth, sixth = answers(replies)
+    assert first["stdout"] == "File a saved successfully.\n"
+    problem = "all saved files together would exceed 1 MB"
+    assert second["stdout"] == f"File b not saved: {problem}.\n" and second["return_code"] == 0
+    assert third["stdout"] == "a\n1\n\n"
+    assert fourth["stdout"] == "File a saved successfully.\n"
+    assert fifth["stdout"] == "File prediction.csv saved successfully.\n"
+    assert "'b' is not in the work folder" in sixth["Error"]
+    assert closing.files == {"prediction.csv": bytes(700_000)}

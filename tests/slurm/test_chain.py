@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 import yaml
+from front import command
 from mini_slurm import MiniSlurm, wait_for
 from places import ROOT
 from slurm_runs import TINY, toy_tasks
 
-from train.cluster.cli import SubmitError, main, submit
+from train.cluster.cli import SubmitError, submit
 from train.cluster.plan import make_plan
+
+main = command("slurm")
 
 ROLLOUT = [
     "rollout",

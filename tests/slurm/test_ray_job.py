@@ -7,13 +7,14 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mini_slurm import MiniSlurm, wait_for
+from mini_slurm import MiniSlurm, command, environ, processes, wait_for
 from places import ROOT
 from slurm_runs import toy_tasks
 from tiny_model import CHAT_TEMPLATE
@@ -206,3 +207,48 @@ def test_verl_trains_over_two_nodes_and_goes_on_after_a_signal(
     assert shards == [f"model_world_size_2_rank_{rank}.pt" for rank in (0, 1)]
     assert (out / "DONE").exists() and list((out / "model").glob("*.safetensors"))
     assert not Path(f"/tmp/r{job}").exists()
+
+
+# Stands in for verl's trainer: an actor on the other node; when that is gone, a traceback.
+DRIVER = """
+import os, time
+import ray
+
+class Held:
+    def where(self):
+        return os.environ["SLURMD_NODENAME"]
+    def sleep(self):
+        time.sleep(600)
+
+ray.init(address=os.environ["RAY_ADDRESS"], log_to_driver=False)
+other = [n for n in ray.nodes() if n["Alive"]]
+held = ray.remote(num_cpus=2)(Held)
+actors = [held.remote() for _ in other]
+print("actors on", ray.get([a.where.remote() for a in actors]), flush=True)
+if os.environ.get("SLURM_RESTART_COUNT", "0") == "0":
+    open(os.environ["BEGUN"], "w").close()
+    ray.get([a.sleep.remote() for a in actors])
+"""
+
+
+def test_a_run_that_fails_because_ray_lost_a_node_is_requeued(
+    slurm: MiniSlurm, tmp_path: Path
+) -> None:
+    """Its raylet is killed, which Slurm cannot see: the driver's own error comes within seconds."""
+    (tmp_path / "steady.py").write_text(DRIVER)
+    log, begun = tmp_path / "log.txt", tmp_path / "begun"
+    job = slurm.submit(
+        "-o", str(log), "--mem=500", "--cpus-per-task=2",
+        str(ROOT / "slurm" / "grpo_multinode.sbatch"), f"out={tmp_path}/run", "--", "steady",
+        ASSAY_RAY_CPUS="2", ASSAY_RAY_STORE="100000000", PYTHONPATH=str(tmp_path),
+        BEGUN=str(begun),
+    )  # fmt: skip
+    wait_for("the driver", begun.exists, 400)
+    mine = [p for p in processes() if "/raylet/raylet" in command(p).split("\0")[0]
+            and f"SLURM_JOB_ID={job}" in (words := environ(p).split("\0"))
+            and "SLURMD_NODENAME=n2" in words]  # fmt: skip
+    assert len(mine) == 1
+    os.kill(mine[0], signal.SIGKILL)
+    done, said = slurm.wait(job, seconds=500), log.read_text()
+    assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "1"), said
+    assert "requeued after a lost node" in said

@@ -14,6 +14,8 @@ import pytest
 from mini_slurm import MiniSlurm
 from places import ROOT
 
+from train.backends.launch import first_host
+
 SCRIPTS = sorted((ROOT / "slurm").glob("*.s*"))
 JOBS = [p for p in SCRIPTS if p.suffix == ".sbatch"]
 
@@ -108,6 +110,20 @@ def test_a_job_gives_up_when_its_starts_save_nothing(slurm: MiniSlurm, tmp_path:
     assert "2 starts in a row saved nothing" in done["log"]
 
 
+# Stands in for Python: Ray's tools answer at once, and the run tells its arguments.
+RAYLESS = """#!/bin/sh
+case "$*" in
+  *preflight*) exit 0 ;;
+  *"ray_cluster start"*) echo "ray: $*"; touch "$RAY_UP"; exec sleep 60 ;;
+  *"ray_cluster address"*) echo 127.0.0.1 ;;
+  *"ray_cluster port"*) echo 20100 ;;
+  *"ray_cluster wait"*) until [ -e "$RAY_UP" ]; do sleep 0.1; done ;;
+  *"ray_cluster watch"*) exec sleep 60 ;;
+  *) echo "run: $*" ;;
+esac
+"""
+
+
 def test_a_job_without_the_gpus_it_counts_on_is_refused_and_with_them_they_reach_the_step(
     slurm: MiniSlurm, tmp_path: Path
 ) -> None:
@@ -115,22 +131,25 @@ def test_a_job_without_the_gpus_it_counts_on_is_refused_and_with_them_they_reach
         pytest.skip("Slurm's stand-ins for GPUs are device files, which only root can make")
     python = tmp_path / "python"  # the real checks, and then what the step would see
     python.write_text(
-        f'#!/bin/sh\ncase "$*" in *preflight*) exec {sys.executable} "$@" ;; esac\n'
-        "echo step: gpus $CUDA_VISIBLE_DEVICES cores $SLURM_CPUS_PER_TASK\n"
+        RAYLESS.replace("*preflight*) exit 0", f'*preflight*) exec {sys.executable} "$@"').replace(
+            '"run: $*"', "step: gpus $CUDA_VISIBLE_DEVICES cores $SLURM_CPUS_PER_TASK"
+        )
     )
     python.chmod(0o755)
-    words = [f"out={tmp_path}/run", "--backend", "verl", "model.path=m"]
-    env = {"ASSAY_PYTHON": str(python)}
+    words = [f"out={tmp_path}/run", "--backend", "verl", "model.path=Qwen/Qwen3-4B"]
+    env = {"ASSAY_PYTHON": str(python), "RAY_UP": str(tmp_path / "up")}
     done = run(slurm, tmp_path, "grpo_1node.sbatch", *words, **env)
     assert (done["JobState"], done["ExitCode"]) == ("FAILED", "2:0")
     assert "the job has 0 GPU(s) on a node; sbatch --gpus-per-node=8" in done["log"]
-    assert "verl asks Ray for 34" in done["log"]
+    assert "the job has 8 cores on a node, and verl asks Ray for 34" in done["log"]
+    assert "has 69 GB of memory on a node, and the run needs about 217 GB" in done["log"]
     log = tmp_path / "log2.txt"
     job = slurm.submit(
         "-o",
         str(log),
         "--gpus-per-node=2",
         "--cpus-per-task=3",
+        "--mem=200G",
         str(ROOT / "slurm" / "grpo_1node.sbatch"),
         *words,
         "cluster.gpus_per_node=2",
@@ -139,6 +158,60 @@ def test_a_job_without_the_gpus_it_counts_on_is_refused_and_with_them_they_reach
     )
     assert slurm.wait(job)["JobState"] == "COMPLETED", log.read_text()
     assert "step: gpus 0,1 cores 3" in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "ray"),
+    [
+        (["--backend", "verl"], True),
+        (["--backend=verl"], True),
+        ([], False),
+        (["--backend", "verl", "cluster.ray_address=1.2.3.4:5"], False),
+    ],
+)
+def test_verl_on_one_node_gets_a_ray_cluster_of_its_own(
+    slurm: MiniSlurm, tmp_path: Path, words: list[str], ray: bool
+) -> None:
+    """By itself it would join one that an older run has noted in /tmp/ray, and count the host's
+    cores."""
+    python = tmp_path / "python"
+    python.write_text(RAYLESS)
+    python.chmod(0o755)
+    log = tmp_path / "log.txt"
+    job = slurm.submit(
+        "-o",
+        str(log),
+        "--cpus-per-task=2",
+        str(ROOT / "slurm" / "grpo_1node.sbatch"),
+        *words,
+        f"out={tmp_path}/run",
+        ASSAY_PYTHON=str(python),
+        ASSAY_RAY_STORE="100000000",
+        RAY_UP=str(tmp_path / "up"),
+    )
+    done, said = slurm.wait(job), log.read_text()
+    assert done["JobState"] == "COMPLETED", said
+    assert ("cluster.ray_address=127.0.0.1:20100" in said) == ray == ("--head" in said)
+    assert not ray or "--num-cpus=2" in said
+    assert not Path(f"/tmp/r{job}").exists()
+
+
+@pytest.mark.parametrize("nodes", ["n1", "n[03-07,9],l1", "a5,n[1-2]", "r[1-2]n[3,5-6]"])
+def test_node_lists_are_read_as_slurm_reads_them(slurm: MiniSlurm, nodes: str) -> None:
+    first = slurm.run("scontrol", "show", "hostnames", nodes).split()[0]
+    assert first == first_host(nodes)
+
+
+@pytest.mark.parametrize("path", JOBS, ids=lambda p: p.name)
+def test_every_job_asks_for_cores_and_memory(path: Path) -> None:
+    asked = [
+        w
+        for line in path.read_text().splitlines()
+        if line.startswith("#SBATCH")
+        for w in line.split()
+    ]
+    for wanted in ("--cpus-per-task=", "--mem="):
+        assert any(word.startswith(wanted) for word in asked), wanted
 
 
 def test_submitted_from_elsewhere_it_says_so(slurm: MiniSlurm, tmp_path: Path) -> None:

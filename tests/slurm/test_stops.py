@@ -5,7 +5,9 @@ What real training does with it, to the bit, is in test_interruptions.py.
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -240,3 +242,23 @@ def test_a_command_that_ends_well_after_the_signal_is_not_done_again(
     slurm.run("scancel", "--signal=USR1", "--batch", job)
     done = slurm.wait(job)
     assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "0"), log.read_text()
+
+
+def test_a_requeue_that_fails_is_no_success(slurm: MiniSlurm, tmp_path: Path) -> None:
+    python, scontrol = tmp_path / "python", tmp_path / "scontrol"
+    python.write_text('#!/bin/sh\ncase "$*" in *preflight*) exit 0 ;; esac\nexit 75\n')
+    real = shutil.which("scontrol")
+    scontrol.write_text(f'#!/bin/sh\n[ "$1" != requeue ] || exit 1\nexec {real} "$@"\n')
+    for file in (python, scontrol):
+        file.chmod(0o755)
+    log = tmp_path / "log.txt"
+    job = slurm.submit(
+        "-o",
+        str(log),
+        str(ROOT / "slurm" / "sft.sbatch"),
+        f"out={tmp_path}/run",
+        ASSAY_PYTHON=str(python),
+        PATH=f"{tmp_path}:{os.environ['PATH']}",
+    )
+    assert slurm.wait(job)["JobState"] == "FAILED"
+    assert "scontrol does not requeue this job" in log.read_text()

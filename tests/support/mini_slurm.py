@@ -160,8 +160,8 @@ class MiniSlurm:
         self.gpus = self._fake_gpus()
         gres = f" Gres=gpu:a100:{self.gpus}" if self.gpus else ""
         nodes = "\n".join(
-            f"NodeName={n} NodeHostname={host()} NodeAddr=127.0.0.1 Port={p} CPUs=4 RealMemory=2000"
-            f"{gres}"
+            f"NodeName={n} NodeHostname={host()} NodeAddr=127.0.0.1 Port={p} CPUs=16"
+            f" RealMemory=256000{gres}"
             for n, p in zip(NODES, ports[1:], strict=True)
         )
         user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout
@@ -268,7 +268,8 @@ class MiniSlurm:
         done = subprocess.run(
             words, env={**self.env, **more}, capture_output=True, text=True, check=False, cwd=cwd
         )
-        assert done.returncode == 0, f"{' '.join(words)}: {done.stderr or done.stdout}"
+        said = done.stderr or done.stdout
+        assert done.returncode == 0, f"{' '.join(words)}: exit status {done.returncode}: {said}"
         return done.stdout
 
     def try_run(self, *words: str) -> None:
@@ -278,8 +279,16 @@ class MiniSlurm:
         return self.run("sbatch", "--parsable", *words, cwd=cwd, **more).strip()
 
     def job(self, job: str) -> dict[str, str]:
-        """Fields of `scontrol show job`, of the first record."""
-        text = self.run("scontrol", "-o", "show", "job", job).splitlines()[0]
+        """Fields of `scontrol show job`, of the first record. A busy controller may miss one
+        question: it is asked three times."""
+        for attempt in range(3):
+            try:
+                text = self.run("scontrol", "-o", "show", "job", job).splitlines()[0]
+                break
+            except AssertionError:
+                if attempt == 2:
+                    raise
+                time.sleep(0.5)
         return dict(pair.split("=", 1) for pair in text.split() if "=" in pair)
 
     def state(self, job: str) -> str:

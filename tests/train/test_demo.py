@@ -54,9 +54,8 @@ def finished(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def test_every_stage_leaves_its_piece(finished: Path) -> None:
     data = json.loads((finished / "results.json").read_text())
     assert set(data["rows"]) == {
-        "copy_input",
-        "always_drop",
-        "always_keep_copy",
+        "cheat:copy",
+        "cheat:drop",
         "gold",
         "untouched",
         "sft",
@@ -67,7 +66,7 @@ def test_every_stage_leaves_its_piece(finished: Path) -> None:
     stages = [row["stage"] for row in read_metrics(finished)]
     assert [stages.count(s) for s in ("sft", "rl", "eval")] == [2, 2, 2]
     page = (finished / "report.html").read_text()
-    assert "always_drop" in page and "<svg" in page and "http://" not in page.split("<body")[0]
+    assert "cheat:drop" in page and "<svg" in page and "http://" not in page.split("<body")[0]
     record = json.loads((finished / "run.json").read_text())
     assert record["seed"] == 3 and record["inputs"]["tasks"] and record["versions"]["torch"]
     for stage in ("sft", "rl"):

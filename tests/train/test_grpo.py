@@ -23,14 +23,17 @@ from rewards.task import Score, Task, TaskError, write_jsonl  # noqa: E402
 from rollouts.environment import Closing, Opening, Reply, Said  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
+from train.examples import Example  # noqa: E402
+from train.grpo import batch_of as rollout_batch  # noqa: E402
 from train.grpo import describe, fitting, sample, train_grpo, update  # noqa: E402
 from train.model.optim import MasterAdamW  # noqa: E402
 from train.model.order import balanced_batch, batch_of, strata  # noqa: E402
 from train.model.policy import load_policy  # noqa: E402
 from train.run.checkpoint import CheckpointError  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
+from train.run.loop import Loop  # noqa: E402
 from train.run.resume import Checkpoints  # noqa: E402
-from train.sft import Example, train_sft  # noqa: E402
+from train.sft import train_sft  # noqa: E402
 
 
 def refinement_tasks(count: int) -> list[Task]:
@@ -49,6 +52,15 @@ def few_as(task: Task, trajectory: Trajectory) -> Score:
     text = trajectory.text
     share = sum(c in "abcdefghijklm" for c in text) / max(len(text), 1)
     return Score(float(share > 0.9), share, {"share": share})
+
+
+def each(score: Any) -> Any:
+    """A scorer of whole batches from one of single rollouts."""
+
+    def scored(tasks: Any, groups: Any) -> Any:
+        return [[score(t, x) for x in group] for t, group in zip(tasks, groups, strict=True)]
+
+    return scored
 
 
 RL = GrpoConfig(
@@ -70,13 +82,9 @@ def run_rl(folder: Path, out: Path, config: GrpoConfig, score: Any = few_as, **m
         policy,
         refinement_tasks(20),
         ChatTokenizer(folder),
-        score,
+        each(score),
         config,
-        seed=1,
-        micro_tokens=400,
-        slots=32,
-        log=RunLog(out),
-        checkpoints=Checkpoints(out / "ck", whole),
+        Loop(1, RunLog(out), Checkpoints(out / "ck", whole), 400, 32),
         **more,
     )
     return policy
@@ -128,10 +136,7 @@ def test_sft_learns_and_resumes_to_the_same_bits(tiny_folder: Path, tmp_path: Pa
             policy,
             examples,
             config,
-            seed=3,
-            micro_tokens=200,
-            log=log,
-            checkpoints=Checkpoints(out / "ck", GrpoRunConfig()),
+            Loop(3, log, Checkpoints(out / "ck", GrpoRunConfig()), 200),
             every=2,
         )
         return policy
@@ -214,9 +219,9 @@ def test_mini_batches_use_the_log_probabilities_of_the_batch_start(tiny_folder: 
     policy = load_policy(tiny_folder, "float32")
     tokenizer = ChatTokenizer(tiny_folder)
     config = replace(RL, mini_batch=4, lr=0.05)
-    batch = sample(
-        refinement_tasks(8), policy.engine(tokenizer.stop_ids, 64), tokenizer, few_as, config, 5
-    )
+    tasks, engine = refinement_tasks(8), policy.engine(tokenizer.stop_ids, 64)
+    groups = sample(tasks, engine, tokenizer, config, 5)
+    batch = rollout_batch(tasks, groups, each(few_as)(tasks, groups), config)
     out = update(
         policy,
         MasterAdamW(policy.named()),
@@ -232,9 +237,9 @@ def test_mini_batches_use_the_log_probabilities_of_the_batch_start(tiny_folder: 
 CHILD = """
 import sys, torch
 torch.set_num_threads(1)
-sys.path[:0] = [sys.argv[1], sys.argv[1] + "/tests/support"]
+sys.path[:0] = [sys.argv[1], *(f"{sys.argv[1]}/tests/{d}" for d in ("support", "train"))]
 from pathlib import Path
-from test_train_loops import RL, run_rl
+from test_grpo import RL, run_rl
 from train.model.policy import load_policy
 policy = run_rl(Path(sys.argv[2]), Path(sys.argv[3]), RL)
 policy.save(Path(sys.argv[3]) / "model")
@@ -330,13 +335,9 @@ def test_grpo_learns_over_turns_with_tool_tokens_between(tiny_folder: Path, tmp_
         policy,
         tasks,
         ChatTokenizer(tiny_folder),
-        few,
+        each(few),
         config,
-        seed=1,
-        micro_tokens=2000,
-        slots=64,
-        log=RunLog(tmp_path),
-        checkpoints=Checkpoints(tmp_path / "ck", GrpoRunConfig(rl=config)),
+        Loop(1, RunLog(tmp_path), Checkpoints(tmp_path / "ck", GrpoRunConfig(rl=config)), 2000),
         maker=Parrot,
     )
     rewards = [row["reward/mean"] for row in read_metrics(tmp_path)]
@@ -345,3 +346,87 @@ def test_grpo_learns_over_turns_with_tool_tokens_between(tiny_folder: Path, tmp_
     assert row["turns"] == 3 and len(row["ids"]) == len(row["loss_mask"])
     runs = "".join(map(str, row["loss_mask"])).strip("0").split("0")
     assert len([r for r in runs if r]) == 3
+
+
+def test_the_kl_term_covers_groups_without_an_advantage(tiny_folder: Path) -> None:
+    """Every rollout is pulled to the reference, also where all rewards are equal."""
+    tokenizer, tasks = ChatTokenizer(tiny_folder), refinement_tasks(4)
+    policy, reference = (load_policy(tiny_folder, "float32") for _ in range(2))
+    with torch.no_grad():
+        policy.named()[1][1].mul_(1.1)
+    config = replace(RL, prompts_per_step=4, mini_batch=4, kl_coef=0.1, normaliser="sequence_mean")
+    groups = sample(tasks, policy.engine(tokenizer.stop_ids, 64), tokenizer, config, 5)
+    flat = [[Score(1.0, 0.3) for _ in group] for group in groups]
+    batch = rollout_batch(tasks, groups, flat, config)
+    assert not batch.adv_PG.any()
+    before = policy.named()[0][1].detach().clone()
+    kinds = (MasterAdamW(policy.named()), batch, config)
+    said = update(policy, *kinds, lr=1e-3, micro_tokens=999, reference=reference)
+    assert said["kl/reference"] > 0 and said["grad_norm"] > 0
+    assert not torch.equal(before, policy.named()[0][1])
+    lengths = [sum(t.loss_mask) for group in groups for t in group]
+    total = len(list(train_grpo_segments(batch, True)))
+    assert total == len(lengths) and not list(train_grpo_segments(batch, False))
+
+
+def train_grpo_segments(batch: Any, flat_too: bool) -> list[int]:
+    from train.grpo import segments_of
+
+    return [r for s in segments_of(batch, range(len(batch.tasks)), flat_too) for r in s.rows]
+
+
+def test_the_loss_is_a_sum_over_tokens_by_hand(tiny_folder: Path) -> None:
+    """On policy: −Σ A/(budget·R), or −Σ A/(length·R); its gradient is the closed form."""
+    from train.grpo import frame_of, micro_loss, segments_of
+    from train.model.batch import pack
+
+    tokenizer, tasks = ChatTokenizer(tiny_folder), refinement_tasks(3)
+    policy = load_policy(tiny_folder, "float32")
+    for normaliser in ("constant", "sequence_mean"):
+        config = replace(RL, mini_batch=8, normaliser=normaliser)
+        groups = sample(tasks, policy.engine(tokenizer.stop_ids, 64), tokenizer, config, 5)
+        scores = each(few_as)(tasks, groups)
+        batch = rollout_batch(tasks, groups, scores, config)
+        segments = segments_of(batch, range(3))
+        frame = frame_of(policy, batch, config, 9999, False)
+        loss, _ = micro_loss(policy, segments, frame, config, 24, None)
+        loss.backward()
+        mine = [t.grad.clone() for _, t in policy.named()]
+        for _, t in policy.named():
+            t.grad = None
+        packed = pack(segments)
+        logp, _ = policy.logp(packed, config.temperature)
+        flat = [t for group in groups for t in group]
+        scale = [
+            float(batch.adv_PG.flatten()[r])
+            / (config.max_new_tokens if normaliser == "constant" else sum(flat[r].loss_mask))
+            / 24
+            for r in packed.row.tolist()
+        ]
+        assert float(loss.detach()) == pytest.approx(-sum(scale), abs=1e-6)
+        (-(logp * torch.tensor(scale)).sum()).backward()
+        for a, (_, t) in zip(mine, policy.named(), strict=True):
+            assert torch.allclose(a, t.grad, atol=1e-6 * float(t.grad.abs().max()) + 1e-12)
+            t.grad = None
+
+
+def test_a_norm_that_is_not_a_number_is_not_hidden() -> None:
+    from train.grpo import largest
+
+    assert largest([1.0, 3.0, 2.0]) == 3.0
+    assert all(n != n for n in (largest([1.0, float("nan")]), largest([float("nan"), 1.0])))
+
+
+def test_fewer_steps_than_are_done_are_refused(tiny_folder: Path, tmp_path: Path) -> None:
+    run_rl(tiny_folder, tmp_path, replace(RL, steps=3))
+    with pytest.raises(CheckpointError, match="at step 3 already and now ends after 2; ask for 3"):
+        run_rl(tiny_folder, tmp_path, replace(RL, steps=2))
+
+
+def test_a_schedule_that_ends_at_the_last_step_keeps_it(tiny_folder: Path, tmp_path: Path) -> None:
+    config = replace(RL, steps=3, schedule="cosine")
+    run_rl(tiny_folder, tmp_path, config)
+    with pytest.raises(CheckpointError, match=r"rl\.steps was 3 and is 6"):
+        run_rl(tiny_folder, tmp_path, replace(config, steps=6))
+    run_rl(tiny_folder, tmp_path / "constant", replace(RL, steps=3))
+    run_rl(tiny_folder, tmp_path / "constant", replace(RL, steps=4))

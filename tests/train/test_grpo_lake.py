@@ -18,13 +18,15 @@ from configs.schema import GrpoConfig, GrpoRunConfig, SftConfig, SftRunConfig  #
 from rewards.task import Task  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.workshop import Workshop, run_now, tool_settings  # noqa: E402
-from train.evaluation.evaluate import scorer  # noqa: E402
-from train.grpo import sample, train_grpo  # noqa: E402
+from train.examples import Example  # noqa: E402
+from train.grpo import batch_of, sample, train_grpo  # noqa: E402
 from train.model.policy import load_policy  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
+from train.run.loop import Loop  # noqa: E402
 from train.run.resume import Checkpoints  # noqa: E402
 from train.run.settings import load_run, weights_of  # noqa: E402
-from train.sft import Example, train_sft  # noqa: E402
+from train.scoring import scorer  # noqa: E402
+from train.sft import train_sft  # noqa: E402
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 
@@ -73,11 +75,13 @@ def test_sub_task_credit_trains_through_real_episodes(tiny_folder: Path, tmp_pat
         policy,
         [Example(prompt, tokenizer.answer(text)) for text in REPLIES],
         sft,
-        seed=0,
-        micro_tokens=16_000,
-        log=RunLog(tmp_path / "sft"),
+        Loop(
+            0,
+            RunLog(tmp_path / "sft"),
+            Checkpoints(tmp_path / "ck-sft", SftRunConfig(sft=sft)),
+            16_000,
+        ),
         every=100,
-        checkpoints=Checkpoints(tmp_path / "ck-sft", SftRunConfig(sft=sft)),
     )
     config = GrpoConfig(
         steps=3,
@@ -90,9 +94,9 @@ def test_sub_task_credit_trains_through_real_episodes(tiny_folder: Path, tmp_pat
         turns=1,
     )
     score = scorer(weights_of(run.reward))
-    batch = sample(
-        [task], policy.engine(tokenizer.stop_ids, 8), tokenizer, score, config, 1, shop.maker
-    )
+    engine = policy.engine(tokenizer.stop_ids, 8)
+    groups = sample([task], engine, tokenizer, config, 1, shop.maker)
+    batch = batch_of([task], groups, score([task], groups), config)
     assert_credit_is_the_reward(batch.scores[0], task)
     train_grpo(
         policy,
@@ -100,12 +104,14 @@ def test_sub_task_credit_trains_through_real_episodes(tiny_folder: Path, tmp_pat
         tokenizer,
         score,
         config,
-        seed=1,
-        micro_tokens=16_000,
-        slots=8,
-        log=RunLog(tmp_path / "rl"),
+        Loop(
+            1,
+            RunLog(tmp_path / "rl"),
+            Checkpoints(tmp_path / "ck", GrpoRunConfig(rl=config)),
+            16_000,
+            8,
+        ),
         maker=shop.maker,
-        checkpoints=Checkpoints(tmp_path / "ck", GrpoRunConfig(rl=config)),
     )
     run_now(shop.close())
     rows = read_metrics(tmp_path / "rl")

@@ -14,6 +14,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,12 @@ from torch.utils.checkpoint import checkpoint
 
 from configs.loader import ConfigError, locked_difference, to_dict
 from configs.schema import SftRunConfig
-from rewards.task import TaskError
+from train.examples import Example, fitting, read_examples
 from train.model.optim import learning_rate
 from train.model.order import batch_of
 from train.model.policy import learn_padding, save_folder
 from train.run.stop import StopFlag, Stopped
-from train.sft import Example, sft_steps
+from train.sft import sft_steps
 
 ROWS = 1024  # positions whose float32 logits exist at the same time
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
@@ -39,6 +40,9 @@ def zero_config(config: SftRunConfig, world: int) -> dict[str, Any]:
     stage = config.cluster.zero_stage
     offload = {"device": "cpu", "pin_memory": config.cluster.device == "cuda"}
     zero: dict[str, Any] = {"stage": stage, "stage3_gather_16bit_weights_on_model_save": True}
+    if config.cluster.device == "cpu":
+        # else every weight of a tiny model is small enough to be kept whole, and none is gathered
+        zero["stage3_param_persistence_threshold"] = 0
     if config.cluster.offload:
         zero |= {"offload_optimizer": offload}
         zero |= {"offload_param": offload} if stage == 3 else {}
@@ -59,8 +63,7 @@ class Trainer:
     """One process of a run: its engine, its share of every step, its checkpoints."""
 
     def __init__(self, config: SftRunConfig, source: Path, stop: StopFlag) -> None:
-        import deepspeed
-
+        deepspeed: Any = import_module("deepspeed")  # not this file
         self.config, self.source, self.stop = config, source, stop
         self.out = Path(config.out)
         self.folder = self.out / "checkpoints" / "sft"
@@ -88,9 +91,8 @@ class Trainer:
             weight_decay=config.sft.weight_decay,
             fused=True,
         )
-        self.engine: Any = deepspeed.initialize(model=model, optimizer=optimiser, config=settings)[
-            0
-        ]
+        made = deepspeed.initialize(model=model, optimizer=optimiser, config=settings)
+        self.engine: Any = made[0]
 
     def restore(self) -> int:
         """The step of the newest checkpoint, loaded; 0 if there is none."""
@@ -161,10 +163,13 @@ class Trainer:
         else:
             state = self.engine.module.state_dict()
         if self.rank == 0:
+            from rollouts.prompts import keep_template, template_arguments
             from train.run.setup import publish
 
             work = self.out / ".tmp-model"
             save_folder(self.source, work, _plain_state(self.config, self.source, state))
+            more = self.config.model.chat_template_kwargs
+            keep_template(work, template_arguments(self.source, more))
             print(f"model: {publish(work, self.out / 'model')}", flush=True)
             (self.out / "DONE").touch()
         dist.barrier()
@@ -249,22 +254,17 @@ def train(config: SftRunConfig, examples: Sequence[Example], source: Path, stop:
     """All of it, in one of the processes. Raises `Stopped` after saving when asked to stop."""
     from train.run.log import RunLog
 
-    fitting = [e for e in examples if len(e.prompt) + len(e.answer) <= config.sft.max_length]
-    if not fitting:
-        raise TaskError(
-            f"none of {len(examples)} examples fits sft.max_length={config.sft.max_length}; "
-            "raise it"
-        )
+    kept = fitting(examples, config.sft.max_length)
     trainer = Trainer(config, source, stop)
     log = RunLog(trainer.out) if trainer.rank == 0 else None
-    steps, start = sft_steps(len(fitting), config.sft), trainer.restore()
+    steps, start = sft_steps(len(kept), config.sft), trainer.restore()
     if log is not None:
         log.resume("sft", start)
     for step in range(start, steps):
         began = time.perf_counter()
-        rows = batch_of(step, len(fitting), config.sft.batch_size, config.seed)
+        rows = batch_of(step, len(kept), config.sft.batch_size, config.seed)
         lr = learning_rate(step, steps, config.sft.lr, config.sft.warmup, "cosine")
-        batch = [fitting[i] for i in rows]
+        batch = [kept[i] for i in rows]
         loss, norm = trainer.step(batch, lr)
         took = time.perf_counter() - began
         if log is not None:
@@ -293,9 +293,9 @@ def main(config: SftRunConfig, stop: StopFlag) -> None:
     """Body of one process, whose place the launcher put into the environment."""
     from rollouts.prompts import ChatTokenizer
     from train.model.source import resolve_model
-    from train.sft import read_examples
 
     if config.cluster.device == "cpu":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     source = resolve_model(config.model.path)
-    train(config, read_examples(config, ChatTokenizer(source)), source, stop)
+    tokenizer = ChatTokenizer(source, template=config.model.chat_template_kwargs)
+    train(config, read_examples(config.data, tokenizer), source, stop)

@@ -13,6 +13,11 @@ from dataclasses import dataclass
 from configs.cluster import ClusterConfig
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig
+from train.backends.host_memory import (
+    HostMemory,
+    grpo_host_memory,
+    sft_host_memory,
+)
 from train.model.shape import Shape, shape_of
 
 GB = 1e9
@@ -153,20 +158,6 @@ def sft_memory(config: SftRunConfig, shape: Shape) -> Memory:
     return Memory(parts, {"training": tuple(parts)})
 
 
-def host_bytes(config: SftRunConfig, shape: Shape) -> tuple[float, str]:
-    """(bytes of one node's own memory, what for) of a DeepSpeed run at its largest."""
-    cluster, count = config.cluster, shape.parameters
-    trained = shape.adapters(config.model.lora_rank) or count
-    # stage 3 is cut while it is read; below that every process reads the whole model
-    loading = 2 * count * (1 if cluster.zero_stage == 3 else cluster.gpus_per_node)
-    if not cluster.offload:
-        return loading, "while the model is read"
-    kept = 16 * trained / cluster.nodes  # masters, moments, float32 gradients
-    if cluster.zero_stage == 3:
-        kept += 2 * count / cluster.nodes
-    return max(loading, kept), "weights, gradients, masters and moments"
-
-
 def _activations(shape: Shape, tokens: float) -> float:
     """One saved input a layer, and the working set of the layer being recomputed, in bf16."""
     saved = shape.layers * shape.hidden
@@ -207,9 +198,22 @@ def grpo_report(config: GrpoRunConfig) -> str:
         "lower cluster.micro_tokens, cluster.server_memory or rl.max_length",
     )
     lines += ["memory on each GPU (estimate):", *memory.lines(cluster)]
+    lines += _host_lines(grpo_host_memory(config, shape), cluster)
     lines.append(_checkpoints(12 * shape.parameters, config.checkpoint.keep))
     lines.append(_grpo_time(config, shape, memory))
     return "\n".join(lines)
+
+
+def _host_lines(host: HostMemory, cluster: ClusterConfig) -> list[str]:
+    """What a dry run says of a node's own memory. Raises `ConfigError` when it cannot fit."""
+    size, why = host.most()
+    if 0 < cluster.host_memory_gb * GB < size:
+        raise ConfigError(
+            f"does not fit: each node needs about {size / GB:.0f} GB of its own memory ({why}), "
+            f"cluster.host_memory_gb={cluster.host_memory_gb:g}; raise cluster.nodes or set "
+            "cluster.offload=false"
+        )
+    return [f"memory of each node itself (estimate): {size / GB:.0f} GB, {why}", *host.lines()]
 
 
 def _checkpoints(size: float, keep: int) -> str:
@@ -271,14 +275,7 @@ def sft_report(config: SftRunConfig, examples: int | None = None) -> str:
         "with model.lora_rank, or lower sft.max_length",
     )
     lines += ["memory on each GPU (estimate):", *memory.lines(cluster)]
-    host, why = host_bytes(config, shape)
-    lines.append(f"memory of each node itself (estimate): {host / GB:.0f} GB, {why}")
-    if 0 < cluster.host_memory_gb * GB < host:
-        raise ConfigError(
-            f"does not fit: each node needs about {host / GB:.0f} GB of its own memory ({why}), "
-            f"cluster.host_memory_gb={cluster.host_memory_gb:g}; raise cluster.nodes or set "
-            "cluster.offload=false"
-        )
+    lines += _host_lines(sft_host_memory(config, shape), cluster)
     saved = 2 * shape.parameters + 12 * (shape.adapters(config.model.lora_rank) or shape.parameters)
     lines.append(_checkpoints(saved, config.checkpoint.keep))
     flops = 8 * shape.parameters * sft.max_length * sft.batch_size

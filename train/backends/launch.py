@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -30,6 +31,26 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
+def first_host(nodelist: str) -> str:
+    """The first name of Slurm's list, such as `n[03-07,9],login1`: n03.
+
+    Read here because `scontrol` is not inside a container.
+    """
+    depth, first = 0, ""
+    for letter in nodelist:
+        depth += {"[": 1, "]": -1}.get(letter, 0)
+        if letter == "," and not depth:
+            break
+        first += letter
+    return re.sub(r"\[([^\],-]*)[^\]]*\]", r"\1", first)
+
+
+def threads_of(environ: Mapping[str, str], processes: int) -> int:
+    """Threads that each of `processes` ranks may use: its share of the job's cores on this node."""
+    cores = int(environ.get("SLURM_CPUS_PER_TASK") or len(os.sched_getaffinity(0)))
+    return max(1, cores // processes)
+
+
 def rendezvous(environ: Mapping[str, str]) -> tuple[int, int, str, int]:
     """(nodes, this node's number, address, port) of the meeting point, from Slurm if it is there.
 
@@ -38,15 +59,9 @@ def rendezvous(environ: Mapping[str, str]) -> tuple[int, int, str, int]:
     nodes = int(environ.get("SLURM_NNODES", "1"))
     if nodes == 1:
         return 1, 0, "127.0.0.1", free_port()
-    hosts = subprocess.run(
-        ["scontrol", "show", "hostnames", environ["SLURM_JOB_NODELIST"]],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
     restart = int(environ.get("SLURM_RESTART_COUNT", "0"))
     port = 20000 + (int(environ["SLURM_JOB_ID"]) * 7 + restart) % 10000
-    return nodes, int(environ["SLURM_NODEID"]), hosts[0], port
+    return nodes, int(environ["SLURM_NODEID"]), first_host(environ["SLURM_JOB_NODELIST"]), port
 
 
 def launch(words: Sequence[str], processes: int) -> int:
@@ -55,6 +70,7 @@ def launch(words: Sequence[str], processes: int) -> int:
     USR1 and TERM reach every rank; when one fails the others are ended (TERM, then KILL).
     """
     nodes, node, address, port = rendezvous(os.environ)
+    threads = threads_of(os.environ, processes)
     ranks: list[subprocess.Popen[bytes]] = []
 
     def pass_on(number: int, frame: object) -> None:
@@ -73,6 +89,8 @@ def launch(words: Sequence[str], processes: int) -> int:
             "LOCAL_WORLD_SIZE": str(processes),
             "MASTER_ADDR": address,
             "MASTER_PORT": str(port),
+            # by itself each of them would start as many as the node has cores
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(threads),
         }
         ranks.append(subprocess.Popen([sys.executable, "-m", *words], env=env))
     codes: list[int] = []

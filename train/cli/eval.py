@@ -1,93 +1,133 @@
-"""`assay eval`: score a model on tasks."""
+"""`assay eval`: score a model on tasks of any families."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from configs.schema import EngineConfig, EvalConfig
-from train.run.data import read_some
-from train.run.errors import say_known_errors
+from rewards import console
+from train.evaluation.benchmarks import BENCHMARKS
+
+DESCRIPTION = """Score a model on tasks of any families, mixed, and write results.json, rows.jsonl
+and report.html. A killed evaluation goes on when the same command is run again."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Every option, with its default in the help."""
+    made = console.parser("eval", DESCRIPTION)
+    names = ", ".join(f"{name}:DIR" for name in BENCHMARKS)
+    made.add_argument(
+        "settings_words",
+        nargs="*",
+        metavar="reward.FAMILY.SETTING=VALUE",
+        help="how answers are scored; before the options",
+    )
+    made.add_argument(
+        "--model",
+        required=True,
+        help="gold, empty, cheat:NAME, solver:NAME, a model or adapter folder, a hub name, an "
+        "OpenAI-compatible URL (up to /v1), or canned:FILE.jsonl",
+    )
+    made.add_argument(
+        "--tasks",
+        "--tracks",
+        required=True,
+        nargs="+",
+        action="extend",
+        metavar="TASKS",
+        help=f"files, folders, {names}; several and mixed",
+    )
+    made.add_argument("--out", required=True, type=Path, help="folder for results and report")
+    made.add_argument(
+        "--family",
+        action="append",
+        default=[],
+        metavar="FILE.py[:NAME]",
+        help="a family of your own; may be repeated",
+    )
+    made.add_argument("--name", default="", help="the model's name in tables and files")
+    made.add_argument(
+        "--json", action="store_true", help="print meta, tables and baselines as JSON"
+    )
+    _sampling(made)
+    _engine(made)
+    _tools(made)
+    for benchmark in BENCHMARKS.values():
+        benchmark.options(made)
+    return made
+
+
+def _sampling(made: argparse.ArgumentParser) -> None:
+    group = made.add_argument_group("what is asked")
+    group.add_argument(
+        "--limit", type=int, default=0, metavar="N", help="an even draw of N tasks over tracks"
+    )
+    group.add_argument("--seed", type=int, default=0, help="of every draw (%(default)s)")
+    group.add_argument(
+        "--samples",
+        "--repeats",
+        type=int,
+        default=1,
+        metavar="K",
+        help="answers a task, for avg@k and pass@k (%(default)s)",
+    )
+    group.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (%(default)s)")
+    group.add_argument("--top-p", type=float, default=1.0, help="(%(default)s)")
+    group.add_argument("--top-k", type=int, default=0, help="0: off (%(default)s)")
+    group.add_argument(
+        "--max-new-tokens", type=int, default=0, metavar="N", help="of one message; 0: by task"
+    )
+    group.add_argument("--reading", default="", help="how a scorer reads answers, where it has two")
+    group.add_argument(
+        "--no-baselines", action="store_true", help="leave gold and cheats out of the tables"
+    )
+
+
+def _engine(made: argparse.ArgumentParser) -> None:
+    group = made.add_argument_group("who answers")
+    group.add_argument(
+        "--endpoint-model", default="default", help="its name at the endpoint (%(default)s)"
+    )
+    group.add_argument(
+        "--key-env",
+        default="OPENAI_API_KEY",
+        metavar="VARIABLE",
+        help="environment variable with the endpoint's key (%(default)s)",
+    )
+    group.add_argument(
+        "--request", default="{}", metavar="JSON", help="more fields of a request; null drops one"
+    )
+    group.add_argument(
+        "--workers", type=int, default=16, help="requests side by side (%(default)s)"
+    )
+    group.add_argument(
+        "--price", default="", metavar="IN,OUT", help="dollars a million tokens read and written"
+    )
+    group.add_argument("--tokenizer", help="folder whose tokenizer a solver:NAME speaks through")
+    group.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="(auto)")
+    group.add_argument(
+        "--dtype", default="auto", choices=("auto", "bfloat16", "float32"), help="(auto)"
+    )
+    group.add_argument("--threads", type=int, default=0, help="0: all cores")
+    group.add_argument("--chunk", type=int, default=0, help="episodes side by side; 0: by task")
+
+
+def _tools(made: argparse.ArgumentParser) -> None:
+    group = made.add_argument_group("episodes with tools")
+    group.add_argument("--turns", type=int, default=0, help="messages of a model; 0: by task")
+    group.add_argument(
+        "--run-s", type=float, default=0.0, help="seconds of one tool run; 0: by task"
+    )
+    group.add_argument("--max-length", type=int, default=0, help="tokens of an episode; 0: any")
+    group.add_argument("--calls", default="hermes", help="how calls are spelled (%(default)s)")
+    group.add_argument("--brief", action="store_true", help="a short description of the tool")
+    group.add_argument(
+        "--snippet-tokens", type=int, default=8000, help="of a lake in the prompt (%(default)s)"
+    )
 
 
 def main(argv: list[str]) -> int:
-    if any(word.removeprefix("--tracks=").startswith("krama:") for word in argv):
-        from train.evaluation.krama_eval import main as krama_main
+    """Exit status 0; 3 when some answers have no outcome. Errors are raised."""
+    from train.evaluation.program import run
 
-        return krama_main(argv)
-    if any(word.removeprefix("--tracks=").startswith("dare:") for word in argv):
-        from train.evaluation.table_eval import main as dare_main
-
-        return dare_main(argv)
-    parser = argparse.ArgumentParser(prog="assay eval", description="Score a model on tasks.")
-    parser.add_argument(
-        "--model",
-        required=True,
-        help="Hugging Face folder or hub name; cdr: also the URL of an "
-        "OpenAI-compatible endpoint (up to /v1), or baseline:NAME",
-    )
-    parser.add_argument(
-        "--tracks",
-        "--tasks",
-        required=True,
-        help="tasks.jsonl, cdr:DIR[:track,…], krama:DIR, dare:DIR",
-    )
-    parser.add_argument("--out", required=True, type=Path, help="folder for results and report")
-    parser.add_argument("--limit", type=int, default=0, help="first N tasks (of a track) only")
-    parser.add_argument(
-        "--max-new-tokens",
-        type=int,
-        default=0,
-        metavar="N",
-        help=f"longest answer (0: {EvalConfig().max_new_tokens}; cdr: 4096, at an "
-        "endpoint no limit)",
-    )
-    parser.add_argument("--pass-k", type=int, default=0, help="also pass@k over k samples")
-    parser.add_argument("--seed", type=int, default=0)
-    from train.evaluation.cdr_cli import add_options, eval_cdr
-
-    add_options(parser)
-    args = parser.parse_args(argv)
-    with say_known_errors("assay eval") as status:
-        if args.tracks.startswith("cdr:"):
-            status.code = eval_cdr(args)
-        else:
-            _eval(args)
-    return status.code
-
-
-def _eval(args: Any) -> None:
-    from rollouts.prompts import ChatTokenizer
-    from rollouts.workshop import Workshop
-    from train.evaluation.evaluate import baselines, evaluate, scorer
-    from train.evaluation.results import text_table
-    from train.model.source import resolve_model
-    from train.report.write import write_report
-    from train.run.progress import Bar
-    from train.run.setup import load_checked, prepare
-
-    tasks = read_some(args.tracks, "--tracks")[: args.limit or None]
-    engine_config = EngineConfig()
-    machine = prepare(engine_config)
-    folder = resolve_model(args.model)
-    tokenizer = ChatTokenizer(folder)
-    policy = load_checked(folder, engine_config, machine, train=False)
-    engine = policy.engine(tokenizer.stop_ids, engine_config.slots)
-    with Bar("evaluating", len(tasks)) as bar:
-        rows = evaluate(
-            tasks,
-            engine,
-            tokenizer,
-            scorer(),
-            pass_k=args.pass_k,
-            seed=args.seed,
-            max_new_tokens=args.max_new_tokens or EvalConfig().max_new_tokens,
-            progress=bar,
-            maker=Workshop(Path(args.tracks).parent).maker,
-        )
-    held = all(task.split == "heldout" for task in tasks)
-    meta = {"model": str(args.model), "tasks": str(args.tracks), "seed": args.seed, "heldout": held}
-    data = {"rows": {**baselines(tasks), Path(args.model).name: rows}, "meta": meta}
-    page = write_report(args.out, data)
-    print(f"{text_table(data)}\nresults: {args.out / 'results.json'}\nreport: {page}")
+    return run(parser().parse_args(argv))

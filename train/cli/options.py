@@ -1,20 +1,67 @@
-"""What the commands of this room share: their common options."""
+"""The command line of a run: flags and `key=value` end as the same settings."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from configs.describe import dotted_docs
+from rewards.console import STATUSES, Parser, add_config, add_family, parser
+
+# a flag and the setting that it stands for
+FLAGS: dict[str, tuple[str, str]] = {
+    "--tasks": ("data", "what to learn from"),
+    "--model": ("model.path", "Hugging Face folder or hub name to start from"),
+    "--out": ("out", "the run's folder; the same command resumes"),
+    "--seed": ("seed", "of everything random"),
+    "--validation": ("validation", "tasks to evaluate on while training; keeps the best model"),
+    "--env": ("env", "an environment of your own for tasks with tools, FILE.py:NAME"),
+}
 
 
-def options(command: str, what: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"assay {command}", description=what)
-    parser.add_argument("settings", nargs="*", metavar="key=value")
-    parser.add_argument("--config", help="YAML of settings; see docs/training.md")
-    parser.add_argument(
-        "--family",
-        action="append",
-        default=[],
-        metavar="FILE.py[:NAME]",
-        help="a family of your own; may be repeated",
+@dataclass(frozen=True)
+class Given:
+    """What was asked for: a file of settings, settings beside it, families."""
+
+    config: str | None
+    settings: list[str]
+    families: list[str]
+    backend: str
+    dry_run: bool
+
+
+def parser_of(
+    command: str, what: str, config: type, backends: Sequence[str] = ("embedded",)
+) -> Parser:
+    """A parser for a run whose settings are the dataclass `config`; its help lists them all."""
+    docs = dotted_docs(config)
+    made = parser(command, what, settings="any setting of the list below")
+    lines = [f"  {name}={value}\n      {doc}" for name, (value, doc) in docs.items()]
+    made.epilog = "settings, with their defaults:\n" + "\n".join(lines) + f"\n\n{STATUSES}"
+    add_config(made)
+    for flag, (name, text) in FLAGS.items():
+        if name in docs:
+            same = f"{text}; the same as {name}=X (default: {docs[name][0] or 'none'})"
+            made.add_argument(flag, metavar="X", dest=name, help=same)
+    if "families" in docs:
+        add_family(made)
+    if len(backends) > 1:
+        made.add_argument("--backend", choices=backends, default=backends[0], help="what trains")
+        made.add_argument(
+            "--dry-run", action="store_true", help="print settings and estimates, and end"
+        )
+    return made
+
+
+def given(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Given:
+    """The parsed command line; flags and settings may stand in any order."""
+    args = vars(parser.parse_intermixed_args(list(argv)))
+    flags = [f"{name}={args[name]}" for name, _ in FLAGS.values() if args.get(name) is not None]
+    return Given(
+        args["config"],
+        [*args["settings"], *flags],
+        args.get("family", []),
+        args.get("backend", "embedded"),
+        args.get("dry_run", False),
     )
-    parser.add_argument("--dry-run", action="store_true", help="print the resolved settings only")
-    return parser

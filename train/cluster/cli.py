@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from configs.loader import ConfigError
+from rewards import console
 from rewards.task import TaskError, write_jsonl
 from train.cluster.plan import Job, Plan, read_plan, sbatch_call
 from train.cluster.shards import Cut, check_items, merge, read_items, run_item, run_shard
@@ -33,7 +34,7 @@ exec "$@"
 """
 
 
-class SubmitError(RuntimeError):
+class SubmitError(TaskError):
     """sbatch refused a job; the message carries its words."""
 
 
@@ -159,15 +160,11 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        prog="assay slurm",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    made = console.parser("slurm", __doc__)
     kinds = made.add_subparsers(dest="kind", required=True)
 
     def add(name: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
-        one = kinds.add_parser(name)
+        one = kinds.add_parser(name, formatter_class=console.Layout)
         one.set_defaults(run=run)
         return one
 
@@ -194,12 +191,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Exit status of what was run; 2 with one sentence for a plan or input that cannot be used."""
+    """Exit status of what was run. Errors that a user can mend are raised."""
     at = argv.index("--") if "--" in argv else len(argv)
     args = parser().parse_args(argv[:at])
     args.words = argv[at + 1 :]  # of `shard`: the command to run
-    try:
-        return args.run(args)
-    except (ConfigError, TaskError, SubmitError) as error:
-        print(f"assay slurm: {error}", file=sys.stderr)
-        return 2
+    return int(args.run(args))

@@ -38,6 +38,11 @@ SCRIPTS = {"sft": "sft", "grpo_1node": "grpo", "grpo_multinode": "grpo_multinode
 PLAN_KEYS = ("name", "out", "sbatch", "stages")
 STAGE_KEYS = ("name", "script", "command", "array", "items", "at_once", "after", "args", "sbatch")
 ARRAY_KEYS = ("input", "shards", "align", "at_once")
+# A stage over GPUs asks for the cores and the memory it needs, unless its plan says how many.
+SAID = {
+    "cpus-per-task": ("cpus-per-task", "cpus-per-gpu", "exclusive"),
+    "mem": ("mem", "mem-per-cpu", "mem-per-gpu"),
+}
 
 Row = Mapping[str, Any]
 
@@ -119,7 +124,9 @@ def _jobs(
         return _item_jobs(stage, plan, options, after, where)
     if kind == "script":
         args = _words(stage.get("args") or (), {"{out}": plan.out}, where)
-        _refuse_script(stage["script"], args, sbatch, out, where)
+        asks = _refuse_script(stage["script"], args, sbatch, out, where)
+        asks = {k: v for k, v in asks.items() if not any(name in sbatch for name in SAID[k])}
+        options = _options(sbatch | asks, f"{plan.name}-{name}", plan.out)
         return [Job(name, f"{stage['script']}.sbatch", (*args, f"out={out}"), options, after)]
     if kind == "array":
         return _array_jobs(stage, plan, options, after, where)
@@ -173,15 +180,18 @@ def _sbatch(holder: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _refuse_script(
     script: str, args: Sequence[str], sbatch: Mapping[str, Any], out: str, where: str
-) -> None:
-    """Raises `ConfigError` for settings that the job itself would refuse, hours from now."""
+) -> dict[str, str]:
+    """What the job has to ask for, as options of sbatch.
+
+    Raises `ConfigError` for settings that the job itself would refuse, hours from now.
+    """
     if script not in SCRIPTS:
         raise ConfigError(f"{where}: script={script}; wanted one of {', '.join(SCRIPTS)}")
     if any(word.startswith("out=") for word in args):
         raise ConfigError(f"{where}: args has out=, which is always {out}; remove it")
     nodes = str(sbatch.get("nodes", 2 if script == "grpo_multinode" else 1))
     try:
-        refuse_stage(SCRIPTS[script], [*args, f"out={out}"], nodes)
+        return refuse_stage(SCRIPTS[script], [*args, f"out={out}"], nodes)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from configs.loader import ConfigError
+from rewards.task import TaskError
 from train.cluster.settings import asked, mismatches
 
 OURS = ("assay", "configs", "rewards", "rollouts", "data_gen", "train")
@@ -37,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
             want = asked(argv[0], argv[1:])
             seen = len(list(Path("/dev").glob("nvidia[0-9]*")))
             problems = mismatches(want, os.environ, seen)
-        except ConfigError as error:
+        except (ConfigError, TaskError) as error:
             problems = [str(error)]
     for problem in problems:
         print(f"preflight: {problem}", file=sys.stderr)

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from configs.cluster import ClusterConfig
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig
 from train.backends.verl.overrides import refuse_adapters
+from train.cli.options import FLAGS
 from train.run.settings import load_run
 
 ROOT = Path(__file__).resolve().parent.parent.parent  # where every job starts
+CORES_A_RANK = 8  # of a DeepSpeed run: offloaded updates are done by them
 BACKENDS = {
     "sft": ("embedded", "deepspeed"),
     "grpo": ("embedded", "verl"),
@@ -40,16 +41,24 @@ def asked(command: str, words: Sequence[str]) -> Asked:
     known = BACKENDS[command]
     given: dict[str, str | None] = {"--backend": known[0], "--config": None}
     settings: list[str] = []
+    families: list[str] = []
     rest = list(words)
     while rest:
         word = rest.pop(0)
         name, equals, value = word.partition("=")
-        if name in given:
+        if name in given or name in FLAGS or name == "--family":
             if not equals and not rest:
                 raise ConfigError(f"{name}: its value is missing")
-            given[name] = value if equals else rest.pop(0)
+            value = value if equals else rest.pop(0)
+            if name in given:
+                given[name] = value
+            elif name in FLAGS:
+                settings.append(f"{FLAGS[name][0]}={value}")
+            else:  # as in the job, which starts in the checkout
+                families.append(str(ROOT / value) if ".py" in value else value)
         elif word.startswith("-"):
-            raise ConfigError(f"{word}: wanted --backend, --config or key=value")
+            flags = ", ".join([*given, "--family", *FLAGS])
+            raise ConfigError(f"{word}: wanted {flags} or key=value")
         else:
             settings.append(word)
     backend = str(given["--backend"])
@@ -57,8 +66,8 @@ def asked(command: str, words: Sequence[str]) -> Asked:
         raise ConfigError(f"--backend {backend}: wanted {' or '.join(known)} here")
     file = None if given["--config"] is None else ROOT / given["--config"]
     if command == "sft":
-        return Asked(command, backend, load_run(SftRunConfig, file, settings))
-    config = load_run(GrpoRunConfig, file, settings)
+        return Asked(command, backend, load_run(SftRunConfig, file, settings, families))
+    config = load_run(GrpoRunConfig, file, settings, families)
     if backend == "verl":
         refuse_adapters(config)
     return Asked(command, backend, config)
@@ -91,8 +100,8 @@ def mismatches(want: Asked, environ: Mapping[str, str], devices: int) -> list[st
             f"cluster.nodes={cluster.nodes} and the job has {nodes}; sbatch "
             f"--nodes={cluster.nodes}, or set cluster.nodes={nodes}"
         )
-    if want.backend == "verl" and cluster.device == "cuda":
-        found += _cores(cluster, nodes, environ)
+    if cluster.device == "cuda":
+        found += _cores(want, nodes, environ) + _memory(want, nodes, environ)
     have = int(environ.get("SLURM_GPUS_ON_NODE") or devices)
     if cluster.device == "cuda" and have < cluster.gpus_per_node:
         found.append(
@@ -103,21 +112,84 @@ def mismatches(want: Asked, environ: Mapping[str, str], devices: int) -> list[st
     return found
 
 
-def _cores(cluster: ClusterConfig, nodes: int, environ: Mapping[str, str]) -> list[str]:
-    """verl reserves three of Ray's CPUs for each GPU, one for each rollout worker, and some for
-    itself; with fewer it waits for ever (spec: verl 0.9.1, resources)."""
-    have = environ.get("ASSAY_RAY_CPUS") or environ.get("SLURM_CPUS_ON_NODE")
-    need = 3 * cluster.gpus_per_node - (-(cluster.rollout_workers + 2) // nodes)
-    if not have or int(have) >= need:
+@dataclass(frozen=True)
+class Needs:
+    """What one node of a job has to have: cores, and GB of memory (0: not known)."""
+
+    cores: int
+    memory_gb: int = 0
+
+    def options(self) -> dict[str, str]:
+        """For sbatch. Memory that is not known: all of the node's."""
+        memory = f"{self.memory_gb}G" if self.memory_gb else "0"
+        return {"cpus-per-task": str(self.cores), "mem": memory}
+
+
+def needs(want: Asked, nodes: int) -> Needs:
+    """Of a run over GPUs: with less it waits for ever, crawls, or is killed for its memory."""
+    from train.backends.host_memory import GB, grpo_host_memory, sft_host_memory
+    from train.model.shape import shape_of
+
+    cluster, config = want.config.cluster, want.config
+    config = replace(config, cluster=replace(cluster, nodes=nodes))
+    if want.backend == "verl":
+        # verl reserves three of Ray's CPUs for each GPU, one for each rollout worker, and some for
+        # itself; with fewer it waits for ever (spec: verl 0.9.1, resources)
+        cores = 3 * cluster.gpus_per_node - (-(cluster.rollout_workers + 2) // nodes)
+    else:
+        cores = CORES_A_RANK * cluster.gpus_per_node
+    try:
+        shape = shape_of(config.model.path)
+    except ConfigError:  # an earlier stage makes the model
+        return Needs(cores)
+    if isinstance(config, SftRunConfig):
+        size, _ = sft_host_memory(config, shape).most()
+        size += 2 * GB * cluster.gpus_per_node  # the processes themselves
+    else:
+        size, _ = grpo_host_memory(config, shape).most()
+    return Needs(cores, int(-(-size * 1.1 // GB)))
+
+
+def _cores(want: Asked, nodes: int, environ: Mapping[str, str]) -> list[str]:
+    have = environ.get("SLURM_CPUS_ON_NODE")
+    need = needs(want, nodes).cores
+    if want.backend == "verl":
+        have, why = (
+            environ.get("ASSAY_RAY_CPUS") or have,
+            (
+                f"verl asks Ray for {need} (three a GPU, one a rollout worker), for which it would "
+                "wait for ever"
+            ),
+        )
+        least = need
+    else:
+        least, why = (
+            want.config.cluster.gpus_per_node,
+            (f"DeepSpeed starts {want.config.cluster.gpus_per_node} processes on it"),
+        )
+    if not have or int(have) >= least:
+        return []
+    return [f"the job has {have} cores on a node, and {why}; sbatch --cpus-per-task={need} or more"]
+
+
+def _memory(want: Asked, nodes: int, environ: Mapping[str, str]) -> list[str]:
+    """Only where the job has a limit: Slurm gives it in MB, and 0 means all of the node's."""
+    have = int(environ.get("SLURM_MEM_PER_NODE") or 0)
+    if not have and environ.get("SLURM_MEM_PER_CPU", "0") != "0":
+        have = int(environ["SLURM_MEM_PER_CPU"]) * int(environ.get("SLURM_CPUS_ON_NODE") or 1)
+    need = needs(want, nodes).memory_gb
+    if not have or not need or have * 1024**2 >= need * 1e9:
         return []
     return [
-        f"the job has {have} cores on a node, and verl asks Ray for {need} (three a GPU, one a "
-        f"rollout worker), for which it would wait for ever; sbatch --cpus-per-task={need} or more"
+        f"the job has {have * 1024**2 / 1e9:.0f} GB of memory on a node, and the run needs about "
+        f"{need} GB (--dry-run says what for); sbatch --mem={need}G or more"
     ]
 
 
-def refuse_stage(command: str, words: Sequence[str], nodes: str) -> None:
-    """Raises `ConfigError` for a stage of a plan whose job could only fail.
+def refuse_stage(command: str, words: Sequence[str], nodes: str) -> dict[str, str]:
+    """Cores and memory that a stage over GPUs needs, as options of sbatch; {} for other stages.
+
+    Raises `ConfigError` for a stage of a plan whose job could only fail.
 
     `nodes` is sbatch's option, which may be a range; GPUs may come from the site, so the job asks
     for those itself. A model that is not there yet cannot be estimated.
@@ -128,18 +200,22 @@ def refuse_stage(command: str, words: Sequence[str], nodes: str) -> None:
         if problems:
             raise ConfigError(problems[0])
     if want.backend == "embedded":
-        return
+        return {}
     from train.backends.estimate import grpo_report, sft_report
     from train.model.shape import shape_of
 
     config = want.config
     if command == "grpo_multinode" and nodes.isdigit():
         config = replace(config, cluster=replace(config.cluster, nodes=int(nodes)))
+    asks: dict[str, str] = {}
+    if config.cluster.device == "cuda":
+        asks = needs(want, int(nodes) if nodes.isdigit() else config.cluster.nodes).options()
     try:
         shape_of(config.model.path)
     except ConfigError:
-        return
+        return asks
     if isinstance(config, SftRunConfig):
         sft_report(config)
     else:
         grpo_report(config)
+    return asks

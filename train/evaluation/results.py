@@ -1,77 +1,45 @@
-"""results.json and the numbers that are computed from it, all of them from its rows.
+"""results.json, read and shown: of one evaluation, or of several models side by side.
 
-`{"rows": {name: [row, ...]}, "meta": {...}}`. A row is one answer to one held-out task: task_id,
-status_gold, has_filter, outcome, reward, parts, why, predicted_status, output, tokens; optional
-are input_text, gold_text, prompt (shown with samples) and `pass@k` for one or several k (from
-answers at temperature 1; the table shows the largest). `outcome` None is an infrastructure
-failure and counts nowhere. Tasks without a status (any family but refinement) have `status_gold`
-None; where no row has one, the table shows means of outcome and reward only.
+An evaluation writes `{"meta", "tables", "baselines", "rows": [row, …]}` (train/evaluation/run.py).
+A run that evaluates several models gives `{"meta", "rows": {name: [row, …]}}`, and its tables are
+computed here. A row has at least task_id, outcome, reward, why and tokens_out; see
+train/evaluation/rows.py for the rest. `outcome` None counts nowhere.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from train.evaluation.stats import (
-    Interval,
-    balanced,
-    balanced_difference,
-    mcnemar_exact,
-    paired_difference,
-    wilson,
-)
+from rewards.task import TaskError
+from train.evaluation.comparing import Comparison, compare_rows
+from train.evaluation.tables import Cell, Draw, tables
 
 Row = Mapping[str, Any]
-ORDER = ("copy_input", "always_drop", "always_keep_copy", "gold", "untouched", "sft", "rl")
-NEEDED = ("task_id", "status_gold", "has_filter", "outcome", "reward", "why", "tokens")
-STATUSES = ("KEEP", "DROP")
-PREDICTED = (*STATUSES, "none")
+TRAINED = ("untouched", "sft", "rl")  # in the order in which a run makes them
+NEEDED = ("task_id", "outcome", "reward", "why", "tokens_out")
+SHOWN_VALUES = 12  # of one slice in a table
 
 
-class ResultsError(ValueError):
+class ResultsError(TaskError):
     """results.json that cannot be read; the message names the file, the row and the field."""
 
 
 @dataclass(frozen=True)
-class Summary:
-    """One line of the results table; NaN where there is nothing to measure."""
+class Shown:
+    """One model's tables; `baseline`: no model answered."""
 
     name: str
-    n: int
-    failed: int  # infrastructure failures, left out of everything else
-    rs: Interval
-    outcome: float
-    balanced: float
-    keep: float
-    keep_filter: float
-    keep_plain: float
-    drop: float
-    rg: float
-    reward: float
-    no_answer: float
-    tokens: float
-    passed: tuple[int, float] | None  # (k, pass@k)
-    confusion: dict[str, dict[str, int]]  # gold → predicted → count
+    tables: Mapping[str, Any]
+    baseline: bool = False
 
-
-@dataclass(frozen=True)
-class Comparison:
-    """Two rows of the table on the tasks both answered."""
-
-    before: str
-    after: str
-    n: int
-    rs: Interval
-    balanced: Interval
-    gained: int
-    lost: int
-    p: float
+    @property
+    def cell(self) -> Cell:
+        return self.tables["overall"]
 
 
 def read_results(path: Path) -> dict[str, Any]:
@@ -88,15 +56,56 @@ def read_results(path: Path) -> dict[str, Any]:
 
 
 def check_results(data: Any, where: str = "results") -> dict[str, Any]:
-    """`data` if every row has what the table needs; raises `ResultsError` naming what lacks."""
-    if not isinstance(data, dict) or not isinstance(data.get("rows"), dict):
+    """`data` if every row has what the tables need; raises `ResultsError` naming what lacks."""
+    rows = data.get("rows") if isinstance(data, dict) else None
+    if not isinstance(rows, dict | list):
         raise ResultsError(f'{where}: wanted {{"rows": {{name: [...]}}, "meta": {{...}}}}')
-    for name, rows in data["rows"].items():
-        for number, row in enumerate(rows):
-            lacks = [field for field in NEEDED if field not in row]
+    for name, mine in named_rows(data).items():
+        for number, row in enumerate(mine):
+            lacks = [field for field in NEEDED if not isinstance(row, dict) or field not in row]
             if lacks:
                 raise ResultsError(f"{where}: row {number} of {name!r} lacks {', '.join(lacks)}")
     return data
+
+
+def named_rows(data: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Rows by the model's name, trained models last and in the order of their making."""
+    rows = data["rows"]
+    if isinstance(rows, list):
+        return {str((data.get("meta") or {}).get("name") or "model"): rows}
+    return {name: rows[name] for name in ordered(list(rows))}
+
+
+def ordered(names: Sequence[str]) -> list[str]:
+    """Baselines first, then gold, then what was trained; other names come last, as given."""
+
+    def rank(name: str) -> int:
+        if is_baseline(name):
+            return 1 if name == "gold" else 0
+        return 2 + TRAINED.index(name) if name in TRAINED else 9
+
+    return sorted(names, key=rank)
+
+
+def is_baseline(name: str) -> bool:
+    return name in ("gold", "empty") or name.startswith("cheat:")
+
+
+def draw_of(data: Mapping[str, Any]) -> Draw:
+    meta = data.get("meta") or {}
+    return Draw(int(meta.get("bootstrap", 2000)), int(meta.get("bootstrap_seed", 0)))
+
+
+def shown(data: Mapping[str, Any]) -> list[Shown]:
+    """Every model's tables, baselines first: as results.json holds them, else computed."""
+    draw = draw_of(data)
+    stored = data.get("baselines") or {}
+    found = [Shown(name, stored[name], True) for name in ordered(list(stored))]
+    for name, rows in named_rows(data).items():
+        there = data.get("tables") if isinstance(data["rows"], list) else None
+        made = there or tables([{"family": "", **row} for row in rows], draw)
+        found.append(Shown(name, made, is_baseline(name) and not isinstance(data["rows"], list)))
+    return found
 
 
 def heldout(data: Mapping[str, Any]) -> bool:
@@ -104,193 +113,151 @@ def heldout(data: Mapping[str, Any]) -> bool:
     return bool((data.get("meta") or {}).get("heldout", True))
 
 
-def ordered(names: Sequence[str]) -> list[str]:
-    """Baselines, untouched, SFT, RL; names this table does not know come last, as given."""
-    return sorted(names, key=lambda n: ORDER.index(n) if n in ORDER else len(ORDER))
-
-
-def summarise(name: str, rows: Sequence[Row]) -> Summary:
-    valid = [r for r in rows if r["outcome"] is not None]
-    outcomes = [float(r["outcome"]) for r in valid]
-    mean, binary = _mean(outcomes), all(o in (0.0, 1.0) for o in outcomes)
-    known = [r for r in valid if r["status_gold"] in STATUSES]
-
-    def accuracy(status: str, has_filter: bool | None = None) -> float:
-        chosen = [
+def figures(rows: Sequence[Row]) -> dict[str, float]:
+    """What a training run logs of an evaluation: `outcome`, `reward`, and where tasks fall into
+    classes `balanced` and `outcome/<class>`."""
+    overall = tables(rows, Draw(resamples=1))["overall"]
+    found = {"outcome": overall["mean_outcome"], "reward": overall["mean_reward"]}
+    if "balanced" in overall:
+        found["balanced"] = overall["balanced"]
+    for label in overall.get("confusion", {}):
+        own = [
             float(r["outcome"])
-            for r in valid
-            if r["status_gold"] == status and has_filter in (None, bool(r["has_filter"]))
+            for r in rows
+            if r.get("label") == label and r["outcome"] is not None
         ]
-        return _mean(chosen)
-
-    return Summary(
-        name=name,
-        n=len(valid),
-        failed=len(rows) - len(valid),
-        # Wilson's interval is of a share; graded outcomes have a mean alone
-        rs=wilson(sum(outcomes), len(valid)) if binary else Interval(mean, math.nan, math.nan),
-        outcome=mean,
-        balanced=balanced([float(r["outcome"]) for r in known], [r["status_gold"] for r in known]),
-        keep=accuracy("KEEP"),
-        keep_filter=accuracy("KEEP", True),
-        keep_plain=accuracy("KEEP", False),
-        drop=accuracy("DROP"),
-        rg=_mean([float((r.get("parts") or {}).get("rg", 0.0)) for r in valid]),
-        reward=_mean([float(r["reward"]) for r in valid]),
-        no_answer=_mean([float(r["why"] == "no_answer") for r in valid]),
-        tokens=_mean([float(r["tokens"]) for r in valid]),
-        passed=_passed(valid),
-        confusion=_confusion(valid),
-    )
-
-
-def compare(
-    before: str, after: str, rows: Mapping[str, Sequence[Row]], resamples: int = 2000, seed: int = 0
-) -> Comparison:
-    """Paired over the tasks that both rows answered, whatever their order."""
-    old = {r["task_id"]: r for r in rows[before] if r["outcome"] is not None}
-    pairs = [
-        (old[r["task_id"]], r)
-        for r in rows[after]
-        if r["outcome"] is not None and r["task_id"] in old
-    ]
-    a, b = [float(x["outcome"]) for x, _ in pairs], [float(y["outcome"]) for _, y in pairs]
-    classes = [str(x["status_gold"]) for x, _ in pairs]
-    gained = sum(y > x for x, y in zip(a, b, strict=True))
-    lost = sum(y < x for x, y in zip(a, b, strict=True))
-    return Comparison(
-        before=before,
-        after=after,
-        n=len(pairs),
-        rs=paired_difference(a, b, resamples, seed),
-        balanced=balanced_difference(a, b, classes, resamples, seed),
-        gained=gained,
-        lost=lost,
-        p=mcnemar_exact(gained, lost),
-    )
+        found[f"outcome/{label}"] = sum(own) / len(own) if own else None
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def comparisons(data: Mapping[str, Any]) -> list[Comparison]:
     """untouched → sft, sft → rl, and so on along the trained rows that are there."""
-    names = [n for n in ("untouched", "sft", "rl") if n in data["rows"]]
-    meta = data.get("meta") or {}
-    resamples, seed = int(meta.get("bootstrap", 2000)), int(meta.get("bootstrap_seed", 0))
-    pairs = pairwise(names)
-    return [compare(a, b, data["rows"], resamples, seed) for a, b in pairs]
+    rows = named_rows(data)
+    pairs = pairwise(n for n in TRAINED if n in rows)
+    return [compare_rows(a, b, rows[a], rows[b], draw_of(data)) for a, b in pairs]
 
 
-# heading, what it shows
-HEADINGS = (
-    "model",
-    "RS [95 %]",
-    "balanced RS",
-    "KEEP",
-    "KEEP+filter",
-    "KEEP no filter",
-    "DROP",
-    "RG",
-    "reward",
-    "no answer",
-    "tokens",
-)
-PLAIN_HEADINGS = ("model", "tasks", "outcome", "reward", "no answer", "tokens")
+# --- text ----------------------------------------------------------------------------------------
 
 
-def has_status(data: Mapping[str, Any]) -> bool:
-    """Whether any row belongs to a task that is kept or dropped."""
-    return any(r["status_gold"] in STATUSES for rows in data["rows"].values() for r in rows)
+def columns(parts: Sequence[Shown]) -> list[str]:
+    """Headings of the results table; those that no model has a number for are left out."""
+    cells = [part.cell for part in parts]
+    names = ["model", "tasks", "outcome [95 %]"]
+    names += ["balanced"] * any("balanced" in cell for cell in cells)
+    names += ["reward", "no answer", "cut", "tokens"]
+    names += [key for key in ("rs@k", "ocs@k") if any(key in cell for cell in cells)]
+    ks = {int(k) for cell in cells for k in cell.get("pass@k", {})}
+    names += [f"pass@{k}" for k in sorted(ks)]
+    names += ["no outcome"] * any(cell["no_outcome"] for cell in cells)
+    return names + ["cost $"] * any(cell.get("cost") is not None for cell in cells)
 
 
-def cells(summary: Summary, status: bool = True) -> list[str]:
-    """The texts of one line under `HEADINGS` (without a status: `PLAIN_HEADINGS`), and pass@k
-    when it was measured."""
-    s = summary
-    if not status:
-        return [
-            s.name,
-            str(s.n),
-            show(s.outcome),
-            show(s.reward),
-            "–" if math.isnan(s.no_answer) else f"{s.no_answer:.0%}",
-            "–" if math.isnan(s.tokens) else f"{s.tokens:.0f}",
-            *([show(s.passed[1])] if s.passed else []),
+def texts(part: Shown, names: Sequence[str]) -> list[str]:
+    """One line under `columns`."""
+    cell = part.cell
+    made = {
+        "model": part.name,
+        "tasks": str(cell["tasks"]),
+        "outcome [95 %]": with_interval(cell["mean_outcome"], cell["interval"]),
+        "balanced": number(cell.get("balanced")),
+        "reward": number(cell["mean_reward"]),
+        "no answer": percent(cell.get("no_answer")),
+        "cut": percent(cell.get("cut")),
+        "tokens": number(cell.get("tokens_out"), "{:.0f}"),
+        "no outcome": str(cell["no_outcome"]),
+        "cost $": number(cell.get("cost"), "{:.4f}"),
+    }
+    for key in ("rs@k", "ocs@k"):
+        made[key] = number(cell[key]["value"]) if key in cell else "–"
+    made |= {f"pass@{k}": number(v) for k, v in cell.get("pass@k", {}).items()}
+    return [made.get(name, "–") for name in names]
+
+
+def slice_table(parts: Sequence[Shown]) -> list[list[str]]:
+    """Headings and lines: every family's slices, mean outcomes of the models side by side. A slice
+    that has one value alone says nothing and is left out."""
+    lines = [["slice", "tasks", *(part.name for part in parts)]]
+    families = list(dict.fromkeys(f for part in parts for f in part.tables["by_slice"]))
+    for family in families:
+        of = [part.tables["by_slice"].get(family, {}) for part in parts]
+        for name in dict.fromkeys(n for mine in of for n in mine):
+            values: dict[str, int] = {}
+            for mine in of:
+                for value, cell in mine.get(name, {}).items():
+                    values[value] = max(values.get(value, 0), cell["tasks"])
+            if len(values) < 2:
+                continue
+            kept = sorted(sorted(values, key=lambda v: -values[v])[:SHOWN_VALUES])
+            head = f"{family}: {name}" if len(families) > 1 else name
+            for value in kept:
+                cells = [mine.get(name, {}).get(value) for mine in of]
+                outcomes = ["–" if c is None else number(c["mean_outcome"]) for c in cells]
+                lines.append([f"{head} = {value}", str(values[value]), *outcomes])
+    return lines
+
+
+def family_table(parts: Sequence[Shown]) -> list[list[str]]:
+    """Headings and lines by family, where there are several."""
+    lines = [["family", "tasks", *(part.name for part in parts)]]
+    families = list(dict.fromkeys(f for part in parts for f in part.tables["by_family"]))
+    for family in families if len(families) > 1 else ():
+        cells = [part.tables["by_family"].get(family) for part in parts]
+        most = max(cell["tasks"] for cell in cells if cell)
+        outcomes = [
+            "–" if c is None else with_interval(c["mean_outcome"], c["interval"]) for c in cells
         ]
-    rates = [s.balanced, s.keep, s.keep_filter, s.keep_plain, s.drop, s.rg, s.reward]
-    return [
-        s.name,
-        show_interval(s.rs),
-        *map(show, rates),
-        "–" if math.isnan(s.no_answer) else f"{s.no_answer:.0%}",
-        "–" if math.isnan(s.tokens) else f"{s.tokens:.0f}",
-        *([show(s.passed[1])] if s.passed else []),
-    ]
+        lines.append([family, str(most), *outcomes])
+    return lines
 
 
 def text_table(data: Mapping[str, Any]) -> str:
-    """The results table, confusion counts and paired comparisons as plain text."""
-    summaries = [summarise(n, data["rows"][n]) for n in ordered(list(data["rows"]))]
-    ks = sorted({s.passed[0] for s in summaries if s.passed})
-    status = has_status(data)
-    headings = [*(HEADINGS if status else PLAIN_HEADINGS), *(f"pass@{k}" for k in ks[:1])]
-    lines = [headings, *(cells(s, status) for s in summaries)]
-    lines = [line + [""] * (len(headings) - len(line)) for line in lines]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(headings))]
-    out = [
-        "  ".join(
-            c.ljust(w) if i == 0 else c.rjust(w)
-            for i, (c, w) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in lines
-    ]
-    out.insert(1, "-" * len(out[0]))
-    counts = sorted({s.n for s in summaries})
+    """The results, families and slices, who is taken for what, and paired comparisons."""
+    parts = shown(data)
+    names = columns(parts)
+    out = aligned([names, *(texts(part, names) for part in parts)])
+    counts = sorted({part.cell["tasks"] for part in parts if not part.baseline})
     what = "held-out tasks" if heldout(data) else "tasks"
-    how = "greedy; Wilson intervals" if status else "greedy"
-    out.append(f"{' or '.join(map(str, counts))} {what}, {how}")
-    if failed := sum(s.failed for s in summaries):
-        out.append(f"lost to the infrastructure and counted nowhere: {failed} answers")
-    for s in summaries if status else ():
-        parts = [
-            f"{gold}: " + ", ".join(f"{s.confusion[gold][p]} {p}" for p in PREDICTED)
-            for gold in STATUSES
-        ]
-        out.append(f"status {s.name:<{widths[0]}}  gold {'; gold '.join(parts)}")
+    out.append(
+        f"{' or '.join(map(str, counts))} {what}; outcome is the benchmark's metric, reward what "
+        "RL sees; intervals are clustered by source"
+    )
+    if failed := sum(part.cell["no_outcome"] for part in parts):
+        out.append(f"without an outcome, and counted nowhere: {failed} answers")
+    for table in (family_table(parts), slice_table(parts)):
+        out += ["", *aligned(table)] if len(table) > 1 else []
+    width = max(len(part.name) for part in parts)
+    for part in parts:
+        for label, said in part.cell.get("confusion", {}).items():
+            counted = ", ".join(f"{n} {name}" for name, n in said.items())
+            out.append(f"said by {part.name:<{width}}  where gold is {label}: {counted}")
     for c in comparisons(data):
-        out.append(
-            f"{c.before} → {c.after}: RS {show_interval(c.rs, True)}, "
-            f"balanced RS {show_interval(c.balanced, True)} (paired bootstrap), "
-            f"{c.gained} gained, {c.lost} lost, McNemar p {c.p:.2g}"
-        )
+        out.append(c.line())
     return "\n".join(out)
 
 
-def show(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.3f}"
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Columns of equal width, the first to the left, under a ruled head."""
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    out = [
+        "  ".join(
+            text.ljust(w) if i == 0 else text.rjust(w)
+            for i, (text, w) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    return [out[0], "-" * max(map(len, out)), *out[1:]]
 
 
-def show_interval(interval: Interval, signed: bool = False) -> str:
-    form = "{:+.3f} [{:+.3f}, {:+.3f}]" if signed else "{:.3f} [{:.3f}, {:.3f}]"
-    return "–" if math.isnan(interval.value) else form.format(*interval)
+def number(value: float | None, form: str = "{:.3f}") -> str:
+    return "–" if value is None else form.format(value)
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else math.nan
+def percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0%}"
 
 
-def _passed(rows: Sequence[Row]) -> tuple[int, float] | None:
-    """(k, mean pass@k) for the largest k that every row has, or None."""
-    ks = [int(k.removeprefix("pass@")) for k in (rows[0] if rows else ()) if k.startswith("pass@")]
-    for k in sorted(ks, reverse=True):
-        values = [r.get(f"pass@{k}") for r in rows]
-        if None not in values:
-            return k, _mean([float(v) for v in values if v is not None])
-    return None
-
-
-def _confusion(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
-    table: dict[str, dict[str, int]] = {g: {p: 0 for p in PREDICTED} for g in STATUSES}
-    for row in rows:
-        said = row.get("predicted_status")
-        if row["status_gold"] in table:
-            table[row["status_gold"]][said if said in STATUSES else "none"] += 1
-    return table
+def with_interval(value: float | None, ends: Sequence[float] | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.3f}" + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else "")

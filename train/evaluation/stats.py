@@ -1,14 +1,22 @@
-"""Intervals and tests for accuracies measured on the same items. Pure numpy, seeded."""
+"""Intervals and tests for accuracies measured on the same items. Pure numpy, seeded.
+
+Items drawn from one source (a document, a table, a lake) resemble each other: intervals resample
+whole sources, never single items.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 Z95 = 1.959963984540054
+RESAMPLES = 2000
+MANY = 2000  # sources, above which a quarter of the resamples is enough
+_BLOCK = 4_000_000  # numbers drawn at once
 
 
 class Interval(NamedTuple):
@@ -17,6 +25,9 @@ class Interval(NamedTuple):
     value: float
     low: float
     high: float
+
+
+NOTHING = Interval(math.nan, math.nan, math.nan)
 
 
 def wilson(successes: float, n: int) -> Interval:
@@ -32,6 +43,100 @@ def wilson(successes: float, n: int) -> Interval:
     return Interval(p, low, high)
 
 
+def mean_interval(
+    values: Sequence[float],
+    sources: Sequence[Hashable],
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Interval:
+    """The mean of outcomes in [0, 1], with an interval clustered by source.
+
+    Wilson's interval where each source has one item and every outcome is 0 or 1, and, over the
+    number of sources, where all outcomes are 0 or all are 1: a bootstrap sees no spread there.
+    The bounds are NaN where there is a single source with anything in between.
+    """
+    if not values:
+        return NOTHING
+    distinct, kinds = len(set(sources)), set(values)
+    if kinds <= {0.0, 1.0} and distinct == len(values):
+        return wilson(sum(values), len(values))
+    if kinds in ({0.0}, {1.0}):
+        return wilson(distinct * values[0], distinct)
+    return clustered_mean(values, sources, resamples=resamples, seed=seed)
+
+
+def clustered_mean(
+    values: Sequence[float],
+    sources: Sequence[Hashable],
+    classes: Sequence[str] | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Interval:
+    """Mean of the values (with `classes`: mean of the class means) and its percentile bootstrap
+    over sources: C sources are drawn from C with replacement, each with all its items.
+
+    Raises ValueError on unequal lengths. The bounds are NaN for a single source.
+    """
+    names = [""] * len(values) if classes is None else list(classes)
+    if not len(values) == len(sources) == len(names):
+        raise ValueError(
+            f"{len(values)}, {len(sources)} and {len(names)} items; wanted the same items"
+        )
+    if not values:
+        return NOTHING
+    sums_CG, counts_CG = _by_source(values, sources, names)
+    value = float(np.mean(sums_CG.sum(axis=0) / counts_CG.sum(axis=0)))
+    if len(sums_CG) == 1:
+        return Interval(value, math.nan, math.nan)
+    if len(sums_CG) > MANY:
+        resamples = max(1, resamples // 4)
+    means_B = _resampled(sums_CG, counts_CG, resamples, seed)
+    low, high = np.nanquantile(means_B, [0.025, 0.975])
+    return Interval(value, float(low), float(high))
+
+
+def _by_source(
+    values: Sequence[float], sources: Sequence[Hashable], names: Sequence[str]
+) -> tuple[Any, Any]:
+    """Sums and counts of the values, by source (C) and class (G)."""
+    row_of = {source: i for i, source in enumerate(dict.fromkeys(sources))}
+    column_of = {name: i for i, name in enumerate(sorted(set(names)))}
+    at = [row_of[s] * len(column_of) + column_of[n] for s, n in zip(sources, names, strict=True)]
+    size, shape = len(row_of) * len(column_of), (len(row_of), len(column_of))
+    sums = np.bincount(at, np.asarray(values, float), size).reshape(shape)
+    return sums, np.bincount(at, minlength=size).reshape(shape).astype(float)
+
+
+def _resampled(sums_CG: Any, counts_CG: Any, resamples: int, seed: int) -> Any:
+    """The statistic of each resample (B)."""
+    clusters = len(sums_CG)
+    block = max(1, _BLOCK // clusters)
+    random = np.random.default_rng(seed)
+    found: list[Any] = []
+    for at in range(0, resamples, block):
+        size = min(block, resamples - at)
+        whole = size == resamples
+        weights = _cached(clusters, size, seed) if whole else _draw(random, clusters, size)
+        with np.errstate(invalid="ignore"):  # a class may be absent from a resample
+            means_BG = (weights @ sums_CG) / (weights @ counts_CG)
+        present = ~np.isnan(means_BG)
+        found.append(np.where(present, means_BG, 0.0).sum(axis=1) / present.sum(axis=1))
+    return np.concatenate(found)
+
+
+@lru_cache(maxsize=8)
+def _cached(clusters: int, size: int, seed: int) -> Any:
+    """All models of a table have the same sources: drawn once for all of them."""
+    return _draw(np.random.default_rng(seed), clusters, size)
+
+
+def _draw(random: Any, clusters: int, size: int) -> Any:
+    """How often each source is drawn (B, C)."""
+    drawn = random.integers(0, clusters, (size, clusters))
+    drawn += clusters * np.arange(size)[:, None]
+    return np.bincount(drawn.ravel(), minlength=size * clusters).reshape(size, clusters) * 1.0
+
+
 def balanced(outcomes: Sequence[float], classes: Sequence[str]) -> float:
     """Mean of the class means: 0.5 for a model that always answers one of two classes."""
     if not outcomes:
@@ -41,39 +146,35 @@ def balanced(outcomes: Sequence[float], classes: Sequence[str]) -> float:
 
 
 def paired_difference(
-    a: Sequence[float], b: Sequence[float], resamples: int = 2000, seed: int = 0
+    a: Sequence[float],
+    b: Sequence[float],
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    sources: Sequence[Hashable] | None = None,
 ) -> Interval:
-    """Mean of b − a over the same items, with a percentile bootstrap over items."""
-    return balanced_difference(a, b, [""] * len(a), resamples, seed)
+    """Mean of b − a over the same items, with a percentile bootstrap over their sources (without
+    `sources`: over items)."""
+    return balanced_difference(a, b, [""] * len(a), resamples, seed, sources)
 
 
 def balanced_difference(
     a: Sequence[float],
     b: Sequence[float],
     classes: Sequence[str],
-    resamples: int = 2000,
+    resamples: int = RESAMPLES,
     seed: int = 0,
+    sources: Sequence[Hashable] | None = None,
 ) -> Interval:
-    """Balanced mean of b − a with a percentile bootstrap of items, within each class.
+    """Balanced mean of b − a, with a percentile bootstrap over the items' sources.
 
-    Items are paired (a[i] and b[i] answer the same task, drawn together) and class sizes stay as
-    they are, because the measure is conditional on the class. Raises ValueError on unequal lengths.
+    Items are paired: a[i] and b[i] answer the same task, drawn together. Raises ValueError on
+    unequal lengths.
     """
     if not len(a) == len(b) == len(classes):
         raise ValueError(f"{len(a)}, {len(b)} and {len(classes)} items; wanted the same items")
-    if not a:
-        return Interval(math.nan, math.nan, math.nan)
-    difference, names = np.asarray(b, float) - np.asarray(a, float), np.asarray(classes)
-    random = np.random.default_rng(seed)
-    means, value = np.zeros(resamples), 0.0
-    groups = sorted(set(classes))
-    for name in groups:
-        own = difference[names == name]
-        draws = random.integers(0, len(own), (resamples, len(own)))
-        means += own[draws].mean(axis=1) / len(groups)
-        value += float(own.mean()) / len(groups)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return Interval(value, float(low), float(high))
+    drawn_from = range(len(a)) if sources is None else sources
+    difference = [y - x for x, y in zip(a, b, strict=True)]
+    return clustered_mean(difference, drawn_from, classes, resamples, seed)
 
 
 def mcnemar_exact(gained: int, lost: int) -> float:

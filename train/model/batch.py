@@ -169,9 +169,3 @@ def micro_batches(segments: Sequence[Segment], max_tokens: int) -> Iterator[list
         used += segment.tokens
     if held:
         yield held
-
-
-def to_rows(values_N: Tensor, packed: Packed, rows: int, width: int) -> Tensor:
-    """(rows, width): flat values put back by rollout and token, 0 elsewhere; differentiable."""
-    out = values_N.new_zeros(rows, width)
-    return out.index_put((packed.row, packed.column), values_N)

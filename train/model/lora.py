@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from configs.loader import ConfigError
-from configs.schema import ModelConfig
+from configs.machine import ModelConfig
 
 
 def with_adapters(module: Any, config: ModelConfig) -> Any:

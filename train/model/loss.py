@@ -1,7 +1,7 @@
 """Advantages, the policy loss in its two published forms, and log-probabilities without logits.
 
-Suffixes: P prompts, G rollouts a prompt, B = P·G rollouts, T tokens, N flat tokens, D hidden
-size, V vocabulary.
+Suffixes: P prompts, G rollouts per prompt, N trained tokens one after another, D hidden size,
+V vocabulary.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ def centre(rewards_PG: Tensor, valid_PG: Tensor | None = None) -> Tensor:
     """Advantages (P, G): reward minus the prompt's mean, not divided by the spread.
 
     Dr.GRPO (Liu et al. 2025, "Understanding R1-Zero-Like Training", section 3.2). Rollouts that
-    are not valid (infrastructure failures) neither count in the mean nor get an advantage.
+    are not valid (infrastructure failures) neither count in the mean nor get an advantage. Where
+    all valid rewards are equal the advantages are 0 exactly: the mean of eight times 0.1 is not
+    0.1 in float32, and a division by the spread would blow the rest up.
     """
     if valid_PG is None:
-        return rewards_PG - rewards_PG.mean(dim=1, keepdim=True)
-    weight = valid_PG.to(rewards_PG.dtype)
-    safe = rewards_PG.masked_fill(~valid_PG, 0.0)
-    mean_P1 = safe.sum(1, keepdim=True) / weight.sum(1, keepdim=True).clamp(min=1)
-    return (safe - mean_P1) * weight
+        valid_PG = torch.ones_like(rewards_PG, dtype=torch.bool)
+    weight_PG = valid_PG.to(rewards_PG.dtype)
+    safe_PG = rewards_PG.masked_fill(~valid_PG, 0.0)
+    mean_P1 = safe_PG.sum(1, keepdim=True) / weight_PG.sum(1, keepdim=True).clamp(min=1)
+    low_P1 = rewards_PG.masked_fill(~valid_PG, float("inf")).amin(1, keepdim=True)
+    high_P1 = rewards_PG.masked_fill(~valid_PG, float("-inf")).amax(1, keepdim=True)
+    return ((safe_PG - mean_P1) * weight_PG).masked_fill(high_P1 <= low_P1, 0.0)
 
 
 def spread(rewards_PG: Tensor, valid_PG: Tensor) -> Tensor:
@@ -36,56 +40,60 @@ def spread(rewards_PG: Tensor, valid_PG: Tensor) -> Tensor:
     return (squares / (weight.sum(1, keepdim=True) - 1).clamp(min=1)).sqrt()
 
 
-def sampling_weight(
-    old_logp_BT: Tensor, sampling_logp_BT: Tensor, mask_BT: Tensor, cap: float
+def token_weight(
+    normaliser: Normaliser,
+    lengths_N: Tensor,
+    *,
+    budget: int,
+    rollouts: int,
+    dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Truncated importance weight (B, T): min(π_old / q, cap), 1 where the mask is off.
+    """What each token term counts (N,); `lengths_N` are its rollout's trained tokens.
+
+    `constant` is Dr.GRPO: 1 / (budget · rollouts), budget = most new tokens a rollout may have.
+    `sequence_mean` is DARE's variant, the mean over a rollout's own tokens, then over rollouts:
+    1 / (length · rollouts). `rollouts` counts the whole optimiser step, so the losses of its
+    micro-batches add up, however it is cut.
+    """
+    if normaliser == "constant":
+        return torch.full_like(lengths_N, 1 / (budget * rollouts), dtype=dtype)
+    return torch.full_like(lengths_N, 1 / rollouts, dtype=dtype) / lengths_N
+
+
+def sampling_weight(old_logp: Tensor, sampling_logp: Tensor, cap: float) -> Tensor:
+    """Truncated importance weight of each token, min(π_old / q, cap).
 
     Tokens are drawn from q (top-k, top-p, and the decoder's own rounding), while the loss is about
     the full distribution π_old. Under truncation π_old / q is the mass the truncation kept, so the
     weight is at most 1 up to rounding. No gradient flows through it.
     """
-    delta_BT = (old_logp_BT - sampling_logp_BT).detach().masked_fill(~mask_BT, 0.0)
-    return delta_BT.exp().clamp(max=cap)
+    return (old_logp - sampling_logp).detach().exp().clamp(max=cap)
 
 
 def policy_loss(
-    logp_BT: Tensor,
-    old_logp_BT: Tensor,
-    adv_B: Tensor,
-    mask_BT: Tensor,
+    logp_N: Tensor,
+    old_logp_N: Tensor,
+    adv_N: Tensor,
+    weight_N: Tensor,
     *,
-    normaliser: Normaliser,
-    budget: int,
-    rollouts: int,
     clip_low: float = 0.2,
     clip_high: float = 0.2,
-    weight_BT: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(scalar to minimise, share of tokens where the clip bites). Micro-batch losses just add up.
+    """(scalar to minimise, number of tokens where the clip bites), over N trained tokens.
 
-    `constant` is Dr.GRPO: token terms summed over the whole step, divided by `budget · rollouts`
-    (budget = most new tokens a rollout may have). `sequence_mean` is DARE's variant: the mean over
-    a rollout's own tokens, then over rollouts. `rollouts` counts the whole optimiser step.
+    `adv_N` is each token's rollout's advantage, `weight_N` what its term counts (`token_weight`,
+    times `sampling_weight` where that is asked for).
     """
-    delta_BT = (logp_BT - old_logp_BT).masked_fill(~mask_BT, 0.0)  # padding may hold junk
-    ratio_BT, adv_B1 = delta_BT.exp(), adv_B[:, None]
-    plain_BT = ratio_BT * adv_B1
-    gain_BT = torch.minimum(plain_BT, ratio_BT.clamp(1 - clip_low, 1 + clip_high) * adv_B1)
-    clipped = ((gain_BT < plain_BT) & mask_BT).sum() / mask_BT.sum().clamp(min=1)
-    if weight_BT is not None:
-        gain_BT = gain_BT * weight_BT
-    kept_BT = gain_BT.masked_fill(~mask_BT, 0.0)
-    if normaliser == "constant":
-        return -kept_BT.sum() / (budget * rollouts), clipped.detach()
-    lengths_B = mask_BT.sum(1).clamp(min=1)
-    return -(kept_BT.sum(1) / lengths_B).sum() / rollouts, clipped.detach()
+    ratio_N = (logp_N - old_logp_N).exp()
+    plain_N = ratio_N * adv_N
+    gain_N = torch.minimum(plain_N, ratio_N.clamp(1 - clip_low, 1 + clip_high) * adv_N)
+    return -(gain_N * weight_N).sum(), (gain_N < plain_N).sum()
 
 
-def kl_penalty(logp_BT: Tensor, ref_logp_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    """(B, T) the low-variance estimate e^d − d − 1 with d = ref − logp (Schulman's k3)."""
-    d_BT = (ref_logp_BT - logp_BT).masked_fill(~mask_BT, 0.0)
-    return d_BT.exp() - d_BT - 1
+def kl_penalty(logp: Tensor, ref_logp: Tensor) -> Tensor:
+    """Each token's low-variance estimate e^d − d − 1 with d = ref − logp (Schulman's k3)."""
+    d = ref_logp - logp
+    return d.exp() - d - 1
 
 
 # Rows of logits at a time. 128 rows of a 49k vocabulary are 25 MB in float32: the largest blocks

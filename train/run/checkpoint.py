@@ -24,13 +24,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from configs.loader import config_hash, locked_difference, to_dict
+from configs.loader import ConfigError, config_hash, locked_difference, to_dict
 
 _STEP = re.compile(r"(?:\.old-)?step_(\d+)$")
 _MANIFEST = "manifest.json"
 
 
-class CheckpointError(RuntimeError):
+class CheckpointError(ConfigError):
     """A checkpoint that cannot be written or must not be used; the message says what to do."""
 
 

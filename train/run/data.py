@@ -1,28 +1,73 @@
-"""Reading the tasks a run works on."""
+"""Reading what a run works on: tasks, or rows of texts to imitate."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from configs.loader import ConfigError
-from rewards.task import Task, TaskError, read_tasks, refuse_published
+from rewards.extras import install_extra
+from rewards.families import require_families
+from rewards.task import Task, TaskError, read_jsonl, read_tasks, refuse_published
+
+Row = Mapping[str, Any]
 
 
 def read_some(path: str, key: str) -> list[Task]:
-    if not path:
-        raise ConfigError(f"{key} is empty; give a tasks.jsonl file, as `assay tasks` writes")
-    if not Path(path).is_file():
-        raise ConfigError(f"{key}={path}: no such file; give a tasks.jsonl file")
+    """The tasks of a JSONL file. Raises `ConfigError` naming `key` when there is no such file."""
+    require_file(path, key, "a tasks.jsonl file, as `assay tasks` writes")
     tasks = read_tasks(path)
     if not tasks:
         raise TaskError(f"{path}: no tasks in it; build some with `assay tasks`")
     return tasks
 
 
-def training_tasks(path: str) -> list[Task]:
-    """Tasks to learn from; traces (parquet) bring their own texts. Published tasks are refused."""
-    if path.endswith(".parquet"):
-        return []
-    tasks = read_some(path, "data")
+def require_file(path: str, key: str, wanted: str) -> None:
+    """Raise `ConfigError` unless `path` is a file."""
+    if not path:
+        raise ConfigError(f"{key} is empty; give {wanted}")
+    if not Path(path).is_file():
+        raise ConfigError(f"{key}={path}: no such file; give {wanted}")
+
+
+def training_tasks(path: str, key: str = "data") -> list[Task]:
+    """Tasks to learn from, of known families. Published ones are refused."""
+    tasks = read_some(path, key)
+    require_families(tasks)
     refuse_published(tasks, path)
     return tasks
+
+
+def training_rows(path: str) -> list[tuple[str, Row]]:
+    """(where it stands, row) of a JSONL or parquet file of texts to imitate.
+
+    Raises `ConfigError` when there is no such file and `TaskError` when it cannot be read, is
+    empty, or holds what must not be trained on.
+    """
+    require_file(path, "data", "tasks (JSONL), chats, or what `assay select` wrote")
+    rows = list(_parquet_rows(path) if path.endswith(".parquet") else _json_rows(path))
+    if not rows:
+        raise TaskError(f"{path}: no rows in it")
+    for where, row in rows:
+        if row.get("published"):
+            raise TaskError(
+                f"{where}: a rollout of a published benchmark task; train on generated ones"
+            )
+    return rows
+
+
+def _json_rows(path: str) -> Iterator[tuple[str, Row]]:
+    return ((f"{path} line {number}", row) for number, row in read_jsonl(path))
+
+
+def _parquet_rows(path: str) -> Iterator[tuple[str, Row]]:
+    try:
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise TaskError(f"reading parquet needs pyarrow; {install_extra('parquet')}") from None
+    try:
+        table: Any = pq.read_table(path)
+    except (OSError, ValueError) as error:
+        raise TaskError(f"{path}: not a parquet file that can be read ({error})") from None
+    return ((f"{path} row {i}", row) for i, row in enumerate(table.to_pylist(), 1))

@@ -3,69 +3,38 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from configs.loader import ConfigError
+from rewards.console import status_of
+from rewards.task import TaskError
+
 
 @dataclass
 class Status:
-    """Exit status of a command: 0, 2 when a known error was said, 75 when asked to stop."""
+    """Exit status of a command (`rewards.console`)."""
 
     code: int = 0
 
 
 @contextmanager
-def say_known_errors(command: str) -> Iterator[Status]:
-    """Run a command's body; errors that name their own remedy are printed without a traceback."""
-    from configs.loader import ConfigError
-    from rewards.task import TaskError
-    from rollouts.engines.torch import ModelError
-    from rollouts.prompts import PromptError
-    from train.model.source import ModelError as SourceError
-    from train.run.checkpoint import CheckpointError
-    from train.run.log import LogError
-    from train.run.stop import EXIT_STOPPED, Stopped
+def say_known_errors(command: str) -> Generator[Status]:
+    """Run a command's body; errors that name their own remedy are printed without a traceback.
 
+    Those are `ConfigError` and `TaskError`, of which every error that a user can mend is one. For
+    mains that are started by themselves; the front door does the same for every command.
+    """
     status = Status()
-    known = (
-        ConfigError,
-        TaskError,
-        PromptError,
-        ModelError,
-        CheckpointError,
-        LogError,
-        SourceError,
-    )
     try:
         yield status
-    except Stopped as stopped:
-        print(f"{command}: {stopped}", file=sys.stderr)
-        status.code = EXIT_STOPPED
-    except known as error:
-        print(f"{command}: {error}", file=sys.stderr)
-        status.code = 2
-    except ValueError as error:
-        # the task builder's own errors: imported by the caller only where it builds tasks
-        if type(error).__module__.split(".")[0] != "data_gen":
+    except Exception as error:
+        code = status_of(error, command, (TaskError, ConfigError))
+        if code is None:
             raise
-        print(f"{command}: {error}", file=sys.stderr)
-        status.code = 2
-    except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":  # torch's; not imported for this
-            raise
-        print(
-            f"{command}: out of GPU memory; lower engine.micro_tokens or engine.slots, set "
-            "model.lora_rank, or spread the run over GPUs (--backend, docs/clusters.md)",
-            file=sys.stderr,
-        )
-        status.code = 2
-    except MemoryError:
-        print(
-            f"{command}: out of memory; lower engine.micro_tokens or engine.slots", file=sys.stderr
-        )
-        status.code = 2
+        status.code = code
 
 
 def say_unscored(rows: Sequence[Mapping[str, Any]], name: str, what: str) -> int:

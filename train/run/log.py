@@ -8,14 +8,13 @@ Metric names are the field's: `reward/mean`, `reward/<part>/mean`, `outcome/mean
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from rewards.task import Score, write_jsonl
+from rewards.task import Score, TaskError, write_jsonl
 
 
 class Column(NamedTuple):
@@ -50,7 +49,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 }
 
 
-class LogError(RuntimeError):
+class LogError(TaskError):
     """Logging that was asked for and cannot be had; the message says what to do."""
 
 
@@ -147,8 +146,9 @@ def rollout_metrics(
     scores = [s for group in scores_PG for s in group]
     valid = [s for s in scores if s.outcome is not None]
     parts = sorted({name for s in valid for name in s.parts})
-    lengths = [n for group in lengths_PG for n in group]
-    cut = [c for group in cut_PG for c in group]
+    counts = [s.outcome is not None for s in scores]
+    lengths = list(compress((n for group in lengths_PG for n in group), counts))
+    cut = list(compress((c for group in cut_PG for c in group), counts))
     out = {
         "reward/mean": _mean([s.reward for s in valid]),
         "outcome/mean": _mean([s.outcome for s in valid]),
@@ -188,22 +188,11 @@ def _keep_bytes(data: bytes, stage: str, step: int) -> int:
         if not line.endswith(b"\n"):
             break
         row = json.loads(line)
-        mine = row["stage"] == stage or (stage == "rl" and row["stage"] == "eval")
+        mine = row["stage"] in (stage, "eval")  # evaluations belong to the stage they were made in
         if mine and row["step"] > step:
             break
         end += len(line)
     return end
-
-
-@contextmanager
-def timed(metrics: dict[str, float], name: str) -> Iterator[None]:
-    """Add the wall seconds of the block to `metrics["time/<name>"]`."""
-    start = time.perf_counter()
-    try:
-        yield
-    finally:
-        key = f"time/{name}"
-        metrics[key] = metrics.get(key, 0.0) + time.perf_counter() - start
 
 
 def start_wandb(

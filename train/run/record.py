@@ -5,34 +5,53 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from configs.loader import config_hash, dump, to_dict
+from rewards.versions import GOLD, installed
 from rollouts.machine import usable_cores
 
-PACKAGES = ("assay", "torch", "transformers", "safetensors", "numpy", "rapidfuzz", "ftfy", "wandb")
+PACKAGES = (
+    "assay",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "wandb",
+    *GOLD,
+)
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def write_run_record(
-    folder: Path, config: Any, inputs: Mapping[str, Path] | None = None, **more: Any
+    folder: Path,
+    config: Any,
+    inputs: Mapping[str, Path] | None = None,
+    started: str | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
-    """Write `config.yaml` and `run.json`; a resumed run keeps the earlier starts in `starts`."""
+    """Write `config.yaml` and `run.json`; a resumed run keeps the earlier starts in `starts`.
+
+    `started`: this process's own, when it writes the record again.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     dump(config, folder / "config.yaml")
     path = folder / "run.json"
-    starts: list[str] = read_run_record(folder).get("starts", [])
+    started = started or now()
+    starts: list[str] = [s for s in read_run_record(folder).get("starts", []) if s != started]
     record: dict[str, Any] = {
         "command": sys.argv,
-        "starts": [*starts, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())],
+        "starts": [*starts, started],
         "seed": getattr(config, "seed", None),
         "config_hash": config_hash(config),
         "config": to_dict(config),
-        "versions": versions(),
+        "versions": installed(PACKAGES),
+        **({"code": code} if (code := revision()) else {}),
         "machine": machine(),
         "inputs": {name: file_hash(p) for name, p in (inputs or {}).items()},
         **more,
@@ -43,6 +62,11 @@ def write_run_record(
     return record
 
 
+def now() -> str:
+    """The time, UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
 def read_run_record(folder: Path) -> dict[str, Any]:
     """The record, or {} when there is none that can be read."""
     try:
@@ -51,15 +75,23 @@ def read_run_record(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def versions() -> dict[str, str]:
-    """Python and the packages that decide the numbers, as far as they are installed."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+def revision(root: Path = ROOT) -> dict[str, Any] | None:
+    """The commit that Assay runs from, and whether tracked files differ from it; None when it does
+    not run from a git checkout (an installed package, a copy, no git)."""
+    try:
+        if Path(_git(root, "rev-parse", "--show-toplevel")).resolve() != root.resolve():
+            return None  # installed inside somebody else's checkout
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no")
+        return {"revision": _git(root, "rev-parse", "HEAD"), "dirty": bool(changed)}
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(root: Path, *words: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(root), *words], capture_output=True, text=True, check=True, timeout=30
+    )
+    return done.stdout.strip()
 
 
 def machine() -> dict[str, Any]:

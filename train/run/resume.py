@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from train.model.optim import MasterAdamW
-from train.run.checkpoint import load_latest, restore_random, save
+from train.run.checkpoint import CheckpointError, load_latest, restore_random, save
 from train.run.stop import Stopped
 
 
@@ -29,33 +29,37 @@ class Checkpoints:
     keep: int = 2
     stop: Callable[[], bool] = never
 
-    def restore(self, optimiser: MasterAdamW) -> int:
+    def restore(self, optimiser: MasterAdamW, last: int) -> int:
         """Load the newest whole checkpoint into `optimiser`; returns its step, 0 if none.
 
-        Raises `CheckpointError` naming a locked field that has changed since.
+        Raises `CheckpointError` naming a locked field that has changed since, and when the
+        checkpoint is of a step after `last`: its model is not the one that was asked for.
         """
         found = load_latest(self.folder, self.config)
         if found is None:
             return 0
+        if found.step > last:
+            raise CheckpointError(
+                f"{found.path}: the run is at step {found.step} already and now ends after {last}; "
+                f"ask for {found.step} steps or more, or set another out="
+            )
         optimiser.load(found.tensors["optimiser"])
         restore_random(found)
         return found.step
 
-    def save(self, step: int, optimiser: MasterAdamW, position: int) -> None:
-        """Everything a restart needs: masters, moments, random states, place in the data."""
+    def save(self, step: int, optimiser: MasterAdamW) -> None:
+        """Everything a restart needs: masters, moments, random states. The place in the data
+        follows from the step."""
         tensors = {"optimiser": optimiser.state()}
-        meta = {"position": position}
-        save(self.folder, step, tensors, meta, config=self.config, keep=self.keep)
+        save(self.folder, step, tensors, {}, config=self.config, keep=self.keep)
 
-    def after_step(
-        self, step: int, last: int, every: int, optimiser: MasterAdamW, position: int
-    ) -> None:
+    def after_step(self, step: int, last: int, every: int, optimiser: MasterAdamW) -> None:
         """Save when `step` is due, the last, or when a stop was asked for: then raises `Stopped`.
 
         What is saved when does not change the numbers, so an interrupted run ends like a whole one.
         """
         asked = self.stop() and step < last
         if asked or step % every == 0 or step == last:
-            self.save(step, optimiser, position)
+            self.save(step, optimiser)
         if asked:
             raise Stopped(step)

@@ -1,56 +1,142 @@
-"""One run of a training command: its folder, settings, log, checkpoints and model."""
+"""One run: a folder that this process holds, its settings, record, log, checkpoints and stop flag.
+
+`assay demo`, `assay sft` and `assay grpo` begin with `with Run(config) as run:`. Whatever has
+`out`, `seed`, `engine`, `log` and `checkpoint` settings can.
+"""
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, Generic
 
-from configs.loader import to_dict
-from configs.schema import GrpoRunConfig, SftRunConfig
+from configs.loader import ConfigError, locked_difference, to_dict
+from configs.machine import ModelConfig
+from rollouts.prompts import keep_template, template_arguments
+from train.model.policy import LlamaPolicy, TransformersPolicy
 from train.run.checkpoint import require_disk
-from train.run.data import training_tasks
+from train.run.lock import held
+from train.run.log import RunLog
+from train.run.loop import Loop, Validate, no_validation
+from train.run.record import now, read_run_record, write_run_record
 from train.run.resume import Checkpoints
-from train.run.stop import StopFlag
+from train.run.setup import Config, load_checked, prepare, publish, put_back, seed_globals, settled
+from train.run.stop import StopFlag, Stopped
+
+DONE = "DONE"  # a file: tells a job script that there is nothing to go on with
 
 
-class Run:
-    """What SFT and GRPO runs set up alike."""
+class Run(Generic[Config]):
+    """Use as a context: entering takes the folder, leaving it gives it back.
 
-    def __init__(self, config: SftRunConfig | GrpoRunConfig, stage: str) -> None:
-        from rollouts.prompts import ChatTokenizer
-        from train.model.source import resolve_model
-        from train.run.log import RunLog
-        from train.run.record import write_run_record
-        from train.run.setup import load_checked, prepare, seed_globals
+    Entering raises `ConfigError` when another process holds the folder, when it holds a run with
+    other locked settings, or when the disk has less than `disk` bytes; nothing is written then.
+    """
 
-        self.tasks = training_tasks(config.data)
-        self.out = Path(config.out)
-        require_disk(self.out, 4_000_000_000, "checkpoints of this run")
-        machine = prepare(config.engine)
-        seed_globals(config.seed)
-        source = resolve_model(config.model.path)
-        calls = config.tools.calls if isinstance(config, GrpoRunConfig) else "hermes"
-        self.tokenizer = ChatTokenizer(source, calls)
-        self.policy = load_checked(source, config.engine, machine, True, config.model)
-        self.reload = lambda: load_checked(source, config.engine, machine, train=False)
-        write_run_record(self.out, config, {"data": Path(config.data), "model": source})
-        self.log = RunLog(
-            self.out,
-            wandb=config.log.wandb,
-            project=config.log.project,
-            config=to_dict(config),
-            keep_rollouts=config.log.rollouts,
+    def __init__(
+        self,
+        config: Config,
+        inputs: Mapping[str, Path] | None = None,
+        disk: int = 4_000_000_000,
+    ) -> None:
+        self.out, self.disk, self.inputs = Path(config.out), disk, dict(inputs or {})
+        self.started = now()
+        self.config: Config = config
+        self.stop = StopFlag()
+        self._leave = ExitStack()
+
+    def __enter__(self) -> Run[Config]:
+        with ExitStack() as entered:
+            require_disk(self.out, self.disk, "checkpoints and models of this run")
+            entered.enter_context(held(self.out))
+            self.config = settled(self.config)
+            refuse_other_run(self.config, self.out)
+            self.stop.listen()
+            entered.callback(self.stop.deaf)
+            self.machine = prepare(self.config.engine)
+            seed_globals(self.config.seed)
+            (self.out / DONE).unlink(missing_ok=True)
+            self.record()
+            log = self.config.log
+            self.log = RunLog(
+                self.out,
+                wandb=log.wandb,
+                project=log.project,
+                config=to_dict(self.config),
+                keep_rollouts=log.rollouts,
+            )
+            entered.callback(self.log.close)
+            self._leave = entered.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._leave.close()
+
+    def record(self, **more: Any) -> None:
+        """Write config.yaml and run.json; the inputs are hashed."""
+        write_run_record(self.out, self.config, self.inputs, self.started, **more)
+
+    def load(
+        self, folder: Path, train: bool = False, adapters: ModelConfig | None = None
+    ) -> LlamaPolicy | TransformersPolicy:
+        """The model in `folder`, after asking whether it fits."""
+        return load_checked(folder, self.config.engine, self.machine, train, adapters)
+
+    def loop(self, stage: str, validate: Validate = no_validation) -> Loop:
+        """What the training loop of a stage needs of this run."""
+        checkpoints = Checkpoints(
+            self.out / "checkpoints" / stage, self.config, self.config.checkpoint.keep, self.stop
         )
-        self.checkpoints = Checkpoints(
-            self.out / "checkpoints" / stage, config, config.checkpoint.keep, StopFlag().listen()
+        engine = self.config.engine
+        return Loop(
+            self.config.seed, self.log, checkpoints, engine.micro_tokens, engine.slots, validate
         )
-        self.done = self.out / "DONE"  # tells a job script that there is nothing to go on with
-        self.done.unlink(missing_ok=True)
+
+    def save(
+        self,
+        policy: LlamaPolicy | TransformersPolicy,
+        name: str,
+        notes: Mapping[str, Any] | None = None,
+    ) -> Path:
+        """Write the model as `out/name`, whole or not at all; `notes` are JSON files in it."""
+        work = self.out / f".tmp-{name}"
+        shutil.rmtree(work, ignore_errors=True)
+        policy.save(work)  # with the files beside the weights that it was loaded from
+        keep_template(work, template_arguments(work, self.config.model.chat_template_kwargs))
+        for file, value in (notes or {}).items():
+            (work / file).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+        return publish(work, self.out / name)
+
+    def saved(self, name: str) -> Path | None:
+        """`out/name`, if that model is there."""
+        put_back(self.out / name)
+        return self.out / name if (self.out / name).is_dir() else None
+
+    def remove(self, name: str) -> None:
+        """Delete the model `out/name`."""
+        put_back(self.out / name)
+        shutil.rmtree(self.out / name, ignore_errors=True)
+
+    def between(self, stage: str) -> None:
+        """Raise `Stopped` after a finished stage when that was asked for."""
+        if self.stop():
+            raise Stopped(stage)
 
     def finish(self) -> None:
-        from train.run.setup import publish
+        """There is nothing to go on with."""
+        (self.out / DONE).touch()
 
-        work = self.out / ".tmp-model"
-        self.policy.save(work)
-        print(f"model: {publish(work, self.out / 'model')}")
-        self.log.close()
-        self.done.touch()
+
+def refuse_other_run(config: Any, out: Path) -> None:
+    """Raise `ConfigError` naming the locked settings in which a run that has begun here differs."""
+    begun = any(out.glob("checkpoints/*/*")) or (out / "tasks").is_dir()
+    old = read_run_record(out).get("config")
+    changed = locked_difference(old, config) if old and begun else []
+    if changed:
+        raise ConfigError(
+            f"{out} holds a run with other settings ({', '.join(changed)}); put them back to "
+            "resume it, or set another out="
+        )

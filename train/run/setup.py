@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
-import ctypes
 import random
 import shutil
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
 
 from configs.loader import ConfigError
-from configs.schema import DemoConfig, EngineConfig, GrpoRunConfig, ModelConfig, SftRunConfig
+from configs.schema import CheckpointConfig, EngineConfig, LogConfig, ModelConfig
 from rollouts.engines.torch import ModelError, bfloat16_speed, choose_dtype, set_threads
 from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy
+from train.run.memory import available_memory
 from train.run.record import read_run_record
 
-RunConfig = TypeVar("RunConfig", SftRunConfig, GrpoRunConfig, DemoConfig)
+
+class Settings(Protocol):
+    """What the settings of any run have."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def out(self) -> str: ...
+    @property
+    def model(self) -> ModelConfig: ...
+    @property
+    def engine(self) -> EngineConfig: ...
+    @property
+    def log(self) -> LogConfig: ...
+    @property
+    def checkpoint(self) -> CheckpointConfig: ...
+
+
+Config = TypeVar("Config", bound=Settings)
 
 # Resident bytes a parameter while training: bf16 weight and gradient, float32 master, gradient and
 # two moments, and a packed copy for decoding.
@@ -46,7 +64,7 @@ def _device(config: EngineConfig) -> str:
     return "cuda" if cuda else "cpu"
 
 
-def settled(config: RunConfig, device: str | None = None) -> RunConfig:
+def settled(config: Config, device: str | None = None) -> Config:
     """`config` with `engine.dtype=auto` decided: the dtype the run in `config.out` began with, else
     what is fast on `device` (None: the one `engine.device` means here).
 
@@ -63,7 +81,7 @@ def settled(config: RunConfig, device: str | None = None) -> RunConfig:
         dtype = choose_dtype("auto", where)
     elif dtype == "bfloat16" and where == "cpu":
         _say_slow(config.out)
-    return replace(config, engine=replace(config.engine, dtype=dtype))
+    return replace(cast(Any, config), engine=replace(config.engine, dtype=dtype))
 
 
 def _say_slow(out: str) -> None:
@@ -103,7 +121,7 @@ def load_checked(
     full = train and not (adapters is not None and adapters.lora_rank)
     need = weights // 2 * (BYTES_A_PARAMETER if full else 4)
     on_gpu = machine.device == "cuda"
-    free = torch.cuda.mem_get_info()[0] if on_gpu else _available_memory()
+    free = torch.cuda.mem_get_info()[0] if on_gpu else available_memory()
     if free is not None and need > free:
         spread = "spread it over GPUs with --backend (docs/clusters.md)"
         raise ModelError(
@@ -115,26 +133,19 @@ def load_checked(
     return load_policy(folder, dtype, machine.device, adapters)
 
 
-def _available_memory() -> int | None:
-    """Bytes Linux says can be had without swapping, or None elsewhere."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    fields = dict(line.split(":", 1) for line in lines)
-    return int(fields["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in fields else None
-
-
-def give_back_memory() -> None:
-    """Return freed heap pages to the system: batches of changing shape leave gaps that add up."""
-    try:
-        ctypes.CDLL(None).malloc_trim(0)  # glibc only
-    except (OSError, AttributeError):
-        return
-
-
 def publish(work: Path, target: Path) -> Path:
-    """Rename a finished folder into place, replacing an older one."""
-    shutil.rmtree(target, ignore_errors=True)
+    """Rename a finished folder into place; an older one stands aside until that is done."""
+    aside = target.with_name(f".old-{target.name}")
+    if target.is_dir():
+        shutil.rmtree(aside, ignore_errors=True)
+        target.rename(aside)
     work.rename(target)
+    shutil.rmtree(aside, ignore_errors=True)
     return target
+
+
+def put_back(target: Path) -> None:
+    """After a kill inside `publish`: the older folder in its place again."""
+    aside = target.with_name(f".old-{target.name}")
+    if aside.is_dir() and not target.is_dir():
+        aside.rename(target)

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import signal
 from types import FrameType
+from typing import Any
 
-EXIT_STOPPED = 75
+from rewards.console import STOPPED, SavedAndStopped
+
+EXIT_STOPPED = STOPPED
 SIGNALS = (signal.SIGUSR1, signal.SIGTERM)
 
 
-class Stopped(Exception):
-    """The run saved `step` of `stage` and ended because it was asked to."""
+class Stopped(SavedAndStopped):
+    """The run saved step `at` (or finished that stage) and ended because it was asked to."""
 
-    def __init__(self, step: int) -> None:
-        super().__init__(f"asked to stop; saved step {step}, run the same command to go on")
+    def __init__(self, at: int | str) -> None:
+        what = f"saved step {at}" if isinstance(at, int) else f"{at} is done"
+        super().__init__(f"asked to stop; {what}, run the same command to go on")
 
 
 class StopFlag:
@@ -25,6 +29,7 @@ class StopFlag:
 
     def __init__(self) -> None:
         self.asked: str | None = None
+        self._before: dict[signal.Signals, Any] = {}
 
     def __call__(self) -> bool:
         return self.asked is not None
@@ -32,8 +37,14 @@ class StopFlag:
     def listen(self) -> StopFlag:
         """From now on (main thread only) USR1 and TERM ask for a stop instead of killing."""
         for number in SIGNALS:
-            signal.signal(number, self._on_signal)
+            self._before[number] = signal.signal(number, self._on_signal)
         return self
+
+    def deaf(self) -> None:
+        """The signals mean what they meant before `listen`."""
+        for number, before in self._before.items():
+            signal.signal(number, before)
+        self._before.clear()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.asked = signal.Signals(number).name

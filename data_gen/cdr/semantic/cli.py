@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from data_gen.cdr.semantic.rows import SOURCES, Row, Unusable
 from data_gen.cdr.sources import files_of, raw_rows
 from data_gen.corpora import CorpusError
 from data_gen.overlap import copies, fingerprint
+from rewards import console
 from rewards.cdr.structured import gold_response, score_structured
 from rewards.seeds import derive_seed
 from rewards.task import Task, write_jsonl
@@ -161,9 +161,9 @@ def _inputs_only(proof: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="assay tasks semantic",
-        description="CDR-Bench's semantic extension from its four public data sets, given as the "
+    parser = console.parser(
+        "tasks semantic",
+        "CDR-Bench's semantic extension from its four public data sets, given as the "
         "JSON, JSONL or parquet files (or folders of them) that they are published as.",
     )
     for name in DOMAINS:

@@ -133,63 +133,66 @@ def choose(samples: Iterable[Row], each: int = EACH, seed: int = 42) -> list[Row
 
 def rows_of(sample: Row) -> list[Row]:
     """Detection, span extraction, type classification and correction, and all of it in one."""
-    spans: list[Row] = sample["spans"]
-    types = sorted({str(s["type"]) for s in spans})
-    kinds = ", ".join(KINDS)
-    whole = {
-        "has_hallucination": bool(spans),
-        "hallucination_count": len(spans),
-        "spans": spans,
-        "types": types,
-        "corrected_text": sample["corrected"],
-    }
-    asks: list[tuple[str, str, Row]] = [
-        (
-            "detect",
-            "Say whether the passage holds a hallucination: JSON with the key "
-            '"has_hallucination" (true or false).',
-            {"has_hallucination": bool(spans)},
-        ),
-        (
-            "spans",
-            'List the hallucinated spans: JSON with the key "spans", a list of '
-            '{"text", "type"}; types are ' + kinds + ".",
-            {"spans": spans},
-        ),
-        (
-            "types",
-            f"Name the types of hallucination present, out of {kinds}: JSON with the key "
-            '"types", a list without repeats.',
-            {"types": types},
-        ),
-    ]
-    meta = {"has_hallucination": bool(spans)}
+    meta = {"has_hallucination": bool(sample["spans"])}
     rows = [
         make_row("hallu", "atomic", sample, ask, name, value=value, meta=meta)
-        for name, ask, value in asks
+        for name, ask, value in _questions(sample)
     ]
     fix = (
         "Correct the hallucinated parts of the passage: put right what is wrong, leave out what "
         "nothing supports, and change nothing else."
     )
-    rows.append(
-        make_row("hallu", "atomic", sample, fix, "correct", text=sample["corrected"], meta=meta)
-    )
-    ask = (
-        "Report on hallucinations in one JSON object with the keys has_hallucination (true or "
-        "false), hallucination_count, spans (a list of text and type; types are "
-        f"{kinds}), types (a list without repeats) and corrected_text."
-    )
+    fixed = sample["corrected"]
+    rows.append(make_row("hallu", "atomic", sample, fix, "correct", text=fixed, meta=meta))
+    ask, whole = _report(sample)
     rows.append(
         make_row(
-            "hallu",
-            "compositional",
-            sample,
-            ask,
-            "report",
-            text=sample["corrected"],
-            value=whole,
-            meta=meta,
+            "hallu", "compositional", sample, ask, "report", text=fixed, value=whole, meta=meta
         )
     )
     return rows
+
+
+def _types(sample: Row) -> list[str]:
+    return sorted({str(span["type"]) for span in sample["spans"]})
+
+
+def _questions(sample: Row) -> list[tuple[str, str, Row]]:
+    """(name, instruction, gold JSON) of the tasks about one thing each."""
+    kinds = ", ".join(KINDS)
+    return [
+        (
+            "detect",
+            "Say whether the passage holds a hallucination: JSON with the key "
+            '"has_hallucination" (true or false).',
+            {"has_hallucination": bool(sample["spans"])},
+        ),
+        (
+            "spans",
+            'List the hallucinated spans: JSON with the key "spans", a list of '
+            '{"text", "type"}; types are ' + kinds + ".",
+            {"spans": sample["spans"]},
+        ),
+        (
+            "types",
+            f"Name the types of hallucination present, out of {kinds}: JSON with the key "
+            '"types", a list without repeats.',
+            {"types": _types(sample)},
+        ),
+    ]
+
+
+def _report(sample: Row) -> tuple[str, Row]:
+    """(instruction, gold JSON) of the task that asks for everything at once."""
+    ask = (
+        "Report on hallucinations in one JSON object with the keys has_hallucination (true or "
+        "false), hallucination_count, spans (a list of text and type; types are "
+        f"{', '.join(KINDS)}), types (a list without repeats) and corrected_text."
+    )
+    return ask, {
+        "has_hallucination": bool(sample["spans"]),
+        "hallucination_count": len(sample["spans"]),
+        "spans": sample["spans"],
+        "types": _types(sample),
+        "corrected_text": sample["corrected"],
+    }

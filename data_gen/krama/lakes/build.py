@@ -12,207 +12,18 @@ import json
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from pathlib import Path
-from random import Random
 from typing import Any
 
-from data_gen.krama.importer import DOMAINS, LAKE, SYSTEM
+from data_gen.krama.folders import write_tasks
+from data_gen.krama.importer import DOMAINS, LAKE
 from data_gen.krama.lakes.carried import export_carried
-from data_gen.krama.lakes.compose import KINDS, Builder, NoDraft
-from data_gen.krama.lakes.disguise import disguise
-from data_gen.krama.lakes.pipeline import Draft, Frames, gold_subtasks
-from data_gen.krama.lakes.tables import Table, read_tables
-from data_gen.krama.lakes.verify import score, validate_all
-from rewards.seeds import derive_seed
-from rewards.task import Task, TaskError, write_jsonl
-
-TYPES = (
-    "numeric_exact",
-    "string_exact",
-    "list_exact",
-    "numeric_approximate",
-    "string_approximate",
-    "list_approximate",
-)
-TRIES = 60  # drafts a wanted task, before a lake is given up
-FILES_MOST = 150  # of one lake; of more, a choice is asked about
-_BATCH = 16  # drafts that are run side by side; fixed, so that no machine changes the tasks
-_AGENT = "ds_guru_few_shot"
-
-
-@dataclass
-class Lake:
-    """A folder of tables, read once."""
-
-    folder: Path
-    name: str
-    tables: list[Table]
-    frames: Frames
-    seen: set[str] = field(default_factory=set[str])
-    refused: tuple[str, ...] = ()  # tables whose numbers could be read in two ways, and why
-
-
-def open_lake(folder: Path, banned: frozenset[str] = frozenset()) -> Lake:
-    """Raises `TaskError` for a folder without usable tables."""
-    if not folder.is_dir():
-        raise TaskError(f"{folder}: no such folder; give folders of tables")
-    name = folder.parent.name if folder.name == "input" else folder.name
-    refused: list[str] = []
-    tables = [t for t in read_tables(folder, FILES_MOST, refused) if t.digest not in banned]
-    unique = list({t.digest: t for t in tables}.values())
-    return Lake(folder, name, unique, Frames(folder), refused=tuple(refused))
-
-
-def draft_for(lake: Lake, kind: str, seed: int) -> Draft:
-    """One draft of a kind. Raises `NoDraft` where the drawn table does not fit."""
-    rng = Random(seed)
-    table = rng.choice(lake.tables)
-    others = [t for t in lake.tables if t is not table]
-    return KINDS[kind](Builder(rng, table, others))
-
-
-def to_task(
-    lake: Lake, draft: Draft, values: dict[str, Any], split: str, kind: str, draw: int
-) -> Task:
-    """A validated draft as a task; its id is a hash of what it asks. `draw`: the draft's seed."""
-    name = f"{derive_seed('lake-task', lake.name, draft.shape):016x}"
-    opened = sorted(
-        {
-            s.code.split("data/")[1].split("'")[0].split('"')[0]
-            for s in draft.steps
-            if "data/" in s.code
-        }
-    )
-    tables = [t.digest for t in lake.tables if t.path in opened]
-    gold = {
-        "answer_type": draft.steps[-1].answer_type,
-        "answer": values["main-task"],
-        "subtasks": gold_subtasks(draft, values),
-        "pipeline": draft.code(),
-    }
-    return Task(
-        id=f"lake-{lake.name}-{name}",
-        family="answer",
-        track=f"lake-{lake.name}",
-        split=split,
-        prompt=[{"role": "system", "content": SYSTEM}, {"role": "user", "content": draft.question}],
-        gold=gold,
-        tools=(_AGENT,),
-        files={LAKE: str(lake.folder.resolve())},
-        meta={
-            "benchmark": "lake",
-            "domain": lake.name,
-            "kind": kind,
-            "draw": draw,
-            "steps": len(draft.steps),
-            "gold_files": opened,
-            "tables": tables,
-            "difficulty": "hard" if len(draft.steps) > 4 else "easy",
-        },
-    )
-
-
-@dataclass
-class Tally:
-    """What became of the drafts."""
-
-    reasons: Counter[str] = field(default_factory=Counter[str])
-
-
-def generate(
-    lakes: Sequence[Lake],
-    count: int,
-    seed: int,
-    split: str,
-    tally: Tally,
-    advance: Callable[[int], Any] = lambda _: None,
-) -> list[Task]:
-    """About `count` tasks, even over the answer types and the lakes as far as these allow.
-
-    Task i depends on the seed and the tables alone. Fewer come back when drafts run out.
-    """
-    made: list[Task] = []
-    types: Counter[str] = Counter()
-    most = -(-count // len(TYPES))
-    usable = [lake for lake in lakes if lake.tables]
-    total = count * TRIES if usable else 0
-    for start in range(0, total, _BATCH):
-        drawn: list[tuple[Lake, Draft, str, int]] = []
-        for number in range(start, min(start + _BATCH, total)):
-            lake = usable[number % len(usable)]
-            kind = Random(derive_seed(seed, "lake-draft", lake.name, number)).choice(list(KINDS))
-            draw = derive_seed(seed, lake.name, number, kind)
-            try:
-                draft = draft_for(lake, kind, draw)
-            except NoDraft:
-                tally.reasons["no fitting columns"] += 1
-                continue
-            if types[draft.steps[-1].answer_type] >= most:
-                continue
-            if draft.shape in lake.seen:
-                tally.reasons["asked already"] += 1
-                continue
-            lake.seen.add(draft.shape)
-            drawn.append((lake, draft, kind, draw))
-        checked = validate_all([(draft, lake.frames) for lake, draft, _, _ in drawn])
-        for (lake, draft, kind, draw), (values, why) in zip(drawn, checked, strict=True):
-            answer_type = draft.steps[-1].answer_type
-            if types[answer_type] >= most:
-                continue
-            if values is None:
-                tally.reasons[why] += 1
-                continue
-            types[answer_type] += 1
-            made.append(to_task(lake, draft, values, split, kind, draw))
-            advance(1)
-            if len(made) >= count:
-                return made
-    return made
-
-
-def obscure_lake(
-    lake: Lake,
-    tasks: Sequence[Task],
-    seed: int,
-    target: Path,
-    tally: Tally,
-    advance: Callable[[int], Any] = lambda _: None,
-) -> list[Task]:
-    """A lake's tasks asked again over the lake with other names and numbers, each with the answer
-    that its pipeline gives there. A task is dropped when it does not validate there, or when its
-    answer did not change: memory could still answer it."""
-    used = {str(path) for task in tasks for path in task.meta["gold_files"]}
-    tables = disguise(lake.folder, lake.name, lake.tables, used, seed, target)
-    other = Lake(target, lake.name, tables, Frames(target))
-    made: list[Task] = []
-    drafts = [draft_for(other, task.meta["kind"], task.meta["draw"]) for task in tasks]
-    checked = [
-        found
-        for at in range(0, len(drafts), _BATCH)
-        for found in validate_all([(draft, other.frames) for draft in drafts[at : at + _BATCH]])
-    ]
-    for task, draft, (values, why) in zip(tasks, drafts, checked, strict=True):
-        advance(1)
-        plain = task.gold["answer"]
-        if values is None:
-            tally.reasons[f"obscured: {why}"] += 1
-        elif [s.kind for s in draft.steps] != [s["kind"] for s in task.gold["subtasks"]]:
-            tally.reasons["obscured: another question"] += 1
-        elif score(draft, values["main-task"], plain) > 0.95:
-            tally.reasons["obscured: the same answer"] += 1
-        else:
-            new = to_task(other, draft, values, task.split, task.meta["kind"], task.meta["draw"])
-            made.append(
-                replace(
-                    new,
-                    id=f"{task.id}-obscured",
-                    gold={**new.gold, "plain_answer": plain},
-                    meta={**new.meta, "mode": "obscured", "plain": task.id},
-                )
-            )
-    return made
+from data_gen.krama.lakes.generate import Tally, generate, obscure_lake
+from data_gen.krama.lakes.lake import Lake, open_lake
+from rewards import console
+from rewards.task import Task, TaskError
+from rewards.versions import TABLES, installed
 
 
 def certificate(parts: dict[str, list[Task]], tally: Tally, seed: int) -> dict[str, Any]:
@@ -226,6 +37,7 @@ def certificate(parts: dict[str, list[Task]], tally: Tally, seed: int) -> dict[s
     return {
         "ok": overlap == 0,
         "seed": seed,
+        "versions": installed(TABLES),
         "tables_in_both_splits": overlap,
         "tasks": {n: len(tasks) for n, tasks in parts.items()},
         "answer_types": {
@@ -276,7 +88,7 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
         parts |= _obscured(parts, [*train, *held], args, tally)
     args.out.mkdir(parents=True, exist_ok=True)
     for name, tasks in parts.items():
-        write_jsonl(args.out / f"{name}.jsonl", (task.to_json() for task in tasks))
+        write_tasks(args.out / f"{name}.jsonl", tasks)
     proof = certificate(parts, tally, args.seed)
     proof["tables_refused"] = unread
     text = json.dumps(proof, indent=2) + "\n"
@@ -303,7 +115,7 @@ def _obscured(
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="assay tasks lake", description=__doc__)
+    parser = console.parser("tasks lake", __doc__)
     parser.add_argument("--lakes", nargs="*", default=[], type=Path, help="folders to train on")
     parser.add_argument("--heldout", nargs="*", default=[], type=Path, help="folders to test on")
     carried = "also tables of installed packages (scikit-learn, statsmodels; extra `tables`)"
@@ -314,13 +126,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--count", type=int, default=500, help="tasks in all")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module="openpyxl")  # of what a workbook also holds
-            proof = build(args)
-    except (TaskError, OSError) as error:
-        print(f"assay tasks: {error}", file=sys.stderr)
-        return 2
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="openpyxl")  # of what a workbook also holds
+        proof = build(args)
     names = {f.parent.name if f.name == "input" else f.name for f in args.lakes}
     if real := sorted(names & {*DOMAINS}):
         print(

@@ -39,13 +39,13 @@ class LakeStep:
 
 
 @dataclass(frozen=True)
-class Draft:
+class Question:
     """A question with its pipeline. `margin` is an expression of how far the answer is from
-    another one, relative (ties, rounding); `context` are the words of the whole question."""
+    another one, relative (ties, rounding)."""
 
-    question: str
+    text: str
     steps: tuple[LakeStep, ...]
-    shape: str  # the template and its columns: two drafts of one shape are the same question
+    shape: str  # the template and its columns: two of one shape ask the same
     margin: str = "1.0"
 
     def code(self, without: int = -1) -> str:
@@ -84,7 +84,7 @@ class PipelineFailed(ValueError):
 
 
 Values = dict[str, Any]
-CODE = Path(__file__).with_name("jailed.py")
+CODE = Path(__file__).with_name("pipeline_runner.py")
 _LIMITS = Limits(wall_s=120.0)
 _pools: list[Pool] = []  # one a process, on the event loop of `run_now`
 
@@ -96,30 +96,30 @@ def _pool() -> Pool:
     return _pools[0]
 
 
-def run(draft: Draft, frames: Frames, seed: int | None = None, without: int = -1) -> Values:
-    """The printed object of a draft's pipeline, and `margin`. Raises `PipelineFailed`."""
-    (found,) = run_now(runs(draft, frames, [(seed, without)]))
+def run(question: Question, frames: Frames, seed: int | None = None, without: int = -1) -> Values:
+    """The printed object of a question's pipeline, and `margin`. Raises `PipelineFailed`."""
+    (found,) = run_now(runs(question, frames, [(seed, without)]))
     if isinstance(found, PipelineFailed):
         raise found
     return found
 
 
 async def runs(
-    draft: Draft, frames: Frames, wanted: Sequence[tuple[int | None, int]]
+    question: Question, frames: Frames, wanted: Sequence[tuple[int | None, int]]
 ) -> list[Values | PipelineFailed]:
     """What each run (seed of the rows' order, step left out) prints, and `margin`.
 
-    The code holds names and cells of foreign tables, so all runs of a draft are one call of the
+    The code holds names and cells of foreign tables, so all runs of a question are one call of the
     sandbox, which gets copies of the files it reads. Raises `TaskError` when the sandbox breaks.
     """
     job = {
-        "margin": draft.margin,
+        "margin": question.margin,
         "runs": [
-            {"seed": seed, "code": draft.code(without).partition("import pandas as pd\n")[2]}
+            {"seed": seed, "code": question.code(without).partition("import pandas as pd\n")[2]}
             for seed, without in wanted
         ],
     }
-    files = {"job.json": json.dumps(job).encode(), **_files(draft, frames.folder)}
+    files = {"job.json": json.dumps(job).encode(), **_files(question, frames.folder)}
     code = CODE.read_text(encoding="utf-8")
     result = await _pool().run(code, files, ["answers.json"], _LIMITS, 0)
     if result.status == "sandbox_error":
@@ -132,12 +132,12 @@ async def runs(
     if not isinstance(found, list) or len(cast("list[Any]", found)) != len(wanted):
         return [failed for _ in wanted]
     rows = cast("list[Any]", found)
-    return [_checked(draft, row, skip) for row, (_, skip) in zip(rows, wanted, strict=True)]
+    return [_checked(question, row, skip) for row, (_, skip) in zip(rows, wanted, strict=True)]
 
 
-def _checked(draft: Draft, row: Any, without: int) -> Values | PipelineFailed:
+def _checked(question: Question, row: Any, without: int) -> Values | PipelineFailed:
     """The row, when it holds a value for every step."""
-    last = len(draft.steps) - 1
+    last = len(question.steps) - 1
     names = {
         "main-task" if n == last else f"subtask-{n + 1}" for n in range(last + 1) if n != without
     } | {"margin"}
@@ -149,11 +149,11 @@ def _checked(draft: Draft, row: Any, without: int) -> Values | PipelineFailed:
     return values
 
 
-def _files(draft: Draft, folder: Path) -> dict[str, bytes]:
-    """The files that a draft reads, under the names it reads them by; one that is not there is
+def _files(question: Question, folder: Path) -> dict[str, bytes]:
+    """The files that a question reads, under the names it reads them by; one that is not there is
     left out, so that the pipeline fails."""
     try:
-        nodes = list(ast.walk(ast.parse(draft.code())))
+        nodes = list(ast.walk(ast.parse(question.code())))
     except (SyntaxError, ValueError):
         return {}
     said = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
@@ -165,11 +165,11 @@ def _files(draft: Draft, folder: Path) -> dict[str, bytes]:
     return found
 
 
-def gold_subtasks(draft: Draft, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+def gold_subtasks(question: Question, values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The sub-tasks of a task's gold: one for every step, the last one being the question."""
     out: list[dict[str, Any]] = []
-    last = len(draft.steps) - 1
-    for number, step in enumerate(draft.steps):
+    last = len(question.steps) - 1
+    for number, step in enumerate(question.steps):
         key = "main-task" if number == last else f"subtask-{number + 1}"
         out.append(
             {
@@ -184,11 +184,11 @@ def gold_subtasks(draft: Draft, values: Mapping[str, Any]) -> list[dict[str, Any
     return out
 
 
-def plan(draft: Draft, files: Sequence[str]) -> list[dict[str, Any]]:
+def plan(question: Question, files: Sequence[str]) -> list[dict[str, Any]]:
     """The plan that goes with the code in DS-Guru's contract."""
     subs = [
         {"id": f"subtask-{n}", "query": s.query, "data_sources": list(files)}
-        for n, s in enumerate(draft.steps[:-1], 1)
+        for n, s in enumerate(question.steps[:-1], 1)
     ]
-    main = {"id": "main-task", "query": draft.question, "data_sources": list(files)}
+    main = {"id": "main-task", "query": question.text, "data_sources": list(files)}
     return [{**main, "subtasks": subs}]

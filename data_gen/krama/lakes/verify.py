@@ -1,4 +1,4 @@
-"""Which drafts become tasks: stable, unambiguous, not trivial, and every step doing something."""
+"""Which questions become tasks: stable, unambiguous, not trivial, and every step matters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from data_gen.krama.lakes.pipeline import Draft, Frames, PipelineFailed, runs
+from data_gen.krama.lakes.pipeline import Frames, PipelineFailed, Question, runs
 from rewards.krama.answer import score_response
 from rewards.krama.judge import deterministic
 from rollouts.workshop import run_now
@@ -17,9 +17,9 @@ SHUFFLES = (1, 2)
 _BASELINES: tuple[Any, ...] = (0, 1, "", "Yes", [], None)
 
 
-def reject(draft: Draft, values: Mapping[str, Any]) -> str:
+def reject(question: Question, values: Mapping[str, Any]) -> str:
     """Why values cannot be gold, "" when they can: missing, empty, huge, or a tie."""
-    last = draft.steps[-1]
+    last = question.steps[-1]
     answer: Any = values.get("main-task")
     if not values["margin"] >= LEAST_MARGIN:
         return "ambiguous"
@@ -31,7 +31,7 @@ def reject(draft: Draft, values: Mapping[str, Any]) -> str:
         if not 2 <= len(items) <= 12 or len({str(i) for i in items}) < 2:
             return "trivial"
     elif isinstance(answer, str):
-        if not 0 < len(answer.strip()) <= 80 or answer in draft.question or answer == "nan":
+        if not 0 < len(answer.strip()) <= 80 or answer in question.text or answer == "nan":
             return "trivial"
     else:
         size = abs(float(cast("float", answer)))
@@ -41,7 +41,7 @@ def reject(draft: Draft, values: Mapping[str, Any]) -> str:
     counts = [v for k, v in values.items() if k.startswith("subtask") and isinstance(v, int)]
     if any(count < 3 for count in counts):
         return "too few rows"
-    return "" if score(draft, answer, answer) == 1.0 else "gold does not score 1"
+    return "" if score(question, answer, answer) == 1.0 else "gold does not score 1"
 
 
 def _finite(value: Any) -> bool:
@@ -50,63 +50,65 @@ def _finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def score(draft: Draft, target: Any, answer: Any) -> float:
+def score(question: Question, target: Any, answer: Any) -> float:
     """The outcome of `answer` against `target`, by the question's type."""
-    kind = draft.steps[-1].answer_type
+    kind = question.steps[-1].answer_type
     found = score_response(kind, target, {"answer": answer}, "table3", deterministic).outcome
     return found or 0.0
 
 
-def validate(draft: Draft, frames: Frames) -> tuple[dict[str, Any] | None, str]:
+def validate(question: Question, frames: Frames) -> tuple[dict[str, Any] | None, str]:
     """(values of every step, "") or (None, why)."""
-    (found,) = validate_all([(draft, frames)])
+    (found,) = validate_all([(question, frames)])
     return found
 
 
 def validate_all(
-    drafts: Sequence[tuple[Draft, Frames]],
+    questions: Sequence[tuple[Question, Frames]],
 ) -> list[tuple[dict[str, Any] | None, str]]:
-    """`validate` of many drafts, side by side in the sandbox."""
+    """`validate` of many questions, side by side in the sandbox."""
 
     async def go() -> list[tuple[dict[str, Any] | None, str]]:
-        return list(await asyncio.gather(*(_validate(draft, frames) for draft, frames in drafts)))
+        return list(
+            await asyncio.gather(*(_validate(question, frames) for question, frames in questions))
+        )
 
     return run_now(go())
 
 
-async def _validate(draft: Draft, frames: Frames) -> tuple[dict[str, Any] | None, str]:
+async def _validate(question: Question, frames: Frames) -> tuple[dict[str, Any] | None, str]:
     """(values of every step, "") or (None, why). Runs the pipeline about six times, in one call.
 
     The run, a second run and runs on shuffled rows must agree in every step; leaving out an
     optional step (filter, join) must change the answer; no constant answer may score 1.
     """
-    optional = [number for number, step in enumerate(draft.steps) if step.optional]
+    optional = [number for number, step in enumerate(question.steps) if step.optional]
     seeds: tuple[int | None, ...] = (None, None, *SHUFFLES)
     wanted = [*((seed, -1) for seed in seeds), *((None, number) for number in optional)]
-    values, *others = await runs(draft, frames, wanted)
+    values, *others = await runs(question, frames, wanted)
     if isinstance(values, PipelineFailed):
         return None, "pipeline failed"
-    if why := reject(draft, values):
+    if why := reject(question, values):
         return None, why
     for seed, again in zip(seeds[1:], others[: len(seeds) - 1], strict=True):
         if isinstance(again, PipelineFailed):
             return None, "unstable"
         if seed is None and again != values:
             return None, "not repeatable"
-        if not _agree(draft, values, again):
+        if not _agree(question, values, again):
             return None, "unstable"
     for other in others[len(seeds) - 1 :]:
-        if not _matters(draft, other, values["main-task"]):
+        if not _matters(question, other, values["main-task"]):
             return None, "a step changes nothing"
-    if any(score(draft, values["main-task"], base) > 0.95 for base in _BASELINES):
+    if any(score(question, values["main-task"], base) > 0.95 for base in _BASELINES):
         return None, "trivial"
     return {k: v for k, v in values.items() if k != "margin"}, ""
 
 
-def _agree(draft: Draft, values: Mapping[str, Any], again: Mapping[str, Any]) -> bool:
+def _agree(question: Question, values: Mapping[str, Any], again: Mapping[str, Any]) -> bool:
     """Every step's value the same; order of rows must not show, not even in the last digits."""
-    last = len(draft.steps) - 1
-    for number, step in enumerate(draft.steps):
+    last = len(question.steps) - 1
+    for number, step in enumerate(question.steps):
         key = "main-task" if number == last else f"subtask-{number + 1}"
         got = score_response(step.answer_type, values[key], {"answer": again[key]}).outcome
         exact = step.answer_type.endswith("exact") or isinstance(values[key], str)
@@ -124,10 +126,10 @@ def _same_order(one: Sequence[Any], two: Sequence[Any]) -> bool:
     )
 
 
-def _matters(draft: Draft, left_out: Mapping[str, Any] | PipelineFailed, answer: Any) -> bool:
+def _matters(question: Question, left_out: Mapping[str, Any] | PipelineFailed, answer: Any) -> bool:
     if isinstance(left_out, PipelineFailed):
         return True  # a later step needs it
     other = left_out["main-task"]
     if isinstance(answer, float) and isinstance(other, float | int):
         return not math.isclose(answer, other, rel_tol=0.01)
-    return score(draft, answer, other) < 0.999
+    return score(question, answer, other) < 0.999

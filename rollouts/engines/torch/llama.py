@@ -20,9 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-
-class ModelError(RuntimeError):
-    """A model folder that cannot be used; the message says what is missing and what to do."""
+from rollouts.engines.engine import ModelError
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from front import command
 from small_corpus import write_corpus
 
 from data_gen.cdr.instruct import read_instruction
-from data_gen.cli import main
 from rewards.cdr.files import check_row, find_tracks, read_track
 from rewards.cdr.refinement import gold_answer, score_refinement
 from rewards.gold import execute
 from rewards.task import Task, TaskError, read_tasks
+
+main = command("tasks")
 
 SMALL = (
     "workers=1",
@@ -134,26 +136,21 @@ def test_check_names_a_file_it_cannot_read(
 
 
 def test_gold_and_lazy_baselines_through_the_release_files(built: Path, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    from train.evaluation.cdr_eval import CdrEval, Said, evaluate_benchmark, pick_rows
+    eval_main = command("eval")
 
-    config = CdrEval(all_rows=True)
+    def run(name: str) -> dict[str, Any]:
+        words = ["--model", name, "--tasks", f"cdr:{built}", "--out", str(tmp_path), "--all-rows"]
+        for old in ("eval.json", "rows.jsonl"):
+            (tmp_path / old).unlink(missing_ok=True)
+        assert eval_main(words) == 0
+        found = json.loads((tmp_path / "results.json").read_text())
+        return found["benchmarks"]["cdr"]["paper_metrics"]
 
-    def run(name: str, answer: Any) -> dict[str, Any]:
-        def ask(tasks: Any, keep: Any) -> None:
-            for task in tasks:
-                keep(task, Said(answer(task.gold)))
-
-        picked = pick_rows(f"cdr:{built}", config)
-        papers, _ = evaluate_benchmark(picked, tmp_path, name, ask, config)
-        return papers
-
-    gold = run("gold", gold_answer)
+    gold = run("gold")
     assert {p["mean_rs@k"] for p in gold.values()} == {1.0}
     assert gold["order_f"]["ocs_at_k"] == gold["order_m"]["ocs_at_k"] == 1.0
     assert gold["order_f"]["rs_mid@k"] == 1.0
-    failed = run("nothing", lambda g: None)
-    assert failed["atomic_m"]["mean_rs@k"] is None
+    assert run("empty")["atomic_m"]["mean_rs@k"] == 0.0
     home = tmp_path / "data" / "evaluation"
     score = home / "order_f" / "gold" / "score_direct_k3_seed0"
     assert {p.name for p in score.iterdir()} == {
@@ -172,14 +169,14 @@ def test_eval_asks_only_the_rows_that_a_build_holds_out(
     built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("torch")
-    from train.cli.eval import main as eval_main
+    eval_main = command("eval")
 
     def asked(name: str, tracks: str, *more: str) -> tuple[set[str], dict[str, Any], str]:
         out = tmp_path / name
-        words = ["--model", "baseline:gold", "--tracks", tracks, "--out", str(out), "--k", "1"]
+        words = ["--model", "gold", "--tracks", tracks, "--out", str(out), "--k", "1"]
         assert eval_main([*words, *more]) == 0
         data = json.loads((out / "results.json").read_text())
-        ids = {row["task_id"].partition("#")[0] for row in data["rows"]["gold"]}
+        ids = {row["task_id"].partition("#")[0] for row in data["rows"]}
         assert ("held-out tasks" in (out / "report.html").read_text()) == data["meta"]["heldout"]
         return ids, data["meta"], capsys.readouterr().out
 
@@ -207,12 +204,12 @@ def test_a_build_without_held_out_rows_is_not_evaluated_on_its_training_rows(
     built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("torch")
-    from train.cli.eval import main as eval_main
+    eval_main = command("eval")
 
     (tmp_path / "tracks").mkdir()
     row = rows_of(built)[0]
     (tmp_path / "tracks" / "atomic_m.jsonl").write_text(json.dumps(row) + "\n")
-    words = ["--model", "baseline:gold", "--tracks", f"cdr:{tmp_path}", "--out"]
+    words = ["--model", "gold", "--tracks", f"cdr:{tmp_path}", "--out"]
     assert eval_main([*words, str(tmp_path / "published")]) == 0  # no record of splits
     (tmp_path / "train.jsonl").write_text(json.dumps({"id": row["instance_id"]}) + "\n")
     assert eval_main([*words, str(tmp_path / "built")]) == 2

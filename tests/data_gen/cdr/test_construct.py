@@ -3,17 +3,15 @@ laws on small made-up corpora where they are not."""
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from places import ROOT
+from places import ROOT, SHARED
+from vectors import needs_vectors, vectors
 
 from configs.cdr import CdrConfig, InstanceConfig, MiningConfig
 from configs.loader import load
@@ -27,19 +25,8 @@ from data_gen.corpora import CorpusError
 from rewards.cdr.ids import prompt_key, sample_variants, stable_id
 from rewards.gold import RECIPE_PARAMS, Step, execute
 
-SHARED = ROOT.parent / "shared" / "cdr"
-shared = pytest.mark.skipif(
-    not SHARED.is_dir(), reason="the shared conformance vectors are not beside this checkout"
-)
 
-
-def vectors(name: str) -> Iterator[dict[str, Any]]:
-    path = SHARED / "conformance" / f"{name}.jsonl.gz"
-    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as lines:
-        yield from map(json.loads, lines)
-
-
-@shared
+@needs_vectors
 def test_ids_and_prompt_samples() -> None:
     for row in vectors("keys"):
         if row["kind"] == "stable_id":
@@ -50,7 +37,7 @@ def test_ids_and_prompt_samples() -> None:
         assert got == row["expected"]
 
 
-@shared
+@needs_vectors
 def test_mining_vectors() -> None:
     for row in vectors("mining"):
         mined = mine(row["domain"], row["signatures"], MiningConfig(**row["params"]))
@@ -77,7 +64,7 @@ def test_mining_vectors() -> None:
         assert got == row["expected"]
 
 
-@shared
+@needs_vectors
 def test_threshold_vectors() -> None:
     for row in vectors("thresholds"):
         if row["kind"] == "threshold":
@@ -91,10 +78,10 @@ def test_threshold_vectors() -> None:
         assert got == row["expected"]
 
 
-@shared
+@needs_vectors
 def test_the_reference_pipeline_is_reproduced_row_by_row() -> None:
     config = load(CdrConfig, ROOT / "configs" / "cdr_reference.yaml")
-    records = scan(read_sources([SHARED / "corpora"]).rows, 1)
+    records = scan(read_sources([SHARED / "cdr" / "corpora"]).rows, 1)
     got = pipeline_rows(construct(records, config, Replays()))
     for number, (mine_, theirs) in enumerate(zip(got, vectors("pipeline_expected"), strict=True)):
         assert mine_ == theirs, f"row {number}"

@@ -122,10 +122,13 @@ def test_declared_plans_and_states_are_checked(mode: str) -> None:
     full = score_refinement(gold, block + answer, "strict", weights)
     bare = score_refinement(gold, answer, "strict", weights)
     assert (full.outcome, full.reward) == (1.0, 1.0)
-    assert bare.outcome == 1.0
-    assert bare.reward is not None
-    assert bare.reward < 1.0
+    assert (bare.outcome, bare.reward) == (1.0, 1.0)  # a right answer needs no analysis
     assert bare.parts["declared"] == 0.0
+    near = render(run.status, run.text + ".")
+    declared = score_refinement(gold, block + near, "strict", weights).reward
+    undeclared = score_refinement(gold, near, "strict", weights).reward
+    assert declared is not None and undeclared is not None
+    assert undeclared < declared < 1.0
 
 
 def test_phrases_name_no_operator() -> None:

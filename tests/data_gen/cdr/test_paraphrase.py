@@ -11,15 +11,17 @@ from typing import Any
 
 import pytest
 from chat_server import Body, serving
+from front import command
 from small_corpus import write_corpus
 
 from data_gen.cdr.instruct import pool, read_instruction
 from data_gen.cdr.paraphrase import CHECKS, SCORES, menu, paraphrase
-from data_gen.cli import main
 from rewards.cdr.files import find_tracks, read_track
 from rewards.gold import Step
 from rewards.krama.judge import JudgeError
 from rewards.krama.judge_endpoint import Endpoint
+
+main = command("tasks")
 
 STEPS = [Step("clean_email_mapper"), Step("words_num_filter", {"min_num": 1500})]
 BASE = pool(STEPS, "key")[0]

@@ -66,8 +66,10 @@ def test_planted_leaks_are_found_and_clean_tasks_pass(
     tasks += [forecast(tmp_path, f"cf{leak}", leak) for leak in (True, False)]
     write_jsonl(tmp_path / "tasks.jsonl", (t.to_json() for t in tasks))
     args = ["audit", "--tasks", str(tmp_path / "tasks.jsonl"), "--out", str(tmp_path / "a.jsonl")]
-    assert main(args) == 0
-    report = json.loads(capsys.readouterr().out)
+    assert main([*args, "--json"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert whole["ok"] and whole["families"]["table"]["broken"] == []
+    report = whole["families"]["table"]["own"]
     rows = {r["id"]: r for r in map(json.loads, (tmp_path / "a.jsonl").read_text().splitlines())}
     assert rows["reg-MMTrue"]["leaks"] == {"test rows seen in training": 1.0}
     assert rows["time-XFTrue"]["leaks"] == {"columns that tell the target": ["x"]}

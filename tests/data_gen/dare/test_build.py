@@ -17,21 +17,25 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 pytest.importorskip("pyarrow")
 
-from data_gen.cli import main  # noqa: E402
+from front import command  # noqa: E402
+
 from data_gen.dare.analyse import clean, giveaways  # noqa: E402
-from data_gen.dare.build import without_copies  # noqa: E402
 from data_gen.dare.certificate import Built  # noqa: E402
 from data_gen.dare.layout import csv_bytes, read_entries, read_table, table_bytes  # noqa: E402
 from data_gen.dare.reference_solution import in_range, read, readers, solve  # noqa: E402
-from data_gen.dare.series import Timed, split  # noqa: E402
+from data_gen.dare.series import split  # noqa: E402
 from data_gen.dare.sources import fingerprints, groups  # noqa: E402
-from data_gen.dare.tabular import draft, with_noise  # noqa: E402
+from data_gen.dare.tabular import propose, with_noise  # noqa: E402
+from data_gen.dare.time_columns import Timed  # noqa: E402
 from data_gen.dare.validate import Proof, prove, trials  # noqa: E402
+from data_gen.dare.workers import without_copies  # noqa: E402
 from rewards.dare.prediction import score_table_row  # noqa: E402
 from rewards.task import TaskError, read_tasks  # noqa: E402
 from rollouts.dare.scripts import faithful_code, short_code  # noqa: E402
 from rollouts.sandbox.model import Config  # noqa: E402
 from rollouts.sandbox.pool import Pool  # noqa: E402
+
+main = command("tasks")
 
 DARE = SHARED / "dare/tasks"
 
@@ -78,7 +82,7 @@ def test_cleaning_drops_indices_and_names_what_gives_the_answer_away() -> None:
 def test_a_draft_keeps_what_the_format_promises() -> None:
     looked = clean(table().drop(columns="copy"), 0)
     assert looked is not None
-    made = draft(looked, "reg", ["price"], random.Random(3), mini=False)
+    made = propose(looked, "reg", ["price"], random.Random(3), mini=False)
     assert made is not None
     ranges, kinds = made.recipe["expected_ranges"], made.recipe["column_type_inference"]
     base = made.clean_v1()
@@ -320,7 +324,7 @@ def test_gaps_that_may_be_filled_any_way_but_not_left_are_stated() -> None:
     )
     looked = clean(frame, 0)
     assert looked is not None
-    made = draft(looked, "class", ["kind"], rng, mini=True)
+    made = propose(looked, "class", ["kind"], rng, mini=True)
     assert made is not None
     recipe = {
         **made.recipe,

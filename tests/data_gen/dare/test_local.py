@@ -12,9 +12,12 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 pytest.importorskip("pyarrow")
 
-from data_gen.cli import main  # noqa: E402
+from front import command  # noqa: E402
+
 from data_gen.dare.certificate import Built, refusals, shortage  # noqa: E402
 from data_gen.dare.local import local_tables, read_csv  # noqa: E402
+
+main = command("tasks")
 
 ROWS = [(1, 2.5, "grün"), (2, -0.25, "rot"), (3, None, "blau, hell")]
 

@@ -5,10 +5,11 @@ from functools import lru_cache
 from random import Random
 
 import pytest
+from front import command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_gen.cli import main, parse_settings
+from data_gen.cli import parse_settings
 from data_gen.corpora import read_corpus
 from data_gen.demo.build import DemoTaskError, build_demo_tasks, preset, rebuild_gold, verify
 from data_gen.demo.drafts import THRESHOLDS
@@ -28,6 +29,8 @@ from rewards.cdr.refinement import always_drop, always_keep_copy, score_refineme
 from rewards.gold import OPERATORS, Step, execute
 from rewards.parse import normalise
 from rewards.task import read_tasks
+
+main = command("tasks")
 
 settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure
 settings.load_profile("no deadline")

@@ -6,16 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+import front
 import pytest
 from krama_data import KRAMA, needs_krama
 from small_lake import CODE, PLAN, make_lake
 
-from data_gen.krama.cli import build, main
+from data_gen.krama.cli import build
 from data_gen.krama.importer import Entry, cleaned, read_workload, resolve, view_files
-from data_gen.krama.obscure import exchange, new_words
+from data_gen.krama.obscure.words import exchange, new_words
 from rewards.krama.coverage import covers, static_coverage, subtask_credit
 from rewards.krama.failure import category
 from rewards.task import Task, TaskError, read_tasks, refuse_published
+
+main = front.command("tasks", "krama")
 
 ENTRY: dict[str, Any] = {
     "id": "small-easy-1",
@@ -84,8 +87,10 @@ def test_modes_show_what_they_should(tmp_path: Path) -> None:
     assert trimmed != view_files("trimmed", "u", ["f3"], files)
     assert view_files("trimmed", "t", files[:20], files) == sorted(files[:20])
     assert view_files("oracle", "t", ["f3"], files) == ["f3"]
-    task = read_tasks(built(tmp_path, "oracle") / "tasks.jsonl")[0]
-    shown = Path(task.files["lake"])
+    out = built(tmp_path, "oracle")
+    task = read_tasks(out / "tasks.jsonl")[0]
+    assert task.files == {"lake": "views/oracle/small-easy-1"}
+    shown = out / task.files["lake"]
     assert [p.name for p in shown.iterdir()] == ["rain_amherst.csv"]
     lake = tmp_path / "lakes/small/input/rain_amherst.csv"
     assert (shown / "rain_amherst.csv").stat().st_ino == lake.stat().st_ino  # a link, no copy
@@ -101,10 +106,11 @@ def test_obscured_names_are_exchanged_everywhere_in_order(tmp_path: Path) -> Non
         "subtasks": [],
         "data_sources": ["sites.csv"],
     }
-    task = read_tasks(built(tmp_path, "obscured", question) / "tasks.jsonl")[0]
+    out = built(tmp_path, "obscured", question)
+    task = read_tasks(out / "tasks.jsonl")[0]
     assert "Acton" not in task.prompt[1]["content"]
     other = task.gold["answer"]
-    text = (Path(task.files["lake"]) / "sites.csv").read_text("utf-8")
+    text = (out / task.files["lake"] / "sites.csv").read_text("utf-8")
     assert "Acton" not in text
     assert text.count(f",{other},") == 20
     names = {"acton": "bika", "boston": "teru"}
@@ -130,7 +136,7 @@ def test_published_and_doubted_tasks_never_train(tmp_path: Path) -> None:
 
 
 def test_evaluation_of_a_canned_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from train.evaluation.evaluate import main as evaluate
+    evaluate = front.command("eval")
 
     out = built(tmp_path, "full")
     replies = [
@@ -141,7 +147,8 @@ def test_evaluation_of_a_canned_model(tmp_path: Path, capsys: pytest.CaptureFixt
     canned.write_text("".join(json.dumps(r) + "\n" for r in replies), encoding="utf-8")
     command = ["--tracks", f"krama:{out}", "--model", f"canned:{canned}", "--out", str(tmp_path)]
     assert evaluate(command) == 0
-    tables = json.loads((tmp_path / "results.json").read_text("utf-8"))["tables"]
+    found = json.loads((tmp_path / "results.json").read_text("utf-8"))
+    tables = found["benchmarks"]["krama"]["tables"]
     whole = tables["end-to-end"]["overall"]
     assert (whole["score"], whole["release"], whole["right"]) == (1.0, 1.0, 1)
     assert whole["subtask_credit"] == 0.5  # "30" was printed, the file name was not
@@ -238,7 +245,7 @@ def test_every_visible_workload_is_read_and_its_files_found(tmp_path: Path) -> N
     manifest = build([data / "workload_verified.json"], data / "lake", tmp_path / "k", "full")
     assert manifest["counts"] == {"tasks": 46, "subtasks": 279, "doubted": 0, "doubted_subtasks": 0}
     for task in read_tasks(tmp_path / "k" / "tasks.jsonl"):
-        lake = Path(task.files["lake"])
+        lake = tmp_path / "k" / task.files["lake"]
         assert task.meta["gold_files"]
         assert all((lake / name).is_file() for name in task.meta["gold_files"])
 
@@ -252,7 +259,7 @@ print(json.dumps({"subtask-1": n, "main-task": n}))
 
 @needs_krama
 def test_a_canned_ds_guru_runs_on_every_visible_lake(tmp_path: Path) -> None:
-    from train.evaluation.evaluate import main as evaluate
+    evaluate = front.command("eval")
 
     rows = json.loads((KRAMA / "data/workload_verified.json").read_text("utf-8"))
     first = {row["domain"]: {**row, "answer": "?", "answer_type": "string_exact"} for row in rows}
@@ -276,10 +283,10 @@ def test_a_canned_ds_guru_runs_on_every_visible_lake(tmp_path: Path) -> None:
         == 0
     )
     found = json.loads((tmp_path / "results.json").read_text("utf-8"))["rows"]
-    counts = {row["domain"]: row["answer"] for row in found}
+    counts = {row["more"]["domain"]: row["more"]["answer"] for row in found}
     lakes = {
         d: len([p for p in (tmp_path / "k/lakes" / d).rglob("*") if p.is_file()]) for d in first
     }
     assert len(lakes) == 6
     assert counts == lakes  # every pipeline saw its whole lake
-    assert {row["notes"]["tries"] for row in found} == {1}
+    assert {row["more"]["notes"]["tries"] for row in found} == {1}

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from front import command
 
-from data_gen.selection.cli import main
 from data_gen.selection.strategies import Rules, select
 from rewards.task import TaskError
+
+main = command("select")
 
 
 def row(
@@ -182,3 +184,71 @@ def test_rollouts_that_cannot_be_used_are_named(
     out = str(tmp_path / "s.parquet")
     assert main(["--rollouts", str(source), "--strategy", "fv", "--out", out]) == 2
     assert why in capsys.readouterr().err
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    return str(path)
+
+
+def selected(folder: Path, *words: str) -> list[tuple[str, int]]:
+    pq = pytest.importorskip("pyarrow.parquet")
+    out = folder / "s.parquet"
+    assert main([*words, "--strategy", "av", "--out", str(out)]) == 0
+    return [(r["task_id"], r["sample"]) for r in pq.read_table(out).to_pylist()]
+
+
+def test_runs_are_put_together_and_samples_renumbered(tmp_path: Path) -> None:
+    first = write(tmp_path / "a", [row("t", i, 1.0, "own", run_seed=0) for i in (0, 2)])
+    rows = [row("t", 0, 1.0, "own", run_seed=s) for s in (5, 6)]  # two runs in one file
+    second = write(tmp_path / "b", rows)
+    found = selected(tmp_path, "--rollouts", first, second)
+    assert found == [("t", 0), ("t", 2), ("t", 3), ("t", 4)]
+
+
+def test_tracks_families_and_thresholds_can_be_chosen(tmp_path: Path) -> None:
+    rows = [
+        row("a", 0, 0.6, "own", family="mine"),
+        row("b", 0, 0.6, "class-MM", family="table"),
+        row("c", 0, 1.0, "own", family="table"),
+    ]
+    source = ("--rollouts", write(tmp_path / "r", rows))
+    assert selected(tmp_path, *source) == [("c", 0)]
+    assert selected(tmp_path, *source, "--valid", "0.5") == [("a", 0), ("c", 0)]
+    assert selected(tmp_path, *source, "--valid", "class-MM=0.5", "--track", "class-MM") == [
+        ("b", 0)
+    ]
+    assert selected(tmp_path, *source, "--valid", "0.5", "--only-family", "mine") == [("a", 0)]
+    manifest = json.loads((tmp_path / "s.parquet.manifest.json").read_text())
+    assert manifest["dropped"]["another track or family"] == 2
+    assert manifest["rules"]["otherwise"] == 0.5
+
+
+def test_a_track_without_a_threshold_is_diverse_with_one_valid_and_one_not() -> None:
+    rows = [row("t", i, v, "own") for i, v in enumerate((1.0, 0.5, 0.5))]
+    assert kept(rows, "bv") == [("t", 0)]
+    assert kept([row("t", i, v, "reg-IF") for i, v in enumerate((1.0, 0.5))], "bv") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--valid", "class-MM=x"), "--valid class-MM=x: wanted TRACK=X with X from 0 to 1"),
+        (("--valid", "2"), "wanted TRACK=X"),
+        (("--spread", "0.1"), "name the track"),
+        (("--track", "owm"), "no rollout has track 'owm'; there is own"),
+        (("--family", "nowhere.py"), "nowhere.py: no such file"),
+    ],
+)
+def test_bad_choices_are_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], why: str
+) -> None:
+    source = write(tmp_path / "r", [row("a", 0, 1.0, "own")])
+    out = str(tmp_path / "s.parquet")
+    assert main(["--rollouts", source, "--strategy", "av", "--out", out, *words]) == 2
+    assert why in capsys.readouterr().err
+    assert main(["--rollouts", source, source, "--strategy", "av", "--out", out]) == 2
+    assert "given twice" in capsys.readouterr().err
+    double = write(tmp_path / "d", [row("a", 0, 1.0, "own")] * 2)
+    assert main(["--rollouts", double, "--strategy", "av", "--out", out]) == 2
+    assert "has sample 0 twice" in capsys.readouterr().err

@@ -1,5 +1,3 @@
-import gzip
-import json
 import subprocess
 import sys
 import time
@@ -7,7 +5,8 @@ import time
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from places import ROOT, SHARED
+from places import ROOT
+from vectors import needs_vectors, vectors
 
 from rewards.cdr.refinement import (
     RefinementReward,
@@ -24,7 +23,6 @@ from rewards.task import TaskError, unscored
 
 settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure
 settings.load_profile("no deadline")
-VECTORS = SHARED / "cdr/conformance/scorer.jsonl.gz"
 TEXT = st.text("ab c.\n<", max_size=40)
 ANYTHING = st.text(st.characters(), max_size=200)
 GOLD = st.builds(
@@ -178,12 +176,9 @@ def test_a_status_mismatch_is_never_a_success(source, gold):
     assert not refinement_metrics(source, "DROP", gold, "KEEP", gold).rs
 
 
+@needs_vectors
 def test_metrics_equal_the_published_scorer():
-    if not VECTORS.exists():
-        pytest.skip(f"no conformance vectors at {VECTORS}")
-    with gzip.open(VECTORS, "rt", encoding="utf-8") as lines:
-        rows = [row for row in map(json.loads, lines) if row["kind"] == "metric"]
-    for row in rows:
+    for row in vectors("scorer", "metric"):
         got = refinement_metrics(
             row["input_text"],
             row["reference_status"],
@@ -200,7 +195,6 @@ def test_metrics_equal_the_published_scorer():
         assert got.status_match == want["status_match"]
         assert got.rs == want["recipe_success"]
         assert got.strict_equal == want["recipe_success_strict"]
-    assert rows
 
 
 def test_scoring_needs_no_torch():

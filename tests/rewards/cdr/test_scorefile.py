@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from places import SHARED
+from vectors import needs_vectors, vectors
 
 from rewards.cdr.json_score import compare_json, parse_json
 from rewards.cdr.predictions import metric_row, score_prediction
@@ -19,35 +15,25 @@ from rewards.cdr.scorefile import score_file
 from rewards.cli import score_row
 from rewards.parse import normalise, normalise_lines, parse_release
 
-VECTORS = SHARED / "cdr" / "conformance"
-shared = pytest.mark.skipif(
-    not VECTORS.is_dir(), reason="the shared conformance vectors are not beside this checkout"
-)
 
-
-def vectors(kind: str) -> Iterator[dict[str, Any]]:
-    with gzip.open(VECTORS / "scorer.jsonl.gz", "rt", encoding="utf-8", newline="\n") as lines:
-        yield from (row for line in lines if (row := json.loads(line))["kind"] == kind)
-
-
-@shared
+@needs_vectors
 def test_metric_vectors() -> None:
-    for row in vectors("metric"):
+    for row in vectors("scorer", "metric"):
         row |= {"scoring_profile": "text_refinement"}
         score = score_prediction(row, row["predicted_status"], row["predicted_text"])
         got = metric_row(score, row, row["predicted_text"])
         assert {name: got[name] for name in row["expected"]} == row["expected"], row["case"]
 
 
-@shared
+@needs_vectors
 def test_parse_normalise_and_json_vectors() -> None:
-    for row in vectors("parse"):
+    for row in vectors("scorer", "parse"):
         read = parse_release(row["raw_response"])
         assert {"status": read.status, "clean_text": read.text} == row["expected"]
-    for row in vectors("normalise"):
+    for row in vectors("scorer", "normalise"):
         text = row["input_text"]
         assert {"n1": normalise_lines(text), "n2": normalise(text)} == row["expected"]
-    for row in vectors("json_compare"):
+    for row in vectors("scorer", "json_compare"):
         match = compare_json(row["reference_text"], row["predicted_text"])
         assert {
             "json_parse_success": match.parsed,
@@ -57,9 +43,9 @@ def test_parse_normalise_and_json_vectors() -> None:
         } == row["expected"]
 
 
-@shared
+@needs_vectors
 def test_score_file_vectors() -> None:
-    for row in vectors("score_file"):
+    for row in vectors("scorer", "score_file"):
         for expected in row["expected"]:
             got = score_file(row["predictions"], expected["k"])
             for mine, theirs in zip(got.instances, expected["instances"], strict=True):

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from front import command
 from places import ROOT
 
-from rewards.gold.cli import main
+main = command("execute")
+
 
 EMAIL = [{"operator": "clean_email_mapper"}]
 # Every `<` looks for its `>` to the end of the line: quadratic, longer than anyone waits.

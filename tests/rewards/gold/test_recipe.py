@@ -132,6 +132,14 @@ def test_a_checked_recipe_can_be_run_many_times() -> None:
     assert run_bound("9.9.9.9", steps).status == "DROP"
 
 
+def test_a_missing_html_engine_is_one_sentence_that_names_its_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "selectolax.parser", None)  # importing it fails
+    with pytest.raises(GoldError, match=r"selectolax.*; run `pip install -e '\.\[dj\]'`"):
+        execute("<p>a</p>", [step("clean_html_mapper")], "dj")
+
+
 def test_importing_loads_no_heavy_library() -> None:
     heavy = ["torch", "numpy", "pandas", "pyarrow", "bs4", "ftfy", "selectolax", "yaml", "ray"]
     code = f"import rewards.gold, sys; print([m for m in {heavy!r} if m in sys.modules])"

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from front import command
 
-from rewards.gold.cli import main
+main = command("execute")
+
 
 pa = pytest.importorskip("pyarrow", reason="needs the parquet extra")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs the parquet extra")

@@ -14,7 +14,7 @@ from small_lake import CODE, PLAN, make_lake, make_task
 
 from rewards.families import score_answer
 from rewards.task import Task, json_line
-from rollouts.engines.canned import CannedEngine
+from rollouts.engines.scripted import CannedEngine
 from rollouts.environment import Budget
 from rollouts.episode import run_episode, to_json
 from rollouts.krama.contract import answer_of, blocks, explain

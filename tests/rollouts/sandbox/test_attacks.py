@@ -10,7 +10,7 @@ import pytest
 from harness import needs_root, rows_on
 
 from rollouts.sandbox.attacks import FURTHER, TABLE
-from rollouts.sandbox.model import Config, Level
+from rollouts.sandbox.model import LEVELS, Config, Level
 from rollouts.sandbox.pool import Pool
 
 # What `confined` leaves open: that the gold exists, and its size (Landlock does not cover stat).
@@ -31,14 +31,18 @@ def test_the_table_is_whole() -> None:
 
 
 def needs(level: str, reached: str) -> None:
-    order = ["full", "full-noproc", "confined", "limits"]
-    if order.index(reached) > order.index(level):
+    if LEVELS.index(reached) > LEVELS.index(level):  # type: ignore[arg-type]
         pytest.skip(f"this machine reaches {reached}, not {level}")
 
 
 def test_full_stops_all_as_an_ordinary_user(reached: str) -> None:
     needs("full", reached)
     assert opened(rows_on(AS, "full")) == {}
+
+
+def test_full_stops_all_as_the_root_of_a_namespace(reached: str) -> None:
+    needs("full", reached)
+    assert opened(rows_on([*AS, "called_root"], "full")) == {}
 
 
 @needs_root
@@ -71,7 +75,11 @@ def test_lower_levels_as_an_ordinary_user(reached: str, level: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kinds", "level", "left"),
-    [(["masked_proc"], "full-noproc", set()), (["no_userns"], "confined", OPEN_CONFINED)],
+    [
+        (["masked_proc"], "full-noproc", set()),
+        (["no_landlock"], "full-nolandlock", set()),
+        (["no_userns"], "confined", OPEN_CONFINED),
+    ],
 )
 def test_poorer_machines(reached: str, kinds: list[str], level: str, left: set[int]) -> None:
     needs("full", reached)

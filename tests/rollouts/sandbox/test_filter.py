@@ -22,7 +22,8 @@ def verdict(
     """What the kernel would answer: a small interpreter of the instructions that we use."""
     program = build(policy or Policy(), arch)
     words = {0: number & 0xFFFFFFFF, 4: audit or AUDIT_ARCH[arch]}
-    words |= {16 + 8 * i: a & 0xFFFFFFFF for i, a in enumerate((*args, *[0] * (6 - len(args))))}
+    for i, a in enumerate((*args, *[0] * (6 - len(args)))):
+        words |= {16 + 8 * i: a & 0xFFFFFFFF, 20 + 8 * i: a >> 32 & 0xFFFFFFFF}
     at = held = 0
     while True:
         code, jt, jf, k = program[at]
@@ -79,7 +80,33 @@ def test_other_numberings(arch: str) -> None:
     [
         ("clone", (0x01200011,), ALLOW),
         ("clone", (0x10000011,), ERRNO | errno.EPERM),
+        ("clone", (0x8011,), ERRNO | errno.EPERM),  # CLONE_PARENT
         ("clone3", (), ERRNO | errno.ENOSYS),
+        ("mmap", (0, 1 << 40, 3, 0x22), ALLOW),  # private
+        ("mmap", (0, 1 << 40, 3, 0x01, 5), ALLOW),  # of a file
+        ("mmap", (0, 4096, 3, 0x21), ALLOW),
+        ("mmap", (0, 65536, 3, 0x21), ALLOW),
+        ("mmap", (0, 65537, 3, 0x21), ERRNO | errno.ENOMEM),
+        ("mmap", (0, 1 << 32, 3, 0x21), ERRNO | errno.ENOMEM),
+        ("mmap", (0, 1 << 20, 3, 0x8021), ERRNO | errno.ENOMEM),
+        ("mmap", (0, 1 << 20, 3, 0x23), ERRNO | errno.ENOMEM),
+        ("setsockopt", (3, 1, 2), ALLOW),
+        ("setsockopt", (3, 1, 67), ALLOW),
+        ("setsockopt", (3, 1, 7), ERRNO),  # taken, and nothing happens
+        ("setsockopt", (3, 1, 8), ERRNO),
+        ("setsockopt", (3, 1, 26), ERRNO | errno.ENOPROTOOPT),  # a filter
+        ("setsockopt", (3, 6, 2), ERRNO | errno.ENOPROTOOPT),
+        ("sendto", (3, 0, 1, 0x4000), ALLOW),
+        ("sendto", (3, 0, 1, 1), ERRNO | errno.EOPNOTSUPP),
+        ("recvmsg", (3, 0, 1), ERRNO | errno.EOPNOTSUPP),
+        ("sendmsg", (3,), ERRNO | errno.EPERM),
+        ("fallocate", (3, 0, 0, 1), ALLOW),
+        ("fallocate", (3, 1, 0, 1), ERRNO | errno.EOPNOTSUPP),
+        ("timer_create", (0,), ERRNO | errno.EPERM),
+        ("setsid", (), ERRNO | errno.EPERM),
+        ("socket", (1, 2), ERRNO | errno.EACCES),
+        ("socket", (1, 0x80801), ALLOW),
+        ("socketpair", (1, 5), ERRNO | errno.EACCES),
         ("socket", (1, 1), ALLOW),
         ("socket", (2, 1), ERRNO | errno.EACCES),
         ("socket", (40, 1), ERRNO | errno.EACCES),
@@ -117,6 +144,9 @@ def test_without_namespaces(arch: str) -> None:
     assert answer(arch, "socketpair", 1, 1, policy=shut) == ALLOW
     assert answer(arch, "socketpair", 1, 2, policy=shut) == ERRNO | errno.EACCES
     assert answer(arch, "connect", 3, policy=shut) == ERRNO | errno.EPERM
+    quiet = Policy(listening=False)
+    assert answer(arch, "connect", 3, policy=quiet) == ERRNO | errno.EPERM
+    assert answer(arch, "socket", 1, 1, policy=quiet) == ALLOW
     assert answer(arch, "kill", -1, 9, policy=shut) == ERRNO | errno.EPERM
     own = Policy(sockets=False, own_pid=77)
     assert answer(arch, "kill", 77, 9, policy=own) == ALLOW

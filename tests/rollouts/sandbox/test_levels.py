@@ -6,7 +6,7 @@ import json
 import os
 
 import pytest
-from harness import on_machine, running
+from harness import needs_root, on_machine, running
 
 from rollouts.sandbox import probe
 from rollouts.sandbox.model import Config, SandboxError
@@ -28,7 +28,9 @@ def report_on(kinds: list[str], minimum: str = "limits") -> dict[str, object]:
     ("kinds", "level", "why"),
     [
         ([], "full", "cgroup"),
+        (["called_root"], "full", "cgroup"),
         (["masked_proc"], "full-noproc", "own_proc"),
+        (["no_landlock"], "full-nolandlock", "landlock"),
         (["no_userns"], "confined", "user_ns"),
         (["no_userns", "no_landlock"], "limits", "landlock"),
     ],
@@ -41,6 +43,26 @@ def test_each_poorer_machine_gets_its_level(
     found = report_on(kinds)
     assert (found["level"], why in found["missing"]) == (level, True)  # type: ignore[operator]
     assert found["warm"] is True
+
+
+@needs_root
+def test_the_node_s_root_under_another_name_is_refused() -> None:
+    """`unshare -r` as root: what it runs keeps root's id, which nothing binds."""
+    done = on_machine(["called_root"], "-c", ASK.format("limits"))
+    found = json.loads(done.stdout)
+    assert found["level"] == "none" and "run as another user" in found["missing"]["sandbox"]
+
+
+def test_without_landlock_it_is_not_full(reached: str) -> None:
+    if reached != "full":
+        pytest.skip(f"this machine itself reaches only {reached}")
+    found = report_on(["no_landlock"], minimum="full")
+    assert found["level"] == "none" and "full-nolandlock" in str(found["missing"])
+    with (
+        pytest.raises(SandboxError, match="landlock: "),
+        running(Config(workers=1, level="full", landlock_abi=0, stack=())),
+    ):
+        pass
 
 
 def test_no_silent_downgrade(reached: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from harness import running
 
 from rollouts.sandbox import cores
-from rollouts.sandbox.model import Config, Limits
+from rollouts.sandbox.model import NAMESPACED, Config, Limits
 from rollouts.sandbox.text import neutral
 from rollouts.sandbox.worker import environment
 
@@ -111,7 +111,7 @@ def plain(
 
 @pytest.mark.parametrize("name", CORPUS)
 def test_corpus(run, reached: str, name: str, tmp_path: Path) -> None:
-    if reached not in ("full", "full-noproc"):
+    if reached not in NAMESPACED:
         pytest.skip("paths and semaphores differ without namespaces")
     code = CORPUS[name]
     source = (

@@ -118,6 +118,37 @@ def test_two_processes_are_the_embedded_loop(tiny_folder: Path, tmp_path: Path, 
     assert torch.equal(greedy(out / "model"), greedy(whole / "model"))
 
 
+@needs("deepspeed", "deepspeed")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("setting", "tolerance"), [("cluster.offload=true", 2e-5), ("engine.dtype=bfloat16", 5e-2)]
+)
+def test_offloading_and_bfloat16_are_the_embedded_loop_too(
+    tiny_folder: Path, tmp_path: Path, setting: str, tolerance: float
+) -> None:
+    """Two sequences a process and step, so gradients are added up before they are exchanged."""
+    data, whole, out = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "whole", tmp_path / "run"
+    finish(sft(*words(data, tiny_folder, whole)))
+    finish(sft("--backend", "deepspeed", *words(data, tiny_folder, out, setting)))
+    pairs = list(zip(losses(out), losses(whole), strict=True))
+    assert len(pairs) >= 6 and all(abs(a - b) <= tolerance * abs(b) for a, b in pairs), pairs
+    assert (out / "model" / "model.safetensors").is_file()
+
+
+def test_on_a_cpu_every_weight_is_gathered_and_let_go() -> None:
+    """The tiny model's largest weight is far below the size up to which ZeRO-3 keeps them whole."""
+    from configs.loader import load
+    from configs.schema import SftRunConfig
+    from train.backends.deepspeed import zero_config
+
+    def zero(*settings: str) -> dict[str, Any]:
+        return zero_config(load(SftRunConfig, None, list(settings)), 2)["zero_optimization"]
+
+    assert zero("cluster.device=cpu")["stage3_param_persistence_threshold"] == 0
+    assert "stage3_param_persistence_threshold" not in zero()  # DeepSpeed's own, for speed
+    assert zero("cluster.offload=true")["offload_param"]["pin_memory"] is True
+
+
 @needs("peft", "lora")
 @pytest.mark.slow
 def test_adapters_alone_are_trained_and_merged(tiny_folder: Path, tmp_path: Path) -> None:

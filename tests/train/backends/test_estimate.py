@@ -13,7 +13,8 @@ from places import ROOT
 
 from configs.loader import ConfigError, load
 from configs.schema import GrpoRunConfig, SftRunConfig
-from train.backends.estimate import GB, grpo_memory, grpo_report, host_bytes, sft_memory, sft_report
+from train.backends.estimate import GB, grpo_memory, grpo_report, sft_memory, sft_report
+from train.backends.host_memory import grpo_host_memory, sft_host_memory
 from train.backends.launch import require_devices
 from train.backends.local_estimate import local_memory, local_report
 from train.backends.verl.compose import require_attention
@@ -76,6 +77,21 @@ def test_dare_on_one_node_by_hand() -> None:
         assert parts[name] == pytest.approx(value, rel=1e-3), name
 
 
+def test_a_node_of_dare_by_hand() -> None:
+    """Embeddings are tied, so each of eight ranks reads 4.02e9 parameters in float32; later every
+    server keeps a bf16 copy of its weights on the host."""
+    shape = shape_of("Qwen/Qwen3-4B")
+    host, count = grpo_host_memory(dare(), shape), shape.parameters
+    assert host.parts["the model while it is read (float32)"] == pytest.approx(8 * 4 * count)
+    assert host.parts["servers: copy of their weights (bf16)"] == pytest.approx(8 * 2 * count)
+    size, why = host.most()
+    assert why == "while the model is read" and size == pytest.approx(32 * count + 20e9 + 24 * 2e9)
+    untied = grpo_host_memory(dare(), shape_of("Qwen/Qwen3-8B"))
+    assert untied.most()[1] == "during the run"
+    assert "64 jails at their limit" in " ".join(host.lines())
+    assert "memory of each node itself (estimate): 197 GB" in grpo_report(dare())
+
+
 def test_32b_with_zero_3_by_hand() -> None:
     shape = shape_of("Qwen/Qwen3-32B")
     count = shape.parameters
@@ -85,9 +101,11 @@ def test_32b_with_zero_3_by_hand() -> None:
     assert here["logits"] == 16384 * 151936 * 8
     away = sft_memory(big(), shape).parts
     assert away["weights (bf16)"] == away["masters and moments (float32, cut)"] == 0
-    assert host_bytes(big(), shape)[0] == pytest.approx(18 * count / 2)
+    assert sft_host_memory(big(), shape).most()[0] == pytest.approx(18 * count / 2)
     two = big("cluster.offload=false", "cluster.zero_stage=2")
-    assert host_bytes(two, shape)[0] == pytest.approx(8 * 2 * count)  # every process reads it all
+    assert sft_host_memory(two, shape).most()[0] == pytest.approx(
+        8 * 2 * count
+    )  # every process reads it all
 
 
 @pytest.mark.parametrize(
@@ -111,6 +129,7 @@ def test_32b_with_zero_3_by_hand() -> None:
         (["cluster.server_memory=0.05"], "the server's weights alone are 8 GB"),
         (["cluster.server_memory=0.11"], "keys and values of one answer of rl.max_length=32768"),
         (["cluster.gpu_memory_gb=20"], "does not fit"),
+        (["cluster.host_memory_gb=128"], "each node needs about 197 GB of its own memory"),
     ],
 )
 def test_what_cannot_run_is_refused_in_one_sentence(settings: list[str], said: str) -> None:
@@ -184,16 +203,33 @@ def test_one_device_is_estimated_and_points_to_the_backend() -> None:
 
 
 def test_attention_that_would_be_wrong_or_is_not_there_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Outside flash attention verl's sequence parallelism is silently wrong."""
     for setting in ("cluster.attention=sdpa", "cluster.device=cpu"):
         with pytest.raises(ConfigError, match="inside flash attention alone"):
             dare(setting)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="flash-attn is not installed"):
+    place = tmp_path / "site"
+    monkeypatch.syspath_prepend(str(place))
+
+    def install(name: str, version: str) -> None:
+        info = place / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+    (place / "flash_attn" / "cute").mkdir(parents=True)
+    install("flash_attn_4", "4.0.0")  # SGLang's: `import flash_attn` succeeds
+    assert importlib.util.find_spec("flash_attn") is not None
+    with pytest.raises(ConfigError, match="flash-attn 2 is not installed; pip install"):
         require_attention(dare().cluster)
     require_attention(dare("cluster.attention=sdpa", "cluster.sequence_parallel=1").cluster)
+    install("flash_attn", "2.8.3")
+    require_attention(dare().cluster)
+    (place / "flash_attn-2.8.3.dist-info" / "METADATA").write_text(
+        "Name: flash_attn\nVersion: 1.0.9\n"
+    )
+    with pytest.raises(ConfigError, match=r"is not installed \(flash-attn 1.0.9 is\)"):
+        require_attention(dare().cluster)
 
 
 def test_devices_that_are_not_there_are_said_before_the_ranks_start(

@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("trl", reason="trl is not installed; nothing of Assay needs it")
 
+from front import command
+
 from rewards.adapters import trl_reward
 from rewards.cli import score_row
 from rewards.task import Task
@@ -67,7 +69,7 @@ def test_a_step_of_sft_on_what_select_wrote(tiny_folder: Path, tmp_path: Path) -
     from datasets import load_dataset
     from trl import SFTConfig, SFTTrainer
 
-    from data_gen.selection.cli import main
+    main = command("select")
 
     call = '<tool_call>\n{"name": "python_executor", "arguments": {"code": "1"}}\n</tool_call>'
     said = [

@@ -147,6 +147,27 @@ def test_a_wrong_plan_is_refused_in_one_sentence(stage: dict[str, Any], said: st
     assert said in str(error.value) and "\n" not in str(error.value)
 
 
+BIG = ["sft", "--backend", "deepspeed", "--config=configs/sft_qwen3_32b_zero3.yaml"]
+
+
+def test_a_stage_over_gpus_asks_for_the_cores_and_the_memory_it_needs() -> None:
+    def options(**sbatch: Any) -> set[str]:
+        stage = {"name": "a", "script": "sft", "args": BIG[1:], "sbatch": {"nodes": 2, **sbatch}}
+        return set(sbatch_call(plan([stage]).jobs[0], {}))
+
+    assert {"--cpus-per-task=64", "--mem=342G"} <= options()
+    assert {"--cpus-per-task=16", "--mem=342G"} <= options(**{"cpus-per-task": 16})
+    assert not any(o.startswith("--mem=") for o in options(**{"mem-per-cpu": "8G"}))
+    grpo = {
+        "name": "a",
+        "script": "grpo_1node",
+        "args": ["--backend", "verl", "model.path=not/yet"],
+    }
+    assert {"--cpus-per-task=34", "--mem=0"} <= set(sbatch_call(plan([grpo]).jobs[0], {}))
+    one = {"name": "a", "script": "sft"}  # the script's own lines hold
+    assert not any(o.startswith("--cpus") for o in sbatch_call(plan([one]).jobs[0], {}))
+
+
 def test_flags_and_a_model_that_an_earlier_stage_makes() -> None:
     grpo = {
         "name": "a",
@@ -191,6 +212,32 @@ def test_flags_and_a_model_that_an_earlier_stage_makes() -> None:
             ["grpo_multinode", "cluster.nodes=4"],
             {"SLURM_NNODES": "2", "SLURM_GPUS_ON_NODE": "8"},
             "cluster.nodes=4 and the job has 2",
+        ),
+        (
+            [*BIG, "cluster.nodes=2"],
+            {"SLURM_NNODES": "2", "SLURM_GPUS_ON_NODE": "8", "SLURM_CPUS_ON_NODE": "1"},
+            "has 1 cores on a node, and DeepSpeed starts 8 processes on it; "
+            "sbatch --cpus-per-task=64",
+        ),
+        (
+            BIG,
+            {"SLURM_NNODES": "2", "SLURM_GPUS_ON_NODE": "8", "SLURM_MEM_PER_NODE": "102400"},
+            "has 107 GB of memory on a node, and the run needs about 342 GB",
+        ),
+        (
+            BIG,
+            {
+                "SLURM_NNODES": "2",
+                "SLURM_GPUS_ON_NODE": "8",
+                "SLURM_CPUS_ON_NODE": "64",
+                "SLURM_MEM_PER_CPU": "8000",
+            },
+            "",
+        ),
+        (
+            ["grpo", "--backend=verl", "model.path=Qwen/Qwen3-4B"],
+            {"SLURM_GPUS_ON_NODE": "8", "SLURM_MEM_PER_NODE": "65536"},
+            "has 69 GB of memory on a node, and the run needs about 217 GB",
         ),
     ],
 )

@@ -14,10 +14,13 @@ from chat_server import Body, serving
 pytest.importorskip("aiohttp")
 pytest.importorskip("torch")
 
-from rewards.task import read_jsonl
+from front import command
+
+from rewards.task import read_journal, read_jsonl
 from rollouts.cdr.prompts import MODES
-from train.cli.eval import main as eval_main
-from train.evaluation.cdr_cli import GIVE_UP
+from train.evaluation.answering import GIVE_UP
+
+eval_main = command("eval")
 
 TEXTS = {"one": "Mail ana@acme.io today.", "two": "See  x@y.org and go."}
 GOLD = {"one": "Mail  today.", "two": "See   and go."}
@@ -123,8 +126,10 @@ def test_an_endpoint_is_asked_in_every_mode(
     core = paper(tmp_path / "out", "atomic_m", f"{mode}_k3_seed0")
     assert (core["mean_rs@k"], core["mean_rs"], core["mean_rg"]) == (1.0, 1.0, 1.0)
     assert paper(tmp_path / "out", "semantic_safety_atomic", "semantic_styles3")["mean_rs"] == 1.0
-    rows = json.loads((tmp_path / "out" / "results.json").read_text())["rows"]["m1"]
-    assert {r["outcome"] for r in rows} == {1.0 if mode in ("plan_first", "state_aware") else 0.0}
+    rows = json.loads((tmp_path / "out" / "results.json").read_text())["rows"]
+    assert {r["outcome"] for r in rows if r["family"] == "refinement"} == {
+        1.0 if mode in ("plan_first", "state_aware") else 0.0
+    }
 
 
 def test_failed_requests_count_nowhere_and_are_asked_again(bench: Path, tmp_path: Path) -> None:
@@ -148,9 +153,7 @@ def test_failed_requests_count_nowhere_and_are_asked_again(bench: Path, tmp_path
         predictions = [r for _, r in read_jsonl(home / "predictions_direct_k3_seed0.jsonl")]
         lost = predictions[1]["variant_predictions"][1]
         assert not lost["valid_prediction"] and "HTTP 400" in lost["prediction_error"]
-        outcomes = [
-            r["outcome"] for r in json.loads((out / "results.json").read_text())["rows"]["m1"]
-        ]
+        outcomes = [r["outcome"] for r in json.loads((out / "results.json").read_text())["rows"]]
         assert outcomes.count(None) == 1
         broken[0] = False
         asked = len(seen)
@@ -172,14 +175,14 @@ def test_a_run_that_was_killed_goes_on_where_it_was(bench: Path, tmp_path: Path)
     with serving(reply) as (url, seen):
         assert run(url, bench, out) == 2  # an endpoint that is gone is said, not scored
         assert not list((out / "data").rglob("predictions_*.jsonl"))
-        journal = next((out / "data").rglob("answers_*.jsonl"))
+        journal = out / "rows.jsonl"
         with open(journal, "a") as file:
-            file.write('{"id": "torn')
+            file.write('{"task_id": "torn')
         asked = len(seen)
         alive[0] = 1000
         assert run(url, bench, out) == 0
         assert len(seen) == asked + 3 * GIVE_UP + 3 - 4
-    assert not list((out / "data").rglob("answers_*"))
+    assert len(read_journal(out / "rows.jsonl")) == 3 * GIVE_UP + 3
     other = {"prompt_variants": [{"style_id": "s0", "user_requirement": "Other words."}]}
     many.write_text("".join(json.dumps(r | other) + "\n" for r in rows))
     with serving(reply) as (url, _):
@@ -199,8 +202,8 @@ def test_settings_that_cannot_be_used_are_named(
 def test_json_tracks_alone_have_a_report_too(bench: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     tracks = f"cdr:{bench}:semantic_safety_atomic"
-    assert eval_main(["--model", "baseline:gold", "--tracks", tracks, "--out", str(out)]) == 0
-    rows = json.loads((out / "results.json").read_text())["rows"]["baseline_gold"]
+    assert eval_main(["--model", "gold", "--tracks", tracks, "--out", str(out)]) == 0
+    rows = json.loads((out / "results.json").read_text())["rows"]
     assert [r["outcome"] for r in rows] == [1.0, 1.0, 1.0]
 
 

@@ -15,6 +15,8 @@ from small_lake import CODE, PLAN, make_lake
 
 pytest.importorskip("aiohttp")
 
+import front
+
 from data_gen.krama.cli import build
 from data_gen.krama.importer import end_to_end, read_workload, sub_task
 
@@ -74,7 +76,7 @@ def endpoint() -> Iterator[tuple[str, list[Body]]]:
 def test_an_endpoint_is_evaluated_and_its_failures_are_no_wrong_answers(
     tmp_path: Path, endpoint: tuple[str, list[Body]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from train.evaluation.evaluate import main as evaluate
+    evaluate = front.command("eval")
 
     url, asked = endpoint
     command = [
@@ -91,7 +93,7 @@ def test_an_endpoint_is_evaluated_and_its_failures_are_no_wrong_answers(
     ]
     assert evaluate(command) == 3
     data = json.loads((tmp_path / "out" / "results.json").read_text("utf-8"))
-    tables = data["tables"]
+    tables = data["benchmarks"]["krama"]["tables"]
     whole = tables["end-to-end"]
     assert (whole["north"]["score"], whole["north"]["unscored"]) == (0.5, 0)
     assert (whole["south"]["score"], whole["south"]["unscored"]) == (None, 1)
@@ -106,7 +108,7 @@ def test_an_endpoint_is_evaluated_and_its_failures_are_no_wrong_answers(
     assert all("HTTP 400" in r["failure"] and r["reward"] is None for r in refused)
     said = capsys.readouterr()
     assert "| overall | 3 | 50.00 | 1 |" in said.out
-    assert "2 of 6 episodes have no outcome" in said.err
+    assert "2 of 6 answers have no outcome" in said.err
     assert {b["model"] for b in asked} == {"m"}
 
 
@@ -132,7 +134,7 @@ def test_the_table_prints_the_ends_of_wilsons_interval() -> None:
 
 def test_a_local_model_is_evaluated(tiny_folder: Path, tmp_path: Path) -> None:
     """A random model says nothing useful, and every episode still ends with an outcome."""
-    from train.evaluation.evaluate import main as evaluate
+    evaluate = front.command("eval")
 
     for agent, turns in (("ds-guru-one-shot", 1), ("lake-agent", 20)):
         out = tmp_path / agent
@@ -155,12 +157,12 @@ def test_a_local_model_is_evaluated(tiny_folder: Path, tmp_path: Path) -> None:
         assert evaluate(command) == 0
         rows = json.loads((out / "results.json").read_text("utf-8"))["rows"]
         assert [r["outcome"] for r in rows] == [0.0] * 3
-        assert all(1 <= r["cost"]["calls"] <= turns and r["cost"]["tokens"] > 0 for r in rows)
-        assert {r["category"] for r in rows} <= {"contract_broken", "ran_no_answer"}
+        assert all(1 <= r["turns"] <= turns and r["tokens_in"] + r["tokens_out"] > 0 for r in rows)
+        assert {r["more"]["category"] for r in rows} <= {"contract_broken", "ran_no_answer"}
 
 
 def test_an_answer_that_utf8_cannot_hold_is_written_and_scored(tmp_path: Path) -> None:
-    from train.evaluation.evaluate import main as evaluate
+    evaluate = front.command("eval")
 
     code = '```python\nprint(\'{"main-task": "\\\\ud83d"}\')\n```'
     replies = tmp_path / "replies.jsonl"
@@ -169,13 +171,13 @@ def test_an_answer_that_utf8_cannot_hold_is_written_and_scored(tmp_path: Path) -
     command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", f"canned:{replies}"]
     assert evaluate([*command, "--settings", "end-to-end", "--out", str(out)]) == 0
     rows = json.loads((out / "results.json").read_text("utf-8"))["rows"]
-    assert [(r["outcome"], r["answer"]) for r in rows] == [(0.0, "\ud83d")] * 3
+    assert [(r["outcome"], r["more"]["answer"]) for r in rows] == [(0.0, "\ud83d")] * 3
 
 
 def test_a_missing_file_of_replies_is_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from train.evaluation.evaluate import main as evaluate
+    evaluate = front.command("eval")
 
     command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", "canned:/nowhere.jsonl"]
     assert evaluate([*command, "--out", str(tmp_path / "o")]) == 2
@@ -202,7 +204,7 @@ def gold_replies(workload: Path) -> list[dict[str, Any]]:
 @needs_krama
 def test_gold_scores_one_for_every_visible_task_from_lake_to_table(tmp_path: Path) -> None:
     """All 46 tasks and 279 sub-tasks through index, prompt, contract, sandbox and scorer."""
-    from train.evaluation.evaluate import main as evaluate
+    evaluate = front.command("eval")
 
     workload = KRAMA / "data" / "workload_verified.json"
     build([workload], KRAMA / "data" / "lake", tmp_path / "k", "full")
@@ -212,9 +214,11 @@ def test_gold_scores_one_for_every_visible_task_from_lake_to_table(tmp_path: Pat
     command = ["--tracks", f"krama:{tmp_path / 'k'}", "--model", f"canned:{canned}"]
     assert evaluate([*command, "--out", str(tmp_path / "o"), "--workers", "4"]) == 0
     data = json.loads((tmp_path / "o" / "results.json").read_text("utf-8"))
-    wrong = [(r["id"], r["why"], r["answer"]) for r in data["rows"] if r["outcome"] != 1.0]
+    wrong = [
+        (r["task_id"], r["why"], r["more"]["answer"]) for r in data["rows"] if r["outcome"] != 1.0
+    ]
     assert wrong == []
-    tables = data["tables"]
+    tables = data["benchmarks"]["krama"]["tables"]
     assert (tables["end-to-end"]["overall"]["tasks"], tables["end-to-end"]["overall"]["right"]) == (
         46,
         46,

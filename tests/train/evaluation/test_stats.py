@@ -6,13 +6,15 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from train.evaluation.stats import (
     balanced,
     balanced_difference,
+    clustered_mean,
     mcnemar_exact,
+    mean_interval,
     paired_difference,
     pass_at_k,
     wilson,
@@ -105,3 +107,83 @@ def test_pass_at_k_is_the_chance_over_all_subsets() -> None:
         assert pass_at_k(5, 2, k) == pytest.approx(sum(map(any, chosen)) / len(chosen))
     with pytest.raises(ValueError, match="sample at least k"):
         pass_at_k(4, 1, 8)
+
+
+def plain_bootstrap(
+    values: list[float], sources: list[int], classes: list[str], resamples: int
+) -> tuple[float, float]:
+    """The clustered bootstrap as its definition says it: draw sources, take all their items."""
+    random = np.random.default_rng(17)
+    names = sorted(set(sources))
+    found: list[float] = []
+    for _ in range(resamples):
+        drawn = [i for s in random.choice(names, len(names)) for i in items(sources, int(s))]
+        by_class: dict[str, list[float]] = {}
+        for i in drawn:
+            by_class.setdefault(classes[i], []).append(values[i])
+        found.append(float(np.mean([np.mean(own) for own in by_class.values()])))
+    low, high = np.quantile(found, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def items(sources: list[int], source: int) -> list[int]:
+    return [i for i, other in enumerate(sources) if other == source]
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 11), st.sampled_from([0.0, 0.3, 1.0]), st.sampled_from("KD")),
+        min_size=20,
+        max_size=60,
+    )
+)
+def test_the_clustered_bootstrap_is_a_plain_simulation(
+    rows: list[tuple[int, float, str]],
+) -> None:
+    sources, values, classes = (list(part) for part in zip(*rows, strict=True))
+    assume(len(set(sources)) > 3)
+    for names in (classes, [""] * len(rows)):
+        got = clustered_mean(values, sources, names, 4000)
+        low, high = plain_bootstrap(values, sources, names, 1500)
+        assert got.value == pytest.approx(balanced(values, names))
+        assert got.low == pytest.approx(low, abs=0.07)
+        assert got.high == pytest.approx(high, abs=0.07)
+
+
+def test_items_of_one_source_count_as_one() -> None:
+    """Ten copies of every item tell nothing new: the interval stays as wide."""
+    random = np.random.default_rng(2)
+    values = (random.random(80) < 0.4).astype(float).tolist()
+    alone = clustered_mean(values, list(range(80)))
+    copied = clustered_mean(values * 10, list(range(80)) * 10)
+    assert copied == pytest.approx(alone)
+    naive = clustered_mean(values * 10, list(range(800)))
+    assert naive.high - naive.low < 0.5 * (copied.high - copied.low)
+
+
+def test_clustered_intervals_cover_the_truth_about_95_times_in_100() -> None:
+    random, hits = np.random.default_rng(3), 0
+    for trial in range(200):
+        chance = random.beta(2, 3, 60)  # a source's own difficulty; its mean is 0.4
+        sources = np.repeat(np.arange(60), 5)
+        values = (random.random(300) < chance[sources]).astype(float)
+        got = clustered_mean(values.tolist(), sources.tolist(), resamples=300, seed=trial)
+        hits += got.low <= 0.4 <= got.high
+    assert 0.89 <= hits / 200 <= 0.99
+
+
+def test_one_item_a_source_is_wilson_and_one_source_has_no_interval() -> None:
+    assert mean_interval([1.0, 0.0, 1.0], ["a", "b", "c"]) == wilson(2, 3)
+    assert mean_interval([1.0] * 6, ["a", "b", "c"] * 2) == wilson(3, 3)
+    assert math.isnan(mean_interval([1.0, 0.0], ["a", "a"]).low)
+    graded = mean_interval([0.2, 0.4, 0.9], ["a", "b", "c"])
+    assert graded.low < graded.value < graded.high and graded.value == pytest.approx(0.5)
+    assert math.isnan(mean_interval([], []).value)
+
+
+def test_many_sources_are_drawn_in_blocks() -> None:
+    values = [float(i % 4 == 0) for i in range(9000)]
+    got = clustered_mean(values, [i // 2 for i in range(9000)])
+    spread = 1.96 * np.std([np.mean(values[i : i + 2]) for i in range(0, 9000, 2)]) / 4500**0.5
+    assert got.high - got.low == pytest.approx(2 * spread, rel=0.15)

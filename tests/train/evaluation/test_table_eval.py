@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -13,20 +14,32 @@ pytest.importorskip("sklearn")
 pytest.importorskip("torch")
 
 from chat_server import serving
+from front import command
 from tiny_model import write_tiny_tokenizer
 
-from data_gen.cli import main as tasks_main
-from train.evaluation.evaluate import main
+main = command("eval")
+tasks_main = command("tasks")
+
 
 DARE = SHARED / "dare/tasks"
 
 
+def price_list(rows: int = 260) -> str:
+    """A CSV of flats whose price follows from size and age, but for some noise."""
+    draw = random.Random(5)
+    lines = ["id,size,age,rooms,town,price"]
+    for i in range(rows):
+        size, age = draw.gauss(20, 6), draw.randint(1, 60)
+        price = round(size * 3 - age * 0.5 + draw.gauss(0, 4), 3)
+        town = draw.choice(["Ulm", "Bonn", "Köln"])
+        lines.append(f"{i},{size},{age},{draw.randint(1, 9)},{town},{price}")
+    return "\n".join(lines) + "\n"
+
+
 def official(top: Path) -> Path:
     """A database with both variants of one small table, in the official format."""
-    from test_dare_data import table
-
     (top / "in").mkdir()
-    table(260).drop(columns="copy").to_csv(top / "in" / "t.csv", index=False)
+    (top / "in" / "t.csv").write_text(price_list(), encoding="utf-8")
     out = top / "full"
     assert (
         tasks_main(
@@ -69,28 +82,28 @@ def test_tables_of_a_solver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         )
         == 0
     )
-    results = json.loads((tmp_path / "a" / "results.json").read_text())
+    results = json.loads((tmp_path / "a" / "results.json").read_text())["benchmarks"]["dare"]
     track = next(t for name, t in results["tracks"].items() if name.endswith("-IF"))
     assert (track["score"], track["exact"], track["attempts"], track["usable"]) == (100.0, 2, 2, 2)
     assert results["model_perf_file_exists"] > 10 and len(results["tracks"]) == 2
     assert "| class-IF |" in capsys.readouterr().out or "reg-IF" in results["tracks"]
     assert main([*common, "--model", "solver:words", "--out", str(tmp_path / "b")]) == 0
-    results = json.loads((tmp_path / "b" / "results.json").read_text())
+    results = json.loads((tmp_path / "b" / "results.json").read_text())["benchmarks"]["dare"]
     assert results["failure_categories"]["code error"] == 2
     assert results["total_mean_of_tracks"] == 0
     made = sorted((tmp_path / "full").glob("*.jsonl"), key=lambda p: p.stat().st_size)[-1]
     assert (
         main(
             [
-                *common,
+                "--tracks",
+                f"dare:{made}",
+                *common[2:],
                 "--model",
                 "solver:words",
                 "--out",
                 str(tmp_path / "f"),
                 "--limit",
                 "1",
-                "--tracks",
-                f"dare:{made}",
             ]
         )
         == 0
@@ -109,25 +122,25 @@ def test_an_endpoint_that_fails_is_no_wrong_answer(
     ):
         command = ["--tracks", f"dare:{folder}", "--model", url, "--out", str(tmp_path / "e")]
         assert main(command) == 3
-    results = json.loads((tmp_path / "e" / "results.json").read_text())
+    results = json.loads((tmp_path / "e" / "results.json").read_text())["benchmarks"]["dare"]
     scores = {name.partition("-")[2]: t for name, t in results["tracks"].items()}
     assert (scores["IF"]["score"], scores["IF"]["no_outcome"]) == (None, 1)
     assert (scores["MM"]["score"], scores["MM"]["no_outcome"]) == (0.0, 0)
     assert (
         results["total_mean_of_tracks"] == 0.0 and results["failure_categories"]["code error"] == 1
     )
-    assert "1 of 2 attempts have no outcome" in capsys.readouterr().err
+    assert "1 of 2 answers have no outcome" in capsys.readouterr().err
 
 
 def test_a_score_that_falls_short_of_one_by_a_rounding_is_exact() -> None:
-    from train.evaluation.table_eval import by_track
+    from train.evaluation.dare import by_track
 
     row = {
         "track": "reg-IF",
         "task_id": "t",
         "parts": {},
-        "tokens": 1,
-        "tool_calls": [],
+        "tokens_out": 1,
+        "tool_calls": 0,
         "turns": 1,
     }
     found = by_track([{**row, "outcome": o} for o in (0.9999999999999998, 0.9)])["reg-IF"]

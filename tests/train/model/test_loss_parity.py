@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from configs.schema import GrpoConfig, GrpoRunConfig, ModelConfig  # noqa: E402
-from train.model.loss import centre, policy_loss  # noqa: E402
+from train.model.loss import centre, policy_loss, token_weight  # noqa: E402
 
 BATCHES = 200
 MICRO = (1, 2, 8)
@@ -87,14 +87,19 @@ def ours(batch: Ragged, config: GrpoConfig, micro: int, dtype: Any) -> tuple[flo
     total = 0.0
     for at in range(0, rows, micro):
         part = slice(at, at + micro)
+        here = mask[part]  # trained tokens one after another, as a micro-batch has them
+        lengths = here.sum(1, keepdim=True).expand_as(here)[here]
         loss, _ = policy_loss(
-            logp[part],
-            old[part],
-            adv[part],
-            mask[part],
-            normaliser=config.normaliser,
-            budget=config.max_new_tokens,
-            rollouts=rows,
+            logp[part][here],
+            old[part][here],
+            adv[part, None].expand_as(here)[here],
+            token_weight(
+                config.normaliser,
+                lengths,
+                budget=config.max_new_tokens,
+                rollouts=rows,
+                dtype=dtype,
+            ),
             clip_low=config.clip_low,
             clip_high=config.clip_high,
         )

@@ -59,7 +59,9 @@ def test_the_cached_copy_needs_no_network(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_offline_without_a_copy_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(ModelError, match=r"no cached copy.*HF_HUB_OFFLINE is set.*model=PATH"):
+    with pytest.raises(
+        ModelError, match=r"no cached copy.*HF_HUB_OFFLINE is set.*model\.path=PATH"
+    ):
         resolve_model("someone/tiny", tmp_path)
 
 

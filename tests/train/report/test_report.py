@@ -13,17 +13,19 @@ from typing import Any
 import pytest
 
 from configs.schema import DemoConfig
+from train.cli.report import main
+from train.evaluation.comparing import compare_rows
 from train.evaluation.results import (
     ResultsError,
     check_results,
-    compare,
     comparisons,
-    summarise,
+    figures,
     text_table,
 )
 from train.evaluation.stats import Interval
+from train.evaluation.tables import Draw, tables
 from train.report.svg import interval_mark, line_chart
-from train.report.write import main, write_report
+from train.report.write import write_report
 from train.run.log import RunLog
 from train.run.record import write_run_record
 
@@ -34,15 +36,16 @@ def row(task: int, gold: str, right: bool, **more: Any) -> dict[str, Any]:
     said = gold if right else {"KEEP": "DROP", "DROP": "KEEP"}[gold]
     return {
         "task_id": f"t{task}",
-        "status_gold": gold,
-        "has_filter": task % 2 == 0,
+        "family": "refinement",
+        "label": gold,
+        "said": said,
+        "slices": {"gold status": gold, "filter": "with" if task % 2 == 0 else "without"},
         "outcome": float(right),
         "reward": 1.0 if right else 0.25,
         "parts": {"rg": float(right)},
         "why": "ok" if right else "bad_status",
-        "predicted_status": said,
         "output": f"<status>{said}</status>",
-        "tokens": 10 + task,
+        "tokens_out": 10 + task,
         **more,
     }
 
@@ -50,7 +53,7 @@ def row(task: int, gold: str, right: bool, **more: Any) -> dict[str, Any]:
 def demo_data(n: int = 60) -> dict[str, Any]:
     draw = random.Random(0)
     rows: dict[str, list[dict[str, Any]]] = {}
-    for name, chance in (("rl", 0.5), ("sft", 0.4), ("untouched", 0.0), ("always_drop", 0.2)):
+    for name, chance in (("rl", 0.5), ("sft", 0.4), ("untouched", 0.0), ("cheat:drop", 0.2)):
         rows[name] = [
             row(i, "DROP" if i % 3 == 0 else "KEEP", draw.random() < chance) for i in range(n)
         ]
@@ -64,56 +67,64 @@ def test_a_summary_by_hand() -> None:
         row(2, "KEEP", False),
         row(3, "DROP", True),
         row(4, "DROP", False, outcome=None, reward=None, why="timeout"),
-        row(5, "DROP", False, why="no_answer", predicted_status=None),
+        row(5, "DROP", False, why="no_answer", said="none"),
     ]
-    s = summarise("m", rows)
-    assert (s.n, s.failed, s.rs.value) == (5, 1, 0.4)
-    assert s.balanced == pytest.approx((1 / 3 + 1 / 2) / 2)
-    assert (s.keep, s.drop) == (pytest.approx(1 / 3), 0.5)
-    assert (s.keep_filter, s.keep_plain) == (0.5, 0.0)
-    assert (s.reward, s.rg) == (pytest.approx((2 + 3 * 0.25) / 5), 0.4)
-    assert (s.no_answer, s.tokens) == (0.2, pytest.approx((10 + 11 + 12 + 13 + 15) / 5))
-    assert s.confusion == {
-        "KEEP": {"KEEP": 1, "DROP": 2, "none": 0},
-        "DROP": {"KEEP": 0, "DROP": 1, "none": 1},
+    found = tables(rows)
+    s = found["overall"]
+    assert (s["n"], s["no_outcome"], s["mean_outcome"]) == (5, 1, 0.4)
+    assert s["balanced"] == pytest.approx((1 / 3 + 1 / 2) / 2)
+    by_status = found["by_slice"]["refinement"]["gold status"]
+    assert by_status["KEEP"]["mean_outcome"] == pytest.approx(1 / 3)
+    assert (by_status["DROP"]["mean_outcome"], by_status["DROP"]["no_outcome"]) == (0.5, 1)
+    kept = [r for r in rows if r["label"] == "KEEP"]
+    by_filter = tables(kept)["by_slice"]["refinement"]["filter"]
+    assert (by_filter["with"]["mean_outcome"], by_filter["without"]["mean_outcome"]) == (0.5, 0.0)
+    assert s["mean_reward"] == pytest.approx((2 + 3 * 0.25) / 5) and s["parts"] == {"rg": 0.4}
+    assert s["no_answer"] == 0.2
+    assert s["tokens_out"] == pytest.approx((10 + 11 + 12 + 13 + 15) / 5)
+    assert s["confusion"] == {"KEEP": {"DROP": 2, "KEEP": 1}, "DROP": {"DROP": 1, "none": 1}}
+    assert "pass@k" not in s and tables([])["overall"]["mean_reward"] is None
+    assert figures(rows) == {
+        "outcome": 0.4,
+        "reward": pytest.approx(0.55),
+        "balanced": pytest.approx(5 / 12),
+        "outcome/KEEP": pytest.approx(1 / 3),
+        "outcome/DROP": 0.5,
     }
-    assert s.passed is None and math.isnan(summarise("empty", []).reward)
 
 
-def test_pass_at_k_is_the_mean_of_the_largest_k_that_all_rows_have() -> None:
+def test_pass_at_k_that_rows_bring_is_a_mean_where_all_have_it() -> None:
     rows = [
         row(0, "KEEP", True, **{"pass@1": 0.5, "pass@8": 1.0}),
         row(1, "KEEP", True, **{"pass@1": 0.1, "pass@8": 0.5}),
     ]
-    assert summarise("m", rows).passed == (8, 0.75)
-    assert summarise("m", [*rows, row(2, "KEEP", True, **{"pass@1": 0.0})]).passed == (
-        1,
-        pytest.approx(0.2),
-    )
-    assert summarise("m", [*rows, row(2, "KEEP", True)]).passed is None
+    assert tables(rows)["overall"]["pass@k"] == {"1": 0.3, "8": 0.75}
+    fewer = [*rows, row(2, "KEEP", True, **{"pass@1": 0.0})]
+    assert tables(fewer)["overall"]["pass@k"] == {"1": pytest.approx(0.2)}
+    assert tables([*rows, row(2, "KEEP", True)])["overall"]["pass@k"] == {}
 
 
 def test_comparison_pairs_by_task_not_by_place() -> None:
     before = [row(i, "KEEP", i < 2) for i in range(4)]
     after = [row(i, "KEEP", i >= 1) for i in reversed(range(5))]
-    got = compare("sft", "rl", {"sft": before, "rl": after}, 300)
-    assert (got.n, got.gained, got.lost, got.rs.value) == (4, 2, 1, 0.25)
+    got = compare_rows("sft", "rl", before, after, Draw(300))
+    assert (got.n, got.gained, got.lost, got.outcome.value) == (4, 2, 1, 0.25)
 
 
 def test_the_table_has_baselines_first_and_both_steps_compared() -> None:
     data = demo_data()
     text = text_table(data)
     first = [line.split()[0] for line in text.splitlines()[2:6]]
-    assert first == ["always_drop", "untouched", "sft", "rl"]
+    assert first == ["cheat:drop", "untouched", "sft", "rl"]
     assert [(c.before, c.after) for c in comparisons(data)] == [("untouched", "sft"), ("sft", "rl")]
-    assert "sft → rl: RS" in text and "gold KEEP:" in text
+    assert "sft → rl: outcome" in text and "where gold is KEEP:" in text
 
 
 @pytest.mark.parametrize(
     ("data", "said"),
     [
         ({}, 'wanted {"rows"'),
-        ({"rows": {"rl": [{"task_id": 1}]}}, "row 0 of 'rl' lacks status_gold, has_filter"),
+        ({"rows": {"rl": [{"task_id": 1}]}}, "row 0 of 'rl' lacks outcome, reward"),
     ],
 )
 def test_bad_results_are_named(data: Any, said: str) -> None:
@@ -185,11 +196,13 @@ def test_the_command_prints_the_table_and_compares_runs(
     assert main([str(tmp_path / "a"), str(tmp_path / "b")]) == 0
     out = capsys.readouterr().out
     assert (tmp_path / "b" / "report.html").is_file()
-    assert "balanced RS" in out and "2 runs: mean over runs" in out
+    assert "balanced" in out and "2 runs: mean over runs" in out
 
 
 def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path)]) == 2
+    assert "give a run directory" in capsys.readouterr().err
+    assert main([str(tmp_path / "none")]) == 2
     assert "results.json: cannot be read" in capsys.readouterr().err
     (tmp_path / "results.json").write_text("{")
     assert main([str(tmp_path)]) == 2
@@ -218,15 +231,30 @@ def test_results_json_survives_lone_surrogates(tmp_path: Path) -> None:
 
 
 def test_graded_outcomes_without_a_status_have_means(tmp_path: Path) -> None:
-    plain = {"status_gold": None, "predicted_status": None, "parts": {}}
+    plain = {"label": None, "said": None, "slices": {}, "parts": {}, "family": "own"}
     rows = [
-        row(0, "KEEP", True, **plain) | {"outcome": -1.5, "reward": 0.1},
+        row(0, "KEEP", True, **plain) | {"outcome": 0.2, "reward": 0.1},
         row(1, "KEEP", True, **plain) | {"outcome": 0.5, "reward": 0.6},
         row(2, "KEEP", True, **plain) | {"outcome": None, "reward": None, "why": "failure: x"},
     ]
-    s = summarise("m", rows)
-    assert (s.outcome, s.reward, s.n, s.failed) == (-0.5, 0.35, 2, 1)
+    s = tables(rows)["overall"]
+    assert (s["mean_outcome"], s["mean_reward"]) == (0.35, 0.35)
+    assert (s["n"], s["no_outcome"]) == (2, 1)
     data = {"rows": {"m": rows}, "meta": {}}
-    assert "counted nowhere: 1 answers" in text_table(data) and "RS" not in text_table(data)
+    assert "counted nowhere: 1 answers" in text_table(data) and "balanced" not in text_table(data)
     page = write_report(tmp_path, data).read_text()
-    assert "<td>-0.500</td><td>0.350</td>" in page and "gold None" not in page
+    assert "<td>0.350</td>" in page and "gold None" not in page
+
+
+def test_a_run_that_was_trained_and_not_evaluated_has_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_with_everything(tmp_path)
+    assert not (tmp_path / "results.json").exists()
+    assert main([str(tmp_path)]) == 0
+    assert "not evaluated" in capsys.readouterr().out
+    page = (tmp_path / "report.html").read_text()
+    assert "SFT loss" in page and "Held-out results" not in page
+    tags = Tags()
+    tags.feed(page)
+    assert tags.open == []

@@ -17,7 +17,7 @@ from train.run.setup import Machine, load_checked  # noqa: E402
 def test_out_of_gpu_memory_is_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     with say_known_errors("assay grpo") as status:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
-    assert status.code == 2
+    assert status.code == 1
     assert capsys.readouterr().err.startswith("assay grpo: out of GPU memory; lower engine.micro")
     with pytest.raises(RuntimeError, match="a bug"), say_known_errors("assay grpo"):
         raise RuntimeError("a bug")

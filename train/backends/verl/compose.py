@@ -7,11 +7,13 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Mapping
-from typing import Any
+from importlib import metadata
+from typing import Any, cast
 
 from configs.cluster import ClusterConfig
 from configs.loader import ConfigError
 from train.backends.verl.overrides import CPU_ROLLOUT, MODES
+from train.backends.verl.raw import signed
 
 VERSION = "0.9.1"
 ROLLOUTS = ("sglang", CPU_ROLLOUT)
@@ -24,8 +26,6 @@ def installed() -> bool:
 
 def require_verl() -> None:
     """Raises `ConfigError` unless the one version that this backend was written for is there."""
-    from importlib import metadata
-
     try:
         found = metadata.version("verl")
     except metadata.PackageNotFoundError:
@@ -41,18 +41,36 @@ def require_verl() -> None:
 
 def require_attention(cluster: ClusterConfig) -> None:
     """Raises `ConfigError` for flash attention that is not installed: found out here, and not by
-    the first training worker after the servers have come up."""
-    wanted = cluster.device == "cuda" and cluster.attention == "flash_attention_2"
-    if wanted and importlib.util.find_spec("flash_attn") is None:
+    the first training worker after the servers have come up.
+
+    Asked of the distribution: SGLang brings `flash-attn-4`, a namespace package that can be
+    imported as `flash_attn` and has nothing of flash-attn 2 in it.
+    """
+    if cluster.device != "cuda" or cluster.attention != "flash_attention_2":
+        return
+    try:
+        found = metadata.version("flash-attn")
+    except metadata.PackageNotFoundError:
+        found = ""
+    if found.split(".")[0] != "2":
         raise ConfigError(
-            "cluster.attention=flash_attention_2: flash-attn is not installed; pip install "
+            "cluster.attention=flash_attention_2: flash-attn 2 is not installed"
+            f"{f' (flash-attn {found} is)' if found else ''}; pip install "
             "flash-attn==2.8.3 --no-build-isolation, or set cluster.attention=sdpa (with "
             "cluster.sequence_parallel=1)"
         )
 
 
-def compose(overrides: Mapping[str, Any]) -> Any:
-    """The whole configuration (OmegaConf). Raises `ConfigError` for what verl does not know."""
+def compose(overrides: Mapping[str, Any], raw: Mapping[str, Any] | None = None) -> Any:
+    """The whole configuration (OmegaConf). Raises `ConfigError` for what verl does not know.
+
+    `raw`: keys of `cluster.verl`, which may stand in verl's free sections too.
+    """
+    if raw:
+        from omegaconf import OmegaConf
+
+        known: Any = OmegaConf.to_container(compose({}), resolve=False)
+        overrides = {**overrides, **signed(raw, known)}
     require_verl()
     from hydra import compose as hydra_compose
     from hydra import initialize_config_module
@@ -104,6 +122,9 @@ def check(config: Any) -> None:
 
 def _hydra_text(value: Any) -> str:
     """A value in hydra's override grammar."""
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, Any]", value).items()
+        return "{" + ",".join(f"{key}:{_hydra_text(v)}" for key, v in items) + "}"
     if value is None:
         return "null"
     if isinstance(value, bool):

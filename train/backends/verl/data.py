@@ -14,6 +14,7 @@ import yaml
 from configs.loader import ConfigError, dump
 from configs.schema import GrpoConfig, GrpoRunConfig
 from rewards.task import Task, TaskError, read_tasks
+from rollouts.prompts import ChatTokenizer
 from train.backends.verl.overrides import LOOP
 from train.model.order import balanced_batch, strata
 
@@ -58,6 +59,12 @@ def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     work.replace(path)
 
 
+def tokenizer_of(config: GrpoRunConfig) -> ChatTokenizer:
+    """The model's, with the run's spelling of tool calls and arguments of the chat template."""
+    folder = Path(str(config.model.path))
+    return ChatTokenizer(folder, config.tools.calls, config.model.chat_template_kwargs)
+
+
 def prepare(config: GrpoRunConfig, folder: Path) -> dict[str, int]:
     """Write train.parquet, val.parquet, loops.yaml and config.yaml; returns counts of rows.
 
@@ -65,11 +72,10 @@ def prepare(config: GrpoRunConfig, folder: Path) -> dict[str, int]:
     `TaskError` for a tool that is not known or a file that is not there: inside a run verl would
     only log it and leave the whole group out.
     """
-    from rollouts.prompts import ChatTokenizer
     from train.grpo import fitting
 
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = ChatTokenizer(Path(str(config.model.path)), config.tools.calls)
+    tokenizer = tokenizer_of(config)
     tasks = list(fitting(_read(config.data, "data"), tokenizer, config.rl))
     ordered = training_order(tasks, config.rl, config.seed)
     held = _read(config.cluster.val_data, "cluster.val_data") if config.cluster.val_data else []

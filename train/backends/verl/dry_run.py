@@ -9,6 +9,7 @@ from configs.schema import GrpoRunConfig
 from train.backends.estimate import grpo_report
 from train.backends.verl.compose import check, compose, installed
 from train.backends.verl.overrides import overrides
+from train.backends.verl.raw import raw_settings
 
 
 def show(config: GrpoRunConfig) -> None:
@@ -17,12 +18,16 @@ def show(config: GrpoRunConfig) -> None:
     Raises `ConfigError` for settings that verl refuses or that cannot fit into the GPUs.
     """
     made = overrides(config, (Path(config.out) / "verl").resolve())
+    raw = raw_settings(config.cluster.verl, made)
     print(grpo_report(config), flush=True)
+    if raw:
+        print("\ngiven to verl as they stand (cluster.verl; no estimate knows of them):")
+        print("\n".join(f"{key}={value}" for key, value in raw.items()))
     if not installed():
         print("\nverl is not installed here; what it would be given:")
         print("\n".join(f"{key}={value}" for key, value in made.items()))
         return
-    composed = compose(made)
+    composed = compose(made, raw)
     check(composed)
     from omegaconf import OmegaConf
 

@@ -11,8 +11,12 @@ import contextlib
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from configs.loader import ConfigError
+from rollouts.prompts import keep_template, template_arguments
 
 # What verl 0.9.1 leaves of adapters: the trainer beside the shards, the merger beside the model.
 ADAPTERS = ("lora_train_meta.json", "lora_adapter")
@@ -24,7 +28,7 @@ def export(out: Path, step: int | None = None, target: Path | None = None) -> Pa
     The folder appears whole. Raises `ConfigError` when there is no checkpoint, or when it holds
     adapters: verl's merger puts those aside and saves the base model alone.
     """
-    from train.backends.verl.main import last_step
+    from train.backends.verl.retention import last_step
     from train.run.setup import publish
 
     step = last_step(out) if step is None else step
@@ -43,7 +47,17 @@ def export(out: Path, step: int | None = None, target: Path | None = None) -> Pa
     for path in (actor / "huggingface").iterdir():  # tokenizer and template, where it left any out
         if path.is_file() and not (work / path.name).exists():
             shutil.copyfile(path, work / path.name)
+    keep_template(work, _template(out))
     return publish(work, target or out / "model")
+
+
+def _template(out: Path) -> dict[str, Any]:
+    """Arguments of the chat template that the run used, from the settings it wrote."""
+    settings = out / "verl" / "config.yaml"
+    if not settings.is_file():
+        return {}
+    model = yaml.safe_load(settings.read_text(encoding="utf-8"))["model"]
+    return template_arguments(Path(model["path"]), model.get("chat_template_kwargs"))
 
 
 def _refuse_adapters(folder: Path, source: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from ray.exceptions import RayError
 from verl.experimental.agent_loop.agent_loop import (
     AgentLoopBase,
     AgentLoopMetrics,
@@ -31,8 +32,12 @@ from rollouts.episode import completion_ids, run_episode
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Completion, Sampling, Trajectory
 from rollouts.workshop import Workshop, tool_settings
+from train.backends.verl.data import tokenizer_of
 from train.backends.verl.overrides import CPU_ROLLOUT
+from train.grpo import budget_of
 from train.run.settings import load_run, weights_of
+
+ABORTED = ("abort", "aborted")  # SGLang's word for it, and that of verl's other servers
 
 
 class Plain:
@@ -55,9 +60,10 @@ class Plain:
 def _settings(path: str) -> tuple[GrpoRunConfig, ChatTokenizer, Workshop]:
     """What all episodes of a worker process share. Files have absolute paths (data.prepare)."""
     config = load_run(GrpoRunConfig, path)
-    tools = replace(tool_settings(config.tools), workers=config.cluster.sandbox_workers)
-    tokenizer = ChatTokenizer(Path(str(config.model.path)), config.tools.calls)
-    return config, tokenizer, Workshop(Path(config.data).parent, tools)
+    tools = tool_settings(config.tools, budget_of(config.rl))
+    tools = replace(tools, workers=config.cluster.sandbox_workers)
+    tokenizer = tokenizer_of(config)
+    return config, tokenizer, Workshop(Path(config.data).parent, tools, config.env)
 
 
 class AssayLoop(AgentLoopBase):
@@ -120,9 +126,16 @@ class AssayLoop(AgentLoopBase):
         params = {**drawn, "max_new_tokens": wanted.max_new_tokens}
         if self.rollout_config.name == CPU_ROLLOUT:
             params["seed"] = seed
-        out = await self.server_manager.generate(request, prompt_ids=ids, sampling_params=params)
-        if out.stop_reason == "aborted":
+        try:
+            out = await self.server_manager.generate(
+                request, prompt_ids=ids, sampling_params=params
+            )
+        except RayError as error:  # the server died, or raised: never the answer's fault
+            raise EnvironmentFailure(f"the rollout server failed: {_short(error)}") from error
+        if out.stop_reason in ABORTED:
             raise EnvironmentFailure("the rollout server gave up the request")
+        if not out.token_ids:  # verl empties an answer whose log-probabilities were lost
+            raise EnvironmentFailure("the rollout server returned no tokens")
         steps += [
             int(out.extra_fields[k])
             for k in ("min_global_steps", "max_global_steps")
@@ -131,6 +144,11 @@ class AssayLoop(AgentLoopBase):
         logprobs = list(out.log_probs or [0.0] * len(out.token_ids))
         ended = bool(out.token_ids) and out.token_ids[-1] in self.chat.stop_ids
         return Completion(list(out.token_ids), logprobs, logprobs, "eos" if ended else "length")
+
+
+def _short(error: Exception) -> str:
+    """The last line of an error of Ray's, which holds a whole traceback in its text."""
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[-1]}"[:300]
 
 
 def output_of(

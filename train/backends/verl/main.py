@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from configs.schema import GrpoRunConfig
+from rewards.families import VARIABLE
 from rewards.task import TaskError
 from train.backends.verl.compose import check, compose, require_verl
 from train.backends.verl.data import prepare
 from train.backends.verl.overrides import overrides, refuse_adapters
+from train.backends.verl.raw import raw_settings
+from train.backends.verl.retention import last_step, settle
 from train.run.stop import EXIT_STOPPED, SIGNALS
 
 STARTS = 4
@@ -66,6 +69,7 @@ def run(config: GrpoRunConfig) -> int:
         (Path(config.out) / name).unlink(missing_ok=True)
     require_verl()
     refuse_adapters(config)
+    settle(Path(config.out))
     before = last_step(Path(config.out))
     if before < config.rl.steps:
         if before:
@@ -91,7 +95,12 @@ def _train(config: GrpoRunConfig, folder: Path) -> None:
     print(
         f"{counts['tasks']} tasks, {counts['train']} prompts, {counts['val']} held out", flush=True
     )
-    composed = compose(_with_environment(overrides(config, folder), environment(config, folder)))
+    made = overrides(config, folder)
+    raw = raw_settings(config.cluster.verl, made)
+    composed = compose(
+        _with_environment(made, environment(config, folder)) | _ray_cpus(config), raw
+    )
+    _pass_families(composed)
     check(composed)
     import ray
     from verl.trainer.main_ppo import run_ppo
@@ -103,6 +112,16 @@ def _train(config: GrpoRunConfig, folder: Path) -> None:
         _start(lambda: run_ppo(composed, task_runner_class=ray.remote(num_cpus=1)(Runner)))
     finally:
         ray.shutdown()
+
+
+def _ray_cpus(config: GrpoRunConfig) -> dict[str, Any]:
+    """Ray's CPUs on this machine: those that this process may use, and not all of the host's; no
+    fewer than verl reserves, for which it would wait for ever."""
+    cluster = config.cluster
+    if cluster.ray_address or cluster.device == "cpu":
+        return {}
+    reserved = 3 * cluster.gpus_per_node + cluster.rollout_workers + 2
+    return {"ray_kwargs.ray_init.num_cpus": max(len(os.sched_getaffinity(0)), reserved)}
 
 
 def _start(fit: Callable[[], None]) -> None:
@@ -141,12 +160,14 @@ def _with_environment(made: dict[str, Any], variables: Mapping[str, str]) -> dic
     return made | extra
 
 
-def last_step(out: Path) -> int:
-    """Newest checkpoint that the tracker file names, 0 if none."""
-    try:
-        return int((out / "latest_checkpointed_iteration.txt").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return 0
+def _pass_families(composed: Any) -> None:
+    """Families from outside reach Ray's workers too. Not as an override: hydra's grammar has no way
+    to write the line breaks between several of them."""
+    if VARIABLE in os.environ:
+        from omegaconf import OmegaConf
+
+        key = f"ray_kwargs.ray_init.runtime_env.env_vars.{VARIABLE}"
+        OmegaConf.update(composed, key, os.environ[VARIABLE], force_add=True)
 
 
 def reward_metrics(infos: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -49,8 +49,8 @@ def overrides(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
         "trainer.v1.trainer_mode": "sync",
         "critic.enable": False,
     }
-    if config.cluster.ray_address:
-        made["+ray_kwargs.ray_init.address"] = config.cluster.ray_address
+    # left out, Ray would join a cluster that an older run has noted in /tmp/ray
+    made["+ray_kwargs.ray_init.address"] = config.cluster.ray_address or "local"
     if config.cluster.device == "cpu":
         made |= _smoke(config)
     return made

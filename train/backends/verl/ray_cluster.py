@@ -4,7 +4,8 @@
 python -m train.backends.verl.ray_cluster address            this node's IPv4 address
 python -m train.backends.verl.ray_cluster port JOB RESTART   a base port that is free here
 python -m train.backends.verl.ray_cluster wait ADDRESS --nodes N --gpus G --seconds S
-python -m train.backends.verl.ray_cluster watch ADDRESS --nodes N     exit 3 when one is lost
+python -m train.backends.verl.ray_cluster watch ADDRESS --nodes N --since T   exit 3: one is lost
+python -m train.backends.verl.ray_cluster lost ADDRESS --nodes N --since T    the same, asked once
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 FIRST, SPAN, STEP = 20000, 10000, 20
-LOST_S, TELL_S, ASK_S = 120.0, 60.0, 5.0
+# A node that Ray has declared dead never comes back; a head that does not answer may only be busy.
+SILENT_S, TELL_S, ASK_S = 120.0, 60.0, 5.0
 EXIT_LOST = 3
 STARTS, EARLY_S = 3, 180.0
 
@@ -66,13 +70,29 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def alive(where: str) -> tuple[int, int]:
-    """(nodes, GPUs) of the cluster as it stands. Raises when its head does not answer."""
+@dataclass(frozen=True)
+class Standing:
+    """A cluster as its head has it: nodes alive, their GPUs, and when others died (epoch, s)."""
+
+    nodes: int
+    gpus: int
+    deaths: tuple[float, ...] = ()
+
+    def lost(self, nodes: int, since: float) -> bool:
+        """Whether a node is missing, or died after `since`: another may have joined for it."""
+        return self.nodes < nodes or any(death >= since for death in self.deaths)
+
+
+def standing(where: str) -> Standing:
+    """Raises when the head does not answer."""
     from ray._raylet import GcsClient
 
-    states = GcsClient(address=where).get_all_node_info(timeout=10)
-    live = [n for n in states.values() if n.state == 0]  # GcsNodeInfo.ALIVE
-    return len(live), int(sum(n.resources_total.get("GPU", 0) for n in live))
+    found = list(GcsClient(address=where).get_all_node_info(timeout=10).values())
+    live = [n for n in found if n.state == 0]  # GcsNodeInfo.ALIVE
+    deaths = tuple(n.end_time_ms / 1000 for n in found if n.state != 0)
+    return Standing(
+        len(live), int(sum(n.resources_total.get("GPU", 0) for n in live)), deaths
+    )  # fmt: skip
 
 
 def wait(where: str, nodes: int, gpus: int, seconds: float) -> int:
@@ -80,9 +100,9 @@ def wait(where: str, nodes: int, gpus: int, seconds: float) -> int:
     end, said = time.monotonic() + seconds, ""
     while True:
         try:
-            have = alive(where)
-            now = f"{have[0]} of {nodes} nodes, {have[1]} of {gpus} GPUs"
-            if have[0] >= nodes and have[1] >= gpus:
+            have = standing(where)
+            now = f"{have.nodes} of {nodes} nodes, {have.gpus} of {gpus} GPUs"
+            if have.nodes >= nodes and have.gpus >= gpus:
                 print(f"ray at {where}: {now}", flush=True)
                 return 0
         except Exception as error:  # not up yet; every error means that
@@ -96,31 +116,48 @@ def wait(where: str, nodes: int, gpus: int, seconds: float) -> int:
         time.sleep(0.5)
 
 
-def watch(where: str, nodes: int) -> int:
-    """Print a line a minute; EXIT_LOST when a node is missing for two minutes."""
-    lost_since: float | None = None
-    told = 0.0
+def watch(where: str, nodes: int, since: float) -> int:
+    """Print a line a minute; EXIT_LOST when Ray has declared a node dead, or its head is silent.
+
+    verl's actors end with errors of their own soon after; a job that ends with those is not
+    requeued, so this has to be quicker than they are, or be asked again (`lost`).
+    """
+    answered, told = time.monotonic(), 0.0
     while True:
-        try:
-            count = alive(where)[0]
-        except Exception:
-            count = 0
         now = time.monotonic()
-        lost_since = None if count >= nodes else lost_since or now
+        try:
+            have = standing(where)
+            answered, text = now, f"{have.nodes} of {nodes} nodes alive"
+            if have.lost(nodes, since):
+                print(f"ray: {text}, one was lost", file=sys.stderr)
+                return EXIT_LOST
+        except Exception as error:  # busy, or gone
+            text = f"no answer ({type(error).__name__})"
         if now - told > TELL_S:
-            print(f"ray: {count} of {nodes} nodes alive", flush=True)
+            print(f"ray: {text}", flush=True)
             told = now
-        if lost_since is not None and now - lost_since > LOST_S:
-            print(f"ray: {nodes - count} node(s) missing for {LOST_S:.0f} s", file=sys.stderr)
+        if now - answered > SILENT_S:
+            print(f"ray: no answer for {SILENT_S:.0f} s", file=sys.stderr)
             return EXIT_LOST
         time.sleep(ASK_S)
+
+
+def lost(where: str, nodes: int, since: float) -> int:
+    """EXIT_LOST when a node is missing or has died after `since`, or the head is gone; else 0."""
+    try:
+        return EXIT_LOST if standing(where).lost(nodes, since) else 0
+    except Exception as error:  # every error means that the head does not answer
+        print(f"ray: no answer ({type(error).__name__})", file=sys.stderr)
+        return EXIT_LOST
 
 
 def start(options: list[str]) -> int:
     """`ray start OPTIONS`, which must hold --block; its exit status.
 
-    Ray gives a node 30 s to come up, which a busy one may miss: an early failure is tried again.
+    Ray gives a node 30 s to come up, which a busy one may miss: an early failure is tried again,
+    but not once the cluster was whole (the file ASSAY_RAY_UP is there): the run on it is lost then.
     """
+    whole = Path(os.environ.get("ASSAY_RAY_UP") or "/nonexistent")
     asked: list[int] = []
     code = 1
     for attempt in range(1, STARTS + 1):
@@ -134,7 +171,7 @@ def start(options: list[str]) -> int:
 
         signal.signal(signal.SIGTERM, pass_on)
         code = ray.wait()
-        if code == 0 or asked or time.monotonic() - began > EARLY_S:
+        if code == 0 or asked or whole.exists() or time.monotonic() - began > EARLY_S:
             break
         print(f"ray start failed (attempt {attempt} of {STARTS})", flush=True)
     return max(code, 0)
@@ -149,12 +186,13 @@ def main(argv: list[str]) -> int:
     port = kinds.add_parser("port")
     port.add_argument("job", type=int)
     port.add_argument("restart", type=int)
-    for name in ("wait", "watch"):
+    for name in ("wait", "watch", "lost"):
         one = kinds.add_parser(name)
         one.add_argument("where", metavar="ADDRESS")
         one.add_argument("--nodes", type=int, required=True)
         one.add_argument("--gpus", type=int, default=0)
         one.add_argument("--seconds", type=float, default=300)
+        one.add_argument("--since", type=float, default=0, help="seconds since 1970")
     args = parser.parse_args(argv)
     if args.kind == "address":
         print(address(os.environ.get("ASSAY_INTERFACE", "")))
@@ -163,7 +201,7 @@ def main(argv: list[str]) -> int:
     elif args.kind == "wait":
         return wait(args.where, args.nodes, args.gpus, args.seconds)
     else:
-        return watch(args.where, args.nodes)
+        return {"watch": watch, "lost": lost}[args.kind](args.where, args.nodes, args.since)
     return 0
 
 

@@ -12,13 +12,21 @@ from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 import train.backends.verl.advantage  # noqa: F401  (registers our estimator)
-from train.backends.verl.main import STOP, last_step, reward_metrics
+from train.backends.verl.main import STOP, reward_metrics
+from train.backends.verl.retention import last_step, prune
 
 POLL_S = 0.05  # verl asks every 2 s whether rollouts are done: a floor under every short step
 
 
 class Trainer(PPOTrainerSync):
-    """Adds the reward's parts and tool counts to each step's metrics."""
+    """Adds the reward's parts and tool counts to each step's metrics, and keeps the newest
+    checkpoints of all starts."""
+
+    keep = 0  # checkpoints; 0: all
+
+    def _save_checkpoint(self) -> None:
+        super()._save_checkpoint()
+        prune(Path(self.config.trainer.default_local_dir), self.keep)
 
     def _build_replay_buffer(self) -> Any:
         buffer: Any = super()._build_replay_buffer()
@@ -69,7 +77,13 @@ class Runner:
         trainer: Any = None
         done = False
         try:
+            # verl would count those of this start alone
+            keep, config.trainer.max_actor_ckpt_to_keep = (
+                int(config.trainer.max_actor_ckpt_to_keep or 0),
+                None,
+            )
             trainer = Trainer(config=config)
+            trainer.keep = keep
             trainer.init()
             manager = AgentLoopManagerTQ.create(
                 config=config,

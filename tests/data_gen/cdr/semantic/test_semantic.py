@@ -8,19 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from front import command
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data_gen.cdr.semantic import hallu, judged, pii
 from data_gen.cdr.semantic.hallu import read_fava
 from data_gen.cdr.semantic.rows import Unusable
-from data_gen.cli import main
 from rewards.cdr.files import FIELDS, check_row, find_tracks, read_track, reports, write_scores
 from rewards.cdr.scorefile import score_file
 from rewards.cdr.structured import gold_response, score_structured
 from rewards.cli import score_row
 from rewards.families import score_answer
 from rewards.task import Answer, read_tasks
+
+main = command("tasks")
 
 LETTER = "Ana Diaz (ana@acme.io) lives in Oslo; write to ana@acme.io before 3 May."
 

@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from front import command
 from small_lake import make_lake
 
-from data_gen.krama.lakes.build import main, open_lake
-from data_gen.krama.lakes.pipeline import Draft, LakeStep, run
+from data_gen.krama.lakes.lake import open_lake
+from data_gen.krama.lakes.pipeline import LakeStep, Question, run
 from data_gen.krama.lakes.tables import read_tables
 from data_gen.krama.lakes.verify import validate
 from rewards.krama.answer import score_response
+
+main = command("tasks", "lake")
 
 
 def table(rows: int, shift: int) -> str:
@@ -69,12 +72,12 @@ def test_generated_tasks_hold(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["main-task"] == train[0]["gold"]["answer"]
 
 
-def draft(code: str, value: str, kind: str = "numeric_exact", margin: str = "1.0") -> Draft:
+def question(code: str, value: str, kind: str = "numeric_exact", margin: str = "1.0") -> Question:
     load = LakeStep(
         "load", "Load", "t = pd.read_csv('data/things.csv')", "Rows?", "len(t)", "numeric_exact"
     )
     last = LakeStep("finish", "Finish", code, "?", value, kind)
-    return Draft("What?", (load, last), "shape", margin)
+    return Question("What?", (load, last), "shape", margin)
 
 
 @pytest.mark.parametrize(
@@ -94,17 +97,17 @@ def test_what_is_refused(
     tmp_path: Path, code: str, value: str, kind: str, margin: str, why: str
 ) -> None:
     lake = open_lake(lakes(tmp_path)[0])
-    assert validate(draft(code, value, kind, margin), lake.frames)[1] == why
+    assert validate(question(code, value, kind, margin), lake.frames)[1] == why
 
 
 def test_a_step_that_changes_nothing_is_refused(tmp_path: Path) -> None:
     lake = open_lake(lakes(tmp_path)[0])
-    made = draft("", "float(t['Height'].mean())")
+    made = question("", "float(t['Height'].mean())")
     idle = LakeStep(
         "filter", "Keep all", "t = t[t['Height'] > 0]", "?", "len(t)", "numeric_exact", True
     )
     steps = (made.steps[0], idle, made.steps[1])
-    found = validate(Draft("What?", steps, "s", "1.0"), lake.frames)
+    found = validate(Question("What?", steps, "s", "1.0"), lake.frames)
     assert found == (None, "a step changes nothing")
     assert run(made, lake.frames)["subtask-1"] == 300
 
@@ -114,12 +117,12 @@ def test_a_gold_pipeline_has_no_hand_on_the_builder(tmp_path: Path) -> None:
     lake, mark = open_lake(lakes(tmp_path)[0]), tmp_path / "ran"
     tmp_path.chmod(0o777)
     attack = f"import sys, pathlib, data_gen\npathlib.Path({str(mark)!r}).write_text('x')"
-    assert validate(draft(attack, "len(t)"), lake.frames)[1] == "pipeline failed"
+    assert validate(question(attack, "len(t)"), lake.frames)[1] == "pipeline failed"
     here = "import os\nos.environ['ASSAY_TAINT'] = 'x'\njson.dumps.__globals__['taint'] = 1"
-    run(draft(here, "len(t)"), lake.frames)
+    run(question(here, "len(t)"), lake.frames)
     assert "ASSAY_TAINT" not in os.environ and "taint" not in json.dumps.__globals__
     write = f"try:\n    open({str(mark)!r}, 'w')\nexcept OSError:\n    pass"
-    run(draft(write, "len(t)"), lake.frames)
+    run(question(write, "len(t)"), lake.frames)
     assert not mark.exists()
 
 

@@ -16,10 +16,12 @@ pytest.importorskip("pyarrow")
 
 from lake_files import FORMS, frame, lake_of_all  # noqa: E402
 
-from data_gen.krama.lakes.build import Lake, draft_for, open_lake, to_task  # noqa: E402
 from data_gen.krama.lakes.carried import export_carried, form_of, plain  # noqa: E402
-from data_gen.krama.lakes.compose import KINDS, NoDraft  # noqa: E402
 from data_gen.krama.lakes.files import Layout, layouts, read_frame, top_lines, write_frames  # noqa: E402
+from data_gen.krama.lakes.generate import to_task  # noqa: E402
+from data_gen.krama.lakes.lake import Lake, open_lake  # noqa: E402
+from data_gen.krama.lakes.questions import KINDS, question_for  # noqa: E402
+from data_gen.krama.lakes.steps import NoQuestion  # noqa: E402
 from data_gen.krama.lakes.tables import read_tables  # noqa: E402
 from data_gen.krama.lakes.verify import validate  # noqa: E402
 from rewards.task import Task  # noqa: E402
@@ -92,12 +94,12 @@ def tasks_over_all(lake: Lake) -> list[Task]:
     for draw in range(2000):
         kind = list(KINDS)[draw % len(KINDS)]
         try:
-            draft = draft_for(lake, kind, draw)
-        except NoDraft:
+            question = question_for(lake.tables, kind, draw)
+        except NoQuestion:
             continue
-        values, _ = validate(draft, lake.frames)
+        values, _ = validate(question, lake.frames)
         if values is not None:
-            task = to_task(lake, draft, values, "train", kind, draw)
+            task = to_task(lake, question, values, "train", kind, draw)
             found.setdefault(task.meta["gold_files"][0], task)
         if len(found) == 7:
             break

@@ -8,12 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from front import command
 
-from data_gen.krama.lakes.build import draft_for, main, open_lake
-from data_gen.krama.lakes.compose import KINDS, Builder, NoDraft
+from data_gen.krama.lakes.lake import open_lake
 from data_gen.krama.lakes.pipeline import run
+from data_gen.krama.lakes.questions import KINDS, question_for
+from data_gen.krama.lakes.steps import Builder, NoQuestion
 from data_gen.krama.lakes.tables import read_tables
 from data_gen.krama.lakes.verify import validate
+
+main = command("tasks", "lake")
 
 
 def german(value_in_cents: int) -> str:
@@ -56,22 +60,22 @@ def test_gold_is_what_the_cells_say_and_the_shown_pipeline_gives_it(tmp_path: Pa
     seen: set[str] = set()
     for draw in range(300):
         try:
-            draft = draft_for(
-                lake, "one_number" if "one_number" in KINDS else next(iter(KINDS)), draw
+            question = question_for(
+                lake.tables, "one_number" if "one_number" in KINDS else next(iter(KINDS)), draw
             )
-        except NoDraft:
+        except NoQuestion:
             continue
-        if len(draft.steps) != 3 or "mean" not in draft.shape:  # load, clean, finish
+        if len(question.steps) != 3 or "mean" not in question.shape:  # load, clean, finish
             continue
-        column = "Preis" if "'Preis'" in draft.question else "Stufe"
+        column = "Preis" if "'Preis'" in question.text else "Stufe"
         total, unit, count = totals[column]
-        digits = int(draft.shape.split("|")[0][-1])
+        digits = int(question.shape.split("|")[0][-1])
         want = round(total / unit / count, digits)
-        values = run(draft, lake.frames)
-        assert values["main-task"] == pytest.approx(want, abs=1e-9), draft.question
+        values = run(question, lake.frames)
+        assert values["main-task"] == pytest.approx(want, abs=1e-9), question.text
         assert values["subtask-2"] == count
         done = subprocess.run(
-            [sys.executable, "-c", draft.code()],
+            [sys.executable, "-c", question.code()],
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -133,9 +137,9 @@ def test_a_cell_cannot_end_the_comment_it_stands_in(tmp_path: Path) -> None:
     for end in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029":
         builder.add("clean", f"Keep x{end}{attack}", "t = t", "?", "len(t)", "numeric_exact")
     builder.add("finish", "Mean", "", "?", "float(t['Height'].mean())", "numeric_approximate")
-    from data_gen.krama.lakes.pipeline import Draft
+    from data_gen.krama.lakes.pipeline import Question
 
-    draft = Draft("What?", tuple(builder.steps), "s")
-    assert validate(draft, lake.frames)[1] == ""
-    assert sum(line.startswith("# Keep x") for line in draft.code().splitlines()) == 10
+    question = Question("What?", tuple(builder.steps), "s")
+    assert validate(question, lake.frames)[1] == ""
+    assert sum(line.startswith("# Keep x") for line in question.code().splitlines()) == 10
     assert not mark.exists()

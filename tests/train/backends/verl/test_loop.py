@@ -14,6 +14,8 @@ from places import ROOT
 
 pytest.importorskip("verl", reason="the extra `cluster` is not installed")
 
+from ray.exceptions import ActorDiedError, RayTaskError
+
 from configs.loader import load
 from configs.schema import GrpoRunConfig
 from rewards.task import Task
@@ -57,17 +59,25 @@ class Echo:
 
 
 class Server:
-    """Says one script line after another, whatever it is asked."""
+    """Says one script line after another, whatever it is asked; `odd`: what happens to requests
+    instead, by number (abort, aborted, empty, died, raised)."""
 
-    def __init__(self, chat: ChatTokenizer, lines: list[str]) -> None:
-        self.chat, self.lines, self.asked = chat, lines, list[Any]()
+    def __init__(self, chat: ChatTokenizer, lines: list[str], odd: dict[int, str]) -> None:
+        self.chat, self.lines, self.asked, self.odd = chat, lines, list[Any](), odd
 
     async def generate(self, request_id: str, *, prompt_ids: Any, sampling_params: Any) -> Any:
         self.asked.append((request_id, list(prompt_ids), sampling_params))
         ids = self.chat.answer(self.lines[min(len(self.asked), len(self.lines)) - 1])
         extra = {"global_steps": 3, "min_global_steps": 3, "max_global_steps": 4}
+        odd = self.odd.get(len(self.asked), "completed")
+        if odd == "died":
+            raise ActorDiedError()
+        if odd == "raised":
+            raise RayTaskError("generate", "a page\nof traceback\nOSError: CUDA", OSError("CUDA"))
+        if odd == "empty":
+            ids, odd = [], "length"
         return SimpleNamespace(
-            token_ids=ids, log_probs=[-0.5] * len(ids), stop_reason="completed", extra_fields=extra
+            token_ids=ids, log_probs=[-0.5] * len(ids), stop_reason=odd, extra_fields=extra
         )
 
 
@@ -79,6 +89,7 @@ def run(
     budget: int = 8000,
     table: str = "",
     left: dict[str, bytes] | None = None,
+    odd: dict[int, str] | None = None,
 ) -> Any:
     """(output, environments made, server); `table`: the truth of a table task instead of text."""
     made: list[Echo] = []
@@ -95,7 +106,7 @@ def run(
     loop.chat = ChatTokenizer(folder)
     loop.workshop = SimpleNamespace(maker=maker)
     loop.rollout_config = SimpleNamespace(name="sglang")
-    loop.server_manager = Server(loop.chat, lines)
+    loop.server_manager = Server(loop.chat, lines, odd or {})
     task = Task(
         "t",
         "refinement",
@@ -207,6 +218,22 @@ def test_a_broken_infrastructure_is_tried_again_and_then_left_out(tiny_folder: P
     out, made, _ = run(tiny_folder, [CALL("echo", {"names": []})], breaks=True)
     assert out == []  # verl leaves such a rollout out of its group
     assert len(made) == 2 and all(m.closed == 1 for m in made)
+
+
+@pytest.mark.parametrize("odd", ["abort", "aborted", "empty", "died", "raised"])
+def test_what_befalls_the_server_is_never_an_answer(
+    tiny_folder: Path, odd: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SGLang says abort, verl's other servers aborted; a dead actor is an error of Ray's."""
+    lines = [CALL("echo", {"names": []}), GOOD]
+    out, made, _ = run(tiny_folder, [lines[0], *lines], odd={2: odd})  # in the second message
+    assert out.reward_score == 1.0 and [m.closed for m in made] == [1, 1]
+    assert capsys.readouterr().out == ""
+    out, made, _ = run(tiny_folder, [lines[0]], odd={2: odd, 4: odd})
+    assert out == [] and [m.closed for m in made] == [1, 1]  # no truncated wrong answer
+    said = capsys.readouterr().out
+    assert said.startswith("rollout of t left out: ") and "the rollout server" in said
+    assert said.count("\n") == 1 and "traceback" not in said
 
 
 def test_a_task_without_tools_is_one_message(tiny_folder: Path) -> None:

@@ -41,6 +41,19 @@ def test_the_presets_as_verl_settings() -> None:
     assert dr[f"{rollout}.top_k"] == -1 and dr[f"{rollout}.calculate_log_probs"] is True
 
 
+def test_ray_is_one_that_was_named_or_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left to itself it joins what /tmp/ray/ray_current_cluster names."""
+    from train.backends.verl.main import _ray_cpus
+
+    key, cpus = "+ray_kwargs.ray_init.address", "ray_kwargs.ray_init.num_cpus"
+    assert made()[key] == made("cluster.device=cpu")[key] == "local"
+    assert made("cluster.ray_address=10.0.0.1:20100")[key] == "10.0.0.1:20100"
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(6)))
+    assert _ray_cpus(run_of("cluster.gpus_per_node=1", "cluster.rollout_workers=1"))[cpus] == 6
+    assert _ray_cpus(run_of())[cpus] == 34  # what verl reserves on eight GPUs
+    assert _ray_cpus(run_of("cluster.ray_address=10.0.0.1:20100")) == {}
+
+
 def test_what_verl_would_do_in_silence_is_set_or_refused() -> None:
     plain = made()
     assert plain["data.shuffle"] is False and plain["trainer.v1.trainer_mode"] == "sync"
@@ -216,3 +229,40 @@ def test_a_checkpoint_with_adapters_is_not_exported_as_the_base_model(
         assert sorted(p.name for p in tmp_path.iterdir()) == ["global_step_2"]
         if made:
             made.rmdir()
+
+
+def checkpoint(out: Path, step: int, whole: bool = True) -> None:
+    folder = out / f"global_step_{step}"
+    (folder / "actor").mkdir(parents=True)
+    if whole:
+        (folder / "data.pt").touch()
+
+
+def test_the_newest_checkpoints_of_all_starts_are_kept(tmp_path: Path) -> None:
+    from train.backends.verl.retention import TRACKER, last_step, prune, settle
+
+    def left() -> list[str]:
+        return sorted(p.name.removeprefix("global_step_") for p in tmp_path.glob("global_step_*"))
+
+    for step in (2, 4, 6, 10):
+        checkpoint(tmp_path, step)
+    checkpoint(tmp_path, 12, whole=False)  # a save that was killed
+    (tmp_path / TRACKER).write_text("6")
+    settle(tmp_path)
+    assert left() == ["10", "2", "4", "6"]  # what somebody went back from is theirs
+    prune(tmp_path, 2)
+    assert left() == ["10", "4", "6"]
+    prune(tmp_path, 0)
+    assert left() == ["10", "4", "6"]
+    (tmp_path / TRACKER).write_text("")  # killed while it was written
+    assert last_step(tmp_path) == 0
+    settle(tmp_path)
+    assert last_step(tmp_path) == 10 and left() == ["10", "4", "6"]
+
+
+def test_a_first_save_that_was_killed_is_no_checkpoint(tmp_path: Path) -> None:
+    from train.backends.verl.retention import last_step, settle
+
+    checkpoint(tmp_path, 2, whole=False)
+    settle(tmp_path)
+    assert last_step(tmp_path) == 0 and not list(tmp_path.glob("global_step_*"))

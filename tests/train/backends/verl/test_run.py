@@ -100,8 +100,13 @@ def test_grpo_with_tools_validates_resumes_and_exports(tmp_path: Path) -> None:
     tasks(4, tmp_path / "train.jsonl")
     spoil(tmp_path / "train.jsonl", "t1")
     tasks(2, tmp_path / "held.jsonl")
-    grpo(tmp_path, "rl.steps=1")
-    said = grpo(tmp_path, "rl.steps=2")  # goes on from step 1
+    from train.backends.verl.export import main as export
+
+    grpo(tmp_path, "rl.steps=1", "checkpoint.keep=1")
+    assert export([str(tmp_path / "run"), "--step", "1", "--out", str(tmp_path / "one")]) == 0
+    said = grpo(tmp_path, "rl.steps=2", "checkpoint.keep=1")  # goes on from step 1
+    # one of both starts: verl's own list begins anew with each
+    assert [p.name for p in (tmp_path / "run").glob("global_step_*")] == ["global_step_2"]
     assert "going on after step 1 of 2" in said
     rows = logged(tmp_path)
     assert steps_of(rows) == [1, 2]
@@ -121,9 +126,7 @@ def test_grpo_with_tools_validates_resumes_and_exports(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "model"
     from rollouts.engines.torch import load_engine
     from rollouts.prompts import ChatTokenizer
-    from train.backends.verl.export import main as export
 
-    assert export([str(tmp_path / "run"), "--step", "1", "--out", str(tmp_path / "one")]) == 0
     assert (tmp_path / "one" / "config.json").is_file()
     assert export([str(tmp_path / "run"), "--step", "9"]) == 2
     engine = load_engine(folder, ChatTokenizer(folder).stop_ids, 4)  # an ordinary folder

@@ -1,0 +1,164 @@
+"""Sections that every run has: the model, the engine, logging, checkpoints, evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from configs.checks import at_least
+from configs.loader import OPEN, locked
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The model a run starts from, and whether all of it is trained."""
+
+    path: str | None = locked(None)
+    """A Hugging Face folder or a hub name; null finds SmolLM2-135M-Instruct."""
+
+    lora_rank: int = locked(0)
+    """Train low-rank adapters of this rank; 0 trains all weights."""
+
+    lora_alpha: int = locked(32)
+    """Adapters count with the factor lora_alpha / lora_rank."""
+
+    chat_template_kwargs: dict[str, Any] = field(default_factory=dict[str, Any], metadata=OPEN)
+    """Arguments of the chat template: {enable_thinking: false} for Qwen3."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 0, "lora_rank")
+        at_least(self, 1, "lora_alpha")
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """How the embedded engine uses this machine; only `dtype` changes what is computed."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: CUDA where there is a GPU, else the CPU."""
+
+    dtype: Literal["auto", "bfloat16", "float32"] = locked("auto")
+    """Format of the working weights. auto: bfloat16 on a GPU and on a CPU that is fast with it,
+    else float32; a run that is resumed keeps the one it began with."""
+
+    threads: int = 0
+    """Threads of one operation; 0: one per core."""
+
+    slots: int = 64
+    """Answers decoded side by side (max_num_seqs elsewhere)."""
+
+    micro_tokens: int = 4096
+    """Tokens in one forward and backward pass. Less needs less memory; the result is the same."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 0, "threads")
+        at_least(self, 1, "slots", "micro_tokens")
+
+
+@dataclass(frozen=True)
+class ToolsConfig:
+    """The code tool of episodes, and how the model spells calls (rollouts/tools.py)."""
+
+    calls: Literal["hermes", "hermes_brief", "qwen_xml"] = locked("hermes")
+    """How the model writes a tool call."""
+
+    run_s: float = locked(200.0)
+    """Seconds that one run of the tool may take."""
+
+    file_mb: int = locked(200)
+    """Largest file that the tool may write."""
+
+    output_kb: int = locked(64)
+    """How much of stdout, and of stderr, the model sees."""
+
+    brief: bool = locked(False)
+    """A short description of the tool, for small models."""
+
+    snippet_tokens: int = locked(8000)
+    """Tokens of a data lake's description in the first message."""
+
+    snippet_rows: int = locked(5)
+    """Sample rows of each group of files in that description."""
+
+    workers: int = 0
+    """Tool runs side by side; 0: one per core."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 0.1, "run_s")
+        at_least(self, 1, "file_mb", "output_kb")
+        at_least(self, 50, "snippet_tokens")
+        at_least(self, 0, "workers", "snippet_rows")
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """Greedy evaluation of the demo on its held-out tasks, with bootstrap intervals."""
+
+    tasks: int = locked(400)
+    """Held-out tasks to answer."""
+
+    max_new_tokens: int = locked(96)
+    """Longest answer, in tokens."""
+
+    every: int = 0
+    """RL steps between evaluations; 0: only at the end."""
+
+    pass_k: int = 0
+    """Also report pass@k from k samples at temperature 1; 0: no."""
+
+    seed: int = 0
+    """Of the bootstrap and of pass@k."""
+
+    bootstrap: int = 2000
+    """Resamples."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "tasks", "max_new_tokens")
+        at_least(self, 0, "every", "pass_k", "seed")
+        at_least(self, 100, "bootstrap")
+
+
+@dataclass(frozen=True)
+class ValidationConfig:
+    """Greedy evaluation on `validation` while a run trains; the best model is kept as `best/`."""
+
+    every: int = locked(10)
+    """Steps between evaluations; there is one more after the last step."""
+
+    tasks: int = locked(0)
+    """The first so many tasks of the file; 0: all."""
+
+    max_new_tokens: int = locked(0)
+    """Longest answer, in tokens. 0: rl.max_new_tokens; in SFT the longest answer learned from."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "every")
+        at_least(self, 0, "tasks", "max_new_tokens")
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """Metrics always go to metrics.jsonl; Weights & Biases when asked for."""
+
+    wandb: Literal["off", "offline", "online"] = "off"
+    """offline needs no account."""
+
+    project: str = "assay"
+    """Weights & Biases project."""
+
+    rollouts: bool = True
+    """Write every step's rollouts."""
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """Checkpoints from which an interrupted run goes on."""
+
+    sft_every: int = 20
+    """SFT steps between checkpoints (of RL: rl.save_every)."""
+
+    keep: int = 2
+    """Newest checkpoints kept."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "sft_every", "keep")

@@ -1,0 +1,121 @@
+"""Choosing which units are written: the release's caps, and balance for training."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+
+from configs.cdr import SelectConfig, SplitConfig
+from data_gen.cdr.rows import PlannedRow, difficulty, template
+from data_gen.overlap import copies
+from rewards.cdr.ids import stable_id
+from rewards.seeds import derive_seed
+
+Unit = list[PlannedRow]
+
+
+def thin(units: Sequence[Unit], config: SelectConfig) -> list[Unit]:
+    """At most so many a variant, an operator, a family and a recipe; 0: no limit."""
+    kept: list[Unit] = []
+    counts: Counter[str] = Counter()
+    families: defaultdict[str, list[str]] = defaultdict(list)
+    for unit in units:
+        if config.max_chars and len(unit[0].instance.record.text) > config.max_chars:
+            continue
+        key, most = _cap(unit[0], config)
+        row = unit[0].instance
+        if unit[0].track == "order_f" and config.families_per_recipe:
+            known = families[str(row.recipe_id)]
+            if str(row.family_id) not in known:
+                if len(known) >= config.families_per_recipe:
+                    continue
+                known.append(str(row.family_id))
+        if most and counts[key] >= most:
+            continue
+        counts[key] += 1
+        kept.append(unit)
+    return kept
+
+
+def _cap(planned: PlannedRow, config: SelectConfig) -> tuple[str, int]:
+    row = planned.instance
+    if planned.track == "atomic_m":
+        return f"operator {row.sequence[0]}", config.per_operator
+    if planned.track == "atomic_f":  # half each, so that KEEP and DROP stay balanced
+        return f"operator {row.sequence[0]} {row.status}", (config.per_operator + 1) // 2
+    if planned.track == "agnostic_m":
+        return f"variant {row.variant_id}", config.per_variant
+    if planned.track == "order_f":
+        return f"family {row.family_id}", config.groups_per_family
+    return "order_m", 0
+
+
+def balance(units: Sequence[Unit], config: SelectConfig) -> list[Unit]:
+    """With `difficulty_balanced`, units of tracks, difficulties, domains and statuses in turns,
+    until `max_tasks` rows; a cell that runs dry leaves its turns to the others."""
+    if not config.difficulty_balanced:
+        return _until(units, config.max_tasks)
+    cells: defaultdict[tuple[object, ...], list[Unit]] = defaultdict(list)
+    for unit in units:
+        row = unit[0].instance
+        statuses = sum(d.instance.status == "DROP" for d in unit)
+        cell = (
+            unit[0].track,
+            difficulty(len(row.record.text), len(row.sequence)),
+            row.domain,
+            (statuses * 2 > len(unit)) - (statuses * 2 < len(unit)),
+        )
+        cells[cell].append(unit)
+    for key in cells:
+        cells[key].sort(key=lambda u: stable_id("balance", u[0].instance.id))
+    queues = [cells[key] for key in sorted(cells, key=str)]
+    turns = (
+        queue[i]
+        for i in range(max(map(len, queues), default=0))
+        for queue in queues
+        if i < len(queue)
+    )
+    return _until(list(turns), config.max_tasks)
+
+
+def _until(units: Sequence[Unit], most: int) -> list[Unit]:
+    kept: list[Unit] = []
+    rows = 0
+    for unit in units:
+        if most and rows + len(unit) > most:
+            break
+        kept.append(unit)
+        rows += len(unit)
+    return kept
+
+
+def splitter(units: Sequence[Unit], config: SplitConfig) -> Callable[[PlannedRow], str]:
+    """PlannedRow -> `train`, `heldout`, or "" (its recipe is held out but its document is not).
+
+    Documents are split domain by domain, copies and near copies of one another together; recipe
+    templates of two or more operators as a whole; both by the rank of a hash.
+    """
+    texts: dict[str, str] = {}
+    documents: defaultdict[str, set[str]] = defaultdict(set)
+    templates: set[str] = set()
+    for unit in units:
+        for planned in unit:
+            record = planned.instance.record
+            texts[record.id] = record.text
+            documents[record.domain].add(record.id)
+            if len(planned.instance.sequence) > 1:
+                templates.add(template(planned.steps))
+    first = copies(texts)
+    away: set[str] = set()  # firsts of copies
+    for names in documents.values():
+        ranked = sorted(names, key=lambda n: (derive_seed(config.seed, "split", first[n]), n))
+        away |= {first[n] for n in ranked[: round(len(ranked) * config.heldout_documents)]}
+    ranked = sorted(templates, key=lambda t: derive_seed(config.seed, "template", t))
+    unseen = set(ranked[: round(len(ranked) * config.heldout_recipes)])
+
+    def split(planned: PlannedRow) -> str:
+        if first[planned.instance.record.id] in away:
+            return "heldout"
+        return "" if template(planned.steps) in unseen else "train"
+
+    return split

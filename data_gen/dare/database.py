@@ -1,0 +1,90 @@
+"""What every kind of database has in common: the settings of a build, where a table is from, its
+row in the question list, and what became of the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from data_gen.dare.layout import Frame
+from data_gen.dare.sources import Source, table_hash
+
+
+@dataclass(frozen=True)
+class Settings:
+    out: Path
+    seed: int
+    mini: bool
+    published: frozenset[str]  # column fingerprints of evaluation databases
+    per_table: int = 2
+
+
+@dataclass
+class Built:
+    """What one table gave: rows of the question list, and why others were refused."""
+
+    source: str
+    rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    marks: frozenset[str] = frozenset()  # of its columns, to know copies by
+    refused: list[str] = field(default_factory=list[str])
+
+
+def published(marks: frozenset[str], settings: Settings) -> bool:
+    """Whether most of the table's columns are in evaluation databases."""
+    return bool(marks) and len(marks & settings.published) >= 0.6 * len(marks)
+
+
+DOMAINS = {
+    "finance": r"price|wage|income|salar|bank|loan|credit|stock|econom|insur|expend|cost",
+    "health": r"patient|disease|cancer|blood|drug|birth|hospital|medic|health|mortal|weight",
+    "education": r"school|student|teacher|score|college|university|exam|grade",
+    "environment": r"temperature|species|forest|weather|rain|ozone|pollut|river|soil|plant|bird",
+    "business": r"customer|sales|firm|market|retail|employ|product",
+    "technology": r"comput|software|internet|phone",
+    "automotive": r"\bcar\b|vehicle|traffic|driver|automobile",
+}
+
+
+def domain_of(source: Source) -> str:
+    """One word, by what the source says about itself; `other` when nothing does."""
+    text = f"{source.title} {source.about[:1500]}".lower()
+    counts = {d: len(re.findall(p, text)) for d, p in DOMAINS.items()}
+    best = max(counts, key=lambda d: counts[d])
+    return best if counts[best] else "other"
+
+
+def origin(source: Source, frame: Frame) -> dict[str, Any]:
+    """Where a database's rows are from; `frame` is the table they were taken from."""
+    return {
+        "title": source.title,
+        "licence": source.licence,
+        "source": source.name,
+        "table_sha256": table_hash(frame),
+        "domain": domain_of(source),
+    }
+
+
+def list_row(
+    source: Source, about: Mapping[str, Any], name: str, task: str, asked: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A database's row of the question list. `about` is its `origin`, `asked` what it asks for."""
+    return {
+        "file_path": name,
+        "task": task,
+        "question_v1": asked["question_v1"],
+        "question_v2": asked["question_v2"],
+        "available_tools": ["python_executor"],
+        "needed_files_v1": asked["needed_files_v1"],
+        "needed_files_v2": asked["needed_files_v2"],
+        **{key: asked[key] for key in ("contain_multiple_files",) if key in asked},
+        "usability_rating": source.usability,
+        "lastUpdated": source.updated,
+        "domain": about["domain"],
+        "licence": source.licence,
+        "source": source.name,
+        "table_sha256": about["table_sha256"],
+    }

@@ -1,0 +1,93 @@
+# pandas and scikit-learn ship no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+# pyright: reportUnknownLambdaType=false, reportGeneralTypeIssues=false
+"""Which column of a table is its time, and which columns name the rows of one moment."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from data_gen.dare.layout import Frame
+
+_NAME = re.compile(r"(^|[._ ])(year|date|time|month|quarter|period|day)s?([._ ]|$)|^yr$", re.I)
+
+_COUNTER = re.compile(r"^(unnamed.*|rownames?|index|row_?id|obs|x)$", re.I)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A table with a parsed time column `when` and the entity columns that make rows unique."""
+
+    frame: Frame
+    column: str
+    form: str
+    keys: list[str]
+
+
+def find_time(frame: Frame) -> tuple[str, Any, str] | None:
+    """(column, parsed times, strftime form): a date, date-like text, or a column of years."""
+    import pandas as pd
+
+    for name in map(str, frame.columns):
+        column = frame[name]
+        if column.dtype.kind == "M":
+            return name, column.dt.tz_localize(None), "%Y-%m-%d %H:%M:%S"
+        if not _NAME.search(name) or column.nunique() < 10:
+            continue
+        if column.dtype.kind in "iuf" and column.notna().all():
+            whole = column.astype(float)
+            if whole.between(1500, 2100).all() and (whole == whole.round()).all():
+                return name, pd.to_datetime(whole.astype(int).astype(str), format="%Y"), "%Y"
+        elif column.dtype.kind not in "iufb" and column.map(str).str.len().between(6, 25).all():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                times = pd.to_datetime(column, errors="coerce")
+            if times.notna().all():
+                clock = (times.dt.normalize() != times).any()
+                return name, times, "%Y-%m-%d %H:%M:%S" if clock else "%Y-%m-%d"
+    return None
+
+
+def entity_keys(frame: Frame, when: Any, words: list[str]) -> list[str] | None:
+    """Columns that with the time name a row: none, one or two; None when nothing does."""
+    if not when.duplicated().any():
+        return []
+    singles = [[w] for w in words]
+    pairs = [[a, b] for i, a in enumerate(words) for b in words[i + 1 :]]
+    for keys in [*singles, *pairs[:20]]:
+        if not frame[keys].assign(_when=when).duplicated().any():
+            return keys
+    return None
+
+
+def entity_columns(frame: Frame, time: str) -> list[str]:
+    """Columns that could name an entity: few values a row, repeated over time."""
+    found: list[str] = []
+    for name in map(str, frame.columns):
+        column = frame[name]
+        count = column.nunique()
+        whole = column.dtype.kind in "iu" or column.dtype.kind not in "f"
+        if name != time and whole and column.notna().all() and 2 <= count <= len(frame) / 4:
+            found.append(name)
+    return found
+
+
+def without_counters(frame: Frame) -> Frame:
+    """Columns by name once, without running numbers: they are no measurement."""
+    frame = frame.set_axis([str(c).strip() for c in frame.columns], axis=1)
+    frame = frame.loc[:, ~frame.columns.duplicated()].reset_index(drop=True)
+    counts = [
+        n
+        for n in frame.columns
+        if _COUNTER.match(n)
+        or (
+            frame[n].dtype.kind in "iu"
+            and not _NAME.search(n)
+            and frame[n].diff().dropna().eq(1).all()
+        )
+    ]
+    return frame.drop(columns=counts)

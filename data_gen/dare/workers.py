@@ -1,0 +1,104 @@
+"""Many tables by several processes, each with a sandbox of its own.
+
+The result depends on the tables and the seed alone, never on the number of processes or who
+finished first.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from tqdm import tqdm
+
+from data_gen.chunks import in_turn, processes
+from data_gen.dare.class_reg import build_table
+from data_gen.dare.database import Built, Settings
+from data_gen.dare.series import build_series
+from data_gen.dare.sources import Source, same_table, sources
+from rewards.seeds import derive_seed
+from rollouts.sandbox.model import Config
+from rollouts.sandbox.pool import Pool
+from rollouts.workshop import run_now
+
+SHARE = 4  # tables that one process is handed at a time
+_Job = tuple[int, int]  # (number of the table, how many databases it may give)
+_Step = Callable[[Sequence[_Job]], list[Built]]
+
+# What one process keeps: the sources, the settings, its sandbox. Set by `_start`.
+_work: tuple[list[Source], Settings, Pool] | None = None
+
+
+def _start(specs: Sequence[str], settings: Settings) -> None:
+    global _work
+    _work = (list(sources(specs)), settings, Pool(Config(workers=1)))
+
+
+def _tables(jobs: Sequence[_Job]) -> list[Built]:
+    """Class and reg databases of one process's share."""
+    assert _work is not None
+    listed, settings, pool = _work
+
+    async def go() -> list[Built]:
+        return [await build_table(listed[i], settings, pool, room) for i, room in jobs]
+
+    return run_now(go())
+
+
+def _series(jobs: Sequence[_Job]) -> list[Built]:
+    """Time-series databases of one process's share."""
+    assert _work is not None
+    listed, settings, _ = _work
+    out: list[Built] = []
+    for i, room in jobs:
+        built = Built(listed[i].name)
+        try:
+            build_series(listed[i], settings, built, room)
+        except Exception as error:  # as in build_table
+            built.refused.append(f"series broke: {type(error).__name__}: {error}"[:200])
+        out.append(built)
+    return out
+
+
+def without_copies(built: Built, seen: dict[str, frozenset[str]]) -> Built:
+    """The same, or nothing where an earlier source gave a copy of the table; notes it in `seen`."""
+    for other, marks in seen.items():
+        if built.rows and other != built.source and same_table(built.marks, marks):
+            return Built(built.source, [], built.marks, [*built.refused, f"a copy of {other}"])
+    if built.rows:
+        seen[built.source] = built.marks
+    return built
+
+
+def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: int) -> list[Built]:
+    """Tables in a seeded order until `wanted` databases are there: first a third of them time
+    series, which few tables give, then class and reg, at most `per_table` in all from a table."""
+    count = len(list(sources(specs)))
+    order = list(range(count))
+    random.Random(derive_seed(settings.seed, "tables")).shuffle(order)
+    seen: dict[str, frozenset[str]] = {}
+    with (
+        processes(workers, _start, (list(specs), settings)) as pool,
+        tqdm(total=wanted, desc="databases", unit="db") as bar,
+    ):
+
+        def through(step: _Step, jobs: Sequence[_Job], most: int) -> list[Built]:
+            """What `step` builds, in the order of `jobs`, until `most` databases are there."""
+            made: list[Built] = []
+            shares = [jobs[i : i + SHARE] for i in range(0, len(jobs), SHARE)]
+            for part in in_turn(pool, workers, step, shares):
+                new = [without_copies(built, seen) for built in part]
+                made += new
+                bar.update(sum(len(built.rows) for built in new))
+                if sum(len(built.rows) for built in made) >= most:
+                    break
+            return made
+
+        found: list[Built] = []
+        room = dict.fromkeys(order, settings.per_table)
+        if not settings.mini:
+            found = through(_series, list(room.items()), wanted // 3)
+            for index, built in zip(order, found, strict=False):
+                room[index] -= len(built.rows)
+        done = sum(len(built.rows) for built in found)
+        return found + through(_tables, [(i, r) for i, r in room.items() if r > 0], wanted - done)

@@ -1,0 +1,176 @@
+"""Tasks over lakes: questions drawn, checked by running them, kept where gold is certain."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from data_gen.krama.importer import LAKE, SYSTEM
+from data_gen.krama.lakes.lake import Lake
+from data_gen.krama.lakes.pipeline import Frames, Question, gold_subtasks
+from data_gen.krama.lakes.questions import KINDS, question_for
+from data_gen.krama.lakes.steps import NoQuestion
+from data_gen.krama.lakes.verify import score, validate_all
+from data_gen.krama.obscure.generated import obscure_tables
+from rewards.seeds import derive_seed
+from rewards.task import Task
+
+TYPES = (
+    "numeric_exact",
+    "string_exact",
+    "list_exact",
+    "numeric_approximate",
+    "string_approximate",
+    "list_approximate",
+)
+TRIES = 60  # questions a wanted task, before a lake is given up
+_BATCH = 16  # questions that are run side by side; fixed, so that no machine changes the tasks
+_AGENT = "ds_guru_few_shot"
+
+
+def to_task(
+    lake: Lake, question: Question, values: dict[str, Any], split: str, kind: str, draw: int
+) -> Task:
+    """A validated question as a task; its id is a hash of what it asks. `draw` is its seed."""
+    name = f"{derive_seed('lake-task', lake.name, question.shape):016x}"
+    opened = sorted(
+        {
+            s.code.split("data/")[1].split("'")[0].split('"')[0]
+            for s in question.steps
+            if "data/" in s.code
+        }
+    )
+    tables = [t.digest for t in lake.tables if t.path in opened]
+    gold = {
+        "answer_type": question.steps[-1].answer_type,
+        "answer": values["main-task"],
+        "subtasks": gold_subtasks(question, values),
+        "pipeline": question.code(),
+    }
+    return Task(
+        id=f"lake-{lake.name}-{name}",
+        family="answer",
+        track=f"lake-{lake.name}",
+        split=split,
+        prompt=[{"role": "system", "content": SYSTEM}, {"role": "user", "content": question.text}],
+        gold=gold,
+        tools=(_AGENT,),
+        files={LAKE: str(lake.folder.resolve())},
+        meta={
+            "benchmark": "lake",
+            "domain": lake.name,
+            "kind": kind,
+            "draw": draw,
+            "steps": len(question.steps),
+            "gold_files": opened,
+            "tables": tables,
+            "difficulty": "hard" if len(question.steps) > 4 else "easy",
+        },
+    )
+
+
+@dataclass
+class Tally:
+    """What became of the questions."""
+
+    reasons: Counter[str] = field(default_factory=Counter[str])
+
+
+def generate(
+    lakes: Sequence[Lake],
+    count: int,
+    seed: int,
+    split: str,
+    tally: Tally,
+    advance: Callable[[int], Any] = lambda _: None,
+) -> list[Task]:
+    """About `count` tasks, even over the answer types and the lakes as far as these allow.
+
+    Task i depends on the seed and the tables alone. Fewer come back when questions run out.
+    """
+    made: list[Task] = []
+    types: Counter[str] = Counter()
+    most = -(-count // len(TYPES))
+    usable = [lake for lake in lakes if lake.tables]
+    total = count * TRIES if usable else 0
+    for start in range(0, total, _BATCH):
+        drawn: list[tuple[Lake, Question, str, int]] = []
+        for number in range(start, min(start + _BATCH, total)):
+            lake = usable[number % len(usable)]
+            kind = Random(derive_seed(seed, "lake-draft", lake.name, number)).choice(list(KINDS))
+            draw = derive_seed(seed, lake.name, number, kind)
+            try:
+                question = question_for(lake.tables, kind, draw)
+            except NoQuestion:
+                tally.reasons["no fitting columns"] += 1
+                continue
+            if types[question.steps[-1].answer_type] >= most:
+                continue
+            if question.shape in lake.seen:
+                tally.reasons["asked already"] += 1
+                continue
+            lake.seen.add(question.shape)
+            drawn.append((lake, question, kind, draw))
+        checked = validate_all([(question, lake.frames) for lake, question, _, _ in drawn])
+        for (lake, question, kind, draw), (values, why) in zip(drawn, checked, strict=True):
+            answer_type = question.steps[-1].answer_type
+            if types[answer_type] >= most:
+                continue
+            if values is None:
+                tally.reasons[why] += 1
+                continue
+            types[answer_type] += 1
+            made.append(to_task(lake, question, values, split, kind, draw))
+            advance(1)
+            if len(made) >= count:
+                return made
+    return made
+
+
+def obscure_lake(
+    lake: Lake,
+    tasks: Sequence[Task],
+    seed: int,
+    target: Path,
+    tally: Tally,
+    advance: Callable[[int], Any] = lambda _: None,
+) -> list[Task]:
+    """A lake's tasks asked again over the lake with other names and numbers, each with the answer
+    that its pipeline gives there. A task is dropped when it does not validate there, or when its
+    answer did not change: memory could still answer it."""
+    used = {str(path) for task in tasks for path in task.meta["gold_files"]}
+    tables = obscure_tables(lake.folder, lake.name, lake.tables, used, seed, target)
+    other = Lake(target, lake.name, tables, Frames(target))
+    made: list[Task] = []
+    questions = [question_for(other.tables, task.meta["kind"], task.meta["draw"]) for task in tasks]
+    checked = [
+        found
+        for at in range(0, len(questions), _BATCH)
+        for found in validate_all(
+            [(question, other.frames) for question in questions[at : at + _BATCH]]
+        )
+    ]
+    for task, question, (values, why) in zip(tasks, questions, checked, strict=True):
+        advance(1)
+        plain = task.gold["answer"]
+        if values is None:
+            tally.reasons[f"obscured: {why}"] += 1
+        elif [s.kind for s in question.steps] != [s["kind"] for s in task.gold["subtasks"]]:
+            tally.reasons["obscured: another question"] += 1
+        elif score(question, values["main-task"], plain) > 0.95:
+            tally.reasons["obscured: the same answer"] += 1
+        else:
+            new = to_task(other, question, values, task.split, task.meta["kind"], task.meta["draw"])
+            made.append(
+                replace(
+                    new,
+                    id=f"{task.id}-obscured",
+                    gold={**new.gold, "plain_answer": plain},
+                    meta={**new.meta, "mode": "obscured", "plain": task.id},
+                )
+            )
+    return made

@@ -1,0 +1,232 @@
+"""`assay tasks NAME --family FILE.py`: tasks of a family that brings its own builder.
+
+The builder's keyword arguments are the settings. Every task is checked before anything is written:
+its gold scores 1, an empty answer 0, ids occur once, and two splits share no content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import re
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from data_gen.builder_settings import read_settings
+from data_gen.versions import versions
+from rewards.console import Parser, add_family, add_out, add_seed, near_miss, parser
+from rewards.families import all_families, family_named, use_families
+from rewards.family import Family
+from rewards.laws import (
+    Broken,
+    empty_law,
+    gold_law,
+    gold_of,
+    scored,
+    shared_content,
+    split_law,
+)
+from rewards.task import Answer, Task, TaskError, json_line, json_text
+
+CERTIFICATE = "certificate.json"
+_SPLIT = re.compile(r"[\w-]+(\.[\w-]+)*")
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a builder gave, checked: tasks by split, and the certificate."""
+
+    splits: dict[str, list[Task]]
+    certificate: dict[str, Any]
+
+
+def build(family: Family, seed: int, settings: Mapping[str, Any]) -> Built:
+    """Run the family's builder and check what it gave. Raises `TaskError` in one sentence."""
+    splits = {
+        name: [_as_read(task, family, name) for task in tasks]
+        for name, tasks in _called(family, seed, settings).items()
+    }
+    _ids_occur_once(splits)
+    for tasks in splits.values():
+        for task in tasks:
+            _refuse([*gold_law(task, scored(task, gold_of(family, task)))])
+            _refuse([*empty_law(task, scored(task, Answer()))])
+    _refuse([replace(b, where=f"splits {b.where}") for b in split_law(splits)])
+    return Built(splits, _certificate(family, seed, settings, splits))
+
+
+def _refuse(broken: Sequence[Broken]) -> None:
+    if broken:
+        raise TaskError(f"{broken[0]}; nothing was written")
+
+
+def _called(family: Family, seed: int, settings: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """What `build` returned, as lists, its shape checked."""
+    builder = f"build of family {family.name}"
+    if family.build is None:
+        raise TaskError(
+            f"family {family.name} builds no tasks; give Family(build=…) a function "
+            "build(seed, **settings) that returns {'train': [Task, …], 'heldout': […]}"
+        )
+    try:
+        made: Any = family.build(seed, **settings)
+        if isinstance(made, Mapping):
+            made = {name: list(tasks) for name, tasks in made.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    except TaskError as error:
+        raise TaskError(f"{builder}: {error}; nothing was written") from None
+    except (Exception, SystemExit) as error:
+        raise TaskError(
+            f"{builder} raised {type(error).__name__}: {error}; nothing was written"
+        ) from None
+    if not isinstance(made, dict):
+        got = type(made).__name__
+        raise TaskError(f"{builder} returned {got}; return {{'train': [Task, …], 'heldout': […]}}")
+    splits = cast("dict[Any, list[Any]]", made)
+    for name in splits:
+        if not isinstance(name, str) or not _SPLIT.fullmatch(name) or name == "certificate":
+            raise TaskError(f"{builder}: split {name!r} is no file name; use letters and digits")
+    if not any(splits.values()):
+        raise TaskError(f"{builder} gave no task; nothing was written")
+    return splits
+
+
+def _as_read(task: Any, family: Family, split: str) -> Task:
+    """The task as a reader of its file meets it, its split and origin filled in."""
+    builder = f"build of family {family.name}"
+    if not isinstance(task, Task):
+        raise TaskError(f"{builder}: split {split} holds {type(task).__name__}; wanted a Task")
+    if task.family != family.name:
+        raise TaskError(
+            f"{builder}: task {task.id} says family {task.family!r}; wanted {family.name!r}"
+        )
+    meta = {**task.meta, "family_origin": family.origin}
+    try:
+        line = json_line(replace(task, split=split, meta=meta).to_json())
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TaskError(
+            f"{builder}: task {task.id} cannot be written as JSON ({error}); use text, numbers, "
+            "lists and dicts in its gold and meta"
+        ) from None
+    return Task.from_json(json.loads(line), f"{builder}: task {task.id}")
+
+
+def _ids_occur_once(splits: Mapping[str, Sequence[Task]]) -> None:
+    seen: dict[str, str] = {}
+    for split, tasks in splits.items():
+        for task in tasks:
+            if task.id in seen:
+                raise TaskError(
+                    f"two tasks have the id {task.id!r} (in splits {seen[task.id]} and {split}); "
+                    "give each its own; nothing was written"
+                )
+            seen[task.id] = split
+
+
+def _certificate(
+    family: Family, seed: int, settings: Mapping[str, Any], splits: Mapping[str, Sequence[Task]]
+) -> dict[str, Any]:
+    overlaps = {
+        pair: {"exact": found.exact, "normalised": found.normalised}
+        for pair, found in shared_content(splits).items()
+    }
+    return {
+        "ok": not any(n for counts in overlaps.values() for n in counts.values()),
+        "family": {"name": family.name, "origin": family.origin, "sha256": origin_hash(family)},
+        "seed": seed,
+        "settings": dict(settings),
+        "tasks": {name: len(tasks) for name, tasks in splits.items()},
+        "tracks": {
+            name: dict(sorted(Counter(t.track for t in tasks).items()))
+            for name, tasks in splits.items()
+        },
+        "checks": {"gold_scores_one": True, "empty_scores_zero": True, "ids_occur_once": True},
+        "overlaps": overlaps,
+        "versions": versions(),
+    }
+
+
+def origin_hash(family: Family) -> str | None:
+    """SHA-256 of the file that the family's builder (else its scorer) stands in."""
+    try:
+        path = inspect.getsourcefile(inspect.unwrap(family.build or family.score))
+    except TypeError:
+        return None
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else None
+
+
+def write(built: Built, out: Path) -> None:
+    """Write every split and the certificate. All files are complete before the first stands in
+    `out`; files of an older build go, and until the certificate is there the build is not done."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    try:
+        hashes: dict[str, str] = {}
+        for name, tasks in built.splits.items():
+            data = b"".join(json_line(task.to_json()) for task in tasks)
+            (work / f"{name}.jsonl").write_bytes(data)
+            hashes[f"{name}.jsonl"] = hashlib.sha256(data).hexdigest()
+        proof = {**built.certificate, "sha256": hashes}
+        (work / CERTIFICATE).write_bytes(json_text(proof, indent=2))
+        work.chmod(0o755)
+        if not out.exists():
+            work.rename(out)
+            return
+        _clear(out)
+        for name in (*hashes, CERTIFICATE):
+            (work / name).replace(out / name)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _clear(out: Path) -> None:
+    """Take an older build's files away, its certificate first."""
+    try:
+        old: Any = json.loads((out / CERTIFICATE).read_text(encoding="utf-8"))
+        names = [str(name) for name in old["sha256"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        names = []
+    (out / CERTIFICATE).unlink(missing_ok=True)
+    for name in names:
+        if Path(name).name == name and name.endswith(".jsonl"):
+            (out / name).unlink(missing_ok=True)
+
+
+def main(name: str, argv: Sequence[str]) -> int:
+    """Exit status 0. Raises `TaskError` or `ConfigError` for what cannot be built."""
+    made = options(name)
+    args = made.parse_intermixed_args(argv)
+    family = _family(name, args.family)
+    settings = read_settings(family, args.settings)
+    built = build(family, args.seed, settings)
+    write(built, args.out)
+    for split, tasks in built.splits.items():
+        tracks = built.certificate["tracks"][split]
+        listed = ", ".join(f"{n} {track or 'without a track'}" for track, n in tracks.items())
+        print(f"{args.out / split}.jsonl: {len(tasks)} tasks ({listed or 'none'})")
+        if not tasks:
+            print(f"assay tasks: split {split} is empty", file=sys.stderr)
+    print(f"{args.out / CERTIFICATE}: gold scores 1, an empty answer 0, no content is shared")
+    return 0
+
+
+def options(name: str) -> Parser:
+    made = parser(f"tasks {name}", __doc__, settings="keyword arguments of the family's build")
+    add_family(made)
+    add_out(made, "folder to write into", required=True)
+    add_seed(made)
+    return made
+
+
+def _family(name: str, specs: Sequence[str]) -> Family:
+    given = {family.name for family in use_families(specs)}
+    if specs and name not in given and name not in all_families():
+        brings = ", ".join(sorted(given))
+        raise TaskError(f"no family {name!r}: --family brings {brings}{near_miss(name, [*given])}")
+    return family_named(name, "assay tasks")

@@ -1,0 +1,23 @@
+"""What breaks an episode: bad input, broken infrastructure, or a bug."""
+
+from __future__ import annotations
+
+import traceback
+
+from rewards.task import TaskError
+from rollouts.environment import EnvironmentFailure
+from rollouts.sandbox.model import SandboxError
+
+BROKEN = (OSError, SandboxError, EnvironmentFailure)  # what counts as infrastructure
+FORESEEN = (TaskError,)  # bad input, said in one sentence: these end the run
+_REPORT = 20_000  # characters of a traceback that are kept, its end
+
+
+def bug_report(error: BaseException) -> tuple[str, dict[str, str]]:
+    """(one line for a trajectory's `failure`, what its `notes` keep): broken infrastructure in
+    words; of an exception that nobody foresaw also the traceback, as `bug`."""
+    said = f"{type(error).__name__}: {error}"[:500]
+    if isinstance(error, BROKEN):
+        return said, {}
+    whole = "".join(traceback.format_exception(error))
+    return f"bug: {said}", {"bug": whole[-_REPORT:]}

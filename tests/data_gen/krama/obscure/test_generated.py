@@ -1,0 +1,178 @@
+"""Obscured generated lakes: other names and numbers, the same questions, answers computed anew."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("openpyxl")
+pytest.importorskip("pyarrow")
+
+import front  # noqa: E402
+from lake_files import lake_of_all  # noqa: E402
+from small_lake import make_lake  # noqa: E402
+
+from data_gen.krama.lakes.lake import open_lake  # noqa: E402
+from data_gen.krama.obscure.generated import change_table, make_key, moved, scaled  # noqa: E402
+from rewards.krama.answer import score_response  # noqa: E402
+from rewards.krama.failure import category  # noqa: E402
+
+main = front.command("tasks", "lake")
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("obscured")
+    one = lake_of_all(make_lake(out / "first"))
+    command = ["--lakes", str(one), "--count", "48", "--seed", "3", "--obscured"]
+    assert main([*command, "--out", str(out / "o")]) == 0
+    return out / "o"
+
+
+def test_questions_are_paired_and_nothing_of_the_plain_lake_is_left(built: Path) -> None:
+    plain = {t["id"]: t for t in rows(built / "train.jsonl")}
+    other = rows(built / "train_obscured.jsonl")
+    proof = json.loads((built / "certificate.json").read_text("utf-8"))
+    dropped = sum(n for why, n in proof["refused"].items() if why.startswith("obscured"))
+    assert len(plain) == len(other) + dropped == 48
+    assert len(other) >= 24
+    assert len({t["gold"]["answer_type"] for t in other}) == 6
+    for task in other:
+        twin = plain[task["meta"]["plain"]]
+        gold = task["gold"]
+        assert gold["answer_type"] == twin["gold"]["answer_type"]
+        assert [s["kind"] for s in gold["subtasks"]] == [
+            s["kind"] for s in twin["gold"]["subtasks"]
+        ]
+        text = task["prompt"][-1]["content"] + json.dumps(gold["subtasks"]) + gold["pipeline"]
+        for word in ("Kind", "Height", "Cost", "Turm", "Büro", "rain", "semicolon", "Marine"):
+            assert word not in text
+        assert (
+            score_response(gold["answer_type"], gold["answer"], {"answer": gold["answer"]}).outcome
+            == 1.0
+        )
+        # who answers from memory of the plain lake is wrong, and is called so
+        recalled = score_response(
+            gold["answer_type"], gold["answer"], {"answer": twin["gold"]["answer"]}
+        ).outcome
+        assert (recalled or 0.0) <= 0.95
+        assert category(gold, twin["gold"]["answer"], recalled, "ran", "", []) == "recalled"
+
+
+def test_answers_are_those_of_the_pipeline_on_the_obscured_files(built: Path) -> None:
+    """Workbook, JSON and Parquet once each, by a plain interpreter beside the obscured lake."""
+    seen: Counter[str] = Counter()
+    for task in rows(built / "train_obscured.jsonl"):
+        suffix = task["meta"]["gold_files"][0].rpartition(".")[2]
+        seen[suffix] += 1
+        if seen[suffix] > 1 or suffix in ("csv", "tsv", "jsonl"):  # as test_generate does
+            continue
+        lake = built / task["files"]["lake"]
+        (lake.parent / "data").unlink(missing_ok=True)
+        (lake.parent / "data").symlink_to(lake)
+        done = subprocess.run(
+            [sys.executable, "-c", task["gold"]["pipeline"]],
+            cwd=lake.parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert json.loads(done.stdout)["main-task"] == task["gold"]["answer"]
+    assert {"csv", "xlsx", "json", "parquet"} <= set(seen)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
+def test_a_model_that_answers_from_memory_is_found_out(built: Path, tmp_path: Path) -> None:
+    evaluate = front.command("eval")
+
+    for name, right in (("train", 1.0), ("train_obscured", 0.0)):
+        tasks = rows(built / f"{name}.jsonl")
+        replies: list[dict[str, Any]] = []
+        for task in tasks:
+            memory = task["gold"].get("plain_answer", task["gold"]["answer"])
+            code = f"import json\nprint(json.dumps({{'main-task': {memory!r}}}))"
+            replies.append(
+                {
+                    "match": f"Question: {task['prompt'][-1]['content']}\n",
+                    "replies": [f"```json\n[]\n```\n```python\n{code}\n```"],
+                }
+            )
+        canned = tmp_path / "canned.jsonl"
+        canned.write_text("".join(json.dumps(r) + "\n" for r in replies), encoding="utf-8")
+        command = ["--tracks", f"krama:{built / f'{name}.jsonl'}", "--model", f"canned:{canned}"]
+        assert evaluate([*command, "--out", str(tmp_path / name), "--snippet-tokens", "200"]) == 0
+        found = json.loads((tmp_path / name / "results.json").read_text("utf-8"))
+        tables = found["benchmarks"]["krama"]["tables"]
+        cell = tables["end-to-end"]["overall"]
+        assert (cell["tasks"], cell["right"]) == (len(tasks), right * len(tasks))
+        kinds = tables["end-to-end categories"]
+        assert kinds == {"recalled" if right == 0.0 else "right": len(tasks)}
+
+
+def test_a_key_depends_on_the_seed_and_keeps_words_apart(tmp_path: Path) -> None:
+    tables = open_lake(lake_of_all(make_lake(tmp_path / "x"))).tables
+    key, same, other = (make_key("x", tables, seed) for seed in (1, 1, 2))
+    assert key == same != other
+    assert len(set(key.words.values())) == len(key.words)
+    assert not set(key.words) & set(key.words.values())
+    for table in tables:
+        changed = change_table(table, key)
+        assert [len(v) for v in changed.values.values()] == [len(v) for v in table.values.values()]
+        for old, new in zip(table.numbers, changed.numbers, strict=True):
+            assert [
+                float(f"{v / w:.9g}")
+                for v, w in zip(changed.levels[new], table.levels[old], strict=True)
+                if w
+            ] == [float(key.factors[old])] * sum(w != 0 for w in table.levels[old])
+
+
+@pytest.mark.parametrize(
+    ("cell", "want"),
+    [
+        ("1,234", "3,702"),
+        ("$5.50", "$16.50"),
+        ("40%", "120%"),
+        (" -2 ", " -6 "),
+        ("M", "M"),
+        ("", ""),
+        (None, None),
+        (True, True),
+        (7, 21),
+        (0.1, 0.3),
+        ("1e3", "3000"),
+        ("<10", "<10"),
+    ],
+)
+def test_numbers_keep_the_way_they_are_written(cell: Any, want: Any) -> None:
+    assert scaled(cell, Decimal(3)) == want
+
+
+@given(st.one_of(st.text(max_size=12), st.floats(), st.integers(), st.none(), st.booleans()))
+def test_any_cell_can_be_changed(cell: Any) -> None:
+    for value in (scaled(cell, Decimal("1.7")), moved(cell, 7)):
+        assert isinstance(value, str) == isinstance(cell, str)
+
+
+def test_years_move() -> None:
+    assert [moved(c, 7) for c in (1990, 1990.0, "1990", "n/a", None)] == [
+        1997,
+        1997.0,
+        "1997",
+        "n/a",
+        None,
+    ]

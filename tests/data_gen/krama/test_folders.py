@@ -1,0 +1,71 @@
+"""Task sets over lakes name their folders relative to themselves: they can be moved."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from small_lake import make_lake
+
+pytest.importorskip("pandas")
+
+from front import command
+
+from data_gen.krama.folders import write_tasks
+from rewards.families import score_answer
+from rewards.task import Task, read_tasks
+from rollouts.engines.scripted import CannedEngine
+from rollouts.environment import Budget
+from rollouts.episode import run_episode
+from rollouts.krama.reference import reference_reply
+from rollouts.tools import FORMATS
+from rollouts.trajectory import Sampling
+from rollouts.workshop import Workshop
+
+main = command("tasks", "lake")
+
+
+async def outcomes(path: Path) -> list[float | None]:
+    """What the gold pipelines of a tasks file score, run as an agent's would be."""
+    shop = Workshop(path.parent)
+    tasks = read_tasks(path)
+    shop.announce(tasks)
+    found: list[float | None] = []
+    try:
+        for task in tasks:
+            reply = reference_reply(task, 0, FORMATS["hermes_brief"])
+            engine = CannedEngine([{"match": "", "replies": [reply]}])
+            maker = shop.maker(task, 0, 7)
+            run = await run_episode(task, 0, maker, engine, Sampling(512), 0, Budget(turns=2))
+            found.append(score_answer(task, run.answer()).outcome)
+    finally:
+        await shop.close()
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
+def test_moved_lake_tasks_are_still_answered_by_their_gold(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    lake = make_lake(here / "lake")
+    words = ["--lakes", str(lake), "--count", "4", "--obscured", "--out", str(here / "tasks")]
+    assert main(words) == 0
+    here.rename(there)
+    for name in ("train", "train_obscured"):
+        path = there / "tasks" / f"{name}.jsonl"
+        assert len(read_tasks(path)) >= 1
+        assert str(tmp_path) not in path.read_text("utf-8")
+        assert set(asyncio.run(outcomes(path))) == {1.0}
+
+
+def test_names_are_relative_to_the_tasks_file_even_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real/deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real/deep")
+    (tmp_path / "lake").mkdir()
+    task = Task("t", "answer", "x", "test", [], {}, files={"lake": str(tmp_path / "lake")})
+    write_tasks(tmp_path / "link" / "tasks.jsonl", [task])
+    (row,) = map(json.loads, (tmp_path / "link/tasks.jsonl").read_text("utf-8").splitlines())
+    assert row["files"] == {"lake": "../../lake"}
+    assert (tmp_path / "link" / row["files"]["lake"]).is_dir()

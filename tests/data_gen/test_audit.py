@@ -1,0 +1,125 @@
+"""`assay audit` over files of mixed families, own ones too."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from own_families import family_file
+
+from assay import main
+from rewards import families, guard
+from rewards.task import Task, read_tasks, write_jsonl
+
+
+@pytest.fixture(autouse=True)
+def no_other_family(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(families, "_added", {})
+    yield
+    os.environ.pop(families.VARIABLE, None)
+
+
+GOLD = {"input_text": "axb", "status": "KEEP", "text": "ab"}
+REFINED = Task("r", "refinement", "toy", "train", [{"role": "user", "content": "x"}], GOLD)
+
+
+def mixed(folder: Path, path: Path) -> Path:
+    """One file with tasks of an own family, of refinement and of lake questions."""
+    out = folder / "out"
+    words = ["--family", str(path), "--out", str(out)]
+    assert main(["tasks", "reverse", *words]) == 0
+    asked = replace(
+        REFINED, id="a", family="answer", gold={"answer_type": "numeric_exact", "answer": 12}
+    )
+    tasks = [*read_tasks(out / "train.jsonl"), REFINED, asked]
+    write_jsonl(folder / "mixed.jsonl", (task.to_json() for task in tasks))
+    return folder / "mixed.jsonl"
+
+
+def test_a_mixed_file_is_audited_by_family(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = family_file(tmp_path)
+    file = mixed(tmp_path, path)
+    capsys.readouterr()
+    words = ["audit", "--tasks", str(file), "--family", str(path)]
+    assert main([*words, "--json", "--out", str(tmp_path / "rows.jsonl")]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] and report["tasks"] == 8
+    assert {n: f["tasks"] for n, f in report["families"].items()} == {
+        "answer": 1,
+        "refinement": 1,
+        "reverse": 6,
+    }
+    earns = report["families"]["refinement"]["earns"]
+    assert (earns["gold"]["outcome"], earns["cheat copy"]["outcome"]) == (1.0, 0.0)
+    assert 0 < earns["cheat copy"]["reward"] < 1
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert {row["id"] for row in rows} >= {"r", "a", "reverse-0"}
+    assert all(row["scores"]["gold"]["outcome"] == 1.0 for row in rows)
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "reverse: 6 tasks" in said and said.endswith("every law holds\n")
+
+
+def test_a_broken_law_exits_1_and_names_the_task(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = replace(REFINED, gold=GOLD | {"text": "ab", "status": "NO"})
+    write_jsonl(tmp_path / "t.jsonl", [REFINED.to_json(), replace(bad, id="bad").to_json()])
+    assert main(["audit", "--tasks", str(tmp_path / "t.jsonl")]) == 1
+    said = capsys.readouterr().out
+    assert "broken: gold: task bad: " in said and "task r" not in said
+
+
+def test_an_output_that_the_own_scorer_fails_on_exits_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = family_file(tmp_path)
+    file = mixed(tmp_path, good)
+    families._added.clear()  # pyright: ignore[reportPrivateUsage]
+    (tmp_path / "b").mkdir()
+    score = "    right = answer.text.strip() == task.gold["
+    bad = family_file(tmp_path / "b", score, "    if 'NaN' in answer.text: 1 / 0\n" + score)
+    assert main(["audit", "--tasks", str(file), "--family", str(bad)]) == 1
+    assert "scorer of reverse raised ZeroDivisionError" in capsys.readouterr().out
+
+
+def test_a_scorer_that_hangs_ends_the_audit_of_its_family(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = mixed(tmp_path, family_file(tmp_path))
+    families._added.clear()  # pyright: ignore[reportPrivateUsage]
+    (tmp_path / "b").mkdir()
+    score = "    right = answer.text.strip() == task.gold["
+    bad = family_file(tmp_path / "b", score, "    while True: pass\n" + score)
+    monkeypatch.setattr(guard, "SECONDS", 0.05)
+    assert main(["audit", "--tasks", str(file), "--family", str(bad)]) == 1
+    said = capsys.readouterr().out
+    assert "its scorer failed on 5 tasks; 1 were not examined" in said
+
+
+def test_two_files_that_share_content_exit_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    write_jsonl(one, [REFINED.to_json()])
+    write_jsonl(two, [replace(REFINED, id="twin", split="heldout").to_json()])
+    assert main(["audit", "--tasks", str(one)]) == 0
+    assert main(["audit", "--tasks", str(one), str(two)]) == 1
+    assert "share 1 contents (1 of them exactly), as in tasks r and twin" in capsys.readouterr().out
+
+
+def test_tasks_that_cannot_be_audited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "t.jsonl"
+    write_jsonl(file, [replace(REFINED, family="nobody").to_json()])
+    assert main(["audit", "--tasks", str(file)]) == 2
+    assert "no family 'nobody'" in capsys.readouterr().err
+    assert main(["audit", "--tasks", str(file), str(file)]) == 2
+    assert "given twice" in capsys.readouterr().err
+    assert main(["audit", "--tasks", str(tmp_path / "none.jsonl")]) == 2
+    assert "none.jsonl: No such file" in capsys.readouterr().err

@@ -1,0 +1,53 @@
+"""Work shared by processes: in order, few jobs ahead, and one sentence when a process is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from tqdm import tqdm
+
+from data_gen.chunks import AHEAD, in_order, in_turn, processes
+from rewards.task import TaskError
+
+
+def slow_when_even(job: int) -> list[int]:
+    time.sleep(0.02 * (job % 2 == 0))
+    return [job, -job]
+
+
+def killed_at_three(job: int) -> list[int]:
+    if job == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [job]
+
+
+def noted(job: tuple[str, int]) -> int:
+    (Path(job[0]) / str(job[1])).touch()
+    return job[1]
+
+
+def quiet() -> tqdm[int]:
+    return tqdm(disable=True)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_findings_come_in_the_order_of_the_jobs(workers: int) -> None:
+    found = in_order(slow_when_even, range(8), workers, quiet())
+    assert found == [n for job in range(8) for n in (job, -job)]
+
+
+def test_a_killed_process_ends_the_work_with_one_sentence() -> None:
+    with pytest.raises(TaskError, match=r"a worker process was killed .* fewer workers") as caught:
+        in_order(killed_at_three, range(9), 2, quiet())
+    assert "\n" not in str(caught.value)
+
+
+def test_who_stops_early_leaves_most_jobs_undone(tmp_path: Path) -> None:
+    jobs = [(str(tmp_path), n) for n in range(200)]
+    with processes(2) as pool:
+        assert next(iter(in_turn(pool, 2, noted, jobs))) == 0
+    assert 1 <= len(list(tmp_path.iterdir())) <= 2 * AHEAD

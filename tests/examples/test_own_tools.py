@@ -1,0 +1,96 @@
+"""examples/own_tools.py, copied outside the checkout: its tools answer, and models train on it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from assay_command import assay, rows
+from places import ROOT
+
+pytest.importorskip("torch")
+
+EXAMPLE = ROOT / "examples" / "own_tools.py"
+TINY = ["engine.threads=1", "engine.dtype=float32", "engine.device=cpu"]
+FAMILY = ["--family", "own_tools.py"]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the family's file and its tasks."""
+    folder = tmp_path_factory.mktemp("shop")
+    shutil.copy(EXAMPLE, folder / "own_tools.py")
+    assay(folder, "tasks", "shop", *FAMILY, "--out", "T", "--seed", "0", "count=16")
+    return folder
+
+
+def test_the_example_is_short() -> None:
+    assert len(EXAMPLE.read_text("utf-8").splitlines()) <= 40
+
+
+def test_the_tools_answer_a_scripted_model(built: Path) -> None:
+    """Both tools in one episode; the reply of the second holds the gold answer."""
+    from rewards.families import score_answer, use_families
+    from rewards.task import read_tasks
+    from rollouts.chat_rollout import chat_rollout
+    from rollouts.conversation import ChatReply
+    from rollouts.now import run_now
+    from rollouts.tools import ToolCall
+    from rollouts.trajectory import Sampling
+    from rollouts.workshop import Workshop
+
+    class Asks:
+        """Lists the tables, selects the figs, and replies with what it was told."""
+
+        async def chat(self, messages: Any, tools: Any, sampling: Any, seed: int) -> ChatReply:
+            told = [str(m["content"]) for m in messages if m["role"] == "tool"]
+            if not told:
+                return ChatReply("", [ToolCall("tables", {}, id="a")], "eos")
+            if len(told) == 1:
+                sql = "SELECT boxes FROM stock WHERE fruit = 'fig'"
+                return ChatReply("", [ToolCall("query", {"sql": sql}, id="b")], "eos")
+            return ChatReply(str(json.loads(told[1])[0][0]), [], "eos")
+
+    use_families([str(built / "own_tools.py")])
+    tasks = read_tasks(built / "T" / "heldout.jsonl")
+    shop = Workshop(built / "T")
+    groups = run_now(chat_rollout(tasks, Asks(), Sampling(), 1, 0, maker=shop.maker))
+    scores = [
+        score_answer(task, group[0].answer()) for task, group in zip(tasks, groups, strict=True)
+    ]
+    assert [score.outcome for score in scores] == [1.0] * len(tasks)
+
+
+def test_other_files_cannot_be_opened(tmp_path: Path) -> None:
+    code = (
+        "import sqlite3; db = sqlite3.connect(':memory:');"
+        "db.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0); db.execute(\"ATTACH 'x.db' AS x\")"
+    )
+    done = subprocess.run(
+        [shutil.which("python3") or "python3", "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert "too many attached databases" in done.stderr
+    assert not (tmp_path / "x.db").exists()
+
+
+@pytest.mark.slow
+def test_the_chain_trains_and_evaluates(built: Path, tiny_folder: Path) -> None:
+    model = ["--model", str(tiny_folder)]
+    sft = ["sft.epochs=1", "sft.batch_size=4", "sft.max_length=2048", *TINY]
+    assay(built, "sft", *FAMILY, *model, "--tasks", "T/train.jsonl", "--out", "sft", *sft)
+    rl = ["rl.steps=1", "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.rollouts_per_prompt=2"]
+    rl += ["rl.max_new_tokens=16", "rl.max_length=2048", "rl.turns=2", *TINY]
+    grpo = [*FAMILY, "--model", "sft/model", "--tasks", "T/train.jsonl"]
+    assay(built, "grpo", *grpo, "--out", "rl", *rl)
+    heldout = [*FAMILY, "--tasks", "T/heldout.jsonl", "--max-new-tokens", "16", "--turns", "2"]
+    assay(built, "eval", "--model", "rl/model", *heldout, "--out", "eval-rl")
+    results = json.loads((built / "eval-rl" / "results.json").read_text("utf-8"))
+    assert len(results["rows"]) == 8
+    assert rows(built / "T" / "heldout.jsonl")[0]["tools"] == ["tables", "query"]

@@ -1,0 +1,206 @@
+"""`@tool`: the schema of a function, refusals, and the conversion of a model's arguments."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Optional
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rewards.task import TaskError
+from rollouts.docstring import described
+from rollouts.tool import Context, tool
+
+
+@tool
+def everything(
+    a: str,
+    b: int,
+    c: Annotated[float, "A number."],
+    d: list[int],
+    e: dict[str, float],
+    f: Literal["x", "y"],
+    ctx: Context,
+    g: bool = False,
+    h: Optional[int] = None,  # noqa: UP045
+    i: list | None = None,
+    j: int | str = "k",
+    k: Any = None,
+) -> str:
+    """Do everything.
+
+    And more.
+
+    Args:
+        a: First,
+            over two lines.
+        b (int): Second: with a colon.
+
+    Returns:
+        Nothing of use.
+    """
+    return f"{a} {b} {c} {d} {e} {f} {g} {h} {i} {j} {k}"
+
+
+def test_the_schema_says_types_defaults_and_help() -> None:
+    schema = everything.spec.parameters
+    assert everything.spec.description == "Do everything.\n\nAnd more."
+    assert schema["required"] == ["a", "b", "c", "d", "e", "f"]
+    assert schema["additionalProperties"] is False
+    assert schema["properties"] == {
+        "a": {"type": "string", "description": "First, over two lines."},
+        "b": {"type": "integer", "description": "Second: with a colon."},
+        "c": {"type": "number", "description": "A number."},
+        "d": {"type": "array", "items": {"type": "integer"}},
+        "e": {"type": "object", "additionalProperties": {"type": "number"}},
+        "f": {"type": "string", "enum": ["x", "y"]},
+        "g": {"type": "boolean", "default": False},
+        "h": {"type": "integer"},
+        "i": {"type": "array"},
+        "j": {"anyOf": [{"type": "integer"}, {"type": "string"}], "default": "k"},
+        "k": {"default": None},
+    }
+    assert everything.context == "ctx"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Do it.\n\nParameters\n----------\nx : int\n    How many.\ny\n    Why.",
+        "Do it.\n\nArgs:\n    x: How many.\n    y: Why.",
+        "Do it.\n\n:param x: How many.\n:param str y: Why.\n:returns: None",
+        "Do it.\n\nArgs:\n    x (int): How\n        many.\n    y: Why.\nRaises:\n    z: Never.",
+    ],
+)
+def test_three_habits_of_docstrings_are_read(text: str) -> None:
+    assert described(text) == ("Do it.", {"x": "How many.", "y": "Why."})
+
+
+@given(st.text(alphabet="Args: \nx-", max_size=80))
+@settings(deadline=None)
+def test_any_docstring_is_read(text: str) -> None:
+    about, helps = described(text)
+    assert isinstance(about, str) and all(isinstance(v, str) for v in helps.values())
+
+
+def no_docstring(x: int) -> int:
+    return x
+
+
+def no_type(x) -> int:  # type: ignore[no-untyped-def]
+    """Has none."""
+    return x
+
+
+def bytes_in(x: bytes) -> int:
+    """Take bytes."""
+    return len(x)
+
+
+def keys(x: dict[int, str]) -> int:
+    """Take keys."""
+    return len(x)
+
+
+def stars(*x: int) -> int:
+    """Take any."""
+    return len(x)
+
+
+def slash(x: int, /) -> int:
+    """Take one."""
+    return x
+
+
+def unknown(x: Nowhere) -> int:  # type: ignore[name-defined]  # noqa: F821
+    """Take what is not there."""
+    return x
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (no_docstring, "no_docstring .* it has no docstring"),
+        (no_type, "no_type .* argument 'x' has no type; annotate it"),
+        (bytes_in, "bytes_in .*: 'x' is of type bytes, which a model cannot give; use str, int"),
+        (keys, "keys .*: 'x' has keys of type int"),
+        (stars, r"stars .*: \*x: ?'?int'? takes any argument"),
+        (slash, "slash .*: argument 'x' is positional only"),
+        (unknown, "unknown .*: its types cannot be read .*Nowhere"),
+        (7, "7 is no function"),
+    ],
+)
+def test_functions_that_cannot_be_tools_are_named(function: Any, why: str) -> None:
+    with pytest.raises(TaskError, match=why) as caught:
+        tool(function)
+    assert "\n" not in str(caught.value)
+
+
+BASE = {"a": "s", "b": 1, "c": 2.0, "d": [1], "e": {"p": 1.5}, "f": "x"}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "wanted"),
+    [
+        ("a", 3, "3"),
+        ("b", "7", 7),
+        ("b", 7.0, 7),
+        ("c", "2.5", 2.5),
+        ("d", "[1, 2]", [1, 2]),
+        ("d", ["1", 2.0], [1, 2]),
+        ("e", '{"q": "1"}', {"q": 1.0}),
+        ("g", "true", True),
+        ("h", "null", None),
+        ("h", "3", 3),
+        ("j", 5, 5),
+        ("j", "5", "5"),
+        ("k", [None], [None]),
+    ],
+)
+def test_values_are_converted(name: str, given: Any, wanted: Any) -> None:
+    made, problem = everything.fitted(BASE | {name: given})
+    assert (problem, made[name]) == ("", wanted) and type(made[name]) is type(wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "why"),
+    [
+        ("a", True, "must be text; got true"),
+        ("b", "x", "'b' must be a whole number"),
+        ("b", True, "'b' must be a whole number"),
+        ("c", "nan", "'c' must be a number"),
+        ("c", 10**400, "'c' must be a number"),
+        ("d", [1, "z"], "'d'[1] must be a whole number"),
+        ("e", [1], "'e' must be an object"),
+        ("f", "z", "'f' must be one of 'x', 'y'"),
+        ("g", 3, "'g' must be true or false"),
+        ("ctx", 3, "there is no argument 'ctx'"),
+    ],
+)
+def test_what_does_not_fit_is_said(name: str, given: Any, why: str) -> None:
+    made, problem = everything.fitted(BASE | {name: given})
+    assert made == {} and why in problem
+
+
+nested = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*BASE, "g", "h", "i", "j", "k", "other"]), nested))
+@settings(deadline=None)
+def test_no_arguments_raise(arguments: dict[str, Any]) -> None:
+    made, problem = everything.fitted(arguments)
+    assert bool(problem) != bool(made)
+
+
+def test_a_tool_is_still_its_function() -> None:
+    @tool
+    def add(x: int, y: int = 2) -> int:
+        """Add."""
+        return x + y
+
+    assert add(1) == 3 and add.name == "add"

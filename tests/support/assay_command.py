@@ -1,0 +1,36 @@
+"""Running `assay` as a user does, in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from places import ROOT
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """`assay WORDS` in `folder`, one thread, whatever it says and returns."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "assay", *words],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+
+
+def assay(folder: Path, *words: str, status: int = 0) -> str:
+    """What `assay WORDS` printed; fails the test when the exit status is another."""
+    done = run(folder, *words)
+    assert done.returncode == status, f"assay {' '.join(words)}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a JSONL file."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]

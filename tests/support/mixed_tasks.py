@@ -1,0 +1,102 @@
+"""Tasks of every built-in family and of an own one, and what a model is made to say to them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rewards.task import Task, write_jsonl
+
+OWN = """
+from rewards.family import Family, Score
+
+def score(task, answer):
+    right = float(answer.text.strip() == task.gold["sum"])
+    return Score(right, 0.1 + 0.9 * right, {}, "ok" if right else "wrong sum")
+
+FAMILY = Family(
+    name="sums", score=score, gold=lambda task: task.gold["sum"],
+    cheats={"two": lambda task: "2"},
+    slices=lambda task: {"digits": str(len(task.gold["sum"]))},
+    tables=lambda rows: [("sums.md", f"{len(rows)} sums\\n")],
+)
+"""
+
+
+def asked(words: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": words}]
+
+
+def refinement(number: int, status: str, source: int) -> Task:
+    text = f"Mail x{number}@a.org now."
+    gold = {"input_text": text, "status": status, "text": text.replace("@a.org", "")}
+    meta = {"document": f"doc{source}", "has_filter": number % 2 == 0, "domain": "pii"}
+    prompt = asked(f"<{number}> {text}")
+    return Task(f"r{number}", "refinement", "atomic", "heldout", prompt, gold, meta=meta)
+
+
+def structured() -> Task:
+    gold = {
+        "reference_json": {"prompt_label": "safe"},
+        "reference_text": '{"prompt_label": "safe"}',
+        "scoring_profile": "structured_json",
+        "source_track": "semantic_safety_atomic",
+    }
+    return Task("j0", "structured", "safety", "heldout", asked("Is this safe?"), gold)
+
+
+def table() -> Task:
+    truth = "row_id,kind\n1,a\n2,b\n3,a\n"
+    gold = {
+        "task_type": "class-MM",
+        "truth_csv": truth,
+        "key_columns": ["row_id"],
+        "targets": ["kind"],
+    }
+    return Task("t0", "table", "class-MM", "heldout", asked("Predict the kind."), gold)
+
+
+def answer(number: int) -> Task:
+    gold = {"answer": number, "answer_type": "numeric_exact"}
+    meta = {"domain": "rain"}
+    return Task(
+        f"a{number}", "answer", "lake", "heldout", asked(f"Lake {number}?"), gold, meta=meta
+    )
+
+
+def own(number: int) -> Task:
+    prompt, gold = asked(f"Add {number} and {number}."), {"sum": str(2 * number)}
+    return Task(f"o{number}", "sums", "add", "heldout", prompt, gold, meta={"source": "book"})
+
+
+def mixed() -> list[Task]:
+    """All five families, several tasks of one source among them."""
+    texts = [refinement(i, "KEEP" if i % 3 else "DROP", i // 2) for i in range(6)]
+    return [*texts, structured(), table(), answer(7), answer(8), *(own(i) for i in range(1, 9))]
+
+
+def write_mixed(folder: Path) -> tuple[Path, Path]:
+    """(the tasks file, the own family's file)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_jsonl(folder / "mixed.jsonl", [task.to_json() for task in mixed()])
+    (folder / "sums.py").write_text(OWN, encoding="utf-8")
+    return folder / "mixed.jsonl", folder / "sums.py"
+
+
+def said(task: Task) -> str:
+    """What a model that is right on about half of everything says."""
+    if task.family == "refinement":
+        return f"<status>KEEP</status><clean_text>{task.gold['text']}</clean_text>"
+    if task.family == "sums":
+        return "4"
+    return {"j0": '{"prompt_label": "safe"}', "a7": "<answer>7</answer>"}.get(task.id, "no idea")
+
+
+def write_canned(path: Path) -> Path:
+    """Those answers as rows of `--model canned:FILE`."""
+    rows: list[dict[str, Any]] = [
+        {"match": task.prompt[-1]["content"], "replies": [said(task)]} for task in mixed()
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path

@@ -1,0 +1,137 @@
+"""The front door: every command's help is cheap and complete, errors map to exit statuses."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT
+
+import assay
+from configs.loader import ConfigError
+from data_gen.cli import BUILDERS
+from rewards import console
+from rewards.task import TaskError
+from rollouts.sandbox.model import SandboxError
+
+HEAVY = re.compile(r"\|\s+(torch|transformers|pandas|sklearn|scipy|safetensors|ray|verl)\s*$", re.M)
+COMMANDS = [[name] for name in assay.COMMANDS] + [["tasks", name] for name in BUILDERS]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_imports_nothing_heavy(words: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "assay", *words, "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "usage: assay " + " ".join(words) in done.stdout
+    assert "import time:" in done.stderr
+    assert HEAVY.findall(done.stderr) == []
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert assay.main(["--version"]) == 0
+    assert re.fullmatch(r"assay \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+def test_a_mistyped_command_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert assay.main(["rollot"]) == 2
+    assert "no command 'rollot'; did you mean 'rollout'?" in capsys.readouterr().err
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch names it."""
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (TaskError("row 3 is bad"), 2, "assay x: row 3 is bad\n"),
+        (ConfigError("seed=x"), 2, "assay x: seed=x\n"),
+        (FileNotFoundError(2, "No such file", "a.jsonl"), 2, "assay x: a.jsonl: No such file\n"),
+        (OSError(28, "No space left on device", "b"), 1, "assay x: b: No space left on device\n"),
+        (MemoryError(), 1, "assay x: out of memory; "),
+        (OutOfMemoryError("CUDA"), 1, "assay x: out of GPU memory; "),
+        (SandboxError("no namespaces"), 1, "assay x: no namespaces\n"),
+        (console.SavedAndStopped("saved step 3"), 75, "assay x: saved step 3\n"),
+        (KeyboardInterrupt(), 130, "assay x: interrupted; run the same command again"),
+        (BrokenPipeError(), 141, ""),
+        (RuntimeError("a bug"), None, ""),
+        (ValueError("a bug"), None, ""),
+    ],
+)
+def test_errors_map_to_exit_statuses(
+    capsys: pytest.CaptureFixture[str], error: BaseException, status: int | None, said: str
+) -> None:
+    assert console.status_of(error, "assay x", (TaskError, ConfigError)) == status
+    told = capsys.readouterr().err
+    assert told.startswith(said) and (told == "") == (said == "")
+
+
+def test_the_front_door_maps_every_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "own_command.py").write_text(
+        "from rewards.task import TaskError\n"
+        "def main(argv):\n"
+        "    raise TaskError('no') if argv else RuntimeError('a bug')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(assay.COMMANDS, "own", ("own_command", "for this test"))
+    assert assay.main(["own", "x"]) == 2
+    assert capsys.readouterr().err == "assay own: no\n"
+    with pytest.raises(RuntimeError, match="a bug"):
+        assay.main(["own"])
+
+
+def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"id": "a", "family": "x"}\n' * 20000)
+    words = f"{sys.executable} -m assay score {rows} 2>{tmp_path / 'err'} | head -n 1"
+    environment: dict[str, Any] = {**os.environ}
+    subprocess.run(words, shell=True, cwd=ROOT, env=environment, capture_output=True, check=True)
+    assert (tmp_path / "err").read_text() == ""
+
+
+def test_a_mistyped_option_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        assay.main(["audit", "--tasks", "x", "--atacks", "3"])
+    assert stop.value.code == 2
+    assert "did you mean --attacks?" in capsys.readouterr().err
+
+
+def test_every_error_that_a_user_meets_is_known() -> None:
+    """Errors of our own that are raised to be read derive from the two that the front door maps."""
+    import ast
+
+    bases: dict[str, list[str]] = {}
+    for top in ("rewards", "rollouts", "data_gen", "train", "configs"):
+        for path in (ROOT / top).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef) and node.name.endswith("Error"):
+                    bases[node.name] = [b.id for b in node.bases if isinstance(b, ast.Name)]
+    known = {"TaskError", "ConfigError"}
+    loose = {name for name, of in bases.items() if name not in known and not known & {*of}}
+    assert loose == INTERNAL
+
+
+# Caught where they are raised: a judge's answer, a check of a release's type, a frame on the
+# sandbox's wire. An OSError: an endpoint. Mapped by name: the sandbox's. Said by its own script,
+# which runs before anything is installed: the setup's.
+INTERNAL = {
+    "JudgeError",
+    "TypeCheckError",
+    "WireError",
+    "EndpointError",
+    "SandboxError",
+    "SetupError",
+}

@@ -1,0 +1,341 @@
+"""`assay eval` on any families in one run: rows, tables, baselines, journal, sentences."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chat_server import Body, serving
+from mixed_tasks import mixed, own, write_canned, write_mixed
+from places import ROOT
+
+pytest.importorskip("pandas")
+
+from rewards import families
+from rewards.task import Task, read_journal, write_jsonl
+from train.cli.eval import main
+from train.evaluation.answering import GIVE_UP
+from train.evaluation.opening import even_draw
+
+
+@pytest.fixture(autouse=True)
+def no_family_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(families, "_added", {})
+    monkeypatch.setenv(families.VARIABLE, "")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("mixed")
+    write_mixed(folder)
+    write_canned(folder / "canned.jsonl")
+    return folder
+
+
+def words(place: Path, out: Path, model: str = "", *more: str) -> list[str]:
+    tasks = ["--tasks", str(place / "mixed.jsonl"), "--family", str(place / "sums.py")]
+    model = model or f"canned:{place / 'canned.jsonl'}"
+    return [*tasks, "--model", model, "--out", str(out), *more]
+
+
+@pytest.fixture(scope="module")
+def found(place: Path) -> dict[str, Any]:
+    assert main(words(place, place / "out", "", "--price", "1,2")) == 0
+    return json.loads((place / "out" / "results.json").read_text())
+
+
+def test_five_families_have_one_row_an_answer(found: dict[str, Any]) -> None:
+    rows = {row["task_id"]: row for row in found["rows"]}
+    assert list(rows) == [task.id for task in mixed()]
+    assert {row["family"] for row in rows.values()} == {
+        "refinement",
+        "structured",
+        "table",
+        "answer",
+        "sums",
+    }
+    outcomes = {name: row["outcome"] for name, row in rows.items()}
+    assert outcomes["j0"] == outcomes["a7"] == outcomes["o2"] == 1.0
+    assert outcomes["t0"] == outcomes["a8"] == outcomes["o3"] == outcomes["r0"] == 0.0
+    assert (rows["o3"]["reward"], rows["o3"]["why"]) == (0.1, "wrong sum")  # not the outcome
+    assert (rows["r0"]["label"], rows["r0"]["said"]) == ("DROP", "KEEP")
+    assert (rows["r0"]["source"], rows["o3"]["source"]) == ("doc0", "book")
+    assert rows["o3"]["slices"] == {"digits": "1"} and rows["a7"]["output"] == "<answer>7</answer>"
+    row = rows["r1"]
+    assert row["tokens_in"] > 0 and row["cost"] == pytest.approx(
+        (row["tokens_in"] + 2 * row["tokens_out"]) / 1e6
+    )
+
+
+def test_tables_are_by_family_and_slice_with_clustered_intervals(found: dict[str, Any]) -> None:
+    tables = found["tables"]
+    assert tables["overall"]["n"] == 18 and tables["overall"]["no_outcome"] == 0
+    texts = tables["by_family"]["refinement"]
+    assert (texts["n"], texts["sources"]) == (6, 3)
+    assert texts["mean_outcome"] == pytest.approx(4 / 6) and texts["balanced"] == 0.5
+    low, high = texts["interval"]
+    assert low <= 4 / 6 <= high
+    sums = tables["by_family"]["sums"]  # all from one book: nothing is known of other books
+    assert (sums["mean_outcome"], sums["sources"], sums["interval"]) == (1 / 8, 1, None)
+    assert sums["mean_reward"] == pytest.approx(0.1 + 0.9 / 8)
+    status = tables["by_slice"]["refinement"]["gold status"]
+    assert (status["KEEP"]["mean_outcome"], status["DROP"]["mean_outcome"]) == (1.0, 0.0)
+    assert set(tables["by_slice"]["sums"]["digits"]) == {"1", "2"}
+
+
+def test_gold_and_every_cheat_stand_beside_the_model(found: dict[str, Any]) -> None:
+    baselines = found["baselines"]
+    assert baselines["gold"]["overall"]["mean_outcome"] == 1.0
+    assert baselines["gold"]["overall"]["n"] == 18
+    assert baselines["cheat:two"]["by_family"]["sums"]["mean_outcome"] == 1 / 8
+    assert set(baselines["cheat:drop"]["by_family"]) == {"refinement"}
+    assert baselines["cheat:drop"]["by_slice"]["refinement"]["gold status"]["DROP"]["n"] == 2
+
+
+def test_the_page_and_an_own_familys_files_are_written(place: Path, found: dict[str, Any]) -> None:
+    page = (place / "out" / "report.html").read_text()
+    assert "<h2>Families</h2>" in page and "sums: digits = 2" in page and "cheat:two" in page
+    assert found["files"] == ["sums.md"]
+    assert (place / "out" / "sums.md").read_text() == "8 sums\n"
+
+
+def test_json_is_one_object_on_standard_output(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words(place, tmp_path, "gold", "--json")) == 0
+    assert main(words(place, tmp_path, "gold", "--json")) == 0
+    for line in capsys.readouterr().out.splitlines():
+        assert json.loads(line)["tables"]["overall"]["mean_outcome"] == 1.0
+
+
+def test_references_need_no_torch(place: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; from train.cli.eval import main\n"
+        f"assert main({words(place, tmp_path, 'gold')!r}) == 0\n"
+        "assert not [m for m in ('torch', 'transformers') if m in sys.modules]"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_samples_give_pass_at_k(place: Path, tmp_path: Path) -> None:
+    more = ["--samples", "3", "--temperature", "1", "--no-baselines"]
+    assert main(words(place, tmp_path, "", *more)) == 0
+    data = json.loads((tmp_path / "results.json").read_text())
+    overall = data["tables"]["overall"]
+    assert (overall["n"], overall["tasks"]) == (54, 18)
+    assert set(overall["pass@k"]) == {"1", "2", "3"} and "avg@3" in overall
+    assert overall["pass@k"]["1"] == overall["pass@k"]["3"]  # canned samples are alike
+    assert data["baselines"] == {}
+
+
+def toy(place: Path, count: int) -> Path:
+    write_jsonl(place / "toy.jsonl", [own(i).to_json() for i in range(count)])
+    (place / "sums.py").write_text((place.parent / "sums.py").read_text())
+    return place / "toy.jsonl"
+
+
+def endpoint_words(folder: Path, url: str, *more: str) -> list[str]:
+    tasks = ["--tasks", str(folder / "toy.jsonl"), "--family", str(folder / "sums.py")]
+    return [*tasks, "--model", url, "--out", str(folder / "out"), "--workers", "1", *more]
+
+
+@pytest.fixture
+def toys(tmp_path: Path) -> Path:
+    (tmp_path / "run").mkdir()
+    write_mixed(tmp_path)
+    toy(tmp_path / "run", 40)
+    return tmp_path / "run"
+
+
+def test_a_killed_run_goes_on_and_ends_the_same(toys: Path) -> None:
+    pytest.importorskip("aiohttp")
+
+    def reply(body: Body) -> str:
+        time.sleep(0.01)
+        return "4"
+
+    with serving(reply) as (url, seen):
+        command = endpoint_words(toys, url)
+        code = f"import sys; from train.cli.eval import main; sys.exit(main({command!r}))"
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        child = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=env)
+        journal = toys / "out" / "rows.jsonl"
+        while child.poll() is None:
+            if journal.is_file() and journal.stat().st_size > 3000:
+                child.send_signal(signal.SIGKILL)
+                break
+            time.sleep(0.01)
+        child.wait()
+        kept = journal.read_bytes().count(b"\n")
+        assert 0 < kept < 40
+        with open(journal, "ab") as file:
+            file.write(b'{"task_id": "to')
+        asked = len(seen)
+        assert main(command) == 0
+        assert len(seen) - asked == 40 - kept
+        rows = json.loads((toys / "out" / "results.json").read_text())["rows"]
+        assert [row["task_id"] for row in rows] == [f"o{i}" for i in range(40)]
+        assert len(read_journal(journal)) == 40
+        asked = len(seen)
+        assert main(command) == 0
+        assert len(seen) == asked
+
+
+def test_other_settings_tasks_and_code_are_refused_by_name(
+    toys: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = endpoint_words(toys, "gold")
+    assert main(command) == 0
+    assert main([*command, "--seed", "1"]) == 2
+    assert "another seed" in capsys.readouterr().err
+    moved = toys.parent / "moved"
+    moved.mkdir()
+    (toys / "toy.jsonl").rename(moved / "toy.jsonl")
+    again = ["--tasks", str(moved / "toy.jsonl"), *command[2:]]
+    assert main(again) == 0  # the same tasks at another place
+    toy(toys, 39)
+    assert main(command) == 2
+    assert "other tasks (40 there, 39 here)" in capsys.readouterr().err
+    toy(toys, 40)
+    (toys / "sums.py").write_text((toys / "sums.py").read_text() + "\n# changed\n")
+    code = f"import sys; from train.cli.eval import main; sys.exit(main({command!r}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and "another families" in done.stderr
+
+
+def test_a_dead_endpoint_is_said_at_once_and_ends_the_run(
+    toys: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("aiohttp")
+    with serving(lambda body: 401) as (url, seen):
+        assert main(endpoint_words(toys, url)) == 2
+    assert len(seen) == GIVE_UP
+    first, last = capsys.readouterr().err.strip().splitlines()
+    assert "HTTP 401" in first and "in a row end the run" in first
+    assert f"{GIVE_UP} requests in a row failed" in last and "goes on" in last
+    assert not (toys / "out" / "results.json").exists()
+
+
+def test_a_failure_of_the_infrastructure_counts_nowhere_and_is_asked_again(
+    toys: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("aiohttp")
+    broken = [True]
+
+    def reply(body: Body) -> str | int:
+        text = str(body["messages"])
+        return 400 if broken[0] and "Add 3 and 3" in text else "4"
+
+    with serving(reply) as (url, seen):
+        assert main(endpoint_words(toys, url)) == 3
+        overall = json.loads((toys / "out" / "results.json").read_text())["tables"]["overall"]
+        assert (overall["n"], overall["no_outcome"]) == (39, 1)
+        assert "1 of 40 answers have no outcome" in capsys.readouterr().err
+        broken[0] = False
+        asked = len(seen)
+        assert main(endpoint_words(toys, url)) == 0
+        assert len(seen) == asked + 1
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (["--tasks", "nowhere.jsonl"], "nowhere.jsonl: no such file"),
+        (["--model", "cheat:five"], "no such cheat"),
+        (["--model", "solver:reference"], "has no tools"),
+        (["--model", "canned:/nowhere"], "/nowhere: no such file"),
+        (["--limit", "-1"], "--limit -1"),
+        (["--samples", "0"], "--samples 0"),
+        (["--temperature", "-1"], "--temperature -1"),
+        (["--price", "1"], "--price 1: wanted two numbers"),
+        (["--reading", "loose"], "no family of these tasks has such a reading"),
+        (["--family", "/nowhere.py"], "no such file"),
+    ],
+)
+def test_what_cannot_be_used_is_one_sentence(
+    change: list[str], says: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = words(place, tmp_path / "o", "gold")
+    if change[0] == "--tasks":
+        command = [*change, *command[2:]]
+    else:
+        command += change
+    assert main(command) == 2
+    error = capsys.readouterr().err.strip()
+    assert says in error and "Traceback" not in error and len(error.splitlines()) == 1
+    assert not (tmp_path / "o" / "results.json").exists()
+
+
+def test_a_reward_setting_changes_rewards_and_no_outcome(place: Path, tmp_path: Path) -> None:
+    setting = "reward.refinement.wrong_drop=0.1"
+    assert main(words(place, tmp_path / "a", "gold")) == 0
+    assert main([setting, *words(place, tmp_path / "b", "gold")]) == 0
+    a, b = (json.loads((tmp_path / n / "results.json").read_text()) for n in "ab")
+    drops = [d["baselines"]["cheat:drop"]["overall"] for d in (a, b)]
+    assert drops[0]["mean_outcome"] == drops[1]["mean_outcome"]
+    assert drops[0]["mean_reward"] > drops[1]["mean_reward"]
+    assert main(["reward.refinement.nothing=1", *words(place, tmp_path / "c", "gold")]) == 2
+
+
+def test_one_task_of_two_files_is_refused(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = words(place, tmp_path, "gold")
+    assert main(["--tasks", str(place / "mixed.jsonl"), *command]) == 2
+    assert "is there twice" in capsys.readouterr().err
+
+
+def test_an_own_scorer_that_fails_is_no_wrong_answer(
+    toys: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = (toys / "sums.py").read_text().replace("    right =", "    1 / 0\n    right =")
+    (toys / "sums.py").write_text(code)
+    command = endpoint_words(toys, "empty")
+    run = f"import sys; from train.cli.eval import main; sys.exit(main({command!r}))"
+    done = subprocess.run([sys.executable, "-c", run], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 3 and "scorer of sums raised ZeroDivisionError" in done.stderr
+
+
+def drawn(count: int, limit: int, seed: int = 0) -> list[Task]:
+    tasks = [
+        Task(f"{track}{i}", "sums", track, "heldout", [], {"sum": ""}, group=None)
+        for track in ("a", "b", "c")
+        for i in range(count)
+    ]
+    return even_draw(tasks, limit, seed)
+
+
+def test_a_limit_is_an_even_draw_that_the_seed_decides() -> None:
+    tracks = [task.track for task in drawn(50, 9)]
+    assert tracks == ["a"] * 3 + ["b"] * 3 + ["c"] * 3
+    first = [task.id for task in drawn(50, 9)]
+    assert first == [task.id for task in drawn(50, 9)] != [task.id for task in drawn(50, 9, 1)]
+    assert first[:3] != ["a0", "a1", "a2"]
+    assert len(drawn(2, 100)) == 6
+
+
+def test_a_limit_keeps_groups_and_ways_of_asking_whole() -> None:
+    tasks = [
+        Task(
+            f"g{g}s{s}#{v}",
+            "sums",
+            "order",
+            "test",
+            [],
+            {},
+            group=f"g{g}",
+            meta={"instance": f"g{g}s{s}"},
+        )
+        for g in range(5)
+        for s in range(2)
+        for v in range(3)
+    ]
+    kept = even_draw(tasks, 2, 0)
+    assert len(kept) == 6 and len({task.group for task in kept}) == 1

@@ -1,0 +1,113 @@
+"""A run's folder: one process at a time, what it was made of, how it stops."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+pytest.importorskip("torch")
+
+from configs.loader import ConfigError, to_dict
+from configs.schema import EngineConfig, SftRunConfig
+from train.run.lock import held
+from train.run.record import read_run_record, revision
+from train.run.run import Run
+from train.run.setup import publish, put_back
+from train.run.stop import Stopped
+
+HOLD = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from train.run.lock import held
+with held(Path(sys.argv[2])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def config(out: Path) -> SftRunConfig:
+    return SftRunConfig(out=str(out), engine=EngineConfig(dtype="float32", threads=1))
+
+
+def test_a_folder_has_one_process_and_a_kill_frees_it(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", HOLD, str(ROOT), str(tmp_path / "run")]
+    other = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None and other.stdout.readline() == "held\n"
+    said = rf"process {other.pid} on .* is running in this folder; wait for it to end, or set"
+    with pytest.raises(ConfigError, match=said), Run(config(tmp_path / "run")):
+        pass
+    assert not (tmp_path / "run" / "run.json").exists()  # nothing was written
+    other.kill()
+    other.communicate()
+    with held(tmp_path / "run"), held(tmp_path / "another"):
+        pass
+
+
+def test_a_run_records_what_it_was_made_of(tmp_path: Path) -> None:
+    with Run(config(tmp_path)) as run:
+        run.record(times={"SFT": 1.0})
+    record = read_run_record(tmp_path)
+    assert record["config"] == to_dict(run.config) and record["times"] == {"SFT": 1.0}
+    assert len(record["starts"]) == 1  # written twice, started once
+    assert {"regex", "beautifulsoup4", "selectolax", "rapidfuzz"} <= set(record["versions"])
+    assert record.get("code") == revision()
+
+
+def test_the_revision_is_of_this_checkout_and_absent_elsewhere(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        name = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "-C", str(tmp_path), *name, *words], check=True, capture_output=True)
+
+    assert revision(tmp_path) is None
+    git("init")
+    (tmp_path / "a").write_text("1")
+    git("add", "a")
+    git("commit", "-m", "a")
+    clean = revision(tmp_path)
+    assert clean is not None and len(clean["revision"]) == 40 and clean["dirty"] is False
+    (tmp_path / "a").write_text("2")
+    assert revision(tmp_path) == {**clean, "dirty": True}
+    (tmp_path / "inside").mkdir()
+    assert revision(tmp_path / "inside") is None  # somebody else's checkout around it
+
+
+def test_a_run_with_other_settings_is_refused_once_it_has_begun(tmp_path: Path) -> None:
+    with Run(config(tmp_path)):
+        pass
+    changed = replace(config(tmp_path), seed=1)
+    with Run(changed):  # nothing was done yet
+        pass
+    (tmp_path / "checkpoints" / "sft" / "step_000001").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"other settings \(seed\)"), Run(config(tmp_path)):
+        pass
+
+
+def test_a_signal_stops_between_stages_and_means_its_own_again_after(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGUSR1)
+    with pytest.raises(Stopped, match="asked to stop; SFT is done"), Run(config(tmp_path)) as run:
+        run.between("SFT")
+        os.kill(os.getpid(), signal.SIGUSR1)
+        run.between("SFT")
+    assert signal.getsignal(signal.SIGUSR1) == before
+    assert not (tmp_path / "DONE").exists()
+
+
+def test_a_kill_while_a_model_is_replaced_loses_neither(tmp_path: Path) -> None:
+    target, aside = tmp_path / "best", tmp_path / ".old-best"
+    for text in ("1", "2"):
+        work = tmp_path / "work"
+        work.mkdir()
+        (work / "a").write_text(text)
+        publish(work, target)
+    assert (target / "a").read_text() == "2" and not aside.exists()
+    target.rename(aside)  # where a kill between the two renames leaves it
+    put_back(target)
+    assert (target / "a").read_text() == "2" and not aside.exists()

@@ -1,0 +1,113 @@
+"""Evaluation while training: logged, the best model kept, and no bit of training changed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from rewards.task import Task, write_jsonl  # noqa: E402
+from train.cli.grpo import main as grpo  # noqa: E402
+from train.cli.sft import main as sft  # noqa: E402
+from train.run.log import read_metrics  # noqa: E402
+from train.run.stop import EXIT_STOPPED  # noqa: E402
+
+OWN = """
+from rewards.family import Family, Score
+
+def score(task, answer):
+    share = sum(c in "abcdefghijklm" for c in answer.text) / max(len(answer.text), 1)
+    return Score(share, share)
+
+FAMILY = Family(name="letters", score=score, gold=lambda task: "a" + task.gold["text"])
+"""
+
+
+@pytest.fixture(scope="module")
+def words(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("letters")
+    (folder / "letters.py").write_text(OWN)
+    tasks = [
+        Task(f"t{i}", "letters", "x", "train", [{"role": "user", "content": str(i)}], {"text": "b"})
+        for i in range(16)
+    ]
+    write_jsonl(folder / "tasks.jsonl", (t.to_json() for t in tasks))
+    held = [replace(t, id=f"v{i}", split="validation") for i, t in enumerate(tasks[:3])]
+    write_jsonl(folder / "held.jsonl", (t.to_json() for t in held))
+    return [
+        *("--family", f"{folder}/letters.py", "--tasks", f"{folder}/tasks.jsonl"),
+        *("--model", str(tiny_folder), "engine.dtype=float32", "engine.threads=1"),
+        *("--validation", f"{folder}/held.jsonl", "eval.every=2", "--seed", "2"),
+    ]
+
+
+RL = ["rl.prompts_per_step=4", "rl.mini_batch=4", "rl.rollouts_per_prompt=4", "rl.lr=3e-3"]
+RL += ["rl.max_new_tokens=6", "rl.max_length=64", "rl.save_every=3", "rl.steps=5"]
+SFT = ["sft.batch_size=4", "sft.epochs=2", "sft.lr=1e-2", "sft.warmup=0", "checkpoint.sft_every=3"]
+
+
+def rows(out: Path) -> list[dict[str, Any]]:
+    return [{k: v for k, v in r.items() if not k.startswith("time/")} for r in read_metrics(out)]
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(("main", "more"), [(grpo, RL), (sft, SFT)])
+def test_validation_is_logged_and_the_best_kept_and_a_stop_changes_nothing(
+    words: list[str],
+    tmp_path: Path,
+    main: Any,
+    more: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole, broken, blind = (tmp_path / n for n in ("whole", "broken", "blind"))
+    assert main([*words, *more, "--out", str(whole)]) == 0
+    evals = [r for r in rows(whole) if r["stage"] == "eval"]
+    last = max(r["step"] for r in rows(whole))
+    assert [r["step"] for r in evals] == sorted({*range(2, last + 1, 2), last})
+    best = json.loads((whole / "best" / "validation.json").read_text())
+    top = max(r["outcome/mean"] for r in evals)
+    first = next(r for r in evals if r["outcome/mean"] == top)
+    assert (best["step"], best["outcome/mean"]) == (first["step"], top)
+    assert (weights(whole / "best") == weights(whole / "model")) == (best["step"] == last)
+
+    # without validation, training is the same to the bit
+    plain = [w for i, w in enumerate(words) if "--validation" not in (w, words[i - 1])]
+    assert main([*plain, *more, "--out", str(blind)]) == 0
+    assert weights(blind / "model") == weights(whole / "model")
+
+    # stopped in the middle and gone on: the same files
+    from train.run import stop
+
+    asked: list[int] = []
+
+    def at_third(self: Any) -> bool:
+        asked.append(1)
+        return len(asked) == 3
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stop.StopFlag, "__call__", at_third)
+        assert main([*words, *more, "--out", str(broken)]) == EXIT_STOPPED
+    assert not (broken / "DONE").exists()
+    assert main([*words, *more, "--out", str(broken)]) == 0 and (broken / "DONE").exists()
+    assert rows(broken) == rows(whole)
+    for name in ("best", "model"):
+        assert weights(broken / name) == weights(whole / name)
+
+
+def test_a_dry_run_says_the_lengths(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sft([*words, "--out", str(tmp_path / "o"), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "lengths of 16 examples" in said and "all fit sft.max_length" in said
+    assert not (tmp_path / "o").exists()
+    assert sft([*words, "--out", str(tmp_path / "o"), "sft.max_length=9"]) == 2
+    assert "set sft.max_length=" in capsys.readouterr().err

@@ -1,0 +1,281 @@
+"""Who answers: a reference without a model, a chat endpoint, or an engine of token ids.
+
+Every answer is handed over when it is there. What breaks in the infrastructure is an answer with
+a failure; when too many break in a row the endpoint counts as gone, and the run ends with one
+sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from configs.schema import ToolsConfig
+from rewards.seeds import derive_seed
+from rewards.task import Task, TaskError
+from rollouts.chat_rollout import Plain
+from rollouts.conversation import ChatReply
+from rollouts.episode import ChatEngine, rollout, run_episode
+from rollouts.tools import call_format
+from rollouts.trajectory import Sampling, Trajectory, retried
+from rollouts.workshop import ToolSettings, Workshop, run_now, tool_settings
+from train.evaluation.contract import Plan
+from train.evaluation.rows import CHEAT, REFERENCES, answered, reference_answer
+
+GIVE_UP = 8  # failed episodes in a row after which an endpoint counts as gone
+PLAIN_CHUNK, TOOL_CHUNK = 64, 16  # episodes of an engine side by side
+URLS = ("http://", "https://")
+Item = tuple[Task, int]  # a task and the number of the sample
+Keep = Callable[[Task, Trajectory], None]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What is to be answered: `todo` lacks an answer, `tasks` are all of the run."""
+
+    tasks: Sequence[Task]
+    todo: Sequence[Item]
+    plans: Mapping[str, Plan]  # by task id
+    samples: int
+    sampling: Sampling
+    seed: int
+
+
+def is_reference(model: str) -> bool:
+    return model in REFERENCES or model.startswith(CHEAT)
+
+
+def is_remote(model: str) -> bool:
+    """Whether an endpoint bounds the length of answers by itself."""
+    return model.startswith(URLS)
+
+
+def needs_torch(args: Any) -> bool:
+    """Whether a model is loaded here."""
+    words = args.model.startswith((*URLS, "canned:", "solver:"))
+    return not (is_reference(args.model) or words)
+
+
+def answer_all(ask: Ask, args: Any, keep: Keep) -> None:
+    """Let `--model` answer everything in `ask.todo`. Raises `TaskError` for what cannot be used."""
+    if is_reference(args.model):
+        for task, _ in ask.todo:
+            keep(task, answered(task, reference_answer(task, args.model), ask.seed))
+        return
+    shop = workshop(args)
+    shop.announce(task for task, _ in ask.todo)
+    if needs_torch(args) or args.tokenizer:
+        _by_engine(ask, args, shop, keep)
+        return
+    try:
+        run_now(_by_chat(ask, args, shop, keep))
+    except ExceptionGroup as errors:  # of the workers: the first one says it
+        raise errors.exceptions[0] from None
+
+
+def workshop(args: Any) -> Workshop:
+    """Environments for tasks whose files have absolute paths."""
+    tools = ToolsConfig(calls=args.calls, brief=args.brief, snippet_tokens=args.snippet_tokens)
+    settings = tool_settings(tools)
+    run_s = {"run_s": args.run_s} if args.run_s else {}
+    executor = {**vars(settings.executor), **run_s, "uses": args.turns or 5}
+    lake = {"rows": settings.lake.rows, "snippet_tokens": settings.lake.snippet_tokens, **run_s}
+    return Workshop(
+        Path("/"),
+        ToolSettings(
+            settings.budget,
+            type(settings.executor)(**executor),
+            type(settings.lake)(**lake),
+        ),
+    )
+
+
+# --- an engine of token ids ----------------------------------------------------------------------
+
+
+def _by_engine(ask: Ask, args: Any, shop: Workshop, keep: Keep) -> None:
+    engine, tokenizer = load_engine(args, ask.tasks)
+    todo = {(task.id, sample) for task, sample in ask.todo}
+    try:
+        for part in chunks(ask, args.chunk):
+            if not any((task.id, j) in todo for task in part for j in range(ask.samples)):
+                continue
+            plan = ask.plans[part[0].id]
+            groups = run_now(
+                rollout(
+                    part,
+                    engine,
+                    tokenizer,
+                    sampling_of(ask, plan),
+                    ask.samples,
+                    ask.seed,
+                    maker=shop.maker,
+                    budget=plan.budget,
+                )
+            )
+            for task, group in zip(part, groups, strict=True):
+                for run in group:
+                    if (task.id, run.sample) in todo:
+                        keep(task, run)
+    finally:
+        run_now(shop.close())
+
+
+def chunks(ask: Ask, wanted: int) -> list[list[Task]]:
+    """All tasks in groups that are decoded side by side, whatever is answered already: what is
+    decoded together decides the last bits, so a run that goes on meets the same neighbours."""
+    kinds: dict[Any, list[Task]] = {}
+    for task in ask.tasks:
+        kinds.setdefault((ask.plans[task.id], bool(task.tools)), []).append(task)
+    found: list[list[Task]] = []
+    for (_, tools), tasks in kinds.items():
+        size = max(1, (wanted or (TOOL_CHUNK if tools else PLAIN_CHUNK)) // ask.samples)
+        found += [tasks[at : at + size] for at in range(0, len(tasks), size)]
+    return found
+
+
+def sampling_of(ask: Ask, plan: Plan) -> Sampling:
+    return Sampling(plan.tokens, ask.sampling.temperature, ask.sampling.top_k, ask.sampling.top_p)
+
+
+def load_engine(args: Any, tasks: Sequence[Task]) -> tuple[Any, Any]:
+    """(engine, tokenizer) of a model folder or of a scripted solver with a tokenizer."""
+    from rollouts.prompts import ChatTokenizer
+
+    if args.model.startswith("solver:"):
+        from rollouts.engines.scripted import ScriptedEngine
+        from rollouts.solvers import script
+
+        tokenizer = ChatTokenizer(Path(args.tokenizer), args.calls)
+        name = args.model.partition(":")[2]
+        return ScriptedEngine(script(name, tasks, tokenizer.calls), tokenizer), tokenizer
+    from train.evaluation.local import load_local
+
+    return load_local(args)
+
+
+# --- an engine of words --------------------------------------------------------------------------
+
+
+class SolverChat:
+    """A scripted solver as a chat engine of one task; words are counted as tokens."""
+
+    def __init__(self, name: str, task: Task, calls: str) -> None:
+        from rollouts.solvers import SOLVERS, solver_of
+
+        if name not in SOLVERS:
+            raise TaskError(f"--model solver:{name}: wanted one of {', '.join(SOLVERS)}")
+        if not task.tools:
+            raise TaskError(
+                f"--model solver:{name}: task {task.id} has no tools to act with; "
+                "give --model gold for the answers that score 1"
+            )
+        self._solve, self._task = solver_of(name, task), task
+        self._calls = call_format(calls)
+
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        seed: int,
+    ) -> ChatReply:
+        turn = sum(m["role"] == "assistant" for m in messages)
+        text = self._solve(self._task, turn, self._calls)
+        spoken = sum(len(str(m["content"]).split()) for m in messages)
+        usage = {"prompt_tokens": spoken, "completion_tokens": len(text.split())}
+        return ChatReply(text, self._calls.read(text), "eos", usage)
+
+
+async def _by_chat(ask: Ask, args: Any, shop: Workshop, keep: Keep) -> None:
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(shop.close)
+        engine_of = await _chat_engine(args, stack)
+        if not is_remote(args.model):
+            for task, _ in ask.todo:
+                engine_of(task)  # refuse what cannot be asked before any work is done
+        gone = Gone(args.model)
+        queue = iter(ask.todo)
+
+        async def worker() -> None:
+            for task, sample in queue:  # shared: each goes to the first worker that is free
+                run = await _episode(ask, task, sample, engine_of(task), shop)
+                keep(task, run)
+                gone.see(run)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(args.workers, len(ask.todo))):
+                group.create_task(worker())
+
+
+async def _chat_engine(args: Any, stack: AsyncExitStack) -> Callable[[Task], ChatEngine]:
+    name = args.model.partition(":")[2]
+    if args.model.startswith("solver:"):
+        return lambda task: SolverChat(name, task, args.calls)
+    if args.model.startswith("canned:"):
+        from rollouts.engines.scripted import CannedEngine
+
+        if not Path(name).is_file():
+            raise TaskError(f"--model {args.model}: no such file; give rows of canned replies")
+        canned = CannedEngine.from_file(Path(name))
+        return lambda task: canned
+    from rollouts.engines.openai import OpenAIEngine
+
+    remote = await stack.enter_async_context(
+        OpenAIEngine(
+            args.model,
+            args.endpoint_model,
+            key_env=args.key_env,
+            in_flight=args.workers,
+            calls=args.calls,
+            extra=args.request_fields,
+        )
+    )
+    return lambda task: remote
+
+
+async def _episode(
+    ask: Ask, task: Task, sample: int, engine: ChatEngine, shop: Workshop
+) -> Trajectory:
+    """One episode; with tools a broken one is tried once more (requests are by their engine)."""
+    plan = ask.plans[task.id]
+
+    async def attempt() -> Trajectory:
+        seed = derive_seed(ask.seed, task.id, sample)
+        around = shop.maker(task, sample, seed) if task.tools else Plain(task)
+        sampling = sampling_of(ask, plan)
+        return await run_episode(task, sample, around, engine, sampling, ask.seed, plan.budget)
+
+    found = await attempt()
+    if found.failure is None or not task.tools:
+        return found
+    return retried(found, await attempt())
+
+
+class Gone:
+    """Counts failures in a row: the first is said at once, `GIVE_UP` of them end the run."""
+
+    def __init__(self, model: str) -> None:
+        self._model, self._row, self._said = model, 0, False
+
+    def see(self, run: Trajectory) -> None:
+        """Raises `TaskError` when the endpoint counts as gone."""
+        self._row = 0 if run.failure is None else self._row + 1
+        if self._row and not self._said:
+            self._said = True
+            print(
+                f"assay eval: {run.failure}; it counts nowhere, and {GIVE_UP} failures in a row "
+                "end the run",
+                file=sys.stderr,
+                flush=True,
+            )
+        if self._row >= GIVE_UP:
+            raise TaskError(
+                f"--model {self._model}: {self._row} requests in a row failed, the last with "
+                f"{run.failure}; what was answered is kept, the same command goes on"
+            )

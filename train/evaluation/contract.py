@@ -1,0 +1,106 @@
+"""What a benchmark tells the evaluator: how it is opened, asked, recorded and tabulated.
+
+The benchmarks themselves stand in `train/evaluation/benchmarks.py`; nothing else names one.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from configs.schema import EvalConfig
+from rewards.task import Score, Task
+from rollouts.environment import Budget
+from rollouts.trajectory import Trajectory
+
+Row = dict[str, Any]
+Args = Any  # the parsed command line
+TOOL_TOKENS = 4096  # of one message in an episode with tools
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one task is asked. `tokens`: of one message (0: the endpoint's own bound)."""
+
+    tokens: int
+    budget: Budget
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The tasks of one `--tasks` word.
+
+    `benchmark` is its name where the word has a prefix; `notes` are for the record (and lines to
+    print); `heldout` is False where rows are known to be training rows.
+    """
+
+    tasks: Sequence[Task]
+    benchmark: str = ""
+    notes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    said: Sequence[str] = ()
+    heldout: bool = True
+
+
+def with_absolute_files(task: Task, root: Path) -> Task:
+    """The task with paths that mean the same from every folder."""
+    if not task.files:
+        return task
+    return replace(task, files={n: str((root / p).resolve()) for n, p in task.files.items()})
+
+
+@dataclass(frozen=True)
+class Found:
+    """A benchmark's own results: numbers for results.json, and text to print and keep."""
+
+    numbers: Mapping[str, Any]
+    text: str
+
+
+def plain_plan(task: Task, args: Args, remote: bool) -> Plan:
+    """Tasks of no benchmark: a short answer, or an episode with tools."""
+    tokens = TOOL_TOKENS if task.tools else EvalConfig().max_new_tokens
+    return Plan(args.max_new_tokens or tokens, budget_of(args))
+
+
+def budget_of(args: Args, turns: int = 5, seconds: float | None = None) -> Budget:
+    """Bounds of an episode: what the command line says, else these."""
+    count = args.turns or turns
+    run_s = args.run_s or 200.0
+    return Budget(count, count * run_s if seconds is None else seconds, args.max_length)
+
+
+def nothing_more(task: Task, run: Trajectory, score: Score, args: Args) -> Row:
+    return {}
+
+
+def no_options(parser: ArgumentParser) -> None:
+    """A benchmark without options of its own."""
+
+
+def no_rewards(args: Args) -> Mapping[str, Mapping[str, Any]]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark, on the evaluation's floor.
+
+    `families` are those whose tasks it asks and records its way, also in a plain file. `open`
+    reads what follows its prefix (`NAME:DIR…`), `options` adds its own command-line options,
+    `plan` says how a task is asked, `more` which further fields a row keeps, `rewards` which
+    settings of its families' scorers the options mean (they apply to words with its prefix),
+    `tables` writes its official files into a folder, from the rows of its tasks in their order;
+    `report` adds pages of its own to a run's folder and gives the text to print, "" for none.
+    """
+
+    families: Sequence[str]
+    open: Callable[[str, Args], Opened]
+    options: Callable[[ArgumentParser], None] = no_options
+    plan: Callable[[Task, Args, bool], Plan] = plain_plan
+    more: Callable[[Task, Trajectory, Score, Args], Row] = nothing_more
+    rewards: Callable[[Args], Mapping[str, Mapping[str, Any]]] = no_rewards
+    tables: Callable[[Sequence[Task], Sequence[Row], Path, Args], Found] | None = None
+    report: Callable[[Path], str] | None = None

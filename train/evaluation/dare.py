@@ -1,0 +1,214 @@
+"""DARE-bench: `dare:DIR` opened as tasks, and tables like its 5, 6, 9 and 12 from generic rows.
+
+DIR is a tasks file (`T/heldout.jsonl`), or holds `tasks.jsonl`, or the official format, which
+`assay tasks dare --import` then turns into one.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rewards.dare.prediction import mismatch
+from rewards.task import RIGHT, Score, Task, TaskError, read_tasks
+from rollouts.dare.failures import CATEGORIES, category
+from rollouts.trajectory import Trajectory
+from train.evaluation.contract import (
+    Benchmark,
+    Found,
+    Opened,
+    Plan,
+    Row,
+    budget_of,
+    with_absolute_files,
+)
+from train.evaluation.stats import wilson
+
+LOCAL_TOKENS, ENDPOINT_TOKENS = 4096, 16384  # of one message; the latter is the published setting
+TRACKS = ("class-IF", "class-MM", "reg-IF", "reg-MM", "time-XF", "time-CF")
+
+
+def options(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("DARE-bench (--tasks dare:DIR)")
+    group.add_argument("--only", default="", help="tracks, comma-separated")
+    group.add_argument(
+        "--simulate", action="store_true", help="make IF answers in this environment"
+    )
+
+
+def open_folder(rest: str, args: Any) -> Opened:
+    """`dare:DIR` or `dare:FILE.jsonl`."""
+    if not rest:
+        raise TaskError("--tasks dare:: wanted dare:DIR")
+    tasks, root = tasks_of(Path(rest), args.out, args.simulate)
+    tasks = [t for t in tasks if not args.only or t.track in args.only.split(",")]
+    if not tasks:
+        raise TaskError(f"--tasks dare:{rest}: no task is left; look at --only")
+    stale = stale_gold(tasks)
+    return Opened(
+        [with_absolute_files(task, root) for task in tasks],
+        notes={"gold_of_other_versions": stale},
+        said=[f"gold made with {note}; --simulate makes it again" for note in stale],
+    )
+
+
+def tasks_of(folder: Path, out: Path, simulate: bool) -> tuple[list[Task], Path]:
+    """(tasks, the folder their files are relative to)."""
+    listed = folder if folder.is_file() else folder / "tasks.jsonl"
+    if listed.is_file() and not simulate:
+        return read_tasks(listed), listed.parent
+    if not listed.is_file() and not (folder / "question_list.json").is_file():
+        raise TaskError(
+            f"--tasks dare:{folder}: neither tasks.jsonl nor question_list.json is there"
+        )
+    made = out / "tasks"
+    what = (
+        ["--remake", str(listed.resolve())]
+        if listed.is_file()
+        else ["--import", str(folder.resolve()), *(["--simulate"] if simulate else [])]
+    )
+    command = [sys.executable, "-m", "assay", "tasks", "dare", *what, "--out", str(made.resolve())]
+    if subprocess.run(command, check=False).returncode:
+        raise TaskError(f"{folder}: the tasks could not be made; see above")
+    return read_tasks(made / "tasks.jsonl"), made
+
+
+def stale_gold(tasks: Sequence[Task]) -> list[str]:
+    """How the versions that IF answers were made with differ from those here."""
+    made: list[dict[str, str]] = [t.gold.get("made_with") or {} for t in tasks]
+    return sorted({mismatch(m) for m in made} - {""})
+
+
+def plan(task: Task, args: Any, remote: bool) -> Plan:
+    return Plan(
+        args.max_new_tokens or (ENDPOINT_TOKENS if remote else LOCAL_TOKENS), budget_of(args)
+    )
+
+
+def more(task: Task, run: Trajectory, score: Score, args: Any) -> Row:
+    """What the tables need beyond a generic row."""
+    return {
+        "errors": dict(run.errors),
+        "files": {name: len(data) for name, data in sorted(run.files.items())},
+        "failure_category": category(task, run, score),
+    }
+
+
+def by_track(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+    """Per track: mean outcome in percent over attempts, the model's crashes included; an interval
+    over them; how many attempts had a file, a usable one, and the mean over those. An attempt
+    without an outcome (its infrastructure broke) counts nowhere but in `no_outcome`."""
+    out: dict[str, dict[str, Any]] = {}
+    for track in [*TRACKS, *sorted({r["track"] for r in rows} - set(TRACKS))]:
+        mine = [r for r in rows if r["track"] == track]
+        if not mine:
+            continue
+        rated = [r for r in mine if r["outcome"] is not None]
+        scores = [float(r["outcome"]) for r in rated]
+        usable = [float(r["outcome"]) for r in rated if r["parts"].get("usable")]
+        exact = sum(s >= RIGHT for s in scores)
+        out[track] = {
+            "tasks": len({r["task_id"] for r in mine}),
+            "attempts": len(mine),
+            "score": 100 * fmean(scores) if scores else None,
+            "exact": exact,
+            "exact_interval": [100 * v for v in wilson(exact, len(rated))[1:]],
+            "exists": sum(bool(r["parts"].get("exists")) for r in rated),
+            "usable": len(usable),
+            "score_of_usable": 100 * fmean(usable) if usable else None,
+            "no_outcome": len(mine) - len(rated),
+            "tokens": fmean(r["tokens_out"] for r in mine),
+            "tool_calls": fmean(r["tool_calls"] for r in mine),
+            "turns": fmean(r["turns"] for r in mine),
+        }
+    return out
+
+
+def totals(tracks: Mapping[str, Mapping[str, Any]], rows: Sequence[Row]) -> dict[str, Any]:
+    """Total cannot be reproduced from the paper (spec 8.5), so both plain readings are given:
+    the mean of the tracks and the mean weighted by tasks. Model-Perf likewise, over modelling
+    attempts whose file exists, and over those that score above 0."""
+    modelling = [r for r in rows if not r["track"].endswith("-IF") and r["outcome"] is not None]
+    exists = [float(r["outcome"]) for r in modelling if r["parts"].get("exists")]
+    above = [v for v in exists if v > 0]
+    scored = [t for t in tracks.values() if t["score"] is not None]
+    weight = sum(t["tasks"] for t in scored)
+    return {
+        "total_mean_of_tracks": fmean(t["score"] for t in scored) if scored else None,
+        "total_weighted_by_tasks": (
+            sum(t["score"] * t["tasks"] for t in scored) / weight if scored else None
+        ),
+        "model_perf_file_exists": 100 * fmean(exists) if exists else None,
+        "model_perf_above_zero": 100 * fmean(above) if above else None,
+        "failure_categories": {
+            c: sum(r["more"]["failure_category"] == c for r in rows) for c in CATEGORIES
+        },
+        "call_errors": dict(
+            sorted(sum((Counter(r["more"]["errors"]) for r in rows), Counter()).items())
+        ),
+    }
+
+
+def text_table(tracks: Mapping[str, Mapping[str, Any]], total: Mapping[str, Any]) -> str:
+    """Markdown."""
+    names = (
+        "track",
+        "tasks",
+        "attempts",
+        "score",
+        "exact [95 %]",
+        "usable",
+        "of usable",
+        "tokens",
+        "calls",
+    )
+    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    for name, t in tracks.items():
+        low, high = t["exact_interval"]
+        lines.append(
+            f"| {name} | {t['tasks']} | {t['attempts']} | {_two(t['score'])} | {t['exact']} "
+            f"[{low:.1f}, {high:.1f}] | {t['usable']} | {_two(t['score_of_usable'])} | "
+            f"{t['tokens']:.0f} | {t['tool_calls']:.2f} |"
+        )
+    shown = ", ".join(f"{k} {v}" for k, v in total["failure_categories"].items())
+    perf = [total["model_perf_file_exists"], total["model_perf_above_zero"]]
+    said = " / ".join(map(_two, perf))
+    return "\n".join(
+        [
+            *lines,
+            f"\nTotal: {_two(total['total_mean_of_tracks'])} (mean of tracks), "
+            f"{_two(total['total_weighted_by_tasks'])} (weighted by tasks). "
+            f"Model-Perf: {said} (file exists / score above 0).",
+            f"Failures: {shown}. Call errors: {json.dumps(total['call_errors'])}",
+        ]
+    )
+
+
+def _two(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> Found:
+    """Numbers by track and in all, and `table.md`."""
+    tracks = by_track(rows)
+    total = totals(tracks, rows)
+    text = text_table(tracks, total)
+    (out / "table.md").write_text(text + "\n", encoding="utf-8")
+    return Found({"tracks": tracks, **total}, text)
+
+
+BENCHMARK = Benchmark(
+    families=("table",),
+    open=open_folder,
+    options=options,
+    plan=plan,
+    more=more,
+    tables=tables,
+)

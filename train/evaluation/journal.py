@@ -1,0 +1,90 @@
+"""The journal of an evaluation: every finished episode is on disk, and a killed run goes on.
+
+`rows.jsonl` has a line an answer; `eval.json` says what was asked and how. A folder that holds
+another evaluation is refused. Answers without an outcome are not kept: they are asked again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rewards.task import Task, TaskError, json_line, json_text, read_journal, write_jsonl
+from train.evaluation.identity import digest
+
+Row = dict[str, Any]
+ROWS, RECORD = "rows.jsonl", "eval.json"
+
+
+class Journal:
+    """`with Journal(out, tasks, settings) as journal`: `done` are the rows of an earlier start,
+    `write` keeps one more."""
+
+    def __init__(self, out: Path, tasks: Sequence[Task], settings: Mapping[str, Any]) -> None:
+        self.path = out / ROWS
+        record = {"settings": dict(settings), "tasks": digest(tasks), "count": len(tasks)}
+        begun = _read_record(out / RECORD)
+        if begun is None and self.path.is_file():
+            raise TaskError(f"{self.path} belongs to no evaluation; give another --out")
+        if begun is not None:
+            _refuse_other(out, begun, json.loads(json_text(record)))
+        out.mkdir(parents=True, exist_ok=True)
+        if begun is None:
+            _replace(out / RECORD, json_text(record, indent=1))
+        rows = [row for row in read_journal(self.path) if row.get("outcome") is not None]
+        self.done = {(str(row["task_id"]), int(row["sample"])): row for row in rows}
+
+    def __enter__(self) -> Journal:
+        self._file = open(self.path, "ab")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def write(self, row: Row) -> None:
+        """Keep a row that has an outcome."""
+        if row["outcome"] is not None:
+            self._file.write(json_line(row))
+            self._file.flush()
+
+    def finish(self, rows: Sequence[Row]) -> None:
+        """All rows in the tasks' order, in place of the order in which they came."""
+        write_jsonl(self.path, rows)
+
+
+def _read_record(path: Path) -> dict[str, Any] | None:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        return None
+    except ValueError:
+        raise TaskError(f"{path}: not valid JSON; give another --out") from None
+
+
+def _refuse_other(out: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    old, new = begun.get("settings") or {}, now["settings"]
+    changed = sorted(k for k in {*old, *new} if old.get(k) != new.get(k))
+    if changed:
+        raise TaskError(
+            f"{out} holds an evaluation with another {', '.join(changed)}; put it back to go on, "
+            "or give another --out"
+        )
+    if begun.get("tasks") != now["tasks"]:
+        raise TaskError(
+            f"{out} holds answers to other tasks ({begun.get('count')} there, {now['count']} "
+            "here); give another --out"
+        )
+
+
+def _replace(path: Path, data: bytes) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_bytes(data)
+    temporary.replace(path)

@@ -1,0 +1,192 @@
+"""KramaBench: `krama:DIR` opened as tasks of an agent over data lakes, and its tables.
+
+End-to-end (the answer), pipeline design (does the code cover the key functionalities), sub-tasks
+(each asked on its own). Tables by domain and overall, over tasks as published, in both readings,
+with tokens and minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rewards.krama.coverage import judged_coverage
+from rewards.krama.episode import ANSWER, PIPELINE, read_text
+from rewards.krama.failure import category
+from rewards.krama.family import judge_of
+from rewards.krama.judge import JudgeError
+from rewards.krama.judge_endpoint import Endpoint
+from rewards.krama.release import harness
+from rewards.task import Score, Task, TaskError, read_tasks
+from rollouts.krama.explore import STEPS
+from rollouts.trajectory import Trajectory
+from train.evaluation.contract import (
+    TOOL_TOKENS,
+    Benchmark,
+    Found,
+    Opened,
+    Plan,
+    Row,
+    budget_of,
+    with_absolute_files,
+)
+from train.evaluation.krama_tables import summary, text_tables
+
+AGENTS = {
+    "ds-guru-no-context": ("ds_guru_no_context", 1),
+    "ds-guru-one-shot": ("ds_guru_one_shot", 1),
+    "ds-guru-few-shot": ("ds_guru_few_shot", 5),
+    "lake-agent": ("lake_agent", STEPS),
+}
+TURNS = dict(AGENTS.values())
+SETTINGS = ("end-to-end", "subtasks")
+SECONDS = 3600.0  # that tools of one episode may run
+
+
+def options(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("KramaBench (--tasks krama:DIR)")
+    group.add_argument(
+        "--agent",
+        choices=list(AGENTS),
+        default="ds-guru-few-shot",
+        help="(%(default)s)",
+    )
+    group.add_argument(
+        "--settings", default=",".join(SETTINGS), help="which, with commas (%(default)s)"
+    )
+    group.add_argument("--doubted", action="store_true", help="also tasks whose gold is doubted")
+    group.add_argument(
+        "--judge-url",
+        default="",
+        help="OpenAI-compatible endpoint for paraphrase and design; its key is $ASSAY_JUDGE_KEY",
+    )
+    group.add_argument("--judge-model", default="", help="the judge's name there")
+
+
+def open_folder(rest: str, args: Any) -> Opened:
+    """`krama:DIR` of `assay tasks krama`, or `krama:FILE.jsonl` of `assay tasks lake`."""
+    settings = [s.strip() for s in args.settings.split(",") if s.strip()]
+    if unknown := [s for s in settings if s not in SETTINGS]:
+        raise TaskError(f"--settings {unknown[0]!r}: wanted {', '.join(SETTINGS)}")
+    folder = Path(rest)
+    tool, _ = AGENTS[args.agent]
+    root = folder.parent if folder.is_file() else folder
+    found = [t for part in load_tracks(folder, settings, args.doubted).values() for t in part]
+    return Opened(
+        [replace(with_absolute_files(task, root), tools=(tool,)) for task in found],
+        notes={"agent": args.agent, "settings": settings, "doubted": args.doubted},
+    )
+
+
+def plan(task: Task, args: Any, remote: bool) -> Plan:
+    turns = max((TURNS.get(tool, 0) for tool in task.tools), default=0)
+    budget = budget_of(args, turns or 5, SECONDS)
+    return Plan(args.max_new_tokens or TOOL_TOKENS, budget)
+
+
+def rewards(args: Any) -> Mapping[str, Mapping[str, Any]]:
+    """The judge of paraphrases, where one is named."""
+    if not args.judge_url:
+        return {}
+    return {"answer": {"judge_url": args.judge_url, "judge_model": args.judge_model}}
+
+
+def more(task: Task, run: Trajectory, score: Score, args: Any) -> Row:
+    """What the tables need beyond a generic row: answer, cause of failure, the published harness's
+    score, design of the pipeline, cost."""
+    left: Row = json.loads(run.files[ANSWER]) if ANSWER in run.files else _in_words(run.text)
+    code = run.files.get(PIPELINE, b"").decode("utf-8", "replace")
+    response = left.get("response") or {}
+    ended, files = str(run.notes.get("ended", "")), task.meta.get("gold_files") or []
+    whole = not task.meta.get("parent")
+    row: Row = {
+        "domain": str(task.meta.get("domain") or ""),
+        "setting": SETTINGS[0] if whole else SETTINGS[1],
+        "parent": task.meta.get("parent"),
+        "difficulty": task.meta.get("difficulty"),
+        "category": category(task.gold, response.get("answer"), score.outcome, ended, code, files),
+        "answer": response.get("answer"),
+        "cost": _cost(run),
+        "notes": dict(run.notes),
+    }
+    if run.failure is None:
+        judge = judge_of(args.judge_url, args.judge_model)
+        kind, target = str(task.gold["answer_type"]), task.gold["answer"]
+        row["release"] = harness(kind, target, left.get("published"), judge)
+        row["design_judged"] = _design(task, code, args) if whole else None
+    return row
+
+
+def _in_words(text: str) -> Row:
+    """The answer of a task without an environment; both readings see it."""
+    said = read_text(text)
+    return {"response": said, "published": said}
+
+
+def _design(task: Task, code: str, args: Any) -> float | None:
+    if not args.judge_url:
+        return None
+    endpoint = Endpoint(args.judge_url, args.judge_model, os.environ.get("ASSAY_JUDGE_KEY", ""))
+    try:
+        steps = [str(s.get("step") or "") for s in task.gold.get("subtasks") or []]
+        return judged_coverage(steps, code, endpoint)
+    except JudgeError:
+        return None
+
+
+def _cost(run: Trajectory) -> Row:
+    prompt = run.usage.get("prompt_tokens", len(run.ids) - sum(run.loss_mask))
+    return {
+        "calls": run.turns,
+        "prompt_tokens": prompt,
+        "completion_tokens": run.sampled,
+        "tokens": prompt + run.sampled,
+        "seconds": round(run.wall_s, 3),
+        "run_seconds": round(run.tool_s, 3),
+        "model_seconds": round(max(0.0, run.wall_s - run.tool_s), 3),
+    }
+
+
+def load_tracks(folder: Path, settings: Sequence[str], doubted: bool) -> dict[str, list[Task]]:
+    """Tasks by setting; a file of tasks (of `assay tasks lake`) has whole questions alone. Raises
+    `TaskError` for a folder that `assay tasks krama` did not write."""
+    if folder.is_file():
+        return {"end-to-end": read_tasks(folder)}
+    names = {"end-to-end": ["tasks"], "subtasks": ["subtasks"]}
+    if doubted:
+        names = {"end-to-end": ["tasks", "doubted"], "subtasks": ["subtasks", "doubted_subtasks"]}
+    if not (folder / "tasks.jsonl").is_file():
+        raise TaskError(
+            f"{folder} holds no tasks.jsonl; build it with `assay tasks krama --workload … --lakes "
+            f"… --out {folder}`"
+        )
+    return {
+        setting: [t for n in names[setting] for t in read_tasks(folder / f"{n}.jsonl")]
+        for setting in settings
+    }
+
+
+def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> Found:
+    """Numbers by setting and domain, and `tables.md`."""
+    flat = [row["more"] | {k: row[k] for k in ("outcome", "parts")} for row in rows]
+    numbers = summary(flat)
+    meta = {"agent": args.agent, "model": args.model, "reading": args.reading or "table3"}
+    shown = text_tables(numbers, meta)
+    (out / "tables.md").write_text(shown, encoding="utf-8")
+    return Found({"tables": numbers, **meta}, shown)
+
+
+BENCHMARK = Benchmark(
+    families=("answer",),
+    open=open_folder,
+    options=options,
+    plan=plan,
+    more=more,
+    rewards=rewards,
+    tables=tables,
+)

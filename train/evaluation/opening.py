@@ -1,0 +1,111 @@
+"""`--tasks`: files, folders and `NAME:DIR` of benchmarks as one list of tasks to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rewards.families import require_families
+from rewards.seeds import derive_seed
+from rewards.task import Task, TaskError, read_tasks
+from train.evaluation.benchmarks import BENCHMARKS, benchmark_of
+from train.evaluation.contract import Opened, with_absolute_files
+
+HELDOUT = "heldout.jsonl"  # what stands for a folder that `assay tasks` wrote
+
+
+@dataclass(frozen=True)
+class Asked:
+    """All tasks of a run, and which opened word each came from. Paths of files are absolute."""
+
+    tasks: list[Task]
+    opened: list[Opened]
+    of: dict[str, int]  # task id → index into `opened`
+
+    def benchmark(self, task: Task) -> str:
+        """The benchmark that asks and records the task, "" without one."""
+        return self.opened[self.of[task.id]].benchmark or benchmark_of(task.family)
+
+
+def open_all(words: Sequence[str], args: Any) -> Asked:
+    """Every word of `--tasks`, drawn down to `--limit`. Raises `TaskError` in one sentence for what
+    cannot be read, for a family that is not known, and for two tasks of one id."""
+    opened = [open_word(word, args) for word in words]
+    of: dict[str, int] = {}
+    for index, (word, part) in enumerate(zip(words, opened, strict=True)):
+        for task in part.tasks:
+            if task.id in of:
+                raise TaskError(
+                    f"--tasks {word}: task {task.id} is there twice (first in "
+                    f"{words[of[task.id]]}); give each task once"
+                )
+            of[task.id] = index
+    tasks = [task for part in opened for task in part.tasks]
+    if not tasks:
+        raise TaskError(f"--tasks {' '.join(words)}: no task is left")
+    require_families(tasks)
+    return Asked(even_draw(tasks, args.limit, args.seed), opened, of)
+
+
+def open_word(word: str, args: Any) -> Opened:
+    """One word of `--tasks`. Raises `TaskError`."""
+    name, colon, rest = word.partition(":")
+    if colon and name in BENCHMARKS:
+        return replace(BENCHMARKS[name].open(rest, args), benchmark=name)
+    path = Path(word)
+    if path.is_dir():
+        path = _in_folder(path)
+    if not path.is_file():
+        known = ", ".join(f"{n}:DIR" for n in BENCHMARKS)
+        raise TaskError(f"--tasks {word}: no such file; give a tasks.jsonl, a folder, or {known}")
+    found = [with_absolute_files(task, path.parent) for task in read_tasks(path)]
+    if not found:
+        raise TaskError(f"{path}: no tasks in it; build some with `assay tasks`")
+    return Opened(found, heldout=all(task.split in ("heldout", "test") for task in found))
+
+
+def _in_folder(folder: Path) -> Path:
+    for name in (HELDOUT, "tasks.jsonl"):
+        if (folder / name).is_file():
+            return folder / name
+    known = ", ".join(f"{n}:{folder}" for n in BENCHMARKS)
+    raise TaskError(
+        f"--tasks {folder}: the folder holds neither {HELDOUT} nor tasks.jsonl; name a file of it, "
+        f"or a benchmark ({known})"
+    )
+
+
+def even_draw(tasks: Sequence[Task], limit: int, seed: int) -> list[Task]:
+    """At most about `limit` tasks (0: all), the same number of each track, drawn by seed and in
+    their old order.
+
+    A task that is asked in several ways counts once; order groups and such ways are kept whole, so
+    that a few more than `limit` may be left.
+    """
+    if not limit:
+        return list(tasks)
+    if limit < 0:
+        raise TaskError(f"--limit {limit}: give 1 or more, or 0 for all")
+    units: dict[str, list[Task]] = {}
+    for task in tasks:
+        units.setdefault(_unit(task), []).append(task)
+    tracks: dict[str, list[str]] = {}
+    for unit, members in units.items():
+        tracks.setdefault(members[0].track, []).append(unit)
+    for track, names in tracks.items():
+        names.sort(key=lambda name: derive_seed(seed, "limit", track, name))
+    taken: set[str] = set()
+    count = 0
+    while count < limit and any(tracks.values()):
+        for names in tracks.values():
+            if names and count < limit:
+                unit = names.pop(0)
+                taken.add(unit)
+                count += len({task.meta.get("instance") or task.id for task in units[unit]})
+    return [task for task in tasks if _unit(task) in taken]
+
+
+def _unit(task: Task) -> str:
+    return f"{task.family}/{task.group or task.meta.get('instance') or task.id}"

@@ -1,0 +1,150 @@
+"""One generic row an answer: what every table, report and comparison is computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rewards.families import family_of, score_answer
+from rewards.family import Family, cheat_answer, gold_answer, source_of
+from rewards.seeds import derive_seed
+from rewards.task import Answer, Score, Task, TaskError
+from rollouts.trajectory import Trajectory
+
+Row = dict[str, Any]
+Scorer = Callable[[Task, Trajectory], Score]
+REFERENCES = ("gold", "empty")  # what answers without a model, for every family
+CHEAT = "cheat:"
+
+
+def scorer(weights: Mapping[str, Any] | None = None) -> Scorer:
+    """(task, trajectory) → Score, with the run's weights by family."""
+
+    def score(task: Task, trajectory: Trajectory) -> Score:
+        return score_answer(task, trajectory.answer(), weights)
+
+    return score
+
+
+def row_of(task: Task, run: Trajectory, score: Score, price: Sequence[float] = ()) -> Row:
+    """One line of results.json. `price`: dollars a million prompt tokens and sampled tokens; `cost`
+    is None without one."""
+    family = family_of(task)
+    tokens_in, tokens_out = prompt_tokens(run), run.sampled
+    cost = (tokens_in * price[0] + tokens_out * price[1]) / 1e6 if price else None
+    return {
+        "task_id": task.id,
+        "family": task.family,
+        "track": task.track,
+        "sample": run.sample,
+        "source": source_of(family, task),
+        "group": task.group,
+        "instance": task.meta.get("instance"),
+        "slices": dict(family.slices(task)),
+        **labels_of(family, task, run.answer()),
+        **score.to_json(),
+        "failure": run.failure,
+        "stop": run.stop,
+        "output": run.text,
+        "tokens_in": tokens_in,
+        "tokens_out": tokens_out,
+        "turns": run.turns,
+        "tool_calls": len(run.tool_calls),
+        "seconds": round(run.wall_s, 3),
+        "cost": cost,
+    }
+
+
+def prompt_tokens(run: Trajectory) -> int:
+    """Tokens the model read: as an endpoint counts them, else ids that it did not sample."""
+    return run.usage.get("prompt_tokens", len(run.ids) - sum(run.loss_mask))
+
+
+def labels_of(family: Family, task: Task, answer: Answer) -> Row:
+    """The class of gold and the one the answer names; {} where the family has none."""
+    if family.labels is None:
+        return {}
+    try:
+        gold, said = family.labels(task, answer)
+    except Exception as error:
+        if not family.origin:  # a bug of ours
+            raise
+        raise TaskError(
+            f"labels of family {family.name} raised {type(error).__name__} for task {task.id}: "
+            f"{error}; return (class of gold, class the answer names)"
+        ) from None
+    return {"label": gold, "said": said}
+
+
+def answered(task: Task, answer: Answer, seed: int = 0) -> Trajectory:
+    """The trajectory of an answer that no model gave."""
+    return Trajectory(
+        task_id=task.id,
+        sample=0,
+        ids=[],
+        loss_mask=[],
+        logprobs=[],
+        sampling_logprobs=[],
+        stop="error" if answer.failure is not None else "eos",
+        text=answer.text,
+        seed=derive_seed(seed, task.id, 0),
+        messages=[*task.prompt, {"role": "assistant", "content": answer.text}],
+        files=answer.files,
+        failure=answer.failure,
+    )
+
+
+def reference_answer(task: Task, name: str) -> Answer:
+    """What `gold`, `empty` or `cheat:NAME` says to a task.
+
+    Raises `TaskError` for a cheat that the task's family does not have. What cannot be made
+    (gold that has to be executed, a function of an own family that raises) is an answer with a
+    failure.
+    """
+    family = family_of(task)
+    if name == "empty":
+        return Answer("")
+    if name.startswith(CHEAT) and name.removeprefix(CHEAT) not in family.cheats:
+        known = ", ".join(f"{CHEAT}{n}" for n in family.cheats) or "none"
+        raise TaskError(
+            f"--model {name}: family {family.name} of task {task.id} has no such cheat; "
+            f"it has {known}"
+        )
+    try:
+        if name == "gold":
+            made = gold_answer(family, task)
+            return made or Answer(failure="gold has to be executed; no answer is at hand")
+        return cheat_answer(family, name.removeprefix(CHEAT), task)
+    except TaskError:
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"[:300]
+        return Answer(failure=f"{name} of family {family.name} raised {said}")
+
+
+def baseline_rows(
+    tasks: Sequence[Task], weights: Mapping[str, Any] | None = None, gold: bool = True
+) -> dict[str, list[Row]]:
+    """Rows of the answers that need no model: every cheat of the tasks' families as `cheat:NAME`,
+    on the tasks of the families that have it, and gold itself last."""
+    score = scorer(weights)
+
+    def answer(task: Task, name: str) -> Answer:
+        try:
+            return reference_answer(task, name)
+        except TaskError as error:  # gold that says too little to be written out
+            return Answer(failure=str(error))
+
+    def rows(name: str, mine: Sequence[Task]) -> list[Row]:
+        runs = [(task, answered(task, answer(task, name))) for task in mine]
+        return [row_of(task, run, score(task, run)) for task, run in runs]
+
+    families = {task.family: family_of(task) for task in tasks}
+    names = dict.fromkeys(cheat for family in families.values() for cheat in family.cheats)
+    found = {
+        f"{CHEAT}{name}": rows(
+            f"{CHEAT}{name}", [t for t in tasks if name in families[t.family].cheats]
+        )
+        for name in names
+    }
+    return {**found, "gold": rows("gold", tasks)} if gold else found

@@ -1,0 +1,207 @@
+"""One evaluation: open the tasks, let the model answer, score, tabulate, write.
+
+`--out` gets `results.json`, `rows.jsonl` (the journal, with conversations), `report.html`, and the
+official files of the benchmarks that were asked for by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from configs.loader import ConfigError, read_section
+from rewards.families import all_families, family_of, use_families
+from rewards.task import Task, json_text
+from rewards.versions import installed
+from rollouts.trajectory import Sampling, Trajectory
+from train.evaluation.answering import Ask, answer_all, is_reference, is_remote
+from train.evaluation.benchmarks import BENCHMARKS
+from train.evaluation.contract import Plan, plain_plan
+from train.evaluation.identity import settings_of
+from train.evaluation.journal import Journal
+from train.evaluation.opening import Asked, open_all
+from train.evaluation.rows import baseline_rows, row_of, scorer
+from train.evaluation.tables import Draw, tables
+from train.run.progress import Bar
+from train.run.record import PACKAGES, machine
+from train.run.settings import weights_of
+
+Row = dict[str, Any]
+
+
+def evaluate(args: Any) -> dict[str, Any]:
+    """Run an evaluation and write its files; returns what results.json holds."""
+    use_families(args.family)
+    asked = open_all(args.tasks, args)
+    weights = weights_of_args(args, asked)
+    for part in asked.opened:
+        for line in part.said:
+            print(line, flush=True)
+    baselines = _baselines(asked.tasks, args, weights)  # first: gold that is no use ends it here
+    rows = _answered(asked, args, weights)
+    data = _results(asked, rows, baselines, args, weights)
+    args.out.mkdir(parents=True, exist_ok=True)
+    data["benchmarks"] = _official(asked, rows, args)
+    data["files"] = _own_tables(rows, args.out)
+    (args.out / "results.json").write_bytes(json_text(data, indent=1, default=str))
+    return data
+
+
+def weights_of_args(args: Any, asked: Asked) -> dict[str, Any]:
+    """Weights by family: `reward.<family>.<setting>=value`, `--reading`, and what benchmarks ask
+    for. Raises `ConfigError`."""
+    reward: dict[str, dict[str, Any]] = {}
+    for word in args.settings_words:
+        _set(reward, word)
+    for name in dict.fromkeys(part.benchmark for part in asked.opened if part.benchmark):
+        for family, values in BENCHMARKS[name].rewards(args).items():
+            reward.setdefault(family, {}).update(values)
+    if args.reading:
+        for family in _reading_families(args.reading, asked.tasks):
+            reward.setdefault(family, {})["reading"] = args.reading
+    return weights_of(reward, "command line")
+
+
+def _set(reward: dict[str, dict[str, Any]], word: str) -> None:
+    import yaml
+
+    name, equals, value = word.partition("=")
+    parts = name.split(".")
+    if not equals or len(parts) != 3 or parts[0] != "reward":
+        raise ConfigError(f"{word}: wanted reward.FAMILY.SETTING=VALUE")
+    reward.setdefault(parts[1], {})[parts[2]] = yaml.safe_load(value)
+
+
+def _reading_families(reading: str, tasks: Sequence[Task]) -> list[str]:
+    """The tasks' families whose scorer has this reading."""
+    found: list[str] = []
+    for name in dict.fromkeys(task.family for task in tasks):
+        try:
+            read_section(all_families()[name].weights, {"reading": reading}, "--reading", "")
+            found.append(name)
+        except ConfigError:
+            continue
+    if not found:
+        raise ConfigError(f"--reading {reading}: no family of these tasks has such a reading")
+    return found
+
+
+def _answered(asked: Asked, args: Any, weights: Mapping[str, Any]) -> list[Row]:
+    """All rows in the tasks' order; each is in the journal as soon as it is there."""
+    ask, score = _ask(asked, args), scorer(weights)
+    with Journal(args.out, asked.tasks, settings_of(args, asked.tasks)) as journal:
+        rows = dict(journal.done)
+        wanted = [(task, j) for task in asked.tasks for j in range(args.samples)]
+        todo = [(task, j) for task, j in wanted if (task.id, j) not in rows]
+        if len(todo) < len(wanted):
+            print(f"{len(wanted) - len(todo)} answers are there already; {len(todo)} to go")
+        with Bar("evaluating", len(todo)) as bar:
+
+            def keep(task: Task, run: Trajectory) -> None:
+                row = _row(task, run, score(task, run), asked, args)
+                rows[task.id, run.sample] = row
+                journal.write(row)
+                bar.update(int(run.failure is None))
+
+            if todo:
+                answer_all(_with(ask, todo), args, keep)
+        ordered = [rows[task.id, j] for task, j in wanted]
+        journal.finish(ordered)
+    return ordered
+
+
+def _with(ask: Ask, todo: Sequence[tuple[Task, int]]) -> Ask:
+    return Ask(ask.tasks, todo, ask.plans, ask.samples, ask.sampling, ask.seed)
+
+
+def _ask(asked: Asked, args: Any) -> Ask:
+    remote = is_remote(args.model)
+    sampling = Sampling(0, args.temperature, args.top_k, args.top_p)
+    plans = {task.id: _plan(asked, task, args, remote) for task in asked.tasks}
+    return Ask(
+        asked.tasks, (), plans, 1 if is_reference(args.model) else args.samples, sampling, args.seed
+    )
+
+
+def _plan(asked: Asked, task: Task, args: Any, remote: bool) -> Plan:
+    name = asked.benchmark(task)
+    return (BENCHMARKS[name].plan if name else plain_plan)(task, args, remote)
+
+
+def _row(task: Task, run: Trajectory, score: Any, asked: Asked, args: Any) -> Row:
+    row = row_of(task, run, score, args.price)
+    if name := asked.benchmark(task):
+        row["more"] = BENCHMARKS[name].more(task, run, score, args)
+    if task.tools:
+        row["messages"] = run.messages
+    return row
+
+
+def _results(
+    asked: Asked,
+    rows: Sequence[Row],
+    baselines: Mapping[str, Any],
+    args: Any,
+    weights: Mapping[str, Any],
+) -> dict[str, Any]:
+    meta = {
+        "name": args.name,
+        "model": args.model,
+        "tasks": list(args.tasks),
+        "opened": [{"benchmark": o.benchmark, **o.notes} for o in asked.opened],
+        "rows_left_out": sum(int(o.notes.get("rows_left_out") or 0) for o in asked.opened),
+        "heldout": all(o.heldout for o in asked.opened),
+        "asked": len(asked.tasks),
+        "found": sum(len(o.tasks) for o in asked.opened),
+        "limit": args.limit,
+        "samples": args.samples,
+        "seed": args.seed,
+        "families": sorted({f.origin for f in map(family_of, asked.tasks) if f.origin}),
+        "weights": {n: vars(weights[n]) for n in sorted({t.family for t in asked.tasks})},
+        "settings": settings_of(args, asked.tasks),
+        "versions": installed(PACKAGES),
+        "machine": machine(),
+    }
+    lean = [{k: v for k, v in row.items() if k != "messages"} for row in rows]
+    found = tables(rows, Draw(seed=args.seed))
+    return {"meta": meta, "tables": found, "baselines": baselines, "rows": lean}
+
+
+def _baselines(
+    tasks: Sequence[Task], args: Any, weights: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Tables of gold and of every cheat of the tasks' families."""
+    if args.no_baselines:
+        return {}
+    made = baseline_rows(tasks, weights)
+    return {name: tables(rows, Draw(seed=args.seed)) for name, rows in made.items()}
+
+
+def _official(asked: Asked, rows: Sequence[Row], args: Any) -> dict[str, Any]:
+    """The own files and numbers of every benchmark that was opened by name."""
+    found: dict[str, Any] = {}
+    for name in dict.fromkeys(part.benchmark for part in asked.opened if part.benchmark):
+        write = BENCHMARKS[name].tables
+        if write is None:
+            continue
+        by_id = {t.id: t for t in asked.tasks if asked.opened[asked.of[t.id]].benchmark == name}
+        mine = [row for row in rows if row["task_id"] in by_id]
+        made = write([by_id[str(row["task_id"])] for row in mine], mine, args.out, args)
+        found[name] = {**made.numbers, "text": made.text}
+    return found
+
+
+def _own_tables(rows: Sequence[Row], out: Path) -> list[str]:
+    """Files of families from outside: their `tables` gives (name, text) pairs."""
+    written: list[str] = []
+    for name in dict.fromkeys(str(row["family"]) for row in rows):
+        family = all_families()[name]
+        if family.tables is None:
+            continue
+        for file, text in family.tables([row for row in rows if row["family"] == name]):
+            if Path(file).name != file:
+                raise ConfigError(f"family {name}: its table {file!r} is no plain file name")
+            (out / file).write_text(str(text), encoding="utf-8", errors="backslashreplace")
+            written.append(file)
+    return written

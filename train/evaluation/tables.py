@@ -1,0 +1,211 @@
+"""Numbers of an evaluation, from its rows alone: overall, by family and by slice.
+
+`outcome` is the benchmark's metric, `reward` what RL sees; they are never mixed. A row without an
+outcome counts nowhere but in `no_outcome`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rewards.task import RIGHT
+from train.evaluation.stats import (
+    RESAMPLES,
+    Interval,
+    clustered_mean,
+    mean_interval,
+    pass_at_k,
+)
+
+Row = Mapping[str, Any]
+Cell = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The bootstrap of every interval of a table."""
+
+    resamples: int = RESAMPLES
+    seed: int = 0
+
+
+def tables(rows: Sequence[Row], draw: Draw | None = None) -> dict[str, Any]:
+    """{"overall": cell, "by_family": {family: cell}, "by_slice": {family: {slice: {value: cell}}}}.
+
+    A cell has `n` answers with an outcome, `tasks`, `sources`, `mean_outcome`, its 95 % `interval`
+    clustered by source (None where there is a single source), `mean_reward` and `no_outcome`; those
+    overall and by family have more (`detail`).
+    """
+    draw = draw or Draw()
+    families = grouped(rows, lambda row: str(row["family"]))
+    return {
+        "overall": detail(rows, draw),
+        "by_family": {name: detail(mine, draw) for name, mine in families.items()},
+        "by_slice": {name: slices(mine, draw) for name, mine in families.items()},
+    }
+
+
+def slices(rows: Sequence[Row], draw: Draw) -> dict[str, dict[str, Cell]]:
+    """Slice → value → cell, values in the order of their names."""
+    names = dict.fromkeys(name for row in rows for name in row.get("slices") or {})
+    found: dict[str, dict[str, Cell]] = {}
+    for name in names:
+        having = [row for row in rows if name in (row.get("slices") or {})]
+        parts = grouped(having, lambda row, name=name: str(row["slices"][name]))
+        found[name] = {value: cell(parts[value], draw) for value in sorted(parts)}
+    return found
+
+
+def grouped(rows: Iterable[Row], key: Callable[[Row], str]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
+
+
+def scored(rows: Iterable[Row]) -> list[Row]:
+    """The rows that count."""
+    return [row for row in rows if row["outcome"] is not None]
+
+
+def source(row: Row) -> str:
+    """What intervals are clustered by. A row that names no source stands for itself."""
+    return f"{row.get('family', '')}\x1f{row.get('source') or row['task_id']}"
+
+
+def cell(rows: Sequence[Row], draw: Draw) -> Cell:
+    """What some answers come to."""
+    valid = scored(rows)
+    sources = [source(row) for row in valid]
+    found = mean_interval([float(r["outcome"]) for r in valid], sources, draw.resamples, draw.seed)
+    return {
+        "n": len(valid),
+        "tasks": len({row["task_id"] for row in valid}),
+        "sources": len(set(sources)),
+        "mean_outcome": known(found.value),
+        "interval": ends(found),
+        "mean_reward": mean(row["reward"] for row in valid),
+        "no_outcome": len(rows) - len(valid),
+    }
+
+
+def detail(rows: Sequence[Row], draw: Draw) -> Cell:
+    """A cell with what is known beside the outcome: the balanced outcome where tasks fall into
+    classes, means of the reward's parts, why answers scored as they did, pass@k where tasks were
+    sampled more than once, success of instances and groups, length and cost."""
+    valid = scored(rows)
+    cut = [float(row.get("stop") == "length") for row in valid]
+    costs = [float(row["cost"]) for row in rows if row.get("cost") is not None]
+    return {
+        **cell(rows, draw),
+        **_balanced(valid, draw),
+        **_at_k(valid),
+        **_wholes(rows),
+        "parts": _parts(valid),
+        "why": dict(Counter(str(row["why"]) for row in valid).most_common(12)),
+        "no_answer": mean(float(row["why"] == "no_answer") for row in valid),
+        "cut": mean(cut),
+        "tokens_in": mean(row.get("tokens_in") for row in valid),
+        "tokens_out": mean(row.get("tokens_out") for row in valid),
+        "tool_calls": mean(row.get("tool_calls") for row in valid),
+        "seconds": mean(row.get("seconds") for row in valid),
+        "cost": sum(costs) if costs else None,
+    }
+
+
+def _balanced(valid: Sequence[Row], draw: Draw) -> Cell:
+    known_rows = [row for row in valid if row.get("label")]
+    if not known_rows:
+        return {}
+    labels = [str(row["label"]) for row in known_rows]
+    outcomes = [float(row["outcome"]) for row in known_rows]
+    sources = [source(row) for row in known_rows]
+    found = clustered_mean(outcomes, sources, labels, draw.resamples, draw.seed)
+    table: dict[str, Counter[str]] = {label: Counter() for label in sorted(set(labels))}
+    for row, label in zip(known_rows, labels, strict=True):
+        table[label][str(row.get("said") or "none")] += 1
+    return {
+        "balanced": known(found.value),
+        "balanced_interval": ends(found),
+        "confusion": {label: dict(sorted(counts.items())) for label, counts in table.items()},
+    }
+
+
+def _parts(valid: Sequence[Row]) -> dict[str, float | None]:
+    names = sorted({name for row in valid for name in row.get("parts") or {}})
+    return {
+        name: mean(row["parts"][name] for row in valid if name in (row.get("parts") or {}))
+        for name in names
+    }
+
+
+def _at_k(valid: Sequence[Row]) -> Cell:
+    """avg@k, and unbiased pass@1 … pass@k over tasks with all their k samples; or the means of
+    `pass@k` that rows bring."""
+    brought = sorted({key for row in valid for key in row if key.startswith("pass@")})
+    if brought:
+        whole = [key for key in brought if all(row.get(key) is not None for row in valid)]
+        return {"pass@k": {k.removeprefix("pass@"): mean(row[k] for row in valid) for k in whole}}
+    tasks = grouped(valid, lambda row: str(row["task_id"]))
+    k = max((len(mine) for mine in tasks.values()), default=0)
+    if k < 2:
+        return {}
+    full = [mine for mine in tasks.values() if len(mine) == k]
+    right = [sum(float(row["outcome"]) >= RIGHT for row in mine) for mine in full]
+    return {
+        f"avg@{k}": mean(float(row["outcome"]) for mine in full for row in mine),
+        "pass@k": {str(i): mean(pass_at_k(k, c, i) for c in right) for i in range(1, k + 1)},
+    }
+
+
+def _wholes(rows: Sequence[Row]) -> Cell:
+    """RS@K: the share of instances that are right in one of the K ways they were asked. OCS@K: the
+    share of order groups whose instances all are. One that lacks an outcome counts in neither."""
+    found: Cell = {}
+    instances: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        name = f"{row.get('family')}\x1f{row.get('instance') or row['task_id']}"
+        instances.setdefault((name, int(row.get("sample") or 0)), []).append(row)
+    right = {key: _any_right(mine) for key, mine in instances.items()}
+    k = max((len(mine) for mine in instances.values()), default=1)
+    if k > 1:
+        found["rs@k"] = {"k": k, **_share(right.values())}
+    groups: dict[tuple[str, int], list[bool | None]] = {}
+    for key, mine in instances.items():
+        if mine[0].get("group"):
+            groups.setdefault((str(mine[0]["group"]), key[1]), []).append(right[key])
+    if groups:
+        wholes = [None if None in members else all(members) for members in groups.values()]
+        found["ocs@k"] = {"k": k, **_share(wholes)}
+    return found
+
+
+def _any_right(rows: Sequence[Row]) -> bool | None:
+    if any(row["outcome"] is None for row in rows):
+        return None
+    return any(float(row["outcome"]) >= RIGHT for row in rows)
+
+
+def _share(values: Iterable[bool | None]) -> Cell:
+    there = [value for value in values if value is not None]
+    return {"n": len(there), "value": mean(map(float, there))}
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """The mean of what is there; None of nothing."""
+    there = [float(value) for value in values if value is not None]
+    return sum(there) / len(there) if there else None
+
+
+def known(value: float) -> float | None:
+    """JSON has no NaN."""
+    return None if math.isnan(value) else value
+
+
+def ends(found: Interval) -> list[float] | None:
+    """The bounds of an interval, None where there are none."""
+    return None if math.isnan(found.low) or math.isnan(found.value) else [found.low, found.high]

@@ -1,0 +1,25 @@
+"""The scorer that a loop is given: every rollout by its family, then siblings together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rewards.families import score_answer, score_groups
+from rewards.task import Score, Task
+from rollouts.trajectory import Trajectory
+
+
+def scorer(
+    weights: Mapping[str, Any] | None = None,
+) -> Callable[[Sequence[Task], list[list[Trajectory]]], list[list[Score]]]:
+    """(P tasks, their G rollouts each) → scores, under the run's reward settings by family."""
+
+    def score(tasks: Sequence[Task], groups: list[list[Trajectory]]) -> list[list[Score]]:
+        scores = [
+            [score_answer(task, t.answer(), weights) for t in group]
+            for task, group in zip(tasks, groups, strict=True)
+        ]
+        return score_groups(tasks, scores, weights)
+
+    return score
