@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from rollouts.lake.explore import LakeAgent
 from rollouts.lake.folder import KEY as LAKE
 from rollouts.lake.folder import LakeSettings, shared_name
 from rollouts.python_executor import NAME, ExecutorSettings, PythonExecutor
+from rollouts.sandbox.capacity import worker_count
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
 
@@ -26,7 +26,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ToolSettings:
-    """How episodes run: their bounds, the sandbox, the tool. `workers` 0: one a core."""
+    """How episodes run: their bounds, the sandbox, the tool. `workers` 0: one a core, as far
+    as the memory goes."""
 
     budget: Budget = field(default_factory=Budget)
     executor: ExecutorSettings = field(default_factory=ExecutorSettings)
@@ -69,8 +70,7 @@ class Workshop:
         """The sandbox of the running event loop, made when first asked for."""
         loop = asyncio.get_running_loop()
         if self._pool is None or self._pool[0] is not loop:
-            cores = len(os.sched_getaffinity(0))
-            workers = self.settings.workers or cores
+            workers = self.settings.workers or worker_count()
             config = replace(Config(), workers=workers, queue=100_000, shared=self._shared)
             self._pool = (loop, Pool(config))
         return self._pool[1]
