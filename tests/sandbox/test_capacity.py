@@ -49,7 +49,10 @@ def machine(top: Path, files: dict[str, str]) -> Path:
                 "proc/self/cgroup": "4:memory:/slurm/job\n3:cpu:/\n",
                 "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
                 "sys/fs/cgroup/memory/slurm/job/memory.limit_in_bytes": f"{10 * GIB}\n",
-                "sys/fs/cgroup/memory/slurm/job/memory.usage_in_bytes": f"{GIB}\n",
+                "sys/fs/cgroup/memory/slurm/job/memory.usage_in_bytes": f"{5 * GIB}\n",
+                "sys/fs/cgroup/memory/slurm/job/memory.stat": (
+                    f"cache 1\ninactive_file 7\ntotal_inactive_file {4 * GIB}\n"
+                ),
             },
             9,
         ),
