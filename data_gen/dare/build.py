@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +65,15 @@ def build_all(args: argparse.Namespace) -> None:
         row["table_group"] = together[row["source"]]
     reworded = _reworded(args, rows)
     write_question_list(args.out, rows)
-    tasks = asyncio.run(_tasks(args.out, rows))
+    tasks = asyncio.run(_tasks(args.out, rows, args.heldout_share))
     for name in ("train", "heldout"):
         write_jsonl(args.out / f"{name}.jsonl", (t.to_json() for t in tasks if t.split == name))
+    if args.heldout_share > 0 and all(task.split == "train" for task in tasks):
+        print(
+            f"{args.out / 'heldout.jsonl'} is empty: every task is made from one table (or copies "
+            "of it); give tables of other data to test on",
+            file=sys.stderr,
+        )
     report = certificate(found, rows, tasks, settings.seed) | reworded
     (args.out / "certificate.json").write_bytes(json_bytes(report))
     print(
@@ -95,18 +101,26 @@ def _reworded(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str,
     return {"reworded": report}
 
 
-def split_of(group: str) -> str:
-    """One table in seven is held out, with everything made from it and from its copies."""
-    return "heldout" if int(group[-8:], 16) % 7 == 0 else "train"
+def held_out(groups: Iterable[str], share: float) -> set[str]:
+    """The groups of tables to test on: this share of them, in an order that their hashes give.
+
+    A group is a table with its copies, so nothing made from it stands on both sides. From two
+    groups on, at least one is held out and at least one trained on, unless the share is 0.
+    """
+    ranked = sorted(set(groups), key=lambda group: (group[-8:], group))
+    if share <= 0 or len(ranked) < 2:
+        return set()
+    return set(ranked[: min(len(ranked) - 1, max(1, round(share * len(ranked))))])
 
 
-async def _tasks(out: Path, rows: Sequence[dict[str, Any]]) -> list[Task]:
+async def _tasks(out: Path, rows: Sequence[dict[str, Any]], share: float) -> list[Task]:
     by_name = {str(row["file_path"]): row for row in rows}
+    held = held_out((str(row["table_group"]) for row in rows), share)
     tasks: list[Task] = []
     for entry in read_entries(out):
         row = by_name[entry.name]
         meta = {k: row[k] for k in ("domain", "licence", "source", "table_sha256", "table_group")}
-        split = split_of(row["table_group"])
+        split = "heldout" if row["table_group"] in held else "train"
         tasks += await tasks_of(entry, out, split, pool=None, meta=meta)
     for task in tasks:
         gold = read_gold(task.gold)

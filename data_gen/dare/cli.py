@@ -63,12 +63,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=0, help="0: all cores")
+    parser.add_argument(
+        "--heldout-share",
+        type=float,
+        default=1 / 7,
+        metavar="SHARE",
+        help="of the tables, to test on (default: one in seven; from two tables on at least one)",
+    )
     return parser
 
 
 def main(argv: Sequence[str]) -> int:
     """Exit status 0; errors that a user can mend are raised."""
     args = _parser().parse_args(argv)
+    if not 0 <= args.heldout_share < 1:
+        raise TaskError(f"--heldout-share {args.heldout_share}: set a share from 0 to below 1")
     if args.source is not None:
         asyncio.run(import_official(args.source, args.out, args.split, args.simulate))
     elif args.import_dsbench is not None:

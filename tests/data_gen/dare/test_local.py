@@ -87,3 +87,14 @@ def test_a_shortage_names_no_more_than_a_screen_of_tables() -> None:
     assert said[0].startswith("1 of 5 databases: 41 tables") and len(said) == 14
     assert "28 more" in said[-1] and not any("good" in line for line in said)
     assert {"table": "good", "databases": 1, "refused": ["reg y: dull"]} in list(refusals(found))
+
+
+def test_a_share_of_the_tables_is_held_out() -> None:
+    from data_gen.dare.build import held_out
+
+    groups = [f"{n:064x}" for n in range(21)]
+    assert len(held_out(groups, 1 / 7)) == 3
+    assert held_out(groups, 1 / 7) == held_out(reversed(groups), 1 / 7)
+    assert len(held_out(groups[:2], 1 / 7)) == 1  # never none, as long as one is left to train on
+    assert len(held_out(groups[:2], 0.9)) == 1
+    assert held_out(groups[:1], 0.5) == set() == held_out(groups, 0.0)
