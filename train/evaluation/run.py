@@ -14,6 +14,7 @@ from typing import Any
 from configs.loader import ConfigError, read_section
 from rewards.families import all_families, family_of, use_families
 from rewards.task import Task, json_text
+from rewards.versions import installed
 from rollouts.trajectory import Sampling, Trajectory
 from rollouts.workshop import Workshop
 from train.evaluation.answering import Ask, answer_all, is_reference, is_remote, workshop
@@ -25,7 +26,7 @@ from train.evaluation.opening import Asked, open_all
 from train.evaluation.rows import baseline_rows, row_of, scorer
 from train.evaluation.tables import Draw, tables
 from train.run.progress import Bar
-from train.run.record import PACKAGES, installed, machine, revision
+from train.run.record import PACKAGES, machine, revision
 from train.run.settings import weights_of
 
 Row = dict[str, Any]
