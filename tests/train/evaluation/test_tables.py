@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import assay
 from rewards.task import json_text
-from train.cli.compare import main
 from train.evaluation.comparing import compare_rows
 from train.evaluation.tables import Draw, tables
 
@@ -113,12 +113,12 @@ def test_the_command_compares_runs_by_slice(
 ) -> None:
     a = run(tmp_path / "a", {"a1": 0.0, "a2": 1.0, "b1": 0.0, "c1": None})
     b = run(tmp_path / "b", {"a1": 1.0, "a2": 0.0, "b1": 1.0, "c1": 1.0})
-    assert main([str(a), str(b), "--json"]) == 0
+    assert assay.main(["compare", str(a), str(b), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["comparisons"][0]
     assert (found["tasks"], found["gained"], found["lost"]) == (3, 2, 1)
     assert found["outcome"]["difference"] == pytest.approx(1 / 3)
     assert found["parts"]["letter = b"]["outcome"]["difference"] == 1.0
-    assert main([str(a), str(b)]) == 0
+    assert assay.main(["compare", str(a), str(b)]) == 0
     said = capsys.readouterr().out
     assert "on 3 tasks of 2 sources, 2 gained, 1 lost" in said and "letter = a" in said
 
@@ -131,5 +131,5 @@ def test_runs_that_cannot_be_compared_are_one_sentence(
     other = {"one": [], "none": [str(tmp_path / "none")], "other": ["b"]}[wrong]
     if other == ["b"]:
         other = [str(run(tmp_path / "b", {"z": 1.0}))]
-    assert main([str(a), *other]) == 2
+    assert assay.main(["compare", str(a), *other]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1

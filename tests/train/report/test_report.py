@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+import assay
 from configs.schema import DemoConfig
-from train.cli.report import main
 from train.evaluation.comparing import compare_rows
 from train.evaluation.results import (
     ResultsError,
@@ -193,19 +193,19 @@ def test_the_command_prints_the_table_and_compares_runs(
     for seed in ("a", "b"):
         write_report(tmp_path / seed, demo_data())
         (tmp_path / seed / "report.html").unlink()
-    assert main([str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    assert assay.main(["report", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
     out = capsys.readouterr().out
     assert (tmp_path / "b" / "report.html").is_file()
     assert "balanced" in out and "2 runs: mean over runs" in out
 
 
 def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(tmp_path)]) == 2
+    assert assay.main(["report", str(tmp_path)]) == 2
     assert "give a run directory" in capsys.readouterr().err
-    assert main([str(tmp_path / "none")]) == 2
+    assert assay.main(["report", str(tmp_path / "none")]) == 2
     assert "results.json: cannot be read" in capsys.readouterr().err
     (tmp_path / "results.json").write_text("{")
-    assert main([str(tmp_path)]) == 2
+    assert assay.main(["report", str(tmp_path)]) == 2
     assert "not valid JSON" in capsys.readouterr().err
 
 
@@ -251,7 +251,7 @@ def test_a_run_that_was_trained_and_not_evaluated_has_a_page(
 ) -> None:
     run_with_everything(tmp_path)
     assert not (tmp_path / "results.json").exists()
-    assert main([str(tmp_path)]) == 0
+    assert assay.main(["report", str(tmp_path)]) == 0
     assert "not evaluated" in capsys.readouterr().out
     page = (tmp_path / "report.html").read_text()
     assert "SFT loss" in page and "Held-out results" not in page
