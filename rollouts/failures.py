@@ -6,7 +6,7 @@ import traceback
 
 from rewards.task import TaskError
 from rollouts.environment import EnvironmentFailure
-from rollouts.sandbox.model import SandboxError
+from rollouts.sandbox.errors import SandboxError
 
 BROKEN = (OSError, SandboxError, EnvironmentFailure)  # what counts as infrastructure
 FORESEEN = (TaskError,)  # bad input, said in one sentence: these end the run

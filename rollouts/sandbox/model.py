@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from rollouts.sandbox import jail
+from rollouts.sandbox.errors import SandboxError as SandboxError
 
 Status = Literal["ok", "error", "timeout", "memory", "disk", "sandbox_error"]
 Level = Literal["full", "full-noproc", "full-nolandlock", "confined", "limits"]
@@ -40,10 +41,6 @@ STACK = (
     "csv",
     "subprocess",
 )
-
-
-class SandboxError(RuntimeError):
-    """The sandbox could not be started or asked; never the fault of the code that was to run."""
 
 
 @dataclass(frozen=True)

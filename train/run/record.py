@@ -42,11 +42,12 @@ def write_run_record(
     folder.mkdir(parents=True, exist_ok=True)
     dump(config, folder / "config.yaml")
     path = folder / "run.json"
-    started = started or now()
-    starts: list[str] = [s for s in read_run_record(folder).get("starts", []) if s != started]
+    starts: list[str] = read_run_record(folder).get("starts", [])
+    if started not in starts:
+        starts = [*starts, started or now()]
     record: dict[str, Any] = {
         "command": sys.argv,
-        "starts": [*starts, started],
+        "starts": starts,
         "seed": getattr(config, "seed", None),
         "config_hash": config_hash(config),
         "config": to_dict(config),
