@@ -76,7 +76,7 @@ def test_a_command_that_succeeds_completes(slurm: MiniSlurm, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
-        (["--", "tasks", "nonsense"], "2:0", "usage: assay tasks"),
+        (["--", "tasks", "nonsense"], "2:0", "no builder and no family"),
         (["tasks"], "2:0", "wanted: out=DIR -- COMMAND"),
     ],
 )
