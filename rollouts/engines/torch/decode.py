@@ -1,12 +1,12 @@
 # torch ships partial types, so what is unknown there cannot be known here.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
-"""Decode a wave of prompts, G samples each, with one prefill a prompt.
+"""One token for every row: products over all rows at once, attention wave by wave.
 
 Attention of a sampled token has two parts: the prompt's keys and values, stored once a group and
 met by all its samples in one batched product, and the sample's own, in a buffer of its own row.
 One softmax runs over both. Axis letters: P groups (prompts), W live samples a group, R = P·W
-rows, K key/value heads, H query heads, Q = H/K, C head size, L prompt length, S sampled so far.
+rows, K key/value heads, H query heads, Q = H/K, C head size, L prompt length, S room for sampled.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ from torch import Tensor
 from rollouts.engines.torch.llama import Llama, Shape, rms_norm, rope_tables, rotate
 
 Linear = Callable[[Tensor], Tensor]
+
+# Own keys grow by this many columns. They stay contiguous, with the unused columns masked: a
+# bfloat16 product over a slice of a larger buffer costs several times more.
+ROOM = 16
 
 
 @dataclass(frozen=True)
@@ -62,133 +66,119 @@ def products(model: Llama, rows: int, packed: bool) -> Products:
 
 @dataclass
 class Cache:
-    """Keys and values of a wave. Prompt: (P·K, C, L) and (P·K, L, C) a layer; own: (R, K, S, C)."""
+    """Keys and values of a wave, a tensor a layer. Prompt: (P, K, L, C); own: (R, K, S, C)."""
 
     prompt_k: list[Tensor]
     prompt_v: list[Tensor]
     own_k: list[Tensor]
     own_v: list[Tensor]
-    prompt_mask: Tensor  # (P, 1, 1, 1, L), 0 or -inf
+    mask: Tensor  # (P, 1, 1, 1, L + S), 0 or -inf
     lengths: Tensor  # (P,) prompt lengths
     groups: int
     width: int
+    used: int = 0  # columns of `own` that are filled
 
-    def reserve(self, used: int, limit: int) -> None:
-        """Room for one more token in every row, growing by doubling up to `limit`."""
-        have = self.own_k[0].shape[2]
-        if used < have:
-            return
-        grow = min(have, limit - have)
-        for store in (self.own_k, self.own_v):
-            for i, old in enumerate(store):
-                store[i] = torch.cat([old, old.new_empty(*old.shape[:2], grow, old.shape[3])], 2)
+    @property
+    def rows(self) -> int:
+        return self.groups * self.width
 
-    def keep(self, groups: Tensor, rows: Tensor, width: int, kv_heads: int) -> None:
+    def reserve(self) -> None:
+        """Open one more column, in every row."""
+        size = self.own_k[0].shape[2]
+        if self.used == size:
+            for store in (self.own_k, self.own_v):
+                for i, old in enumerate(store):
+                    # zeros: what is masked is still multiplied
+                    store[i] = torch.cat(
+                        [old, old.new_zeros(self.rows, old.shape[1], ROOM, old.shape[3])], 2
+                    )
+            shut = self.mask.new_full((self.groups, 1, 1, 1, ROOM), float("-inf"))
+            self.mask = torch.cat([self.mask, shut], -1)
+        self.mask[..., self.prompt_k[0].shape[2] + self.used] = 0
+        self.used += 1
+
+    def keep(self, groups: Tensor, rows: Tensor, width: int) -> None:
         """Keep the given groups (P',) and rows (P'·width,), in that order."""
         if len(groups) < self.groups:
-            heads = (
-                groups[:, None] * kv_heads + torch.arange(kv_heads, device=groups.device)
-            ).flatten()
-            self.prompt_k = [t.index_select(0, heads) for t in self.prompt_k]
-            self.prompt_v = [t.index_select(0, heads) for t in self.prompt_v]
-            self.prompt_mask = self.prompt_mask.index_select(0, groups)
+            self.prompt_k = [t.index_select(0, groups) for t in self.prompt_k]
+            self.prompt_v = [t.index_select(0, groups) for t in self.prompt_v]
+            self.mask = self.mask.index_select(0, groups)
             self.lengths = self.lengths.index_select(0, groups)
         self.own_k = [t.index_select(0, rows) for t in self.own_k]
         self.own_v = [t.index_select(0, rows) for t in self.own_v]
         self.groups, self.width = len(groups), width
 
 
-def _mlp(x: Tensor, shape: Shape, gate_up: Linear, down: Linear) -> Tensor:
+def new_cache(prompt_k: list[Tensor], prompt_v: list[Tensor], lengths: Tensor, width: int) -> Cache:
+    """A wave's cache from its prompts' keys and values (P, K, L, C), nothing sampled yet."""
+    groups, kv_heads, longest, size = prompt_k[0].shape
+    beyond = torch.arange(longest, device=lengths.device)[None] >= lengths[:, None]
+    mask = prompt_k[0].new_zeros(groups, longest).masked_fill(beyond, float("-inf"))
+    none = prompt_k[0].new_empty(groups * width, kv_heads, 0, size)
+    own_k, own_v = [none] * len(prompt_k), [none] * len(prompt_k)
+    mask = mask.view(groups, 1, 1, 1, longest)
+    return Cache(prompt_k, prompt_v, own_k, own_v, mask, lengths, groups, width)
+
+
+def mlp(x: Tensor, shape: Shape, gate_up: Linear, down: Linear) -> Tensor:
+    """The gated block of one layer."""
     both = gate_up(x)
     gate, up = both[..., : shape.mlp], both[..., shape.mlp :]
     return down(F.silu(gate).mul_(up))
 
 
-@torch.inference_mode()
-def prefill(
-    model: Llama, run: Products, prompts: Sequence[Sequence[int]], width: int, room: int
-) -> tuple[Tensor, Cache]:
-    """Run all prompts flat, once each. Returns last-position logits (P, V) and the wave's cache."""
-    shape, device = model.shape, model.embed.device
-    lengths = [len(p) for p in prompts]
-    longest, groups = max(lengths), len(prompts)
-    flat = torch.tensor([t for p in prompts for t in p], device=device)
-    positions = torch.cat([torch.arange(n, device=device) for n in lengths])
-    cos, sin = rope_tables(shape, positions, model.embed.dtype)
-    cos, sin = cos[:, None], sin[:, None]
-    x = model.embed[flat]
-    k_all: list[Tensor] = []
-    v_all: list[Tensor] = []
-    for layer, (qkv, o, gate_up, down) in zip(model.layers, run.layers, strict=True):
-        heads = qkv(rms_norm(x, layer.norm_attn, shape.eps)).view(len(x), -1, shape.head_dim)
-        turned = rotate(heads[:, : shape.heads + shape.kv_heads], cos, sin)
-        q, k = turned[:, : shape.heads], turned[:, shape.heads :]
-        v = heads[:, shape.heads + shape.kv_heads :]
-        prompt_k = x.new_zeros(groups, shape.kv_heads, shape.head_dim, longest)
-        prompt_v = x.new_zeros(groups, shape.kv_heads, longest, shape.head_dim)
-        mixed = torch.empty_like(q)
-        start = 0
-        for group, n in enumerate(lengths):
-            one = slice(start, start + n)
-            qs, ks, vs = (t[one].transpose(0, 1) for t in (q, k, v))
-            prompt_k[group, :, :, :n] = ks.transpose(1, 2)
-            prompt_v[group, :, :n] = vs
-            ks, vs = (t.repeat_interleave(shape.repeat, 0)[None] for t in (ks, vs))
-            out = F.scaled_dot_product_attention(qs[None], ks, vs, is_causal=True)
-            mixed[one] = out[0].transpose(0, 1)
-            start += n
-        k_all.append(prompt_k.view(-1, shape.head_dim, longest))
-        v_all.append(prompt_v.view(-1, longest, shape.head_dim))
-        x = x + o(mixed.reshape(len(x), -1))
-        x = x + _mlp(rms_norm(x, layer.norm_mlp, shape.eps), shape, gate_up, down)
-    sizes = torch.tensor(lengths, device=device)
-    last = x[sizes.cumsum(0) - 1]
-    beyond = torch.arange(longest, device=device)[None] >= sizes[:, None]
-    mask = x.new_zeros(groups, longest).masked_fill(beyond, float("-inf"))
-    own = [x.new_empty(groups * width, shape.kv_heads, room, shape.head_dim) for _ in model.layers]
-    own_v = [torch.empty_like(t) for t in own]
-    cache = Cache(k_all, v_all, own, own_v, mask.view(groups, 1, 1, 1, -1), sizes, groups, width)
-    return run.head(rms_norm(last, model.norm, shape.eps)), cache
-
-
-def _attend(shape: Shape, cache: Cache, index: int, q: Tensor, used: int) -> Tensor:
+def _attend(shape: Shape, cache: Cache, index: int, q: Tensor) -> Tensor:
     """Attention of one new token a row: q (R, H, C), already scaled, over prompt and own keys."""
     p, w, k, g = cache.groups, cache.width, shape.kv_heads, shape.repeat
     rows, c = p * w, shape.head_dim
+    prompt_k, prompt_v, own_k, own_v = (
+        store[index].flatten(0, 1)
+        for store in (cache.prompt_k, cache.prompt_v, cache.own_k, cache.own_v)
+    )
+    size = prompt_k.shape[1]
     grouped = q.reshape(p, w, k, g, c).transpose(1, 2).reshape(p * k, w * g, c)
-    on_prompt = torch.bmm(grouped, cache.prompt_k[index]).view(p, k, w, g, -1)
-    own_k = cache.own_k[index][:, :, :used]
-    on_own = torch.matmul(q.reshape(rows, k, g, c), own_k.transpose(2, 3))
-    on_own = on_own.view(p, w, k, g, used).transpose(1, 2)
-    share = torch.cat([on_prompt + cache.prompt_mask, on_own], -1).softmax(-1)
-    size = on_prompt.shape[-1]
-    from_prompt = torch.bmm(
-        share[..., :size].reshape(p * k, w * g, size), cache.prompt_v[index]
-    ).view(p, k, w, g, c)
-    own_share = share[..., size:].transpose(1, 2).reshape(rows, k, g, used)
-    from_own = torch.matmul(own_share, cache.own_v[index][:, :, :used])
-    mixed = from_prompt.transpose(1, 2).reshape(rows, k, g, c) + from_own
-    return mixed.reshape(rows, -1)
+    on_prompt = torch.bmm(grouped, prompt_k.transpose(1, 2)).view(p, k, w, g, size)
+    on_own = torch.bmm(q.reshape(rows * k, g, c), own_k.transpose(1, 2))
+    on_own = on_own.view(p, w, k, g, -1).transpose(1, 2)
+    share = torch.cat([on_prompt, on_own], -1).add_(cache.mask).softmax(-1)
+    from_prompt = torch.bmm(share[..., :size].reshape(p * k, w * g, size), prompt_v)
+    own_share = share[..., size:].transpose(1, 2).reshape(rows * k, g, -1)
+    from_own = torch.bmm(own_share, own_v).view(rows, k * g * c)
+    mixed = from_prompt.view(p, k, w, g, c).transpose(1, 2).reshape(rows, k * g * c)
+    return mixed + from_own
 
 
 @torch.inference_mode()
-def step(model: Llama, run: Products, cache: Cache, ids: Tensor, used: int, limit: int) -> Tensor:
-    """Feed one token a row (R,), the sample's token number `used` (from 0); logits (R, V)."""
+def step(model: Llama, run: Products, caches: Sequence[Cache], ids: Tensor) -> Tensor:
+    """Feed one token a row (R,), the waves' rows one after another; logits (R, V)."""
     shape = model.shape
-    cache.reserve(used, limit)
-    positions = (cache.lengths + used).repeat_interleave(cache.width)
+    for cache in caches:
+        cache.reserve()
+    positions = torch.cat([(c.lengths + c.used - 1).repeat_interleave(c.width) for c in caches])
     cos, sin = rope_tables(shape, positions, model.embed.dtype)
     cos, sin = cos[:, None], sin[:, None]
     x = model.embed[ids]
     scale = shape.head_dim**-0.5
     cut = shape.heads + shape.kv_heads
+    sizes = [c.rows for c in caches]
     for index, (layer, (qkv, o, gate_up, down)) in enumerate(
         zip(model.layers, run.layers, strict=True)
     ):
         heads = qkv(rms_norm(x, layer.norm_attn, shape.eps)).view(len(x), -1, shape.head_dim)
         turned = rotate(heads[:, :cut], cos, sin)
-        cache.own_k[index][:, :, used] = turned[:, shape.heads :]
-        cache.own_v[index][:, :, used] = heads[:, cut:]
-        x = x + o(_attend(shape, cache, index, turned[:, : shape.heads] * scale, used + 1))
-        x = x + _mlp(rms_norm(x, layer.norm_mlp, shape.eps), shape, gate_up, down)
+        q = turned[:, : shape.heads] * scale
+        parts = zip(
+            caches,
+            q.split(sizes),
+            turned[:, shape.heads :].split(sizes),
+            heads[:, cut:].split(sizes),
+            strict=True,
+        )
+        mixed: list[Tensor] = []
+        for cache, own_q, own_k, own_v in parts:
+            cache.own_k[index][:, :, cache.used - 1] = own_k
+            cache.own_v[index][:, :, cache.used - 1] = own_v
+            mixed.append(_attend(shape, cache, index, own_q))
+        x = x + o(torch.cat(mixed) if len(mixed) > 1 else mixed[0])
+        x = x + mlp(rms_norm(x, layer.norm_mlp, shape.eps), shape, gate_up, down)
     return run.head(rms_norm(x, model.norm, shape.eps))

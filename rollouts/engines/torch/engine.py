@@ -12,8 +12,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from rewards.seeds import derive_seed
 from rollouts.engines.torch import decode
+from rollouts.engines.torch.fallback import TransformersEngine
+from rollouts.engines.torch.kept import Kept, Past
 from rollouts.engines.torch.llama import (
     Llama,
     ModelError,
@@ -21,10 +22,14 @@ from rollouts.engines.torch.llama import (
     is_llama_shaped,
     read_state,
 )
-from rollouts.engines.torch.sampling import pick, uniforms
+from rollouts.engines.torch.prefill import prefill, trunk
+from rollouts.engines.torch.sampling import pick
+from rollouts.engines.torch.wave import Wave
 from rollouts.machine import usable_cores
-from rollouts.trajectory import Completion, Sampling, Stop
+from rollouts.trajectory import Completion, Sampling
 
+REFILL = 0.25  # share of the rows that must be free before waiting prompts are taken up
+KEEP_BYTES = 1 << 30  # of keys and values kept between the turns of conversations
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 
 
@@ -49,9 +54,16 @@ class TorchEngine:
 
     `stop_ids` end a sample (the stop token is part of the completion). Weights are read from
     `model` in place; call `update_weights()` after they change, so that packed copies follow.
+    Up to `keep_bytes` of keys and values stay for prompts that go on from a row (kept.py).
     """
 
-    def __init__(self, model: Llama, stop_ids: Sequence[int], slots: int = 128) -> None:
+    def __init__(
+        self,
+        model: Llama,
+        stop_ids: Sequence[int],
+        slots: int = 128,
+        keep_bytes: int = KEEP_BYTES,
+    ) -> None:
         if slots < 1:
             raise ValueError(f"slots={slots}: the engine needs at least one row; set 1 or more")
         self.model = model
@@ -59,10 +71,13 @@ class TorchEngine:
         self.slots = slots
         self._packs = decode.can_prepack(model.embed)
         self._products: decode.Products | None = None
+        self._kept = Kept(keep_bytes)
+        self.prefilled = 0  # prompt tokens computed so far
 
     def update_weights(self) -> None:
-        """Forget packed copies; the next call makes them from the weights as they are then."""
+        """Forget packed copies, keys and values; the next call makes them from the new weights."""
         self._products = None
+        self._kept.clear()
 
     async def generate(
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
@@ -82,148 +97,94 @@ class TorchEngine:
             raise ValueError("an empty prompt has nothing to continue; give at least one token")
         if self._products is None:
             self._products = decode.products(self.model, self.slots, self._packs)
-        order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
-        wide = max(1, self.slots // n)
+        run = self._products
+        queue = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
+        past = self._past(prompts, run)
         done: dict[int, list[Completion]] = {}
-        for start in range(0, len(order), wide):
-            wave = order[start : start + wide]
-            rows = _wave(
-                self.model,
-                self._products,
-                [prompts[i] for i in wave],
-                sampling,
-                n,
-                [seeds[i] for i in wave],
-                self.stop_ids,
-            )
-            for position, i in enumerate(wave):
-                done[i] = rows[position * n : (position + 1) * n]
+        waves: list[tuple[list[int], Wave]] = []
+        logits: list[Tensor] = []
+        while queue or waves:
+            room = self._room(sum(w.cache.rows for _, w in waves), n)
+            if queue and room:
+                part, queue = queue[:room], queue[room:]
+                wave, first = self._begin(
+                    run,
+                    [prompts[i] for i in part],
+                    [past[i] for i in part],
+                    n,
+                    [seeds[i] for i in part],
+                    sampling.max_new_tokens,
+                )
+                for i in part:
+                    past[i] = []  # it is in the wave's cache now
+                logits.append(first)
+                waves.append((part, wave))
+            _draw([w for _, w in waves], torch.cat(logits), sampling)
+            for part, wave in waves:
+                if wave.done:
+                    groups = wave.completions()
+                    done |= zip(part, groups, strict=True)
+                    self._keep([prompts[i] for i in part], groups, wave)
+            waves = [(part, wave) for part, wave in waves if not wave.done]
+            logits = []
+            if waves:
+                ids = torch.cat([w.token for _, w in waves])
+                logits = [decode.step(self.model, run, [w.cache for _, w in waves], ids)]
         return [done[i] for i in range(len(prompts))]
 
+    def _past(self, prompts: Sequence[Sequence[int]], run: decode.Products) -> list[list[Past]]:
+        """What is known of each prompt: its conversation so far, or what all others share."""
+        past = self._kept.take(prompts)
+        new = [prompt for prompt, known in zip(prompts, past, strict=True) if not known]
+        shared = trunk(self.model, run, new)
+        if shared is None:
+            return past
+        self.prefilled += shared.length
+        return [known or [shared] for known in past]
 
-def _wave(
-    model: Llama,
-    run: decode.Products,
-    prompts: Sequence[Sequence[int]],
-    sampling: Sampling,
-    n: int,
-    seeds: Sequence[int],
-    stop_ids: Tensor,
-) -> list[Completion]:
-    """Decode one wave to its end; completions in (prompt, sample) order."""
-    device, limit = model.embed.device, sampling.max_new_tokens
-    total = len(prompts) * n
-    u = uniforms([derive_seed(s, j) for s in seeds for j in range(n)], limit).to(device)
-    logits, cache = decode.prefill(model, run, prompts, n, min(limit, 64))
-    logits = logits.repeat_interleave(n, 0)
-    ids = torch.zeros(total, limit, dtype=torch.long, device=device)
-    full, narrow = torch.zeros(total, limit), torch.zeros(total, limit)
-    full, narrow = full.to(device), narrow.to(device)
-    length = torch.full((total,), limit, device=device)
-    rows = torch.arange(total, device=device)  # which sample each live row is
-    alive = torch.ones(total, dtype=torch.bool, device=device)  # over live rows
-    for t in range(limit):
-        token, p_full, p_narrow = pick(logits, sampling, u[rows, t])
-        live = rows[alive]
-        ids[live, t], full[live, t], narrow[live, t] = token[alive], p_full[alive], p_narrow[alive]
-        ended = alive & torch.isin(token, stop_ids)
-        length[rows[ended]] = t + 1
-        alive = alive & ~ended
-        if t + 1 == limit or not bool(alive.any()):
-            break
-        if int(alive.sum()) <= 0.8 * len(rows):
-            kept = _compact(cache, alive, model.shape.kv_heads)
-            rows, alive, token = rows[kept], alive[kept], token[kept]
-        logits = decode.step(model, run, cache, token, t, limit)
-    stopped = torch.isin(ids[torch.arange(total, device=device), length - 1], stop_ids)
-    columns = zip(
-        ids.tolist(), full.tolist(), narrow.tolist(), length.tolist(), stopped.tolist(), strict=True
-    )
-    return [_completion(i, f, s, size, done) for i, f, s, size, done in columns]
-
-
-def _completion(
-    ids: list[int], full: list[float], narrow: list[float], size: int, done: bool
-) -> Completion:
-    stop: Stop = "eos" if done else "length"
-    return Completion(ids[:size], full[:size], narrow[:size], stop)
-
-
-def _compact(cache: decode.Cache, alive: Tensor, kv_heads: int) -> Tensor:
-    """Drop finished rows; groups keep equal width, so a few may stay on. Returns rows kept."""
-    grid = alive.view(cache.groups, cache.width)
-    per_group = grid.sum(1)
-    width = int(per_group.max())
-    groups = per_group.nonzero()[:, 0]
-    if width * len(groups) >= len(alive):
-        return torch.arange(len(alive), device=alive.device)
-    # live rows first, in their old order; then enough finished ones to fill the width
-    order = torch.argsort((~grid[groups]).long(), dim=1, stable=True)[:, :width]
-    rows = (groups[:, None] * cache.width + order).flatten()
-    cache.keep(groups, rows, width, kv_heads)
-    return rows
-
-
-class TransformersEngine:
-    """Any causal LM through transformers' `generate`: slower, but every architecture it knows."""
-
-    def __init__(self, model: Any, stop_ids: Sequence[int], slots: int = 32) -> None:
-        self.model, self.stop_ids, self.slots = model, list(stop_ids), slots
-
-    def update_weights(self) -> None:
-        """Nothing to do: the module's own weights are used."""
-
-    async def generate(
-        self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
-    ) -> list[list[Completion]]:
-        return self.generate_now(prompts, sampling, n, seeds)
-
-    @torch.inference_mode()
-    def generate_now(
+    def _begin(
         self,
-        prompts: Sequence[Sequence[int]],
-        sampling: Sampling,
+        run: decode.Products,
+        prompts: list[Sequence[int]],
+        past: list[list[Past]],
         n: int,
-        seeds: Sequence[int],
-    ) -> list[list[Completion]]:
-        """One prompt at a time, its samples together; the draw is seeded by the prompt's seed."""
-        done: list[list[Completion]] = []
-        for prompt, seed in zip(prompts, seeds, strict=True):
-            done.append(self._one(list(prompt), sampling, n, seed))
-        return done
+        seeds: list[int],
+        limit: int,
+    ) -> tuple[Wave, Tensor]:
+        """A wave of new prompts, and the logits of its rows' first tokens."""
+        known = sum(part.length for parts in past for part in parts)
+        self.prefilled += sum(map(len, prompts)) - known
+        logits, cache = prefill(self.model, run, prompts, past, n)
+        wave = Wave(cache, seeds, limit, self.stop_ids, saving=self._kept.limit > 0)
+        return wave, logits.repeat_interleave(n, 0)
 
-    def _one(self, prompt: list[int], sampling: Sampling, n: int, seed: int) -> list[Completion]:
-        """Samples drawn by our own `pick` over transformers' forward, so both laws are recorded."""
-        device = self.model.device
-        limit = sampling.max_new_tokens
-        u = uniforms([derive_seed(seed, j) for j in range(n)], limit).to(device)
-        stops = torch.tensor(self.stop_ids, device=device)
-        out = self.model(torch.tensor([prompt], device=device).repeat(n, 1), use_cache=True)
-        kept: list[tuple[Tensor, Tensor, Tensor]] = []
-        alive = torch.ones(n, dtype=torch.bool, device=device)
-        length = torch.full((n,), limit, device=device)
-        for t in range(limit):
-            token, full, narrow = pick(out.logits[:, -1], sampling, u[:, t])
-            kept.append((token, full, narrow))
-            ended = alive & torch.isin(token, stops)
-            length[ended] = t + 1
-            alive &= ~ended
-            if t + 1 == limit or not bool(alive.any()):
-                break
-            out = self.model(token[:, None], past_key_values=out.past_key_values, use_cache=True)
-        ids, full, narrow = (torch.stack(column, 1) for column in zip(*kept, strict=True))
-        stopped = torch.isin(
-            ids.gather(1, (length.clamp(max=ids.shape[1]) - 1)[:, None])[:, 0], stops
-        )
-        columns = zip(
-            ids.tolist(),
-            full.tolist(),
-            narrow.tolist(),
-            length.tolist(),
-            stopped.tolist(),
-            strict=True,
-        )
-        return [_completion(i, f, s, size, end) for i, f, s, size, end in columns]
+    def _keep(
+        self, prompts: list[Sequence[int]], groups: list[list[Completion]], wave: Wave
+    ) -> None:
+        """Keep a finished wave's rows for the next turns of their conversations."""
+        if not wave.saving:
+            return
+        rows = [(p, c) for p, group in zip(prompts, groups, strict=True) for c in group]
+        for (prompt, completion), parts in zip(rows, wave.saved(), strict=True):
+            size = parts[0].size // wave.width + parts[1].size
+            self._kept.put([*prompt, *completion.ids], parts, size)
+
+    def _room(self, rows: int, n: int) -> int:
+        """How many prompts to take up beside `rows` rows: none until enough rows are free."""
+        free = self.slots - rows
+        if rows and free < max(n, REFILL * self.slots):
+            return 0
+        return max(1, free // n)
+
+
+def _draw(waves: Sequence[Wave], logits: Tensor, sampling: Sampling) -> None:
+    """The next token of every row of every wave."""
+    sizes = [w.cache.rows for w in waves]
+    drawn = pick(logits, sampling, torch.cat([w.draws for w in waves]))
+    columns = zip(*(column.split(sizes) for column in drawn), strict=True)
+    for wave, (ids, full, narrow) in zip(waves, columns, strict=True):
+        wave.record(ids, full, narrow)
+        wave.compact()
 
 
 def load_engine(

@@ -94,6 +94,23 @@ def test_stop_ids_end_a_sample_and_compaction_loses_none(tiny_folder: Path) -> N
             assert not set(c.ids[:-1]) & set(stops)
 
 
+def test_rows_that_end_make_room_and_change_no_ids(tiny_folder: Path) -> None:
+    model = load_llama(tiny_folder, "float32")
+    stops = list(range(0, 259, 9))
+    prompts = [[5, 6, 7, 8, 9, *range(20, 21 + i % 7), i] for i in range(24)]
+    for n, slots in ((1, 8), (2, 12)):
+        sampling, seeds = Sampling(40, temperature=1.0), range(24)
+        small = TorchEngine(model, stops, slots).generate_now(prompts, sampling, n, seeds)
+        large = TorchEngine(model, stops, 64).generate_now(prompts, sampling, n, seeds)
+        again = TorchEngine(model, stops, slots).generate_now(prompts, sampling, n, seeds)
+        assert small == again
+        for a, b in zip(small, large, strict=True):
+            assert [c.ids for c in a] == [c.ids for c in b]
+            for one, other in zip(a, b, strict=True):
+                assert one.stop == other.stop
+                assert one.logprobs == pytest.approx(other.logprobs, abs=2e-4)
+
+
 def test_fallback_engine_agrees_with_the_embedded_one(engine: TorchEngine, tiny_hf: Any) -> None:
     sampling = Sampling(16, temperature=1.0, top_k=30, top_p=0.95)
     ours = engine.generate_now(PROMPTS, sampling, 3, SEEDS)

@@ -1,0 +1,177 @@
+# torch ships partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+"""Keys and values of prompts: what they begin with alike once, what is known not at all.
+
+Tokens run in pieces of at most `PIECE`, so activations are bounded whatever the prompts' lengths.
+Axis letters as in decode.py; T tokens of a piece, N tokens of it a prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rollouts.engines.torch.decode import Cache, Products, mlp, new_cache
+from rollouts.engines.torch.kept import Past
+from rollouts.engines.torch.llama import Llama, rms_norm, rope_tables, rotate
+
+PIECE = 2048  # tokens
+SHORTEST = 4  # a common beginning of fewer tokens is not worth a pass of its own
+
+
+def common_length(prompts: Sequence[Sequence[int]]) -> int:
+    """How many first tokens all prompts share, less what leaves each a token of its own."""
+    rows = [tuple(p) for p in prompts]
+    first, last = min(rows), max(rows)  # in dictionary order, so these differ first
+    most = min(map(len, prompts)) - 1
+    return next((i for i in range(most) if first[i] != last[i]), most)
+
+
+def trunk(model: Llama, run: Products, prompts: Sequence[Sequence[int]]) -> Past | None:
+    """The common beginning of several prompts, computed once; None where there is none."""
+    size = common_length(prompts) if len(prompts) > 1 else 0
+    if size < SHORTEST:
+        return None
+    _, cache = prefill(model, run, [prompts[0][:size]], [[]], 1)
+    return Past(torch.cat(cache.prompt_k), torch.cat(cache.prompt_v))
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Prompts first..last-1 (of a wave), each from its token `begin` to before its token `end`."""
+
+    first: int
+    last: int
+    begin: list[int]
+    end: list[int]
+
+
+def _pieces(begin: Sequence[int], end: Sequence[int]) -> Iterator[_Piece]:
+    """Consecutive prompts together, up to PIECE tokens; a longer prompt is cut."""
+    held, used = 0, 0
+    for i, (a, b) in enumerate(zip(begin, end, strict=True)):
+        if used and used + b - a > PIECE:
+            yield _Piece(held, i, list(begin[held:i]), list(end[held:i]))
+            held, used = i, 0
+        if b - a > PIECE:
+            cuts = [*range(a, b, PIECE), b]
+            for x, y in pairwise(cuts):
+                yield _Piece(i, i + 1, [x], [y])
+            held, used = i + 1, 0
+        else:
+            used += b - a
+    if used:
+        yield _Piece(held, len(begin), list(begin[held:]), list(end[held:]))
+
+
+@torch.inference_mode()
+def prefill(
+    model: Llama,
+    run: Products,
+    prompts: Sequence[Sequence[int]],
+    past: Sequence[Sequence[Past]],
+    width: int,
+) -> tuple[Tensor, Cache]:
+    """Run what `past` does not hold of each prompt; it never holds the last token.
+
+    Returns last-position logits (P, V) and the wave's cache, for `width` samples a prompt.
+    """
+    shape, device = model.shape, model.embed.device
+    ends = [len(p) for p in prompts]
+    size = (len(prompts), shape.kv_heads, max(ends), shape.head_dim)
+    # zeros: what is masked is still multiplied
+    keys = [model.embed.new_zeros(size) for _ in model.layers]
+    values = [model.embed.new_zeros(size) for _ in model.layers]
+    begin = [_restore(keys, values, i, parts) for i, parts in enumerate(past)]
+    last: list[Tensor] = []
+    for piece in _pieces(begin, ends):
+        x = _run_piece(model, run, prompts, piece, keys, values)
+        sizes = torch.tensor([b - a for a, b in zip(piece.begin, piece.end, strict=True)])
+        done = [b == ends[piece.first + i] for i, b in enumerate(piece.end)]
+        last.append(x[(sizes.cumsum(0) - 1)[torch.tensor(done)].to(device)])
+    lengths = torch.tensor(ends, device=device)
+    logits = run.head(rms_norm(torch.cat(last), model.norm, shape.eps))
+    return logits, new_cache(keys, values, lengths, width)
+
+
+def _restore(keys: list[Tensor], values: list[Tensor], row: int, parts: Sequence[Past]) -> int:
+    """Copy what is known of a prompt, part after part; how many tokens that was."""
+    at = 0
+    for part in parts:
+        for store, given in ((keys, part.k), (values, part.v)):
+            for layer, t in enumerate(store):
+                t[row, :, at : at + part.length] = given[layer]
+        at += part.length
+    return at
+
+
+def _run_piece(
+    model: Llama,
+    run: Products,
+    prompts: Sequence[Sequence[int]],
+    piece: _Piece,
+    keys: list[Tensor],
+    values: list[Tensor],
+) -> Tensor:
+    """Hidden states (T, D) of a piece, its prompts' tokens flat; fills `keys` and `values`."""
+    shape, device, dtype = model.shape, model.embed.device, model.embed.dtype
+    spans = [range(a, b) for a, b in zip(piece.begin, piece.end, strict=True)]
+    rows = range(piece.first, piece.last)
+    flat = [
+        t
+        for row, span in zip(rows, spans, strict=True)
+        for t in prompts[row][span.start : span.stop]
+    ]
+    which = torch.tensor([i for i, s in enumerate(spans) for _ in s], device=device)
+    inside = torch.tensor([j for s in spans for j in range(len(s))], device=device)
+    position = torch.tensor([j for s in spans for j in s], device=device)
+    cos, sin = rope_tables(shape, position, dtype)
+    cos, sin = cos[:, None], sin[:, None]
+    reach, longest = max(piece.end), max(map(len, spans))
+    even = all(len(s) == longest for s in spans)
+    mask = None if not any(piece.begin) else _mask(piece, longest, reach, device, dtype)
+    cut = shape.heads + shape.kv_heads
+    x = model.embed[torch.tensor(flat, device=device)]
+    for index, (layer, (qkv, o, gate_up, down)) in enumerate(
+        zip(model.layers, run.layers, strict=True)
+    ):
+        heads = qkv(rms_norm(x, layer.norm_attn, shape.eps)).view(len(x), -1, shape.head_dim)
+        turned = rotate(heads[:, :cut], cos, sin)
+        k, v = (t[index][piece.first : piece.last] for t in (keys, values))
+        k[which, :, position] = turned[:, shape.heads :]
+        v[which, :, position] = heads[:, cut:]
+        q = turned[:, : shape.heads]
+        if even:
+            q = q.reshape(len(spans), longest, shape.heads, shape.head_dim)
+        else:
+            padded = q.new_zeros(len(spans), longest, shape.heads, shape.head_dim)
+            padded[which, inside] = q
+            q = padded
+        mixed = F.scaled_dot_product_attention(
+            q.transpose(1, 2),
+            k[:, :, :reach],
+            v[:, :, :reach],
+            attn_mask=mask,
+            is_causal=mask is None,
+            enable_gqa=shape.repeat > 1,
+        ).transpose(1, 2)
+        mixed = mixed.reshape(len(x), -1) if even else mixed[which, inside].view(len(x), -1)
+        x = x + o(mixed)
+        x = x + mlp(rms_norm(x, layer.norm_mlp, shape.eps), shape, gate_up, down)
+    return x
+
+
+def _mask(
+    piece: _Piece, longest: int, reach: int, device: torch.device, dtype: torch.dtype
+) -> Tensor:
+    """(P, 1, N, J): 0 where a token sees a key, which is up to itself; -inf elsewhere."""
+    begin = torch.tensor(piece.begin, device=device)
+    query = begin[:, None, None, None] + torch.arange(longest, device=device)[:, None]
+    hidden = torch.arange(reach, device=device) > query
+    return torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, float("-inf"))

@@ -1,0 +1,133 @@
+# torch ships partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+"""A wave: prompts that were taken up together, and what their samples have drawn so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from rewards.seeds import derive_seed
+from rollouts.engines.torch.decode import Cache
+from rollouts.engines.torch.kept import Past
+from rollouts.engines.torch.sampling import uniforms
+from rollouts.trajectory import Completion, Stop
+
+SPARE = 0.8  # rows are gathered when at most this share of them is alive
+GPU_EVERY = 8  # tokens between two looks at what has ended: a look waits for the device
+
+
+class Wave:
+    """Groups of `cache.width` samples, all at the same token. Nothing here waits for a GPU but
+    `compact`, and that only every few tokens; rows that have ended are computed until then."""
+
+    def __init__(
+        self, cache: Cache, seeds: Sequence[int], limit: int, stop_ids: Tensor, saving: bool
+    ) -> None:
+        self.saving = saving
+        self.cache, self.limit, self.stop_ids = cache, limit, stop_ids
+        self.width, self.total, self.t = cache.width, cache.rows, 0
+        device = stop_ids.device
+        drawn = uniforms([derive_seed(s, j) for s in seeds for j in range(cache.width)], limit)
+        self._u = drawn.to(device)
+        # one row more than there are samples: rows that have ended write there
+        self._ids = torch.zeros(self.total + 1, limit, dtype=torch.long, device=device)
+        self._full = torch.zeros(self.total + 1, limit, device=device)
+        self._narrow = torch.zeros_like(self._full)
+        self._length = torch.full((self.total + 1,), limit, device=device)
+        self._rows = torch.arange(self.total, device=device)  # which sample each row is
+        self._alive = torch.ones(self.total, dtype=torch.bool, device=device)
+        self.done = False
+        self._prompt: dict[int, Past] = {}
+        self._own: dict[int, Past] = {}
+
+    @property
+    def draws(self) -> Tensor:
+        """(R,) what decides each row's next token."""
+        return self._u[self._rows, self.t]
+
+    def record(self, token: Tensor, full: Tensor, narrow: Tensor) -> None:
+        """Take one token a row (R,), with both log-probabilities."""
+        self.token = token
+        place = torch.where(self._alive, self._rows, self.total)
+        self._ids[place, self.t] = token
+        self._full[place, self.t], self._narrow[place, self.t] = full, narrow
+        ended = self._alive & torch.isin(token, self.stop_ids)
+        self.t += 1
+        self._length[torch.where(ended, self._rows, self.total)] = self.t
+        self._alive = self._alive & ~ended
+        self.done = self.t == self.limit
+
+    def compact(self) -> None:
+        """Drop finished rows if that is worth a copy, and see whether any is left.
+
+        Groups keep equal width, so a few finished rows may stay on.
+        """
+        if self.done or (self._alive.is_cuda and self.t % GPU_EVERY):
+            return
+        live = int(self._alive.sum())
+        self.done = live == 0
+        if self.done or live > SPARE * len(self._rows):
+            return
+        grid = self._alive.view(self.cache.groups, self.cache.width)
+        per_group = grid.sum(1)
+        width = int(per_group.max())
+        groups = per_group.nonzero()[:, 0]
+        if width * len(groups) >= len(self._rows):
+            return
+        # live rows first, in their old order; then enough finished ones to fill the width
+        order = torch.argsort((~grid[groups]).long(), dim=1, stable=True)[:, :width]
+        kept = (groups[:, None] * self.cache.width + order).flatten()
+        if self.saving:
+            stay = set(kept.tolist())
+            self._save([row for row in range(len(self._rows)) if row not in stay])
+        self.cache.keep(groups, kept, width)
+        self._rows, self._alive = self._rows[kept], self._alive[kept]
+        self.token = self.token[kept]
+
+    def _save(self, rows: Sequence[int]) -> None:
+        """Copy the keys and values of rows of the cache, before they leave it."""
+        cache, lengths, samples = self.cache, self._length.tolist(), self._rows.tolist()
+        prompts = cache.lengths.tolist()
+        for row in rows:
+            sample, group = samples[row], row // cache.width
+            at, fed = sample // self.width, lengths[sample] - 1
+            if at not in self._prompt:
+                self._prompt[at] = _cut(cache.prompt_k, cache.prompt_v, group, prompts[group])
+            self._own[sample] = _cut(cache.own_k, cache.own_v, row, fed)
+
+    def saved(self) -> list[list[Past]]:
+        """The keys and values of each sample, in (group, sample) order, once `done`: of its
+        prompt, which its group shares, and of what it sampled, less the last token."""
+        self._save(range(len(self._rows)))
+        return [[self._prompt[i // self.width], self._own[i]] for i in range(self.total)]
+
+    def completions(self) -> list[list[Completion]]:
+        """What the samples of each group are, in order, once `done`."""
+        length = self._length[: self.total]
+        last = self._ids[torch.arange(self.total, device=length.device), length - 1]
+        columns = (
+            self._ids[: self.total].tolist(),
+            self._full.tolist(),
+            self._narrow.tolist(),
+            length.tolist(),
+            torch.isin(last, self.stop_ids).tolist(),
+        )
+        rows = [completion(*row) for row in zip(*columns, strict=False)]
+        return [rows[at : at + self.width] for at in range(0, self.total, self.width)]
+
+
+def _cut(k: list[Tensor], v: list[Tensor], row: int, length: int) -> Past:
+    """The first `length` columns of one row, all layers together."""
+    return Past(*(torch.stack([t[row, :, :length] for t in store]) for store in (k, v)))
+
+
+def completion(
+    ids: list[int], full: list[float], narrow: list[float], size: int, done: bool
+) -> Completion:
+    """The first `size` tokens of a row; `done`: the last of them is a stop token."""
+    stop: Stop = "eos" if done else "length"
+    return Completion(ids[:size], full[:size], narrow[:size], stop)
