@@ -52,7 +52,8 @@ def _of_file(path: Path, option: str) -> Any:
         del sys.modules[name]
         if isinstance(error, KeyboardInterrupt):
             raise
-        raise TaskError(f"{option} {path}: {_said(error)} while it was loaded") from None
+        when = "" if isinstance(error, TaskError) else " while it was loaded"
+        raise TaskError(f"{option} {path}: {_said(error)}{when}") from None
     return module
 
 

@@ -47,7 +47,8 @@ def bfloat16_speed() -> float | None:
     """
     try:
         if not torch.ops.mkldnn._is_mkldnn_bf16_supported():  # pyright: ignore[reportPrivateUsage]
-            torch.ones(2, 2, dtype=torch.bfloat16) @ torch.ones(2, 2, dtype=torch.bfloat16)
+            small = torch.ones(2, 2, dtype=torch.bfloat16)
+            torch.mm(small, small)
             return 0.0
     except AttributeError:  # this build of torch has no oneDNN to ask
         pass
@@ -62,10 +63,10 @@ def bfloat16_speed() -> float | None:
 def _product_s(dtype: torch.dtype) -> float:
     """The shortest time of a few products; the first, which compiles kernels, is not counted."""
     a, b = torch.ones(ROWS, WIDTH, dtype=dtype), torch.ones(WIDTH, WIDTH, dtype=dtype)
-    a @ b
+    torch.mm(a, b)
     times: list[float] = []
     for _ in range(REPEATS):
         began = time.perf_counter()
-        a @ b
+        torch.mm(a, b)
         times.append(time.perf_counter() - began)
     return max(min(times), 1e-9)
