@@ -7,37 +7,44 @@ further `rl.lr=1e-5` changes the preset. Every mistake is a `ConfigError` naming
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import types
 import typing
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import Field, field, fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, Union, cast, runtime_checkable
+from typing import Any, Literal, TypeVar, Union, cast
 
 import yaml
 
+from configs.fields import (
+    OPEN,
+    ConfigError,
+    config_hash,
+    locked,
+    locked_difference,
+    to_dict,
+)
 from configs.terms import hint
+
+__all__ = [
+    "OPEN",
+    "ConfigError",
+    "config_hash",
+    "dotted_names",
+    "dump",
+    "load",
+    "locked",
+    "locked_difference",
+    "read_section",
+    "section_of",
+    "to_dict",
+]
 
 T = TypeVar("T")
 Values = dict[str, Any]
-
-
-class ConfigError(ValueError):
-    """A setting that cannot be used; the message names the file (or command line) and the key."""
-
-
-def locked(default: Any) -> Any:
-    """A field whose value a resumed run must not change."""
-    return field(default=default, metadata={"locked": True})
-
-
-# A locked field of nested settings whose names the schema does not know: a plain dict. Who knows
-# them checks each part with `read_section`.
-OPEN: Mapping[str, Any] = {"locked": True, "open": True}
 
 
 def read_section(cls: type[T], values: Mapping[str, Any], where: str, prefix: str) -> T:
@@ -62,77 +69,12 @@ def load(cls: type[T], path: str | Path | None = None, overrides: Sequence[str] 
     return cast(T, _build(cls, values, " + ".join(places) or "defaults", ""))
 
 
-def to_dict(config: Any) -> dict[str, Any]:
-    """Plain JSON data of a config, nested, in field order."""
-    return {f.name: _plain(getattr(config, f.name)) for f in fields(config)}
-
-
 def dump(config: Any, path: str | Path | None = None) -> str:
     """The resolved config as YAML that `load` reads back; also written to `path` if given."""
     text = yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
     if path is not None:
         Path(path).write_text(text, encoding="utf-8")
     return text
-
-
-def config_hash(config: Any) -> str:
-    """16 hexadecimal digits that depend on the values only."""
-    text = json.dumps(to_dict(config), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-@runtime_checkable
-class LocksMore(Protocol):
-    """A section in which other values decide whether further fields are locked."""
-
-    def also_locked(self) -> tuple[str, ...]: ...
-
-
-def locked_difference(old: Mapping[str, Any] | Any, new: Any) -> list[str]:
-    """Dotted names of locked fields in which `new` differs from `old` (a config or its dict)."""
-    before = to_dict(old) if is_dataclass(old) else cast("Mapping[str, Any]", old)
-    section: object = new
-    also = section.also_locked() if isinstance(section, LocksMore) else ()
-    found: list[str] = []
-    for f in fields(new):
-        value = getattr(new, f.name)
-        if is_dataclass(value):
-            names = locked_difference(before.get(f.name) or dict[str, Any](), value)
-            found += [f"{f.name}.{name}" for name in names]
-        elif f.metadata.get("open"):
-            old_leaves, new_leaves = _leaves(before.get(f.name), f.name), _leaves(value, f.name)
-            names = old_leaves.keys() | new_leaves.keys()
-            found += sorted(
-                n for n in names if old_leaves.get(n, _MISSING) != new_leaves.get(n, _MISSING)
-            )
-        elif not (f.metadata.get("locked") or f.name in also):
-            continue
-        elif before.get(f.name, _MISSING) != _plain(value):
-            found.append(f.name)
-    return found
-
-
-_MISSING = object()
-
-
-def _leaves(value: Any, prefix: str) -> dict[str, Any]:
-    """Dotted name → value of every setting in nested mappings."""
-    if not isinstance(value, Mapping):
-        return {} if value is None else {prefix: value}
-    found: dict[str, Any] = {}
-    for name, inner in cast("Mapping[str, Any]", value).items():
-        found |= _leaves(inner, f"{prefix}.{name}")
-    return found
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return to_dict(value)
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in cast("Mapping[str, Any]", value).items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in cast("tuple[Any, ...]", value)]
-    return str(value) if isinstance(value, Path) else value
 
 
 @cache

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from configs.checks import at_least
-from configs.loader import OPEN, locked
+from configs.fields import OPEN, locked
 
 
 @dataclass(frozen=True)

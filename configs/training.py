@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from configs.checks import at_least, check_optimiser, share
-from configs.loader import locked
+from configs.fields import locked
 
 
 @dataclass(frozen=True)

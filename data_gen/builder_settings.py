@@ -6,7 +6,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, make_dataclass
+from dataclasses import field, fields, make_dataclass
 from pathlib import Path
 from typing import Any, Union, cast
 
@@ -31,14 +31,7 @@ def read_settings(family: Family, words: Sequence[str]) -> dict[str, Any]:
     """
     parameters = _parameters(family, [word.partition("=")[0].strip() for word in words])
     kinds = _kinds(family, parameters)
-    cls = make_dataclass(
-        f"build of {family.name}",
-        [
-            (name, kinds[name][0], field(default=_default(p, kinds[name][0])))
-            for name, p in parameters.items()
-        ],
-    )
-    given = {word.partition("=")[0].strip() for word in words}
+    given = [word.partition("=")[0].strip() for word in words]
     for name, parameter in parameters.items():
         if parameter.default is inspect.Parameter.empty and name not in given:
             raise ConfigError(
@@ -48,13 +41,28 @@ def read_settings(family: Family, words: Sequence[str]) -> dict[str, Any]:
         raise ConfigError(
             f"command line: {words[0]!r}: build of family {family.name} has no settings"
         )
-    read = load(cast("type[Any]", cls), None, words)
-    settings: dict[str, Any] = {}
-    for name, parameter in parameters.items():
-        back = kinds[name][1]
-        value = getattr(read, name)
-        settings[name] = back(value) if name in given and value is not None else parameter.default
+    read = _read({name: kind for name, (kind, _) in kinds.items()}, words)
+    settings = {name: parameter.default for name, parameter in parameters.items()}
+    for name, value in read.items():
+        settings[name] = None if value is None else kinds[name][1](value)
     return settings
+
+
+def given_values(cls: type, words: Sequence[str]) -> dict[str, Any]:
+    """The settings of a dataclass that `key=value` words name, each of its field's type.
+
+    The dataclass's own rules are not asked: they hold for the whole, defaults included.
+    """
+    hints = typing.get_type_hints(cls)
+    return _read({f.name: hints[f.name] for f in fields(cast(Any, cls))}, words)
+
+
+def _read(kinds: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
+    """The values that are given, by the loader's own rules."""
+    made = make_dataclass("Settings", [(n, kind, field(default=None)) for n, kind in kinds.items()])
+    read = load(cast("type[Any]", made), None, words)
+    given = dict.fromkeys(word.partition("=")[0].strip() for word in words)
+    return {name: getattr(read, name) for name in given}
 
 
 def _parameters(family: Family, given: Sequence[str]) -> dict[str, inspect.Parameter]:
@@ -130,11 +138,3 @@ def _readable(kind: Any) -> tuple[Any, Callable[[Any], Any]]:
     if origin in (dict, Mapping):
         return dict, _same
     return object, _same
-
-
-def _default(parameter: inspect.Parameter, kind: Any) -> Any:
-    """A stand-in where the default is one the dataclass would refuse (a list), or none."""
-    default = parameter.default
-    if default is inspect.Parameter.empty or default.__class__.__hash__ is None:
-        return None
-    return default

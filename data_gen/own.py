@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from data_gen.builder_settings import read_settings
-from data_gen.versions import versions
 from rewards.console import Parser, add_family, add_out, add_seed, near_miss, parser
 from rewards.families import all_families, family_named, use_families
 from rewards.family import Family
@@ -34,6 +33,7 @@ from rewards.laws import (
     split_law,
 )
 from rewards.task import Answer, Task, TaskError, json_line, json_text
+from rewards.versions import GOLD, installed
 
 CERTIFICATE = "certificate.json"
 _SPLIT = re.compile(r"[\w-]+(\.[\w-]+)*")
@@ -148,7 +148,7 @@ def _certificate(
         },
         "checks": {"gold_scores_one": True, "empty_scores_zero": True, "ids_occur_once": True},
         "overlaps": overlaps,
-        "versions": versions(),
+        "versions": installed(("assay", *GOLD)),
     }
 
 

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from rewards.task import SavedAndStopped as SavedAndStopped
+
 DONE, FAILED, UNUSABLE, UNSCORED, STOPPED, INTERRUPTED = 0, 1, 2, 3, 75, 130
 PIPE = 141  # what a shell gives to a program whose reader went away
 STATUSES = (
@@ -104,10 +106,6 @@ def near_miss(given: str, known: Sequence[str]) -> str:
     """ "; did you mean 'x'?" where a known word is near, else ""."""
     near = difflib.get_close_matches(given, known, 1)
     return f"; did you mean {near[0]!r}?" if near else ""
-
-
-class SavedAndStopped(Exception):
-    """A run was asked to stop and has saved its state: exit status 75."""
 
 
 def status_of(error: BaseException, command: str, known: tuple[type[Exception], ...]) -> int | None:

@@ -94,6 +94,10 @@ class Family:
     """`group_reward(tasks, scores, weights)`: scores of whole groups (one list per prompt) after
     looking at siblings, which share `Task.group`."""
 
+    parts: tuple[str, ...] = ()
+    """Names in `Score.parts` that are logged for every rollout; trainers want the same columns of
+    every row."""
+
     row: Callable[[Mapping[str, Any], Mapping[str, Any], Any], Score] | None = None
     """`row(gold, row, weights)`: scores a row of `assay score` that brings its own gold, or fields
     of its own. None: `output` and `files` of the row are the answer."""

@@ -18,6 +18,10 @@ class TaskError(ValueError):
     """A task row that cannot be used; the message names the file, the row and the field."""
 
 
+class SavedAndStopped(Exception):
+    """A run was asked to stop and has saved its state: exit status 75."""
+
+
 @dataclass(frozen=True)
 class Task:
     """One problem with the answer a program computed for it.

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rewards.families import require_families, score_answer, use_families
-from rewards.task import Task, TaskError, json_line, read_tasks
+from rewards.families import require_families, use_families
+from rewards.task import Task, TaskError, read_tasks
 from rollouts.resume import (
     begun_settings,
     check_settings,
@@ -24,9 +24,10 @@ from rollouts.resume import (
     whole_chunks,
     write_settings,
 )
-from rollouts.trajectory import Sampling, Trajectory
+from rollouts.trajectory import Sampling
+from rollouts.writer import Stopped, Writer
 
-GIVE_UP = 20  # tasks in a row without an outcome, after which an endpoint is taken for dead
+GIVE_UP = 20  # tasks in a row without an answer, after which an endpoint is taken for dead
 RECORDED = (
     "model",
     "endpoint_model",
@@ -45,10 +46,6 @@ RECORDED = (
     "brief",
     "snippet_tokens",
 )
-
-
-class Stopped(RuntimeError):
-    """The run cannot go on; what is written stays, and the same command goes on from there."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -192,7 +189,8 @@ def _sample(args: argparse.Namespace) -> int:
     way = _way(args, tasks, Draw(sampling, args.n, args.seed, shop, budget), chunk)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     write_settings(args.out, settings)
-    with _Writer(args, len(todo)) as writer:
+    give_up = GIVE_UP if _at_endpoint(args) else 0
+    with Writer(args.out, args.seed, len(todo), give_up) as writer:
         run_now(way(todo, writer.add))
     in_order(args.out, tasks)
     return writer.report()
@@ -211,6 +209,7 @@ def _way(args: argparse.Namespace, tasks: Sequence[Task], draw: Any, chunk: int)
             args.model,
             args.endpoint_model,
             in_flight=args.in_flight,
+            patience_s=args.patience,
             calls=args.calls,
         )
         return ways.by_chat(engine, draw, args.in_flight)
@@ -253,59 +252,3 @@ def _choose(args: argparse.Namespace) -> dict[str, Any]:
     if args.dtype == "auto":
         args.dtype = begun_settings(args.out).get("dtype") or choose_dtype("auto", args.device)
     return {"dtype": args.dtype}
-
-
-class _Writer:
-    """Scores and appends every task's samples as they come; counts what has no outcome."""
-
-    def __init__(self, args: argparse.Namespace, total: int) -> None:
-        from tqdm import tqdm
-
-        self._args = args
-        self._file = open(args.out, "ab")  # noqa: SIM115 - closed by __exit__
-        self._bar = tqdm(total=total, desc="rollouts", unit="task")
-        self._outcomes: list[float] = []
-        self._missing = self._broken = 0
-
-    def __enter__(self) -> _Writer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.close()
-        self._file.close()
-
-    def add(self, task: Task, group: list[Trajectory]) -> None:
-        """Raises `Stopped` after too many tasks in a row whose answers could not be had."""
-        from rollouts.record import to_json
-
-        scores = [score_answer(task, t.answer()) for t in group]
-        self._outcomes += [s.outcome for s in scores if s.outcome is not None]
-        self._missing += sum(s.outcome is None for s in scores)
-        rows = [
-            to_json(t, s, task) | {"run_seed": self._args.seed}
-            for t, s in zip(group, scores, strict=True)
-        ]
-        self._file.write(b"".join(map(json_line, rows)))
-        self._file.flush()
-        self._bar.update()
-        failed = all(t.failure is not None for t in group)
-        self._broken = self._broken + 1 if failed else 0
-        if self._broken >= GIVE_UP and _at_endpoint(self._args):
-            raise Stopped(
-                f"{self._broken} tasks in a row had no answer ({group[0].failure}); mend the "
-                "endpoint and run the same command again"
-            )
-
-    def report(self) -> int:
-        """Say what was written; returns the exit status."""
-        count = len(self._outcomes)
-        mean = sum(self._outcomes) / count if count else float("nan")
-        print(f"{self._args.out}: {count} new scored rollouts, mean outcome {mean:.3f}")
-        if not self._missing:
-            return 0
-        print(
-            f"{self._missing} rollouts have no outcome (field `why`); run the same command again "
-            "to sample their tasks once more",
-            file=sys.stderr,
-        )
-        return 3

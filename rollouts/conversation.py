@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.tools import ToolCall
 from rollouts.trajectory import Completion, Stop
 
+_ODD = re.compile(r"[^a-zA-Z0-9_-]")
+
 
 @dataclass(frozen=True)
 class ChatReply:
@@ -22,6 +25,10 @@ class ChatReply:
     calls: list[ToolCall]
     stop: Stop
     usage: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+class ContextFull(Exception):
+    """The conversation is longer than the model can read: its message was cut by a token limit."""
 
 
 @dataclass(frozen=True)
@@ -101,15 +108,17 @@ class ChatConversation:
     def hear(self, reply: ChatReply) -> Heard:
         """Append one answer; the endpoint's own calls win over calls spelled in the text."""
         said: dict[str, Any] = {"role": "assistant", "content": reply.text}
-        self._call_ids = [call.id for call in reply.calls if call.id]
-        if self._call_ids:
+        native = any(call.id for call in reply.calls)
+        self._call_ids = _distinct([c.id for c in reply.calls]) if native else []
+        if native:
             said["tool_calls"] = [
                 {
-                    "id": c.id,
+                    "id": call_id,
                     "type": "function",
-                    "function": {"name": c.name, "arguments": json.dumps(c.arguments)},
+                    # an endpoint refuses a conversation with a name that is none
+                    "function": {"name": _name(c.name), "arguments": json.dumps(c.arguments)},
                 }
-                for c in reply.calls
+                for c, call_id in zip(reply.calls, self._call_ids, strict=True)
             ]
         self.messages.append(said)
         self.usage.update(reply.usage)
@@ -126,3 +135,18 @@ class ChatConversation:
                 said = f"<tool_response>\n{row['content']}\n</tool_response>"
                 row = {"role": "user", "content": said}
             self.messages.append(row)
+
+
+def _name(name: str) -> str:
+    return _ODD.sub("_", name)[:64] or "unknown"
+
+
+def _distinct(ids: Sequence[str]) -> list[str]:
+    """Ids that name one call each: an endpoint may repeat one, or give none."""
+    seen: set[str] = set()
+    out: list[str] = []
+    for i, given in enumerate(ids):
+        new = given if given and given not in seen else f"{given or 'call'}-{i}"
+        seen.add(new)
+        out.append(new)
+    return out

@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from rewards.seeds import derive_seed
 from rewards.task import Task
@@ -77,27 +78,29 @@ class Lockstep:
     async def _ask(
         self, live: Sequence[Episode], prompts: Sequence[list[int]]
     ) -> tuple[list[Completion], list[int]]:
-        """(the next message of each, the tokens it may have). In the first round samples of one
-        prompt share its prefill."""
+        """(the next message of each, the tokens it may have).
+
+        First messages of a task are drawn as one group that shares its prefill, from sample 0 to
+        the highest one that is wanted: sample j draws the same, however many run beside it and
+        when it is tried again.
+        """
         rooms = [e.room(self.sampling.max_new_tokens) for e in live]
         sampling = replace(self.sampling, max_new_tokens=max(rooms))
         said: dict[int, Completion] = {}
-        alone: list[int] = []
-        for width, starts in _families(live, prompts).items():
-            if width == 1:
-                alone = starts
-                continue
-            heads = [live[i] for i in starts]
-            seeds = [derive_seed(self.run_seed, e.task.id, 0) for e in heads]
-            groups = await self.engine.generate(
-                [prompts[i] for i in starts], sampling, width, seeds
+        for width, groups in _by_width(live, prompts).items():
+            heads = [group[0] for group in groups]
+            drawn = await self.engine.generate(
+                [prompts[i] for i in heads], sampling, width, [self._seed(live[i]) for i in heads]
             )
-            said |= {i + j: c for i, g in zip(starts, groups, strict=True) for j, c in enumerate(g)}
-        if alone:
-            seeds = [live[i].seed() for i in alone]
-            singles = await self.engine.generate([prompts[i] for i in alone], sampling, 1, seeds)
-            said |= {i: group[0] for i, group in zip(alone, singles, strict=True)}
+            for group, completions in zip(groups, drawn, strict=True):
+                said |= {i: completions[live[i].sample if live[i].turn == 0 else 0] for i in group}
         return [said[i] for i in range(len(live))], rooms
+
+    def _seed(self, episode: Episode) -> int:
+        """Of the group in the first turn, of the episode's own message afterwards."""
+        if episode.turn == 0:
+            return derive_seed(self.run_seed, episode.task.id, 0)
+        return episode.seed()
 
 
 async def _all(steps: Iterable[Awaitable[None]]) -> None:
@@ -107,22 +110,17 @@ async def _all(steps: Iterable[Awaitable[None]]) -> None:
             raise found
 
 
-def _families(live: Sequence[Episode], prompts: Sequence[list[int]]) -> dict[int, list[int]]:
-    """Width → starts of runs that may share a prefill: samples 0..width-1 of one task, on their
-    first turn, with the same prompt. Everything else has width 1."""
-    out: dict[int, list[int]] = {}
-    at = 0
-    while at < len(live):
-        end = at + 1
-        while (
-            end < len(live)
-            and live[end].turn == 0
-            and live[end].task is live[at].task
-            and live[end].sample == end - at
-            and live[at].sample == 0
-            and prompts[end] == prompts[at]
-        ):
-            end += 1
-        out.setdefault(end - at, []).append(at)
-        at = end
+def _by_width(live: Sequence[Episode], prompts: Sequence[list[int]]) -> dict[int, list[list[int]]]:
+    """Completions wanted of a prompt → groups of episodes that share it. On their first turn these
+    are the samples of one task with the same prompt; afterwards each stands alone."""
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for i, episode in enumerate(live):
+        first = episode.turn == 0
+        key = (id(episode.task), tuple(prompts[i])) if first else (i,)
+        groups.setdefault(key, []).append(i)
+    out: dict[int, list[list[int]]] = {}
+    for group in groups.values():
+        first = live[group[0]].turn == 0
+        width = max(live[i].sample for i in group) + 1 if first else 1
+        out.setdefault(width, []).append(group)
     return out

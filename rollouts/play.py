@@ -11,7 +11,13 @@ from typing import Any, Protocol
 
 from rewards.seeds import derive_seed
 from rewards.task import Task
-from rollouts.conversation import ChatConversation, ChatReply, Heard, TokenConversation
+from rollouts.conversation import (
+    ChatConversation,
+    ChatReply,
+    ContextFull,
+    Heard,
+    TokenConversation,
+)
 from rollouts.environment import Budget, Closing, Environment, Reply, Said
 from rollouts.failures import FORESEEN, bug_report
 from rollouts.tools import ToolSpec
@@ -134,6 +140,10 @@ class Episode:
         elif self.room(1) < 1:
             self._end("length")
 
+    def full(self) -> None:
+        """End because the model cannot read a longer conversation."""
+        self._end("length")
+
     def broken(self, error: Exception, where: str = "") -> None:
         """End without an outcome; the first thing that broke is the one that is told."""
         why, notes = bug_report(error)
@@ -206,6 +216,9 @@ async def play(episode: Episode, ask: Ask | ChatEngine, sampling: Sampling) -> T
                 said = await _next_message(episode, ask, replace(sampling, max_new_tokens=room))
             except FORESEEN:
                 raise
+            except ContextFull:
+                episode.full()
+                break
             except Exception as error:
                 episode.broken(error, "engine: ")
                 break

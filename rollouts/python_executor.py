@@ -19,7 +19,7 @@ from rollouts.environment import Closing, EnvironmentFailure, Opening, Reply, Sa
 from rollouts.sandbox.model import MIB, Limits, Result
 from rollouts.sandbox.pool import Pool
 from rollouts.sandbox.session import FileStore
-from rollouts.tools import ToolCall, ToolSpec, argument_error
+from rollouts.tools import ToolCall, ToolSpec, fitting
 
 NAME = "python_executor"
 PREDICTION = "prediction.csv"
@@ -105,7 +105,7 @@ class PythonExecutor:
         errors: Counter[str] = Counter()
         seconds = 0.0
         for call in said.calls:
-            answer, kind, took = await self._call(call)
+            answer, kind, took = await self._call(call, said.seconds - seconds)
             seconds += took
             self._last = kind
             if kind != "ok":
@@ -133,25 +133,28 @@ class PythonExecutor:
         """The work folder: what was saved, before the inputs of the same name."""
         return {**self._inputs, **self._saved.files}
 
-    async def _call(self, call: ToolCall) -> tuple[str, str, float]:
-        """(answer, kind, seconds): kind is `ok`, or what went wrong."""
+    async def _call(self, call: ToolCall, left: float) -> tuple[str, str, float]:
+        """(answer, kind, seconds): kind is `ok`, or what went wrong; `left`: seconds to run."""
         self._calls += 1
         if call.error:
             return _refusal(call.error), "bad_call", 0.0
         if call.name != NAME:
             return _refusal(f"there is no tool {call.name!r}; use {NAME}"), "unknown_tool", 0.0
-        if problem := argument_error(self._spec, call.arguments):
+        arguments, problem = fitting(self._spec, call)
+        if problem:
             return _refusal(problem), "bad_arguments", 0.0
-        load = cast("list[str]", call.arguments["files_to_load"])
-        save = cast("list[str]", call.arguments["files_to_save"])
+        load = cast("list[str]", arguments["files_to_load"])
+        save = cast("list[str]", arguments["files_to_save"])
         if problem := self._file_problem(load, save):
             return _refusal(problem), "bad_files", 0.0
+        if left <= 0:
+            return _refusal("the time for tools is used up"), "time_up", 0.0
         folder = self._folder()
         result = await self._pool().run(
-            str(call.arguments["code"]),
+            str(arguments["code"]),
             {n: folder[n] for n in load},
             fetch=list(dict.fromkeys(save)),
-            limits=self._limits(),
+            limits=self._limits(left),
             seed=derive_seed(self._seed, self._calls) % (1 << 32),
         )
         self._level = result.layers.get("level") or self._level
@@ -179,10 +182,10 @@ class PythonExecutor:
                 return f"file {name!r} is larger than {self._settings.file_mb} MB"
         return ""
 
-    def _limits(self) -> Limits:
+    def _limits(self, left: float) -> Limits:
         mb = self._settings.file_mb
         return Limits(
-            wall_s=self._settings.run_s,
+            wall_s=min(self._settings.run_s, left),
             file_mb=mb,
             fetch_mb=mb,
             fetch_total_mb=self._settings.folder_mb,

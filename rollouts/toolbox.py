@@ -85,7 +85,7 @@ class Toolbox:
         if tool is None:
             known = ", ".join(self._tools)
             return f"error: there is no tool {call.name!r}; use {known}", "unknown_tool", {}
-        arguments, problem = tool.fitted(call.arguments)
+        arguments, problem = tool.fitted({**call.arguments, **call.spelled})
         if problem:
             return f"error: {problem}", "bad_arguments", {}
         if left <= 0:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 
@@ -34,12 +34,17 @@ class ToolSpec:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One call. With an `error` it could not be read, and name and arguments may be empty."""
+    """One call. With an `error` it could not be read, and name and arguments may be empty.
+
+    `spelled`: the arguments as text, where the format does not say their types (`qwen_xml`): then
+    `arguments` is a guess, and a schema decides (`fitting`).
+    """
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     error: str = ""
     id: str = ""
+    spelled: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -53,38 +58,56 @@ class CallFormat:
 
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+_THINK, _THOUGHT = "<think>", "</think>"
+_MARK = re.compile("|".join((_OPEN, _CLOSE, _THINK, _THOUGHT)))
 MAX_CALLS = 16  # in one message; what follows is one bad call
 
 
-def after_thinking(text: str) -> str:
-    """What follows the last closed reasoning block; nothing while one is still open."""
-    _, closed, rest = text.rpartition("</think>")
-    body = rest if closed else text
-    return body.partition("<think>")[0] if "<think>" in body else body
-
-
-def _bodies(text: str) -> list[tuple[str, bool]]:
-    """(text between the tags, whether the closing tag is there) of every call, in order."""
-    found: list[tuple[str, bool]] = []
-    rest = after_thinking(text)
-    while _OPEN in rest:
-        rest = rest.partition(_OPEN)[2]
-        body, closed, rest = rest.partition(_CLOSE)
-        found.append((body, bool(closed)))
-    return found
-
-
 def _read(text: str, read_body: Callable[[str], ToolCall]) -> list[ToolCall]:
+    """The calls after the last reasoning block; none while one is still open.
+
+    A closing think tag ends reasoning also where the template wrote the opening one; inside a call
+    that can be read it is part of the call.
+    """
+    marks = [(m.start(), m.end(), m.group()) for m in _MARK.finditer(text)]
+    closes, thoughts = _following(marks, _CLOSE), _following(marks, _THOUGHT)
     calls: list[ToolCall] = []
-    for body, closed in _bodies(text):
-        if len(calls) == MAX_CALLS:
-            calls.append(ToolCall("", error=f"more than {MAX_CALLS} tool calls in one message"))
+    at = 0
+    while at < len(marks):
+        _, begin, mark = marks[at]
+        if mark == _THINK and thoughts[at] is None:
             break
-        if not closed:
-            calls.append(ToolCall("", error="the tool call is not finished: no closing tag"))
-        else:
-            calls.append(read_body(body))
+        if mark == _CLOSE:
+            at += 1
+        elif mark == _OPEN and (closes[at] is not None or thoughts[at] is None):
+            end = closes[at]
+            thought = thoughts[at]
+            if end is None:
+                calls.append(ToolCall("", error="the tool call is not finished: no closing tag"))
+                break
+            call = read_body(text[begin : marks[end][0]])
+            if call.error and thought is not None and thought < end:
+                calls, at = [], thought + 1  # a call that was only thought of
+            else:
+                calls.append(call)
+                at = end + 1
+        else:  # what came before was reasoning
+            calls, at = [], (at if mark == _THOUGHT else int(thoughts[at] or 0)) + 1
+    if len(calls) > MAX_CALLS:
+        more = ToolCall("", error=f"more than {MAX_CALLS} tool calls in one message")
+        return [*calls[:MAX_CALLS], more]
     return calls
+
+
+def _following(marks: Sequence[tuple[int, int, str]], wanted: str) -> list[int | None]:
+    """For each mark the index of the next one of the kind `wanted` after it."""
+    found: list[int | None] = [None] * len(marks)
+    last: int | None = None
+    for i in range(len(marks) - 1, -1, -1):
+        found[i] = last
+        if marks[i][2] == wanted:
+            last = i
+    return found
 
 
 DEEPEST = 64  # lists and objects in one another that anything of a model's may hold
@@ -161,14 +184,15 @@ def _xml_body(body: str) -> ToolCall:
     if match is None:
         return ToolCall("", error="the tool call holds no <function=NAME>…</function>")
     arguments: dict[str, Any] = {}
+    spelled: dict[str, str] = {}
     for name, text in _PARAMETER.findall(match.group(2)):
-        arguments[name] = text
+        arguments[name] = spelled[name] = text
         if text.lstrip()[:1] in ("[", "{"):  # lists and objects are written as JSON
             try:
                 arguments[name] = json.loads(text)
             except (ValueError, RecursionError):
                 continue
-    return make_call(match.group(1), arguments)
+    return replace(make_call(match.group(1), arguments), spelled=spelled)
 
 
 def _xml_write(name: str, arguments: Mapping[str, Any]) -> str:
@@ -215,6 +239,24 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "array": list,
     "object": dict,
 }
+
+
+def fitting(spec: ToolSpec, call: ToolCall) -> tuple[dict[str, Any], str]:
+    """(the call's arguments, why they do not fit the schema or ""). What was only spelled is read
+    as the schema says: text stays text, anything else is JSON."""
+    arguments = dict(call.arguments)
+    for name, text in call.spelled.items():
+        rule: Mapping[str, Any] = spec.parameters.get("properties", {}).get(name, {})
+        arguments[name] = text if rule.get("type") == "string" else _as_json(text)
+    return arguments, argument_error(spec, arguments)
+
+
+def _as_json(text: str) -> Any:
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return text if too_deep(value) else value
 
 
 def argument_error(spec: ToolSpec, arguments: Mapping[str, Any]) -> str:

@@ -91,9 +91,11 @@ class Trajectory:
 
 
 def retried(first: Trajectory, second: Trajectory) -> Trajectory:
-    """The second attempt, with a note of what broke the first one."""
-    bug = {"bug": first.notes["bug"]} if "bug" in first.notes else {}
-    return replace(second, notes={**bug, **second.notes, "retried": first.failure})
+    """The second attempt, with a note of what broke the first one, and of what it cost."""
+    more: dict[str, Any] = {"retried_usage": dict(first.usage)} if first.usage else {}
+    if "bug" in first.notes:
+        more["bug"] = first.notes["bug"]
+    return replace(second, notes={**more, **second.notes, "retried": first.failure})
 
 
 def completion_ids(trajectory: Trajectory) -> tuple[list[int], list[int], list[int]]:

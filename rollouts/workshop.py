@@ -19,10 +19,10 @@ from rollouts.krama.dsguru import DsGuru, Variant
 from rollouts.krama.explore import LakeAgent
 from rollouts.krama.folder import KEY as LAKE
 from rollouts.krama.folder import LakeSettings, shared_name
-from rollouts.machine import usable_cores
 from rollouts.now import run_now as run_now  # commands find it here too
 from rollouts.own import Own, made, read_env
 from rollouts.python_executor import NAME, ExecutorSettings, PythonExecutor
+from rollouts.sandbox.capacity import worker_count
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
 from rollouts.tool import Tool
@@ -31,7 +31,8 @@ from rollouts.toolbox import Toolbox
 
 @dataclass(frozen=True)
 class ToolSettings:
-    """How episodes run: their bounds, the sandbox, the tool. `workers` 0: one a core."""
+    """How episodes run: their bounds, the sandbox, the tool. `workers` 0: one a core, as far
+    as the memory goes."""
 
     budget: Budget = field(default_factory=Budget)
     executor: ExecutorSettings = field(default_factory=ExecutorSettings)
@@ -81,7 +82,7 @@ class Workshop:
         """The sandbox of the running event loop, made when first asked for."""
         loop = asyncio.get_running_loop()
         if self._pool is None or self._pool[0] is not loop:
-            workers = self.settings.workers or usable_cores()
+            workers = self.settings.workers or worker_count()
             config = replace(Config(), workers=workers, queue=100_000, shared=self._shared)
             self._pool = (loop, Pool(config))
         return self._pool[1]

@@ -18,8 +18,8 @@ from typing import Any
 
 from configs.loader import to_dict
 from configs.schema import DemoConfig, TasksConfig
-from data_gen.cli import write_demo
 from data_gen.corpora import read_corpus
+from data_gen.demo.cli import write_demo
 from data_gen.demo.settings import preset
 from rewards.task import Task, read_tasks
 from rollouts.prompts import ChatTokenizer

@@ -100,6 +100,16 @@ REFINEMENT = Family(
     content=_content,
     source=_source,
     group_reward=_group_reward,
+    parts=(
+        "rg",
+        "rs",
+        "status_match",
+        "strict_equal",
+        "edit_calibration",
+        "format",
+        "said_drop",
+        "progress",
+    ),
     row=_row,
 )
 
@@ -124,4 +134,5 @@ STRUCTURED = Family(
     content=_content,
     source=_source,
     row=_row_json,
+    parts=("rg", "status_match", "strict_equal", "json_parsed", "field_accuracy", "format"),
 )

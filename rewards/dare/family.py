@@ -96,4 +96,5 @@ TABLE = Family(
     content=_content,
     source=_source,
     row=_row,
+    parts=("exists", "usable"),
 )

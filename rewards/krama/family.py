@@ -92,4 +92,5 @@ ANSWER = Family(
     content=_content,
     source=_source,
     row=_row,
+    parts=("answered", "subtask_credit", "subtask_reward"),
 )

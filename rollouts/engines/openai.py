@@ -1,33 +1,42 @@
 """Any OpenAI-compatible chat endpoint as a `ChatEngine`: words and calls in and out, no ids.
 
 Nothing can be trained on what it says (see `ChatEngine`); it serves evaluation and SFT data. A
-request that fails for the endpoint's reasons is tried again with growing pauses, then raises
-`EndpointError`, an `OSError`: the episode is then an infrastructure failure, not a wrong answer.
+request that fails for the endpoint's reasons is tried again (rollouts/engines/request.py), then
+raises `EndpointError`, an `OSError`: the episode is then an infrastructure failure, not a wrong
+answer. A conversation that the model cannot read any more ends as `length`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from rollouts.conversation import ChatReply
+from rollouts.conversation import ChatReply, ContextFull
+from rollouts.engines.request import EndpointError, Patience, post_json
 from rollouts.tools import ToolCall, call_format, make_call
 from rollouts.trajectory import Sampling, Stop
 
-_AGAIN = (408, 409, 425, 429, 500, 502, 503, 504)
+__all__ = ["EndpointError", "OpenAIEngine"]
 
-
-class EndpointError(OSError):
-    """The endpoint could not be had, or refused; the message says what it said."""
+# how endpoints say that a conversation is longer than their model can read
+_FULL = re.compile(
+    r"context.?length|context.?window|context.?size|maximum model length|max_model_len"
+    r"|prompt is too long|input.{0,40}(too long|exceeds)|reduce the length"
+    r"|too large for model with|max_new_tokens. must be|maximum number of tokens",
+    re.IGNORECASE,
+)
+_LIMITS = ("max_tokens", "max_completion_tokens")
 
 
 class OpenAIEngine:
     """`POST {url}/chat/completions`. Use as `async with OpenAIEngine(url, model) as engine`.
 
     `url` ends where `/chat/completions` begins (usually in `/v1`). `in_flight` bounds requests
-    side by side, `attempts` the tries of one, `timeout_s` one try. The key is read from the
+    side by side, `attempts` the tries of one, `timeout_s` one try, `patience_s` the waiting for an
+    endpoint that says it is busy. The key is read from the
     environment variable `key_env`, never from settings. `calls` names how calls are spelled in
     the text when the endpoint does not read them itself. `extra` is put into every request last:
     whatever else an endpoint takes, and None for what it refuses (`{"temperature": None}`).
@@ -43,6 +52,7 @@ class OpenAIEngine:
         attempts: int = 5,
         timeout_s: float = 600.0,
         pause_s: float = 1.0,
+        patience_s: float = 600.0,
         calls: str = "hermes",
         extra: Mapping[str, Any] | None = None,
     ) -> None:
@@ -51,7 +61,8 @@ class OpenAIEngine:
         self.url, self.model = url.rstrip("/"), model
         self._key = os.environ.get(key_env, "")
         self._slots = asyncio.Semaphore(in_flight)
-        self._attempts, self._timeout_s, self._pause_s = attempts, timeout_s, pause_s
+        self._timeout_s = timeout_s
+        self._patience = Patience(attempts, patience_s, pause_s)
         self._calls = call_format(calls)
         self._extra = dict(extra or {})
         self._session: Any = None
@@ -95,23 +106,22 @@ class OpenAIEngine:
             return self._reply(await self._post(body))
 
     async def _post(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        import aiohttp
-
-        why = ""
-        for attempt in range(self._attempts):
-            if attempt:
-                await asyncio.sleep(self._pause_s * 2 ** (attempt - 1))
-            try:
-                async with self._session.post(f"{self.url}/chat/completions", json=body) as answer:
-                    text = await answer.text()
-                    if answer.status == 200:
-                        return cast("Mapping[str, Any]", await answer.json(content_type=None))
-                    why = f"HTTP {answer.status}: {text[:300]}"
-                    if answer.status not in _AGAIN:
-                        break
-            except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-                why = f"{type(error).__name__}: {error}"
-        raise EndpointError(f"{self.url}: {why}")
+        """Raises `EndpointError`, and `ContextFull` for a conversation that is too long. One that
+        only leaves less room than `max_tokens` gets the room that is left."""
+        url = f"{self.url}/chat/completions"
+        try:
+            return await post_json(self._session, url, body, self._patience)
+        except EndpointError as error:
+            if not _full(error):
+                raise
+        bare = {k: v for k, v in body.items() if k not in _LIMITS}
+        try:
+            if len(bare) < len(body):
+                return await post_json(self._session, url, bare, self._patience)
+        except EndpointError as error:
+            if not _full(error):
+                raise
+        raise ContextFull
 
     def _reply(self, row: Mapping[str, Any]) -> ChatReply:
         try:
@@ -124,11 +134,33 @@ class OpenAIEngine:
             raise EndpointError(f"{self.url}: the answer holds no message ({error!r})") from None
         reason = choice.get("finish_reason")
         stop: Stop = "length" if reason == "length" else "eos"
-        counted = cast("dict[str, Any]", row.get("usage") or {})
-        usage = {k: v for k, v in counted.items() if isinstance(v, int)}
-        return ChatReply(text, calls or self._calls.read(text), stop, usage)
+        return ChatReply(text, calls or self._calls.read(text), stop, _usage(row.get("usage")))
+
+
+def _full(error: EndpointError) -> bool:
+    return error.status in (400, 413, 422) and bool(_FULL.search(error.body))
+
+
+def _usage(counted: Any) -> dict[str, int]:
+    """Token counts, with those of cached prompts and of reasoning where the endpoint tells."""
+    if not isinstance(counted, dict):
+        return {}
+    row = cast("dict[str, Any]", counted)
+    found = {k: v for k, v in row.items() if isinstance(v, int)}
+    for place, name in (
+        ("prompt_tokens_details", "cached_tokens"),
+        ("completion_tokens_details", "reasoning_tokens"),
+    ):
+        details: Any = row.get(place)
+        value: Any = cast("dict[str, Any]", details).get(name) if isinstance(details, dict) else 0
+        if isinstance(value, int) and value:
+            found[name] = value
+    return found
 
 
 def _native(call: Any) -> ToolCall:
-    function = call["function"]
-    return make_call(function.get("name"), function.get("arguments"), str(call.get("id") or "call"))
+    """A call as the endpoint read it; one without a name is a bad call."""
+    row = cast("dict[str, Any]", call) if isinstance(call, dict) else {}
+    function: Any = row.get("function")
+    said = cast("dict[str, Any]", function) if isinstance(function, dict) else {}
+    return make_call(said.get("name"), said.get("arguments"), str(row.get("id") or "call"))

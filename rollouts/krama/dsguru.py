@@ -108,7 +108,7 @@ class DsGuru:
         if not found.code:
             self._kind = "no_code"
             return self._after("", "", "The reply holds no block that starts with ```python.", 0.0)
-        result = await self._lake.run(found.code)
+        result = await self._lake.run(found.code, max(said.seconds, 0.1))
         failed = result.status != "ok"
         self._kind = "ran" if not failed else result.status
         if failed:

@@ -14,7 +14,7 @@ from rollouts.environment import Closing, Opening, Reply, Said
 from rollouts.krama.folder import LakeFolder, LakeSettings, clip, closing
 from rollouts.krama.index import LakeIndex, describe, snippet
 from rollouts.sandbox.pool import Pool
-from rollouts.tools import ToolCall, ToolSpec, argument_error
+from rollouts.tools import ToolCall, ToolSpec, fitting
 
 _LINES_MOST = 10**9  # no file here has more lines
 STEPS = 20  # model messages, as the paper's iterative system has at most
@@ -98,7 +98,8 @@ class LakeAgent:
         errors: dict[str, int] = {}
         spent = self._lake.run_s
         for call in said.calls:
-            text, kind = await self._call(call)
+            left = said.seconds - (self._lake.run_s - spent)
+            text, kind = await self._call(call, left)
             if kind != "ok":
                 errors[kind] = errors.get(kind, 0) + 1
             messages.append({"role": "tool", "name": call.name or "unknown", "content": text})
@@ -121,32 +122,35 @@ class LakeAgent:
         code = "\n\n".join(self._code)
         return closing(self._response, self._response, self._values, code, notes)
 
-    async def _call(self, call: ToolCall) -> tuple[str, str]:
-        """(what the model sees, `ok` or what went wrong)."""
+    async def _call(self, call: ToolCall, left: float) -> tuple[str, str]:
+        """(what the model sees, `ok` or what went wrong); `left`: seconds that runs may take."""
         if call.error:
             return call.error, "bad_call"
         spec = self._specs.get(call.name)
         if spec is None:
             return f"there is no tool {call.name!r}; use {', '.join(self._specs)}", "unknown_tool"
-        if problem := argument_error(spec, call.arguments):
+        arguments, problem = fitting(spec, call)
+        if problem:
             return problem, "bad_arguments"
         if call.name == "run":
-            return await self._run(str(call.arguments["code"]))
+            return await self._run(str(arguments["code"]), left)
         if call.name == "final_answer":
-            return self._finish(call.arguments)
+            return self._finish(arguments)
         if call.name == "list_files":
-            return _listed(self._lake.index, str(call.arguments.get("pattern", "*"))), "ok"
-        name = str(call.arguments["path"]).removeprefix("./").removeprefix("data/")
+            return _listed(self._lake.index, str(arguments.get("pattern", "*"))), "ok"
+        name = str(arguments["path"]).removeprefix("./").removeprefix("data/")
         if name not in self._lake.index.files:
             return f"there is no file {name!r}; list_files shows the names", "no_file"
         if call.name == "peek":
             return describe(name, self._lake.index.files[name]), "ok"
-        if abs(int(call.arguments.get("start", 1))) > _LINES_MOST:
+        if abs(int(arguments.get("start", 1))) > _LINES_MOST:
             return f"argument 'start' must be at most {_LINES_MOST}", "bad_arguments"
-        return self._lines(name, call.arguments), "ok"
+        return self._lines(name, arguments), "ok"
 
-    async def _run(self, code: str) -> tuple[str, str]:
-        result = await self._lake.run(code)
+    async def _run(self, code: str, left: float) -> tuple[str, str]:
+        if left <= 0:
+            return "the time for runs is used up", "time_up"
+        result = await self._lake.run(code, left)
         self._code.append(code)
         most = self._lake.settings.feedback // 2
         row = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -67,9 +68,10 @@ class LakeFolder:
         except ValueError as error:
             raise EnvironmentFailure(str(error)) from None
 
-    async def run(self, code: str) -> Result:
-        """Run Python beside the lake. Raises `EnvironmentFailure` when the sandbox broke."""
-        limits = replace(self.settings.limits, wall_s=self.settings.run_s)
+    async def run(self, code: str, left: float = math.inf) -> Result:
+        """Run Python beside the lake, for `left` seconds at most. Raises `EnvironmentFailure` when
+        the sandbox broke."""
+        limits = replace(self.settings.limits, wall_s=min(self.settings.run_s, left))
         result = await self._pool().run(
             code, limits=limits, seed=self._seed % (1 << 32), shared={"data": self._name}
         )

@@ -18,12 +18,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 from xml.etree import ElementTree
 
-Kind = Literal["integer", "number", "date", "text", "empty"]
+from rollouts.krama.columns import Column, column_of, kind_of
+
 READ_MOST = 4 << 20  # bytes of one file that are looked at
-ODD_MOST = 4  # odd cells kept a column
 ROWS_KEPT = 12
 _TABLES = (".csv", ".tsv", ".dat", ".lst", ".tab")
 _TEXTS = (
@@ -39,26 +39,6 @@ _TEXTS = (
     ".log",
     ".yaml",
 )
-_DATE = re.compile(
-    r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
-    r"|\d{1,2}/\d{1,2}/\d{2,4}( \d{1,2}:\d{2}(:\d{2})?)?"
-)
-_GROUPED = re.compile(r"[-+]?[$€£]?\d{1,3}(,\d{3})+(\.\d+)?%?|[-+]?[$€£]\d+(\.\d+)?|[-+]?[\d.]+%")
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column: its type by the large majority of its cells, and the cells that do not fit.
-
-    `odd` holds "line: value"; `note` says how numbers are written when not plainly; `missing` is
-    the number of empty cells.
-    """
-
-    name: str
-    kind: Kind
-    missing: int
-    odd: tuple[str, ...] = ()
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -208,7 +188,7 @@ def _table(text: str, size: int, encoding: str, cut: bool) -> FileNote | None:
     top, names = found
     data = [row for row in records[top + 1 :] if row]
     columns = tuple(
-        _column(name, [row[i] if i < len(row) else "" for row in data], top + 2)
+        column_of(name, [row[i] if i < len(row) else "" for row in data], top + 2)
         for i, name in enumerate(names[:400])
     )
     step = max(1, len(data) // ROWS_KEPT)
@@ -216,52 +196,6 @@ def _table(text: str, size: int, encoding: str, cut: bool) -> FileNote | None:
     head = tuple((delimiter or " ").join(cell[:60] for cell in row[:60]) for row in chosen)
     rows = None if cut else len(data)
     return FileNote(size, "table", columns, rows, top + 1, delimiter, encoding, head)
-
-
-def kind_of(cell: str) -> str:
-    """The type of one cell: integer, number, grouped (1,234 or $5 or 40%), date, text, empty."""
-    cell = cell.strip()
-    if not cell:
-        return "empty"
-    try:
-        float(cell)
-    except ValueError:
-        pass
-    else:
-        plain = cell.lstrip("+-").isdigit()
-        return "integer" if plain else "number" if cell[-1:].isdigit() or "." in cell else "text"
-    if _GROUPED.fullmatch(cell):
-        return "grouped"
-    return "date" if _DATE.fullmatch(cell) else "text"
-
-
-def _column(name: str, cells: Sequence[str], first_line: int) -> Column:
-    known = {cell: kind_of(cell) for cell in set(cells)}
-    counts: Counter[str] = Counter()
-    for cell, times in Counter(cells).items():
-        counts[known[cell]] += times
-    missing = counts.pop("empty", 0)
-    filled = sum(counts.values())
-    if not filled:
-        return Column(name, "empty", missing)
-    numeric = counts["integer"] + counts["number"] + counts["grouped"]
-    kind: Kind = "text"
-    fits: tuple[str, ...] = ()
-    if numeric >= 0.6 * filled:
-        kind, fits = "number", ("integer", "number", "grouped")
-        if not counts["number"] and not counts["grouped"]:
-            kind = "integer"
-    elif counts["date"] >= 0.6 * filled:
-        kind, fits = "date", ("date",)
-    note = "written like 1,234 or $5 or 40%" if fits and counts["grouped"] else ""
-    odd: dict[str, str] = {}
-    if fits and any(k not in fits and n for k, n in counts.items()):
-        for number, cell in enumerate(cells):
-            if known[cell] not in (*fits, "empty") and cell not in odd:
-                odd[cell] = f"line {first_line + number}: {cell.strip()[:40]}"
-                if len(odd) == ODD_MOST:
-                    break
-    return Column(name, kind, missing, tuple(odd.values()), note)
 
 
 def _workbook(path: Path, size: int) -> FileNote:
@@ -300,7 +234,9 @@ def _records(text: str, size: int, encoding: str, suffix: str) -> FileNote | Non
             return None
         names |= dict.fromkeys(str(k) for k in cast("dict[str, Any]", row))
     rows = cast("list[dict[str, Any]]", found)
-    columns = tuple(_column(n, [_shown(row.get(n)) for row in rows], 1) for n in list(names)[:400])
+    columns = tuple(
+        column_of(n, [_shown(row.get(n)) for row in rows], 1) for n in list(names)[:400]
+    )
     head = tuple(json.dumps(row, ensure_ascii=False)[:400] for row in rows[:ROWS_KEPT])
     return FileNote(size, "records", columns, len(rows), 0, "", encoding, head)
 
@@ -320,7 +256,7 @@ def _parquet(path: Path, size: int) -> FileNote:
         count = int(file.metadata.num_rows)
     except Exception:  # not installed, or no such file: whatever the library calls it
         return FileNote(size, "binary")
-    columns = tuple(_column(n, [_shown(row.get(n)) for row in rows], 1) for n in names[:400])
+    columns = tuple(column_of(n, [_shown(row.get(n)) for row in rows], 1) for n in names[:400])
     head = tuple(
         ", ".join(f"{k}={_shown(v)[:60]}" for k, v in list(row.items())[:60])
         for row in rows[:ROWS_KEPT]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rewards.extras import install_extra
 from rollouts.sandbox import probe
+from rollouts.sandbox.capacity import worker_count
 from rollouts.sandbox.model import LEVELS, STACK, Config, Limits, Result, SandboxError
 from rollouts.sandbox.pool import Pool
 
@@ -50,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="serve SandboxFusion's protocol")
     serve.add_argument("--host", default="127.0.0.1", help="address (default: loopback only)")
     serve.add_argument("--port", type=int, default=8080)
-    serve.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    serve.add_argument("--workers", type=int, default=worker_count())
     for command in (run, serve):
         command.add_argument("--min-level", choices=LEVELS, default="confined")
         command.add_argument("--level", choices=LEVELS, help="force one, for tests")

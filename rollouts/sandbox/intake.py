@@ -48,6 +48,7 @@ def _show(job: Job, folders: Sequence[tuple[str, str]]) -> None:
         try:
             jail.overlay(name)
         except OSError:  # before Linux 5.11: links to the files instead
+            _plain(f"{jail.SHARED}/{name}")
             jail.give(name, jail.GIVEN)
             mirror(jail.GIVEN, work)
             continue
@@ -56,8 +57,26 @@ def _show(job: Job, folders: Sequence[tuple[str, str]]) -> None:
     for folder, name in folders:
         if folder:
             os.makedirs(f"{work}/{folder}", exist_ok=True)
-            jail.give(name, f"{work}/{folder}")
+            try:
+                jail.layer(name, f"{work}/{folder}")
+            except OSError:
+                _plain(f"{jail.SHARED}/{name}")
+                jail.give(name, f"{work}/{folder}")
     jail.hide_shared()
+
+
+def _plain(top: str) -> None:
+    """Raise unless a tree holds nothing that could be written to through a read-only mount."""
+    left = [top]
+    while left:
+        with os.scandir(left.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(entry.path)
+                elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
+                    raise OSError(
+                        errno.EPERM, f"the shared directory holds a socket or FIFO: {entry.name!r}"
+                    )
 
 
 def _lend(job: Job, folders: Sequence[tuple[str, str]]) -> None:

@@ -317,6 +317,14 @@ def overlay(name: str) -> None:
         raise
 
 
+def layer(name: str, target: str) -> None:
+    """Show shared directory `name` at `target` through a read-only overlay over an empty one: a
+    socket or a FIFO in it then leads nowhere. A plain mount leaves those open to be written to."""
+    data = f"lowerdir={SHARED}/{name}:{GIVEN},userxattr"
+    flags = sc.MS_RDONLY | sc.MS_NOSUID | sc.MS_NODEV
+    sc.mount("overlay", target, "overlay", flags, data)
+
+
 def give(name: str, target: str) -> None:
     """Show shared directory `name` at `target`; the new mount is as read-only as the first."""
     sc.mount(f"{SHARED}/{name}", target, "", sc.MS_BIND | sc.MS_REC)

@@ -161,7 +161,7 @@ def _reasons(missing: dict[str, str]) -> str:
 def _refusal(level: Level, minimum: Level, missing: dict[str, str]) -> str:
     return (
         f"this machine reaches sandbox level {level!r} and the configuration asks for at least "
-        f"{minimum!r} ({_reasons(missing)}); enable what is missing, or set sandbox.min_level={level}"
+        f"{minimum!r} ({_reasons(missing)}); enable what is missing, or ask for min_level={level}"
     )
 
 

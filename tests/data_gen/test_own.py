@@ -149,6 +149,13 @@ def test_contents_that_differ_in_case_and_space_alone_are_shared(
     assert "share 1 contents (0 of them exactly)" in capsys.readouterr().err
 
 
+def test_a_setting_may_be_put_to_none(tmp_path: Path) -> None:
+    path = family_file(tmp_path, "share: float = 0.5", "share: float | None = 0.5")
+    assert build(path, tmp_path / "out", "share=none") == 0
+    proof = json.loads((tmp_path / "out" / "certificate.json").read_text())
+    assert proof["settings"]["share"] is None
+
+
 def test_gold_that_is_run_is_proved(tmp_path: Path) -> None:
     path = family_file(
         tmp_path,

@@ -67,3 +67,31 @@ def test_trl_wants_one_task_a_completion() -> None:
     with pytest.raises(ValueError, match="1 completions for 2 tasks"):
         trl_reward(["a"], task=[TEXT, TEXT])
     assert last_message([{"role": "user", "content": "x"}]) == ""
+
+
+def test_every_row_of_a_family_has_the_same_keys() -> None:
+    """Whatever the answer's type and whatever went wrong: verl stacks the rows of a batch."""
+    rows = []
+    for kind, gold in (("numeric_exact", 3), ("string_approximate", "x"), ("list_exact", [1])):
+        for more in ({}, {"subtasks": [{"id": "a", "answer": 3}, {"id": "b", "answer": gold}]}):
+            row = {"answer": gold, "answer_type": kind, **more}
+            task = Task("t", "answer", "own", "train", [], row)
+            for said in ("<answer>3</answer>", "", "<answer>[</answer>"):
+                rows.append(verl_compute_score("d", said, json.dumps(task.to_json()), {}))
+    broken = Task("t", "answer", "own", "train", [], {"answer": 3, "answer_type": "odd"})
+    rows.append(verl_compute_score("d", "x", json.dumps(broken.to_json()), {}))
+    assert rows[-1]["valid"] == 0.0
+    assert {frozenset(row) for row in rows} == {frozenset(rows[0])}
+    assert "part_answered" in rows[0]
+
+
+def test_the_settings_of_a_run_reach_verl_s_reward() -> None:
+    from rewards.cdr.refinement import RefinementReward
+
+    plain = verl_compute_score("d", ANSWERS[2], TEXT, None)["score"]
+    shares = {"format": 0.5, "status": 0.3, "progress": 0.2, "success": 0.0}
+    weights = {"refinement": shares}
+    found = verl_compute_score("d", ANSWERS[2], TEXT, None, weights=weights)["score"]
+    assert found != plain
+    object_too = {"refinement": RefinementReward(**shares)}
+    assert verl_compute_score("d", ANSWERS[2], TEXT, None, weights=object_too)["score"] == found

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("transformers")
 
 from rewards.families import score_answer
+from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError
 from rollouts.chat_rollout import chat_rollout
 from rollouts.conversation import ChatReply, TokenConversation
@@ -352,3 +353,55 @@ def test_a_changed_prefix_is_noticed(tiny_folder: Path) -> None:
     talk.ids[0] += 1
     with pytest.raises(AssertionError, match="prefix"):
         talk.prompt()
+
+
+class Draws:
+    """An engine whose words show what they are drawn from; notes what it was asked."""
+
+    def __init__(self, tokenizer: ChatTokenizer) -> None:
+        self.tokenizer, self.asked = tokenizer, []
+
+    async def generate(
+        self, prompts: Any, sampling: Sampling, n: int, seeds: Any
+    ) -> list[list[Completion]]:
+        self.asked.append((len(prompts), n))
+        groups = []
+        for seed in seeds:
+            words = [f"{derive_seed(seed, j)} {CALL('echo', {})}" for j in range(n)]
+            ids = [self.tokenizer.answer(word) for word in words]
+            groups.append([Completion(i, [0.0] * len(i), [0.0] * len(i), "eos") for i in ids])
+        return groups
+
+
+class Once(Echo):
+    """Breaks in the first attempt of sample 2."""
+
+    broken: ClassVar[bool] = False
+
+    async def reply(self, said: Said) -> Reply:
+        if self.sample == 2 and not Once.broken:
+            Once.broken = True
+            raise EnvironmentFailure("once")
+        return await super().reply(said)
+
+    def __init__(self, task: Task, sample: int, seed: int) -> None:
+        super().__init__(task, sample, seed)
+        self.sample = sample
+
+
+def test_a_sample_draws_the_same_beside_others_alone_and_tried_again(tiny_folder: Path) -> None:
+    tokenizer, task = ChatTokenizer(tiny_folder), task_of("go")
+
+    def drawn(n: int, maker: Any) -> tuple[list[list[str]], list[tuple[int, int]]]:
+        engine = Draws(tokenizer)
+        step = rollout([task], engine, tokenizer, LONG, n, 7, maker=maker, budget=Budget(turns=2))
+        (group,) = asyncio.run(step)
+        said = [[m["content"] for m in t.messages if m["role"] == "assistant"] for t in group]
+        return said, engine.asked
+
+    four, asked = drawn(4, Echo)
+    assert asked == [(1, 4), (4, 1)]  # one prefill, then each alone
+    assert len({tuple(t) for t in four}) == 4
+    assert drawn(1, Echo)[0] == four[:1]
+    Once.broken = False
+    assert drawn(4, Once)[0] == four  # sample 2 was tried again

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollouts.tools import FORMATS, MAX_CALLS, ToolSpec, argument_error, call_format
+from rollouts.tools import FORMATS, MAX_CALLS, ToolSpec, argument_error, call_format, fitting
 
 texts = st.text(max_size=60)
 SPEC = ToolSpec(
@@ -85,6 +85,73 @@ def test_calls_inside_reasoning_are_thoughts() -> None:
     assert FORMATS["hermes"].read(f"<think>{call}</think>done") == []
     assert FORMATS["hermes"].read(f"<think>{call}") == []
     assert len(FORMATS["hermes"].read(f"<think>hm</think>{call}{call}")) == 2
+
+
+def test_a_think_tag_in_code_is_code() -> None:
+    for name in FORMATS:
+        if name == "hermes_brief":
+            continue
+        code = "print('</think>')  # <think>"
+        call = FORMATS[name].write("t", {"code": code})
+        for text in (call, f"<think>hm</think>{call}", f"hm</think>{call}"):
+            (found,) = FORMATS[name].read(text)
+            assert (found.error, found.arguments) == ("", {"code": code})
+
+
+def test_calls_before_the_end_of_reasoning_are_thoughts() -> None:
+    call = FORMATS["hermes"].write("t", {"n": 1})
+    other = FORMATS["hermes"].write("t", {"n": 2})
+    for text in (
+        f"maybe {other} no</think>{call}",
+        f"a <tool_call> tag is needed</think>{call}",
+        f"<think>a <tool_call> tag</think>{call}",
+        f"{other}<think>no</think>{call}",
+    ):
+        assert [c.arguments for c in FORMATS["hermes"].read(text)] == [{"n": 1}]
+    assert FORMATS["hermes"].read(f"{call} so<think>and")[0].arguments == {"n": 1}
+
+
+def test_many_marks_are_read_in_linear_time() -> None:
+    for text in ("<tool_call></think>" * 50_000, "<tool_call>" * 50_000, "<think>" * 50_000):
+        assert len(FORMATS["hermes"].read(text)) <= 1
+    assert len(FORMATS["hermes"].read("<tool_call></tool_call>" * 50_000)) == MAX_CALLS + 1
+
+
+TYPED = ToolSpec(
+    "t",
+    "d",
+    {
+        "type": "object",
+        "properties": {
+            "code": {"type": "string"},
+            "n": {"type": "integer"},
+            "x": {"type": "number"},
+            "yes": {"type": "boolean"},
+            "names": {"type": "array", "items": {"type": "string"}},
+            "any": {"description": "number, text or list"},
+        },
+    },
+)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"n": 5, "x": 2.5, "yes": True, "names": ["a"], "any": [1, "b"]},
+        {"code": "[1, 2]", "any": 3},
+        {"code": '{"a": 1}', "any": "some text"},
+        {"code": "12"},
+    ],
+)
+@pytest.mark.parametrize("name", ["hermes", "qwen_xml"])
+def test_values_have_the_types_of_the_schema(name: str, arguments: dict[str, Any]) -> None:
+    (call,) = FORMATS[name].read(FORMATS[name].write("t", arguments))
+    assert fitting(TYPED, call) == (arguments, "")
+
+
+def test_spelled_values_that_do_not_fit_are_refused() -> None:
+    (call,) = FORMATS["qwen_xml"].read(FORMATS["qwen_xml"].write("t", {"n": "five"}))
+    assert fitting(TYPED, call)[1] == "argument 'n' must be of type integer"
 
 
 def test_calls_in_one_message_are_bounded() -> None:

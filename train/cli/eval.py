@@ -114,6 +114,9 @@ def _engine(made: argparse.ArgumentParser) -> None:
 
 def _tools(made: argparse.ArgumentParser) -> None:
     group = made.add_argument_group("episodes with tools")
+    group.add_argument(
+        "--env", action="append", default=[], metavar="FILE.py:NAME", help="tools of your own"
+    )
     group.add_argument("--turns", type=int, default=0, help="messages of a model; 0: by task")
     group.add_argument(
         "--run-s", type=float, default=0.0, help="seconds of one tool run; 0: by task"
@@ -128,6 +131,7 @@ def _tools(made: argparse.ArgumentParser) -> None:
 
 def main(argv: list[str]) -> int:
     """Exit status 0; 3 when some answers have no outcome. Errors are raised."""
-    from train.evaluation.program import run
+    args = parser().parse_args(argv)
+    from train.evaluation.program import run  # imports much: only where it is needed
 
-    return run(parser().parse_args(argv))
+    return run(args)

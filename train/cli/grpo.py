@@ -54,6 +54,9 @@ def run(config: GrpoRunConfig) -> None:
     score, budget = scorer(weights_of(config.reward)), budget_of(config.rl)
     tools = tool_settings(config.tools, budget)
     shop = Workshop(Path(config.data).parent, tools, config.env)
+    tasks = [shop.equip(task) for task in tasks]
+    held = [shop.equip(task) for task in held]
+    shop.check([*tasks, *held])
     inputs = {"data": Path(config.data), "model": source}
     if config.validation:
         inputs["validation"] = Path(config.validation)

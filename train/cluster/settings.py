@@ -6,6 +6,7 @@ A plan is checked when it is submitted, a job when it starts; both before anythi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -131,7 +132,9 @@ def needs(want: Asked, nodes: int) -> Needs:
     from train.model.shape import shape_of
 
     cluster, config = want.config.cluster, want.config
-    config = replace(config, cluster=replace(cluster, nodes=nodes))
+    # for other nodes than it was written for the cut may not come out even: that is said elsewhere
+    with suppress(ValueError):
+        config = replace(config, cluster=replace(cluster, nodes=nodes))
     if want.backend == "verl":
         # verl reserves three of Ray's CPUs for each GPU, one for each rollout worker, and some for
         # itself; with fewer it waits for ever (spec: verl 0.9.1, resources)

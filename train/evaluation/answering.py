@@ -19,11 +19,11 @@ from configs.schema import ToolsConfig
 from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError
 from rollouts.chat_rollout import Plain
-from rollouts.conversation import ChatReply
 from rollouts.episode import ChatEngine, rollout, run_episode
+from rollouts.now import run_now
 from rollouts.tools import call_format
 from rollouts.trajectory import Sampling, Trajectory, retried
-from rollouts.workshop import ToolSettings, Workshop, run_now, tool_settings
+from rollouts.workshop import ToolSettings, Workshop, tool_settings
 from train.evaluation.contract import Plan
 from train.evaluation.rows import CHEAT, REFERENCES, answered, reference_answer
 
@@ -61,13 +61,13 @@ def needs_torch(args: Any) -> bool:
     return not (is_reference(args.model) or words)
 
 
-def answer_all(ask: Ask, args: Any, keep: Keep) -> None:
+def answer_all(ask: Ask, args: Any, shop: Workshop, keep: Keep) -> None:
     """Let `--model` answer everything in `ask.todo`. Raises `TaskError` for what cannot be used."""
     if is_reference(args.model):
         for task, _ in ask.todo:
             keep(task, answered(task, reference_answer(task, args.model), ask.seed))
         return
-    shop = workshop(args)
+    shop.check(task for task, _ in ask.todo)
     shop.announce(task for task, _ in ask.todo)
     if needs_torch(args) or args.tokenizer:
         _by_engine(ask, args, shop, keep)
@@ -92,6 +92,7 @@ def workshop(args: Any) -> Workshop:
             type(settings.executor)(**executor),
             type(settings.lake)(**lake),
         ),
+        args.env or None,
     )
 
 
@@ -162,49 +163,16 @@ def load_engine(args: Any, tasks: Sequence[Task]) -> tuple[Any, Any]:
 # --- an engine of words --------------------------------------------------------------------------
 
 
-class SolverChat:
-    """A scripted solver as a chat engine of one task; words are counted as tokens."""
-
-    def __init__(self, name: str, task: Task, calls: str) -> None:
-        from rollouts.solvers import SOLVERS, solver_of
-
-        if name not in SOLVERS:
-            raise TaskError(f"--model solver:{name}: wanted one of {', '.join(SOLVERS)}")
-        if not task.tools:
-            raise TaskError(
-                f"--model solver:{name}: task {task.id} has no tools to act with; "
-                "give --model gold for the answers that score 1"
-            )
-        self._solve, self._task = solver_of(name, task), task
-        self._calls = call_format(calls)
-
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]],
-        sampling: Sampling,
-        seed: int,
-    ) -> ChatReply:
-        turn = sum(m["role"] == "assistant" for m in messages)
-        text = self._solve(self._task, turn, self._calls)
-        spoken = sum(len(str(m["content"]).split()) for m in messages)
-        usage = {"prompt_tokens": spoken, "completion_tokens": len(text.split())}
-        return ChatReply(text, self._calls.read(text), "eos", usage)
-
-
 async def _by_chat(ask: Ask, args: Any, shop: Workshop, keep: Keep) -> None:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(shop.close)
-        engine_of = await _chat_engine(args, stack)
-        if not is_remote(args.model):
-            for task, _ in ask.todo:
-                engine_of(task)  # refuse what cannot be asked before any work is done
+        engine = await _chat_engine(ask, args, stack)
         gone = Gone(args.model)
         queue = iter(ask.todo)
 
         async def worker() -> None:
             for task, sample in queue:  # shared: each goes to the first worker that is free
-                run = await _episode(ask, task, sample, engine_of(task), shop)
+                run = await _episode(ask, task, sample, engine, shop)
                 keep(task, run)
                 gone.see(run)
 
@@ -213,20 +181,22 @@ async def _by_chat(ask: Ask, args: Any, shop: Workshop, keep: Keep) -> None:
                 group.create_task(worker())
 
 
-async def _chat_engine(args: Any, stack: AsyncExitStack) -> Callable[[Task], ChatEngine]:
+async def _chat_engine(ask: Ask, args: Any, stack: AsyncExitStack) -> ChatEngine:
     name = args.model.partition(":")[2]
     if args.model.startswith("solver:"):
-        return lambda task: SolverChat(name, task, args.calls)
+        from rollouts.engines.scripted import ScriptedChat
+        from rollouts.solvers import script
+
+        return ScriptedChat(script(name, ask.tasks, call_format(args.calls)), args.calls)
     if args.model.startswith("canned:"):
         from rollouts.engines.scripted import CannedEngine
 
         if not Path(name).is_file():
             raise TaskError(f"--model {args.model}: no such file; give rows of canned replies")
-        canned = CannedEngine.from_file(Path(name))
-        return lambda task: canned
+        return CannedEngine.from_file(Path(name))
     from rollouts.engines.openai import OpenAIEngine
 
-    remote = await stack.enter_async_context(
+    return await stack.enter_async_context(
         OpenAIEngine(
             args.model,
             args.endpoint_model,
@@ -236,7 +206,6 @@ async def _chat_engine(args: Any, stack: AsyncExitStack) -> Callable[[Task], Cha
             extra=args.request_fields,
         )
     )
-    return lambda task: remote
 
 
 async def _episode(

@@ -14,9 +14,9 @@ from rewards.task import RIGHT, Task
 from rollouts.engines.engine import Engine
 from rollouts.environment import Budget, Maker
 from rollouts.episode import rollout
+from rollouts.now import run_now
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling
-from rollouts.workshop import run_now
 from train.evaluation.rows import Row, Scorer, baseline_rows, row_of, scorer
 from train.evaluation.stats import pass_at_k
 

@@ -7,6 +7,7 @@ official files of the benchmarks that were asked for by name.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from rewards.families import all_families, family_of, use_families
 from rewards.task import Task, json_text
 from rewards.versions import installed
 from rollouts.trajectory import Sampling, Trajectory
-from train.evaluation.answering import Ask, answer_all, is_reference, is_remote
+from rollouts.workshop import Workshop
+from train.evaluation.answering import Ask, answer_all, is_reference, is_remote, workshop
 from train.evaluation.benchmarks import BENCHMARKS
 from train.evaluation.contract import Plan, plain_plan
 from train.evaluation.identity import settings_of
@@ -24,7 +26,7 @@ from train.evaluation.opening import Asked, open_all
 from train.evaluation.rows import baseline_rows, row_of, scorer
 from train.evaluation.tables import Draw, tables
 from train.run.progress import Bar
-from train.run.record import PACKAGES, machine
+from train.run.record import PACKAGES, machine, revision
 from train.run.settings import weights_of
 
 Row = dict[str, Any]
@@ -33,13 +35,15 @@ Row = dict[str, Any]
 def evaluate(args: Any) -> dict[str, Any]:
     """Run an evaluation and write its files; returns what results.json holds."""
     use_families(args.family)
+    shop = workshop(args)
     asked = open_all(args.tasks, args)
+    asked = replace(asked, tasks=[shop.equip(task) for task in asked.tasks])
     weights = weights_of_args(args, asked)
     for part in asked.opened:
         for line in part.said:
             print(line, flush=True)
     baselines = _baselines(asked.tasks, args, weights)  # first: gold that is no use ends it here
-    rows = _answered(asked, args, weights)
+    rows = _answered(asked, args, shop, weights)
     data = _results(asked, rows, baselines, args, weights)
     args.out.mkdir(parents=True, exist_ok=True)
     data["benchmarks"] = _official(asked, rows, args)
@@ -87,7 +91,7 @@ def _reading_families(reading: str, tasks: Sequence[Task]) -> list[str]:
     return found
 
 
-def _answered(asked: Asked, args: Any, weights: Mapping[str, Any]) -> list[Row]:
+def _answered(asked: Asked, args: Any, shop: Workshop, weights: Mapping[str, Any]) -> list[Row]:
     """All rows in the tasks' order; each is in the journal as soon as it is there."""
     ask, score = _ask(asked, args), scorer(weights)
     with Journal(args.out, asked.tasks, settings_of(args, asked.tasks)) as journal:
@@ -105,14 +109,10 @@ def _answered(asked: Asked, args: Any, weights: Mapping[str, Any]) -> list[Row]:
                 bar.update(int(run.failure is None))
 
             if todo:
-                answer_all(_with(ask, todo), args, keep)
+                answer_all(replace(ask, todo=todo), args, shop, keep)
         ordered = [rows[task.id, j] for task, j in wanted]
         journal.finish(ordered)
     return ordered
-
-
-def _with(ask: Ask, todo: Sequence[tuple[Task, int]]) -> Ask:
-    return Ask(ask.tasks, todo, ask.plans, ask.samples, ask.sampling, ask.seed)
 
 
 def _ask(asked: Asked, args: Any) -> Ask:
@@ -161,6 +161,7 @@ def _results(
         "weights": {n: vars(weights[n]) for n in sorted({t.family for t in asked.tasks})},
         "settings": settings_of(args, asked.tasks),
         "versions": installed(PACKAGES),
+        "code": revision(),
         "machine": machine(),
     }
     lean = [{k: v for k, v in row.items() if k != "messages"} for row in rows]

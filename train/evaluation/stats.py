@@ -17,6 +17,7 @@ Z95 = 1.959963984540054
 RESAMPLES = 2000
 MANY = 2000  # sources, above which a quarter of the resamples is enough
 _BLOCK = 4_000_000  # numbers drawn at once
+_KEPT = 1_000_000  # and kept for the next table: 8 MB each
 
 
 class Interval(NamedTuple):
@@ -115,8 +116,8 @@ def _resampled(sums_CG: Any, counts_CG: Any, resamples: int, seed: int) -> Any:
     found: list[Any] = []
     for at in range(0, resamples, block):
         size = min(block, resamples - at)
-        whole = size == resamples
-        weights = _cached(clusters, size, seed) if whole else _draw(random, clusters, size)
+        keep = size == resamples and size * clusters <= _KEPT
+        weights = _cached(clusters, size, seed) if keep else _draw(random, clusters, size)
         with np.errstate(invalid="ignore"):  # a class may be absent from a resample
             means_BG = (weights @ sums_CG) / (weights @ counts_CG)
         present = ~np.isnan(means_BG)
@@ -124,7 +125,7 @@ def _resampled(sums_CG: Any, counts_CG: Any, resamples: int, seed: int) -> Any:
     return np.concatenate(found)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def _cached(clusters: int, size: int, seed: int) -> Any:
     """All models of a table have the same sources: drawn once for all of them."""
     return _draw(np.random.default_rng(seed), clusters, size)

@@ -42,9 +42,11 @@ def tables(rows: Sequence[Row], draw: Draw | None = None) -> dict[str, Any]:
     """
     draw = draw or Draw()
     families = grouped(rows, lambda row: str(row["family"]))
+    by_family = {name: detail(mine, draw) for name, mine in families.items()}
+    one = next(iter(by_family.values())) if len(by_family) == 1 else None
     return {
-        "overall": detail(rows, draw),
-        "by_family": {name: detail(mine, draw) for name, mine in families.items()},
+        "overall": one or detail(rows, draw),
+        "by_family": by_family,
         "by_slice": {name: slices(mine, draw) for name, mine in families.items()},
     }
 

@@ -24,7 +24,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from configs.loader import ConfigError, config_hash, locked_difference, to_dict
+from configs.fields import ConfigError, config_hash, locked_difference, to_dict
 
 _STEP = re.compile(r"(?:\.old-)?step_(\d+)$")
 _MANIFEST = "manifest.json"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from configs.loader import ConfigError
+from configs.fields import ConfigError
 
 NAME = ".lock"
 HOLDER = ".lock-holder"

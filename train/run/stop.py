@@ -10,9 +10,9 @@ import signal
 from types import FrameType
 from typing import Any
 
-from rewards.console import STOPPED, SavedAndStopped
+from rewards.task import SavedAndStopped
 
-EXIT_STOPPED = STOPPED
+EXIT_STOPPED = 75
 SIGNALS = (signal.SIGUSR1, signal.SIGTERM)
 
 

@@ -23,7 +23,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from rollouts.krama.scan import header_row, kind_of, shape_of
+from rollouts.krama.columns import kind_of
+from rollouts.krama.scan import header_row, shape_of
 
 Form = Literal["csv", "excel", "json", "lines", "parquet"]
 SUFFIXES = (".csv", ".tsv", ".xlsx", ".json", ".jsonl", ".parquet")

@@ -14,11 +14,20 @@ import sys
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rollouts.sandbox import watch
-from rollouts.sandbox.attacks import files, further, kernel, later, network, reading, starving
+from rollouts.sandbox.attacks import (
+    evasions,
+    files,
+    further,
+    kernel,
+    later,
+    network,
+    reading,
+    starving,
+)
 from rollouts.sandbox.attacks.row import Attack, Target
 from rollouts.sandbox.model import Config, Level, Limits, Result
 from rollouts.sandbox.pool import Pool
@@ -26,7 +35,7 @@ from rollouts.sandbox.pool import Pool
 TABLE: tuple[Attack, ...] = (
     *reading.ROWS, *network.ROWS, *starving.ROWS, *files.ROWS, *kernel.ROWS,
 )  # fmt: skip
-FURTHER: tuple[Attack, ...] = (*further.ROWS, *later.ROWS)
+FURTHER: tuple[Attack, ...] = (*further.ROWS, *later.ROWS, *evasions.ROWS)
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,7 @@ def planted() -> Generator[Target]:
     home = top / "home"
     home.mkdir()
     (home / ".profile").write_text(token)
+    (top / "lake").mkdir(0o755)
     (top / "gold.json").write_text(token)
     environ = {"PATH": os.environ.get("PATH", ""), "API_TOKEN": token}
     sleeper = [sys.executable, "-c", "import time; time.sleep(3600)", f"--token={token}"]
@@ -56,6 +66,7 @@ def planted() -> Generator[Target]:
     abstract = f"assay-{secrets.token_hex(8)}"
     os.environ["ASSAY_ATTACK_TOKEN"] = token
     sockets: list[socket.socket] = []
+    reader = -1
     try:
         addresses = (
             (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
@@ -64,13 +75,16 @@ def planted() -> Generator[Target]:
             (socket.AF_UNIX, socket.SOCK_DGRAM, str(top / "service.dgram")),
             (socket.AF_UNIX, socket.SOCK_STREAM, "\0" + abstract),
             (socket.AF_UNIX, socket.SOCK_DGRAM, "\0" + abstract + "d"),
+            (socket.AF_UNIX, socket.SOCK_STREAM, str(top / "lake" / "service")),
         )
         for family, kind, address in addresses:
             sockets.append(socket.socket(family, kind))
             sockets[-1].bind(address)
             if kind == socket.SOCK_STREAM:
                 sockets[-1].listen(64)
-        for path in top.glob("service*"):
+        os.mkfifo(top / "lake" / "fifo")
+        reader = os.open(top / "lake" / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+        for path in [*top.glob("service*"), *(top / "lake").iterdir()]:
             path.chmod(0o777)
         tcp, udp = (s.getsockname()[1] for s in sockets[:2])
         yield Target(
@@ -88,6 +102,8 @@ def planted() -> Generator[Target]:
     finally:
         for sock in sockets:
             sock.close()
+        if reader >= 0:
+            os.close(reader)
         victim.kill()
         victim.wait()
         del os.environ["ASSAY_ATTACK_TOKEN"]
@@ -103,7 +119,7 @@ def damage(target: Target) -> str:
     if not gold.is_file() or gold.read_text() != target.token:
         gold.write_text(target.token)
         return "the gold file was changed"
-    expected = {"gold.json", "home", "service", "service.dgram"}
+    expected = {"gold.json", "home", "lake", "service", "service.dgram"}
     if strange := set(os.listdir(target.directory)) - expected:
         for path in [Path(target.directory, name) for name in strange]:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -125,7 +141,8 @@ def _state(pid: int) -> str:
 
 async def attack(pool: Pool, row: Attack, target: Target) -> Outcome:
     """Run one row, then see that the pool still serves and that nothing was left."""
-    result = await pool.run(row.source(target), fetch=row.fetch, limits=row.limits)
+    shared = {row.shared: row.shared} if row.shared else None
+    result = await pool.run(row.source(target), fetch=row.fetch, limits=row.limits, shared=shared)
     problems: list[str] = []
     if row.arch in ("", platform.machine()) and not row.stopped(result, target):
         problems.append(_summary(result))
@@ -149,7 +166,7 @@ async def run_rows(rows: Sequence[Attack], config: Config) -> list[Outcome]:
         async with Pool(config) as pool:
             await pool.run("pass")  # from here on the spare jail stands
             before = _descendants(target.victim)
-            found = [await attack(pool, row, target) for row in rows]
+            found = [await attack(pool, row, target) for row in rows if not row.shared]
             left = len(before) + 1
             for _ in range(100):
                 left = len(_descendants(target.victim)) - len(before)
@@ -159,6 +176,9 @@ async def run_rows(rows: Sequence[Attack], config: Config) -> list[Outcome]:
             if left > 0:
                 detail = f"{left} processes more than before"
                 found.append(Outcome(0, "nothing left running", False, detail, found[-1].level))
+        # apart, because the jails of a pool that shares nothing are closed earlier
+        async with Pool(replace(config, shared={"lake": f"{target.directory}/lake"})) as pool:
+            found += [await attack(pool, row, target) for row in rows if row.shared]
     return found
 
 

@@ -18,7 +18,8 @@ ROWS = (
         "daemon swaps prediction.csv for a link",
         'open("prediction.csv", "w").write("a")\n'
         "if os.fork() == 0:\n"
-        "    os.setsid()\n"
+        "    try: os.setsid()\n"
+        "    except OSError: pass\n"
         "    while True:\n"
         "        try:\n"
         '            os.symlink(GOLD, "link"); os.rename("link", "prediction.csv")\n'

@@ -88,7 +88,8 @@ ROWS = (
         "if os.fork() == 0:\n"
         "    while True:\n"
         "        if os.fork(): os._exit(0)\n"
-        "        os.setsid()\n"
+        "        try: os.setsid()\n"
+        "        except OSError: pass\n"
         'time.sleep(0.3); open("z", "w").write("1")',
         _answered,
         fetch=("z",),

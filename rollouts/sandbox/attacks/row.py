@@ -82,6 +82,7 @@ class Attack:
     fetch: tuple[str, ...] = ()
     then: str = ""  # a second call that must print "fine"
     arch: str = ""  # only where this is the architecture
+    shared: str = ""  # a directory that the runner shares, as a folder of this name
     tags: tuple[str, ...] = field(default=())
 
     def source(self, target: Target) -> str:

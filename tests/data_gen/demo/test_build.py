@@ -9,9 +9,9 @@ from front import command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_gen.cli import parse_settings
 from data_gen.corpora import read_corpus
 from data_gen.demo.build import DemoTaskError, build_demo_tasks, preset, rebuild_gold, verify
+from data_gen.demo.cli import parse_settings
 from data_gen.demo.drafts import THRESHOLDS
 from data_gen.demo.inject import WEAVERS, Woven, weave, weave_markup, wrap
 from data_gen.demo.settings import PRESETS
@@ -136,16 +136,17 @@ def test_files_are_the_same_bytes_twice_and_carry_a_certificate(tmp_path, capsys
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("train_slf=3", "did you mean 'train_sft'"),
+        ("train_slf=3", "did you mean train_sft"),
         ("train_sft=many", "whole number"),
         ("steady=7", "true or false"),
-        ("mappers=a,b", "numbers"),
-        ("mappers=0,0", "not all 0"),
+        ("mappers=[a, b]", "wanted a number"),
+        ("mappers=1,2", "wanted a list such as [a, b]"),
+        ("mappers=[0, 0]", "not all 0"),
         ("filter_share=2", "share from 0 to 1"),
-        ("operators=clean_ip", "clean_ip_mapper"),
-        ("filters=", "filters is empty"),
+        ("operators=[clean_ip]", "clean_ip_mapper"),
+        ("filters=[]", "filters is empty"),
         ("difficulty=brutal", "easy, medium, hard"),
-        ("heldout", "wanted key=value"),
+        ("heldout", "write key=value"),
     ],
 )
 def test_a_bad_setting_is_named(word, message, tmp_path, capsys):
@@ -154,7 +155,7 @@ def test_a_bad_setting_is_named(word, message, tmp_path, capsys):
 
 
 def test_settings_are_read_as_their_types():
-    got = parse_settings(["difficulty=easy", "mappers=1,2", "steady=false", "directions=min"])
+    got = parse_settings(["difficulty=easy", "mappers=[1, 2]", "steady=false", "directions=[min]"])
     assert (got.mappers, got.steady, got.directions, got.forms) == ((1.0, 2.0), False, ("min",), 1)
 
 

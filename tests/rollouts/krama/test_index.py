@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_lake import make_lake
 
+from rollouts.krama.columns import kind_of
 from rollouts.krama.index import CHARS_A_TOKEN, index_lake, snippet
-from rollouts.krama.scan import FileNote, kind_of, scan
+from rollouts.krama.scan import FileNote, scan
 
 
 def test_types_headers_and_odd_cells(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from rollouts.sandbox.pool import Pool
 # What `confined` leaves open: that the gold exists, and its size (Landlock does not cover stat).
 OPEN_CONFINED = {3}
 # `limits` is a filter and rlimits only; these rows are the file tree, memory sums and /proc.
-OPEN_LIMITS = {1, 2, 3, 4, 5, 6, 29, 30, 32, 46, 47, 48, 49, 50, 56, 68, 72, 73, 103, 105}
+OPEN_LIMITS = {1, 2, 3, 4, 5, 6, 29, 30, 32, 46, 47, 48, 49, 50, 56, 68, 72, 73, 103, 105, 113, 128}
 AS = ["user"] if os.geteuid() == 0 else []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ print(sum(len(files) for _, _, files in os.walk('.')))
 """
 SPOIL = """
 import os
+import socket
 for path in {paths}:
     for step in (lambda: open(path, 'r+').write('changed'), lambda: os.truncate(path, 0),
                  lambda: os.chmod(path, 0o777), lambda: os.utime(path), lambda: os.remove(path),
@@ -135,3 +137,36 @@ def test_what_cannot_be_shared_is_said(
 def test_a_name_alone_means_the_work_directory(lakes: dict[str, str]) -> None:
     assert placed("lake", Config(shared=lakes)) == (("", "lake"),)
     assert placed(None, Config(shared=lakes)) == ()
+
+
+KNOCK = """
+import os, socket
+for top in ('data/', ''):
+    try: socket.socket(socket.AF_UNIX).connect(top + 'service'); print('OPEN socket')
+    except OSError: pass
+    try: os.write(os.open(top + 'fifo', os.O_WRONLY | os.O_NONBLOCK), b'x'); print('OPEN fifo')
+    except OSError: pass
+print('done')
+"""
+
+
+def test_a_socket_or_fifo_in_a_shared_directory_leads_nowhere(
+    level: Level, lakes: dict[str, str]
+) -> None:
+    """A program of the host may listen there."""
+    if level == "limits":
+        pytest.skip("`limits` leaves it to the file permissions")
+    top = lakes["lake"]
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{top}/service")
+        server.listen(8)
+        os.mkfifo(f"{top}/fifo")
+        for name in ("service", "fifo"):
+            os.chmod(f"{top}/{name}", 0o777)
+        reader = os.open(f"{top}/fifo", os.O_RDONLY | os.O_NONBLOCK)
+        config = Config(workers=1, stack=(), level=level, shared=lakes)
+        with running(config) as (run, _):
+            for shared in ("lake", {"data": "lake"}):
+                result = run(KNOCK, shared=shared)
+                assert (result.status, result.stdout) == ("ok", "done\n"), result
+        os.close(reader)

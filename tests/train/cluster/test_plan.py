@@ -219,6 +219,16 @@ def test_flags_and_a_model_that_an_earlier_stage_makes() -> None:
             "has 1 cores on a node, and DeepSpeed starts 8 processes on it; "
             "sbatch --cpus-per-task=64",
         ),
+        (  # the GPUs of one node cannot be cut in two
+            [
+                "grpo_multinode",
+                "cluster.nodes=2",
+                "cluster.gpus_per_node=3",
+                "cluster.tensor_parallel=2",
+            ],
+            {"SLURM_NNODES": "1", "SLURM_GPUS_ON_NODE": "3"},
+            "cluster.nodes=2 and the job has 1",
+        ),
         (
             BIG,
             {"SLURM_NNODES": "2", "SLURM_GPUS_ON_NODE": "8", "SLURM_MEM_PER_NODE": "102400"},

@@ -249,7 +249,7 @@ def test_a_failure_of_the_infrastructure_counts_nowhere_and_is_asked_again(
     [
         (["--tasks", "nowhere.jsonl"], "nowhere.jsonl: no such file"),
         (["--model", "cheat:five"], "no such cheat"),
-        (["--model", "solver:reference"], "has no tools"),
+        (["--model", "solver:reference"], "is for families"),
         (["--model", "canned:/nowhere"], "/nowhere: no such file"),
         (["--limit", "-1"], "--limit -1"),
         (["--samples", "0"], "--samples 0"),

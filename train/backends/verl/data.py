@@ -76,9 +76,13 @@ def prepare(config: GrpoRunConfig, folder: Path) -> dict[str, int]:
 
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = tokenizer_of(config)
-    tasks = list(fitting(_read(config.data, "data"), tokenizer, config.rl))
+    tasks = list(fitting(_read(config.data, "data", config.env), tokenizer, config.rl))
     ordered = training_order(tasks, config.rl, config.seed)
-    held = _read(config.cluster.val_data, "cluster.val_data") if config.cluster.val_data else []
+    held = (
+        _read(config.cluster.val_data, "cluster.val_data", config.env)
+        if config.cluster.val_data
+        else []
+    )
     rows = [row_of(task, i, "train") for i, task in enumerate(ordered)]
     write_parquet(folder / "train.parquet", rows)
     # verl asks for a validation file even when it never validates
@@ -90,24 +94,25 @@ def prepare(config: GrpoRunConfig, folder: Path) -> dict[str, int]:
     return {"tasks": len(tasks), "train": len(rows), "val": len(held)}
 
 
-def _read(path: str, key: str) -> list[Task]:
+def _read(path: str, key: str, env: str | None) -> list[Task]:
+    from rollouts.workshop import Workshop
+
     if not path or not Path(path).is_file():
         raise ConfigError(f"{key}={path!r}: no such file; give a tasks.jsonl file")
     tasks = read_tasks(path)
     if not tasks:
         raise TaskError(f"{path}: no tasks in it; build some with `assay tasks`")
+    shop = Workshop(Path(path).parent, env=env)
+    tasks = [shop.equip(task) for task in tasks]
+    try:
+        shop.check(tasks)
+    except TaskError as error:
+        raise TaskError(f"{path}: {error}") from None
     return [_ready(task, Path(path)) for task in tasks]
 
 
 def _ready(task: Task, source: Path) -> Task:
     """The task with absolute paths, since training and held-out tasks may lie in two folders."""
-    from rollouts.workshop import ENVIRONMENTS
-
-    if task.tools and not any(tool in ENVIRONMENTS for tool in task.tools):
-        raise TaskError(
-            f"{source}: task {task.id}: no environment has {', '.join(task.tools)}; there is "
-            f"{', '.join(ENVIRONMENTS)}"
-        )
     files = {name: (source.parent / path).resolve() for name, path in task.files.items()}
     for name, path in files.items():
         if not path.exists():

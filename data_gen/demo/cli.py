@@ -1,0 +1,138 @@
+"""`assay tasks demo` and `assay tasks order`: short refinement tasks from real prose."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from data_gen.builder_settings import given_values
+from data_gen.corpora import Corpus, read_corpus
+from data_gen.demo.build import DemoTaskError, build_demo_tasks
+from data_gen.demo.order import OrderSettings, build_order_tasks
+from data_gen.demo.settings import DemoTaskSettings, preset
+from data_gen.splits import certificate
+from rewards.console import Parser, add_out, add_seed, parser
+from rewards.files import write_bytes
+from rewards.task import Task, json_text, write_jsonl
+from rewards.versions import GOLD, installed
+
+
+def parse_settings(words: Sequence[str]) -> DemoTaskSettings:
+    """Settings from `key=value` words, on top of the difficulty they name.
+
+    Raises `ConfigError` naming the key, what was given and what is wanted.
+    """
+    changes = given_values(DemoTaskSettings, words)
+    return preset(str(changes.pop("difficulty", "medium")), **changes)
+
+
+def write_splits(splits: Mapping[str, Sequence[Task]], out: Path, **more: Any) -> dict[str, Any]:
+    """Write the splits and certificate.json, which holds `more` too; returns the certificate.
+
+    Raises `DemoTaskError` when a split would share anything with the held-out one.
+    """
+    proof = certificate(splits)
+    if not proof["ok"]:
+        raise DemoTaskError(f"the splits overlap: {proof['overlaps']}; nothing was written")
+    (out / "certificate.json").unlink(missing_ok=True)  # an older build's files come apart now
+    for name, tasks in splits.items():
+        write_jsonl(out / f"{name}.jsonl", (task.to_json() for task in tasks))
+    proof |= more | {
+        "sha256": {f"{n}.jsonl": _sha256(out / f"{n}.jsonl") for n in splits},
+        "versions": installed(("assay", *GOLD)),
+    }
+    write_bytes(out / "certificate.json", json_text(dict(sorted(proof.items())), indent=2))
+    return proof
+
+
+def write_demo(corpus: Corpus, settings: DemoTaskSettings, seed: int, out: Path) -> dict[str, Any]:
+    """Build and write the three splits and certificate.json; returns the certificate.
+
+    Raises `DemoTaskError` when a split would share anything with the held-out one.
+    """
+    sft, rl, heldout = build_demo_tasks(corpus, settings, seed)
+    splits = {"train_sft": sft, "train_rl": rl, "heldout": heldout}
+    return write_splits(
+        splits,
+        out,
+        seed=seed,
+        settings=asdict(settings),
+        corpus=_about(corpus),
+        classes={name: class_counts(tasks) for name, tasks in splits.items()},
+    )
+
+
+def _about(corpus: Corpus) -> dict[str, Any]:
+    return {
+        "sha256": corpus.sha256,
+        "documents": len(corpus.documents),
+        "rows_left_out": len(corpus.problems),
+    }
+
+
+def class_counts(tasks: Sequence[Task]) -> dict[str, int]:
+    """Tasks without a filter, with one that keeps, with one that drops."""
+    counts = Counter(str(task.meta["class"]) for task in tasks)
+    return {name: counts[name] for name in ("keep", "keep_filter", "drop")}
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _options(name: str, what: str, settings: type) -> Parser:
+    """A parser whose help lists the settings with their defaults."""
+    defaults = settings()
+    listed = [f"  {f.name}={_shown(getattr(defaults, f.name))}" for f in fields(settings)]
+    made = parser(f"tasks {name}", what, settings="a setting of the list below")
+    made.epilog = "settings, with their defaults:\n" + "\n".join(listed) + f"\n\n{made.epilog}"
+    add_out(made, "folder to write into", required=True)
+    add_seed(made)
+    made.add_argument("--corpus", help="JSONL corpus, gzip or plain (default: the shipped one)")
+    return made
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(str(item) for item in value) + "]"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _corpus(path: str | None) -> Corpus:
+    corpus = read_corpus(path)
+    for problem in corpus.problems[:5]:
+        print(f"assay tasks: {problem}", file=sys.stderr)
+    if corpus.problems:
+        print(f"assay tasks: {len(corpus.problems)} corpus rows left out", file=sys.stderr)
+    return corpus
+
+
+def demo(argv: Sequence[str]) -> int:
+    """`assay tasks demo`: exit status 0; errors that a user can mend are raised."""
+    what = "Short refinement tasks from real prose, for a small model (docs/tasks.md)."
+    args = _options("demo", what, DemoTaskSettings).parse_intermixed_args(argv)
+    settings = parse_settings(args.settings)
+    proof = write_demo(_corpus(args.corpus), settings, args.seed, args.out)
+    for name, counts in proof["classes"].items():
+        listed = ", ".join(f"{n} {kind}" for kind, n in counts.items())
+        print(f"{args.out / name}.jsonl: {sum(counts.values())} tasks ({listed})")
+    print(f"{args.out / 'certificate.json'}: no document, sentence or input is shared with heldout")
+    return 0
+
+
+def order(argv: Sequence[str]) -> int:
+    """`assay tasks order`: exit status 0; errors that a user can mend are raised."""
+    what = "Short order groups: one filter and one mapper in both orders."
+    args = _options("order", what, OrderSettings).parse_intermixed_args(argv)
+    settings = OrderSettings(**given_values(OrderSettings, args.settings))
+    corpus = _corpus(args.corpus)
+    splits = build_order_tasks(corpus, settings, args.seed)
+    write_splits(splits, args.out, seed=args.seed, settings=asdict(settings), corpus=_about(corpus))
+    for name, tasks in splits.items():
+        print(f"{args.out / name}.jsonl: {len(tasks)} tasks in {len(tasks) // 2} order groups")
+    return 0

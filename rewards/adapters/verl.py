@@ -1,0 +1,80 @@
+"""Our scorers as verl's `compute_score`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+from rewards.adapters.rows import files_of, task_of
+from rewards.families import family_named, family_of, score_answer
+from rewards.task import Answer, Score, Task, unscored
+
+# Keys of verl's extra_info: the model's last message alone, whether it was cut off, and the files
+# that the episode left (name to bytes or text).
+SCORED_TEXT = "assay_text"
+TRUNCATED = "assay_truncated"
+FILES = "assay_files"
+
+
+def verl_compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: str,
+    extra_info: Mapping[str, Any] | None = None,
+    weights: Mapping[str, Any] | None = None,
+    **unused: Any,
+) -> dict[str, float]:
+    """verl's `compute_score`. `ground_truth` is a task as JSON text.
+
+    The same keys for every row of a family, numbers only: `score` (the reward), `acc` (the
+    outcome), `valid` (0 when scorer or infrastructure failed: then the others are 0), and the
+    reward's parts. `weights` are the settings of the run, by family name: objects, or mappings of
+    their fields (verl hands over `reward_kwargs`). Never raises: verl drops a rollout whose reward
+    raises without a word.
+
+    `solution_str` is the whole decoded response, tool output included, which a model could make
+    say anything; with `extra_info["assay_text"]` only what the model said last is scored.
+    Tasks that are answered in files need those in `extra_info["assay_files"]`.
+    """
+    del data_source, unused
+    info = extra_info or {}
+    try:
+        task = task_of(ground_truth)
+        family_of(task)
+    except Exception:  # a row that cannot be scored is not a wrong answer
+        return {"score": 0.0, "acc": 0.0, "valid": 0.0}
+    try:
+        text = info.get(SCORED_TEXT)
+        text = text if isinstance(text, str) else solution_str
+        answer = Answer(text, bool(info.get(TRUNCATED, False)), files_of(info.get(FILES)))
+        score = score_answer(task, answer, settings_of(weights))
+    except Exception as error:
+        score = unscored(f"{type(error).__name__}: {error}")
+    return numbers(task, score)
+
+
+def numbers(task: Task, score: Score) -> dict[str, float]:
+    """A score as verl's reward dict; the parts are those that the family says every score has, so
+    that all of its rows have the same keys."""
+    valid = score.outcome is not None and score.reward is not None
+    row = {
+        "score": float(score.reward or 0.0) if valid else 0.0,
+        "acc": float(score.outcome or 0.0) if valid else 0.0,
+        "valid": float(valid),
+    }
+    for name in sorted(family_of(task).parts):
+        value = score.parts.get(name, 0.0)
+        row[f"part_{name}"] = float(value) if math.isfinite(value) else 0.0
+    return row
+
+
+def settings_of(weights: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Settings by family name, as each family's own weights. Raises `TaskError` for a family that
+    is not known, TypeError for a field that its weights do not have."""
+    made: dict[str, Any] = {}
+    for name, given in (weights or {}).items():
+        kind = family_named(name).weights
+        fields = cast("Mapping[str, Any]", given)
+        made[name] = kind(**fields) if isinstance(given, Mapping) else given
+    return made
