@@ -1,12 +1,17 @@
 """Rollouts and a training step against transformers, as ratios within one run.
 
-    python -m benchmarks.engine [--model DIR] [--threads N] [--repeats R]
+    python -m benchmarks.engine [--model DIR] [--threads N] [--repeats R] [--only NAME]
 
 Rollouts: 4 prompts of 100 tokens, 8 samples each (32 rows), 48 forced new tokens, top-k 50 and
-top-p 0.95, against `generate` in bf16 on the same prompts. Training: forward and backward of one
-policy-gradient step on 4 groups of 8 completions of 40 tokens, against transformers in bf16 with
-logits for the completions only. The two sides alternate, so that a change in the machine's load
-meets both; the medians' ratio is what counts.
+top-p 0.95, against `generate` in bf16 on the same prompts. Evaluation: 32 prompts that share 50 of
+112 tokens, 24 forced greedy tokens each. Training: forward and backward of one policy-gradient
+step on 4 groups of 8 completions of 40 tokens, against transformers in bf16 with logits for the
+completions only. The sides alternate, so that a change in the machine's load meets all; the
+medians' ratio is what counts.
+
+The floor, timed in the same rounds, is the matrix products that each work cannot do without and
+nothing else: every prompt token once, each sampled token in a batch of all rows; three times the
+forward products for training (the prompt once a group).
 """
 
 from __future__ import annotations
@@ -20,13 +25,15 @@ from typing import Any
 
 import torch
 
-from rollouts.engines.torch import TorchEngine, set_threads
+from rollouts.engines.torch import Llama, TorchEngine, set_threads
+from rollouts.engines.torch.decode import Products, can_prepack, products
 from rollouts.trajectory import Sampling
 from train.model.batch import Segment, pack
 from train.model.policy import load_policy
 from train.model.source import resolve_model
 
 PROMPTS, GROUP, PROMPT, NEW, TRAIN_NEW = 4, 8, 100, 48, 40
+EVAL_PROMPTS, EVAL_PROMPT, SHARED, EVAL_NEW = 32, 112, 50, 24
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, float]:
@@ -37,20 +44,56 @@ def timed(work: Callable[[], Any]) -> tuple[float, float]:
 
 
 def compare(
-    name: str, unit: float, ours: Callable[[], Any], theirs: Callable[[], Any], repeats: int
+    name: str,
+    unit: float,
+    ours: Callable[[], Any],
+    theirs: Callable[[], Any],
+    floor: Callable[[], Any],
+    repeats: int,
 ) -> None:
-    """Alternate the two after one warm-up each; print rates and the medians' ratios."""
-    timed(ours), timed(theirs)
-    pairs = [(timed(ours), timed(theirs)) for _ in range(repeats)]
+    """Alternate the three after one warm-up each; print rates and the medians' ratios."""
+    sides = (ours, theirs, floor)
+    for side in sides:
+        side()
+    rounds = [tuple(timed(side) for side in sides) for _ in range(repeats)]
     for index, kind in ((0, "wall"), (1, "CPU")):
-        a = statistics.median(p[0][index] for p in pairs)
-        b = statistics.median(p[1][index] for p in pairs)
-        ratios = sorted(p[1][index] / p[0][index] for p in pairs)
+        a, b, c = (statistics.median(r[side][index] for r in rounds) for side in range(3))
+        ratios = sorted(r[1][index] / r[0][index] for r in rounds)
         print(
             f"{name:<22} {kind:<5} ours {unit / a:8.1f} tok/s   transformers {unit / b:8.1f} tok/s"
-            f"   ratio {b / a:5.2f}x   (pairs {ratios[0]:.2f} to {ratios[-1]:.2f})",
+            f"   ratio {b / a:5.2f}x   (pairs {ratios[0]:.2f} to {ratios[-1]:.2f})"
+            f"   {a / c:4.2f} times the floor",
             flush=True,
         )
+
+
+def body(run: Products, model: Llama, rows: int) -> None:
+    """The matrix products of all layers for `rows` tokens at once."""
+    x = model.embed.new_ones(rows, model.shape.hidden)
+    wide = model.embed.new_ones(rows, model.shape.mlp)
+    heads = model.embed.new_ones(rows, model.shape.heads * model.shape.head_dim)
+    for qkv, o, gate_up, down in run.layers:
+        qkv(x), o(heads), gate_up(x), down(wide)
+
+
+@torch.inference_mode()
+def decode_floor(run: Products, model: Llama, prefill: int, rows: int, new: int) -> None:
+    """Products of `prefill` prompt tokens, and of `new` tokens in each of `rows` rows."""
+    body(run, model, prefill)
+    x = model.embed.new_ones(rows, model.shape.hidden)
+    for token in range(new):
+        if token:  # the first one is drawn from the prompt's last position
+            body(run, model, rows)
+        run.head(x)
+
+
+@torch.inference_mode()
+def train_floor(run: Products, model: Llama, tokens: int, predicted: int) -> None:
+    """Forward products and twice as many backward."""
+    x = model.embed.new_ones(predicted, model.shape.hidden)
+    for _ in range(3):
+        body(run, model, tokens)
+        run.head(x)
 
 
 def hf_step(model: Any, ids: torch.Tensor) -> None:
@@ -66,7 +109,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", help="Hugging Face folder (default: SmolLM2-135M-Instruct)")
     parser.add_argument("--threads", type=int, default=0, help="0: all cores")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--only", choices=("rollout", "evaluation", "training"))
     args = parser.parse_args()
     from transformers import AutoModelForCausalLM
 
@@ -75,39 +119,72 @@ def main() -> None:
     print(f"torch {torch.__version__}, {threads} thread(s), bf16, {PROMPTS} prompts x {GROUP}")
     hf: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
     policy: Any = load_policy(folder)
-    generator = torch.Generator().manual_seed(0)
+    run = products(policy.model, PROMPTS * GROUP, can_prepack(policy.model.embed))
+    works = {"rollout": rollout, "evaluation": evaluation, "training": training}
+    for name, work in works.items():
+        if args.only in (None, name):
+            work(hf, policy, run, args.repeats)
 
-    def ids(count: int, length: int) -> list[list[int]]:
-        return torch.randint(3, 40_000, (count, length), generator=generator).tolist()
 
-    prompts = ids(PROMPTS, PROMPT)
-    engine = TorchEngine(policy.model, [], slots=PROMPTS * GROUP)
-    sampling = Sampling(NEW, temperature=1.0, top_k=50, top_p=0.95)
-    batch = torch.tensor(prompts)
+def random_ids(count: int, length: int) -> list[list[int]]:
+    """`count` rows of `length` ids, the same in every run."""
+    generator = torch.Generator().manual_seed(length)
+    return torch.randint(3, 40_000, (count, length), generator=generator).tolist()
 
-    def generate() -> None:
-        hf.generate(
-            batch,
-            attention_mask=torch.ones_like(batch),
-            do_sample=True,
-            top_k=50,
-            top_p=0.95,
-            num_return_sequences=GROUP,
-            min_new_tokens=NEW,
-            max_new_tokens=NEW,
-            pad_token_id=2,
-        )
 
+def rollout(hf: Any, policy: Any, run: Products, repeats: int) -> None:
+    """Groups of samples."""
+    prompts = random_ids(PROMPTS, PROMPT)
     rows = PROMPTS * GROUP
+    engine = TorchEngine(policy.model, [], slots=rows)
+    sampling = Sampling(NEW, temperature=1.0, top_k=50, top_p=0.95)
+    draw = {"do_sample": True, "top_k": 50, "top_p": 0.95, "num_return_sequences": GROUP}
     compare(
         "rollout, 32 rows",
         rows * NEW,
         lambda: engine.generate_now(prompts, sampling, GROUP, range(PROMPTS)),
-        generate,
-        args.repeats,
+        lambda: hf_generate(hf, prompts, NEW, draw),
+        lambda: decode_floor(run, policy.model, PROMPTS * PROMPT, rows, NEW),
+        repeats,
     )
 
-    groups = [(p, ids(GROUP, TRAIN_NEW)) for p in prompts]
+
+def evaluation(hf: Any, policy: Any, run: Products, repeats: int) -> None:
+    """Greedy answers to prompts that begin alike."""
+    head = random_ids(1, SHARED)[0]
+    prompts = [head + own for own in random_ids(EVAL_PROMPTS, EVAL_PROMPT - SHARED)]
+    engine = TorchEngine(policy.model, [], slots=EVAL_PROMPTS)
+    prefill = SHARED + EVAL_PROMPTS * (EVAL_PROMPT - SHARED)
+    compare(
+        "evaluation, 32 prompts",
+        EVAL_PROMPTS * EVAL_NEW,
+        lambda: engine.generate_now(prompts, Sampling(EVAL_NEW, 0), 1, range(EVAL_PROMPTS)),
+        lambda: hf_generate(hf, prompts, EVAL_NEW, {"do_sample": False}),
+        lambda: decode_floor(run, policy.model, prefill, EVAL_PROMPTS, EVAL_NEW),
+        repeats,
+    )
+
+
+def hf_generate(hf: Any, prompts: list[list[int]], new: int, how: dict[str, Any]) -> None:
+    """Exactly `new` tokens a row."""
+    batch = torch.tensor(prompts)
+    hf.generate(
+        batch,
+        attention_mask=torch.ones_like(batch),
+        min_new_tokens=new,
+        max_new_tokens=new,
+        pad_token_id=2,
+        **how,
+    )
+
+
+def training(hf: Any, policy: Any, run: Products, repeats: int) -> None:
+    """Forward and backward of one step."""
+    rows = PROMPTS * GROUP
+    answers = random_ids(rows, TRAIN_NEW)
+    groups = [
+        (p, answers[i * GROUP : (i + 1) * GROUP]) for i, p in enumerate(random_ids(PROMPTS, PROMPT))
+    ]
     packed = pack(
         [Segment(p, c, list(range(i * GROUP, (i + 1) * GROUP))) for i, (p, c) in enumerate(groups)]
     )
@@ -118,7 +195,15 @@ def main() -> None:
         for _, tensor in policy.named():
             tensor.grad = None
 
-    compare("training step", rows * TRAIN_NEW, ours, lambda: hf_step(hf, full), args.repeats)
+    tokens = rows * TRAIN_NEW
+    compare(
+        "training step",
+        tokens,
+        ours,
+        lambda: hf_step(hf, full),
+        lambda: train_floor(run, policy.model, PROMPTS * PROMPT + tokens, tokens),
+        repeats,
+    )
 
 
 if __name__ == "__main__":

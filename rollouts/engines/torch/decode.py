@@ -45,7 +45,7 @@ def _linear(weight: Tensor, rows: int, packed: bool) -> Linear:
 
 def can_prepack(weight: Tensor) -> bool:
     """Whether oneDNN's weight layout is there for this tensor; the ops are private, so we try."""
-    if weight.device.type != "cpu" or weight.dtype != torch.bfloat16:
+    if weight.device.type != "cpu" or weight.dtype not in (torch.bfloat16, torch.float32):
         return False
     try:
         probe = weight.new_ones(32, 32)
