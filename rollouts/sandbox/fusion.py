@@ -19,10 +19,11 @@ from typing import Any, cast
 
 import aiohttp
 
+from rollouts.sandbox.exchange import Answer
 from rollouts.sandbox.model import MIB, Limits, Result, SandboxError
-from rollouts.sandbox.pool import check, judge
+from rollouts.sandbox.pool import check
 from rollouts.sandbox.text import join
-from rollouts.sandbox.worker import Answer
+from rollouts.sandbox.verdict import judge
 
 _WRAPPER = """
 import base64, json, os, subprocess, sys, threading, time

@@ -10,10 +10,11 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from rollouts.sandbox import cells, intake, jail, scene, script, warm, watch, wire
+from rollouts.sandbox import cells, intake, mounts, scene, user, warm, watch, wire
 from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.job import Job, answer, new_capture, watches
 from rollouts.sandbox.model import Limits
+from rollouts.sandbox.orders import Order, Streams
 from rollouts.sandbox.scene import Scene
 from rollouts.sandbox.supervise import check_begun, finish, supervise
 
@@ -66,7 +67,7 @@ def _run(job: Job) -> None:
     ours, theirs = socket.socketpair()
     session = bool(request.get("session"))
     control = theirs.fileno() if session else -1
-    streams = script.Streams(stdin, pipes[0][1], pipes[1][1], pipes[2][1], control)
+    streams = Streams(stdin, pipes[0][1], pipes[1][1], pipes[2][1], control)
     try:
         _begin(job, request, streams, source)
     except (OSError, EOFError) as error:
@@ -86,7 +87,7 @@ def _run(job: Job) -> None:
     answer(job, request["fetch"], capture)
 
 
-def _begin(job: Job, request: dict[str, Any], streams: script.Streams, source: bytes) -> None:
+def _begin(job: Job, request: dict[str, Any], streams: Streams, source: bytes) -> None:
     """Let the waiting user process go, or fork one where there is none."""
     if job.borrowed is None:
         job.watches = watches(job, watch.own_pid(job.proc))
@@ -96,10 +97,10 @@ def _begin(job: Job, request: dict[str, Any], streams: script.Streams, source: b
             _user_process(job, request, streams, source)
         return
     job.borrowed.greet()
-    user = job.borrowed.pid if job.stage.own_proc else job.borrowed.outer
-    job.watches = watches(job, user, user)
+    pid = job.borrowed.pid if job.stage.own_proc else job.borrowed.outer
+    job.watches = watches(job, pid, pid)
     if job.stage.own_proc:
-        jail.seal_proc()
+        mounts.seal_proc()
     job.user, job.started = job.borrowed.pid, time.monotonic()
     given = [streams.stdin, streams.stdout, streams.stderr, streams.ready, streams.control]
     order = {name: request[name] for name in ("limits", "seed", "argv")}
@@ -108,12 +109,10 @@ def _begin(job: Job, request: dict[str, Any], streams: script.Streams, source: b
         wire.send(channel, order)
 
 
-def _user_process(
-    job: Job, request: dict[str, Any], streams: script.Streams, source: bytes
-) -> NoReturn:
+def _user_process(job: Job, request: dict[str, Any], streams: Streams, source: bytes) -> NoReturn:
     """Never returns into init's code, whatever happens."""
     try:
-        order = script.Order.read(request)
-        script.start(job.stage, job.place, order, streams, job.proc, source)
+        order = Order.read(request)
+        user.start(job.stage, job.place, order, streams, job.proc, source)
     finally:
         os._exit(1)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO
 
-from rollouts.sandbox import jail, wire
+from rollouts.sandbox import jail, mounts, wire
 from rollouts.sandbox.job import Job
 from rollouts.sandbox.model import MIB, Limits
 from rollouts.sandbox.results import listing
@@ -19,7 +19,7 @@ def receive(job: Job, request: dict[str, Any]) -> tuple[bytes, int]:
     folders: list[tuple[str, str]] = request["shared"]
     if job.stage.namespaces:
         if _scratch(job.limits) != _scratch(Limits()):
-            jail.resize_scratch(*_scratch(job.limits))
+            mounts.resize_scratch(*_scratch(job.limits))
         if job.limits.threads > 1:
             jail.show_cpus(min(job.limits.threads, len(os.sched_getaffinity(0))))
         if job.stage.shared:
@@ -46,10 +46,10 @@ def _show(job: Job, folders: Sequence[tuple[str, str]]) -> None:
     work = job.place.work
     for name in [name for folder, name in folders if not folder]:
         try:
-            jail.overlay(name)
+            mounts.overlay(name)
         except OSError:  # before Linux 5.11: links to the files instead
             _plain(f"{jail.SHARED}/{name}")
-            jail.give(name, jail.GIVEN)
+            mounts.give(name, jail.GIVEN)
             mirror(jail.GIVEN, work)
             continue
         os.close(job.work_fd)
@@ -58,11 +58,11 @@ def _show(job: Job, folders: Sequence[tuple[str, str]]) -> None:
         if folder:
             os.makedirs(f"{work}/{folder}", exist_ok=True)
             try:
-                jail.layer(name, f"{work}/{folder}")
+                mounts.layer(name, f"{work}/{folder}")
             except OSError:
                 _plain(f"{jail.SHARED}/{name}")
-                jail.give(name, f"{work}/{folder}")
-    jail.hide_shared()
+                mounts.give(name, f"{work}/{folder}")
+    mounts.hide_shared()
 
 
 def _plain(top: str) -> None:

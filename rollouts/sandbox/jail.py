@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -147,18 +146,18 @@ def _spot(path: str) -> str:
     return KEPT + path if below(path, (TMP, SHM)) else path
 
 
-def _kept(top: str, base: str = "") -> list[str]:
+def kept(top: str, base: str = "") -> list[str]:
     directory = f"{base}{KEPT}{top}"
     return os.listdir(directory) if os.path.isdir(directory) else []
 
 
-def _show_kept(base: str = "") -> None:
+def show_kept(base: str = "") -> None:
     """In TMP and SHM, what was kept of them: the interpreter's own files, still read only.
 
     A whole mount for each name, so that no directory above those files can be moved away.
     """
     for top in (TMP, SHM):
-        for name in _kept(top, base):
+        for name in kept(top, base):
             source, target = f"{base}{KEPT}{top}/{name}", f"{base}{top}/{name}"
             if os.path.islink(source):
                 os.symlink(os.readlink(source), target)
@@ -243,7 +242,7 @@ def build_root(plan: RootPlan, keep_proc: bool) -> None:
     for path, link in links.items():
         os.makedirs(os.path.dirname(base + _spot(path)), exist_ok=True)
         os.symlink(link, base + _spot(path))
-    _show_kept(base)
+    show_kept(base)
     for descriptor in (*sources.values(), *devices.values()):
         os.close(descriptor)
     if keep_proc:
@@ -260,76 +259,3 @@ def build_root(plan: RootPlan, keep_proc: bool) -> None:
 def mount_proc(target: str = "/proc") -> None:
     """Shut for who may not trace: init's own files, whose owner the code may be called."""
     sc.mount("proc", target, "proc", sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC, "hidepid=1")
-
-
-def bound_backlog(proc: int) -> bool:
-    """In a network namespace of our own: let few connections wait. False where that is refused."""
-    try:
-        descriptor = os.open("sys/net/core/somaxconn", os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
-    except OSError:
-        return False
-    try:
-        return os.write(descriptor, str(BACKLOG).encode()) > 0
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-
-
-def seal_proc() -> None:
-    """Nothing in /proc can be written to any more, by whatever lies behind it."""
-    flags = sc.MS_RDONLY | sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC
-    sc.mount("none", "/proc", "", sc.MS_REMOUNT | sc.MS_BIND | flags)
-
-
-def mount_scratch(work: tuple[int, int], tmp: int, shm: int) -> None:
-    """The three places a call may write to. Sizes in MiB; `work` also bounds the inodes."""
-    flags = sc.MS_NOSUID | sc.MS_NODEV
-    sc.mount("tmpfs", WORK, "tmpfs", flags, f"size={work[0]}m,{_inodes(work[1])},mode=755")
-    sc.mount("tmpfs", TMP, "tmpfs", flags, f"size={tmp}m,{_inodes(work[1], TMP)},mode=1777")
-    sc.mount("tmpfs", SHM, "tmpfs", flags, f"size={shm}m,{_inodes(4096, SHM)},mode=1777")
-    _show_kept()
-
-
-def _inodes(files: int, top: str = WORK) -> str:
-    return f"nr_inodes={files + len(_kept(top)) + 1}"
-
-
-def resize_scratch(work: tuple[int, int], tmp: int, shm: int) -> None:
-    """Give the mounted scratch file systems other sizes, for a call with its own limits."""
-    flags = sc.MS_REMOUNT | sc.MS_NOSUID | sc.MS_NODEV
-    sc.mount("none", WORK, "", flags, f"size={work[0]}m,{_inodes(work[1])}")
-    sc.mount("none", TMP, "", flags, f"size={tmp}m,{_inodes(work[1], TMP)}")
-    sc.mount("none", SHM, "", flags, f"size={shm}m")
-
-
-def overlay(name: str) -> None:
-    """Put shared directory `name` under the work directory: it can be read, never changed."""
-    upper, scratch = f"{WORK}/.upper", f"{WORK}/.scratch"
-    os.mkdir(upper)
-    os.mkdir(scratch)
-    data = f"lowerdir={SHARED}/{name},upperdir={upper},workdir={scratch},userxattr"
-    try:
-        sc.mount("overlay", WORK, "overlay", sc.MS_NOSUID | sc.MS_NODEV, data)
-    except OSError:
-        os.rmdir(upper)
-        shutil.rmtree(scratch)
-        raise
-
-
-def layer(name: str, target: str) -> None:
-    """Show shared directory `name` at `target` through a read-only overlay over an empty one: a
-    socket or a FIFO in it then leads nowhere. A plain mount leaves those open to be written to."""
-    data = f"lowerdir={SHARED}/{name}:{GIVEN},userxattr"
-    flags = sc.MS_RDONLY | sc.MS_NOSUID | sc.MS_NODEV
-    sc.mount("overlay", target, "overlay", flags, data)
-
-
-def give(name: str, target: str) -> None:
-    """Show shared directory `name` at `target`; the new mount is as read-only as the first."""
-    sc.mount(f"{SHARED}/{name}", target, "", sc.MS_BIND | sc.MS_REC)
-
-
-def hide_shared() -> None:
-    """Cover the shared directories: a call sees the ones it asked for, and no other."""
-    sc.mount("tmpfs", SHARED, "tmpfs", sc.MS_RDONLY | sc.MS_NOSUID | sc.MS_NODEV, "size=4k")

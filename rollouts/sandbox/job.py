@@ -13,6 +13,7 @@ from rollouts.sandbox import jail, wire
 from rollouts.sandbox.disk import DiskWatch
 from rollouts.sandbox.memory import MemoryWatch
 from rollouts.sandbox.model import MIB, Limits
+from rollouts.sandbox.orders import BEGUN, CLOSED
 from rollouts.sandbox.processor import ProcessorWatch
 from rollouts.sandbox.results import Collected, collect
 from rollouts.sandbox.scene import Place, Scene
@@ -20,10 +21,6 @@ from rollouts.sandbox.text import Capture
 from rollouts.sandbox.warm import Borrowed, Fate
 from rollouts.sandbox.watch import Members
 
-# What the user process says of itself before the code runs; it cannot be said afterwards.
-# CLOSED: the jail is closed. BEGUN: nothing is left of ours that could fail. FAILED, with the
-# reason: our own set-up went wrong, so that the exit status says nothing about the code.
-CLOSED, BEGUN, FAILED = b"k", b"r", b"!"
 _SET_UP_S = 60.0
 
 

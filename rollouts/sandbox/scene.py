@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rollouts.sandbox import filter as seccomp
-from rollouts.sandbox import jail, landlock
+from rollouts.sandbox import jail, landlock, mounts
 from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.model import Limits
 
@@ -72,12 +72,12 @@ def prepare(scene: Scene, limits: Limits) -> None:
     if not scene.namespaces:
         return
     sc.unshare(sc.CLONE_NEWNS | (sc.CLONE_NEWNET if scene.own_network else 0))
-    jail.mount_scratch((limits.work_mb, limits.work_files), limits.tmp_mb, limits.shm_mb)
+    mounts.mount_scratch((limits.work_mb, limits.work_files), limits.tmp_mb, limits.shm_mb)
     if scene.own_proc:
         jail.mount_proc()
     if scene.own_network and scene.listening:
         proc = os.open("/proc", os.O_RDONLY) if scene.own_proc else scene.proc
-        if not jail.bound_backlog(proc):
+        if not mounts.bound_backlog(proc):
             raise OSError("the backlog of listening sockets could not be bounded")
         if scene.own_proc:
             os.close(proc)

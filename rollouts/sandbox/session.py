@@ -11,17 +11,11 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 from rollouts.sandbox import wire
+from rollouts.sandbox.exchange import LONGEST_S, Answer, Call, Moved, patiently, receive_answer
 from rollouts.sandbox.model import MIB, Limits, Result, SandboxError
-from rollouts.sandbox.pool import Pool, Shared, check, placed, to_result
-from rollouts.sandbox.worker import (
-    LONGEST_S,
-    Answer,
-    Call,
-    Launcher,
-    Moved,
-    patiently,
-    receive_answer,
-)
+from rollouts.sandbox.pool import Pool, Shared, check, placed
+from rollouts.sandbox.verdict import to_result
+from rollouts.sandbox.worker import Launcher
 
 _SESSION_S = 24 * 3600.0
 

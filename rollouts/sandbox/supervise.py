@@ -11,7 +11,8 @@ import time
 from collections.abc import Iterator
 
 from rollouts.sandbox import watch
-from rollouts.sandbox.job import BEGUN, CLOSED, FAILED, Job
+from rollouts.sandbox.job import Job
+from rollouts.sandbox.orders import BEGUN, CLOSED, FAILED
 from rollouts.sandbox.text import Capture
 
 _TICK = 0.05

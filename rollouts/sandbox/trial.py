@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rollouts.sandbox import filter as seccomp
-from rollouts.sandbox import interpreter, jail, landlock
+from rollouts.sandbox import interpreter, jail, landlock, mounts
 from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.model import LEVELS, NAMESPACED, Level
 
@@ -208,10 +208,10 @@ def settle(choice: Choice, request: dict[str, Any], proc: int) -> bool:
         sc.mount("tmpfs", "/proc", "tmpfs", sc.MS_RDONLY, "size=4k,mode=755")
     sc.call("sethostname", b"sandbox", 7)
     if not choice.own_proc:
-        return jail.bound_backlog(proc)
+        return mounts.bound_backlog(proc)
     own = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     try:
-        return jail.bound_backlog(own)
+        return mounts.bound_backlog(own)
     finally:
         os.close(own)
 
@@ -228,7 +228,7 @@ def _in_namespaces(choice: Choice, request: dict[str, Any], step: Callable[[], o
     def inner() -> None:
         settle(choice, request, proc)
         sc.unshare(sc.CLONE_NEWNS)
-        jail.mount_scratch((1, 100), 1, 1)
+        mounts.mount_scratch((1, 100), 1, 1)
         if choice.own_proc:
             jail.mount_proc()
         step()

@@ -19,8 +19,8 @@ import struct
 from dataclasses import dataclass
 from typing import NoReturn
 
-from rollouts.sandbox import script
 from rollouts.sandbox import syscalls as sc
+from rollouts.sandbox import user
 from rollouts.sandbox.scene import Scene
 
 _FATE = struct.Struct("=iQQ")  # wait status, processor time in microseconds, peak memory in bytes
@@ -154,7 +154,7 @@ class _Warm:
                 sc.setns(space, 0)
                 os.close(space)
             gc.enable()
-            script.stand_by(self.stage, channel)
+            user.stand_by(self.stage, channel)
         finally:
             os._exit(1)
 
