@@ -24,7 +24,7 @@ from rollouts.engines.torch.llama import (
 )
 from rollouts.engines.torch.prefill import prefill, trunk
 from rollouts.engines.torch.sampling import pick
-from rollouts.engines.torch.wave import Wave
+from rollouts.engines.torch.waves import Wave
 from rollouts.machine import usable_cores
 from rollouts.trajectory import Completion, Sampling
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rewards.seeds import derive_seed
 from rollouts.engines.torch.sampling import pick, uniforms
-from rollouts.engines.torch.wave import completion
+from rollouts.engines.torch.waves import completion
 from rollouts.trajectory import Completion, Sampling
 
 
