@@ -29,7 +29,6 @@ def serve(job: Job, pipes: list[int], control: socket.socket) -> None:
     first = True
     while True:
         capture = new_capture(job)
-        signal_all(job, signal.SIGCONT)
         try:
             fetch = [] if first else _pass_on(job, control)
         except EOFError:
@@ -53,7 +52,6 @@ def serve(job: Job, pipes: list[int], control: socket.socket) -> None:
 
 def _pass_on(job: Job, control: socket.socket) -> list[str]:
     """Take a cell from the pool while all is stopped, then wake the session and hand it over."""
-    stop_all(job)
     request = wire.receive_header(job.conn)
     source = wire.receive(job.conn, request["code"])
     signal_all(job, signal.SIGCONT)

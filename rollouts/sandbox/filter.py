@@ -49,8 +49,9 @@ _SIGNALLING = "kill tkill tgkill pidfd_send_signal rt_sigqueueinfo rt_tgsigqueue
 
 # ioctls on terminals, pipes and plain files; block clones, attributes and owners stay shut.
 _IOCTLS = (0x5401, 0x5413, 0x540F, 0x541B, 0x5421, 0x5450, 0x5451)
-# Duplicate, flags, locks; not F_SETOWN and F_SETSIG (signals to others), F_SETPIPE_SZ, leases.
-_FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 36, 37, 38, 1030, 1032, 1034)
+# Duplicate, flags, locks of a process; not F_SETOWN and F_SETSIG (signals to others), F_SETPIPE_SZ,
+# leases, nor locks of an open file, of which /proc does not tell whose they are.
+_FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 1030, 1032, 1034)
 # Names, death signals, queries, malloc's mapping names; not dumpable (hides memory), not caps.
 _PRCTLS = (1, 2, 3, 15, 16, 21, 23, 27, 30, 38, 39, 41, 42, 0x53564D41)
 

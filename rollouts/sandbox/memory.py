@@ -202,14 +202,15 @@ class MemoryWatch:
         return {row[6] for row in rows if len(row) > 6 and int(row[3], 16) & _LISTENS}
 
     def _too_many_locks(self, pids: list[int]) -> bool:
-        """Locks on files cost the kernel memory that nothing else bounds."""
+        """Locks on files cost the kernel memory that nothing else bounds. Only those count that are
+        ours by number: the table also shows some of other people's."""
         try:
             text = watch.read(self.proc, "locks", _WATCHABLE_LOCKS * 128)
         except Shut:
             return False
         if text.count(b"\n") < _WATCHABLE_LOCKS:
             return False
-        ours = {str(pid).encode() for pid in pids} | {b"-1"}
+        ours = {str(pid).encode() for pid in pids}
         rows = [line.split() for line in text.splitlines()]
         held = sum(len(row) > 5 and (row[4] in ours or row[5] in ours) for row in rows)
         return held >= _WATCHABLE_LOCKS // 2

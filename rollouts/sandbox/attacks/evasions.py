@@ -113,10 +113,10 @@ ROWS = (
     Attack(
         118,
         "locks on a file, tens of thousands",
-        "import fcntl, struct\n"
+        "import fcntl\n"
         'with open("f", "wb") as file:\n'
         "    for at in range(60000):\n"
-        '        fcntl.fcntl(file, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 2 * at, 1, 0))\n'
+        "        fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * at)\n"
         "    time.sleep(2)\n"
         "opened()",
         _MEMORY,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from harness import Runner, running
@@ -89,10 +92,9 @@ while full < 2000:
     client.close(); full += 1
 """
 LOCKS = """
-import fcntl, struct
+import fcntl
 with open('f', 'wb') as file:
-    for at in range(60_000):
-        fcntl.fcntl(file, 37, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 2 * at, 1, 0))
+    for at in range(60_000): fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * at)
     time.sleep(2)
 """
 ATTEMPTS = {
@@ -113,6 +115,17 @@ def test_memory_that_the_sum_did_not_see(name: str, level: Level, reached: str) 
     with running(config) as (run, _):
         result = run(held(ATTEMPTS[name]), limits=SMALL)
     assert result.status in ("memory", "error") and "OPEN" not in result.stdout, result
+
+
+@pytest.mark.parametrize("level", ["full", "confined"])
+def test_locks_of_others_are_not_counted(level: Level, reached: str, tmp_path: Path) -> None:
+    """Those of an open file belong to no process, and every jail's /proc shows them."""
+    with (tmp_path / "f").open("wb") as file:
+        for at in range(30_000):
+            lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 2 * at, 1, 0)
+            fcntl.fcntl(file, 37, lock)  # F_OFD_SETLK
+        with running(Config(workers=1, stack=(), level=usable(level, reached))) as (run, _):
+            assert run("import time; time.sleep(0.5)", limits=SMALL).status == "ok"
 
 
 WRITTEN = {

@@ -121,6 +121,8 @@ def test_other_numberings(arch: str) -> None:
         ("ioctl", (0, 0x5412), ERRNO | errno.ENOTTY),
         ("fcntl", (0, 1030), ALLOW),
         ("fcntl", (0, 8), ERRNO | errno.EPERM),
+        ("fcntl", (0, 6), ALLOW),
+        ("fcntl", (0, 37), ERRNO | errno.EPERM),  # a lock of an open file
         ("prctl", (15,), ALLOW),
         ("prctl", (4,), ERRNO | errno.EPERM),
         ("prlimit64", (0,), ALLOW),
