@@ -25,8 +25,9 @@ from typing import Any
 
 import torch
 
-from rollouts.engines.torch import Llama, TorchEngine, set_threads
 from rollouts.engines.torch.decode import Products, can_prepack, products
+from rollouts.engines.torch.engine import TorchEngine, set_threads
+from rollouts.engines.torch.llama import Llama
 from rollouts.trajectory import Sampling
 from train.model.batch import Segment, pack
 from train.model.policy import load_policy

@@ -233,7 +233,7 @@ def _engine(args: argparse.Namespace, folder: Path, tokenizer: Any, tasks: list[
         from rollouts.solvers import script
 
         return ScriptedEngine(script(args.solver, tasks, tokenizer.calls), tokenizer)
-    from rollouts.engines.torch import load_engine
+    from rollouts.engines.torch.engine import load_engine
 
     return load_engine(folder, tokenizer.stop_ids, args.slots, args.dtype, args.device)
 
@@ -245,7 +245,8 @@ def _choose(args: argparse.Namespace) -> dict[str, Any]:
     """
     if args.solver or _at_endpoint(args):  # nothing is computed here
         return {}
-    from rollouts.engines.torch import choose_device, choose_dtype, set_threads
+    from rollouts.engines.torch.device import choose_device, choose_dtype
+    from rollouts.engines.torch.engine import set_threads
 
     set_threads(args.threads or "auto")
     args.device = choose_device(args.device)

@@ -24,7 +24,7 @@ from torch import Tensor
 from configs.training import GrpoConfig
 from rewards.seeds import derive_seed
 from rewards.task import Score, Task, TaskError
-from rollouts.engines.torch import TorchEngine, TransformersEngine
+from rollouts.engines.engine import TrainedEngine
 from rollouts.environment import Budget, Maker
 from rollouts.episode import completion_ids, rollout, to_json
 from rollouts.now import run_now
@@ -160,7 +160,7 @@ def budget_of(config: GrpoConfig) -> Budget:
 
 def sample(
     tasks: Sequence[Task],
-    engine: TorchEngine | TransformersEngine,
+    engine: TrainedEngine,
     tokenizer: ChatTokenizer,
     config: GrpoConfig,
     seed: int,

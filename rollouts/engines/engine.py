@@ -21,3 +21,11 @@ class Engine(Protocol):
     ) -> list[list[Completion]]:
         """`n` completions for each prompt; `seeds[i]` fixes what prompt i's samples draw."""
         ...
+
+
+class TrainedEngine(Engine, Protocol):
+    """An engine over weights that a loop changes in place."""
+
+    def update_weights(self) -> None:
+        """Take the weights as they are now; what was packed or kept of the old ones is dropped."""
+        ...

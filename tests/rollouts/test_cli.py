@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 import assay  # noqa: E402
 from rewards.task import Task, write_jsonl  # noqa: E402
-from rollouts.engines.torch import choose_device, choose_dtype  # noqa: E402
+from rollouts.engines.torch.device import choose_device, choose_dtype  # noqa: E402
 
 
 @pytest.fixture

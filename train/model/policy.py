@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from configs.machine import ModelConfig
-from rollouts.engines.torch import Llama, ModelError, TorchEngine, TransformersEngine, load_llama
-from rollouts.engines.torch.engine import DTYPES, folder_is_llama
-from rollouts.engines.torch.llama import Shape, rms_norm, rope_tables, rotate, to_state
+from rollouts.engines.engine import ModelError, TrainedEngine
+from rollouts.engines.torch.llama import Llama, Shape, rms_norm, rope_tables, rotate, to_state
+from rollouts.engines.torch.load import DTYPES, folder_is_llama, load_llama
 from train.model.batch import Packed
 from train.model.loss import linear_logp
 
@@ -33,7 +33,7 @@ class Policy(Protocol):
         """Log-probabilities (N,) of the packed targets, and entropies (N,) without gradient."""
         ...
 
-    def engine(self, stop_ids: list[int], slots: int) -> TorchEngine | TransformersEngine:
+    def engine(self, stop_ids: list[int], slots: int) -> TrainedEngine:
         """An engine that decodes with these weights, as they are at the time."""
         ...
 
@@ -122,7 +122,9 @@ class LlamaPolicy:
     def logp(self, packed: Packed, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
         return linear_logp(self.hidden(packed), self.model.head, packed.target, temperature)
 
-    def engine(self, stop_ids: list[int], slots: int) -> TorchEngine:
+    def engine(self, stop_ids: list[int], slots: int) -> TrainedEngine:
+        from rollouts.engines.torch.engine import TorchEngine  # the loops know its protocol alone
+
         return TorchEngine(self.model, stop_ids, slots)
 
     def save(self, folder: Path) -> None:
@@ -167,7 +169,9 @@ class TransformersPolicy:
         start, stop, first, end = packed.spans[row]
         return torch.cat([packed.ids[start:stop], packed.ids[first:end]])
 
-    def engine(self, stop_ids: list[int], slots: int) -> TransformersEngine:
+    def engine(self, stop_ids: list[int], slots: int) -> TrainedEngine:
+        from rollouts.engines.torch.fallback import TransformersEngine
+
         return TransformersEngine(self.module, stop_ids, slots)
 
     def add_adapters(self, config: ModelConfig) -> None:

@@ -14,7 +14,9 @@ import torch
 
 from configs.loader import ConfigError
 from configs.schema import CheckpointConfig, EngineConfig, LogConfig, ModelConfig
-from rollouts.engines.torch import ModelError, bfloat16_speed, choose_dtype, set_threads
+from rollouts.engines.engine import ModelError
+from rollouts.engines.torch.device import bfloat16_speed, choose_dtype
+from rollouts.engines.torch.engine import set_threads
 from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy
 from train.run.memory import available_memory
 from train.run.record import read_run_record

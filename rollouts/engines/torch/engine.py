@@ -18,10 +18,8 @@ from rollouts.engines.torch.kept import Kept, Past
 from rollouts.engines.torch.llama import (
     Llama,
     ModelError,
-    from_state,
-    is_llama_shaped,
-    read_state,
 )
+from rollouts.engines.torch.load import DTYPES, folder_is_llama, load_llama
 from rollouts.engines.torch.prefill import prefill, trunk
 from rollouts.engines.torch.sampling import pick
 from rollouts.engines.torch.waves import Wave
@@ -30,23 +28,6 @@ from rollouts.trajectory import Completion, Sampling
 
 REFILL = 0.25  # share of the rows that must be free before waiting prompts are taken up
 KEEP_BYTES = 1 << 30  # of keys and values kept between the turns of conversations
-DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
-
-
-def load_llama(folder: Path, dtype: str = "bfloat16", device: str = "cpu") -> Llama:
-    """Weights of a Llama-shaped Hugging Face folder. Raises `ModelError` if it is none."""
-    from transformers import AutoConfig
-
-    config: Any = AutoConfig.from_pretrained(folder)
-    state = {k: v.to(device) for k, v in read_state(folder).items()}
-    return from_state(config, state, DTYPES[dtype])
-
-
-def folder_is_llama(folder: Path) -> bool:
-    """Whether the folder's config describes a model the embedded decoder computes."""
-    from transformers import AutoConfig
-
-    return is_llama_shaped(AutoConfig.from_pretrained(folder))
 
 
 class TorchEngine:

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from configs.schema import EngineConfig, ModelConfig  # noqa: E402
-from rollouts.engines.torch import ModelError  # noqa: E402
+from rollouts.engines.engine import ModelError  # noqa: E402
 from train.run.errors import say_known_errors  # noqa: E402
 from train.run.setup import Machine, load_checked  # noqa: E402
 

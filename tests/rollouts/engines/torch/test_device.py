@@ -19,12 +19,9 @@ from configs.loader import ConfigError, load  # noqa: E402
 from configs.schema import SftRunConfig  # noqa: E402
 from rewards.task import Task, write_jsonl  # noqa: E402
 from rollouts import machine  # noqa: E402
-from rollouts.engines.torch import (  # noqa: E402
-    ModelError,
-    choose_device,
-    choose_dtype,
-    set_threads,
-)
+from rollouts.engines.engine import ModelError  # noqa: E402
+from rollouts.engines.torch.device import choose_device, choose_dtype  # noqa: E402
+from rollouts.engines.torch.engine import set_threads  # noqa: E402
 from train.cli.sft import main as sft_main  # noqa: E402
 from train.run import setup  # noqa: E402
 from train.run.setup import settled  # noqa: E402
@@ -66,7 +63,9 @@ def recorded(out: Path) -> str:
 
 @pytest.mark.skipif(not X86, reason="instruction sets are chosen by x86 variables")
 def test_auto_is_float32_where_bfloat16_has_no_instructions() -> None:
-    code = "from rollouts.engines.torch import choose_dtype; print(choose_dtype('auto', 'cpu'))"
+    code = (
+        "from rollouts.engines.torch.device import choose_dtype; print(choose_dtype('auto', 'cpu'))"
+    )
     assert avx2("-c", code).stdout == "float32\n"
 
 

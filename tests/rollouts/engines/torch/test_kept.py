@@ -9,8 +9,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from rollouts.engines.torch import TorchEngine, load_llama  # noqa: E402
+from rollouts.engines.torch.engine import TorchEngine  # noqa: E402
 from rollouts.engines.torch.kept import Kept, Past  # noqa: E402
+from rollouts.engines.torch.load import load_llama  # noqa: E402
 from rollouts.trajectory import Completion, Sampling  # noqa: E402
 
 TURNS = 4

@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from rollouts.engines.torch import decode, load_llama, prefill  # noqa: E402
+from rollouts.engines.torch import decode, prefill  # noqa: E402
+from rollouts.engines.torch.load import load_llama  # noqa: E402
 
 HEAD = [9, 8, 7, 6, 5, 4]
 PROMPTS = [[*HEAD, 11], [*HEAD, 12, 13, 14], [*HEAD, *range(40, 70)], [*HEAD, 11, 3, 3]]

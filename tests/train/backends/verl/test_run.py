@@ -124,7 +124,7 @@ def test_grpo_with_tools_validates_resumes_and_exports(tmp_path: Path) -> None:
     texts = [json.loads(x) for x in (tmp_path / "run/rollouts/1.jsonl").read_text().splitlines()]
     assert len(texts) == 8 and sum('"stdout": "42' in row["output"] for row in texts) >= 4
     folder = tmp_path / "run" / "model"
-    from rollouts.engines.torch import load_engine
+    from rollouts.engines.torch.engine import load_engine
     from rollouts.prompts import ChatTokenizer
 
     assert (tmp_path / "one" / "config.json").is_file()

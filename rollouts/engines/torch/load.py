@@ -1,0 +1,31 @@
+"""Reading a Llama-shaped model folder, for the decoder and for the trainer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rollouts.engines.torch.llama import Llama, from_state, is_llama_shaped, read_state
+
+DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+
+
+def load_llama(folder: Path, dtype: str = "bfloat16", device: str = "cpu") -> Llama:
+    """Weights of a Llama-shaped Hugging Face folder. Raises `ModelError` if it is none."""
+    config = _config(folder)
+    state = {k: v.to(device) for k, v in read_state(folder).items()}
+    return from_state(config, state, DTYPES[dtype])
+
+
+def folder_is_llama(folder: Path) -> bool:
+    """Whether the folder's config describes a model the embedded decoder computes."""
+    return is_llama_shaped(_config(folder))
+
+
+def _config(folder: Path) -> Any:
+    import transformers
+
+    auto: Any = transformers.AutoConfig  # its types are partial
+    return auto.from_pretrained(folder)
