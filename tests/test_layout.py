@@ -106,7 +106,7 @@ def statements(tree: ast.AST, on_import: bool) -> Iterator[ast.Import | ast.Impo
             yield from statements(node, on_import)
 
 
-def edges(on_import: bool) -> dict[str, set[str]]:
+def edges(on_import: bool = False) -> dict[str, set[str]]:
     """Module → our modules that it imports."""
     known = dotted()
     found: dict[str, set[str]] = {}
@@ -121,20 +121,6 @@ def edges(on_import: bool) -> dict[str, set[str]]:
                 targets.add(whole if whole in known else node.module or "")
         found[name] = (targets & set(known)) - {name}
     return found
-
-
-def reach(start: str, graph: dict[str, set[str]]) -> set[str]:
-    """Everything that importing `start` loads, the packages above included."""
-    seen: set[str] = set()
-    waiting = [start]
-    while waiting:
-        name = waiting.pop()
-        if name not in seen:
-            seen.add(name)
-            parts = name.split(".")
-            above = {".".join(parts[:n]) for n in range(1, len(parts))}
-            waiting += sorted((graph[name] | above) & set(graph))
-    return seen
 
 
 def circles(graph: dict[str, set[str]]) -> list[set[str]]:

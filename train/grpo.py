@@ -239,7 +239,7 @@ def update(
     *,
     lr: float,
     micro_tokens: int,
-    reference: Policy | None,
+    reference: Policy | None = None,
 ) -> dict[str, float]:
     """All optimiser steps of one batch. Returns loss, grad norm, and means over trained tokens."""
     with_kl = reference is not None  # that term needs no advantage: flat groups count in it
@@ -268,7 +268,7 @@ def micro_loss(
     frame: Frame,
     config: GrpoConfig,
     rollouts: int,
-    reference: Policy | None,
+    reference: Policy | None = None,
 ) -> tuple[Tensor, dict[str, float]]:
     """The loss of one micro-batch, and sums over its N tokens for the log.
 
