@@ -11,7 +11,7 @@ import gc
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ def run_demo(config: DemoConfig) -> Path:
 
 
 @contextmanager
-def timed(name: str, times: dict[str, float]) -> Iterator[None]:
+def timed(name: str, times: dict[str, float]) -> Generator[None]:
     """Announce a stage, note its seconds, and let its memory go."""
     print(f"== {name}", flush=True)
     began = time.perf_counter()

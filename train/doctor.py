@@ -1,3 +1,6 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
 """`assay doctor`: what this machine can run, and with `--attack` whether the sandbox holds."""
 
 from __future__ import annotations

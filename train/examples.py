@@ -1,3 +1,6 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
 """What SFT learns from: gold answers of tasks, assistant turns of chats, kept rollouts.
 
 All become token ids in the model's own chat format, with a mask of what carries loss.

@@ -1,3 +1,5 @@
+# torch and transformers ship partial types: what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 """Dr.GRPO, top to bottom: sample, score, centre, loss, step, log, save. `assay grpo`.
 
 What is left out of textbook PPO, and why: no critic (the group's mean is the baseline), no

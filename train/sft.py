@@ -1,3 +1,5 @@
+# torch and transformers ship partial types: what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false
 """Supervised fine-tuning: the loop that `assay sft` and the demo call.
 
 Loss: minus the mean log-probability of the answer's tokens (stop token included), over all answer

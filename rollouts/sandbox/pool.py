@@ -281,7 +281,7 @@ async def close() -> None:
 
 
 @atexit.register
-def _end_all() -> None:
+def _end_all() -> None:  # pyright: ignore[reportUnusedFunction]
     for launcher in list(_live):
         with contextlib.suppress(Exception):
             launcher.kill()

@@ -1,3 +1,6 @@
+# verl, Ray and DeepSpeed ship partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
 """Supervised fine-tuning of models too big for one device: DeepSpeed ZeRO-2 or 3. Needs the extra.
 
@@ -12,7 +15,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -187,7 +190,7 @@ def _picked(logits_TV: torch.Tensor, ids_T: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def _cut_while_read(settings: dict[str, Any], stage: int) -> Iterator[None]:
+def _cut_while_read(settings: dict[str, Any], stage: int) -> Generator[None]:
     """Under stage 3 each process keeps its own part of a weight as soon as it is read. Otherwise
     every process of a node would first hold the whole model: eight times 64 GB for 32B."""
     if stage != 3:

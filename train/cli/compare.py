@@ -1,3 +1,5 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownVariableType=false
 """`assay compare RUN RUN...`: paired differences of outcome on the same tasks."""
 
 from __future__ import annotations

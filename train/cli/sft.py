@@ -1,3 +1,6 @@
+# torch and transformers ship partial types: what is unknown there cannot be known here.
+# pyright: reportMissingTypeArgument=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportUnknownVariableType=false
 """`assay sft`: settings in, run folder out."""
 
 from __future__ import annotations

@@ -1,3 +1,6 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
 """PLAN.yaml: stages of a chain, and the `sbatch` calls they become. Pure: nothing is submitted.
 
     name: chain

@@ -1,3 +1,6 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
 """Cut a JSONL file into shards by arithmetic, run an `assay` command on one, put them together.
 
 Shard i of N of a file with R rows is decided by (R, N, align, i) alone, so array tasks agree on it

@@ -83,8 +83,12 @@ def workshop(args: Any) -> Workshop:
     tools = ToolsConfig(calls=args.calls, brief=args.brief, snippet_tokens=args.snippet_tokens)
     settings = tool_settings(tools)
     run_s = {"run_s": args.run_s} if args.run_s else {}
-    executor = {**vars(settings.executor), **run_s, "uses": args.turns or 5}
-    lake = {"rows": settings.lake.rows, "snippet_tokens": settings.lake.snippet_tokens, **run_s}
+    executor: dict[str, Any] = {**vars(settings.executor), **run_s, "uses": args.turns or 5}
+    lake: dict[str, Any] = {
+        "rows": settings.lake.rows,
+        "snippet_tokens": settings.lake.snippet_tokens,
+        **run_s,
+    }
     return Workshop(
         Path("/"),
         ToolSettings(

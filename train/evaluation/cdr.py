@@ -1,3 +1,6 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
 """CDR-Bench: `cdr:DIR` opened as tasks, and the release's files and metrics from generic rows.
 
 Every row is asked in its K prompt variants; the files' answers are read and scored exactly as the

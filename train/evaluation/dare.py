@@ -1,3 +1,5 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownArgumentType=false
 """DARE-bench: `dare:DIR` opened as tasks, and tables like its 5, 6, 9 and 12 from generic rows.
 
 DIR is a tasks file (`T/heldout.jsonl`), or holds `tasks.jsonl`, or the official format, which

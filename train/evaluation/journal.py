@@ -1,3 +1,6 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
 """The journal of an evaluation: every finished episode is on disk, and a killed run goes on.
 
 `rows.jsonl` has a line an answer; `eval.json` says what was asked and how. A folder that holds

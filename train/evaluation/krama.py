@@ -1,3 +1,6 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
 """KramaBench: `krama:DIR` opened as tasks of an agent over data lakes, and its tables.
 
 End-to-end (the answer), pipeline design (does the code cover the key functionalities), sub-tasks

@@ -1,3 +1,5 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownVariableType=false
 """A model folder, an adapter folder or a hub name as an engine on this machine."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownVariableType=false
 """What `assay eval` does with its options: checks them, evaluates, prints and reports."""
 
 from __future__ import annotations

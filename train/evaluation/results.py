@@ -1,3 +1,6 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
 """results.json, read and shown: of one evaluation, or of several models side by side.
 
 An evaluation writes `{"meta", "tables", "baselines", "rows": [row, …]}` (train/evaluation/run.py).
@@ -68,7 +71,7 @@ def check_results(data: Any, where: str = "results") -> dict[str, Any]:
     return data
 
 
-def named_rows(data: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+def named_rows(data: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Rows by the model's name, trained models last and in the order of their making."""
     rows = data["rows"]
     if isinstance(rows, list):

@@ -1,3 +1,5 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownVariableType=false
 """One evaluation: open the tasks, let the model answer, score, tabulate, write.
 
 `--out` gets `results.json`, `rows.jsonl` (the journal, with conversations), `report.html`, and the

@@ -1,3 +1,5 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownArgumentType=false
 """Intervals and tests for accuracies measured on the same items. Pure numpy, seeded.
 
 Items drawn from one source (a document, a table, a lake) resemble each other: intervals resample

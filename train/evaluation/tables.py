@@ -1,3 +1,6 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownVariableType=false
 """Numbers of an evaluation, from its rows alone: overall, by family and by slice.
 
 `outcome` is the benchmark's metric, `reward` what RL sees; they are never mixed. A row without an

@@ -1,3 +1,5 @@
+# torch and transformers ship partial types: what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false
 """De-quantise a Llama-shaped GGUF into an ordinary Hugging Face folder.
 
 transformers reads the tensors (it knows the row order of query and key), but a model it loaded

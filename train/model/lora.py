@@ -1,3 +1,5 @@
+# torch and transformers ship partial types: what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
 """Low-rank adapters (Hu et al. 2021, arXiv 2106.09685) through peft. Needs the extra `lora`."""
 

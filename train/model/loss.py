@@ -1,3 +1,5 @@
+# torch and transformers ship partial types: what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 """Advantages, the policy loss in its two published forms, and log-probabilities without logits.
 
 Suffixes: P prompts, G rollouts per prompt, N trained tokens one after another, D hidden size,

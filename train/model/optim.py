@@ -1,3 +1,5 @@
+# torch and transformers ship partial types: what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false
 """AdamW on float32 masters of lower-precision weights, with a schedule and gradient clipping."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# torch and transformers ship partial types: what is unknown there cannot be known here.
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 """Which rows an optimiser step sees: a function of (seed, step) alone, so a resumed run agrees."""
 
 from __future__ import annotations

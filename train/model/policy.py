@@ -1,3 +1,6 @@
+# torch and transformers ship partial types: what is unknown there cannot be known here.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
 """The trainable model: a differentiable forward over packed groups, and where it is saved.
 
 Working weights are in the compute type (bf16 by default); the optimiser (train/model/optim.py)

@@ -1,3 +1,6 @@
+# torch and transformers ship partial types: what is unknown there cannot be known here.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
 """What of a decoder's configuration decides how much memory it takes. Without torch."""
 
 from __future__ import annotations

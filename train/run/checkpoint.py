@@ -1,3 +1,5 @@
+# torch and transformers ship partial types: what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 """Checkpoints that a kill at any moment cannot tear, and a resume that refuses to mix two runs.
 
 A checkpoint is a folder `step_000012/`: one safetensors file for each group of tensors, the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ HOLDER = ".lock-holder"
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def held(folder: Path) -> Generator[None]:
     """Hold the run folder until the block ends, or the process does, however it ends.
 
     Raises `ConfigError` in one sentence when another process holds it.

@@ -1,3 +1,5 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 """What a run leaves behind: one console line a step, metrics.jsonl, rollouts, Weights & Biases.
 
 Metric names are the field's: `reward/mean`, `reward/<part>/mean`, `outcome/mean`,

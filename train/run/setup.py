@@ -1,3 +1,5 @@
+# torch and transformers ship partial types: what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 """What every training or evaluation command does first: device, threads, model, checks."""
 
 from __future__ import annotations

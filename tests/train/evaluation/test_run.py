@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from chat_server import Body, serving
+from front import command as front
 from mixed_tasks import mixed, own, write_canned, write_mixed
 from places import ROOT
 
@@ -20,9 +21,10 @@ pytest.importorskip("pandas")
 
 from rewards import families
 from rewards.task import Task, read_journal, write_jsonl
-from train.cli.eval import main
 from train.evaluation.answering import GIVE_UP
 from train.evaluation.opening import even_draw
+
+main = front("eval")  # where errors become exit statuses
 
 
 @pytest.fixture(autouse=True)
@@ -163,7 +165,7 @@ def test_a_killed_run_goes_on_and_ends_the_same(toys: Path) -> None:
 
     with serving(reply) as (url, seen):
         command = endpoint_words(toys, url)
-        code = f"import sys; from train.cli.eval import main; sys.exit(main({command!r}))"
+        code = f"import sys, assay; sys.exit(assay.main(['eval', *{command!r}]))"
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
         child = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=env)
         journal = toys / "out" / "rows.jsonl"
@@ -205,7 +207,7 @@ def test_other_settings_tasks_and_code_are_refused_by_name(
     assert "other tasks (40 there, 39 here)" in capsys.readouterr().err
     toy(toys, 40)
     (toys / "sums.py").write_text((toys / "sums.py").read_text() + "\n# changed\n")
-    code = f"import sys; from train.cli.eval import main; sys.exit(main({command!r}))"
+    code = f"import sys, assay; sys.exit(assay.main(['eval', *{command!r}]))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and "another families" in done.stderr
 
@@ -298,7 +300,7 @@ def test_an_own_scorer_that_fails_is_no_wrong_answer(
     code = (toys / "sums.py").read_text().replace("    right =", "    1 / 0\n    right =")
     (toys / "sums.py").write_text(code)
     command = endpoint_words(toys, "empty")
-    run = f"import sys; from train.cli.eval import main; sys.exit(main({command!r}))"
+    run = f"import sys, assay; sys.exit(assay.main(['eval', *{command!r}]))"
     done = subprocess.run([sys.executable, "-c", run], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 3 and "scorer of sums raised ZeroDivisionError" in done.stderr
 

@@ -1,3 +1,5 @@
+# verl, Ray and DeepSpeed ship partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownVariableType=false, reportUntypedFunctionDecorator=false
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
 # (the extra `cluster` is not there where the rest is checked)
 """The advantage estimator of both presets, registered with verl. Needs verl.

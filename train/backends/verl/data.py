@@ -1,3 +1,5 @@
+# verl, Ray and DeepSpeed ship partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
 """Tasks as verl's parquet rows, in the order in which the embedded loop sees them."""
 

@@ -1,3 +1,6 @@
+# verl, Ray and DeepSpeed ship partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
 """`assay grpo --backend verl --dry-run`: what verl would be given, and whether it can fit."""
 

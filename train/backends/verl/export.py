@@ -1,3 +1,5 @@
+# verl, Ray and DeepSpeed ship partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
 """A verl checkpoint as an ordinary Hugging Face folder.
 

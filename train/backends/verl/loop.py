@@ -1,3 +1,7 @@
+# verl, Ray and DeepSpeed ship partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownParameterType=false, reportUnknownVariableType=false
+# pyright: reportUntypedBaseClass=false
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
 """Our episode as a verl agent loop: the same multi-turn code, sandbox, scorers. Needs verl.
 

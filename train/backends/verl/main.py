@@ -1,3 +1,6 @@
+# verl, Ray and DeepSpeed ship partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
 """Run verl's trainer: one entry point, in the driver's process. Needs verl.
 

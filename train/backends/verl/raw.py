@@ -1,3 +1,5 @@
+# verl, Ray and DeepSpeed ship partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownArgumentType=false
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
 """Settings that are given to verl as they stand: `cluster.verl.<path>=value`.
 

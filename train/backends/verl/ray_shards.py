@@ -1,3 +1,6 @@
+# verl, Ray and DeepSpeed ship partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
 """Shards of one input over a Ray cluster: gold execution, rollouts, scoring on many nodes.
 

@@ -1,3 +1,6 @@
+# verl, Ray and DeepSpeed ship partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false, reportUntypedBaseClass=false
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
 """verl's synchronous trainer with our metrics, and the actor that runs it. Needs verl and ray."""
 
@@ -11,7 +14,7 @@ from omegaconf import OmegaConf
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-import train.backends.verl.advantage  # noqa: F401  (registers our estimator)
+import train.backends.verl.advantage  # noqa: F401  # pyright: ignore[reportUnusedImport] (registers our estimator)
 from train.backends.verl.main import STOP, reward_metrics
 from train.backends.verl.retention import last_step, prune
 

@@ -1,3 +1,7 @@
+# verl, Ray and DeepSpeed ship partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUntypedBaseClass=false
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
 """verl's platform and engine registrations for `VERL_PLATFORM=cpu`. Needs verl."""
 
@@ -5,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any
 
@@ -115,7 +119,7 @@ class CpuPlatform(PlatformBase):
         return "ASSAY_NO_DEVICES"
 
     @contextlib.contextmanager
-    def nvtx_range(self, msg: str) -> Iterator[None]:
+    def nvtx_range(self, msg: str) -> Generator[None]:
         yield
 
     def profiler_start(self) -> None:

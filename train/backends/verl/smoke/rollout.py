@@ -1,3 +1,7 @@
+# verl, Ray and DeepSpeed ship partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownParameterType=false, reportUnknownVariableType=false
+# pyright: reportUntypedBaseClass=false
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
 """verl's rollout side on a CPU: our embedded engine behind verl's server interface. Needs verl."""
 
