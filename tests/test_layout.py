@@ -32,9 +32,7 @@ MAX_LINES = 500
 MAX_FUNCTION = 60
 # Circles of imports that are still there: date, and every module of the circle. An entry that is
 # no longer needed fails the test: remove it.
-CIRCLES_LEFT = {
-    "2026-11-22 verl": {"train.backends.verl.main", "train.backends.verl.trainer"},
-}
+CIRCLES_LEFT: dict[str, set[str]] = {}
 # Where a floor's benchmarks stand in one dict.
 ONE_DICT = {
     "rewards/families.py",
@@ -49,11 +47,6 @@ NAMES_LEFT = {
     "data_gen/demo/build.py": "2026-11-22",
     "rollouts/cli.py": "2026-11-22",
     "rollouts/solvers.py": "2026-11-22",
-}
-# Files that still tell the formatter to look away, in the same way.
-SKIPS_LEFT = {
-    "train/backends/verl/ray_cluster.py": "2026-11-22",
-    "tests/slurm/test_ray_job.py": "2026-11-22",
 }
 ROOMS = {"cdr", "dare", "krama"}
 # a benchmark's name as a word of an identifier or of a text: krama_main, KramaAgent, "dare:"
@@ -261,10 +254,7 @@ def test_the_formatter_is_nowhere_told_to_look_away() -> None:
     own = [*modules(), ROOT / "assay.py"]
     own += [p for top in ("tests", "benchmarks", "examples") for p in (ROOT / top).rglob("*.py")]
     found = [name_of(p) for p in own if skip.search(p.read_text(encoding="utf-8"))]
-    # text that runs inside the jail, and its tests
-    found = [name for name in found if "rollouts/sandbox/" not in name]
-    assert sorted(set(found) - set(SKIPS_LEFT)) == []
-    assert sorted(set(SKIPS_LEFT) - set(found)) == [], "remove these from SKIPS_LEFT"
+    assert found == []
 
 
 def test_no_module_has_the_name_of_a_standard_one() -> None:

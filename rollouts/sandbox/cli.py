@@ -106,9 +106,14 @@ async def _run(args: argparse.Namespace) -> int:
             _say("\n".join(probe.lines(asdict(report))))
         files = inputs(args.files)
         result = await pool.run(
-            code, files, args.fetch, limits, args.seed,
-            argv=args.arg, shared="shared" if shared else None,
-        )  # fmt: skip
+            code,
+            files,
+            args.fetch,
+            limits,
+            args.seed,
+            argv=args.arg,
+            shared="shared" if shared else None,
+        )
     problems = save(result, args.out, args.force)
     if args.json:
         print(json.dumps({**asdict(result), "files": sorted(result.files)}, indent=2))

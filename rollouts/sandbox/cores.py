@@ -16,14 +16,16 @@ VARIABLES = tuple(
 )
 _FUNCTIONS = {
     "openblas": (
-        "openblas_set_num_threads", "openblas_set_num_threads64_",
-        "scipy_openblas_set_num_threads", "scipy_openblas_set_num_threads64_",
+        "openblas_set_num_threads",
+        "openblas_set_num_threads64_",
+        "scipy_openblas_set_num_threads",
+        "scipy_openblas_set_num_threads64_",
     ),
     "libgomp": ("omp_set_num_threads",),
     "libomp": ("omp_set_num_threads",),
     "libiomp": ("omp_set_num_threads",),
     "mkl_rt": ("MKL_Set_Num_Threads",),
-}  # fmt: skip
+}
 _setters: list[Callable[[int], object]] = []
 
 

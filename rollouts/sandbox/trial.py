@@ -19,9 +19,13 @@ from rollouts.sandbox import syscalls as sc
 from rollouts.sandbox.model import LEVELS, NAMESPACED, Level
 
 _NAMESPACES = (
-    sc.CLONE_NEWNS | sc.CLONE_NEWPID | sc.CLONE_NEWNET | sc.CLONE_NEWIPC
-    | sc.CLONE_NEWUTS | sc.CLONE_NEWCGROUP
-)  # fmt: skip
+    sc.CLONE_NEWNS
+    | sc.CLONE_NEWPID
+    | sc.CLONE_NEWNET
+    | sc.CLONE_NEWIPC
+    | sc.CLONE_NEWUTS
+    | sc.CLONE_NEWCGROUP
+)
 
 
 @dataclass(frozen=True)

@@ -238,15 +238,27 @@ def test_a_run_that_fails_because_ray_lost_a_node_is_requeued(
     (tmp_path / "steady.py").write_text(DRIVER)
     log, begun = tmp_path / "log.txt", tmp_path / "begun"
     job = slurm.submit(
-        "-o", str(log), "--mem=500", "--cpus-per-task=2",
-        str(ROOT / "slurm" / "grpo_multinode.sbatch"), f"out={tmp_path}/run", "--", "steady",
-        ASSAY_RAY_CPUS="2", ASSAY_RAY_STORE="100000000", PYTHONPATH=str(tmp_path),
+        "-o",
+        str(log),
+        "--mem=500",
+        "--cpus-per-task=2",
+        str(ROOT / "slurm" / "grpo_multinode.sbatch"),
+        f"out={tmp_path}/run",
+        "--",
+        "steady",
+        ASSAY_RAY_CPUS="2",
+        ASSAY_RAY_STORE="100000000",
+        PYTHONPATH=str(tmp_path),
         BEGUN=str(begun),
-    )  # fmt: skip
+    )
     wait_for("the driver", begun.exists, 400)
-    mine = [p for p in processes() if "/raylet/raylet" in command(p).split("\0")[0]
-            and f"SLURM_JOB_ID={job}" in (words := environ(p).split("\0"))
-            and "SLURMD_NODENAME=n2" in words]  # fmt: skip
+    mine = [
+        p
+        for p in processes()
+        if "/raylet/raylet" in command(p).split("\0")[0]
+        and f"SLURM_JOB_ID={job}" in (words := environ(p).split("\0"))
+        and "SLURMD_NODENAME=n2" in words
+    ]
     assert len(mine) == 1
     os.kill(mine[0], signal.SIGKILL)
     done, said = slurm.wait(job, seconds=500), log.read_text()

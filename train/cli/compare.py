@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rewards import console
+from rewards.families import use_families
 from rewards.task import TaskError
 from train.evaluation.comparing import Comparison, Pair, compare_pairs, pairs_of, signed
 from train.evaluation.results import aligned, is_baseline, named_rows, read_results
@@ -76,7 +77,9 @@ def main(argv: list[str]) -> int:
     console.add_json(parser)
     parser.add_argument("--resamples", type=int, default=2000, help="of the bootstrap")
     console.add_seed(parser)
+    console.add_family(parser)
     args = parser.parse_args(argv)
+    use_families(args.family)
     found = {name: rows for run in args.runs for name, rows in models(run).items()}
     if len(found) < 2:
         raise TaskError(f"{args.runs[0]} has one model; give two runs to compare")

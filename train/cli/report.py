@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rewards import console
+from rewards.families import use_families
 from train.evaluation.benchmarks import BENCHMARKS
 from train.evaluation.results import ResultsError, read_results, text_table
 from train.report.write import seeds_table, write_page
@@ -31,7 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Exit status 0. Raises `ResultsError` for a folder that is no run."""
     parser = console.parser("report", __doc__)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directory")
+    console.add_family(parser)
     options = parser.parse_args(argv)
+    use_families(options.family)
     runs = {str(run): read_run(run) for run in options.runs}
     for run, data in runs.items():
         table = text_table(data) if data else "not evaluated"

@@ -33,8 +33,12 @@ from rollouts.sandbox.model import Config, Level, Limits, Result
 from rollouts.sandbox.pool import Pool
 
 TABLE: tuple[Attack, ...] = (
-    *reading.ROWS, *network.ROWS, *starving.ROWS, *files.ROWS, *kernel.ROWS,
-)  # fmt: skip
+    *reading.ROWS,
+    *network.ROWS,
+    *starving.ROWS,
+    *files.ROWS,
+    *kernel.ROWS,
+)
 FURTHER: tuple[Attack, ...] = (*further.ROWS, *later.ROWS, *evasions.ROWS)
 
 

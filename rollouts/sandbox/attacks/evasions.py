@@ -108,7 +108,7 @@ ROWS = (
         "import socket\n"
         "a, b = socket.socketpair()\n"
         'tries(lambda: a.send(b"x", socket.MSG_OOB), lambda: a.recv(1, socket.MSG_OOB),\n'
-        '      lambda: a.setsockopt(socket.SOL_SOCKET, 26, bytes(16)), lambda: a.setsockopt(socket.SOL_SOCKET, 50, 0))',
+        "      lambda: a.setsockopt(socket.SOL_SOCKET, 26, bytes(16)), lambda: a.setsockopt(socket.SOL_SOCKET, 50, 0))",
     ),
     Attack(
         118,
@@ -201,4 +201,4 @@ ROWS = (
         "          lambda: os.open(top + 'fifo', os.O_WRONLY | os.O_NONBLOCK))",
         shared="lake",
     ),
-)  # fmt: skip
+)

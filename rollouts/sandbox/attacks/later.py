@@ -47,7 +47,7 @@ ROWS = (
         'for name in (b"\\xff\\xfe", b"a\\nb", b"\\x1b[2J", b"-rf", b"\\xe2\\x80\\xae", b" ", b"\\\\"):\n'
         '    open(name, "w").write("x")\n'
         'os.symlink("loop", "loop"); os.symlink("z", "link"); os.mkfifo("fifo")\n'
-        'import socket\n'
+        "import socket\n"
         'try: socket.socket(socket.AF_UNIX).bind("sock")\n'
         "except OSError: pass",
         _answered,
@@ -136,7 +136,7 @@ ROWS = (
         "import fcntl\n"
         "for fd in (0, 1, 2):\n"
         '    tries(lambda: fcntl.ioctl(fd, 0x5412, b"x"), lambda: fcntl.ioctl(fd, 0x541C, b"\\2"),\n'
-        '          lambda: fcntl.ioctl(fd, 0x540E, 0))\n'
+        "          lambda: fcntl.ioctl(fd, 0x540E, 0))\n"
         'tries(lambda: open("/dev/tty"), lambda: os.open("/dev/ptmx", os.O_RDWR),\n'
         '      lambda: os.listdir("/dev/pts"))',
     ),
@@ -205,4 +205,4 @@ ROWS = (
         _answered,
         fetch=("z",),
     ),
-)  # fmt: skip
+)

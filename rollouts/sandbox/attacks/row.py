@@ -15,9 +15,17 @@ from rollouts.sandbox.model import Limits, Result
 from rollouts.sandbox.tables import NUMBERS, machine
 
 SMALL = Limits(
-    wall_s=10, memory_mb=128, total_mb=384, file_mb=24, work_mb=8, work_files=500, tmp_mb=8,
-    shm_mb=4, processes=32, descriptors=128,
-)  # fmt: skip
+    wall_s=10,
+    memory_mb=128,
+    total_mb=384,
+    file_mb=24,
+    work_mb=8,
+    work_files=500,
+    tmp_mb=8,
+    shm_mb=4,
+    processes=32,
+    descriptors=128,
+)
 HASTY = replace(SMALL, wall_s=0.4)
 
 _HEAD = """\

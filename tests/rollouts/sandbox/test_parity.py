@@ -86,7 +86,7 @@ CORPUS = {
     "random seeded": "import random; random.seed(1); print(random.random())",
     "numpy": "import numpy as np; np.random.seed(0); print(np.random.rand(2), np.arange(6).reshape(2, 3) @ np.ones(3))",
     "getpass": "import os; print(os.environ['HOME'] != '', os.environ['LANG'], os.environ['TZ'])",
-}  # fmt: skip
+}
 INPUTS = {"helper.py": b"VALUE = 11\n"}
 SHADOW = {"fractions.py": b"MINE = 'local'\n"}
 

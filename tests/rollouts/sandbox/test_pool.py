@@ -230,16 +230,22 @@ def test_session_keeps_state_until_the_interpreter_ends() -> None:
             return [(r.status, r.stdout) for r in [*found, last]]
 
     assert asyncio.run(cells()) == [
-        ("ok", ""), ("ok", "in\n"), ("error", ""),
-        ("ok", "inin\n"), ("error", ""), ("ok", "False\n"),
-    ]  # fmt: skip
+        ("ok", ""),
+        ("ok", "in\n"),
+        ("error", ""),
+        ("ok", "inin\n"),
+        ("error", ""),
+        ("ok", "False\n"),
+    ]
 
 
 def soak(*args: str) -> dict[str, object]:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.sandbox_soak", *args],
-        cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
 

@@ -61,10 +61,12 @@ def test_the_protocol() -> None:
     async def ask(url: str) -> Any:
         body = {
             "code": "print(input()); open('o','wb').write(open('i','rb').read())",
-            "language": "python", "stdin": "hey\n",
-            "files": {"i": "/w=="}, "fetch_files": ["o", "x"],
+            "language": "python",
+            "stdin": "hey\n",
+            "files": {"i": "/w=="},
+            "fetch_files": ["o", "x"],
             "run_timeout": 30,
-        }  # fmt: skip
+        }
         async with aiohttp.ClientSession() as http, http.post(url + "/run_code", json=body) as got:
             return await got.json()
 
@@ -77,12 +79,20 @@ def test_the_protocol() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        [], {}, {"code": 1}, {"code": "", "language": "bash"}, {"code": "", "files": {"../x": ""}},
-        {"code": "", "files": {"x": "?"}}, {"code": "", "fetch_files": ["/etc/passwd"]},
-        {"code": "", "run_timeout": -5}, {"code": "", "run_timeout": "9"}, {"code": "", "stdin": 1},
-        {"code": "", "files": {"main.py": ""}}, {"code": "", "fetch_files": "x"},
+        [],
+        {},
+        {"code": 1},
+        {"code": "", "language": "bash"},
+        {"code": "", "files": {"../x": ""}},
+        {"code": "", "files": {"x": "?"}},
+        {"code": "", "fetch_files": ["/etc/passwd"]},
+        {"code": "", "run_timeout": -5},
+        {"code": "", "run_timeout": "9"},
+        {"code": "", "stdin": 1},
+        {"code": "", "files": {"main.py": ""}},
+        {"code": "", "fetch_files": "x"},
     ],
-)  # fmt: skip
+)
 def test_bad_requests_get_one_sentence(body: Any) -> None:
     with pytest.raises(server.BadRequest):
         server.parse(body)
@@ -109,8 +119,10 @@ def test_the_client_reads_results_back(wrapped: bool) -> None:
             limits = Limits(wall_s=60)
             good = await client.run(
                 "print(input(), '\\x1b'); open('o', 'w').write('1'); raise SystemExit(5)",
-                fetch=["o", "none"], limits=limits, stdin=b"hey\n",
-            )  # fmt: skip
+                fetch=["o", "none"],
+                limits=limits,
+                stdin=b"hey\n",
+            )
             late = Limits(wall_s=3)
             slow = await client.run(
                 "print(1, flush=True)\nimport time; time.sleep(99)", limits=late

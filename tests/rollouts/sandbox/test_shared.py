@@ -70,8 +70,9 @@ def test_each_level_shows_the_same_files(level: Level, lakes: dict[str, str]) ->
         assert folder.stdout.splitlines()[1] == "2", folder.stderr
         two = run(
             "for d in 'ab': print(open(d + '/data.csv').read())\nopen('n', 'w').write('m')",
-            fetch=["*"], shared={"a": "lake", "b": "other"},
-        )  # fmt: skip
+            fetch=["*"],
+            shared={"a": "lake", "b": "other"},
+        )
         assert (two.stdout, two.files) == ("lake data\nother data\n", {"n": b"m"}), two.stderr
         replaced = run("print(open('data.csv').read())", {"data.csv": "mine"}, shared="lake")
         assert replaced.stdout == "mine\n", replaced.stderr

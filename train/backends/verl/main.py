@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import signal
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from train.backends.verl.compose import check, compose, require_verl
 from train.backends.verl.data import prepare
 from train.backends.verl.overrides import overrides, refuse_adapters
 from train.backends.verl.raw import raw_settings
-from train.backends.verl.retention import last_step, settle
+from train.backends.verl.retention import STOP, last_step, settle
 from train.run.stop import EXIT_STOPPED, SIGNALS
 
 STARTS = 4
@@ -33,7 +33,6 @@ NOTHING = "no materializable trajectories"  # verl's words for a step in which a
 NOISY = ("verl.workers.engine", "torchdata.stateful_dataloader.stateful_dataloader")
 QUIET = ",".join(f"ignore::UserWarning:{name}" for name in NOISY)
 DONE = "DONE"
-STOP = "STOP"  # a file: the driver was asked to stop, and the trainer is another process
 
 
 def environment(config: GrpoRunConfig, folder: Path) -> dict[str, str]:
@@ -171,19 +170,3 @@ def _pass_families(composed: Any) -> None:
 
         key = f"ray_kwargs.ray_init.runtime_env.env_vars.{VARIABLE}"
         OmegaConf.update(composed, key, os.environ[VARIABLE], force_add=True)
-
-
-def reward_metrics(infos: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Means over one step's rollouts, under the names of our own log."""
-    values: dict[str, list[float]] = {}
-    for info in infos:
-        for name, value in info.items():
-            values.setdefault(name, []).append(value)
-    names = {"acc": "outcome/mean", "valid": "outcome/valid"}
-    out: dict[str, float] = {}
-    for name, found in values.items():
-        key = names.get(name, f"rollout/{name}/mean")
-        if name.startswith("part_"):
-            key = f"reward/{name.removeprefix('part_')}/mean"
-        out[key] = sum(found) / len(found)
-    return out

@@ -93,9 +93,7 @@ def standing(where: str) -> Standing:
     found = list(GcsClient(address=where).get_all_node_info(timeout=10).values())
     live = [n for n in found if n.state == 0]  # GcsNodeInfo.ALIVE
     deaths = tuple(n.end_time_ms / 1000 for n in found if n.state != 0)
-    return Standing(
-        len(live), int(sum(n.resources_total.get("GPU", 0) for n in live)), deaths
-    )  # fmt: skip
+    return Standing(len(live), int(sum(n.resources_total.get("GPU", 0) for n in live)), deaths)
 
 
 def wait(where: str, nodes: int, gpus: int, seconds: float) -> int:

@@ -9,6 +9,8 @@ from pathlib import Path
 TRACKER = "latest_checkpointed_iteration.txt"
 LAST_WRITTEN = "data.pt"  # after all shards, before the tracker
 
+STOP = "STOP"  # a file: the driver was asked to stop, and the trainer is another process
+
 
 def last_step(out: Path) -> int:
     """Newest checkpoint that the tracker file names, 0 if none."""
