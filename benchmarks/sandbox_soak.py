@@ -101,10 +101,18 @@ def footprint(pool: Pool) -> dict[str, float]:
         "launchers_mb": sum(map(_resident, kept)),
         "pool_mb": _resident(os.getpid()),
         "processes": len(watch.descendants(proc, os.getpid())),
-        "descriptors": sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in [os.getpid(), *kept]),
+        "descriptors": sum(map(_descriptors, [os.getpid(), *kept])),
     }
     os.close(proc)
     return found
+
+
+def _descriptors(pid: int) -> int:
+    """Open ones; 0 for a process of a user namespace that an ordinary user may not look into."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except PermissionError:
+        return 0
 
 
 def _resident(pid: int) -> float:
