@@ -79,7 +79,7 @@ def test_each_level_shows_the_same_files(level: Level, lakes: dict[str, str]) ->
         if level != "limits" or os.geteuid() == 0:  # `limits` leaves it to the file permissions
             run(SPOIL.format(paths=["data.csv", "deep/er/x.txt"]), shared="lake")
             run(SPOIL.format(paths=["d/data.csv", "d/deep/er/x.txt"]), shared={"d": "lake"})
-            # Landlock does not cover chmod: as the files' own user, `confined` leaves modes and times
+            # Landlock does not cover chmod: `confined` leaves modes and times to the same user
             whole = level != "confined" or os.geteuid() == 0
             kept = slice(None) if whole else slice(1)
             assert {p: s[kept] for p, s in state(lakes).items()} == {
