@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from rewards.files import write_bytes
 from rewards.task import Task, TaskError, json_line, json_text, read_journal, write_jsonl
 from train.evaluation.identity import digest
 
@@ -36,7 +37,7 @@ class Journal:
             _refuse_other(out, begun, json.loads(json_text(record)))
         out.mkdir(parents=True, exist_ok=True)
         if begun is None:
-            _replace(out / RECORD, json_text(record, indent=1))
+            write_bytes(out / RECORD, json_text(record, indent=1))
         rows = [row for row in read_journal(self.path) if row.get("outcome") is not None]
         self.done = {(str(row["task_id"]), int(row["sample"])): row for row in rows}
 
@@ -85,9 +86,3 @@ def _refuse_other(out: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) -
             f"{out} holds answers to other tasks ({begun.get('count')} there, {now['count']} "
             "here); give another --out"
         )
-
-
-def _replace(path: Path, data: bytes) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_bytes(data)
-    temporary.replace(path)

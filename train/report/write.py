@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from rewards.files import write_text
 from train.evaluation.results import check_results, comparisons, ordered, shown
 from train.report.page import render
 from train.run.log import read_metrics
@@ -18,7 +19,9 @@ def write_report(run_dir: Path, data: Mapping[str, Any]) -> Path:
     """Write `results.json` and `report.html` into `run_dir`; returns the page's path."""
     check_results(data)
     run_dir.mkdir(parents=True, exist_ok=True)
-    _replace(run_dir / "results.json", json.dumps(data, ensure_ascii=False) + "\n")
+    # a model's output may hold lone surrogates, which UTF-8 cannot
+    text = json.dumps(data, ensure_ascii=False) + "\n"
+    write_text(run_dir / "results.json", text, "backslashreplace")
     return write_page(run_dir, data)
 
 
@@ -27,7 +30,9 @@ def write_page(run_dir: Path, data: Mapping[str, Any]) -> Path:
     in `run_dir`."""
     title = f"Assay: {run_dir.resolve().name}"
     page = render(title, data, read_metrics(run_dir), read_run_record(run_dir))
-    return _replace(run_dir / "report.html", page)
+    target = run_dir / "report.html"
+    write_text(target, page, "backslashreplace")
+    return target
 
 
 def seeds_table(runs: Mapping[str, Mapping[str, Any]]) -> str:
@@ -47,11 +52,3 @@ def seeds_table(runs: Mapping[str, Mapping[str, Any]]) -> str:
     for run, data in runs.items():
         lines += [f"  {run}: {c.line()}" for c in comparisons(data)]
     return "\n".join(lines)
-
-
-def _replace(path: Path, text: str) -> Path:
-    temporary = path.with_name(path.name + ".tmp")
-    # a model's output may hold lone surrogates, which UTF-8 cannot
-    temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
-    temporary.replace(path)
-    return path

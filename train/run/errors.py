@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from configs.loader import ConfigError
 from rewards.console import status_of
@@ -35,18 +33,3 @@ def say_known_errors(command: str) -> Generator[Status]:
         if code is None:
             raise
         status.code = code
-
-
-def say_unscored(rows: Sequence[Mapping[str, Any]], name: str, what: str) -> int:
-    """Exit status of an evaluation: 3 when rows have no outcome, which is said with the reason of
-    the first, else 0. `name` is the key of a row's id, `what` a row is called."""
-    broken = [row for row in rows if row["outcome"] is None]
-    if not broken:
-        return 0
-    first = broken[0]
-    print(
-        f"assay eval: {len(broken)} of {len(rows)} {what} have no outcome and count nowhere; "
-        f"the first: {first[name]}: {first['failure'] or first['why']}",
-        file=sys.stderr,
-    )
-    return 3
