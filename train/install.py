@@ -158,7 +158,7 @@ def setup(extras: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="make the checkout's .venv")
-    parser.add_argument("--extras", default="train,parquet,sandbox,client,dj,test")
+    parser.add_argument("--extras", default="train,parquet,sandbox,client,build,dj,test")
     try:
         setup(parser.parse_args().extras)
     except SetupError as error:

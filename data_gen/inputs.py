@@ -1,0 +1,64 @@
+"""What a builder says of every input: used or refused, why, how many tasks, under which licence.
+
+An input is a file, one table of a file, or a class of documents. Every `assay tasks` builder ends
+with one line per input, and writes the inputs that gave less than they might to `refused.jsonl`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from rewards.task import write_jsonl
+
+REFUSED = "refused.jsonl"
+SHOWN = 40  # lines printed; the file has all of them
+_WIDTH = 160
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input of a build. `why` holds a sentence for each refusal, also of an input that was used
+    in part; `unit` is what `tasks` counts."""
+
+    name: str
+    tasks: int
+    why: tuple[str, ...] = ()
+    licence: str = "unknown"
+    unit: str = "tasks"
+
+    @property
+    def used(self) -> bool:
+        return self.tasks > 0
+
+    def line(self) -> str:
+        """`name: used, 4 tasks, licence MIT` or `name: refused, licence unknown: why`."""
+        what = f"used, {self.tasks} {self.unit}" if self.used else "refused"
+        text = f"{self.name}: {what}, licence {self.licence}"
+        if self.why:
+            text += f": {'; '.join(dict.fromkeys(self.why))}"
+        return text if len(text) <= _WIDTH else text[: _WIDTH - 2] + " …"
+
+    def row(self) -> dict[str, Any]:
+        return asdict(self) | {"used": self.used, "why": list(dict.fromkeys(self.why))}
+
+
+def say_inputs(inputs: Sequence[Input], out: Path, to: TextIO | None = None) -> None:
+    """Print a line per input, refused ones first, and write `out/refused.jsonl`: every input with
+    a reason. The file is written also when it is empty."""
+    ordered = sorted(inputs, key=lambda one: (one.used, one.name))
+    write_jsonl(out / REFUSED, (one.row() for one in ordered if one.why or not one.used))
+    print("\n".join(lines(ordered, out)), file=to or sys.stderr)
+
+
+def lines(inputs: Iterable[Input], out: Path) -> list[str]:
+    """The lines that are printed: `SHOWN` at most, then where the others are, then the counts."""
+    ordered = list(inputs)
+    said = [one.line() for one in ordered[:SHOWN]]
+    if len(ordered) > SHOWN:
+        said.append(f"… and {len(ordered) - SHOWN} more inputs; reasons in {out / REFUSED}")
+    used = sum(one.used for one in ordered)
+    return [*said, f"inputs: {used} used, {len(ordered) - used} refused"]
