@@ -3,7 +3,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vectors import needs_vectors, vectors
+from vectors import vectors
 
 from rewards.parse import (
     Parsed,
@@ -92,14 +92,12 @@ def test_normalising_a_long_run_of_spaces_takes_linear_time():
     assert time.perf_counter() - started < 2
 
 
-@needs_vectors
 def test_release_reading_equals_the_published_parser():
     for row in vectors("scorer", "parse"):
         read = parse_release(row["raw_response"])
         assert {"status": read.status, "clean_text": read.text} == row["expected"]
 
 
-@needs_vectors
 def test_normalisation_equals_the_published_one():
     for row in vectors("scorer", "normalise"):
         text = row["input_text"]

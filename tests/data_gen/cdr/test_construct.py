@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from places import ROOT, SHARED
-from vectors import needs_vectors, vectors
+from vectors import needs_full_vectors, vectors
 
 from configs.cdr import CdrConfig, InstanceConfig, MiningConfig
 from configs.loader import load
@@ -26,7 +26,6 @@ from rewards.cdr.ids import prompt_key, sample_variants, stable_id
 from rewards.gold import RECIPE_PARAMS, Step, execute
 
 
-@needs_vectors
 def test_ids_and_prompt_samples() -> None:
     for row in vectors("keys"):
         if row["kind"] == "stable_id":
@@ -37,7 +36,6 @@ def test_ids_and_prompt_samples() -> None:
         assert got == row["expected"]
 
 
-@needs_vectors
 def test_mining_vectors() -> None:
     for row in vectors("mining"):
         mined = mine(row["domain"], row["signatures"], MiningConfig(**row["params"]))
@@ -64,7 +62,6 @@ def test_mining_vectors() -> None:
         assert got == row["expected"]
 
 
-@needs_vectors
 def test_threshold_vectors() -> None:
     for row in vectors("thresholds"):
         if row["kind"] == "threshold":
@@ -78,7 +75,7 @@ def test_threshold_vectors() -> None:
         assert got == row["expected"]
 
 
-@needs_vectors
+@needs_full_vectors
 def test_the_reference_pipeline_is_reproduced_row_by_row() -> None:
     config = load(CdrConfig, ROOT / "configs" / "cdr_reference.yaml")
     records = scan(read_sources([SHARED / "cdr" / "corpora"]).rows, 1)

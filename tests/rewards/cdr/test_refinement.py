@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from places import ROOT
-from vectors import needs_vectors, vectors
+from vectors import vectors
 
 from rewards.cdr.refinement import (
     RefinementReward,
@@ -176,7 +176,6 @@ def test_a_status_mismatch_is_never_a_success(source, gold):
     assert not refinement_metrics(source, "DROP", gold, "KEEP", gold).rs
 
 
-@needs_vectors
 def test_metrics_equal_the_published_scorer():
     for row in vectors("scorer", "metric"):
         got = refinement_metrics(

@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from vectors import needs_vectors, vectors
+from vectors import needs_full_vectors, vectors
 
 from rewards.cdr.json_score import compare_json, parse_json
 from rewards.cdr.predictions import metric_row, score_prediction
@@ -16,7 +16,6 @@ from rewards.cli import score_row
 from rewards.parse import normalise, normalise_lines, parse_release
 
 
-@needs_vectors
 def test_metric_vectors() -> None:
     for row in vectors("scorer", "metric"):
         row |= {"scoring_profile": "text_refinement"}
@@ -25,7 +24,6 @@ def test_metric_vectors() -> None:
         assert {name: got[name] for name in row["expected"]} == row["expected"], row["case"]
 
 
-@needs_vectors
 def test_parse_normalise_and_json_vectors() -> None:
     for row in vectors("scorer", "parse"):
         read = parse_release(row["raw_response"])
@@ -43,7 +41,7 @@ def test_parse_normalise_and_json_vectors() -> None:
         } == row["expected"]
 
 
-@needs_vectors
+@needs_full_vectors
 def test_score_file_vectors() -> None:
     for row in vectors("scorer", "score_file"):
         for expected in row["expected"]:

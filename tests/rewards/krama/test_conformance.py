@@ -16,8 +16,6 @@ from rewards.krama.answer import score_response, untagged
 from rewards.krama.judge import scripted
 from rewards.krama.match import as_list, number, str_to_float
 
-pytestmark = needs_krama
-
 
 def agrees(got: Any, want: Any) -> bool:
     if isinstance(want, dict) and "raises" in want:
@@ -123,6 +121,7 @@ def everything() -> list[dict[str, Any]]:
     return [item for task in workload() for item in (task, *task["subtasks"])]
 
 
+@needs_krama
 def test_gold_scores_one_for_every_visible_task_and_sub_task() -> None:
     for item in everything():
         score = score_response(item["answer_type"], item["answer"], {"answer": item["answer"]})
@@ -146,6 +145,7 @@ def wrong_answers(item: dict[str, Any]) -> list[tuple[Any, float]]:
     return wrong
 
 
+@needs_krama
 def test_scripted_wrong_answers_score_as_specified() -> None:
     for item in everything():
         for answer, want in wrong_answers(item):
