@@ -23,10 +23,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "data_gen.audit",
         "the laws of every family over tasks; what cheats and attacks earn",
     ),
+    "verify": (
+        "rewards.verify",
+        "compare files with the record of what made them; make them again",
+    ),
     "slurm": ("train.cluster.cli", "submit a chain of jobs to Slurm; shards and merges"),
     "sandbox": ("rollouts.sandbox.cli", "run Python in the sandbox, or serve it"),
     "doctor": ("train.doctor", "say what this machine can run"),
 }
+
+
+_RECORDED = (0, 3)  # done; done, but some rows had no outcome
 
 
 def usage() -> str:
@@ -56,6 +63,10 @@ def main(argv: list[str] | None = None) -> int:
         module = importlib.import_module(COMMANDS[args[0]][0])
         status = int(module.main(args[1:]) or 0)
         sys.stdout.flush()  # a reader that went away is met here, not at exit
+        if status in _RECORDED:
+            from rewards.provenance import write_records
+
+            write_records(args)
         return status
     except (Exception, KeyboardInterrupt) as error:
         status = _status(error, f"assay {args[0]}")

@@ -9,6 +9,20 @@ from importlib import metadata
 # what the gold executors and scorers compute with: another version may give other gold
 GOLD = ("beautifulsoup4", "ftfy", "numpy", "py-data-juicer", "rapidfuzz", "regex", "selectolax")
 
+# what weights and answers depend on beside it
+PROVENANCE = (
+    "assay",
+    *GOLD,
+    "duckdb",
+    "pandas",
+    "pyarrow",
+    "safetensors",
+    "scikit-learn",
+    "tokenizers",
+    "torch",
+    "transformers",
+)
+
 TABLES = ("pandas", "pyarrow", "scikit-learn", *GOLD)  # what answers over tables depend on too
 
 

@@ -17,10 +17,10 @@ from rewards.task import Task, write_jsonl
 TINY = ["engine.device=cpu", "engine.threads=1", "engine.dtype=float32"]
 
 
-def toy_tasks(path: Path, count: int = 24) -> Path:
+def toy_tasks(path: Path, count: int = 24, prefix: str = "") -> Path:
     tasks = []
     for i in range(count):
-        text = f"{'abc'[i % 3]}{'de'[i % 2]}x{i % 5}"
+        text = f"{prefix}{'abc'[i % 3]}{'de'[i % 2]}x{i % 5}"
         gold = {"input_text": text, "status": "KEEP", "text": text.replace("x", "")}
         prompt = [{"role": "user", "content": f"{i} {text}"}]
         tasks.append(Task(f"t{i:02d}", "refinement", "toy", "train", prompt, gold))

@@ -15,6 +15,7 @@ from typing import Any
 
 from configs.loader import ConfigError, read_section
 from rewards.families import all_families, family_of, use_families
+from rewards.provenance import revision
 from rewards.task import Task, json_text
 from rewards.versions import installed
 from rollouts.trajectory import Sampling, Trajectory
@@ -28,7 +29,7 @@ from train.evaluation.opening import Asked, open_all
 from train.evaluation.rows import baseline_rows, row_of, scorer
 from train.evaluation.tables import Draw, tables
 from train.run.progress import Bar
-from train.run.record import PACKAGES, machine, revision
+from train.run.record import PACKAGES, machine
 from train.run.settings import weights_of
 
 Row = dict[str, Any]

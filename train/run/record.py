@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.loader import config_hash, dump, to_dict
+from rewards.provenance import file_hash, revision
 from rewards.versions import GOLD, installed
 from rollouts.machine import usable_cores
 
@@ -25,7 +24,6 @@ PACKAGES = (
     "wandb",
     *GOLD,
 )
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def write_run_record(
@@ -76,25 +74,6 @@ def read_run_record(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def revision(root: Path = ROOT) -> dict[str, Any] | None:
-    """The commit that Assay runs from, and whether tracked files differ from it; None when it does
-    not run from a git checkout (an installed package, a copy, no git)."""
-    try:
-        if Path(_git(root, "rev-parse", "--show-toplevel")).resolve() != root.resolve():
-            return None  # installed inside somebody else's checkout
-        changed = _git(root, "status", "--porcelain", "--untracked-files=no")
-        return {"revision": _git(root, "rev-parse", "HEAD"), "dirty": bool(changed)}
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def _git(root: Path, *words: str) -> str:
-    done = subprocess.run(
-        ["git", "-C", str(root), *words], capture_output=True, text=True, check=True, timeout=30
-    )
-    return done.stdout.strip()
-
-
 def machine() -> dict[str, Any]:
     return {"system": platform.platform(), "cpu": cpu_name(), "cores": usable_cores()}
 
@@ -107,16 +86,3 @@ def cpu_name() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
-
-
-def file_hash(path: Path) -> str:
-    """sha256 of a file; of a folder, over the names and hashes of its files in order."""
-    digest = hashlib.sha256()
-    if path.is_dir():
-        for inner in sorted(p for p in path.rglob("*") if p.is_file()):
-            digest.update(f"{inner.relative_to(path)}\n{file_hash(inner)}\n".encode())
-        return digest.hexdigest()
-    with open(path, "rb") as data:
-        while block := data.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

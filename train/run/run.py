@@ -15,6 +15,7 @@ from typing import Any, Generic
 
 from configs.loader import ConfigError, locked_difference, to_dict
 from configs.machine import ModelConfig
+from rewards import provenance
 from rollouts.prompts import keep_template, template_arguments
 from train.model.policy import LlamaPolicy, TransformersPolicy
 from train.run.checkpoint import require_disk
@@ -59,6 +60,7 @@ class Run(Generic[Config]):
             self.machine = prepare(self.config.engine)
             seed_globals(self.config.seed)
             (self.out / DONE).unlink(missing_ok=True)
+            provenance.made(self.out)
             self.record()
             log = self.config.log
             self.log = RunLog(

@@ -12,10 +12,11 @@ from places import ROOT
 
 from configs.loader import load
 from configs.schema import DemoConfig
+from rewards.provenance import file_hash
 from rewards.task import Score, read_jsonl
 from train.run.log import LogError, RunLog, console_line, read_metrics, rollout_metrics
 from train.run.progress import progress
-from train.run.record import file_hash, read_run_record, write_run_record
+from train.run.record import read_run_record, write_run_record
 
 FULL = {
     "reward/mean": 0.412,

@@ -16,8 +16,9 @@ pytest.importorskip("torch")
 
 from configs.loader import ConfigError, to_dict
 from configs.schema import EngineConfig, SftRunConfig
+from rewards.provenance import revision
 from train.run.lock import held
-from train.run.record import read_run_record, revision
+from train.run.record import read_run_record
 from train.run.run import Run
 from train.run.setup import publish, put_back
 from train.run.stop import Stopped

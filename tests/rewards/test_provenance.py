@@ -1,0 +1,141 @@
+"""The record of what made a set of files, and `assay verify`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from assay_command import assay, run
+
+from rewards.provenance import (
+    NAME,
+    changed_inputs,
+    differing,
+    file_hash,
+    read_record,
+    write_records,
+)
+from rewards.task import TaskError
+
+TASKS = ("tasks", "demo", "--seed", "3", "train_sft=12", "train_rl=12", "heldout=6")
+ROW = {
+    "id": "1",
+    "family": "refinement",
+    "task": {"status": "KEEP", "text": "a", "input_text": "a "},
+    "output": "<status>KEEP</status><clean_text>a</clean_text>",
+}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds a set of tasks, `T`, made by the command."""
+    folder = tmp_path_factory.mktemp("built")
+    assay(folder, *TASKS, "--out", "T")
+    return folder
+
+
+def test_a_set_of_tasks_carries_its_record(built: Path) -> None:
+    (one,) = read_record(built / "T" / NAME).made
+    assert one.command == (*TASKS, "--out", "T")
+    assert {"train_sft.jsonl", "heldout.jsonl", "certificate.json"} <= set(one.outputs)
+    assert one.versions["python"] and one.inputs == {}
+    assert differing(read_record(built / "T" / NAME), built / "T") == []
+
+
+def test_the_same_command_gives_the_same_record(built: Path, tmp_path: Path) -> None:
+    assay(tmp_path, *TASKS, "--out", "T")
+    assert (tmp_path / "T" / NAME).read_bytes() == (built / "T" / NAME).read_bytes()
+
+
+def test_verify_says_what_changed_and_what_is_missing(built: Path, tmp_path: Path) -> None:
+    shutil.copytree(built / "T", tmp_path / "T")
+    assert "as recorded" in assay(tmp_path, "verify", "T")
+    with open(tmp_path / "T" / "heldout.jsonl", "ab") as file:
+        file.write(b" ")
+    (tmp_path / "T" / "certificate.json").unlink()
+    (tmp_path / "T" / "mine.txt").write_text("own notes")
+    said = assay(tmp_path, "verify", "T", status=1)
+    assert "heldout.jsonl: has changed since it was written" in said
+    assert "certificate.json: is missing" in said
+    assert "note: mine.txt: is not recorded" in said
+
+
+def test_a_replay_gives_the_same_bytes(built: Path) -> None:
+    said = assay(built, "verify", "T", "--replay", "again")
+    assert "made again the same" in said
+    assert (built / "again" / "heldout.jsonl").read_bytes() == (
+        built / "T" / "heldout.jsonl"
+    ).read_bytes()
+
+
+def test_a_replay_finds_a_record_of_other_bytes(built: Path, tmp_path: Path) -> None:
+    """As when other code or other versions made the files."""
+    shutil.copytree(built / "T", tmp_path / "T")
+    record = json.loads((tmp_path / "T" / NAME).read_text())
+    heldout = tmp_path / "T" / "heldout.jsonl"
+    heldout.write_text(heldout.read_text("utf-8").replace("KEEP", "DROP"), "utf-8")
+    record["made"][0]["outputs"]["heldout.jsonl"] = file_hash(heldout)
+    record["made"][0]["versions"]["regex"] = "1.2.3"
+    (tmp_path / "T" / NAME).write_text(json.dumps(record))
+    said = assay(tmp_path, "verify", "T", "--replay", "again", "--json", status=1)
+    report = json.loads(said)
+    assert report["differences"] == [] if False else report["ok"] is False
+    assert "heldout.jsonl: is different when made again" in report["differences"]
+    assert any(note.startswith("regex: made with 1.2.3, here ") for note in report["notes"])
+
+
+def test_a_replay_needs_a_new_folder(built: Path) -> None:
+    done = run(built, "verify", "T", "--replay", "T")
+    assert done.returncode == 2 and "T: is not empty; give --replay a new folder" in done.stderr
+
+
+def test_a_single_file_has_its_record_beside_it_with_its_inputs(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps(ROW) + "\n")
+    assay(tmp_path, "score", "rows.jsonl", "--out", "scores.jsonl")
+    (one,) = read_record(tmp_path / f"scores.jsonl.{NAME}").made
+    assert list(one.inputs) == ["rows.jsonl"] and list(one.outputs) == ["scores.jsonl"]
+    assert "made again the same" in assay(tmp_path, "verify", "scores.jsonl", "--replay", "again")
+    rows.write_text("{}\n")
+    said = assay(tmp_path, "verify", "scores.jsonl", status=1)
+    assert "input rows.jsonl: has changed since it was used" in said
+    rows.unlink()
+    assert "input rows.jsonl: is not here" in assay(tmp_path, "verify", "scores.jsonl", status=1)
+
+
+def test_a_second_command_in_a_folder_keeps_the_first_ones_record(tmp_path: Path) -> None:
+    assay(tmp_path, *TASKS, "--out", "T")
+    row = json.dumps(ROW) + "\n"
+    (tmp_path / "rows.jsonl").write_text(row)
+    assay(tmp_path, "score", "rows.jsonl", "--out", "T/scores.jsonl")
+    assay(tmp_path, *TASKS[:3], "4", *TASKS[4:], "--out", "T")
+    first = read_record(tmp_path / "T" / NAME).made
+    assert [one.command[3] for one in first] == ["4"]
+    assert (tmp_path / "T" / f"scores.jsonl.{NAME}").is_file()
+
+
+def test_the_working_folder_itself_gets_no_record(tmp_path: Path) -> None:
+    assay(tmp_path, *TASKS, "--out", ".")
+    assert not (tmp_path / NAME).exists()
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"assay_provenance": 1, "made": [3]}'])
+def test_what_is_no_record_is_one_sentence(text: str, tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text(text)
+    with pytest.raises(TaskError, match="no record of provenance"):
+        read_record(tmp_path / NAME)
+
+
+def test_inputs_in_a_settings_file_are_recorded(tmp_path: Path) -> None:
+    (tmp_path / "data.jsonl").write_text("{}\n")
+    (tmp_path / "run.yaml").write_text(f"data:\n  tasks: [{tmp_path / 'data.jsonl'}]\n")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "x.txt").write_text("x")
+    (path,) = write_records(["sft", "--config", str(tmp_path / "run.yaml"), "--out", str(out)])
+    (one,) = read_record(path).made
+    assert set(one.inputs) == {str(tmp_path / "run.yaml"), str(tmp_path / "data.jsonl")}
+    (tmp_path / "data.jsonl").write_text("other")
+    assert len(changed_inputs(read_record(path))) == 1
