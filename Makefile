@@ -3,18 +3,33 @@
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
+SETUP ?=
+# what torch brings on a machine with a GPU
+CUDA := cuda-bindings cuda-pathfinder cuda-toolkit $(addprefix nvidia-,cublas cuda-cupti \
+  cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand cusolver cusparse cusparselt-cu13 nccl-cu13 \
+  nvjitlink nvshmem-cu13 nvtx)
 
-.PHONY: help setup demo test test-slow test-slurm check clean
+.PHONY: help lock setup demo test test-slow test-slurm check clean
 
 help:
 	@echo "make demo   train a real model against gold, evaluate it, write runs/demo/report.html"
 	@echo "make test   run the tests"
 	@echo "make check  ruff and pyright"
 	@echo "make setup  make .venv (the others call it first)"
+	@echo "make lock   make requirements.lock again, from pyproject.toml"
 	@echo "make clean  remove .venv"
 
+# The versions and hashes of requirements.lock; SETUP=--unlocked takes the newest in range.
 setup:
-	@$(PYTHON) -m train.install
+	@$(PYTHON) -m train.install $(SETUP)
+
+# Make the lock file again (needs uv). torch is pinned in train/install.py: its build depends on
+# the machine, and so do the CUDA packages that come with it.
+lock:
+	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	  --extra train --extra parquet --extra sandbox --extra client --extra build --extra dj \
+	  --extra test --no-annotate --no-header --no-emit-package torch --no-emit-package triton \
+	  $(foreach name,$(CUDA),--no-emit-package $(name)) --output-file requirements.lock
 
 demo: setup
 	$(BIN)/assay demo $(ARGS)

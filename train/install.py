@@ -21,6 +21,8 @@ VENV = ROOT / ".venv"
 OLDEST = (3, 11)
 TORCH = "2.13.0"
 NEED_GB = {"cpu": 3.0, "cuda": 9.0}
+DEFAULT = "train,parquet,sandbox,client,build,dj,test"
+LOCK = ROOT / "requirements.lock"  # versions and hashes for DEFAULT, but for torch
 
 
 class SetupError(RuntimeError):
@@ -51,10 +53,12 @@ def has_gpu() -> bool:
     return done.returncode == 0 and "GPU" in done.stdout
 
 
-def stamp_text(extras: str, kind: str, python: str) -> str:
+def stamp_text(extras: str, kind: str, python: str, locked: bool = True) -> str:
     """Changes when the environment has to be made again."""
-    digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
-    return f"{digest} {extras} {kind} torch-{TORCH} {python} {ROOT}\n"
+    files = [ROOT / "pyproject.toml", LOCK]
+    digest = hashlib.sha256(b"".join(p.read_bytes() for p in files if p.is_file())).hexdigest()
+    versions = "locked" if locked else "ranges"
+    return f"{digest} {extras} {versions} {kind} torch-{TORCH} {python} {ROOT}\n"
 
 
 def pip(*arguments: str, env: dict[str, str] | None = None) -> None:
@@ -138,29 +142,49 @@ def say(text: str) -> None:
     print(f"setup: {text}", flush=True)
 
 
-def setup(extras: str) -> None:
+def install_locked() -> None:
+    """The versions and hashes of the lock file: nothing else is fetched, but for torch."""
+    say(f"installing the packages of {LOCK.name}")
+    pip("install", "--require-hashes", "--no-deps", "--requirement", str(LOCK))
+
+
+def setup(extras: str, locked: bool = True) -> None:
+    """Make or renew the environment.
+
+    `locked`: take the versions of the lock file, which holds those of the default extras. torch is
+    not in it, because its build depends on the machine; it is pinned by version.
+    """
     start, python = time.time(), find_python()
     kind = "cuda" if has_gpu() else "cpu"
     stamp = VENV / f".assay-{extras.replace(',', '-')}"
-    text = stamp_text(extras, kind, python)
+    text = stamp_text(extras, kind, python, locked)
     if stamp.exists() and stamp.read_text(encoding="utf-8") == text:
         say(f"{VENV} is up to date")
         return
     check_disk(kind)
     make_venv(python)
+    by_lock = locked and extras == DEFAULT
+    if by_lock:
+        install_locked()
     if "train" in extras.split(","):
         install_torch(kind)
     say(f"installing Assay with its extras {extras}")
-    pip("install", "--editable", f".[{extras}]")
+    pip("install", *(["--no-deps"] if by_lock else []), "--editable", f".[{extras}]")
     stamp.write_text(text, encoding="utf-8")
     say(f"done in {time.time() - start:.0f} s")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="make the checkout's .venv")
-    parser.add_argument("--extras", default="train,parquet,sandbox,client,build,dj,test")
+    parser.add_argument("--extras", default=DEFAULT)
+    parser.add_argument(
+        "--unlocked",
+        action="store_true",
+        help="newest versions in the ranges of pyproject.toml, not those of requirements.lock",
+    )
+    args = parser.parse_args()
     try:
-        setup(parser.parse_args().extras)
+        setup(args.extras, locked=not args.unlocked)
     except SetupError as error:
         print(f"setup: {error}", file=sys.stderr)
         return 1

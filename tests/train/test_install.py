@@ -49,12 +49,17 @@ def test_the_stamp_changes_with_what_it_stands_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(install, "ROOT", tmp_path)
+    monkeypatch.setattr(install, "LOCK", tmp_path / "requirements.lock")
     (tmp_path / "pyproject.toml").write_text("a")
     first = install.stamp_text("train", "cpu", "python3")
     assert install.stamp_text("train", "cpu", "python3") == first
     assert install.stamp_text("train", "cuda", "python3") != first
+    assert install.stamp_text("train", "cpu", "python3", locked=False) != first
+    (tmp_path / "requirements.lock").write_text("x==1")
+    second = install.stamp_text("train", "cpu", "python3")
+    assert second != first
     (tmp_path / "pyproject.toml").write_text("b")
-    assert install.stamp_text("train", "cpu", "python3") != first
+    assert install.stamp_text("train", "cpu", "python3") not in (first, second)
 
 
 def test_a_full_disk_is_said_before_anything_is_made(
@@ -121,3 +126,41 @@ def test_attack_says_what_held_and_what_did_not(
         said = capsys.readouterr().out
         assert f"level confined: 1 of {len(found)} stopped" in said
         assert ("open: row 3, stat gold: exit 0" in said) == bool(status)
+
+
+def locked() -> dict[str, list[str]]:
+    """Versions by package of the lock file; a package may have one for each Python."""
+    found: dict[str, list[str]] = {}
+    for line in install.LOCK.read_text("utf-8").splitlines():
+        if "==" in line and not line.startswith(" "):
+            name, _, rest = line.partition("==")
+            found.setdefault(name, []).append(rest.split()[0])
+    return found
+
+
+def test_the_lock_file_holds_a_version_in_range_of_every_requirement() -> None:
+    import tomllib
+
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = list(project["dependencies"])
+    for extra in install.DEFAULT.split(","):
+        wanted += project["optional-dependencies"][extra]
+    versions = locked()
+    for line in wanted:
+        need = Requirement(line)
+        if need.name == "torch":
+            assert install.TORCH in need.specifier
+            continue
+        have = versions[canonicalize_name(need.name)]
+        assert all(version in need.specifier for version in have), line
+
+
+def test_the_lock_file_holds_hashes_and_no_gpu_packages() -> None:
+    text = install.LOCK.read_text("utf-8")
+    blocks = [block for block in text.split("\n") if "==" in block and not block.startswith(" ")]
+    assert len(blocks) > 60 and all(block.endswith("\\") for block in blocks)
+    assert not {name for name in locked() if name.startswith(("torch", "nvidia", "cuda", "triton"))}
+    assert "http:" not in text and "https:" not in text
