@@ -4,8 +4,8 @@
     assay verify DIR --replay NEW    run the recorded commands again into NEW and compare
 
 Times and the name of the output folder differ between two runs of one command. They are left out of
-the comparison of JSON, JSONL and YAML files; pages (.html) are not compared. All else must be equal
-byte by byte.
+the comparison of JSON, JSONL and YAML files. Pages (.html) and run.json, which says when and on
+what machine a run was made, are not compared. All else must be equal byte by byte.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ _CLOCKS = frozenset(
     )
 )
 _ROWS = (".json", ".jsonl", ".yaml")
+_OF_ONE_RUN = (".html", "run.json")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -162,8 +163,8 @@ def _compare(one: Made, was: Path, out: Path, found: Replayed) -> None:
             found.differ.append(f"{name}: was not made again")
         elif again[name] == digest:
             continue
-        elif name.endswith(".html"):
-            found.skipped.append(f"{name}: a page, not compared")
+        elif name.endswith(_OF_ONE_RUN):
+            found.skipped.append(f"{name}: differs from run to run, not compared")
         elif not (name.endswith(_ROWS) and _same_rows(was / name, base / name)):
             found.differ.append(f"{name}: is different when made again")
 
