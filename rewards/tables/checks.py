@@ -7,18 +7,21 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from rewards.tables.columns import Column, as_numbers, fits_date, with_sentinels
-from rewards.tables.marks import marked_number, marks_of, plain_number
-from rewards.tables.missing import as_number, missing_words, sentinels_of
+from rewards.tables.columns import odd_sign, with_sentinels
+from rewards.tables.dates import own_format, parse, pattern
+from rewards.tables.marks import SIGNS, marked_number, marks_of, plain_number
+from rewards.tables.missing import missing_words, sentinels_of
 from rewards.tables.reading import Frame, Reading
-from rewards.tables.script import words_of
+from rewards.tables.script import to_number, words_of
 
 _SHOWN = 30
 _EXACT = 2.0**53  # whole numbers beyond it have no exact float
+_ANY = re.compile(r"(?s:.)*")
 Texts = Callable[[list[str]], Frame]
 
 
@@ -42,10 +45,15 @@ def revised(reading: Reading, raw: Frame, texts: Texts) -> Reading:
     return reading
 
 
-def _counted(cells: Any) -> dict[str, int]:
-    """Distinct texts of a column with counts; values of other kinds are left out."""
-    counts = cells.dropna().astype(object).value_counts()
-    return {str(k): int(n) for k, n in counts.items() if isinstance(k, str)}
+def _odd_cells(cells: Any, fits: re.Pattern[str]) -> dict[str, int]:
+    """The distinct texts of a column that do not fit, with counts; other values are left out."""
+    filled = cells.dropna()
+    if filled.dtype == object:
+        filled = filled[[isinstance(v, str) for v in filled]].astype("str")
+    if not len(filled) or filled.dtype.kind in "iufbM":
+        return {}
+    odd = filled[~filled.str.fullmatch(fits.pattern).astype(bool)]
+    return {str(k): int(n) for k, n in odd.value_counts().items()}
 
 
 def _texted(reading: Reading, column: str, why: str) -> Reading:
@@ -62,61 +70,62 @@ def _texted(reading: Reading, column: str, why: str) -> Reading:
     )
 
 
-def _with_words(reading: Reading, column: str, counts: dict[str, int]) -> Reading:
+def _with_words(reading: Reading, column: str, odd: dict[str, int]) -> Reading:
     """With the words for no value that only the whole column shows."""
     if column in reading.fixed:
         return reading
     known = reading.missing.get(column, ())
-    more = [w for w in missing_words(counts) if w not in known]
+    more = [w for w in missing_words(odd) if w not in known]
     if not more:
         return reading
     return replace(reading, missing={**reading.missing, column: (*known, *more)})
 
 
-def _filled(reading: Reading, column: str, counts: dict[str, int]) -> list[str]:
+def _left(reading: Reading, column: str, odd: dict[str, int]) -> list[str]:
+    """Cells that are no value of the column and no word for a missing one."""
     words = set(words_of(reading, column))
-    return [c for c in counts if c.strip() and c not in words]
+    return sorted(c for c in odd if c.strip() and c not in words)
 
 
 def _date(reading: Reading, column: str, cells: Any) -> Reading:
-    counts = _counted(cells)
-    reading = _with_words(reading, column, counts)
-    filled = _filled(reading, column, counts)
     form = reading.dates[column]
-    odd = fits_date(filled, form) if filled else None
-    if odd is None:
+    fits = _ANY if own_format(form) else pattern(form)
+    odd = _odd_cells(cells, fits)
+    reading = _with_words(reading, column, odd)
+    left = _left(reading, column, odd)
+    if not left:
+        words = reading.missing.get(column, ())
+        filled = [c for c in cells.dropna().unique().tolist() if c not in words and c != ""]
+        if parse(filled, form) is None:
+            left = [next((c for c in filled if parse([c], form) is None), filled[0])]
+    if not left:
         return reading
-    return _texted(reading, column, f"{odd[:_SHOWN]!r} is no date as {form}")
+    return _texted(reading, column, f"{left[0][:_SHOWN]!r} is no date as {form}")
 
 
 def _marked(reading: Reading, column: str, cells: Any) -> Reading:
-    counts = _counted(cells)
-    reading = _with_words(reading, column, counts)
-    filled = _filled(reading, column, counts)
     if cells.dtype.kind in "iufb":
         return reading
-    fits = marked_number(reading.decimal, reading.thousands)
-    odd = next((c for c in filled if not fits.fullmatch(c)), None)
-    if odd is not None:
-        return _texted(reading, column, f"{odd[:_SHOWN]!r} is no number like the others")
-    bare = replace(reading, numbers=(), marked=(), missing={}, notes=())
-    again = as_numbers(bare, Column(column, dict.fromkeys(filled, 1)), ())
-    if again.notes:
-        return _texted(reading, column, again.notes[0].partition(": ")[2])
-    return _number(reading, column, _as_floats(reading, filled, cells))
+    odd = _odd_cells(cells, marked_number(reading.decimal, reading.thousands))
+    reading = _with_words(reading, column, odd)
+    left = _left(reading, column, odd)
+    if left:
+        return _texted(reading, column, f"{left[0][:_SHOWN]!r} is no number like the others")
+    words = words_of(reading, column)
+    texts = cells[cells.notna() & ~cells.isin([*words, ""])]
+    if (sign := _odd_sign(texts)) is not None:
+        return _texted(reading, column, f"{sign[:_SHOWN]!r} is no number like the others")
+    names = {"t": {column: texts}, "pd": importlib.import_module("pandas")}
+    return _number(reading, column, eval(to_number(reading, f"t[{column!r}]"), names))
 
 
-def _as_floats(reading: Reading, filled: list[str], cells: Any) -> Any:
-    """The column as numbers, to look for those that mean no value."""
-    pd: Any = importlib.import_module("pandas")
-    known = {c: n for c in filled if (n := _plain(reading, c)) is not None}
-    return pd.to_numeric(cells.astype(object).map(known))
-
-
-def _plain(reading: Reading, cell: str) -> float | None:
-    drop = {" ": "", "'": "'’"}.get(reading.thousands, reading.thousands)
-    text = "".join(c for c in cell if c not in f"$€£%{drop}" and not c.isspace())
-    return as_number(text, reading.decimal)
+def _odd_sign(texts: Any) -> str | None:
+    """A cell whose sign of money or per cent the others do not share."""
+    if texts.dtype == object:
+        return None
+    signed = texts[texts.str.contains(f"[{SIGNS}]", regex=True).astype(bool)]
+    cells = dict.fromkeys(signed.unique().tolist(), 1)
+    return odd_sign(cells | ({"": 1} if len(signed) < len(texts) else {}))
 
 
 def _number(reading: Reading, column: str, cells: Any) -> Reading:
@@ -127,19 +136,17 @@ def _number(reading: Reading, column: str, cells: Any) -> Reading:
 
 def _no_number(reading: Reading, column: str, cells: Any) -> Reading:
     """A column decided to be numbers that pandas reads as text: a cell is none."""
-    counts = _counted(cells)
-    if not counts:
+    odd = _odd_cells(cells, plain_number(reading.decimal))
+    if cells.isna().all():
         return reading
-    found = _with_words(reading, column, counts)
-    filled = _filled(found, column, counts)
-    plain = plain_number(found.decimal)
-    odd = [c for c in filled if not plain.fullmatch(c)]
-    if not odd:
+    found = _with_words(reading, column, odd)
+    left = _left(found, column, odd)
+    if not left:
         return found if found != reading else _texted(reading, column, "of numbers too large")
     fits = marked_number(found.decimal, found.thousands)
-    if all(fits.fullmatch(c) for c in filled):
+    if all(fits.fullmatch(c) for c in left):
         return replace(found, marked=(*found.marked, column))
-    return _texted(reading, column, f"{odd[0][:_SHOWN]!r} is no number")
+    return _texted(reading, column, f"{left[0][:_SHOWN]!r} is no number")
 
 
 def _late_marks(reading: Reading, frame: Frame, texts: Texts) -> Reading:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rewards.tables.dates import date_format, formats, mark_of, own_format, parse, pattern
+from rewards.tables.dates import date_format, formats, mark_of, parse
 from rewards.tables.marks import (
     SIGNS,
     Marks,
@@ -142,7 +142,7 @@ def as_numbers(reading: Reading, column: Column, gone: Sequence[str]) -> Reading
     marked = marked_number(reading.decimal, reading.thousands)
     odd = next((c for c in filled if not plain.fullmatch(c) and not marked.fullmatch(c)), None)
     if odd is None:
-        odd = _odd_sign(filled)
+        odd = odd_sign(filled)
     if odd is not None:
         said = f"{name!r} stays text: {odd[:_SHOWN]!r} is no number like the others"
         return replace(reading, notes=(*reading.notes, said))
@@ -159,7 +159,7 @@ def as_numbers(reading: Reading, column: Column, gone: Sequence[str]) -> Reading
     )
 
 
-def _odd_sign(filled: Cells) -> str | None:
+def odd_sign(filled: Cells) -> str | None:
     """A cell whose sign of money or per cent the others do not share."""
     signs = {next((s for s in SIGNS if s in c), "") for c in filled}
     money = signs - {""}
@@ -240,13 +240,3 @@ def _rest(reading: Reading, column: Column, rule: Rule) -> Reading:
     if name in rule.text or numeric:
         reading = replace(reading, text=(*reading.text, name))
     return reading
-
-
-def fits_date(cells: Sequence[str], form: str) -> str | None:
-    """A distinct cell that is no date of this format."""
-    odd = None
-    if not own_format(form):
-        odd = next((c for c in cells if not pattern(form).fullmatch(c)), None)
-    if odd is None and parse(cells, form) is None:
-        odd = next((c for c in cells if parse([c], form) is None), cells[0])
-    return odd

@@ -23,7 +23,7 @@ MOST = 4 << 30  # bytes of text, unpacked
 _CHUNK = 1 << 20
 WHOLE = 1 << 20  # characters up to which every row is looked at
 _BLOCKS = 24  # places of a larger file that are looked at
-_BLOCK = 1 << 16
+_BLOCK = 1 << 14
 _SEPARATORS = (",", ";", "\t", "|")
 _PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
 _FIELD = 1 << 24
@@ -241,6 +241,8 @@ def _evenness(start: str, sep: str, quote: str, escape: str, rule: Rule) -> floa
     share = sum(len(row) == usual for row in below) / len(below)
     long = sum("\n" in f for row in below for f in row) / len(below)
     stray = sum(f[:1] == '"' for row in below for f in row) / len(below) if quote != '"' else 0
+    if stray >= 0.5:  # the quotes are quotes
+        return 0.0
     bare = any(plain_number(".").fullmatch(f) for f in rows[top] if f)
     lost = 0.01 * min(top, 20) + 0.1 * min(long, 1) + 0.1 * min(stray, 1)
     return share - lost - (0.2 if top and bare else 0)

@@ -12,9 +12,9 @@ from rewards.tables.reading import Unreadable
 SIGNS = "$€£%"
 _SIGNED = re.compile(r"[$€£%\s]")
 _SHARE = 0.7  # of the filled cells of a column of numbers
-_NUMERIC = re.compile(r"[-+]?[\d.,'’]*\d(?:[eE][-+]?\d+)?[.]?")
-_LEADING = re.compile(r"[-+]?0\d+")
-_WHOLE = re.compile(r"[-+]?\d+")
+_NUMERIC = re.compile(r"[-+]?[0-9.,'’]*[0-9](?:[eE][-+]?[0-9]+)?[.]?")
+_LEADING = re.compile(r"[-+]?0[0-9]+")
+_WHOLE = re.compile(r"[-+]?[0-9]+")
 _DIGITS = 18  # more do not fit 64 bits
 
 
@@ -34,18 +34,17 @@ class Marks:
 def plain_number(decimal: str) -> re.Pattern[str]:
     """What pandas' reader takes for a number with this decimal mark."""
     mark = "," if decimal == "," else r"\."
-    return re.compile(rf"\s*[-+]?(?:\d+(?:{mark}\d*)?|{mark}\d+)(?:[eE][-+]?\d+)?\s*")
+    return re.compile(rf" *[-+]?(?:[0-9]+(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][-+]?[0-9]+)? *")
 
 
 @cache
 def marked_number(decimal: str, thousands: str) -> re.Pattern[str]:
     """A number with marks between thousands, and with the signs of money or per cent."""
     mark = "," if decimal == "," else r"\."
-    group = {"": r"(?!)", " ": r"[ \u00a0\u202f]", "'": "['’]"}.get(thousands, f"[{thousands}]")
-    digits = rf"(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?:{mark}\d*)?|{mark}\d+"
-    return re.compile(
-        rf"\s*(?:[-+]?[$€£]?|[$€£][-+]?)\s?(?:{digits})(?:[eE][-+]?\d+)?\s?[$€£%]?\s*"
-    )
+    group = {" ": "[ \u00a0\u202f]", "'": "['’]"}.get(thousands, f"[{thousands}]")
+    grouped = rf"[0-9]{{1,3}}(?:{group}[0-9]{{3}})+|" if thousands else ""
+    digits = rf"(?:{grouped}[0-9]+)(?:{mark}[0-9]*)?|{mark}[0-9]+"
+    return re.compile(rf" *(?:[-+]?[$€£]?|[$€£][-+]?) ?(?:{digits})(?:[eE][-+]?[0-9]+)? ?[$€£%]? *")
 
 
 @cache
@@ -53,15 +52,15 @@ def _forms(mark: str, group: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """(every way to write a number with this decimal mark and this mark between thousands, those
     of them that cannot be meant the other way round)."""
     m, g = re.escape(mark), re.escape(group)
-    grouped = rf"[-+]?\d{{1,3}}(?:{g}\d{{3}})+(?:{m}\d+)?"
-    whole = re.compile(rf"{grouped}|[-+]?\d*(?:{m}\d*)?(?:[eE][-+]?\d+)?")
+    grouped = rf"[-+]?[0-9]{{1,3}}(?:{g}[0-9]{{3}})+(?:{m}[0-9]+)?"
+    whole = re.compile(rf"{grouped}|[-+]?[0-9]*(?:{m}[0-9]*)?(?:[eE][-+]?[0-9]+)?")
     sure = (
-        rf"[-+]?\d*{m}(?:\d{{1,2}}|\d{{4,}})",  # decimals that are no thousands
-        rf"[-+]?(?:0+|\d{{4,}})?{m}\d{{3}}",  # what stands before is no thousand
-        rf"[-+]?\d{{1,3}}(?:{g}\d{{3}})+{m}\d+",
-        rf"[-+]?\d{{1,3}}(?:{g}\d{{3}}){{2,}}",
-        rf"[-+]?\d*{m}\d+[eE][-+]?\d+",
-        rf"[-+]?\d{{1,3}}(?:['’]\d{{3}})+{m}\d+",
+        rf"[-+]?[0-9]*{m}(?:[0-9]{{1,2}}|[0-9]{{4,}})",  # decimals that are no thousands
+        rf"[-+]?(?:0+|[0-9]{{4,}})?{m}[0-9]{{3}}",  # what stands before is no thousand
+        rf"[-+]?[0-9]{{1,3}}(?:{g}[0-9]{{3}})+{m}[0-9]+",
+        rf"[-+]?[0-9]{{1,3}}(?:{g}[0-9]{{3}}){{2,}}",
+        rf"[-+]?[0-9]*{m}[0-9]+[eE][-+]?[0-9]+",
+        rf"[-+]?[0-9]{{1,3}}(?:['’][0-9]{{3}})+{m}[0-9]+",
     )
     return whole, re.compile("|".join(sure))
 
@@ -144,7 +143,9 @@ def groups_in(cells: Iterable[str]) -> set[str]:
 
 
 def _groups(bare: str, cell: str) -> set[str]:
-    found = {m for m in ".," if re.fullmatch(rf"[-+]?\d{{1,3}}(\{m}\d{{3}})+([.,]\d*)?", bare)}
-    found |= {"'"} if re.search(r"\d['’]\d{3}", bare) else set()
-    spaced = re.fullmatch(r"[-+]?\d{1,3}([ \u00a0\u202f]\d{3})+([.,]\d*)?", cell.strip())
+    found = {
+        m for m in ".," if re.fullmatch(rf"[-+]?[0-9]{{1,3}}(\{m}[0-9]{{3}})+([.,][0-9]*)?", bare)
+    }
+    found |= {"'"} if re.search(r"[0-9]['’][0-9]{3}", bare) else set()
+    spaced = re.fullmatch(r"[-+]?[0-9]{1,3}([ \u00a0\u202f][0-9]{3})+([.,][0-9]*)?", cell.strip())
     return found | ({" "} if spaced else set())

@@ -287,7 +287,7 @@ def _columns(reading: Reading, layout: Layout, text: Text) -> list[Column]:
     for piece in text.pieces:
         inside = piece[piece.find("\n") + 1 : piece.rfind("\n") + 1]
         found = [row for _, row in records(inside, layout.sep, layout.quote, layout.escape)]
-        rows += [row for row in found if len(row) == layout.width][:_SAMPLED]
+        rows += [row for row in found if len(row) == layout.width]
     return [
         Column(name, Counter(row[i] if i < len(row) else "" for row in rows))
         for i, name in enumerate(reading.columns)

@@ -106,7 +106,7 @@ def after(reading: Reading, name: str = "t") -> list[str]:
         if words:
             lines.append(f"{cells} = {cells}.mask({cells}.isin({words!r}))")
         if column in reading.marked:
-            lines.append(f"{cells} = pd.to_numeric({cells}{_plain(reading)})")
+            lines.append(f"{cells} = {to_number(reading, cells)}")
         if column in reading.dates:
             form = reading.dates[column]
             lines.append(f"{cells} = pd.to_datetime({cells}, format={form!r})")
@@ -122,8 +122,8 @@ def _numbers(reading: Reading, column: str) -> list[float]:
     return sorted({n for n in found if n is not None})
 
 
-def _plain(reading: Reading) -> str:
-    """What takes the marks out of numbers that are text."""
-    drop = {"": "", " ": "", "'": "'’"}.get(reading.thousands, reading.thousands)
-    code = f".str.replace({'[' + drop + '$€£%' + chr(92) + 's]'!r}, '', regex=True)"
-    return code + (".str.replace(',', '.')" if reading.decimal == "," else "")
+def to_number(reading: Reading, cells: str) -> str:
+    """The expression that turns text with marks into numbers."""
+    drop = {" ": " \u00a0\u202f", "'": "'’"}.get(reading.thousands, reading.thousands)
+    point = ".str.replace(',', '.')" if reading.decimal == "," else ""
+    return f"pd.to_numeric({cells}.str.replace({'[' + drop + '$€£% ]'!r}, '', regex=True){point})"
