@@ -216,6 +216,16 @@ def _header_place(listed: Sequence[tuple[int, Sequence[str]]], usual: int) -> in
     return place - 1 if named and _no_header([row for _, row in listed[place:]]) else place
 
 
+def _stands(listed: Sequence[tuple[int, Sequence[str]]], top: int, usual: int) -> bool:
+    """Whether a row below others can be the column names: they are names, all different, and a
+    blank line, numbers below or a third column say that what stands above is no name."""
+    rows = [row for _, row in listed[top:]]
+    names = [n.strip() for n in rows[0]]
+    if _no_header(rows) or "" in names or len(set(names)) < len(names):
+        return False
+    return usual > 2 or _heads(rows, usual) or _gap(listed[top - 1], listed[top])
+
+
 def _gap(one: tuple[int, Sequence[str]], other: tuple[int, Sequence[str]]) -> bool:
     """Whether a blank line stands between two records."""
     return other[0] - one[0] > 1 + sum(f.count("\n") for f in other[1])
@@ -236,7 +246,7 @@ def _evenness(start: str, sep: str, quote: str, escape: str, rule: Rule) -> floa
     usual = _usual(rows)
     top = _header_place(listed, usual)
     below = rows[top + 1 :]
-    if usual < 2 or not below or (top and _no_header(rows[top:])):
+    if usual < 2 or not below or (top and not _stands(listed, top, usual)):
         return 0.0
     share = sum(len(row) == usual for row in below) / len(below)
     long = sum("\n" in f for row in below for f in row) / len(below)
