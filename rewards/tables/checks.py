@@ -16,8 +16,7 @@ from rewards.tables.columns import odd_sign, with_sentinels
 from rewards.tables.dates import own_format, parse, pattern
 from rewards.tables.marks import SIGNS, marked_number, marks_of, plain_number
 from rewards.tables.missing import missing_words, sentinels_of
-from rewards.tables.reading import Frame, Reading
-from rewards.tables.script import to_number, words_of
+from rewards.tables.reading import Frame, Reading, to_number, words_of
 
 _SHOWN = 30
 _EXACT = 2.0**53  # whole numbers beyond it have no exact float

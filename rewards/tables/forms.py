@@ -193,7 +193,7 @@ def _page_table(reading: Reading, path: Path, headed: bool) -> Found:
     """A table of a page with every cell as text; its first row holds the names."""
     from dataclasses import replace
 
-    from rewards.tables.script import expression
+    from rewards.tables.reading import expression
 
     pd: Any = importlib.import_module("pandas")
     del headed  # pandas takes the first row where the page marks none

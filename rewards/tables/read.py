@@ -28,8 +28,7 @@ from rewards.tables.dialect import WHOLE, Layout, Text, layout_of, read_text, re
 from rewards.tables.forms import Found, connect, tables_of
 from rewards.tables.marks import looks_numeric
 from rewards.tables.overrules import Overrules, Rule, overrules
-from rewards.tables.reading import Frame, Reading, Unread, Unreadable
-from rewards.tables.script import after, expression
+from rewards.tables.reading import Frame, Reading, Unread, Unreadable, after, expression
 
 FORMS = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".psv", ".dat"), "csv"),
