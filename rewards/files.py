@@ -84,7 +84,7 @@ def _move(new: Path, folder: Path, stale: Iterable[str]) -> None:
     for name in names:
         _sync(new / name)
     mark = folder / UNFINISHED
-    write_bytes(mark, b"files of two generations; build again\n")
+    mark.touch()
     _sync(folder)
     for name in {Path(old) for old in stale} - set(names):
         (folder / name).unlink(missing_ok=True)
