@@ -193,17 +193,21 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     # A byte that is not UTF-8 becomes a replacement character: its row may still be readable.
     with open(path, encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                row: Any = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise TaskError(f"{path} line {number}: not valid JSON ({error.msg})") from None
-            except RecursionError:
-                raise TaskError(f"{path} line {number}: JSON nested too deep") from None
-            if not isinstance(row, dict):
-                raise TaskError(f"{path} line {number}: wanted a JSON object")
-            yield number, cast("dict[str, Any]", row)
+            if line.strip():
+                yield number, parse_object(line, f"{path} line {number}")
+
+
+def parse_object(line: str, where: str) -> dict[str, Any]:
+    """The object of one line of JSON. Raises `TaskError` naming `where`."""
+    try:
+        row: Any = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise TaskError(f"{where}: not valid JSON ({error.msg})") from None
+    except RecursionError:
+        raise TaskError(f"{where}: JSON nested too deep") from None
+    if not isinstance(row, dict):
+        raise TaskError(f"{where}: wanted a JSON object")
+    return cast("dict[str, Any]", row)
 
 
 def read_journal(path: str | Path) -> list[dict[str, Any]]:
