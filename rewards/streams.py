@@ -77,10 +77,10 @@ def blocks(names: Sequence[str], size: int = BLOCK) -> Iterator[Block]:
     """
     before = 0
     for name in names:
-        with _opened(name) as (stream, stored):
+        with _opened(name) as (stream, below):
             number, first, position = 1, True, 0
             while data := _lines(name, number, stream, size):
-                position = _tell(stored, position + len(data))
+                position = _tell(below, position + len(data))
                 lines = data.count(b"\n")
                 yield Block(
                     name, number, data.removeprefix(_BOM) if first else data, before + position
@@ -109,9 +109,9 @@ def _torn(name: str, number: int, error: Exception) -> TaskError:
     )
 
 
-def _tell(stored: Any, otherwise: int) -> int:
+def _tell(below: Any, otherwise: int) -> int:
     try:
-        return int(stored.tell())
+        return int(below.tell())
     except (OSError, ValueError, AttributeError):  # a pipe
         return otherwise
 
@@ -120,19 +120,21 @@ def _tell(stored: Any, otherwise: int) -> int:
 def _opened(name: str) -> Generator[tuple[BinaryIO, Any]]:
     """(the bytes of an input, the stored bytes below them)."""
     with ExitStack() as stack:
-        stored = stack.enter_context(_stored(name))
+        below = stack.enter_context(stored(name))
         ending = name.rpartition(".")[2].lower()
         if ending == "gz":
-            yield cast("BinaryIO", stack.enter_context(gzip.GzipFile(fileobj=stored))), stored
+            yield cast("BinaryIO", stack.enter_context(gzip.GzipFile(fileobj=below))), below
         elif ending == "zst":
-            reader = _zstd(name).ZstdDecompressor().stream_reader(stored, read_across_frames=True)
-            yield cast("BinaryIO", stack.enter_context(io.BufferedReader(reader, BLOCK))), stored
+            reader = _zstd(name).ZstdDecompressor().stream_reader(below, read_across_frames=True)
+            yield cast("BinaryIO", stack.enter_context(io.BufferedReader(reader, BLOCK))), below
         else:
-            yield stored, stored
+            yield below, below
 
 
 @contextmanager
-def _stored(name: str) -> Generator[BinaryIO]:
+def stored(name: str) -> Generator[BinaryIO]:
+    """The bytes of an input as they are stored; files and URLs can be sought in. Raises `TaskError`
+    or `OSError` for one that is not there."""
     if name == STANDARD:
         # In tests and notebooks standard input may be text without bytes below it.
         raw: Any = getattr(sys.stdin, "buffer", None)
