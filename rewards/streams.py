@@ -10,9 +10,11 @@ import glob
 import gzip
 import importlib
 import io
+import os
 import sys
 import tempfile
 import zlib
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -53,8 +55,10 @@ def matching(names: Sequence[str]) -> list[str]:
         if not matches:
             raise TaskError(f"{name}: no file matches; check the pattern")
         found += matches
-    if twice := [name for name in found if found.count(name) > 1]:
-        raise TaskError(f"{twice[0]}: given twice; name each input once")
+    places = [os.path.realpath(name) if _local(name) == name else name for name in found]
+    if len(set(places)) < len(places):
+        twice = next(name for name, count in Counter(places).items() if count > 1)
+        raise TaskError(f"{found[places.index(twice)]}: given twice; name each input once")
     return found
 
 
