@@ -9,98 +9,24 @@ the gold of the row's family. Table rows hold `prediction_csv`, `prediction_b64`
 
 from __future__ import annotations
 
-import json
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import fields, replace
-from pathlib import Path
-from typing import Any, BinaryIO, TextIO, cast
+from typing import Any
 
 from rewards.console import DONE, UNSCORED, Parser, add_family, parser
-from rewards.families import (
-    all_families,
-    family_named,
-    require_families,
-    score_answer,
-    use_families,
-)
-from rewards.family import output_of
-from rewards.files import replacing
-from rewards.task import Answer, Score, Task, TaskError, json_line, read_tasks
+from rewards.families import all_families, use_families
+from rewards.processes import cores, in_turn
+from rewards.progress import Progress
+from rewards.score_rows import prepare, score_block
+from rewards.score_rows import score_lines as score_lines
+from rewards.score_rows import score_row as score_row
+from rewards.streams import STANDARD, blocks, compressed, matching, total_bytes, writing
+from rewards.task import TaskError
+from rewards.task_file import open_tasks
 
-Row = dict[str, Any]
-Weights = Mapping[str, Any]
-NO_WEIGHTS: Weights = {}  # every family's own defaults
-
-
-def score_row(
-    row: Row, tasks: Mapping[str, Task] | None = None, weights: Weights = NO_WEIGHTS
-) -> Row:
-    """One result row: `{id, outcome, reward, parts, why}`. Raises `TaskError` or ValueError when
-    the row itself cannot be used."""
-    if tasks is None:
-        return {"id": row.get("id"), **_open_row(row, weights).to_json()}
-    task = tasks.get(str(row.get("id")))
-    if task is None:
-        raise TaskError(f"field 'id' is {row.get('id')!r}, which is no task of --tasks")
-    family = family_named(task.family)
-    if family.row is not None and "output" not in row and "files" not in row:
-        score = family.row(task.gold, row, weights.get(family.name) or family.weights())
-    else:
-        score = score_answer(task, _answer(row), weights)
-    return {"id": task.id, **score.to_json()}
-
-
-def _open_row(row: Row, weights: Weights) -> Score:
-    """A row with its gold in it."""
-    name, gold = row.get("family"), row.get("task")
-    if not isinstance(name, str):
-        known = ", ".join(all_families())
-        raise TaskError(f"field 'family' is {name!r}; wanted one of {known}, or give --tasks")
-    family = family_named(name, f"field 'family' is {name!r}")
-    if not isinstance(gold, dict):
-        raise TaskError("field 'task' is missing or not an object; give the task's gold there")
-    found = cast("dict[str, Any]", gold)
-    if family.row is not None:
-        return family.row(found, row, weights.get(name) or family.weights())
-    task = Task(str(row.get("id")), name, str(row.get("track") or ""), "", [], found)
-    return score_answer(task, _answer(row), weights)
-
-
-def _answer(row: Row) -> Answer:
-    files = row.get("files")
-    if files is None:
-        return Answer(output_of(row), bool(row.get("truncated")))
-    if not isinstance(files, dict):
-        raise TaskError("field 'files' is no object; give {name: text}")
-    named = cast("dict[str, Any]", files)
-    left = {name: str(text).encode("utf-8", "surrogatepass") for name, text in named.items()}
-    return Answer(str(row.get("output") or ""), bool(row.get("truncated")), left)
-
-
-def score_lines(
-    lines: Iterable[str], tasks: Mapping[str, Task] | None = None, weights: Weights = NO_WEIGHTS
-) -> Iterator[Row]:
-    """A result for every non-blank line, in order; a bad line gives `{id, error}`."""
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        name: Any = None
-        try:
-            row: Any = json.loads(line)
-            if not isinstance(row, dict):
-                raise TaskError("wanted a JSON object")
-            name = cast("Row", row).get("id")
-            result = score_row(cast("Row", row), tasks, weights)
-        except json.JSONDecodeError as error:
-            result = {"id": None, "error": f"line {number}: not valid JSON ({error.msg})"}
-        except RecursionError:
-            result = {"id": name, "error": f"line {number}: JSON nested too deep"}
-        except ValueError as error:
-            result = {"id": name, "error": f"line {number}: {error}"}
-        yield result
+SMALL = 8 << 20  # bytes that one process scores in about a second
 
 
 def _weights(judge_url: str, judge_model: str) -> dict[str, Any]:
@@ -114,10 +40,18 @@ def _weights(judge_url: str, judge_model: str) -> dict[str, Any]:
 
 def options() -> Parser:
     made = parser("score", __doc__)
-    made.add_argument("input", nargs="?", default="-", help="rows, JSONL")
-    made.add_argument("--tasks", type=Path, metavar="FILE", help="tasks whose ids the rows name")
+    made.add_argument(
+        "input",
+        nargs="*",
+        default=[STANDARD],
+        help="rows, JSONL: files, patterns or URLs, also .gz and .zst (default: standard input)",
+    )
+    made.add_argument("--tasks", metavar="FILE", help="tasks whose ids the rows name")
     add_family(made)
-    made.add_argument("--out", default="-", help="scores, JSONL")
+    made.add_argument("--out", default=STANDARD, help="scores, JSONL; also .gz, .zst or a URL")
+    made.add_argument(
+        "--workers", type=int, default=0, metavar="N", help="processes (default: all cores)"
+    )
     made.add_argument("--judge-url", help="OpenAI-compatible endpoint that judges paraphrases")
     made.add_argument("--judge-model", default="", help="its model's name")
     return made
@@ -127,26 +61,26 @@ def main(argv: list[str]) -> int:
     """Exit status 0; 3 when some row has no outcome. Raises `TaskError` and OSError for a file or
     family that cannot be used."""
     args = options().parse_args(argv)
+    if args.workers < 0:
+        raise TaskError(f"--workers {args.workers}: wanted 1 or more, or 0 for all cores")
     use_families(args.family)
-    tasks = None
-    if args.tasks is not None:
-        listed = read_tasks(args.tasks)
-        require_families(listed)
-        tasks = {task.id: task for task in listed}
-        if twice := [name for name, count in Counter(t.id for t in listed).items() if count > 1]:
-            raise TaskError(f"{args.tasks}: two tasks have the id {twice[0]!r}; give each its own")
+    names = matching(args.input)
+    total = total_bytes(names)
     weights = _weights(args.judge_url or "", args.judge_model)
+    listed = None if args.tasks is None else open_tasks(args.tasks)
     unscored = 0
     with ExitStack() as files:
-        source: TextIO = sys.stdin
-        if args.input != "-":
-            source = files.enter_context(open(args.input, encoding="utf-8", errors="replace"))
-        out: BinaryIO = sys.stdout.buffer
-        if args.out != "-":
-            out = files.enter_context(replacing(args.out))
-        for result in score_lines(source, tasks, weights):
-            unscored += result.get("outcome") is None
-            out.write(json_line(result))
+        jobs = blocks(names)
+        out = files.enter_context(writing(args.out))
+        bar = files.enter_context(Progress("assay score", total))
+        several = len(names) > 1
+        workers = _workers(args.workers, names, total)
+        for done in in_turn(score_block, jobs, workers, prepare, (listed, weights, several)):
+            out.write(done.lines)
+            unscored += done.unscored
+            bar.update(done.rows, done.position)
+            if workers == 1:
+                out.flush()  # whoever feeds us row by row reads its answers
         out.flush()
     if unscored:
         print(
@@ -154,3 +88,12 @@ def main(argv: list[str]) -> int:
             file=sys.stderr,
         )
     return UNSCORED if unscored else DONE
+
+
+def _workers(asked: int, names: Sequence[str], total: int | None) -> int:
+    """Processes: as asked, else all cores, but one where starting more takes longer than the work
+    or where answers are waited for."""
+    if asked:
+        return asked
+    small = total is not None and total < SMALL and not any(map(compressed, names))
+    return 1 if small or STANDARD in names else cores()

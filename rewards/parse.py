@@ -20,8 +20,7 @@ _TEXT_CLOSES = re.compile(r"</clean_text>", re.IGNORECASE)
 _STRICT = re.compile(r"\s*<status>([^<]*)</status>\s*<clean_text>(.*)</clean_text>\s*", re.DOTALL)
 _TAGS = ("<status>", "</status>", "<clean_text>", "</clean_text>")
 _BLANK_LINES = re.compile(r"\n{3,}")
-_SPACES = re.compile(r"[ \t]+")
-_SPACE_BEFORE_MARK = re.compile(r" (?=[,.;:!?])")
+_SPACES_BEFORE_MARKS = (" ,", " .", " ;", " :", " !", " ?")
 
 
 @dataclass(frozen=True)
@@ -81,9 +80,15 @@ def normalise_lines(text: str) -> str:
     """
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     body = "\n".join([*(line.rstrip(" \t") for line in lines[:-1]), lines[-1]])
-    return _BLANK_LINES.sub("\n\n", body).strip()
+    return (_BLANK_LINES.sub("\n\n", body) if "\n\n\n" in body else body).strip()
 
 
 def normalise(text: str) -> str:
     """n2: n1, then runs of spaces and tabs as one space and none before `, . ; : ! ?`."""
-    return _SPACE_BEFORE_MARK.sub("", _SPACES.sub(" ", normalise_lines(text)))
+    text = normalise_lines(text).replace("\t", " ")
+    while "  " in text:  # a run is halved every time
+        text = text.replace("  ", " ")
+    for pair in _SPACES_BEFORE_MARKS:  # no two spaces are left, so the order does not matter
+        if pair in text:
+            text = text.replace(pair, pair[1])
+    return text

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from rewards.files import replacing
+from rewards.files import UNFINISHED, replacing
 
 Message = dict[str, str]
 
@@ -193,17 +193,21 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     # A byte that is not UTF-8 becomes a replacement character: its row may still be readable.
     with open(path, encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                row: Any = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise TaskError(f"{path} line {number}: not valid JSON ({error.msg})") from None
-            except RecursionError:
-                raise TaskError(f"{path} line {number}: JSON nested too deep") from None
-            if not isinstance(row, dict):
-                raise TaskError(f"{path} line {number}: wanted a JSON object")
-            yield number, cast("dict[str, Any]", row)
+            if line.strip():
+                yield number, parse_object(line, f"{path} line {number}")
+
+
+def parse_object(line: str, where: str) -> dict[str, Any]:
+    """The object of one line of JSON. Raises `TaskError` naming `where`."""
+    try:
+        row: Any = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise TaskError(f"{where}: not valid JSON ({error.msg})") from None
+    except RecursionError:
+        raise TaskError(f"{where}: JSON nested too deep") from None
+    if not isinstance(row, dict):
+        raise TaskError(f"{where}: wanted a JSON object")
+    return cast("dict[str, Any]", row)
 
 
 def read_journal(path: str | Path) -> list[dict[str, Any]]:
@@ -219,8 +223,22 @@ def read_journal(path: str | Path) -> list[dict[str, Any]]:
 
 
 def read_tasks(path: str | Path) -> list[Task]:
-    """All tasks of a JSONL file, in order. Raises `TaskError` naming file, line and field."""
+    """All tasks of a JSONL file, in order. Raises `TaskError` naming file, line and field, and for
+    a file of a build that was killed while it replaced an older one."""
+    refuse_unfinished(path)
     return [Task.from_json(row, f"{path} line {number}") for number, row in read_jsonl(path)]
+
+
+def refuse_unfinished(path: str | Path) -> None:
+    """Raise `TaskError` when `path`, a folder or a file below one, belongs to a build that was
+    killed while its files took the places of older ones."""
+    place = Path(path).absolute()
+    for folder in (place, place.parent, place.parent.parent):
+        if (folder / UNFINISHED).exists():
+            raise TaskError(
+                f"{folder}: a build was killed while it put its files here, so they may be of two "
+                "builds; run the same `assay tasks` command again"
+            )
 
 
 def refuse_published(tasks: Iterable[Task], where: str | Path) -> None:

@@ -28,6 +28,8 @@ def to_json(trajectory: Trajectory, score: Score, task: Task) -> dict[str, Any]:
     }
     if task.meta.get("published") or task.gold.get("doubt"):
         row["published"] = True  # `assay select` refuses it
+    if licence := task.meta.get("licence"):
+        row["licence"] = str(licence)  # `assay select --licence` goes by it
     if trajectory.usage:
         row["usage"] = dict(trajectory.usage)
     if trajectory.files:

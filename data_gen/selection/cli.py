@@ -8,112 +8,139 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import heapq
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from data_gen.selection.rows import merged, wanted
-from data_gen.selection.strategies import PICK, Rules, select
+from data_gen.selection.index import Index, Place, checked, refuse_unknown
+from data_gen.selection.spool import Spool
+from data_gen.selection.strategies import PICK, Caps, Rules, pick
+from data_gen.selection.training_set import write_parquet
 from rewards import console
-from rewards.extras import install_extra
 from rewards.families import use_families
-from rewards.task import TaskError
+from rewards.files import write_text
+from rewards.progress import Progress
+from rewards.seeds import derive_seed
+from rewards.streams import matching, total_bytes
+from rewards.task import TaskError, parse_object
 
 
-def plain_messages(row: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Role and content of every message, up to the model's last one."""
-    messages = [
-        {"role": str(m["role"]), "content": str(m.get("content") or "")} for m in row["messages"]
-    ]
-    while messages and messages[-1]["role"] != "assistant":
-        messages.pop()
-    return messages
+@dataclass(frozen=True)
+class Wanted:
+    """Which rollouts are looked at: of these tracks, families and licences (patterns); (): all."""
+
+    tracks: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    licences: tuple[str, ...] = ()
+
+    def why_not(self, row: Mapping[str, Any]) -> str:
+        """Why a rollout is not looked at; "" where it is."""
+        if self.tracks and row["track"] not in self.tracks:
+            return "another track or family"
+        if self.families and row["family"] not in self.families:
+            return "another track or family"
+        licence = str(row["licence"]).lower()
+        if self.licences and not any(fnmatchcase(licence, p.lower()) for p in self.licences):
+            return "another licence"
+        return ""
 
 
-def write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """One row a kept rollout. Tools stay nested where all rows have the same ones (then nothing is
-    filled up with nulls), else they are JSON text, which TRL reads as well."""
-    try:
-        import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
-        import pyarrow.parquet as pq  # pyright: ignore[reportMissingTypeStubs]
-    except ImportError:
-        raise TaskError(f"writing parquet needs pyarrow; {install_extra('parquet')}") from None
+ALL = Wanted()
+NO_CAPS = Caps()
 
-    tools: list[list[Any]] = [row.get("tools") or [] for row in rows]
-    alike = all(t == tools[0] for t in tools) and bool(tools and tools[0])
-    nested = alike and "{}" not in json.dumps(tools[0])  # parquet has no empty struct
-    columns: dict[str, Any] = {
-        "task_id": [str(r["task_id"]) for r in rows],
-        "track": [str(r["track"]) for r in rows],
-        "sample": [int(r["sample"]) for r in rows],
-        "outcome": [float(r["outcome"]) for r in rows],
-        "reward": [float(r["reward"]) for r in rows],
-        "messages": [plain_messages(r) for r in rows],
-        "tools": tools if nested else [json.dumps(t, ensure_ascii=False) for t in tools],
-        "ids": [list(r.get("ids") or ()) for r in rows],
-        "loss_mask": [list(r.get("loss_mask") or ()) for r in rows],
-    }
-    library: Any = pa  # its annotations are partial
-    table = library.table(
-        {
-            **columns,
-            "ids": library.array(columns["ids"], library.list_(library.int32())),
-            "loss_mask": library.array(columns["loss_mask"], library.list_(library.int8())),
-        }
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    writer: Any = pq
-    writer.write_table(table, temporary, compression="zstd")
-    temporary.replace(path)
+
+def choose(index: Index, strategy: str, rules: Rules, wanted: Wanted, caps: Caps) -> dict[str, int]:
+    """Apply the strategy to every task of the index, one at a time, and note there what is kept;
+    returns how many rollouts each rule dropped.
+
+    `caps.per_track` keeps those of a track whose hash is smallest: a sample that depends on no
+    order, for which no more rollouts than the cap are remembered.
+    """
+    dropped: Counter[str] = Counter()
+    drawn: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for group in index.groups():
+        looked: list[dict[str, Any]] = []
+        for row in group:
+            if why := wanted.why_not(row):
+                dropped[why] += 1
+            else:
+                looked.append(row)
+        for row in pick(looked, strategy, rules, dropped, caps):
+            number = index.keep(row, once=caps.deduplicate)
+            if number is None:
+                dropped["says what another one says"] += 1
+            elif caps.per_track:
+                rank = derive_seed(0, "per_track", row["task_id"], row["sample"])
+                heap = drawn[row["track"]]
+                heapq.heappush(heap, (-rank, number))
+                if len(heap) > caps.per_track:
+                    index.forget(heapq.heappop(heap)[1])
+                    dropped["over the cap of its track"] += 1
+    return dict(sorted(dropped.items()))
 
 
 def build(
-    rollouts: Sequence[Path],
+    rollouts: Sequence[str],
     strategy: str,
     out: Path,
     rules: Rules,
-    tracks: Sequence[str] = (),
-    families: Sequence[str] = (),
+    wanted: Wanted = ALL,
+    caps: Caps = NO_CAPS,
 ) -> dict[str, Any]:
     """Select, write the parquet and `OUT.manifest.json`; returns the manifest.
 
     Raises `TaskError` for rollouts that cannot be used and where nothing is kept.
     """
-    whole = merged(rollouts)
-    rows = wanted(whole, tracks, families)
-    chosen = select(rows, strategy, rules)
-    if not chosen.rows:
-        names = ", ".join(map(str, rollouts))
-        raise TaskError(f"{names}: {strategy} keeps nothing ({json.dumps(chosen.dropped)})")
-    write_parquet(chosen.rows, out)
-    dropped = dict(chosen.dropped)
-    if len(rows) < len(whole):
-        dropped["another track or family"] = len(whole) - len(rows)
+    names = matching(rollouts)
+    index = Index()
+    with ExitStack() as stack:
+        spool = Spool(names, stack)
+        bar = stack.enter_context(Progress("assay select", total_bytes(names)))
+        digests = index.read(names, spool, bar)
+        refuse_unknown("track", wanted.tracks, index.values("track"))
+        refuse_unknown("family", wanted.families, index.values("family"))
+        dropped = choose(index, strategy, rules, wanted, caps)
+        if not index.kept():
+            listed = ", ".join(names)
+            raise TaskError(f"{listed}: {strategy} keeps nothing ({json.dumps(dropped)})")
+        rows = (_whole(spool, names, place, sample) for place, sample in index.places())
+        tools = index.same_tools()
+        if tools is not None:
+            tools = _whole(spool, names, tools, 0).get("tools")
+        write_parquet(rows, out, tools)
     manifest: dict[str, Any] = {
         "strategy": strategy,
         "rules": asdict(rules),
-        "tracks": list(tracks),
-        "families": list(families),
-        "rollouts": {
-            "sha256": [hashlib.sha256(path.read_bytes()).hexdigest() for path in rollouts],
-            "rows": len(whole),
-            "tasks": len({r["task_id"] for r in whole}),
-        },
-        "kept": {
-            "rows": len(chosen.rows),
-            "tasks": len({r["task_id"] for r in chosen.rows}),
-            "tracks": dict(sorted(Counter(str(r["track"]) for r in chosen.rows).items())),
-        },
+        **{name: list(values) for name, values in asdict(wanted).items()},
+        **asdict(caps),
+        "rollouts": {"sha256": digests, "rows": index.rows, "tasks": index.tasks()},
+        "kept": {"rows": index.kept(), "tasks": index.kept("task"), "tracks": index.kept_tracks()},
         "dropped": dropped,
-        "parquet_sha256": hashlib.sha256(out.read_bytes()).hexdigest(),
+        "parquet_sha256": _sha256(out),
     }
     text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
-    out.with_name(out.name + ".manifest.json").write_text(text, encoding="utf-8")
+    write_text(out.with_name(out.name + ".manifest.json"), text)
     return manifest
+
+
+def _whole(spool: Spool, names: Sequence[str], place: Place, sample: int) -> dict[str, Any]:
+    """The rollout at a place, under its number over all runs."""
+    line = spool.line(place.file, place.start, place.size)
+    where = f"{names[place.file]}: was changed while it was read"
+    row = parse_object(line.decode("utf-8", "replace"), where)
+    checked(row, where)
+    return row | {"sample": sample}
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def parser() -> argparse.ArgumentParser:
@@ -123,9 +150,9 @@ def parser() -> argparse.ArgumentParser:
         "--rollouts",
         required=True,
         nargs="+",
-        type=Path,
         metavar="FILE",
-        help="what `assay rollout` wrote; several runs are put together",
+        help="what `assay rollout` wrote: files, patterns or URLs, also .gz and .zst; several runs "
+        "are put together",
     )
     add("--strategy", required=True, choices=sorted(PICK))
     add("--out", required=True, type=Path, help="training set, parquet")
@@ -157,6 +184,22 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--track", action="append", default=[], help="keep this track only; repeatable")
     add("--only-family", action="append", default=[], metavar="NAME", help="keep this family only")
+    add(
+        "--licence",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="keep rollouts of tasks with this licence only, a pattern such as CC-BY*; repeatable",
+    )
+    add("--per-task", type=int, default=0, metavar="N", help="at most N of a task, the best")
+    add(
+        "--per-track",
+        type=int,
+        default=0,
+        metavar="N",
+        help="at most N of a track, drawn by a hash: what balances tracks",
+    )
+    add("--deduplicate", action="store_true", help="of rollouts that say the same, keep one")
     add("--family", action="append", default=[], metavar="FILE.py[:NAME]", help="a family to add")
     add("--json", action="store_true", help="print the manifest as JSON")
     return made
@@ -196,7 +239,9 @@ def main(argv: list[str]) -> int:
     args = parser().parse_args(argv)
     use_families(args.family)
     rules = rules_of(args)
-    manifest = build(args.rollouts, args.strategy, args.out, rules, args.track, args.only_family)
+    wanted = Wanted(tuple(args.track), tuple(args.only_family), tuple(args.licence))
+    caps = Caps(args.per_task, args.per_track, args.deduplicate)
+    manifest = build(args.rollouts, args.strategy, args.out, rules, wanted, caps)
     if args.json:
         print(json.dumps(manifest, sort_keys=True))
         return 0

@@ -76,6 +76,21 @@ class Rules:
 
 
 @dataclass(frozen=True)
+class Caps:
+    """What a strategy leaves open. 0: no cap. `deduplicate` compares rollouts by their field
+    `said`, the hash of what was said."""
+
+    per_task: int = 0
+    per_track: int = 0
+    deduplicate: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("per_task", "per_track"):
+            if getattr(self, name) < 0:
+                raise TaskError(f"{name}={getattr(self, name)}: wanted 0 (no cap) or more")
+
+
+@dataclass(frozen=True)
 class Selected:
     """Kept rows in order of (task, rank), and how many each rule dropped."""
 
@@ -86,30 +101,55 @@ class Selected:
 def select(rows: Sequence[Row], strategy: str, rules: Rules | None = None) -> Selected:
     """Apply one strategy to scored rollouts. Raises `TaskError` for one that does not exist."""
     rules = rules or Rules()
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(str(row["task_id"]), []).append(row)
+    dropped: Counter[str] = Counter()
+    kept = [row for name in sorted(groups) for row in pick(groups[name], strategy, rules, dropped)]
+    return Selected(kept, dict(sorted(dropped.items())))
+
+
+def pick(
+    rows: Sequence[Row],
+    strategy: str,
+    rules: Rules,
+    dropped: Counter[str],
+    caps: Caps | None = None,
+) -> list[Row]:
+    """What a strategy keeps of one task's rollouts, in order of rank; `dropped` counts the others
+    by reason. Raises `TaskError` for a strategy that does not exist."""
+    caps = caps or Caps()
     if strategy not in PICK:
         raise TaskError(f"strategy {strategy!r}: wanted one of {', '.join(PICK)}")
-    groups: dict[str, list[Row]] = {}
-    dropped: Counter[str] = Counter()
-    for row in rows:
-        if row.get("outcome") is None:
-            dropped["no outcome (infrastructure)"] += 1
-        else:
-            groups.setdefault(str(row["task_id"]), []).append(row)
-    kept: list[Row] = []
-    for name in sorted(groups):
-        group = sorted(groups[name], key=lambda r: int(r["sample"]))
-        needs_diversity, pick = PICK[strategy]
-        if needs_diversity and not rules.diverse(group):
-            dropped["task not diverse"] += len(group)
-            continue
-        good = [r for r in group if rules.allow_invalid or rules.is_valid(r)]
-        dropped["not valid"] += len(group) - len(good)
-        if not good:
-            continue
-        chosen = pick(good, group, rules)
-        dropped["not among the best"] += len(good) - len(chosen)
-        kept += chosen
-    return Selected(kept, dict(sorted(dropped.items())))
+    group = sorted(
+        (r for r in rows if r.get("outcome") is not None), key=lambda r: int(r["sample"])
+    )
+    _count(dropped, "no outcome (infrastructure)", len(rows) - len(group))
+    if not group:
+        return []
+    needs_diversity, choose = PICK[strategy]
+    if needs_diversity and not rules.diverse(group):
+        _count(dropped, "task not diverse", len(group))
+        return []
+    good = [r for r in group if rules.allow_invalid or rules.is_valid(r)]
+    dropped["not valid"] += len(group) - len(good)
+    if caps.deduplicate:
+        good, valid = list({r["said"]: r for r in reversed(good)}.values())[::-1], len(good)
+        _count(dropped, "says what another one says", valid - len(good))
+    if not good:
+        return []
+    chosen: list[Row] = choose(good, group, rules)
+    dropped["not among the best"] += len(good) - len(chosen)
+    if caps.per_task and len(chosen) > caps.per_task:
+        _count(dropped, "over the cap of its task", len(chosen) - caps.per_task)
+        best = {int(r["sample"]) for r in _best(chosen, rules)[: caps.per_task]}
+        chosen = [r for r in chosen if int(r["sample"]) in best]
+    return chosen
+
+
+def _count(dropped: Counter[str], why: str, rows: int) -> None:
+    if rows:
+        dropped[why] += rows
 
 
 def _best(good: Sequence[Row], rules: Rules) -> list[Row]:

@@ -9,7 +9,7 @@ answer to a task that deletes 96 % of its text. The reward therefore never uses 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
@@ -52,6 +52,9 @@ class RefinementReward:
             )
 
 
+_DEFAULTS = RefinementReward()
+
+
 @dataclass(frozen=True)
 class Metrics:
     """The published per-prediction numbers (distances in characters, the rest in [0, 1])."""
@@ -66,6 +69,9 @@ class Metrics:
     edit_calibration: float
 
 
+_METRICS = tuple(spec.name for spec in fields(Metrics))
+
+
 @dataclass(frozen=True)
 class _Gold:
     input_text: str
@@ -78,6 +84,9 @@ def _to_do(input_text: str, gold_text: str) -> int:
     return Levenshtein.distance(input_text, gold_text)
 
 
+_normal_gold = lru_cache(maxsize=256)(normalise)
+
+
 def refinement_metrics(
     input_text: str, gold_status: str, gold_text: str, status: str, text: str
 ) -> Metrics:
@@ -86,8 +95,9 @@ def refinement_metrics(
     (It is the release *parser* that reads an answer without a status as KEEP.)
     """
     d_in = _to_do(input_text, gold_text)
-    d_pred = Levenshtein.distance(text, gold_text)
-    d_edit = d_in if text == gold_text else Levenshtein.distance(input_text, text)
+    exact = text == gold_text
+    d_pred = 0 if exact else d_in if text == input_text else Levenshtein.distance(text, gold_text)
+    d_edit = d_in if exact else Levenshtein.distance(input_text, text)
     match = status.strip().upper() == gold_status.strip().upper()
     rg = 1.0 if d_pred == 0 else min(1.0, max(0.0, (d_in - d_pred) / max(d_in, 1)))
     return Metrics(
@@ -95,9 +105,9 @@ def refinement_metrics(
         d_pred=d_pred,
         d_edit=d_edit,
         status_match=match,
-        rs=match and normalise(text) == normalise(gold_text),
+        rs=match and (exact or normalise(text) == _normal_gold(gold_text)),
         rg=rg,
-        strict_equal=match and text == gold_text,
+        strict_equal=match and exact,
         edit_calibration=max(0.0, 1.0 - abs(d_edit - d_in) / max(d_edit, d_in, 1)),
     )
 
@@ -143,7 +153,7 @@ def score_refinement(
     of absurd length; the `release` reading takes any response as it is, as the release does.
     """
     gold = _read_gold(task_gold)
-    weights = weights or RefinementReward()
+    weights = weights or _DEFAULTS
     analysis = ""
     if parsing == "strict":  # the published reading knows neither bound
         limit = max(MAX_OUTPUT_CHARS, 10 * (len(gold.input_text) + len(gold.text)))
@@ -217,7 +227,7 @@ def _score(gold: _Gold, answer: Parsed, well_formed: bool, weights: RefinementRe
     metrics = refinement_metrics(
         gold.input_text, gold.status, gold.text, answer.status, answer.text
     )
-    parts = {name: float(value) for name, value in asdict(metrics).items()}
+    parts = {name: float(getattr(metrics, name)) for name in _METRICS}
     parts["format"] = float(well_formed)
     parts["said_drop"] = float(answer.status == "DROP")
     parts["progress"] = progress(metrics, len(gold.text))
@@ -229,7 +239,7 @@ def _score(gold: _Gold, answer: Parsed, well_formed: bool, weights: RefinementRe
 
 
 def _nothing(why: str) -> Score:
-    names = [spec.name for spec in fields(Metrics) if not spec.name.startswith("d_")]
+    names = [name for name in _METRICS if not name.startswith("d_")]
     names += ["format", "said_drop", "progress"]
     return Score(0.0, 0.0, dict.fromkeys(names, 0.0), why)
 

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import gzip
-import os
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from rewards import console
-from rewards.gold.core import PROFILES, GoldError, library
+from rewards.gold.core import PROFILES, GoldError
 from rewards.gold.pool import Pool
 from rewards.gold.recipe_file import read_recipe
+from rewards.processes import cores
+from rewards.progress import Progress
+from rewards.streams import (
+    STANDARD,
+    Block,
+    blocks,
+    compressed,
+    folder_of,
+    matching,
+    stored,
+    total_bytes,
+    writing,
+)
 
 BAD_ROWS = 3
+SMALL = 1 << 20  # bytes that one process executes before another has started
 # A batch is sent when it holds this many lines or bytes.
 _BATCH_LINES = 64
 _BATCH_BYTES = 1 << 18
@@ -25,19 +36,26 @@ Rows {"id", "input_text", "recipe": [{"operator", "params"}], "profile"?} become
 {"id", "status", "reference_text", "reference_text_full_run", "trace"}, in order. A row that cannot
 be executed becomes {"id", "error"}, the others go on, and the exit status is 3.
 
-With --recipe the rows need no recipe of their own, and a parquet file can be given:
+Inputs are files, patterns ("rows-*.jsonl") or URLs, also .gz and .zst; of two names or more the
+last is the output. With --recipe the rows need no recipe of their own, and parquet can be given:
   assay execute --recipe recipe.yaml --text-column text in.parquet out.parquet
 writes the rows that the recipe keeps, with their new texts."""
 
 
 def parser() -> argparse.ArgumentParser:
     made = console.parser("execute", _DESCRIPTION)
-    made.add_argument("input", nargs="?", default="-", help=".jsonl, .jsonl.gz, .parquet or -")
-    made.add_argument("output", nargs="?", default="-", help="file (or folder with ray), or -")
+    made.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="inputs (.jsonl, .gz, .zst, .parquet or -), then the output (or folder with ray; -)",
+    )
     made.add_argument("--recipe", type=Path, help="YAML file with the steps of every row")
     made.add_argument("--text-column", default="text", help="of a parquet input")
     made.add_argument("--profile", choices=PROFILES, help="of rows that name none (bench)")
-    made.add_argument("--workers", type=int, default=1, help="worker processes")
+    made.add_argument(
+        "--workers", type=int, default=0, metavar="N", help="processes (default: all cores)"
+    )
     made.add_argument(
         "--deadline",
         type=float,
@@ -60,53 +78,103 @@ def main(argv: list[str]) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    if args.workers < 1 or args.deadline <= 0:
-        raise GoldError("--workers must be 1 or more and --deadline above 0")
+    if args.workers < 0 or args.deadline <= 0:
+        raise GoldError("--workers must be 0 or more and --deadline above 0")
     options: dict[str, Any] = {"profile": args.profile or "bench", "states": args.states}
     if args.recipe is not None:
         options["recipe"], named = read_recipe(args.recipe)
         options["profile"] = args.profile or named or "bench"
-    table = args.input.endswith(".parquet")
-    if args.engine == "ray" and not table:
+    files: list[str] = args.files or [STANDARD]
+    output = files.pop() if len(files) > 1 else STANDARD
+    inputs = files if args.engine == "ray" else matching(files)
+    if (folder := folder_of(output)) is not None and not folder.is_dir():
+        raise FileNotFoundError(2, "no such folder; make it first", str(folder))
+    tables = [name for name in inputs if name.endswith(".parquet")]
+    if args.engine == "ray" and not tables:
         raise GoldError("--engine ray reads parquet; give a .parquet input (or a folder of them)")
-    if table:
-        if args.recipe is None or args.output == "-":
+    if tables:
+        if args.recipe is None or output == STANDARD:
             raise GoldError("a parquet input needs --recipe FILE and an output path")
-        return _table(args, options)
-    with Pool(args.workers, args.deadline, options) as pool, _reading(args.input) as lines:
-        good, bad = _stream(lines, args.output, pool)
+        if len(tables) < len(inputs):
+            raise GoldError("parquet and other inputs do not go together; run them one by one")
+        return _table(args, inputs, output, options)
+    return _rows(args, inputs, output, options)
+
+
+def _rows(
+    args: argparse.Namespace, inputs: Sequence[str], output: str, options: dict[str, Any]
+) -> int:
+    total = total_bytes(inputs)
+    workers = args.workers or _workers(inputs, total)
+    counts = [0, 0]  # bad and good
+    read = [0]
+
+    def followed() -> Iterator[Block]:
+        for block in blocks(inputs):
+            read[0] = block.position
+            yield block
+
+    with (
+        writing(output) as out,
+        Pool(workers, args.deadline, options) as pool,
+        Progress("assay execute", total) as bar,
+    ):
+        for _, answers in pool.run(_batches(followed()), named=len(inputs) > 1):
+            for answer in answers:
+                counts[answer.good] += 1
+                out.write(answer.line)
+            bar.update(len(answers), read[0])
+            out.flush()
+    bad = counts[False]
     if bad:
-        rows = f"{bad} of {good + bad} rows failed"
+        rows = f"{bad} of {sum(counts)} rows failed"
         print(f"assay execute: {rows}; their output has an 'error' field", file=sys.stderr)
     return BAD_ROWS if bad else 0
 
 
-def _table(args: argparse.Namespace, options: dict[str, Any]) -> int:
-    source, target = Path(args.input), Path(args.output)
-    if not source.exists():
-        raise GoldError(f"{source}: no such file")
+def _workers(inputs: Sequence[str], total: int | None) -> int:
+    """All cores, but one process for what it has done before others have started."""
+    small = total is not None and total < SMALL and not any(map(compressed, inputs))
+    return 1 if small or STANDARD in inputs else cores()
+
+
+def _table(
+    args: argparse.Namespace, inputs: Sequence[str], output: str, options: dict[str, Any]
+) -> int:
+    workers = args.workers or cores()
     if args.engine == "ray":
         from rewards.gold.ray_engine import run_ray
 
+        source = Path(inputs[0])
+        if len(inputs) > 1:
+            raise GoldError("--engine ray reads one file or folder; put the files into a folder")
+        if not source.exists():
+            raise GoldError(f"{source}: no such file")
         failed = run_ray(
             source,
-            target,
+            Path(output),
             args.text_column,
-            workers=args.workers,
+            workers=workers,
             deadline=args.deadline,
             options=options,
         )
-        print(f"assay execute: wrote {target}, {failed} rows failed", file=sys.stderr)
+        print(f"assay execute: wrote {output}, {failed} rows failed", file=sys.stderr)
         return BAD_ROWS if failed else 0
     from rewards.gold.tables import open_parquet, run_parquet
 
-    rows = open_parquet(source).metadata.num_rows
-    # A bar for a person, nothing in a log file.
-    bar = library("tqdm", "the progress bar", "tqdm").tqdm(total=rows, unit="row", disable=None)
-    with Pool(args.workers, args.deadline, options) as pool, bar:
+    total = 0
+    for name in inputs:
+        if folder_of(name) is not None and not Path(name.removeprefix("file://")).exists():
+            raise GoldError(f"{name}: no such file")
+        with stored(name) as stream:
+            total += open_parquet(name, stream).metadata.num_rows
+    with (
+        Pool(workers, args.deadline, options) as pool,
+        Progress("assay execute", total) as bar,
+    ):
         tally = run_parquet(
-            source,
-            target,
+            inputs,
+            output,
             args.text_column,
             pool,
             all_rows=args.all_rows,
@@ -114,64 +182,27 @@ def _table(args: argparse.Namespace, options: dict[str, Any]) -> int:
         )
     print(f"assay execute: {tally}", file=sys.stderr)
     if tally.failed:
-        print(f"assay execute: see {target}.errors.jsonl", file=sys.stderr)
+        print(f"assay execute: see {output}.errors.jsonl", file=sys.stderr)
     return BAD_ROWS if tally.failed else 0
 
 
-@contextlib.contextmanager
-def _reading(name: str) -> Generator[BinaryIO]:
-    if name == "-":
-        yield sys.stdin.buffer
-        return
-    opener = gzip.open if name.endswith(".gz") else open
-    with opener(name, "rb") as stream:
-        yield cast("BinaryIO", stream)
-
-
-def _batches(lines: BinaryIO) -> Iterator[tuple[None, int, list[bytes]]]:
-    """Runs of non-blank lines with the number of their first one."""
-    batch: list[bytes] = []
-    size = first = 0
-    for number, line in enumerate(lines, 1):
-        blank = not line.strip()
-        if not blank:
-            first = first if batch else number
-            batch.append(line.rstrip(b"\r\n"))
-            size += len(line)
-        # A blank line ends a batch too: lines of a batch are numbered one after the other.
-        if batch and (blank or len(batch) >= _BATCH_LINES or size >= _BATCH_BYTES):
-            yield None, first, batch
-            batch, size = [], 0
-    if batch:
-        yield None, first, batch
-
-
-def _stream(lines: BinaryIO, output: str, pool: Pool) -> tuple[int, int]:
-    """Write every answer in order; returns how many rows were good and bad. A file appears, or is
-    replaced, only when it is complete."""
-    counts = [0, 0]
-    with _writing(output) as out:
-        for _, answers in pool.run(_batches(lines)):
-            for answer in answers:
-                counts[0 if answer.good else 1] += 1
-                out.write(answer.line)
-            out.flush()
-    return counts[0], counts[1]
-
-
-@contextlib.contextmanager
-def _writing(name: str) -> Generator[BinaryIO]:
-    if name == "-":
-        yield sys.stdout.buffer
-        return
-    target = Path(name)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "wb") as stream:
-            yield stream
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+def _batches(found: Iterator[Block]) -> Iterator[tuple[str, int, list[bytes]]]:
+    """Runs of non-blank lines with their input and the number of their first one."""
+    for block in found:
+        batch: list[bytes] = []
+        size = first = 0
+        for number, line in enumerate(block.data.split(b"\n"), block.number):
+            blank = not line.strip()
+            if not blank:
+                first = first if batch else number
+                batch.append(line.rstrip(b"\r"))
+                size += len(line)
+            # A blank line ends a batch too: lines of a batch are numbered one after the other.
+            if batch and (blank or len(batch) >= _BATCH_LINES or size >= _BATCH_BYTES):
+                yield block.source, first, batch
+                batch, size = [], 0
+        if batch:
+            yield block.source, first, batch
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, TypeVar, cast
 
-from rewards.gold.rows import dump, row_id
-from rewards.gold.worker import read_frame, write_frame
+from rewards.gold.rows import row_id
+from rewards.gold.worker import ONE_BY_ONE, TOGETHER, read_frame, write_frame
+from rewards.task import json_line
 
 Key = TypeVar("Key")
 _ROOT = str(Path(__file__).resolve().parents[2])
@@ -68,15 +69,17 @@ class Pool:
             self._stop(worker)
 
     def run(
-        self, batches: Iterable[tuple[Key, int, list[bytes]]]
+        self, batches: Iterable[tuple[Key, int, list[bytes]]], named: bool = False
     ) -> Iterator[tuple[Key, list[Executed]]]:
-        """Answers of every batch (key, first line number, lines), in order.
+        """Answers of every batch (key, first line number, lines), in order. With `named` the key
+        is the input's name, and stands in the errors.
 
         Holds at most three batches a worker at a time.
         """
         waiting: deque[tuple[Key, Future[list[Executed]]]] = deque()
         for key, number, lines in batches:
-            waiting.append((key, self._threads.submit(self._batch, number, lines)))
+            where = f"{key} line".replace("\n", " ") if named else "line"
+            waiting.append((key, self._threads.submit(self._batch, where, number, lines)))
             if len(waiting) >= 3 * len(self._workers):
                 done, future = waiting.popleft()
                 yield done, future.result()
@@ -84,33 +87,42 @@ class Pool:
             done, future = waiting.popleft()
             yield done, future.result()
 
-    def _batch(self, number: int, lines: list[bytes]) -> list[Executed]:
+    def _batch(self, where: str, number: int, lines: list[bytes]) -> list[Executed]:
         answers: list[Executed] = []
         worker = self._idle.get()
+        how = TOGETHER
         while len(answers) < len(lines):
-            self._ask(worker, number + len(answers), lines[len(answers) :], answers)
+            at = len(answers)
+            head = b"%s %d %s" % (how, number + at, where.encode("utf-8", "surrogateescape"))
+            self._ask(worker, head, lines[at:], answers)
             if len(answers) < len(lines):
-                why = self._why_died(worker.wait())
-                line = lines[len(answers)]
-                error = f"line {number + len(answers)}: infrastructure: {why}"
-                answers.append(Executed(dump({"id": _id_in(line), "error": error}), False))
-                self._stop(worker)
-                fresh = self._spawn()
-                self._await(fresh)
-                self._workers[self._workers.index(worker)] = fresh
-                worker = fresh
+                if how == ONE_BY_ONE:
+                    why = self._why_died(worker.wait())
+                    line, place = lines[len(answers)], number + len(answers)
+                    error = f"{where} {place}: infrastructure: {why}"
+                    answers.append(Executed(json_line({"id": _id_in(line), "error": error}), False))
+                how = ONE_BY_ONE  # the next death tells the row
+                worker = self._replaced(worker)
         self._idle.put(worker)
         return answers
+
+    def _replaced(self, worker: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+        """A fresh worker in the place of one that died."""
+        self._stop(worker)
+        fresh = self._spawn()
+        self._await(fresh)
+        self._workers[self._workers.index(worker)] = fresh
+        return fresh
 
     def _ask(
         self,
         worker: subprocess.Popen[bytes],
-        number: int,
+        head: bytes,
         lines: list[bytes],
         answers: list[Executed],
     ) -> None:
         """Append the answers to `lines`, fewer if the worker dies."""
-        payload = str(number).encode() + b"\n" + b"\n".join(lines)
+        payload = head + b"\n" + b"\n".join(lines)
         try:
             write_frame(cast("BinaryIO", worker.stdin), payload)
         except BrokenPipeError:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from rewards.gold.core import PROFILES, GoldError, Profile, Step, nearest
 from rewards.gold.operators import OPERATORS
 from rewards.gold.recipe import BoundStep, bind_recipe, run_bound
+from rewards.task import json_line
 
 ROW_FIELDS = ("id", "input_text", "recipe", "profile", "word_list")
 STEP_FIELDS = ("operator", "params", "word_list")
@@ -31,13 +31,13 @@ class RowExecutor:
         default_factory=dict[str, tuple[BoundStep, ...]]
     )
 
-    def line(self, line: bytes, number: int) -> tuple[bytes, bool]:
-        """(answer as one JSON line, whether the row was good) for line `number` of the input."""
+    def line(self, line: bytes, place: str) -> tuple[bytes, bool]:
+        """(answer as one JSON line, whether the row was good) for the line at `place`."""
         row: Any = None
         try:
             row = json.loads(line)
             answer = self.row(row)
-            return dump(answer), True
+            return json_line(answer), True
         except GoldError as error:
             why = str(error)
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -48,7 +48,7 @@ class RowExecutor:
             why = "infrastructure: out of memory while executing"
         except Exception as error:  # a library failing on one document must not cost the others
             why = f"executing failed: {type(error).__name__}: {error}"
-        return dump({"id": row_id(row), "error": f"line {number}: {why}"}), False
+        return json_line({"id": row_id(row), "error": f"{place}: {why}"}), False
 
     def row(self, row: object) -> dict[str, Any]:
         """Execute one row. Raises `GoldError` naming the field that is wrong."""
@@ -92,15 +92,6 @@ def _kind(value: object) -> str:
 def row_id(row: object) -> Any:
     """The id of a row however bad it is, or None."""
     return cast("dict[str, Any]", row).get("id") if isinstance(row, dict) else None
-
-
-def dump(row: Mapping[str, Any]) -> bytes:
-    """One JSON line; characters outside ASCII stay themselves unless they cannot be encoded."""
-    text = json.dumps(row, ensure_ascii=False)
-    try:
-        return text.encode() + b"\n"
-    except UnicodeEncodeError:  # half of a surrogate pair
-        return json.dumps(row).encode() + b"\n"
 
 
 def read_profile(profile: object) -> Profile:

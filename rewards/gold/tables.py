@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from rewards.gold.core import GoldError, library
 from rewards.gold.pool import Executed, Pool
+from rewards.streams import is_url, stored, writing
+from rewards.task import json_line
 
 BATCH_ROWS = 256
 STATUS = "gold_status"
@@ -23,7 +25,6 @@ class Tally:
     kept: int = 0
     dropped: int = 0
     failed: int = 0
-    errors: list[str] = field(default_factory=list[str])
 
     def __str__(self) -> str:
         total = self.kept + self.dropped + self.failed
@@ -34,10 +35,11 @@ def arrow(module: str = "pyarrow") -> Any:
     return library(module, "a parquet file", extra="parquet")
 
 
-def open_parquet(path: Path) -> Any:
-    """Raises `GoldError` when the file is no parquet."""
+def open_parquet(path: Path | str, stream: BinaryIO | None = None) -> Any:
+    """The parquet file of that name, read from `stream` where given. Raises `GoldError` when it is
+    none."""
     try:
-        return arrow("pyarrow.parquet").ParquetFile(path)
+        return arrow("pyarrow.parquet").ParquetFile(stream or path)
     except arrow().ArrowInvalid as error:
         raise GoldError(f"{path}: not a parquet file ({error})") from None
 
@@ -49,7 +51,7 @@ def as_lines(texts: list[Any], first: int) -> list[bytes]:
     ]
 
 
-def apply_answers(batch: Any, column: str, answers: list[Executed]) -> tuple[Any, list[str]]:
+def apply_answers(batch: Any, column: str, answers: list[Executed]) -> tuple[Any, list[bytes]]:
     """(the batch with new texts and a status column, its error lines). Failed rows keep their text
     and have a null status."""
     pa = arrow()
@@ -62,10 +64,10 @@ def apply_answers(batch: Any, column: str, answers: list[Executed]) -> tuple[Any
     table = table.set_column(index, batch.schema.field(index), new)
     status = pa.array([r.get("status") for r in results], type=pa.string())
     table = table.append_column(STATUS, status)
-    return table, [json.dumps(r, ensure_ascii=False) for r in results if "error" in r]
+    return table, [json_line(r) for r in results if "error" in r]
 
 
-def check_column(schema: Any, column: str, path: Path) -> None:
+def check_column(schema: Any, column: str, path: Path | str) -> None:
     """Raises `GoldError` unless `column` is a text column and the status column is free."""
     kinds = arrow("pyarrow.types")
     if column not in schema.names:
@@ -78,8 +80,8 @@ def check_column(schema: Any, column: str, path: Path) -> None:
 
 
 def run_parquet(
-    source: Path,
-    target: Path,
+    sources: Sequence[str],
+    target: str,
     column: str,
     pool: Pool,
     *,
@@ -89,46 +91,70 @@ def run_parquet(
     """Write the rows that the recipe keeps, with new texts, to `target`; returns the tally.
 
     With `all_rows` dropped and failed rows are written too, told apart by the `gold_status` column
-    (KEEP, DROP, null). Failed rows are also listed in `<target>.errors.jsonl`. Both files appear
-    when they are complete.
+    (KEEP, DROP, null). Failed rows are also listed in `<target>.errors.jsonl`, by their number over
+    all sources. Both files appear when they are complete. Raises `GoldError` for sources whose
+    columns differ.
     """
     pa, pc, pq = arrow(), arrow("pyarrow.compute"), arrow("pyarrow.parquet")
-    file = open_parquet(source)
-    check_column(file.schema_arrow, column, source)
-    schema = file.schema_arrow
-    if all_rows:
-        schema = schema.append(pa.field(STATUS, pa.string()))
-
-    def batches() -> Iterator[tuple[Any, int, list[bytes]]]:
-        first = 0
-        for batch in file.iter_batches(batch_size=BATCH_ROWS):
-            yield batch, first + 1, as_lines(batch.column(column).to_pylist(), first)
-            first += len(batch)
-
+    schema = _schema(sources, column)
+    written = schema.append(pa.field(STATUS, pa.string())) if all_rows else schema
     tally = Tally()
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        with pq.ParquetWriter(partial, schema) as writer:
-            for batch, answers in pool.run(batches()):
-                table, errors = apply_answers(batch, column, answers)
-                kept = table.filter(pc.equal(table.column(STATUS), "KEEP"))
-                tally.kept += len(kept)
-                tally.failed += len(errors)
-                tally.dropped += len(table) - len(kept) - len(errors)
-                tally.errors += errors
-                writer.write_table(table if all_rows else kept.drop_columns([STATUS]))
-                progress(len(table))
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
-    write_errors(target, tally.errors)
+    with ExitStack() as stack:
+        out = stack.enter_context(writing(target))
+        writer = stack.enter_context(pq.ParquetWriter(out, written))
+        failures = _Failures(f"{target}.errors.jsonl", stack)
+        for batch, answers in pool.run(_batches(sources, column)):
+            table, errors = apply_answers(batch, column, answers)
+            kept = table.filter(pc.equal(table.column(STATUS), "KEEP"))
+            tally.kept += len(kept)
+            tally.failed += len(errors)
+            tally.dropped += len(table) - len(kept) - len(errors)
+            failures.write(errors)
+            rows = table if all_rows else kept.drop_columns([STATUS])
+            writer.write_table(rows.replace_schema_metadata(written.metadata))
+            progress(len(table))
+    failures.forget_older()
     return tally
 
 
-def write_errors(target: Path, errors: list[str]) -> None:
-    """`<target>.errors.jsonl` when there are any; an older run's file never outlives its run."""
-    path = target.with_name(target.name + ".errors.jsonl")
-    if errors:
-        path.write_text("\n".join(errors) + "\n", encoding="utf-8", errors="backslashreplace")
-    else:
-        path.unlink(missing_ok=True)
+def _schema(sources: Sequence[str], column: str) -> Any:
+    """The columns that all sources have."""
+    found: Any = None
+    for name in sources:
+        with stored(name) as stream:
+            schema = open_parquet(name, stream).schema_arrow
+        check_column(schema, column, name)
+        if found is not None and not schema.equals(found):
+            raise GoldError(
+                f"{name}: its columns are not those of {sources[0]}; run them one by one"
+            )
+        found = schema if found is None else found
+    return found
+
+
+def _batches(sources: Sequence[str], column: str) -> Iterator[tuple[Any, int, list[bytes]]]:
+    first = 0
+    for name in sources:
+        with stored(name) as stream:
+            for batch in open_parquet(name, stream).iter_batches(batch_size=BATCH_ROWS):
+                yield batch, first + 1, as_lines(batch.column(column).to_pylist(), first)
+                first += len(batch)
+
+
+class _Failures:
+    """The file of failed rows, which there is only when some row failed: an older run's file never
+    outlives its run."""
+
+    def __init__(self, name: str, stack: ExitStack) -> None:
+        self._name, self._stack = name, stack
+        self._out: BinaryIO | None = None
+
+    def write(self, errors: Sequence[bytes]) -> None:
+        if errors and self._out is None:
+            self._out = self._stack.enter_context(writing(self._name))
+        if self._out is not None:
+            self._out.writelines(errors)
+
+    def forget_older(self) -> None:
+        if self._out is None and not is_url(self._name):
+            Path(self._name.removeprefix("file://")).unlink(missing_ok=True)

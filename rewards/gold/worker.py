@@ -2,8 +2,9 @@
 
 It is killed by the operating system when a row's processor time runs out, in the middle of a
 regular expression if need be. Frames on its pipes: four bytes of length, then the payload. In come
-batches (first line number and lines), out goes one answer a row as soon as it is known, so the
-parent can tell which row a killed worker was at.
+batches: a head (how, first line number, what lines are called) and lines. Out goes one answer a
+row, all together when the batch is done; a batch that is asked for `one by one`, because it killed
+a worker before, has each answer sent as soon as it is known, which tells the row that kills.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from typing import Any, BinaryIO
 from rewards.gold.rows import RowExecutor
 
 HEADER = struct.Struct("<I")
+TOGETHER, ONE_BY_ONE = b"+", b"1"
 
 
-def write_frame(stream: BinaryIO, payload: bytes) -> None:
+def write_frame(stream: BinaryIO, payload: bytes, flush: bool = True) -> None:
     stream.write(HEADER.pack(len(payload)) + payload)
-    stream.flush()
+    if flush:
+        stream.flush()
 
 
 def read_frame(stream: BinaryIO) -> bytes | None:
@@ -51,9 +54,12 @@ def serve() -> None:
     executor = RowExecutor(**options)
     write_frame(outward, b"ready")
     while (batch := read_frame(inward)) is not None:
-        number, _, lines = batch.partition(b"\n")
-        for offset, line in enumerate(lines.split(b"\n")):
+        head, _, lines = batch.partition(b"\n")
+        how, number, name = head.split(b" ", 2)
+        where = name.decode("utf-8", "surrogateescape")
+        for place, line in enumerate(lines.split(b"\n"), int(number)):
             signal.setitimer(signal.ITIMER_PROF, deadline)
-            answer, good = executor.line(line, int(number) + offset)
+            answer, good = executor.line(line, f"{where} {place}")
             signal.setitimer(signal.ITIMER_PROF, 0)
-            write_frame(outward, (b"+" if good else b"-") + answer)
+            write_frame(outward, (b"+" if good else b"-") + answer, flush=how == ONE_BY_ONE)
+        outward.flush()

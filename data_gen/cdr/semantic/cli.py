@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from data_gen.cdr.out import certificate
 from data_gen.cdr.semantic import hallu, judged, pii
-from data_gen.cdr.semantic.rows import SOURCES, Row, Unusable
+from data_gen.cdr.semantic.rows import LICENCES, SOURCES, Row, Unusable, published
 from data_gen.cdr.sources import files_of, raw_rows
 from data_gen.corpora import CorpusError
+from data_gen.inputs import Input, say_inputs
 from data_gen.overlap import copies, fingerprint
 from rewards import console
+from rewards.cdr.files import SEMANTIC
 from rewards.cdr.structured import gold_response, score_structured
+from rewards.files import replacing_all
 from rewards.seeds import derive_seed
 from rewards.task import Task, write_jsonl
 from rollouts.cdr.prompts import MODES, messages
+
+FILES = (
+    *(f"tracks/{track}.jsonl" for track in SEMANTIC),
+    "train.jsonl",
+    "heldout.jsonl",
+    "manifest.json",
+    "certificate.json",
+)
 
 
 @dataclass(frozen=True)
@@ -47,8 +58,10 @@ DOMAINS = {
 }
 
 
-def samples_of(domain: Domain, paths: Sequence[Path], left_out: Counter[str]) -> Iterator[Row]:
-    """Every usable row of some files or folders as a sample; the others are counted by reason."""
+def samples_of(name: str, paths: Sequence[Path], left_out: Counter[str]) -> Iterator[Row]:
+    """Every usable row of some files or folders as a sample, with `published` where it is of the
+    benchmark's own part; the others are counted by reason."""
+    domain = DOMAINS[name]
     problems: list[str] = []
     for path in paths:
         if not path.exists():
@@ -58,7 +71,8 @@ def samples_of(domain: Domain, paths: Sequence[Path], left_out: Counter[str]) ->
                 try:
                     if not isinstance(raw, dict):
                         raise Unusable("not an object")
-                    yield domain.read(cast("dict[str, Any]", raw))
+                    given = cast("dict[str, Any]", raw)
+                    yield domain.read(given) | {"published": published(name, given, file, path)}
                 except Unusable as error:
                     left_out[str(error)] += 1
     if problems:
@@ -73,11 +87,12 @@ def proved(row: Row) -> bool:
 
 def build(
     name: str, paths: Sequence[Path], size: int | None, seed: int
-) -> tuple[list[Row], dict[str, Any]]:
-    """(rows, counts) of one domain. Raises `CorpusError` when no row of the source is usable."""
+) -> tuple[list[Row], dict[str, Any], set[str]]:
+    """(rows, counts, ids of the rows whose samples may be the benchmark's) of one domain. Raises
+    `CorpusError` when no row of the source is usable."""
     domain = DOMAINS[name]
     left_out: Counter[str] = Counter()
-    samples = list(samples_of(domain, paths, left_out))
+    samples = list(samples_of(name, paths, left_out))
     if not samples:
         why = "; ".join(f"{n} rows: {reason}" for reason, n in left_out.most_common(3))
         raise CorpusError(
@@ -87,27 +102,35 @@ def build(
     chosen = domain.choose(samples, domain.size if size is None else size, seed)
     made = [row for sample in chosen for row in domain.rows(sample)]
     rows = [row for row in made if proved(row)]
+    own = {sample["text"] for sample in samples if sample["published"]}  # copies too
     counts: dict[str, Any] = {
         "usable": len(samples),
         "chosen": len(chosen),
         "rows": len(rows),
         "refused": len(made) - len(rows),
+        "published": sum(sample["text"] in own for sample in chosen),
         "left_out": dict(sorted(left_out.items())),
         "published_size": domain.size,
         "counted_in": domain.counts,
     }
-    return rows, counts
+    return rows, counts, {row["instance_id"] for row in rows if row["input_text"] in own}
 
 
-def tasks_of(rows: Sequence[Row], mode: str, share: float, seed: int) -> Iterator[Task]:
+def tasks_of(
+    rows: Sequence[Row], mode: str, share: float, seed: int, own: Container[str] = ()
+) -> Iterator[Task]:
     """Training and held-out tasks: samples are split, their copies with them. A row is asked in
-    the first of its three styles."""
+    one of its three styles, drawn by a hash. Rows of `own` (ids), which may be the benchmark's,
+    are held out and marked as published: nothing trains on them."""
     first = copies({row["source_record_id"]: row["input_text"] for row in rows})
-    ranked = sorted(set(first.values()), key=lambda n: (derive_seed(seed, "split", n), n))
-    away = set(ranked[: round(len(ranked) * share)])
+    kept = {first[row["source_record_id"]] for row in rows if row["instance_id"] in own}
+    ranked = sorted(set(first.values()) - kept, key=lambda n: (derive_seed(seed, "split", n), n))
+    away = kept | set(ranked[: round(len(ranked) * share)])
     for row in rows:
         text = row["scoring_profile"] == "text_refinement"
-        variant = row["prompt_variants"][0]
+        variants = row["prompt_variants"]
+        drawn = derive_seed(seed, "wording", row["instance_id"]) % len(variants)
+        variant = variants[drawn]
         gold = {k: v for k, v in row.items() if v is not None and k != "prompt_variants"}
         more = {"status": row["reference_status"], "text": row["reference_text"], "mode": mode}
         yield Task(
@@ -126,6 +149,9 @@ def tasks_of(rows: Sequence[Row], mode: str, share: float, seed: int) -> Iterato
                 "document": row["source_record_id"],
                 "domain": row["domain"],
                 "source": row["source_benchmark"],
+                "licence": LICENCES[row["domain"]],
+                "published": row["instance_id"] in own,
+                "length_bucket": row["input_length_bucket"],
                 "requirement": variant["user_requirement"],
                 "style": variant["style_id"],
                 "has_filter": False,
@@ -135,6 +161,12 @@ def tasks_of(rows: Sequence[Row], mode: str, share: float, seed: int) -> Iterato
 
 
 def write(out: Path, rows: Sequence[Row], tasks: Sequence[Task], manifest: dict[str, Any]) -> None:
+    """All files of a build, which take their places together."""
+    with replacing_all(out, stale=FILES) as new:
+        _write(new, rows, tasks, manifest)
+
+
+def _write(out: Path, rows: Sequence[Row], tasks: Sequence[Task], manifest: dict[str, Any]) -> None:
     tracks: dict[str, list[Row]] = {}
     for row in rows:
         tracks.setdefault(row["source_track"], []).append(row)
@@ -188,16 +220,30 @@ def main(argv: Sequence[str]) -> int:
     if not 0 <= args.heldout <= 1:
         raise CorpusError(f"--heldout {args.heldout} is not a share; give 0 to 1")
     rows: list[Row] = []
+    own: set[str] = set()
     manifest: dict[str, Any] = {"seed": args.seed, "domains": {}}
     for name, paths in given.items():
-        made, counts = build(name, paths, args.samples, args.seed)
+        made, counts, benchmarks = build(name, paths, args.samples, args.seed)
         rows += made
+        own |= benchmarks
         manifest["domains"][name] = counts
         why = ", ".join(f"{n} {reason}" for reason, n in counts["left_out"].items())
         print(
             f"{name}: {counts['rows']} rows of {counts['chosen']} samples, {counts['usable']} were "
             f"usable{f' (left out: {why})' if why else ''}"
         )
-    write(args.out, rows, list(tasks_of(rows, args.mode, args.heldout, args.seed)), manifest)
+    tasks = list(tasks_of(rows, args.mode, args.heldout, args.seed, own))
+    write(args.out, rows, tasks, manifest)
     print(f"{args.out / 'tracks'}: {len(rows)} verified rows")
+    if own:
+        print(
+            f"held out: {len(own)} rows from the part of a source that the benchmark draws from; "
+            "for training give the source's training files"
+        )
+    say_inputs([_input(name, manifest["domains"][name]) for name in given], args.out)
     return 0
+
+
+def _input(name: str, counts: Mapping[str, Any]) -> Input:
+    why = tuple(f"{n} rows: {reason}" for reason, n in counts["left_out"].items())
+    return Input(SOURCES[name], counts["rows"], why, LICENCES[name])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from data_gen.cdr.construct import bucket
@@ -25,6 +27,15 @@ SOURCES = {
     "rubric": "nvidia/HelpSteer2",
     "safety": "nvidia/Aegis-AI-Content-Safety-Dataset-2.0",
 }
+LICENCES = {
+    "pii": "Ai4Privacy: academic and non-commercial use",
+    "hallu": "CC-BY-4.0",
+    "rubric": "CC-BY-4.0",
+    "safety": "CC-BY-4.0",
+}
+# The part of each source that the benchmark draws its samples from, as files and folders name it.
+# FAVA's is told by the form of its rows. Which texts of AI4Privacy it drew is not public.
+OWN_PART = {"pii": "validation", "rubric": "validation", "safety": "test"}
 STYLES = (
     ("application_context", "Application-Context Task", "This goes to a review next. {ask}"),
     ("direct", "Direct", "{ask}"),
@@ -39,6 +50,18 @@ FORMATS = {
 
 class Unusable(ValueError):
     """A source row that cannot become a sample; the message says why, in words to be counted."""
+
+
+def published(domain: str, row: Mapping[str, Any], file: Path, root: Path) -> bool:
+    """Whether a source row is of the part that the benchmark's own samples are from: by its own
+    word for it, else by the names of its file and folders from `root` on."""
+    if domain == "hallu":
+        return isinstance(row.get("annotated"), str)
+    own = row.get("split")
+    if isinstance(own, str) and own:
+        return own.lower() == OWN_PART[domain]
+    place = f"{root.name}/{file.relative_to(root)}" if root.is_dir() else file.name
+    return OWN_PART[domain] in re.split(r"[^a-z]+", place.lower())
 
 
 def name_of(row: Mapping[str, Any], text: str) -> str:

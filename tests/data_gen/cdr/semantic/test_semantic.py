@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_gen.cdr.semantic import hallu, judged, pii
+from data_gen.cdr.semantic.cli import tasks_of
 from data_gen.cdr.semantic.hallu import read_fava
-from data_gen.cdr.semantic.rows import Unusable
+from data_gen.cdr.semantic.rows import Unusable, published
 from rewards.cdr.files import FIELDS, check_row, find_tracks, read_track, reports, write_scores
 from rewards.cdr.scorefile import score_file
 from rewards.cdr.structured import gold_response, score_structured
 from rewards.cli import score_row
 from rewards.families import score_answer
-from rewards.task import Answer, read_tasks
+from rewards.task import Answer, TaskError, read_tasks, refuse_published
 
 main = command("tasks")
 
@@ -368,6 +370,64 @@ def test_the_command_writes_tracks_tasks_and_what_it_left_out(
     assert main([*words, "--out", str(tmp_path / "again")]) == 0
     for path in out.rglob("*.json*"):
         assert path.read_bytes() == (tmp_path / "again" / path.relative_to(out)).read_bytes()
+
+
+def test_samples_that_may_be_the_benchmarks_are_held_out_and_train_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["semantic", *write_sources(tmp_path / "in"), "--out", str(tmp_path), "--heldout", "0"]
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert "held out: 24 rows from the part" in said.out
+    assert "nvidia/HelpSteer2: used, 6 tasks, licence CC-BY-4.0" in said.err
+    train, heldout = (read_tasks(tmp_path / f"{side}.jsonl") for side in ("train", "heldout"))
+    own = ["semantic_rubric", "semantic_safety", "semantic_hallu"]
+    assert {t.track.rpartition("_")[0] for t in heldout} == set(own)
+    assert all(t.meta["published"] for t in heldout)
+    # FAVA's training rows and AI4Privacy's are no part that the benchmark is known to draw from
+    assert {t.meta["document"] for t in train} >= {"1", "2", "3"}
+    assert "Bern lies in Sweden." in {t.gold["input_text"] for t in train}
+    assert not any(t.meta["published"] for t in train)
+    refuse_published(train, "train.jsonl")
+    with pytest.raises(TaskError, match="published benchmark task"):
+        refuse_published(heldout, "heldout.jsonl")
+    assert {t.meta["licence"] for t in heldout} == {"CC-BY-4.0"}
+    assert any("non-commercial" in t.meta["licence"] for t in train)
+
+
+@pytest.mark.parametrize(
+    ("domain", "name", "row", "own"),
+    [
+        ("rubric", "data/validation-00000-of-00001.parquet", {}, True),
+        ("rubric", "data/train-00000-of-00001.parquet", {}, False),
+        ("safety", "refusals_validation.json", {}, False),
+        ("safety", "test.json", {}, True),
+        ("safety", "latest.json", {}, False),
+        ("pii", "english.jsonl", {"split": "validation"}, True),
+        ("pii", "validation/x.jsonl", {"split": "train"}, False),
+        ("hallu", "training.json", {"annotated": "a"}, True),
+        ("hallu", "training.json", {"completion": "a"}, False),
+    ],
+)
+def test_the_part_of_a_source_is_told_by_its_names(
+    domain: str, name: str, row: dict[str, Any], own: bool, tmp_path: Path
+) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    root = tmp_path / "test of validation"  # what lies above the given folder says nothing
+    assert published(domain, row, root / name, root / name) == own
+    (root / name).parent.mkdir(parents=True)
+    inner = root / name.split("/")[0] if "/" in name else root / name
+    assert published(domain, row, root / name, inner) == own
+
+
+def test_styles_of_semantic_tasks_are_drawn_alike_often() -> None:
+    rows = [
+        row | {"instance_id": f"{row['instance_id']}{n}", "source_record_id": f"{n}"}
+        for row in all_rows()[:1]
+        for n in range(300)
+    ]
+    styles = Counter(task.meta["style"] for task in tasks_of(rows, "direct", 0.0, 0))
+    assert len(styles) == 3 and all(70 < count < 130 for count in styles.values())
 
 
 def test_a_source_in_another_format_is_named(

@@ -1,0 +1,68 @@
+"""Work shared by processes: results in the order of the jobs, memory for a few jobs at a time."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import Any, TypeVar
+
+from rewards.task import TaskError
+
+Job = TypeVar("Job")
+Found = TypeVar("Found")
+
+AHEAD = 3  # jobs handed out per process
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def in_turn(
+    work: Callable[[Job], Found],
+    jobs: Iterable[Job],
+    workers: int,
+    start: Callable[..., None] | None = None,
+    given: tuple[Any, ...] = (),
+) -> Iterator[Found]:
+    """What `work` gives for every job, in the order of the jobs, whoever is done first.
+
+    `start(*given)` is run once in each process; with one worker all is done in this one. Functions,
+    jobs and results of more are pickled. Raises `TaskError` when a process is killed.
+    """
+    if workers == 1:
+        if start is not None:
+            start(*given)
+        yield from map(work, jobs)
+        return
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (start, given))
+    waiting: deque[Future[Found]] = deque()
+    try:
+        for job in jobs:
+            waiting.append(pool.submit(work, job))
+            if len(waiting) >= AHEAD * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except BrokenProcessPool:
+        raise TaskError(
+            "a worker process was killed before its work was done (often for want of memory); no "
+            "file was written: run it again with fewer --workers"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin(start: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
+    # An interrupt goes to the whole group; the parent says it, and ends us.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if start is not None:
+        start(*given)
