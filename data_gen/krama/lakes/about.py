@@ -50,7 +50,7 @@ def _entry(path: Path, name: str, entry: Any) -> About:
     if unknown := sorted(set(map(str, fields)) - _FIELDS):
         known = ", ".join(sorted(_FIELDS))
         raise TaskError(f"--describe {path}: {name}: unknown field {unknown[0]!r}; give {known}")
-    columns = fields.get("columns") or {}
+    columns: Any = fields.get("columns") or {}
     if not isinstance(columns, dict):
         raise TaskError(f"--describe {path}: {name}: columns: give `NAME: words` there")
     said = {str(k): _line(v) for k, v in cast("dict[Any, Any]", columns).items()}

@@ -13,14 +13,14 @@ import json
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from data_gen.inputs import Input, say_inputs
 from data_gen.krama.folders import write_tasks
 from data_gen.krama.importer import DOMAINS, LAKE
-from data_gen.krama.lakes.about import read_about
+from data_gen.krama.lakes.about import Described, read_about
 from data_gen.krama.lakes.carried import carried_about, export_carried
 from data_gen.krama.lakes.constants import best_constants, paying
 from data_gen.krama.lakes.generate import Tally, generate, obscure_lake
@@ -65,13 +65,13 @@ def certificate(parts: Parts, tally: Tally, seed: int) -> dict[str, Any]:
     }
 
 
-def _counted(parts: Parts, name: Any) -> dict[str, dict[str, int]]:
+def _counted(parts: Parts, name: Callable[[Task], str]) -> dict[str, dict[str, int]]:
     return {n: dict(Counter(name(t) for t in tasks).most_common()) for n, tasks in parts.items()}
 
 
 def _opened(args: argparse.Namespace) -> tuple[list[Lake], list[Lake]]:
     """(training, held-out) lakes. Raises `TaskError`."""
-    described = read_about(args.describe) if args.describe else {}
+    described: Described = read_about(args.describe) if args.describe else {}
     held = [open_lake(folder, described, args.licence) for folder in args.heldout]
     train = [open_lake(folder, described, args.licence) for folder in args.lakes]
     if args.carried:
@@ -95,7 +95,8 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     from tqdm import tqdm
 
     opened, held = _opened(args)
-    sides = dict(zip(_PARTS, parted(opened, held, args.validation_share, args.seed), strict=True))
+    train, valid, heldout = parted(opened, held, args.validation_share, args.seed)
+    sides = {"train": train, "validation": valid, "heldout": heldout}
     lakes = [lake for side in sides.values() for lake in side]
     if not any(lake.tables for lake in lakes):
         _say(lakes, {}, args)
@@ -104,7 +105,7 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
             "HTML or NPZ files with column names, 15 rows or more, and a column of numbers"
         )
     tally = Tally()
-    wanted = _wanted(args.count, bool(sides["validation"]), bool(held), bool(opened))
+    wanted = _wanted(args.count, bool(valid), bool(held), bool(opened))
     parts: Parts = {}
     quiet = not sys.stderr.isatty()
     with tqdm(total=sum(wanted.values()), desc="lake tasks", unit="task", disable=quiet) as bar:

@@ -85,10 +85,17 @@ def _packaged(source: Source) -> Carried:
     return Carried(source.owner, source.slug, source.licence, source.load, said)
 
 
+_EMPTY = re.compile(
+    r"(?i)^(a|an|the)?\s*(numeric|factor|character|integer|vector|logical|data)\b.*"
+)
+
+
 def _words(text: str) -> str:
-    first = re.split(r"[;:(]|\. |\.$", text)[0].strip()
-    plain = first.isprintable() and not set(first) & set("`\"'\\{}*_[]<>,)")
-    return first if 3 < len(first) <= 50 and plain else ""
+    """What a documentation says of a column, if it is short and says something."""
+    first = re.split(r"[;:(,]|\. |\.$| - an? ", text.lstrip("|-— "))[0].strip()
+    plain = first.isprintable() and not set(first) & set("`\"'\\{}*_[]<>)|")
+    cut = re.search(r"(?i)\b(with|of|the|a|an|in|is|for|and)$", first)
+    return first if 3 < len(first) <= 50 and plain and not cut and not _EMPTY.match(first) else ""
 
 
 def _there(package: str) -> bool:

@@ -23,6 +23,7 @@ _KEYS = 5_000  # distinct values of a join key
 _GROUPS = 60  # distinct values of a column to group by
 _LONGEST = 80  # characters of a text
 _SHORT = 25  # characters, on average, of one of two things in a cell
+_FIGURE = r"[-+<>=]*[\d.,:/\s-]*\d[.%]?|[-+]?inf"
 _YEAR = {"year", "years", "yr", "built", "founded", "born", "season", "since", "date"}
 _CUTS: dict[Cut, str] = {
     "after_comma": r",([^,]*)$",
@@ -63,7 +64,7 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
         elif column.dtype.kind not in "mM":
             _text(str(name), filled.astype(str).str.strip(), found)
     if not found.numbers:
-        return "no column of measured numbers"
+        return "no column of measured numbers (names such as v1 need words: --describe)"
     if not (found.groups or found.names or found.years or found.halves):
         return "no column to group by, to match by or to order by"
     listed = tuple(str(c) for c in frame.columns)
@@ -136,6 +137,8 @@ def _text(name: str, filled: Any, found: _Found) -> None:
     longest = int(filled.str.len().max())
     if longest > _LONGEST or distinct < 2 or not all(map(str.isprintable, filled)):
         return
+    if float(filled.str.fullmatch(_FIGURE).mean()) > 0.5:
+        return  # figures that are text here are no names
     found.halves += _halves(name, filled)
     if distinct <= min(_GROUPS, len(filled) // 3):
         found.groups.append(name)

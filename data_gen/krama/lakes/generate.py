@@ -16,6 +16,7 @@ from data_gen.krama.lakes.ops import sources_of
 from data_gen.krama.lakes.pipeline import Frames, Question, gold_subtasks
 from data_gen.krama.lakes.questions import KINDS, question_for
 from data_gen.krama.lakes.steps import NoQuestion
+from data_gen.krama.lakes.tables import Table
 from data_gen.krama.lakes.verify import score, validate_all
 from data_gen.krama.obscure.generated import obscure_tables
 from rewards.seeds import derive_seed
@@ -40,9 +41,8 @@ def to_task(
 ) -> Task:
     """A validated question as a task; its id is a hash of what it asks. `draw` is its seed."""
     name = f"{derive_seed('lake-task', lake.name, question.shape):016x}"
-    read = [(source.path, source.part) for source in sources_of(question.ops or ())]
-    used = [t for t in lake.tables if (t.path, t.reading.part) in read]
-    opened = sorted({path for path, _ in read})
+    used = _tables(lake, question)
+    opened = sorted({t.path for t in used})
     gold = {
         "answer_type": question.steps[-1].answer_type,
         "answer": values["main-task"],
@@ -71,6 +71,12 @@ def to_task(
             "difficulty": "hard" if len(question.steps) > 4 else "easy",
         },
     )
+
+
+def _tables(lake: Lake, question: Question) -> list[Table]:
+    """The tables that a question reads."""
+    read = [(source.path, source.part) for source in sources_of(question.ops or ())]
+    return [t for t in lake.tables if (t.path, t.reading.part) in read]
 
 
 @dataclass
@@ -133,6 +139,7 @@ def generate(
                 tally.reasons["asked already"] += 1
                 continue
             lake.seen.add(question.shape)
+            lake.tried.update(t.key for t in _tables(lake, question))
             drawn.append((lake, question, kind, draw))
         checked = validate_all([(question, lake.frames) for lake, question, _, _ in drawn])
         for (lake, question, kind, draw), (values, why) in zip(drawn, checked, strict=True):

@@ -28,6 +28,10 @@ _BYTES_ELSE = 30_000_000
 _TABLES = 12  # of one file
 
 
+_FAILED = "no question over it passed every check; certificate.json counts them"
+_UNTRIED = "no question was drawn from it before there were enough, or its columns fit none"
+
+
 @dataclass
 class Lake:
     """A folder of tables, read once. `refused` holds a reason for each table that is not used."""
@@ -37,6 +41,7 @@ class Lake:
     tables: list[Table]
     frames: Frames
     seen: set[str] = field(default_factory=set[str])
+    tried: set[str] = field(default_factory=set[str])  # tables that some question was asked of
     refused: dict[str, str] = field(default_factory=dict[str, str])
 
     @cached_property
@@ -55,7 +60,7 @@ class Lake:
             Input(
                 f"{self.name}/{t.key}",
                 tasks.get(t.key, 0),
-                () if tasks.get(t.key) else ("no question over it passed every check",),
+                () if tasks.get(t.key) else (_FAILED if t.key in self.tried else _UNTRIED,),
                 t.about.licence or licence,
             )
             for t in self.tables
@@ -131,4 +136,4 @@ def _archive(path: Path, name: str, said: About) -> Table | str:
 def one_sided(lake: Lake, kept: list[Table], why: str) -> Lake:
     """The lake with some of its tables; of the others it says why."""
     gone = {t.key: why for t in lake.tables if t not in kept}
-    return replace(lake, tables=kept, seen=set(), refused=lake.refused | gone)
+    return replace(lake, tables=kept, seen=set(), tried=set(), refused=lake.refused | gone)

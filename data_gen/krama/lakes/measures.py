@@ -2,9 +2,10 @@
 
 The rule, in this order:
 1. A column that names, orders or places rows is no measure, whatever its numbers: identifiers,
-   codes, ranks, parts of a date, coordinates (by a word of its name), a running number, a column
-   whose every value is unique and whole under a name that says "number", and whole numbers with
-   few different values (answers on a scale, classes) unless the name says what is counted.
+   codes, ranks, parts of a date, coordinates (by a word of its name or description), a running
+   number, and whole numbers with few different values (answers on a scale, classes) unless the
+   name says what is counted. Nor is a column whose name says nothing ("v1", "x") without a
+   description.
 2. A measure may be summarised by mean, median, largest and standard deviation.
 3. It may be added up only where its name or description says that it is an amount (people,
    cases, money, area …), no word of it says a rate, price, temperature or average, no value is
@@ -62,8 +63,11 @@ _RATES = _words(
     temperatures degrees price prices age ages height log ln prob probability chance grade rating
     ratings gpa growth change diff difference yield std sd var variance error deviation quantile
     percentile z level capita mpg kmh ph hour efficiency relative pc normalized
+    years year months days hours minutes seconds points cup
     """
 )
+_SAID_CODE = _words("id identifier identification code coded factor indicator dummy index rank")
+_OPAQUE = re.compile(r"[A-Za-z]\d*|[A-Za-z]{1,3}[_.]?\d+")  # says nothing: v1, X, z10
 _OF_COUNT = re.compile(r"(?i)\b(?:number|no|num|n)[ _.]+of\b|^n[_.]|\btotal\b|^num[_.]")
 
 
@@ -86,6 +90,8 @@ def measure(name: str, column: Any, described: str = "") -> Measure:
     nothing, "mean" for all but a total, "total" for all."""
     amount = counted(name, described)
     if not amount and set(words_of(name)) & _NAMES_ROWS:
+        return ""
+    if set(words_of(described)) & _SAID_CODE or (not described and _OPAQUE.fullmatch(name)):
         return ""
     distinct = column.nunique()
     if distinct < LEAST_DISTINCT:

@@ -39,6 +39,8 @@ def _texts(frame: Frame) -> list[str]:
         if column.dtype.kind in "iufbmM" or column.isna().any() or "," in name:
             continue
         texts = column.astype(str)
+        if float(texts.str.contains(r"\d").mean()) > 0.2:
+            continue  # dates, ages in classes: such things are not written beside another
         if int(texts.str.len().max()) <= _LONGEST and not texts.str.contains(",").any():
             found.append(str(name))
     return found

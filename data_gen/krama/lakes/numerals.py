@@ -78,7 +78,7 @@ def decimal_mark(con: Any, held: Held) -> str:
             f"count(*) FILTER ({_is(cell, _SURE_POINT)}), "
             f"count(*) FILTER ({_is(cell, _SURE_COMMA)}), "
             f"min({cell}) FILTER ({number} AND NOT {_is(cell, _PLAIN)}) FROM {held.name}"
-        ).fetchone()
+        ).fetchall()[0]
         if not count or numbers < _SHARE * count:
             continue
         marks |= ({"."} if point else set()) | ({","} if comma else set())
@@ -107,9 +107,9 @@ def number(con: Any, held: Held, column: str, mark: str) -> str:
     odd = con.execute(
         f"SELECT {cell} FROM {held.name} WHERE {cell} IS NOT NULL AND {value} IS NULL "
         f"AND {_is(cell, r'[-+]?[0-9.,]*[0-9]')} LIMIT 1"
-    ).fetchone()
+    ).fetchall()
     if odd:
-        raise NotProvable(f"column {column!r}: {odd[0]!r} is no number with the mark {mark!r}")
+        raise NotProvable(f"column {column!r}: {odd[0][0]!r} is no number with the mark {mark!r}")
     absent = _placeholders(con, held, value)
     if absent:
         value = (
@@ -128,7 +128,7 @@ def _placeholders(con: Any, held: Held, value: str) -> list[float]:
         return []
     low, high = con.execute(
         f"SELECT min(v), max(v) FROM (SELECT {value} v FROM {held.name}) WHERE v NOT IN ({nines})"
-    ).fetchone()
+    ).fetchall()[0]
     if low is None or not math.isfinite(low) or not math.isfinite(high):
         return []
     reach = max(abs(low), abs(high))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from data_gen.krama.lakes import sql
 from data_gen.krama.lakes.ops import Each, Fit, Op
@@ -44,18 +44,17 @@ class Prover:
 
 def same(op: Op, first: Any, second: Any) -> bool:
     """Whether two ways gave one value. The order of a list matters where the step has one."""
-    if isinstance(first, list) != isinstance(second, list):
-        return False
-    if isinstance(first, list):
-        one: Sequence[Any] = first
-        two: Sequence[Any] = second
-        if not isinstance(op, Each | Fit):
-            one, two = sorted(one, key=str), sorted(two, key=str)
-        return len(one) == len(two) and all(map(_alike, one, two))
-    return _alike(first, second)
+    if not isinstance(first, list) or not isinstance(second, list):
+        return not isinstance(first, list | tuple) and _alike(first, second)
+    one, two = cast("list[Any]", first), cast("list[Any]", second)
+    if not isinstance(op, Each | Fit):
+        one, two = sorted(one, key=str), sorted(two, key=str)
+    return len(one) == len(two) and all(map(_alike, one, two))
 
 
 def _alike(one: Any, two: Any) -> bool:
+    if isinstance(one, list) or isinstance(two, list):
+        return False
     if isinstance(one, str) or isinstance(two, str):
         return one == two
     return math.isclose(float(one), float(two), rel_tol=_TOLERANCE, abs_tol=1e-12)

@@ -37,7 +37,7 @@ KINDS: dict[str, Callable[[Builder], Question]] = {
     "between_years": between_years,
     "pair": pair,
 }
-_LINKED = 0.5  # of the draws are about a table that shares a key with another, where there is one
+_LINKED = 0.75  # of the draws are about a table that shares a key with another, where there is one
 
 
 def question_for(

@@ -31,7 +31,7 @@ from rewards.task import TaskError
 
 _TOP = 80  # lines or rows among which the names of the columns must stand
 _SEPS = (",", ";", "\t", "|")
-_WIDE = re.compile(r"\s{2,}")
+_BLANKS = {"  ": re.compile(r"\s{2,}"), " ": re.compile(r"\s+")}
 _FULL = 4_000_000  # characters of one object in JSON
 Rows = list[list[str | None]]
 
@@ -104,7 +104,7 @@ class Shelf:
                 said = f"read_parquet({literal(str(path))})"
                 self.con.execute(f"CREATE TABLE {name} AS SELECT {_TEXTS} FROM {said}")
             case ".json" | ".jsonl":
-                self._json(name, path, source)
+                self._json(name, path)
             case ".xlsx" | ".xlsm":
                 self._store(name, *_sheet(path, source))
             case ".html" | ".htm":
@@ -133,20 +133,25 @@ class Shelf:
         self.con.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
         self.con.unregister("given")
 
-    def _json(self, name: str, path: Path, source: Source) -> None:
-        fields = ", ".join(f"{literal(c)}: 'VARCHAR'" for c in source.columns)
+    def _json(self, name: str, path: Path) -> None:
         form = "array" if path.suffix.lower() == ".json" else "newline_delimited"
+        how = f"format='{form}', maximum_object_size={_FULL}"
+        place = literal(str(path))
+        keys = self.con.execute(
+            f"SELECT DISTINCT unnest(json_keys(json)) FROM read_json_objects({place}, {how})"
+        ).fetchall()
+        fields = ", ".join(f"{literal(k)}: 'VARCHAR'" for (k,) in sorted(keys))
         self.con.execute(
-            f"CREATE TABLE {name} AS SELECT * FROM read_json({literal(str(path))}, "
-            f"columns={{{fields}}}, format='{form}', maximum_object_size={_FULL})"
+            f"CREATE TABLE {name} AS SELECT * FROM read_json({place}, columns={{{fields}}}, {how})"
         )
 
     def _text(self, name: str, path: Path, source: Source) -> Held:
         text = _decoded(path.read_bytes(), source.path).replace("\r\n", "\n").replace("\r", "\n")
         at, sep, names = _names(text, source)
         body = "\n".join(text.split("\n")[at + 1 :])
-        if sep == "  ":
-            cells = [_WIDE.split(line.strip()) for line in body.split("\n") if line.strip()]
+        if sep in _BLANKS:
+            parted = _BLANKS[sep]
+            cells = [parted.split(line.strip()) for line in body.split("\n") if line.strip()]
             if any(len(row) != len(names) for row in cells):
                 raise NotProvable(f"{source.path}: rows of different widths")
             self._store(name, names, [list(row) for row in cells])
@@ -186,9 +191,10 @@ def _names(text: str, source: Source) -> tuple[int, str, list[str]]:
                 if len(set(filled)) < len(filled):
                     raise NotProvable(f"{source.path}: two columns have one name")
                 return at, sep, filled
-        cells = _WIDE.split(line.strip())
-        if len(cells) > 1 and wanted <= set(cells) and len(set(cells)) == len(cells):
-            return at, "  ", cells
+        for blanks, parted in _BLANKS.items():
+            cells = parted.split(line.strip())
+            if len(cells) > 1 and wanted <= set(cells) and len(set(cells)) == len(cells):
+                return at, blanks, cells
     raise NotProvable(f"{source.path}: the second reader finds no row with the names of columns")
 
 

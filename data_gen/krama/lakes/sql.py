@@ -66,7 +66,7 @@ class _State:
     texts: set[str] = field(default_factory=set[str])  # columns that are clean texts already
 
     def get(self, query: str) -> Any:
-        return self.shelf.con.execute(query).fetchone()
+        return self.shelf.con.execute(query).fetchall()[0]
 
     def all(self, query: str) -> list[Any]:
         return self.shelf.con.execute(query).fetchall()

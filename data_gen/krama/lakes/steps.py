@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import comb
 from random import Random
 
@@ -280,8 +280,20 @@ class Builder:
         for op in (s.op for s in self.steps):
             if isinstance(op, Group):
                 margin = f"({margin}) if {fewest(op)} > 1 else {ONE_ROW}"
+        columns = [c for c in dict.fromkeys(self.used) if c in self.table.columns]
+        first = replace(self.steps[0], op=Load(self.table.source(*columns)))
+        text = self._once(text)
         key = f"{shape}|{sorted(self.keys)}|{sorted(self.used)}"
-        return Question(text, tuple(self.steps), key, margin)
+        return Question(text, (first, *self.steps[1:]), key, margin)
+
+    def _once(self, text: str) -> str:
+        """The text with a column's words where it is named first only."""
+        for table in (self.table, *self.tables):
+            for name, words in table.about.columns.items():
+                long = f"'{name}' ({words})"
+                head, found, rest = text.partition(long)
+                text = head + found + rest.replace(long, f"'{name}'")
+        return text
 
 
 _KINDS: dict[str, StepKind] = {
