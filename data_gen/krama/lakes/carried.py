@@ -81,7 +81,7 @@ def carried() -> Iterator[Carried]:
 def _packaged(source: Source) -> Carried:
     """With what its documentation says of columns, where that is short."""
     words = {n: _words(text) for n, text in source.columns.items()}
-    said = {n: text for n, text in words.items() if text}
+    said = {n: w for n, w in words.items() if w and w.lower() != n.lower()}
     return Carried(source.owner, source.slug, source.licence, source.load, said)
 
 

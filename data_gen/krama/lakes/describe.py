@@ -25,10 +25,10 @@ _LONGEST = 80  # characters of a text
 _SHORT = 25  # characters, on average, of one of two things in a cell
 _FIGURE = r"[-+<>=]*[\d.,:/\s-]*\d[.%]?|[-+]?inf"
 _YEAR = {"year", "years", "yr", "built", "founded", "born", "season", "since", "date"}
-_CUTS: dict[Cut, str] = {
-    "after_comma": r",([^,]*)$",
-    "before_comma": r"^(.*),[^,]*$",
-    "in_brackets": r"\(([^()]*)\)\s*$",
+_CUTS: dict[Cut, tuple[str, str]] = {  # (a mark that the text has, the part)
+    "after_comma": (",", r",([^,]*)$"),
+    "before_comma": (",", r"^(.*),[^,]*$"),
+    "in_brackets": (")", r"\(([^()]*)\)\s*$"),
 }
 
 
@@ -69,6 +69,7 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
         return "no column to group by, to match by or to order by"
     listed = tuple(str(c) for c in frame.columns)
     numbers = {n: frame[n].dropna() for n in found.numbers}
+    whole = tuple(n for n, column in numbers.items() if bool((column == column.round()).all()))
     return Table(
         reading,
         len(frame),
@@ -79,13 +80,13 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
         tuple(found.years),
         tuple(found.totals),
         holes,
-        tuple(n for n, column in numbers.items() if bool((column == column.round()).all())),
+        whole,
         tuple(found.single_years),
         tuple(found.halves),
         found.values,
         found.fewest,
         found.spans,
-        {n: _levels(column) for n, column in numbers.items()},
+        {n: _levels(column, n in whole) for n, column in numbers.items()},
         fingerprints(frame),
         about,
     )
@@ -104,11 +105,13 @@ def _plain_name(name: Any) -> bool:
     )
 
 
-def _levels(column: Any) -> list[float]:
-    """Thresholds to filter by, with three significant digits, inside the column's range."""
-    rounded = [float(f"{value:.3g}") for value in column.quantile([0.2, 0.35, 0.5, 0.65, 0.8])]
+def _levels(column: Any, whole: bool) -> list[float]:
+    """Thresholds to filter by, with three significant digits, inside the column's range; whole
+    numbers among whole numbers."""
+    found = [float(f"{value:.3g}") for value in column.quantile([0.2, 0.35, 0.5, 0.65, 0.8])]
+    found = [float(round(v)) for v in found] if whole else found
     low, high = float(column.min()), float(column.max())
-    return [v for v in dict.fromkeys(rounded) if low < v < high]
+    return [v for v in dict.fromkeys(found) if low < v < high]
 
 
 def _number(name: str, filled: Any, found: _Found, about: About) -> None:
@@ -133,32 +136,40 @@ def _is_year(name: str, filled: Any) -> bool:
 
 
 def _text(name: str, filled: Any, found: _Found) -> None:
-    distinct = filled.nunique()
-    longest = int(filled.str.len().max())
-    if longest > _LONGEST or distinct < 2 or not all(map(str.isprintable, filled)):
+    counts = filled.value_counts()  # what is looked at is each text, once
+    texts = counts.index.to_series().astype(str)
+    distinct = len(counts)
+    if (
+        distinct < 2
+        or int(texts.str.len().max()) > _LONGEST
+        or not all(map(str.isprintable, texts))
+    ):
         return
-    if float(filled.str.fullmatch(_FIGURE).mean()) > 0.5:
+    figures = texts.str.fullmatch(_FIGURE).to_numpy()
+    if int(counts.to_numpy()[figures].sum()) > 0.5 * len(filled):
         return  # figures that are text here are no names
-    found.halves += _halves(name, filled)
+    found.halves += _halves(name, texts, counts)
     if distinct <= min(_GROUPS, len(filled) // 3):
         found.groups.append(name)
-        found.values[name] = sorted(filled.unique())
-        found.fewest[name] = int(filled.value_counts().min())
+        found.values[name] = sorted(texts)
+        found.fewest[name] = int(counts.min())
     elif distinct == len(filled) and distinct <= _KEYS:
         found.names.append(name)
-        found.values[name] = sorted(filled.unique())
+        found.values[name] = sorted(texts)
 
 
-def _halves(name: str, filled: Any) -> list[Half]:
+def _halves(name: str, texts: Any, counts: Any) -> list[Half]:
     """The ways in which nearly all cells hold two things, one of them repeated."""
     halves: list[Half] = []
-    for cut, pattern in _CUTS.items():
-        part = filled.str.extract(pattern)[0].str.strip()
-        part = part[part.notna() & (part != "")]
-        if len(part) < 0.9 * len(filled):
+    for cut, mark in _CUTS.items():
+        if float(texts.str.contains(mark[0], regex=False).mean()) < 0.5:
             continue
-        distinct, short = part.nunique(), float(part.str.len().mean()) <= _SHORT
-        fits = 3 <= distinct <= min(_GROUPS, len(part) // 3) and distinct < filled.nunique()
-        if fits and short:
-            halves.append(Half(name, cut, tuple(sorted(part.unique()))))
+        part = texts.str.extract(mark[1])[0].str.strip()
+        there = (part.notna() & (part != "")).to_numpy()
+        rows = int(counts.to_numpy()[there].sum())
+        values = sorted(set(part[there]))
+        short = sum(map(len, values)) <= _SHORT * len(values)
+        fits = 3 <= len(values) <= min(_GROUPS, rows // 3) and len(values) < len(counts)
+        if rows >= 0.9 * int(counts.sum()) and fits and short:
+            halves.append(Half(name, cut, tuple(values)))
     return halves

@@ -4,8 +4,8 @@ The rule, in this order:
 1. A column that names, orders or places rows is no measure, whatever its numbers: identifiers,
    codes, ranks, parts of a date, coordinates (by a word of its name or description), a running
    number, and whole numbers with few different values (answers on a scale, classes) unless the
-   name says what is counted. Nor is a column whose name says nothing ("v1", "x") without a
-   description.
+   name says what is counted, or under a name of things that rows belong to ("site"). Nor is a
+   column whose name says nothing ("v1", "x") without a description.
 2. A measure may be summarised by mean, median, largest and standard deviation.
 3. It may be added up only where its name or description says that it is an amount (people,
    cases, money, area …), no word of it says a rate, price, temperature or average, no value is
@@ -66,6 +66,15 @@ _RATES = _words(
     years year months days hours minutes seconds points cup
     """
 )
+# things that rows belong to: whole numbers under such a name tell one from the other
+_ENTITIES = _words(
+    """
+    site sites litter gen genotype family station village county school student location batch
+    machine cow pig animal tree nest bird dog person individual farm field store shop customer
+    account ticket invoice product item question judge rater plot sample household area_code cd
+    hospital doctor team player ward precinct region city state country
+    """
+)
 _SAID_CODE = _words("id identifier identification code coded factor indicator dummy index rank")
 _OPAQUE = re.compile(r"[A-Za-z]\d*|[A-Za-z]{1,3}[_.]?\d+")  # says nothing: v1, X, z10
 _OF_COUNT = re.compile(r"(?i)\b(?:number|no|num|n)[ _.]+of\b|^n[_.]|\btotal\b|^num[_.]")
@@ -97,6 +106,8 @@ def measure(name: str, column: Any, described: str = "") -> Measure:
     if distinct < LEAST_DISTINCT:
         return ""
     whole = bool((column == column.round()).all())
+    if whole and not amount and set(words_of(name)) & _ENTITIES:
+        return ""
     if whole and distinct <= SCALE_MOST and not amount:
         return ""
     if whole and column.is_unique and bool((column.diff().dropna() == 1).all()):

@@ -22,6 +22,14 @@ def _rounding(digits: int) -> str:
     return f"abs((raw * 10 ** {digits}) % 1 - 0.5)"
 
 
+def _digits(b: Builder, number: str, how: Summary) -> int:
+    """Digits that the answer can have."""
+    whole = any(number in t.whole for t in (b.table, *b.tables) if number in t.numbers)
+    if whole and how in ("total", "median"):
+        return 0 if how == "total" else 1
+    return b.rng.choice((1, 2, 2, 3))
+
+
 def one_number(b: Builder) -> Question:
     """A mean, median, spread or total, rounded: numeric_exact."""
     b.load()
@@ -33,7 +41,7 @@ def one_number(b: Builder) -> Question:
     else:
         b.maybe_filter(0.9)
     how = b.summary(number, ("mean", "median", "std", "total", "total"))
-    digits = 0 if how == "total" and number in b.table.whole else b.rng.choice((1, 2, 2, 3))
+    digits = _digits(b, number, how)
     text = f"What is the {WORDS[how]} of {b.the(number)} in {b.where()}, {decimals(digits)}?"
     b.add(
         Figure(number, how, digits),
@@ -52,7 +60,7 @@ def difference(b: Builder) -> Question:
     one, other = b.rng.sample(list(b.sizes[by]), 2)
     b.maybe_filter(0.4)
     how: Summary = b.rng.choice(("mean", "median"))
-    digits = b.rng.choice((1, 2, 3))
+    digits = _digits(b, number, how)
     text = (
         f"By how much does the {WORDS[how]} of {b.the(number)} where {b.the(by)} is {one!r} exceed "
         f"that where it is {other!r} in {b.where()}, {decimals(digits)} (negative if it is lower)?"

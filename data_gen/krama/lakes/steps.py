@@ -62,6 +62,7 @@ class Builder:
     steps: list[LakeStep] = field(default_factory=list[LakeStep])
     said: list[str] = field(default_factory=list[str])
     used: list[str] = field(default_factory=list[str])
+    about: list[str] = field(default_factory=list[str])  # columns used, but not to filter by
     keys: list[str] = field(default_factory=list[str])  # tables read
     brought: Link | None = None  # a column of another table, which is still to be used
     phrases: dict[str, str] = field(default_factory=dict[str, str])
@@ -110,6 +111,7 @@ class Builder:
         if not fitting:
             raise NoQuestion
         name = self.rng.choice(fitting)
+        self.about.append(name)
         self.clean(name)
         return name
 
@@ -137,7 +139,8 @@ class Builder:
                 raise NoQuestion
             return link.brings
         fitting = [g for g in self.table.groups if least <= len(self.table.values[g]) <= most]
-        fitting = [g for g in fitting if g not in self.used]
+        both = {h.column for h in self.table.halves}
+        fitting = [g for g in fitting if g not in self.used and g not in both]
         halves = [h for h in self.table.halves if least <= len(h.values) <= most]
         halves = [h for h in halves if h.column not in self.used]
         if halves and (not fitting or self.rng.random() < 0.5):
@@ -149,6 +152,7 @@ class Builder:
             raise NoQuestion
         name = self.rng.choice(fitting)
         self.used.append(name)
+        self.about.append(name)
         self.sizes[name] = self.table.values[name]
         self.small |= self.table.fewest.get(name, 0) < 2
         return name
@@ -159,6 +163,7 @@ class Builder:
             raise NoQuestion
         phrase = _CUTS[cut].format(self.col(column))
         self.used.append(column)
+        self.about.append(f"{cut} {column}")
         self.add(
             Split(column, cut, into),
             f"Take the {phrase}",
@@ -185,6 +190,7 @@ class Builder:
             raise NoQuestion
         name = self.rng.choice(fitting)
         self.used.append(name)
+        self.about.append(name)
         self.holes |= name in self.table.holes
         self.add(
             Years(name),
@@ -233,6 +239,7 @@ class Builder:
         self.brought = link
         self.keys.append(other.key)
         self.used += [link.mine, link.brings]
+        self.about += [link.mine, link.brings]
         self.phrases[link.brings] = other.column(link.brings)
         if link.brings in other.totals:
             self.more_totals.add(link.brings)
@@ -276,14 +283,14 @@ class Builder:
 
     def asked(self, text: str, shape: str, margin: str = "1.0") -> Question:
         """The question that the steps so far answer. Its shape names tables, columns and
-        operation, and no limit: questions that differ in a limit alone ask the same."""
+        operation, and no filter: questions that differ in a filter alone ask the same."""
         for op in (s.op for s in self.steps):
             if isinstance(op, Group):
                 margin = f"({margin}) if {fewest(op)} > 1 else {ONE_ROW}"
         columns = [c for c in dict.fromkeys(self.used) if c in self.table.columns]
         first = replace(self.steps[0], op=Load(self.table.source(*columns)))
         text = self._once(text)
-        key = f"{shape}|{sorted(self.keys)}|{sorted(self.used)}"
+        key = f"{shape}|{sorted(self.keys)}|{sorted(self.about)}"
         return Question(text, (first, *self.steps[1:]), key, margin)
 
     def _once(self, text: str) -> str:

@@ -42,7 +42,7 @@ def reject(question: Question, values: Mapping[str, Any]) -> str:
             return "trivial"
     else:
         size = abs(float(cast("float", answer)))
-        few = last.value.startswith("len(") and size < 3
+        few = last.value.startswith("len(") and size < 2
         if few or size == 1 or not 1e-9 < size < 1e12:
             return "trivial"
     counts = [v for k, v in values.items() if k.startswith("subtask") and isinstance(v, int)]
@@ -62,7 +62,7 @@ def _guessable(question: Question, values: Mapping[str, Any]) -> str:
         return "too few groups"
     if isinstance(last.op, Top) and not enough(groups, last.op.k):
         return "too few groups"
-    if isinstance(last.op, Above) and not 3 <= int(answer) <= groups - 3:
+    if isinstance(last.op, Above) and not 2 <= int(answer) <= groups - 2:
         return "too few groups"
     if isinstance(last.op, Each):
         middle = sorted(answer)[len(answer) // 2]

@@ -14,10 +14,10 @@ from places import ROOT
 pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
 
-from proof_lake import opened, question, values_of  # noqa: E402
+from proof_lake import opened, question, values_of
 
-from data_gen.krama.lakes.lake import Lake  # noqa: E402
-from data_gen.krama.lakes.ops import (  # noqa: E402
+from data_gen.krama.lakes.lake import Lake
+from data_gen.krama.lakes.ops import (
     Above,
     Best,
     Clean,
