@@ -53,8 +53,16 @@ def _table(
     return audit_tables(tasks, roots)
 
 
+def _answer(
+    tasks: Sequence[Task], roots: Sequence[Path]
+) -> tuple[list[Report], Report, list[Broken]]:
+    from data_gen.krama.audit import audit_answers
+
+    return audit_answers(tasks, roots)
+
+
 # family -> what is audited beside the laws. A new one adds a function and a line.
-EXTRA: dict[str, Extra] = {"table": _table}
+EXTRA: dict[str, Extra] = {"table": _table, "answer": _answer}
 
 
 def audited(

@@ -118,12 +118,19 @@ def _header_place(listed: Sequence[tuple[int, Sequence[str]]], usual: int) -> in
     """The first row that is as wide as most are, and below the last blank line of the start: the
     column names. A row of one name less above rows of data is the header of named rows."""
     place = next((i for i, (_, row) in enumerate(listed) if len(row) >= usual), 0)
+    while place + 1 < min(len(listed), _TOP) and _padded(listed[place][1], usual):
+        place += 1
     gaps = [i for i in range(1, min(len(listed), _TOP)) if _gap(listed[i - 1], listed[i])]
     if gaps and gaps[-1] > place and _heads([row for _, row in listed[gaps[-1] :]], usual):
         place = gaps[-1]
     above = listed[place - 1][1] if place else ()
     named = len(above) == usual - 1 and len(above) > 1 and not any(map(looks_numeric, above))
     return place - 1 if named and _no_header([row for _, row in listed[place:]]) else place
+
+
+def _padded(row: Sequence[str], usual: int) -> bool:
+    """Whether a row is a title: one text, and separators up to the width of the others."""
+    return usual > 2 and bool(row[0].strip()) and not any(field.strip() for field in row[1:])
 
 
 def _stands(listed: Sequence[tuple[int, Sequence[str]]], top: int, usual: int) -> bool:

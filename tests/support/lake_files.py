@@ -1,4 +1,4 @@
-"""A lake with one table in every form of file."""
+"""A lake with one table in every form of file, and a second sheet."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ import pandas as pd
 
 from data_gen.krama.lakes.files import Layout, write_frames
 
-TITLES = ["Häuser of the town", "Source: see the notes"]
+TITLES = ("Häuser of the town", "Source: see the notes")
 
 
 FORMS = [
-    (Layout("semicolon.csv", sep=";", encoding="cp1252"), []),
-    (Layout("tabs.tsv", sep="\t"), []),
-    (Layout("titled.csv", skip=2), TITLES),
-    (Layout("book.xlsx", "excel", skip=2, sheet="Homes"), TITLES),
-    (Layout("records.json", "json"), []),
-    (Layout("rows.jsonl", "lines"), []),
-    (Layout("typed.parquet", "parquet"), []),
+    Layout("semicolon.csv", sep=";", encoding="cp1252", decimal=","),
+    Layout("tabs.tsv", sep="\t"),
+    Layout("titled.csv", top=TITLES),
+    Layout("book.xlsx", "excel", sheet="Homes", top=TITLES),
+    Layout("records.json", "json"),
+    Layout("rows.jsonl", "lines"),
+    Layout("typed.parquet", "parquet"),
+    Layout("page.html", "html", top=TITLES),
+    Layout("arrays.npz", "npz"),
+    Layout("base.sqlite", "sqlite", sheet="homes"),
 ]
 
 
@@ -38,10 +41,9 @@ def frame(shift: int = 0) -> Any:
 
 
 def lake_of_all(folder: Path) -> Path:
-    for number, (layout, top) in enumerate(FORMS):
-        made = frame(number).rename(columns={"Height": f"Height {number}"})
-        parts = [(layout, made, top)]
+    for number, layout in enumerate(FORMS):
+        parts = [(layout, frame(number).rename(columns={"Height": f"Height {number}"}))]
         if layout.form == "excel":
-            parts.append((replace(layout, sheet="More", skip=0), frame(50), []))
+            parts.append((replace(layout, sheet="More", top=()), frame(50)))
         write_frames(folder, parts)
     return folder

@@ -1,8 +1,9 @@
 """`assay tasks lake`: verified questions over folders of tables, with gold pipelines.
 
-Writes `train.jsonl` (from --lakes and --carried), `heldout.jsonl` (from --heldout), and
-`certificate.json`; with --obscured also both over lakes with other names and numbers. No table of
-the held-out side, by content, is used on the training side.
+Writes `train.jsonl` and `validation.jsonl` (from --lakes and --carried), `heldout.jsonl` (from
+--heldout), `refused.jsonl` and `certificate.json`; with --obscured also each over lakes with other
+names and numbers. Every gold value is computed twice, by pandas and by SQL over the original file.
+No table, and no copy of one in another order, is on two sides.
 """
 
 from __future__ import annotations
@@ -12,109 +13,150 @@ import json
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from data_gen.inputs import Input, say_inputs
 from data_gen.krama.folders import write_tasks
 from data_gen.krama.importer import DOMAINS, LAKE
-from data_gen.krama.lakes.carried import export_carried
+from data_gen.krama.lakes.about import Described, read_about
+from data_gen.krama.lakes.carried import carried_about, export_carried
+from data_gen.krama.lakes.constants import best_constants, paying
 from data_gen.krama.lakes.generate import Tally, generate, obscure_lake
 from data_gen.krama.lakes.lake import Lake, open_lake
+from data_gen.krama.lakes.sides import parted
 from rewards import console
+from rewards.files import write_text
 from rewards.task import Task, TaskError
 from rewards.versions import TABLES, installed
 
+_PARTS = ("train", "validation", "heldout")
+Parts = dict[str, list[Task]]
 
-def certificate(parts: dict[str, list[Task]], tally: Tally, seed: int) -> dict[str, Any]:
-    """Counts, reasons for refusal, and the overlap of tables between the splits (by content)."""
+
+def certificate(parts: Parts, tally: Tally, seed: int) -> dict[str, Any]:
+    """Counts, reasons for refusal, what the best constants earn, the verdicts of the second way,
+    and the overlap of tables between the splits (by content, in whatever order)."""
     # an obscured table counts as the table it was made of
-    sides: dict[str, set[str]] = {"train": set(), "heldout": set()}
+    sides: dict[str, set[str]] = {name: set() for name in _PARTS}
     for name, tasks in parts.items():
         found = (str(d).partition(" ")[0] for t in tasks for d in t.meta["tables"])
         sides[name.removesuffix("_obscured")] |= set(found)
-    overlap = len(sides["train"] & sides["heldout"])
+    pairs = [(one, two) for one in _PARTS for two in _PARTS if one < two]
+    overlap = sum(len(sides[one] & sides[two]) for one, two in pairs)
+    constants = {n: best_constants(tasks) for n, tasks in parts.items() if tasks}
+    pay = [f"{n}: {why}" for n, found in constants.items() for why in paying(found)]
     return {
-        "ok": overlap == 0,
+        "ok": overlap == 0 and not pay,
         "seed": seed,
         "versions": installed(TABLES),
         "tables_in_both_splits": overlap,
         "tasks": {n: len(tasks) for n, tasks in parts.items()},
-        "answer_types": {
-            n: dict(Counter(t.gold["answer_type"] for t in tasks)) for n, tasks in parts.items()
-        },
-        "kinds": {n: dict(Counter(t.meta["kind"] for t in tasks)) for n, tasks in parts.items()},
-        "lakes": {n: dict(Counter(t.meta["domain"] for t in tasks)) for n, tasks in parts.items()},
+        "answer_types": _counted(parts, lambda t: str(t.gold["answer_type"])),
+        "kinds": _counted(parts, lambda t: str(t.meta["kind"])),
+        "tables_a_question": _counted(parts, lambda t: str(len(t.meta["keys"]))),
+        "lakes": _counted(parts, lambda t: str(t.meta["domain"])),
+        "proof": dict(tally.proof.most_common()),
+        "constants": constants,
+        "constants_that_pay": pay,
         "refused": dict(tally.reasons.most_common()),
+        "examples": tally.examples,
     }
+
+
+def _counted(parts: Parts, name: Callable[[Task], str]) -> dict[str, dict[str, int]]:
+    return {n: dict(Counter(name(t) for t in tasks).most_common()) for n, tasks in parts.items()}
+
+
+def _opened(args: argparse.Namespace) -> tuple[list[Lake], list[Lake]]:
+    """(training, held-out) lakes. Raises `TaskError`."""
+    described: Described = read_about(args.describe) if args.describe else {}
+    held = [open_lake(folder, described, args.licence) for folder in args.heldout]
+    train = [open_lake(folder, described, args.licence) for folder in args.lakes]
+    if args.carried:
+        folders = export_carried(args.out / "carried")
+        train += [open_lake(folder, carried_about(folder)) for folder in folders]
+    names = Counter(lake.name for lake in [*held, *train])
+    if twice := [name for name, n in names.items() if n > 1]:
+        raise TaskError(f"two lakes are called {twice[0]!r}; rename the folder of one")
+    return train, held
+
+
+def _wanted(count: int, validation: bool, held: bool, train: bool) -> dict[str, int]:
+    """How many tasks of each split: a fifth is held out, a tenth validates."""
+    heldout = 0 if not held else count // 5 if train else count
+    valid = (count - heldout) // 10 if validation else 0
+    return {"train": count - heldout - valid, "validation": valid, "heldout": heldout}
 
 
 def build(args: argparse.Namespace) -> dict[str, Any]:
     """Write the folder; returns the certificate. Raises `TaskError`."""
     from tqdm import tqdm
 
-    held = [open_lake(folder) for folder in args.heldout]
-    banned = frozenset(t.digest for lake in held for t in lake.tables)
-    folders = list(args.lakes)
-    if args.carried:
-        folders += export_carried(args.out / "carried")
-    train = [open_lake(folder, banned) for folder in folders]
-    unread = [f"{lake.name}/{why}" for lake in [*held, *train] for why in lake.refused]
-    for why in unread:
-        print(f"assay tasks: left out: {why}", file=sys.stderr)
-    names = Counter(lake.name for lake in [*held, *train])
-    if twice := [name for name, n in names.items() if n > 1]:
-        raise TaskError(f"two lakes are called {twice[0]!r}; rename the folder of one")
-    if not any(lake.tables for lake in [*held, *train]):
+    opened, held = _opened(args)
+    train, valid, heldout = parted(opened, held, args.validation_share, args.seed)
+    sides = {"train": train, "validation": valid, "heldout": heldout}
+    lakes = [lake for side in sides.values() for lake in side]
+    if not any(lake.tables for lake in lakes):
+        _say(lakes, {}, args)
         raise TaskError(
-            "no usable table in the folders given; they need CSV, Excel, JSON or Parquet files "
-            "with column names, 15 rows or more, and a column of numbers"
+            "no usable table in the folders given; they need CSV, Excel, JSON, Parquet, SQLite, "
+            "HTML or NPZ files with column names, 15 rows or more, and a column of numbers"
         )
     tally = Tally()
-    share = args.count if not held else args.count // 5 if train else 0
-    wanted = {
-        "train": args.count - share if held else args.count,
-        "heldout": share or args.count if held else 0,
-    }
-    parts: dict[str, list[Task]] = {}
-    with tqdm(
-        total=sum(wanted.values()), desc="lake tasks", unit="task", disable=not sys.stderr.isatty()
-    ) as bar:
-        parts["train"] = generate(train, wanted["train"], args.seed, "train", tally, bar.update)
-        parts["heldout"] = generate(
-            held, wanted["heldout"], args.seed, "heldout", tally, bar.update
-        )
+    wanted = _wanted(args.count, bool(valid), bool(held), bool(opened))
+    parts: Parts = {}
+    quiet = not sys.stderr.isatty()
+    with tqdm(total=sum(wanted.values()), desc="lake tasks", unit="task", disable=quiet) as bar:
+        for name, side in sides.items():
+            parts[name] = generate(side, wanted[name], args.seed, name, tally, bar.update)
     if args.obscured:
-        parts |= _obscured(parts, [*train, *held], args, tally)
+        parts |= _obscured(parts, sides, args, tally)
     args.out.mkdir(parents=True, exist_ok=True)
     for name, tasks in parts.items():
         write_tasks(args.out / f"{name}.jsonl", tasks)
     proof = certificate(parts, tally, args.seed)
-    proof["tables_refused"] = unread
-    text = json.dumps(proof, indent=2) + "\n"
-    (args.out / "certificate.json").write_text(text, encoding="utf-8")
+    write_text(args.out / "certificate.json", json.dumps(proof, indent=2) + "\n")
+    _say(lakes, parts, args)
     return proof
 
 
+def _say(lakes: Sequence[Lake], parts: Parts, args: argparse.Namespace) -> None:
+    """A line for every table; one that stands on two sides is said once."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for name, tasks in parts.items():
+        if not name.endswith("_obscured"):
+            counts.update((str(t.meta["domain"]), str(k)) for t in tasks for k in t.meta["keys"])
+    said: dict[str, Input] = {}
+    for lake in lakes:
+        own = {key: n for (domain, key), n in counts.items() if domain == lake.name}
+        for one in lake.inputs(own, args.licence or "unknown"):
+            if one.why != ("",) and (one.name not in said or one.used):
+                said[one.name] = one
+    args.out.mkdir(parents=True, exist_ok=True)
+    say_inputs(list(said.values()), args.out)
+
+
 def _obscured(
-    parts: dict[str, list[Task]], lakes: Sequence[Lake], args: argparse.Namespace, tally: Tally
-) -> dict[str, list[Task]]:
+    parts: Parts, sides: dict[str, list[Lake]], args: argparse.Namespace, tally: Tally
+) -> Parts:
     from tqdm import tqdm
 
-    made: dict[str, list[Task]] = {}
+    made: Parts = {}
     total = sum(map(len, parts.values()))
     with tqdm(total=total, desc="obscured", unit="task", disable=not sys.stderr.isatty()) as bar:
         for split, tasks in parts.items():
             found = made.setdefault(f"{split}_obscured", [])
-            for lake in lakes:
+            for lake in sides[split]:
                 here = str(lake.folder.resolve())
                 own = [t for t in tasks if t.files[LAKE] == here]
-                target = args.out / "obscured" / lake.name
+                target = args.out / "obscured" / split / lake.name
                 found += obscure_lake(lake, own, args.seed, target, tally, bar.update)
     return made
 
 
-def main(argv: Sequence[str]) -> int:
+def options() -> console.Parser:
     parser = console.parser("tasks lake", __doc__)
     parser.add_argument("--lakes", nargs="*", default=[], type=Path, help="folders to train on")
     parser.add_argument("--heldout", nargs="*", default=[], type=Path, help="folders to test on")
@@ -122,10 +164,21 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--carried", action="store_true", help=carried)
     again = "also ask every question over lakes with other names and numbers"
     parser.add_argument("--obscured", action="store_true", help=again)
+    words = "YAML with titles, licences and words for columns, by file (docs/krama.md)"
+    parser.add_argument("--describe", type=Path, metavar="FILE", help=words)
+    parser.add_argument("--licence", default="", help="licence of the tables in the folders")
+    share = "share of the tables that validate"
+    parser.add_argument("--validation-share", type=float, default=0.1, metavar="S", help=share)
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--count", type=int, default=500, help="tasks in all")
     parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    args = options().parse_args(argv)
+    if not 0 <= args.validation_share < 1:
+        raise TaskError(f"--validation-share {args.validation_share}: give a share from 0 to 1")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="openpyxl")  # of what a workbook also holds
         proof = build(args)
@@ -139,9 +192,12 @@ def main(argv: Sequence[str]) -> int:
     for name in proof["tasks"]:
         kinds = ", ".join(f"{n} {k}" for k, n in proof["answer_types"][name].items())
         print(f"{args.out / name}.jsonl: {proof['tasks'][name]} tasks ({kinds or 'none'})")
+    proofs = ", ".join(f"{n} {why}" for why, n in proof["proof"].items())
+    print(f"gold computed twice: {proofs or 'nothing'}")
     refused = ", ".join(f"{n} {why}" for why, n in proof["refused"].items())
     print(f"{args.out / 'certificate.json'}: refused {refused or 'nothing'}")
-    short = proof["tasks"]["train"] + proof["tasks"]["heldout"] < args.count
-    if short:
+    for why in proof["constants_that_pay"]:
+        print(f"assay tasks: {why}", file=sys.stderr)
+    if sum(proof["tasks"][name] for name in _PARTS) < args.count:
         print("assay tasks: fewer tasks than asked for: the tables gave no more", file=sys.stderr)
     return 0 if proof["ok"] else 2

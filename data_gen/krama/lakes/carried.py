@@ -1,7 +1,9 @@
 """Lakes made of the tables that installed packages carry, in the mix of files that real lakes have.
 
-Delimited text in several separators and encodings, some with lines above the names, workbooks,
-JSON and Parquet. Which table lies in which file depends on its name alone.
+Delimited text in several separators, encodings and decimal marks, some with lines above the names,
+workbooks, JSON, Parquet, pages and arrays. Some tables lie in two files that share a key, some have
+placeholders for missing values, some a column that holds two things. What becomes of a table
+depends on its name alone.
 """
 
 # pandas ships no types, so what is unknown there cannot be known here.
@@ -13,14 +15,17 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from data_gen.dare.sources import PACKAGES, sources
+from data_gen.dare.sources import PACKAGES, Source, sources
+from data_gen.krama.lakes.about import About
 from data_gen.krama.lakes.files import BYTES_ELSE, Frame, Layout, can_read, write_frames
+from data_gen.krama.lakes.mess import messy
 from rewards.seeds import derive_seed
 
 # Packages whose data folders hold plain CSV tables; an absent package is passed over. Those of
@@ -48,6 +53,7 @@ class Carried:
     name: str
     licence: str
     load: Callable[[], Frame]
+    columns: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def carried() -> Iterator[Carried]:
@@ -68,8 +74,28 @@ def carried() -> Iterator[Carried]:
         if not _there(package):
             continue
         for source in sources([package], ROWS):
-            found.append(Carried(source.owner, source.slug, source.licence, source.load))
+            found.append(_packaged(source))
     yield from sorted(found, key=lambda c: (c.owner, c.name))
+
+
+def _packaged(source: Source) -> Carried:
+    """With what its documentation says of columns, where that is short."""
+    words = {n: _words(text) for n, text in source.columns.items()}
+    said = {n: w for n, w in words.items() if w and w.lower() != n.lower()}
+    return Carried(source.owner, source.slug, source.licence, source.load, said)
+
+
+_EMPTY = re.compile(
+    r"(?i)^(a|an|the)?\s*(numeric|factor|character|integer|vector|logical|data)\b.*"
+)
+
+
+def _words(text: str) -> str:
+    """What a documentation says of a column, if it is short and says something."""
+    first = re.split(r"[;:(,]|\. |\.$| - an? ", text.lstrip("|-— "))[0].strip()
+    plain = first.isprintable() and not set(first) & set("`\"'\\{}*_[]<>)|")
+    cut = re.search(r"(?i)\b(with|of|the|a|an|in|is|for|and)$", first)
+    return first if 3 < len(first) <= 50 and plain and not cut and not _EMPTY.match(first) else ""
 
 
 def _there(package: str) -> bool:
@@ -109,29 +135,37 @@ def plain(frame: Frame) -> Frame | None:
     return frame
 
 
-def form_of(owner: str, name: str, rows: int) -> tuple[Layout, list[str]]:
-    """The file a table lies in and the lines above its names, by its name alone."""
+def form_of(owner: str, name: str, rows: int) -> Layout:
+    """The file a table lies in, by its name alone."""
     rng = Random(derive_seed("carried-form", owner, name))
-    small = rows <= 1000  # workbooks and JSON of more rows take long to read
-    kinds = ["comma"] * 6 + ["semicolon"] * 3 + ["tab"] * 2 + ["titled"] * 3
+    small = rows <= 1000  # workbooks, pages and JSON of more rows take long to read
+    kinds = ["comma"] * 6 + ["semicolon"] * 3 + ["tab"] * 2 + ["titled"] * 3 + ["spaces"] * 2
     kinds += ["excel"] * 3 * (small and can_read("excel")) + ["json"] * 2 * small
-    kinds += ["lines"] * small + ["parquet"] * 2 * can_read("parquet")
+    kinds += ["lines"] * small + ["parquet"] * 2 * can_read("parquet") + ["npz"]
+    kinds += ["html"] * 2 * (small and can_read("html"))
     kind = rng.choice(kinds)
-    top = [t.format(name=name) for t in _TITLES[: rng.choice((1, 2, 3))]]
-    if kind == "semicolon":
-        return Layout(f"{name}.csv", sep=";", encoding="cp1252"), []
-    if kind == "tab":
-        return Layout(f"{name}.tsv", sep="\t"), []
-    if kind == "titled":
-        return Layout(f"{name}.csv", skip=len(top)), top
-    if kind == "excel":
-        own = top if rng.random() < 0.5 else []
-        return Layout(f"{name}.xlsx", "excel", skip=len(own), sheet=name[:28] or "data"), own
-    if kind in ("json", "lines"):
-        return Layout(f"{name}.json{'l' * (kind == 'lines')}", kind), []
-    if kind == "parquet":
-        return Layout(f"{name}.parquet", "parquet"), []
-    return Layout(f"{name}.csv"), []
+    top = tuple(t.format(name=name) for t in _TITLES[: rng.choice((1, 2, 3))])
+    match kind:
+        case "semicolon":
+            mark = rng.choice(",.")
+            return Layout(f"{name}.csv", sep=";", encoding="cp1252", decimal=mark)
+        case "tab":
+            return Layout(f"{name}.tsv", sep="\t")
+        case "titled":
+            return Layout(f"{name}.csv", top=top)
+        case "spaces":
+            return Layout(f"{name}.dat", sep=r"\s+")
+        case "excel":
+            own = top if rng.random() < 0.5 else ()
+            return Layout(f"{name}.xlsx", "excel", sheet=name[:28] or "data", top=own)
+        case "html":
+            return Layout(f"{name}.html", "html", top=top)
+        case "json" | "lines":
+            return Layout(f"{name}.json{'l' * (kind == 'lines')}", kind)
+        case "parquet" | "npz":
+            return Layout(f"{name}.{kind}", kind)
+        case _:
+            return Layout(f"{name}.csv")
 
 
 def export_carried(target: Path) -> list[Path]:
@@ -152,25 +186,58 @@ def export_carried(target: Path) -> list[Path]:
     lakes: dict[str, list[tuple[Carried, Frame]]] = {}
     for owner, items in owners.items():
         lakes.setdefault(owner if len(items) >= _SMALL else "mixed", []).extend(items)
-    said: dict[str, dict[str, str]] = {}
+    said: dict[str, dict[str, Any]] = {}
     for lake, items in sorted(lakes.items()):
         names: set[str] = set()
         for item, frame in items[:LAKE_MOST]:
             name = item.name if item.name not in names else f"{item.owner}-{item.name}"
             names.add(name)
-            path = _lay(target / lake, item.owner, name, frame)
-            said[f"{lake}/{path}"] = {"from": item.owner, "licence": item.licence}
+            for part, cells in messy(item.owner, name, frame):
+                path = _lay(target / lake, item.owner, part, cells)
+                columns = {n: w for n, w in item.columns.items() if n in cells.columns}
+                said[f"{lake}/{path}"] = {
+                    "from": item.owner,
+                    "licence": item.licence,
+                    "columns": columns,
+                }
     if said:
         text = json.dumps(said, indent=1, ensure_ascii=False) + "\n"
         (target / "SOURCES.json").write_text(text, encoding="utf-8")
     return [target / lake for lake in sorted(lakes)]
 
 
+def carried_about(lake: Path) -> dict[str, About]:
+    """What SOURCES.json says of the tables of one lake, by their paths in it."""
+    found = json.loads((lake.parent / "SOURCES.json").read_text(encoding="utf-8"))
+    return {
+        path.removeprefix(f"{lake.name}/"): About("", row["licence"], row["columns"])
+        for path, row in found.items()
+        if path.startswith(f"{lake.name}/")
+    }
+
+
 def _lay(folder: Path, owner: str, name: str, frame: Frame) -> str:
-    """Write one table; a character that its encoding lacks makes it UTF-8. Returns the path."""
-    layout, top = form_of(owner, name, len(frame))
+    """Write one table; a form that cannot hold its cells gives way to plain CSV. Returns the
+    path."""
+    layout = form_of(owner, name, len(frame))
+    if not _holds(layout, frame):
+        layout = Layout(f"{name}.csv")
     try:
-        write_frames(folder, [(layout, frame, top)])
+        write_frames(folder, [(layout, frame)])
     except UnicodeEncodeError:
-        write_frames(folder, [(Layout(layout.path, sep=layout.sep), frame, top)])
+        layout = Layout(layout.path, sep=layout.sep, decimal=layout.decimal)
+        write_frames(folder, [(layout, frame)])
     return layout.path
+
+
+def _holds(layout: Layout, frame: Frame) -> bool:
+    """Whether the form can hold the cells as they are."""
+    if layout.sep == r"\s+":
+        texts = [c for c in frame.columns if frame[c].dtype.kind not in "iufb"]
+        cells = [str(v) for c in texts for v in frame[c].dropna()] + [str(c) for c in frame.columns]
+        return all(c and not any(x.isspace() or x in "\"'," for x in c) for c in cells)
+    texts = [c for c in frame.columns if frame[c].dtype.kind not in "iufb"]
+    mixed = any(not isinstance(v, str) for c in texts for v in frame[c].dropna())
+    if layout.form == "npz":
+        return not mixed and not frame[texts].isna().any().any()
+    return not (mixed and layout.form == "parquet")

@@ -1,7 +1,7 @@
-"""How a table lies in a file: delimited text, a workbook's sheet, JSON records, or Parquet.
+"""Tables written into files: delimited text, workbooks, JSON, Parquet, HTML, NPZ, SQLite.
 
-One place for finding tables in files, the pandas expression that reads them, and writing them.
-Written files depend on what is written alone: no dates, no order of a hash.
+Written files depend on what is written alone: no dates, no order of a hash. Reading is done by
+`rewards.tables`; NPZ archives, which it does not know, have their `Read` here.
 """
 
 # pandas and openpyxl ship no types, so what is unknown there cannot be known here.
@@ -14,198 +14,155 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import io
-import json
 import re
+import sqlite3
 import zipfile
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from html import escape
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from rollouts.krama.columns import kind_of
-from rollouts.krama.scan import header_row, shape_of
-
-Form = Literal["csv", "excel", "json", "lines", "parquet"]
-SUFFIXES = (".csv", ".tsv", ".xlsx", ".json", ".jsonl", ".parquet")
-# a workbook takes about a hundred times as long to read as text of its size
-BYTES_MOST = {".xlsx": 2_000_000, ".json": 5_000_000, ".jsonl": 5_000_000}
+Form = Literal["csv", "excel", "json", "lines", "parquet", "html", "npz", "sqlite"]
 BYTES_ELSE = 30_000_000
-_SHEETS = 12
 Frame = Any  # a pandas DataFrame
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One table in one file. `skip` counts the lines or rows above the column names."""
+    """How one table is laid into a file. `top` lines stand above the column names."""
 
     path: str  # from the lake's folder, with /
     form: Form = "csv"
     sep: str = ","
     encoding: str = "utf-8"
-    skip: int = 0
-    sheet: str = ""
-    decimal: str = "."  # of a csv file
+    decimal: str = "."
+    sheet: str = ""  # or the table's name
+    top: tuple[str, ...] = ()
 
-    @property
-    def load(self) -> str:
-        """The expression that reads it where the lake is the folder data/."""
-        words = [repr(f"data/{self.path}")]
-        if self.form == "csv":
-            words += [f"sep={self.sep!r}"] if self.sep != "," else []
-            words += [f"skiprows={self.skip}"] if self.skip else []
-            words += [f"encoding={self.encoding!r}"] if self.encoding != "utf-8" else []
-            # a column is read whole: one with odd cells stays text from end to end
-            words += ["decimal=','", "low_memory=False"] if self.decimal == "," else []
-            return f"pd.read_csv({', '.join(words)})"
-        if self.form == "excel":
-            words += [f"sheet_name={self.sheet!r}"]
-            words += [f"skiprows={self.skip}"] if self.skip else []
-            return f"pd.read_excel({', '.join(words)})"
-        if self.form == "parquet":
-            return f"pd.read_parquet({words[0]})"
-        return (
-            f"pd.read_json({', '.join(words + (['lines=True'] if self.form == 'lines' else []))})"
-        )
 
-    @property
-    def said(self) -> str:
-        """How a question names it."""
-        return f"sheet '{self.sheet}' of {self.path}" if self.form == "excel" else self.path
+@dataclass(frozen=True)
+class Arrays:
+    """An NPZ archive of arrays of one length: a table whose columns they are."""
+
+    path: str
+    columns: tuple[str, ...] = ()
+    form: str = "npz"
+    part: str = ""
+
+    def code(self, name: str = "t") -> str:
+        """The statement that reads it where the lake is the folder data/."""
+        return f"{name} = pd.DataFrame(dict(np.load({f'data/{self.path}'!r})))"
+
+
+def load_arrays(path: Path) -> Frame:
+    """The frame that `Arrays.code` gives. Raises what NumPy and pandas raise of another file."""
+    np: Any = importlib.import_module("numpy")
+    pd: Any = importlib.import_module("pandas")
+    with np.load(path, allow_pickle=False) as found:
+        return pd.DataFrame(dict(found))
 
 
 def can_read(form: Form) -> bool:
     """Whether what this form needs beside pandas is installed."""
-    needs = {"excel": "openpyxl", "parquet": "pyarrow"}
+    needs = {"excel": "openpyxl", "parquet": "pyarrow", "html": "lxml"}
     return form not in needs or importlib.util.find_spec(needs[form]) is not None
 
 
-class _Rooted:
-    """pandas whose readers take `data/…` from a folder; `raw` leaves the cells of text alone."""
-
-    def __init__(self, folder: Path, raw: bool) -> None:
-        self._pandas: Any = importlib.import_module("pandas")  # heavy
-        self._folder, self._raw = folder, raw
-
-    def __getattr__(self, name: str) -> Any:
-        def read(path: str, **options: Any) -> Frame:
-            if self._raw and name == "read_csv":
-                options |= {"dtype": str, "keep_default_na": False}
-            if self._raw and name == "read_excel":
-                options |= {"dtype": object, "keep_default_na": False}
-            return getattr(self._pandas, name)(self._folder / path.removeprefix("data/"), **options)
-
-        return read
-
-
-_NAMES = {"True": True, "False": False}
-
-
-def read_frame(load: str, folder: Path, raw: bool = False) -> Frame:
-    """The frame that a `Layout.load` gives. The expression is our own, made above of quoted parts;
-    raises whatever pandas raises of a file it cannot read."""
-    return eval(load, {"__builtins__": {}, "pd": _Rooted(folder, raw), **_NAMES})
-
-
-def layouts(folder: Path, path: Path) -> list[Layout]:
-    """The tables that may be in a file; none for a file too large or of another kind."""
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES or path.stat().st_size > BYTES_MOST.get(suffix, BYTES_ELSE):
-        return []
-    name = path.relative_to(folder).as_posix()
-    try:
-        if suffix == ".xlsx":
-            return _sheets(name, path) if can_read("excel") else []
-        if suffix in (".json", ".jsonl"):
-            return _records(name, path)
-        if suffix == ".parquet":
-            return [Layout(name, "parquet")] if can_read("parquet") else []
-    except Exception:  # whatever the reading library says of a broken file: no table for us
-        return []
-    return _delimited(name, path)
-
-
-def _delimited(name: str, path: Path) -> list[Layout]:
-    shape = shape_of(path)
-    if shape is None or len(shape.names) < 2 or not shape.delimiter:
-        return []
-    if any(n.startswith("field ") for n in shape.names[:2]):  # no column names to ask about
-        return []
-    return [Layout(name, "csv", shape.delimiter, shape.encoding, max(0, shape.header - 1))]
-
-
-def _sheets(name: str, path: Path) -> list[Layout]:
-    openpyxl = importlib.import_module("openpyxl")
-    book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-    found: list[Layout] = []
-    for sheet in book.worksheets[:_SHEETS]:
-        rows = [
-            ["" if cell is None else str(cell) for cell in row]
-            for row in islice(sheet.iter_rows(max_col=80, values_only=True), 40)
-        ]
-        top = header_row(rows)
-        if top is None or any(kind_of(c) in ("integer", "number") for c in rows[top]):
-            continue
-        found.append(Layout(name, "excel", skip=top, sheet=str(sheet.title)))
-    book.close()
-    return found
-
-
-def _records(name: str, path: Path) -> list[Layout]:
-    """An array of flat objects, or one object a line."""
-    text = path.read_text(encoding="utf-8")
-    if path.suffix.lower() == ".jsonl":
-        rows = [json.loads(line) for line in text.splitlines()[:50] if line.strip()]
-        form: Form = "lines"
-    else:
-        rows, form = json.loads(text), "json"
-    if not isinstance(rows, list) or not rows or not all(isinstance(r, dict) for r in rows):
-        return []
-    flat = all(not isinstance(v, dict | list) for r in rows[:50] for v in r.values())
-    return [Layout(name, form)] if flat else []
-
-
-def top_lines(layout: Layout, folder: Path) -> list[str]:
+def top_lines(path: Path, form: str, part: str, skip: int, encoding: str) -> tuple[str, ...]:
     """What stands above the column names: lines, or the texts of rows."""
-    if not layout.skip:
-        return []
-    path = folder / layout.path
-    if layout.form == "csv":
-        with open(path, encoding=layout.encoding, newline="") as file:
-            return [line.rstrip("\r\n") for line in islice(file, layout.skip)]
+    if not skip:
+        return ()
+    if form == "csv":
+        with open(path, encoding=encoding, newline="") as file:
+            return tuple(line.rstrip("\r\n") for line in islice(file, skip))
     openpyxl = importlib.import_module("openpyxl")
-    book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-    rows = islice(book[layout.sheet].iter_rows(values_only=True), layout.skip)
-    found = [" ".join(str(c) for c in row if c is not None) for row in rows]
-    book.close()
-    return found
+    with closing(openpyxl.load_workbook(path, read_only=True, data_only=True)) as book:
+        rows = islice(book[part].iter_rows(values_only=True), skip)
+        return tuple(" ".join(str(c) for c in row if c is not None) for row in rows)
 
 
-def write_frames(folder: Path, tables: Sequence[tuple[Layout, Frame, Sequence[str]]]) -> None:
-    """Write the tables of one file: (layout, frame, lines above the names). Only a workbook holds
-    several. Raises UnicodeEncodeError when the encoding lacks a character."""
-    layout, frame, top = tables[0]
+def write_frames(folder: Path, tables: Sequence[tuple[Layout, Frame]]) -> None:
+    """Write the tables of one file. Only workbooks, pages and databases hold several. Raises
+    UnicodeEncodeError when the encoding lacks a character."""
+    layout, frame = tables[0]
     place = folder / layout.path
     place.parent.mkdir(parents=True, exist_ok=True)
-    if layout.form == "csv":
-        body = frame.to_csv(index=False, sep=layout.sep, lineterminator="\n")
-        place.write_bytes("\n".join([*top, body]).encode(layout.encoding))
-    elif layout.form == "excel":
-        place.write_bytes(_workbook(tables))
-    elif layout.form == "parquet":
-        frame.to_parquet(place, index=False)
+    match layout.form:
+        case "csv":
+            place.write_bytes(_delimited(layout, frame).encode(layout.encoding))
+        case "excel":
+            place.write_bytes(_workbook(tables))
+        case "parquet":
+            frame.to_parquet(place, index=False)
+        case "html":
+            place.write_text(_page(tables), encoding="utf-8")
+        case "npz":
+            np: Any = importlib.import_module("numpy")
+            np.savez(place, **{str(c): _array(frame[c]) for c in frame.columns})
+        case "sqlite":
+            place.unlink(missing_ok=True)
+            with closing(sqlite3.connect(place)) as db:
+                for one, part in tables:
+                    part.to_sql(one.sheet, db, index=False)
+        case "json" | "lines":
+            lines = layout.form == "lines"
+            how = {"orient": "records", "force_ascii": False, "lines": lines}
+            text = frame.to_json(**how, double_precision=15)
+            place.write_text(text + ("" if lines else "\n"), encoding="utf-8")
+
+
+def _delimited(layout: Layout, frame: Frame) -> str:
+    if layout.sep == r"\s+":  # columns under each other, for cells without blanks
+        cells = [[str(c) for c in frame.columns]]
+        cells += [["NA" if v != v else _text(v) for v in row] for row in frame.values.tolist()]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        rows = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) for r in cells]
+        body = "\n".join(row.rstrip() for row in rows) + "\n"
     else:
-        lines = layout.form == "lines"
-        text = frame.to_json(orient="records", force_ascii=False, lines=lines, double_precision=15)
-        place.write_text(text + ("" if lines else "\n"), encoding="utf-8")
+        if layout.decimal == ",":  # also where a column holds words beside numbers
+            for name in [c for c in frame.columns if frame[c].dtype.kind == "O"]:
+                frame = frame.assign(**{str(name): frame[name].map(_with_comma)})
+        how = {"sep": layout.sep, "decimal": layout.decimal, "lineterminator": "\n"}
+        body = frame.to_csv(index=False, **how)
+    return "\n".join([*layout.top, body])
 
 
-def _workbook(tables: Sequence[tuple[Layout, Frame, Sequence[str]]]) -> bytes:
+def _with_comma(value: Any) -> Any:
+    return repr(value).replace(".", ",") if isinstance(value, float) and value == value else value
+
+
+def _text(value: Any) -> str:
+    return "NA" if value is None else repr(value) if isinstance(value, float) else str(value)
+
+
+def _array(column: Any) -> Any:
+    """A column as an array that needs no pickle to be read."""
+    return column.to_numpy() if column.dtype.kind in "iufb" else column.astype(str).to_numpy("U")
+
+
+def _page(tables: Sequence[tuple[Layout, Frame]]) -> str:
+    """A page with a heading and a table for each."""
+    parts = ["<!DOCTYPE html>", '<html><head><meta charset="utf-8"></head><body>']
+    for layout, frame in tables:
+        parts += [f"<p>{escape(line)}</p>" for line in layout.top]
+        heads = "".join(f"<th>{escape(str(c))}</th>" for c in frame.columns)
+        parts += ["<table>", f"<thead><tr>{heads}</tr></thead>", "<tbody>"]
+        for row in frame.astype(object).where(frame.notna(), None).itertuples(index=False):
+            cells = ["" if c is None else _text(c) for c in row]
+            parts.append("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in cells) + "</tr>")
+        parts += ["</tbody>", "</table>"]
+    return "\n".join([*parts, "</body></html>"]) + "\n"
+
+
+def _workbook(tables: Sequence[tuple[Layout, Frame]]) -> bytes:
     openpyxl = importlib.import_module("openpyxl")
     book = openpyxl.Workbook(write_only=True)
-    for layout, frame, top in tables:
+    for layout, frame in tables:
         sheet = book.create_sheet(layout.sheet)
-        for line in top:
+        for line in layout.top:
             sheet.append([line])
         sheet.append([str(c) for c in frame.columns])
         for row in frame.astype(object).where(frame.notna(), None).itertuples(index=False):

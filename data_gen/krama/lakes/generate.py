@@ -10,10 +10,13 @@ from random import Random
 from typing import Any
 
 from data_gen.krama.importer import LAKE, SYSTEM
+from data_gen.krama.lakes.constants import Watch
 from data_gen.krama.lakes.lake import Lake
+from data_gen.krama.lakes.ops import sources_of
 from data_gen.krama.lakes.pipeline import Frames, Question, gold_subtasks
 from data_gen.krama.lakes.questions import KINDS, question_for
 from data_gen.krama.lakes.steps import NoQuestion
+from data_gen.krama.lakes.tables import Table
 from data_gen.krama.lakes.verify import score, validate_all
 from data_gen.krama.obscure.generated import obscure_tables
 from rewards.seeds import derive_seed
@@ -30,6 +33,7 @@ TYPES = (
 TRIES = 60  # questions a wanted task, before a lake is given up
 _BATCH = 16  # questions that are run side by side; fixed, so that no machine changes the tasks
 _AGENT = "ds_guru_few_shot"
+_EXAMPLES = 5  # sentences kept of a reason
 
 
 def to_task(
@@ -37,14 +41,8 @@ def to_task(
 ) -> Task:
     """A validated question as a task; its id is a hash of what it asks. `draw` is its seed."""
     name = f"{derive_seed('lake-task', lake.name, question.shape):016x}"
-    opened = sorted(
-        {
-            s.code.split("data/")[1].split("'")[0].split('"')[0]
-            for s in question.steps
-            if "data/" in s.code
-        }
-    )
-    tables = [t.digest for t in lake.tables if t.path in opened]
+    used = _tables(lake, question)
+    opened = sorted({t.path for t in used})
     gold = {
         "answer_type": question.steps[-1].answer_type,
         "answer": values["main-task"],
@@ -67,17 +65,43 @@ def to_task(
             "draw": draw,
             "steps": len(question.steps),
             "gold_files": opened,
-            "tables": tables,
+            "tables": sorted({t.digest for t in used}),
+            "keys": sorted({t.key for t in used}),
+            "licences": sorted({t.about.licence or "unknown" for t in used}),
             "difficulty": "hard" if len(question.steps) > 4 else "easy",
         },
     )
 
 
+def _tables(lake: Lake, question: Question) -> list[Table]:
+    """The tables that a question reads."""
+    read = [(source.path, source.part) for source in sources_of(question.ops or ())]
+    return [t for t in lake.tables if (t.path, t.reading.part) in read]
+
+
 @dataclass
 class Tally:
-    """What became of the questions."""
+    """What became of the questions. `proof` counts the verdicts of the second way, `examples`
+    holds some sentences of each."""
 
     reasons: Counter[str] = field(default_factory=Counter[str])
+    proof: Counter[str] = field(default_factory=Counter[str])
+    examples: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    def refused(self, why: str, detail: str = "") -> None:
+        self.reasons[why] += 1
+        if detail and len(self.examples.setdefault(why, [])) < _EXAMPLES:
+            self.examples[why].append(detail)
+
+
+def proved(lake: Lake, question: Question, values: dict[str, Any], tally: Tally) -> bool:
+    """Whether the second way gives the same values; counted either way."""
+    refusal = lake.prover.refusal(question, values)
+    verdict = refusal.partition(":")[0] or "agreed"
+    tally.proof[verdict] += 1
+    if refusal:
+        tally.refused(f"proof: {verdict}", f"{lake.name}: {question.text} ({refusal})")
+    return not refusal
 
 
 def generate(
@@ -94,6 +118,7 @@ def generate(
     """
     made: list[Task] = []
     types: Counter[str] = Counter()
+    watches = {kind: Watch(kind) for kind in TYPES}
     most = -(-count // len(TYPES))
     usable = [lake for lake in lakes if lake.tables]
     total = count * TRIES if usable else 0
@@ -104,7 +129,7 @@ def generate(
             kind = Random(derive_seed(seed, "lake-draft", lake.name, number)).choice(list(KINDS))
             draw = derive_seed(seed, lake.name, number, kind)
             try:
-                question = question_for(lake.tables, kind, draw)
+                question = question_for(lake.tables, kind, draw, lake.links)
             except NoQuestion:
                 tally.reasons["no fitting columns"] += 1
                 continue
@@ -114,6 +139,7 @@ def generate(
                 tally.reasons["asked already"] += 1
                 continue
             lake.seen.add(question.shape)
+            lake.tried.update(t.key for t in _tables(lake, question))
             drawn.append((lake, question, kind, draw))
         checked = validate_all([(question, lake.frames) for lake, question, _, _ in drawn])
         for (lake, question, kind, draw), (values, why) in zip(drawn, checked, strict=True):
@@ -122,6 +148,11 @@ def generate(
                 continue
             if values is None:
                 tally.reasons[why] += 1
+                continue
+            if not proved(lake, question, values, tally):
+                continue
+            if not watches[answer_type].admits(values["main-task"]):
+                tally.reasons["an answer given too often"] += 1
                 continue
             types[answer_type] += 1
             made.append(to_task(lake, question, values, split, kind, draw))
@@ -142,11 +173,16 @@ def obscure_lake(
     """A lake's tasks asked again over the lake with other names and numbers, each with the answer
     that its pipeline gives there. A task is dropped when it does not validate there, or when its
     answer did not change: memory could still answer it."""
+    if not tasks:
+        return []
     used = {str(path) for task in tasks for path in task.meta["gold_files"]}
     tables = obscure_tables(lake.folder, lake.name, lake.tables, used, seed, target)
     other = Lake(target, lake.name, tables, Frames(target))
     made: list[Task] = []
-    questions = [question_for(other.tables, task.meta["kind"], task.meta["draw"]) for task in tasks]
+    questions = [
+        question_for(other.tables, task.meta["kind"], task.meta["draw"], other.links)
+        for task in tasks
+    ]
     checked = [
         found
         for at in range(0, len(questions), _BATCH)
@@ -163,7 +199,7 @@ def obscure_lake(
             tally.reasons["obscured: another question"] += 1
         elif score(question, values["main-task"], plain) > 0.95:
             tally.reasons["obscured: the same answer"] += 1
-        else:
+        elif proved(other, question, values, tally):
             new = to_task(other, question, values, task.split, task.meta["kind"], task.meta["draw"])
             made.append(
                 replace(

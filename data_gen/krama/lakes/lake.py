@@ -2,34 +2,138 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from random import Random
+from typing import Any
 
+from data_gen.inputs import Input
+from data_gen.krama.lakes.about import About, Described, about
+from data_gen.krama.lakes.describe import describe
+from data_gen.krama.lakes.files import Arrays, load_arrays
+from data_gen.krama.lakes.links import Links, links_of
 from data_gen.krama.lakes.pipeline import Frames
-from data_gen.krama.lakes.tables import Table, read_tables
+from data_gen.krama.lakes.proof import Prover
+from data_gen.krama.lakes.tables import Table
+from rewards.tables.overrules import Overrules, overrules
+from rewards.tables.read import form_of, readings, settle
+from rewards.tables.reading import Unread, Unreadable
 from rewards.task import TaskError
 
 FILES_MOST = 150  # of one lake; of more, a choice is asked about
+# a workbook takes about a hundred times as long to read as text of its size
+_BYTES = {"excel": 2_000_000, "json": 5_000_000, "lines": 5_000_000, "html": 5_000_000}
+_BYTES_ELSE = 30_000_000
+_TABLES = 12  # of one file
+
+
+_FAILED = "no question over it passed every check; certificate.json counts them"
+_UNTRIED = "no question was drawn from it before there were enough, or its columns fit none"
 
 
 @dataclass
 class Lake:
-    """A folder of tables, read once."""
+    """A folder of tables, read once. `refused` holds a reason for each table that is not used."""
 
     folder: Path
     name: str
     tables: list[Table]
     frames: Frames
     seen: set[str] = field(default_factory=set[str])
-    refused: tuple[str, ...] = ()  # tables whose numbers could be read in two ways, and why
+    tried: set[str] = field(default_factory=set[str])  # tables that some question was asked of
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+
+    @cached_property
+    def links(self) -> Links:
+        """Which tables can be joined."""
+        return links_of(self.tables)
+
+    @cached_property
+    def prover(self) -> Prover:
+        """The second way to compute over the files."""
+        return Prover(self.folder)
+
+    def inputs(self, tasks: dict[str, int], licence: str = "unknown") -> list[Input]:
+        """A line for each table: `tasks` counts by its key."""
+        used = [
+            Input(
+                f"{self.name}/{t.key}",
+                tasks.get(t.key, 0),
+                () if tasks.get(t.key) else (_FAILED if t.key in self.tried else _UNTRIED,),
+                t.about.licence or licence,
+            )
+            for t in self.tables
+        ]
+        return used + [
+            Input(f"{self.name}/{key}", 0, (why,), licence) for key, why in self.refused.items()
+        ]
 
 
-def open_lake(folder: Path, banned: frozenset[str] = frozenset()) -> Lake:
-    """Raises `TaskError` for a folder without usable tables."""
+def open_lake(folder: Path, described: Described | None = None, licence: str = "") -> Lake:
+    """Reads every table below a folder. Raises `TaskError` for what is no folder."""
     if not folder.is_dir():
         raise TaskError(f"{folder}: no such folder; give folders of tables")
     name = folder.parent.name if folder.name == "input" else folder.name
-    refused: list[str] = []
-    tables = [t for t in read_tables(folder, FILES_MOST, refused) if t.digest not in banned]
-    unique = list({t.digest: t for t in tables}.values())
-    return Lake(folder, name, unique, Frames(folder), refused=tuple(refused))
+    refused: dict[str, str] = {}
+    tables: list[Table] = []
+    rules = overrules(folder)
+    paths = sorted(p for p in folder.rglob("*") if p.is_file() and (form_of(p) or _arrays(p)))
+    if len(paths) > FILES_MOST:  # by their names alone
+        chosen = set(Random(0).sample(paths, FILES_MOST))
+        for path in (p for p in paths if p not in chosen):
+            why = f"the lake has more than {FILES_MOST} files; this one is not asked about"
+            refused[path.relative_to(folder).as_posix()] = why
+        paths = sorted(chosen)
+    for path in paths:
+        said = about(path.relative_to(folder).as_posix(), described or {}, licence)
+        for key, found in _tables(path, folder, rules, said):
+            if isinstance(found, Table):
+                tables.append(found)
+            else:
+                refused[key] = found
+    return Lake(folder, name, tables, Frames(folder), refused=refused)
+
+
+def _arrays(path: Path) -> bool:
+    return path.suffix.lower() == ".npz"
+
+
+def _tables(
+    path: Path, folder: Path, rules: Overrules, said: About
+) -> list[tuple[str, Table | str]]:
+    """(key, table or why it is refused) for all that is in a file."""
+    name = path.relative_to(folder).as_posix()
+    most = _BYTES.get(form_of(path), _BYTES_ELSE)
+    if path.stat().st_size > most:
+        return [(name, f"larger than {most // 1_000_000} MB; a lake's questions need less")]
+    if _arrays(path):
+        return [(name, _archive(path, name, said))]
+    found: list[tuple[str, Table | str]] = []
+    for reading in readings(path, folder, rules)[:_TABLES]:
+        if isinstance(reading, Unread):
+            key = f"{reading.path} [{reading.part}]" if reading.part else reading.path
+            found.append((key, reading.why))
+            continue
+        try:
+            settled, frame = settle(reading, folder)
+        except Unreadable as error:
+            found.append((reading.name, str(error)))
+            continue
+        holes = tuple(c for c, words in settled.missing.items() if any(w.strip() for w in words))
+        found.append((reading.name, describe(settled, frame, said, holes)))
+    return found
+
+
+def _archive(path: Path, name: str, said: About) -> Table | str:
+    try:
+        frame: Any = load_arrays(path)
+    except Exception as error:  # whatever NumPy and pandas say of a file they cannot read
+        return f"no arrays of one length ({type(error).__name__})"
+    return describe(Arrays(name, tuple(map(str, frame.columns))), frame, said)
+
+
+def one_sided(lake: Lake, kept: list[Table], why: str) -> Lake:
+    """The lake with some of its tables; of the others it says why."""
+    gone = {t.key: why for t in lake.tables if t not in kept}
+    return replace(lake, tables=kept, seen=set(), tried=set(), refused=lake.refused | gone)

@@ -2,138 +2,168 @@
 
 from __future__ import annotations
 
+from data_gen.krama.lakes.ops import (
+    Correlate,
+    Difference,
+    Figure,
+    Fit,
+    Interpolate,
+    Portion,
+    Summary,
+)
 from data_gen.krama.lakes.pipeline import Question
-from data_gen.krama.lakes.steps import SUMMARIES, Builder, NoQuestion, asked
+from data_gen.krama.lakes.steps import WORDS, Builder, NoQuestion, decimals, grouped
+
+_ORDINALS = ("last", "second to last", "third to last", "fourth to last")
+
+
+def _rounding(digits: int) -> str:
+    """How far the unrounded value is from where rounding turns, in units of the last digit."""
+    return f"abs((raw * 10 ** {digits}) % 1 - 0.5)"
+
+
+def _digits(b: Builder, number: str, how: Summary) -> int:
+    """Digits that the answer can have."""
+    whole = any(number in t.whole for t in (b.table, *b.tables) if number in t.numbers)
+    if whole and how in ("total", "median"):
+        return 0 if how == "total" else 1
+    return b.rng.choice((1, 2, 2, 3))
 
 
 def one_number(b: Builder) -> Question:
-    """A count, sum, mean or median, rounded: numeric_exact."""
+    """A mean, median, spread or total, rounded: numeric_exact."""
     b.load()
-    joined = b.maybe_join()
-    number = joined if joined and b.rng.random() < 0.6 else b.number()
-    b.maybe_filter(0.9)
-    word, call, digits = b.rng.choice(
-        (
-            ("mean", "mean()", 2),
-            ("mean", "mean()", 3),
-            ("median", "median()", 2),
-            ("standard deviation (n - 1)", "std()", 2),
-            ("total", "sum()", 1),
-        )
-    )
-    text = f"the {word} of '{number}' in {b.table.said}{b.scope()} rounded to {digits} decimals"
-    code = f'raw = float(t["{number}"].{call})'
-    value = f"round(raw, {digits})"
+    b.maybe_join()
+    number = b.number()
+    if b.brought:  # a column of the other table to select rows by
+        name = b.group(least=2)
+        b.keep(name, b.rng.choice(list(b.sizes[name])))
+    else:
+        b.maybe_filter(0.9)
+    how = b.summary(number, ("mean", "median", "std", "total", "total"))
+    digits = _digits(b, number, how)
+    text = f"What is the {WORDS[how]} of {b.the(number)} in {b.where()}, {decimals(digits)}?"
     b.add(
-        "finish",
-        f"Compute the {word} of '{number}' and round to {digits} decimals",
-        code,
-        f"What is {text}?",
-        value,
+        Figure(number, how, digits),
+        f"Compute the {WORDS[how]} of {b.the(number)}, {decimals(digits)}",
+        text,
         "numeric_exact",
     )
-    scaled = f"raw * 10 ** {digits}"
-    margin = f"abs(({scaled}) % 1 - 0.5)"
-    return asked(
-        b, f"What is {text}? Skip rows without a number.", f"number {word}{digits}", margin
+    return b.asked(f"{text} {b.skips()}", f"number {how}", _rounding(digits))
+
+
+def difference(b: Builder) -> Question:
+    """How much two groups differ in the mean or median: numeric_exact."""
+    b.load()
+    b.maybe_join()
+    number, by = b.number(), b.group()
+    one, other = b.rng.sample(list(b.sizes[by]), 2)
+    b.maybe_filter(0.4)
+    how: Summary = b.rng.choice(("mean", "median"))
+    digits = _digits(b, number, how)
+    text = (
+        f"By how much does the {WORDS[how]} of {b.the(number)} where {b.the(by)} is {one!r} exceed "
+        f"that where it is {other!r} in {b.where()}, {decimals(digits)} (negative if it is lower)?"
+    )
+    b.add(
+        Difference(by, one, other, number, how, digits),
+        f"Subtract the {WORDS[how]} of {b.the(number)} for {other!r} from that for {one!r}",
+        text,
+        "numeric_exact",
+    )
+    margin = f"{_rounding(digits)} if min(len(first), len(second)) > 1 else -1.0"
+    return b.asked(f"{text} {b.skips()}", f"difference {how}", margin)
+
+
+def portion(b: Builder) -> Question:
+    """The percentage of rows beyond a limit: numeric_exact."""
+    b.load()
+    b.maybe_join("number")
+    if b.brought:
+        other = b.tables[b.brought.other]
+        limits = list(other.levels.get(b.brought.brings, ()))
+        number = b.number()
+    else:
+        number = b.number()
+        limits = list(b.table.levels[number])
+    if not limits:
+        raise NoQuestion
+    limit = b.rng.choice(limits)
+    b.maybe_filter(0.8)
+    high = b.rng.random() < 0.5
+    digits = b.rng.choice((1, 1, 2))
+    words = f"{b.the(number)} {'above' if high else 'below'} {limit:g}"
+    text = f"What percentage of the rows in {b.where()} have {words}, {decimals(digits)}?"
+    b.add(
+        Portion(number, ">" if high else "<", limit, digits),
+        f"Compute the percentage of rows with {words}, {decimals(digits)}",
+        text,
+        "numeric_exact",
+    )
+    return b.asked(
+        f"{text} {b.skips()} Give the number without a percent sign.",
+        "portion",
+        f"{_rounding(digits)} if 1 < raw < 99 else 0.0",
     )
 
 
 def line(b: Builder) -> Question:
     """Slope, correlation or both of two measured columns: numeric_ or list_approximate."""
     b.load()
-    joined = b.maybe_join(0.7)
-    first = b.number()
-    rest = [n for n in b.table.numbers if n not in b.used]
-    if joined is None and not rest:
-        raise NoQuestion
-    second = joined or b.rng.choice(rest)
-    b.used.append(second)
-    if joined is None:
-        b.clean(second)
+    b.maybe_join("number")
+    second = b.number() if b.brought else ""
+    first = b.number(taken=[second])
+    second = second or b.number(taken=[first])
     b.maybe_filter()
     kind = b.rng.choice(("slope", "correlation", "both"))
-    x, y = f't["{first}"].astype(float)', f't["{second}"].astype(float)'
+    both = "both numbers"
     if kind == "correlation":
-        text = f"the Pearson correlation of '{first}' and '{second}' in {b.table.said}{b.scope()}"
+        text = f"What is the Pearson correlation of {b.the(first)} and {b.the(second)} in"
+        text += f" {b.where()}?"
         b.add(
-            "finish",
-            f"Correlate '{first}' with '{second}'",
-            f"r = float(np.corrcoef({x}, {y})[0, 1])",
-            f"What is {text}?",
-            "r",
+            Correlate(first, second),
+            f"Correlate {b.the(first)} with {b.the(second)}",
+            text,
             "numeric_approximate",
         )
-        margin = "abs(r) if abs(r) < 0.999 else 0.0"
-        return asked(b, f"What is {text}? Skip rows without both numbers.", "correlation", margin)
-    code = f"slope, start = (float(v) for v in np.polyfit({x}, {y}, 1))"
-    text = f"'{second}' on '{first}' in {b.table.said}{b.scope()} by ordinary least squares"
-    if kind == "slope":
-        b.add(
-            "regress",
-            f"Fit '{second}' on '{first}' with an intercept by least squares",
-            code,
-            f"What is the slope of {text}?",
-            "slope",
-            "numeric_approximate",
-        )
-        return asked(
-            b,
-            f"Regress {text}. What is the slope? Skip rows without both numbers.",
-            "slope",
-            "abs(slope)",
-        )
+        margin = "abs(r) - 0.05 if abs(r) < 0.995 else 0.0"
+        return b.asked(f"{text} {b.skips(both)}", "correlation", margin)
+    fitted = f"Regress {b.the(second)} on {b.the(first)} in {b.where()} by ordinary least squares."
+    ask = "What are the slope and the intercept?" if kind == "both" else "What is the slope?"
     b.add(
-        "regress",
-        f"Fit '{second}' on '{first}' with an intercept by least squares",
-        code,
-        f"What are slope and intercept of {text}?",
-        "[slope, start]",
-        "list_approximate",
+        Fit(first, second, kind == "both"),
+        f"Fit {b.the(second)} on {b.the(first)} with an intercept by least squares",
+        f"{fitted} {ask}",
+        "list_approximate" if kind == "both" else "numeric_approximate",
     )
-    return asked(
-        b,
-        f"Regress {text}. Answer with a list: slope, intercept. Skip rows without both numbers.",
-        "line",
-        "min(abs(slope), abs(start))",
-    )
+    r = f'abs(t["{first}"].astype(float).corr(t["{second}"].astype(float)))'
+    margin = f"({r} - 0.05) if {r} < 0.995 else 0.0"
+    end = " Answer with a list: slope, intercept." if kind == "both" else ""
+    return b.asked(f"{fitted} {ask} {b.skips(both)}{end}", f"fit {kind}", margin)
 
 
 def between_years(b: Builder) -> Question:
     """A yearly series interpolated at a point between two years: numeric_approximate."""
     b.load()
+    b.maybe_join("number")
     number, year = b.number(), b.year()
     b.maybe_filter()
-    word, call = b.rng.choice(SUMMARIES[:3])
-    code = f'g = t.groupby("{year}")["{number}"].{call}.dropna().sort_index()'
-    b.add(
-        "group",
-        f"Compute the {word} of '{number}' per '{year}'",
-        code,
-        f"For how many values of '{year}' is there a {word}?",
-        "len(g)",
-        "numeric_exact",
-    )
+    how = b.summary(number, ("mean", "median", "total"))
+    if year in b.table.single_years and not b.said:
+        raise NoQuestion  # a summary of one row a year
+    grouped(b, [year], number, how)
     share = b.rng.choice((0.25, 0.5, 0.75))
     at = b.rng.randrange(1, 4)
-    code = (
-        f"years = [float(y) for y in g.index]\nlow, high = years[-{at + 1}], years[-{at}]\n"
-        f"point = low + {share} * (high - low)\nseen = float(np.interp(point, years, g))"
-    )
-    order = ("last", "second to last", "third to last")[at - 1]
-    before = ("second to last", "third to last", "fourth to last")[at - 1]
+    before, after = _ORDINALS[at], _ORDINALS[at - 1]
     text = (
-        f"the {word} of '{number}' per '{year}' in {b.table.said}{b.scope()} linearly "
-        f"interpolated at {share:g} of the way from the {before} to the {order} '{year}'"
+        f"Take the {WORDS[how]} of {b.the(number)} per {b.col(year)} in {b.where()}. What is it, "
+        f"linearly interpolated at {share:g} of the way from the {before} to the {after} "
+        f"{b.col(year)}?"
     )
     b.add(
-        "interpolate",
-        f"Interpolate linearly between the {before} and the {order} '{year}'",
-        code,
-        f"What is {text}?",
-        "seen",
+        Interpolate(share, at),
+        f"Interpolate linearly between the {before} and the {after} {b.col(year)}",
+        text,
         "numeric_approximate",
     )
-    return asked(
-        b, f"What is {text}? Skip rows without a number.", f"interp {word}{share}{at}", "abs(seen)"
-    )
+    return b.asked(f"{text} {b.skips()}", f"between {how}", "abs(seen)")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from data_gen.krama.lakes.ops import Op
 from rewards.task import TaskError
 from rollouts.sandbox.model import Config, Limits
 from rollouts.sandbox.pool import Pool, plain_path
@@ -36,17 +37,24 @@ class LakeStep:
     value: str
     answer_type: str
     optional: bool = False  # the answer must change when it is left out
+    op: Op | None = None  # what it does, as data; the code was written from it
 
 
 @dataclass(frozen=True)
 class Question:
     """A question with its pipeline. `margin` is an expression of how far the answer is from
-    another one, relative (ties, rounding)."""
+    another one, relative (ties, rounding); negative where it rests on a single row."""
 
     text: str
     steps: tuple[LakeStep, ...]
     shape: str  # the template and its columns: two of one shape ask the same
     margin: str = "1.0"
+
+    @property
+    def ops(self) -> tuple[Op, ...] | None:
+        """The steps as data; None when one has no such form."""
+        found = tuple(step.op for step in self.steps if step.op is not None)
+        return found if len(found) == len(self.steps) else None
 
     def code(self, without: int = -1) -> str:
         """The whole script, as DS-Guru's contract wants it."""
@@ -60,10 +68,14 @@ class Question:
             lines += step.code.splitlines()
             name = "answer" if number == last else f"found_{number + 1}"
             lines.append(f"{name} = {step.value}")
-            key = "main-task" if number == last else f"subtask-{number + 1}"
-            keys.append(f"{key!r}: {name}")
+            keys.append(f"{subtask_key(number, last)!r}: {name}")
         lines.append(f"print(json.dumps({{{', '.join(keys)}}}))")
         return "\n".join(lines) + "\n"
+
+
+def subtask_key(number: int, last: int) -> str:
+    """What a pipeline prints the value of a step under; `last` is the number of the last step."""
+    return "main-task" if number == last else f"subtask-{number + 1}"
 
 
 def _on_one_line(text: str) -> str:
@@ -138,9 +150,7 @@ async def runs(
 def _checked(question: Question, row: Any, without: int) -> Values | PipelineFailed:
     """The row, when it holds a value for every step."""
     last = len(question.steps) - 1
-    names = {
-        "main-task" if n == last else f"subtask-{n + 1}" for n in range(last + 1) if n != without
-    } | {"margin"}
+    names = {subtask_key(n, last) for n in range(last + 1) if n != without} | {"margin"}
     if not isinstance(row, dict):
         return PipelineFailed("the pipeline printed no object")
     values = cast("Values", row)
@@ -170,7 +180,6 @@ def gold_subtasks(question: Question, values: Mapping[str, Any]) -> list[dict[st
     out: list[dict[str, Any]] = []
     last = len(question.steps) - 1
     for number, step in enumerate(question.steps):
-        key = "main-task" if number == last else f"subtask-{number + 1}"
         out.append(
             {
                 "id": f"{number + 1}",
@@ -178,7 +187,7 @@ def gold_subtasks(question: Question, values: Mapping[str, Any]) -> list[dict[st
                 "step": step.text,
                 "query": step.query,
                 "answer_type": step.answer_type,
-                "answer": values[key],
+                "answer": values[subtask_key(number, last)],
             }
         )
     return out

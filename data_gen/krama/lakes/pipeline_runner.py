@@ -30,11 +30,16 @@ class Pandas:
             return partial(self._read, name)
         return getattr(self._pandas, name)
 
-    def _read(self, reader: str, path: str, **options: Any) -> Any:
-        key = f"{reader} {path} {sorted(options.items())}"
+    def _read(self, reader: str, path: str, *more: Any, **options: Any) -> Any:
+        key = f"{reader} {path} {sorted(options.items(), key=str)}"  # `more`: an open database
         if key not in self._known:
-            self._known[key] = getattr(self._pandas, reader)(path, **options)
-        frame = self._known[key]
+            self._known[key] = getattr(self._pandas, reader)(path, *more, **options)
+        found = self._known[key]
+        if isinstance(found, list):  # the tables of a page
+            return [self._handed(frame) for frame in found]
+        return self._handed(found)
+
+    def _handed(self, frame: Any) -> Any:
         if self._seed is None:
             return frame.copy()
         return frame.sample(frac=1, random_state=self._seed).reset_index(drop=True)

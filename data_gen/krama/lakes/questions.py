@@ -12,7 +12,14 @@ from data_gen.krama.lakes.group_questions import (
     pair,
     top_groups,
 )
-from data_gen.krama.lakes.number_questions import between_years, line, one_number
+from data_gen.krama.lakes.links import Links, links_of
+from data_gen.krama.lakes.number_questions import (
+    between_years,
+    difference,
+    line,
+    one_number,
+    portion,
+)
 from data_gen.krama.lakes.pipeline import Question
 from data_gen.krama.lakes.steps import Builder
 from data_gen.krama.lakes.tables import Table
@@ -20,6 +27,8 @@ from data_gen.krama.lakes.tables import Table
 # kinds of questions; a new kind adds one function and one entry
 KINDS: dict[str, Callable[[Builder], Question]] = {
     "one_number": one_number,
+    "difference": difference,
+    "portion": portion,
     "count_groups": count_groups,
     "best_group": best_group,
     "top_groups": top_groups,
@@ -28,11 +37,16 @@ KINDS: dict[str, Callable[[Builder], Question]] = {
     "between_years": between_years,
     "pair": pair,
 }
+_LINKED = 0.75  # of the draws are about a table that shares a key with another, where there is one
 
 
-def question_for(tables: Sequence[Table], kind: str, seed: int) -> Question:
+def question_for(
+    tables: Sequence[Table], kind: str, seed: int, links: Links | None = None
+) -> Question:
     """One question of a kind. Raises `NoQuestion` where the drawn table does not fit."""
     rng = Random(seed)
-    table = rng.choice(tables)
-    others = [t for t in tables if t is not table]
-    return KINDS[kind](Builder(rng, table, others))
+    links = links_of(tables) if links is None else links
+    linked = [place for place, own in enumerate(links) if own]
+    chosen = linked if linked and rng.random() < _LINKED else range(len(tables))
+    place = rng.choice(chosen)
+    return KINDS[kind](Builder(rng, tables[place], tables, links[place]))

@@ -1,13 +1,50 @@
-"""The typed steps that questions over tables are composed of: load, clean, join, filter, group."""
+"""Typed steps composed over a frame, with their words: load, clean, join, split, filter, group."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import comb
 from random import Random
 
-from data_gen.krama.lakes.pipeline import LakeStep, Question
+from data_gen.krama.lakes.code import fewest, written
+from data_gen.krama.lakes.links import Link
+from data_gen.krama.lakes.ops import (
+    Clean,
+    Cut,
+    Group,
+    Join,
+    Keep,
+    Least,
+    Limit,
+    Load,
+    Op,
+    Sign,
+    Source,
+    Split,
+    Summary,
+    Years,
+)
+from data_gen.krama.lakes.pipeline import LakeStep, Question, StepKind
 from data_gen.krama.lakes.tables import Table
+
+WORDS: dict[Summary, str] = {
+    "mean": "mean",
+    "median": "median",
+    "total": "total",
+    "largest": "largest value",
+    "std": "standard deviation (n - 1)",
+}
+_SIGNS: dict[Sign, str] = {">": "above", "<": "below", ">=": "of at least", "<=": "of at most"}
+_CUTS: dict[Cut, str] = {
+    "after_comma": "part of {} after the last comma",
+    "before_comma": "part of {} before the last comma",
+    "in_brackets": "text in brackets at the end of {}",
+}
+ONE_ROW = -1.0  # the margin of a question that summarises a single row
+GUESSES = 20  # lists among which a question asks for one, at least
+NAMES_LEAST = 6  # groups among which a question asks for one name, at least
+_LEAST = (3, 5, 8)
 
 
 class NoQuestion(ValueError):
@@ -20,74 +57,132 @@ class Builder:
 
     rng: Random
     table: Table
-    others: Sequence[Table] = ()
+    tables: Sequence[Table] = ()  # of the lake, by the places that links name
+    links: Sequence[Link] = ()
     steps: list[LakeStep] = field(default_factory=list[LakeStep])
     said: list[str] = field(default_factory=list[str])
     used: list[str] = field(default_factory=list[str])
-    files: list[str] = field(default_factory=list[str])
+    about: list[str] = field(default_factory=list[str])  # columns used, but not to filter by
+    keys: list[str] = field(default_factory=list[str])  # tables read
+    brought: Link | None = None  # a column of another table, which is still to be used
+    phrases: dict[str, str] = field(default_factory=dict[str, str])
+    more_totals: set[str] = field(default_factory=set[str])
+    holes: bool = False  # a column used has placeholders for missing values
+    halved: bool = False
+    small: bool = False  # a group may have a single row
+    sizes: dict[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    least: str = ""  # what the question says of the rows that a group must have
+
+    def add(self, op: Op, text: str, query: str, answer_type: str, optional: bool = False) -> None:
+        """A step with its code. `optional`: the answer must change when it is left out."""
+        code, value = written(op, self._loads)
+        kind: StepKind = _KINDS.get(type(op).__name__, "finish")
+        self.steps.append(LakeStep(kind, text, code, query, value, answer_type, optional, op))
+
+    def _loads(self, source: Source, name: str) -> str:
+        for table in (self.table, *self.tables):
+            if (table.path, table.reading.part) == (source.path, source.part):
+                return table.reading.code(name)
+        raise NoQuestion
 
     def load(self) -> None:
-        self.files.append(self.table.said)
-        sheet = self.table.layout.sheet
+        self.keys.append(self.table.key)
         self.add(
-            "load",
-            f"Load '{self.table.path}'" + (f", sheet '{sheet}'" if sheet else ""),
-            f"t = {self.table.load}",
+            Load(self.table.source()),
+            f"Load {self.table.said}",
             f"How many data rows does {self.table.said} have?",
-            "len(t)",
             "numeric_exact",
         )
 
-    def add(
-        self,
-        kind: str,
-        text: str,
-        code: str,
-        query: str,
-        value: str,
-        answer_type: str,
-        optional: bool = False,
-    ) -> None:
-        self.steps.append(
-            LakeStep(kind, text, code, query, value, answer_type, optional)  # type: ignore[arg-type]
-        )
+    def col(self, name: str) -> str:
+        """How a sentence names a column."""
+        return self.phrases.get(name) or self.table.column(name)
 
-    def number(self) -> str:
-        """A measured column, cleaned when it is written with marks or has gaps."""
-        if not self.table.numbers:
+    def the(self, name: str) -> str:
+        """The same as an object of its own."""
+        return ("the " if name in self.phrases and self.halved else "") + self.col(name)
+
+    def number(self, taken: Sequence[str] = ()) -> str:
+        """A measured column, without the rows that have none; of the other table, if one came."""
+        if self.brought and self.brought.what == "number" and not taken:
+            name, self.brought = self.brought.brings, None
+            return name
+        fitting = [n for n in self.table.numbers if n not in self.used]
+        if not fitting:
             raise NoQuestion
-        name = self.rng.choice(self.table.numbers)
-        self.used.append(name)
+        name = self.rng.choice(fitting)
+        self.about.append(name)
         self.clean(name)
         return name
 
+    def summary(self, name: str, among: Sequence[Summary]) -> Summary:
+        """A summary that means something for the column."""
+        fits = name in self.table.totals or name in self.more_totals
+        return self.rng.choice([s for s in among if s != "total" or fits])
+
     def clean(self, name: str) -> None:
-        bare = f't["{name}"]'
-        if name in self.table.dirty:
-            marks = r"[.$%]" if self.table.layout.decimal == "," else r"[,$%]"
-            bare += f'.astype(str).str.replace(r"{marks}", "", regex=True)'
-            if self.table.layout.decimal == ",":
-                bare += '.str.replace(",", ".", regex=False)'
-        code = (
-            f't["{name}"] = pd.to_numeric({bare}, errors="coerce")\nt = t.dropna(subset=["{name}"])'
-        )
+        self.used.append(name)
+        self.holes |= name in self.table.holes
         self.add(
-            "clean",
-            f"Convert '{name}' to numbers and drop rows without one",
-            code,
-            f"How many rows have a usable number in '{name}'?",
-            "len(t)",
+            Clean(name),
+            f"Read {self.col(name)} as numbers and drop rows without one",
+            f"How many rows have a usable number in {self.col(name)}?",
             "numeric_exact",
         )
 
-    def group(self, most: int = 60) -> str:
-        fitting = [g for g in self.table.groups if 3 <= len(self.table.values[g]) <= most]
-        fitting = [g for g in fitting if g not in self.used]
+    def group(self, most: int = 60, least: int = 3) -> str:
+        """A column of text to group by; of the other table, if one came."""
+        if self.brought and self.brought.what == "group":
+            link, self.brought, self.small = self.brought, None, True
+            self.sizes[link.brings] = self.tables[link.other].values[link.brings]
+            if not least <= len(self.sizes[link.brings]) <= most:
+                raise NoQuestion
+            return link.brings
+        fitting = [g for g in self.table.groups if least <= len(self.table.values[g]) <= most]
+        both = {h.column for h in self.table.halves}
+        fitting = [g for g in fitting if g not in self.used and g not in both]
+        halves = [h for h in self.table.halves if least <= len(h.values) <= most]
+        halves = [h for h in halves if h.column not in self.used]
+        if halves and (not fitting or self.rng.random() < 0.5):
+            half = self.rng.choice(halves)
+            into = self._split(half.column, half.cut)
+            self.sizes[into] = half.values
+            return into
         if not fitting:
             raise NoQuestion
         name = self.rng.choice(fitting)
         self.used.append(name)
+        self.about.append(name)
+        self.sizes[name] = self.table.values[name]
+        self.small |= self.table.fewest.get(name, 0) < 2
         return name
+
+    def _split(self, column: str, cut: Cut) -> str:
+        into = f"{column} part"
+        if into in self.table.columns:
+            raise NoQuestion
+        phrase = _CUTS[cut].format(self.col(column))
+        self.used.append(column)
+        self.about.append(f"{cut} {column}")
+        self.add(
+            Split(column, cut, into),
+            f"Take the {phrase}",
+            f"How many different values does the {phrase} have?",
+            "numeric_exact",
+        )
+        self.phrases[into], self.halved, self.small = phrase, True, True
+        return into
+
+    def keep(self, name: str, value: str) -> None:
+        """Rows where a text column has a value."""
+        self.said.append(f"where {self.the(name)} is {value!r}")
+        self.add(
+            Keep(name, value),
+            f"Keep rows where {self.the(name)} is {value!r}",
+            f"How many rows remain where {self.the(name)} is {value!r}?",
+            "numeric_exact",
+            True,
+        )
 
     def year(self) -> str:
         fitting = [y for y in self.table.years if y not in self.used]
@@ -95,16 +190,12 @@ class Builder:
             raise NoQuestion
         name = self.rng.choice(fitting)
         self.used.append(name)
-        code = (
-            f't["{name}"] = pd.to_numeric(t["{name}"], errors="coerce")\n'
-            f't = t.dropna(subset=["{name}"])'
-        )
+        self.about.append(name)
+        self.holes |= name in self.table.holes
         self.add(
-            "clean",
-            f"Convert '{name}' to numbers and drop rows without one",
-            code,
-            f"How many different values does '{name}' have?",
-            f't["{name}"].nunique()',
+            Years(name),
+            f"Read {self.col(name)} as whole numbers and drop rows without one",
+            f"How many different values does {self.col(name)} have?",
             "numeric_exact",
         )
         return name
@@ -114,107 +205,154 @@ class Builder:
         if self.rng.random() > chance:
             return
         free = [g for g in self.table.groups if g not in self.used]
-        numbers = [n for n in self.table.numbers if n not in self.used]
+        numbers = [n for n in self.table.numbers if n not in self.used and self.table.levels[n]]
         if free and (not numbers or self.rng.random() < 0.6):
             name = self.rng.choice(free)
             value = self.rng.choice(list(self.table.values[name]))
             self.used.append(name)
-            code = f't = t[t["{name}"].astype(str).str.strip() == {value!r}]'
-            self.said.append(f"where '{name}' is {value!r}")
-            self.add(
-                "filter",
-                f"Keep rows where '{name}' is '{value}'",
-                code,
-                f"How many rows remain where '{name}' is '{value}'?",
-                "len(t)",
-                "numeric_exact",
-                True,
-            )
+            self.keep(name, value)
         elif numbers:
             self._threshold(self.rng.choice(numbers))
 
     def _threshold(self, name: str) -> None:
-        self.used.append(name)
         self.clean(name)
-        limit = self.rng.choice(self.table.levels[name])
-        sign, word = self.rng.choice(((">", "above"), ("<", "below")))
-        self.said.append(f"with '{name}' {word} {limit:g}")
+        limit = self.rng.choice(list(self.table.levels[name]))
+        sign = self.rng.choice(list(_SIGNS))
+        words = f"with {self.col(name)} {_SIGNS[sign]} {limit:g}"
+        self.said.append(words)
         self.add(
-            "filter",
-            f"Keep rows with '{name}' {word} {limit:g}",
-            f't = t[t["{name}"] {sign} {limit:g}]',
-            f"How many rows remain with '{name}' {word} {limit:g}?",
-            "len(t)",
+            Limit(name, sign, limit),
+            f"Keep rows {words}",
+            f"How many rows remain {words}?",
             "numeric_exact",
             True,
         )
 
-    def maybe_join(self, chance: float = 0.5) -> str | None:
-        """Join another table on a text column that both have; returns its measured column."""
-        keys = {
-            k: n
-            for k in (*self.table.names, *self.table.groups)
-            for n in [set(self.table.values[k])]
-        }
-        options: list[tuple[str, Table, str, str]] = []
-        for other in self.others:
-            for key in other.names:
-                for mine, values in keys.items():
-                    if len(values & set(other.values[key])) >= 5 and mine not in self.used:
-                        fresh = [n for n in other.numbers if n not in self.table.numbers]
-                        options += [(mine, other, key, n) for n in fresh if n not in other.dirty]
+    def maybe_join(self, what: str = "any", chance: float = 0.8) -> None:
+        """Join another table on a key that both have; its column is used next."""
+        options = [k for k in self.links if what in ("any", k.what)]
         if not options or self.rng.random() > chance:
-            return None
-        mine, other, key, number = self.rng.choice(options)
-        self.files.append(other.said)
-        self.used += [mine, number]
-        code = (
-            f"u = {other.load}\n"
-            f'u["{key}"] = u["{key}"].astype(str).str.strip()\n'
-            f't["{mine}"] = t["{mine}"].astype(str).str.strip()\n'
-            f'u = u[["{key}", "{number}"]].rename(columns={{"{key}": "{mine}"}})\n'
-            f't = t.merge(u, on="{mine}", how="inner").dropna(subset=["{number}"])'
+            return
+        link = self.rng.choice(options)
+        other = self.tables[link.other]
+        self.links = (link,)
+        self.brought = link
+        self.keys.append(other.key)
+        self.used += [link.mine, link.brings]
+        self.about += [link.mine, link.brings]
+        self.phrases[link.brings] = other.column(link.brings)
+        if link.brings in other.totals:
+            self.more_totals.add(link.brings)
+        self.holes |= link.brings in other.holes
+        pair = f"by {self.col(link.mine)}"
+        if link.mine != link.theirs:
+            pair += f", there {other.column(link.theirs)}"
+        self.said.append(f"matched with {other.said} ({pair})")
+        op = Join(
+            other.source(link.theirs, link.brings),
+            link.mine,
+            link.theirs,
+            link.brings,
+            link.what == "number",
+            link.whole,
         )
-        self.said.append(f"matched with {other.said} by name ('{mine}' there '{key}')")
         self.add(
-            "join",
-            f"Join '{other.path}' on '{mine}' = '{key}' and keep matches",
-            code,
-            "How many rows have a match in the other table?",
-            "len(t)",
+            op,
+            f"Join {other.said} on {self.col(link.mine)} = {other.column(link.theirs)}, keep "
+            f"matches that have {other.column(link.brings)} there",
+            f"How many rows have a match with {other.column(link.brings)} in {other.said}?",
             "numeric_exact",
             True,
         )
-        return number
 
     def scope(self) -> str:
         return (" " + " and ".join(self.said)) if self.said else ""
 
+    def where(self) -> str:
+        return f"{self.table.said}{self.scope()}"
 
-# how a group is summed up: word, code on a grouped series
-SUMMARIES = (("mean", "mean()"), ("median", "median()"), ("total", "sum()"), ("largest", "max()"))
+    def skips(self, what: str = "a number") -> str:
+        """What the question says of missing values and of small groups."""
+        text = f"Skip rows without {what}."
+        if self.holes:
+            text = (
+                "Some cells hold a placeholder where a value is missing: treat them as missing, "
+                f"and skip rows without {what}."
+            )
+        return f"{text} {self.least}".strip()
+
+    def asked(self, text: str, shape: str, margin: str = "1.0") -> Question:
+        """The question that the steps so far answer. Its shape names tables, columns and
+        operation, and no filter: questions that differ in a filter alone ask the same."""
+        for op in (s.op for s in self.steps):
+            if isinstance(op, Group):
+                margin = f"({margin}) if {fewest(op)} > 1 else {ONE_ROW}"
+        columns = [c for c in dict.fromkeys(self.used) if c in self.table.columns]
+        first = replace(self.steps[0], op=Load(self.table.source(*columns)))
+        text = self._once(text)
+        key = f"{shape}|{sorted(self.keys)}|{sorted(self.about)}"
+        return Question(text, (first, *self.steps[1:]), key, margin)
+
+    def _once(self, text: str) -> str:
+        """The text with a column's words where it is named first only."""
+        for table in (self.table, *self.tables):
+            for name, words in table.about.columns.items():
+                long = f"'{name}' ({words})"
+                head, found, rest = text.partition(long)
+                text = head + found + rest.replace(long, f"'{name}'")
+        return text
 
 
-def grouped(b: Builder, name: str, number: str, word: str, call: str) -> None:
-    code = (
-        f't = t.dropna(subset=["{name}"])\nt["{name}"] = t["{name}"].astype(str).str.strip()\n'
-        f'g = t.groupby("{name}")["{number}"].{call}.dropna()'
-    )
+_KINDS: dict[str, StepKind] = {
+    "Load": "load",
+    "Clean": "clean",
+    "Years": "clean",
+    "Split": "clean",
+    "Keep": "filter",
+    "Limit": "filter",
+    "Least": "filter",
+    "Join": "join",
+    "Group": "group",
+    "Interpolate": "interpolate",
+    "Best": "rank",
+    "Top": "rank",
+    "Fit": "regress",
+}
+
+
+def grouped(b: Builder, names: Sequence[str], number: str, how: Summary) -> None:
+    """One summary for every group; of groups that may be small, those with several rows."""
+    keys = " and ".join(b.the(n) for n in names)
+    whole = tuple(n in b.table.years for n in names)
+    pairs = f"values of {keys}" if len(names) == 1 else f"pairs of {keys}"
+    if b.small or len(names) > 1 or b.rng.random() < 0.3:
+        rows = b.rng.choice(_LEAST)
+        b.least = f"Consider only {pairs} with {rows} or more such rows."
+        b.add(
+            Least(tuple(names), whole, rows),
+            f"Keep rows of {pairs} with {rows} or more rows",
+            f"How many rows belong to {pairs} with {rows} or more such rows?",
+            "numeric_exact",
+        )
     b.add(
-        "group",
-        f"Compute the {word} of '{number}' per '{name}'",
-        code,
-        f"For how many values of '{name}' is there a {word} of '{number}'?",
-        "len(g)",
+        Group(tuple(names), whole, number, how),
+        f"Compute the {WORDS[how]} of {b.the(number)} per {keys}",
+        f"For how many {pairs} is there a {WORDS[how]} of {b.the(number)}?",
         "numeric_exact",
     )
+
+
+def enough(groups: int, k: int) -> bool:
+    """Whether k of so many groups can hardly be guessed, nor all of them listed for credit."""
+    return groups >= 2 * k and comb(groups, k) >= GUESSES
 
 
 # how far the k-th of the sorted groups is from the next, relative
 GAP = "float(abs(g.iloc[{k}] - g.iloc[{k} - 1]) / max(abs(g.iloc[{k} - 1]), 1e-9))"
 
 
-def asked(b: Builder, text: str, shape: str, margin: str = "1.0") -> Question:
-    """The question that the steps so far answer; `margin` as in `Question`."""
-    key = f"{shape}|{b.files}|{b.used}|{b.said}"
-    return Question(text, tuple(b.steps), key, margin)
+def decimals(digits: int) -> str:
+    """How a question says to round."""
+    if digits == 0:
+        return "rounded to a whole number"
+    return f"rounded to {digits} decimal{'s' if digits > 1 else ''}"

@@ -7,13 +7,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from data_gen.krama.lakes.pipeline import Frames, PipelineFailed, Question, runs
+from data_gen.krama.lakes.ops import Above, Best, Each, Top
+from data_gen.krama.lakes.pipeline import Frames, PipelineFailed, Question, runs, subtask_key
+from data_gen.krama.lakes.steps import NAMES_LEAST, enough
 from rewards.krama.answer import score_response
 from rewards.krama.judge import deterministic
 from rollouts.workshop import run_now
 
 LEAST_MARGIN = 1e-3  # relative distance to another answer (ties, rounding boundaries)
 SHUFFLES = (1, 2)
+_ALIKE = 0.5  # outcome of the middle figure, given for every group
 _BASELINES: tuple[Any, ...] = (0, 1, "", "Yes", [], None)
 
 
@@ -21,8 +24,12 @@ def reject(question: Question, values: Mapping[str, Any]) -> str:
     """Why values cannot be gold, "" when they can: missing, empty, huge, or a tie."""
     last = question.steps[-1]
     answer: Any = values.get("main-task")
+    if values["margin"] < 0:
+        return "a group of one row"
     if not values["margin"] >= LEAST_MARGIN:
         return "ambiguous"
+    if why := _guessable(question, values):
+        return why
     for value in values.values():
         if not _finite(value):
             return "not finite"
@@ -35,13 +42,33 @@ def reject(question: Question, values: Mapping[str, Any]) -> str:
             return "trivial"
     else:
         size = abs(float(cast("float", answer)))
-        few = last.value.startswith("len(") and size < 3
+        few = last.value.startswith("len(") and size < 2
         if few or size == 1 or not 1e-9 < size < 1e12:
             return "trivial"
     counts = [v for k, v in values.items() if k.startswith("subtask") and isinstance(v, int)]
     if any(count < 3 for count in counts):
         return "too few rows"
     return "" if score(question, answer, answer) == 1.0 else "gold does not score 1"
+
+
+def _guessable(question: Question, values: Mapping[str, Any]) -> str:
+    """Why an answer can be had without the numbers: too few groups to choose from, or figures so
+    alike that one of them, repeated, is nearly right."""
+    last, answer = question.steps[-1], values["main-task"]
+    groups = next(
+        (values[subtask_key(n, -1)] for n, s in enumerate(question.steps) if s.kind == "group"), 0
+    )
+    if isinstance(last.op, Best) and groups < NAMES_LEAST:
+        return "too few groups"
+    if isinstance(last.op, Top) and not enough(groups, last.op.k):
+        return "too few groups"
+    if isinstance(last.op, Above) and not 2 <= int(answer) <= groups - 2:
+        return "too few groups"
+    if isinstance(last.op, Each):
+        middle = sorted(answer)[len(answer) // 2]
+        if score(question, answer, [middle] * len(answer)) > _ALIKE:
+            return "figures too alike"
+    return ""
 
 
 def _finite(value: Any) -> bool:
@@ -109,7 +136,7 @@ def _agree(question: Question, values: Mapping[str, Any], again: Mapping[str, An
     """Every step's value the same; order of rows must not show, not even in the last digits."""
     last = len(question.steps) - 1
     for number, step in enumerate(question.steps):
-        key = "main-task" if number == last else f"subtask-{number + 1}"
+        key = subtask_key(number, last)
         got = score_response(step.answer_type, values[key], {"answer": again[key]}).outcome
         exact = step.answer_type.endswith("exact") or isinstance(values[key], str)
         if got is None or got < (1.0 if exact else 1 - 1e-6):

@@ -13,18 +13,23 @@ answers the plain question and not this one (specification notes, section 9).
 
 from __future__ import annotations
 
+import importlib
 import re
+import sqlite3
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
-from data_gen.krama.lakes.files import Frame, Layout, read_frame, top_lines, write_frames
-from data_gen.krama.lakes.tables import Table
+from data_gen.krama.lakes.about import About
+from data_gen.krama.lakes.files import Frame, Layout, load_arrays, top_lines, write_frames
+from data_gen.krama.lakes.tables import Half, Read, Table
 from data_gen.krama.obscure.words import CALENDAR, WORD, exchange, new_words
 from rewards.seeds import derive_seed
+from rewards.tables.reading import Reading
 
 _MARKED = re.compile(r"(\s*[-+]?\$?)([\d,]*\.?\d+(?:[eE][-+]?\d+)?)(\s*%?\s*)")
 _WHOLE = (2, 3, 4, 6, 7, 8, 9)
@@ -33,11 +38,12 @@ _SHIFTS = (-17, -13, -11, -7, 7, 11, 13, 17)
 
 @dataclass(frozen=True)
 class Key:
-    """One lake's key: old word → new word, column → factor, year column → shift."""
+    """One lake's key: old word → new word, column → factor, and how far years move. They move
+    alike in all tables, which may be joined by them."""
 
     words: Mapping[str, str]
     factors: Mapping[str, Decimal]
-    shifts: Mapping[str, int]
+    shift: int
 
     def said(self, text: str) -> str:
         return exchange(text, self.words)
@@ -52,24 +58,22 @@ def make_key(name: str, tables: Sequence[Table], seed: int) -> Key:
     """A key for a lake, from its name, its tables and the seed alone."""
     spoken: set[str] = set()
     factors: dict[str, Decimal] = {}
-    shifts: dict[str, int] = {}
     for table in tables:
-        heads = [table.path.rpartition(".")[0], table.layout.sheet]
-        heads += [*table.numbers, *table.groups, *table.names, *table.years]
+        heads = [table.path.rpartition(".")[0], _part(table.reading), table.about.title]
+        heads += [*table.columns, *table.about.columns.values()]
         spoken |= {w.lower() for text in heads for w in WORD.findall(text) if len(w) > 1}
         cells = [v for values in table.values.values() for v in values]
+        cells += [v for half in table.halves for v in half.values]
         spoken |= {w.lower() for cell in cells for w in WORD.findall(cell)}
         for column in table.numbers:
             rng = Random(derive_seed(seed, "factor", name, column))
             whole = column in table.whole
             drawn = Decimal(rng.choice(_WHOLE)) if whole else Decimal(rng.randrange(12, 98)) / 10
             factors.setdefault(column, drawn)
-        for column in table.years:
-            rng = Random(derive_seed(seed, "shift", name, column))
-            shifts.setdefault(column, rng.choice(_SHIFTS))
+    shift = Random(derive_seed(seed, "shift", name)).choice(_SHIFTS)
     old = sorted(spoken - CALENDAR)
     new = new_words(len(old), derive_seed(seed, "words", name), frozenset(spoken | CALENDAR))
-    return Key(dict(zip(old, new, strict=True)), factors, shifts)
+    return Key(dict(zip(old, new, strict=True)), factors, shift)
 
 
 _SWAPPED = str.maketrans(",.", ".,")
@@ -115,12 +119,19 @@ def change_frame(frame: Frame, table: Table, key: Key) -> Frame:
     """A table's cells and column names under the key. Raises ValueError when two names meet."""
     out = frame.astype(object).copy()
     kinds = {c: frame[c].dtype for c in frame.columns}
+    mark = "," if getattr(table.reading, "decimal", "") == "," else "."
+    holes: Mapping[str, Sequence[str]] = getattr(table.reading, "missing", {})
     for column in out.columns:
+        kept = frozenset(w.strip() for w in holes.get(str(column), ()))
         if column in table.numbers:
-            mark, factor = table.layout.decimal, key.factors[column]
-            out[column] = out[column].map(lambda v, f=factor, m=mark: scaled(v, f, m))
+            factor = key.factors[column]
+            out[column] = out[column].map(
+                lambda v, f=factor, k=kept: v if _said(v) in k else scaled(v, f, mark)
+            )
         elif column in table.years:
-            out[column] = out[column].map(lambda v, s=key.shifts[column]: moved(v, s))
+            out[column] = out[column].map(
+                lambda v, k=kept: v if _said(v) in k else moved(v, key.shift)
+            )
         else:
             out[column] = out[column].map(lambda v: key.said(v) if isinstance(v, str) else v)
         if kinds[column].kind in "iuf":  # a typed file keeps a column of numbers
@@ -140,24 +151,118 @@ def change_table(table: Table, key: Key) -> Table:
     def names(columns: Sequence[str]) -> tuple[str, ...]:
         return tuple(key.said(c) for c in columns)
 
-    sheet = key.said(table.layout.sheet)[:31]  # a workbook's own limit
-    layout = replace(table.layout, path=key.path(table.path), sheet=sheet, encoding="utf-8")
     return replace(
         table,
-        layout=layout,
-        digest=f"{table.digest} obscured",
+        reading=change_reading(table.reading, key),
+        columns=names(table.columns),
         numbers=names(table.numbers),
         groups=names(table.groups),
         names=names(table.names),
         years=names(table.years),
-        dirty=names(table.dirty),
+        totals=names(table.totals),
+        holes=names(table.holes),
         whole=names(table.whole),
+        single_years=names(table.single_years),
+        halves=tuple(
+            Half(key.said(h.column), h.cut, tuple(map(key.said, h.values))) for h in table.halves
+        ),
         values={key.said(c): [key.said(v) for v in vs] for c, vs in table.values.items()},
+        fewest={key.said(c): n for c, n in table.fewest.items()},
+        spans={key.said(c): [v + key.shift for v in vs] for c, vs in table.spans.items()},
         levels={
             key.said(c): [float(Decimal(str(v)) * key.factors[c]) for v in vs]
             for c, vs in table.levels.items()
         },
+        marks=frozenset(f"{mark} obscured" for mark in table.marks),
+        about=About(
+            key.said(table.about.title),
+            table.about.licence,
+            {key.said(c): key.said(w) for c, w in table.about.columns.items()},
+        ),
     )
+
+
+def _said(cell: Any) -> str:
+    """A cell as the words for missing values are written."""
+    return cell.strip() if isinstance(cell, str) else f"{cell:g}" if _is_number(cell) else ""
+
+
+def _is_number(cell: Any) -> bool:
+    return isinstance(cell, int | float) and not isinstance(cell, bool)
+
+
+def _part(reading: Read) -> str:
+    """The part of a file that has a name of its own."""
+    return reading.part if reading.form in ("excel", "sqlite") else ""
+
+
+def change_reading(reading: Read, key: Key) -> Read:
+    """How the changed table is read: as the old one, under other names."""
+    if not isinstance(reading, Reading):
+        columns = tuple(key.said(c) for c in getattr(reading, "columns", ()))
+        return replace(cast("Any", reading), path=key.path(reading.path), columns=columns)
+    named = _part(reading)
+
+    def names(columns: Sequence[str]) -> tuple[str, ...]:
+        return tuple(key.said(c) for c in columns)
+
+    return replace(
+        reading,
+        path=key.path(reading.path),
+        part=key.said(named)[:31] if named else reading.part,  # a workbook's own limit
+        encoding="utf-8",
+        quote='"' if reading.form == "csv" else reading.quote,
+        escape="",
+        header=True,
+        skip=reading.skip if reading.header else max(0, reading.skip - 1),
+        columns=names(reading.columns),
+        numbers=names(reading.numbers),
+        marked=names(reading.marked),
+        text=names(reading.text),
+        missing={key.said(c): words for c, words in reading.missing.items()},
+        dates={key.said(c): form for c, form in reading.dates.items()},
+        ragged="",
+    )
+
+
+def raw_frame(reading: Read, folder: Path) -> Frame:
+    """The table with the cells of text as they are written. Raises what pandas raises."""
+    if not isinstance(reading, Reading):
+        return load_arrays(folder / reading.path)
+    pd: Any = importlib.import_module("pandas")
+    if reading.form == "sqlite":
+        quoted = reading.part.replace('"', '""')
+        with closing(sqlite3.connect(folder / reading.path)) as db:
+            return pd.read_sql(f'select * from "{quoted}"', db)
+    bare = replace(reading, numbers=(), marked=(), dates={}, missing={}, text=reading.columns)
+    space: dict[str, Any] = {"pd": _Rooted(pd, folder)}
+    exec(bare.code("t"), space)  # our own statements, made of quoted parts
+    return space["t"]
+
+
+class _Rooted:
+    """pandas whose readers take `data/…` from a folder."""
+
+    def __init__(self, pandas: Any, folder: Path) -> None:
+        self._pandas, self._folder = pandas, folder
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._pandas, name)
+        if not name.startswith("read_"):
+            return found
+        return lambda path, **how: found(self._folder / str(path).removeprefix("data/"), **how)
+
+
+def layout_of(table: Table, folder: Path, key: Key) -> Layout:
+    """The file that the changed table is written into."""
+    new, old = change_reading(table.reading, key), table.reading
+    if not isinstance(new, Reading) or not isinstance(old, Reading):
+        return Layout(new.path, "npz")
+    top: tuple[str, ...] = ()
+    if old.form in ("csv", "excel"):
+        top = top_lines(folder / old.path, old.form, old.part, old.skip, old.encoding)
+    form = cast("Any", new.form)
+    return Layout(new.path, form, new.sep, sheet=new.part, top=tuple(map(key.said, top)))
 
 
 def obscure_tables(
@@ -166,17 +271,17 @@ def obscure_tables(
     """The changed descriptions of all tables, in order; the files in `used` (old paths) are written
     below `target`. A file that cannot be written under the key is left out, as all others are."""
     key = make_key(name, tables, seed)
-    files: dict[str, list[tuple[Layout, Frame, list[str]]]] = {}
+    files: dict[str, list[tuple[Layout, Frame]]] = {}
     found = [change_table(table, key) for table in tables]
     for table, changed in zip(tables, found, strict=True):
         if table.path not in used:
             continue
         try:
-            frame = change_frame(read_frame(table.load, folder, raw=True), table, key)
+            frame = change_frame(raw_frame(table.reading, folder), table, key)
+            layout = layout_of(table, folder, key)
         except (ValueError, TypeError, OverflowError):
             continue  # questions about it then find no file, and are dropped
-        top = [key.said(line) for line in top_lines(table.layout, folder)]
-        files.setdefault(changed.path, []).append((changed.layout, frame, top))
+        files.setdefault(changed.path, []).append((layout, frame))
     for parts in files.values():
         write_frames(target, parts)
     return found

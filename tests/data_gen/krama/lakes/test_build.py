@@ -15,7 +15,6 @@ from small_lake import make_lake
 
 from data_gen.krama.lakes.lake import open_lake
 from data_gen.krama.lakes.pipeline import LakeStep, Question, run
-from data_gen.krama.lakes.tables import read_tables
 from data_gen.krama.lakes.verify import validate
 from rewards.krama.answer import score_response
 
@@ -127,7 +126,7 @@ def test_a_gold_pipeline_has_no_hand_on_the_builder(tmp_path: Path) -> None:
 
 
 def test_tables_are_typed(tmp_path: Path) -> None:
-    found = {t.path: t for t in read_tables(lakes(tmp_path)[0])}
+    found = {t.path: t for t in open_lake(lakes(tmp_path)[0]).tables}
     things = found["things.csv"]
     assert (things.numbers, things.groups, things.names, things.years) == (
         ("Height", "Weight"),
@@ -135,8 +134,8 @@ def test_tables_are_typed(tmp_path: Path) -> None:
         ("Name",),
         ("Year",),
     )
-    assert found["sites.csv"].dirty == ("Samples",)
-    assert "skiprows=1" in found["sites.csv"].load
+    assert found["sites.csv"].totals == ("Samples",)
+    assert "skiprows=1" in found["sites.csv"].reading.code()
 
 
 def test_a_folder_without_tables_is_said_in_one_sentence(

@@ -1,4 +1,4 @@
-"""Decimal commas: gold from rightly read numbers, and no guess where a mark could be either."""
+"""Messy files: gold from rightly read numbers, and no guess where a mark could be either."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from front import command
 
 from data_gen.krama.lakes.lake import open_lake
-from data_gen.krama.lakes.pipeline import run
+from data_gen.krama.lakes.ops import Figure
+from data_gen.krama.lakes.pipeline import LakeStep, Question, run
 from data_gen.krama.lakes.questions import KINDS, question_for
-from data_gen.krama.lakes.steps import Builder, NoQuestion
-from data_gen.krama.lakes.tables import read_tables
+from data_gen.krama.lakes.steps import NoQuestion
 from data_gen.krama.lakes.verify import validate
 
 main = command("tasks", "lake")
@@ -45,9 +45,11 @@ def messy(folder: Path) -> Path:
 
 
 def test_numbers_with_decimal_commas_are_read_as_written(tmp_path: Path) -> None:
-    (table,) = read_tables(messy(tmp_path / "lake"))
-    assert (table.numbers, table.dirty, table.groups) == (("Preis", "Stufe"), ("Preis",), ("Art",))
-    assert "sep=';'" in table.load and "decimal=','" in table.load
+    (table,) = open_lake(messy(tmp_path / "lake")).tables
+    assert (table.numbers, table.groups) == (("Preis", "Stufe"), ("Art",))
+    assert "Preis" in table.holes
+    code = table.reading.code()
+    assert "sep=';'" in code and "decimal=','" in code
     assert min(table.levels["Stufe"]) >= 2.0 and max(table.levels["Stufe"]) <= 7.6
     assert max(table.levels["Preis"]) < 9000
 
@@ -65,11 +67,12 @@ def test_gold_is_what_the_cells_say_and_the_shown_pipeline_gives_it(tmp_path: Pa
             )
         except NoQuestion:
             continue
-        if len(question.steps) != 3 or "mean" not in question.shape:  # load, clean, finish
+        last = question.steps[-1].op
+        if len(question.steps) != 3 or not isinstance(last, Figure) or last.how != "mean":
             continue
         column = "Preis" if "'Preis'" in question.text else "Stufe"
         total, unit, count = totals[column]
-        digits = int(question.shape.split("|")[0][-1])
+        digits = last.digits
         want = round(total / unit / count, digits)
         values = run(question, lake.frames)
         assert values["main-task"] == pytest.approx(want, abs=1e-9), question.text
@@ -104,9 +107,8 @@ def test_numbers_that_stay_ambiguous_are_refused_with_a_reason(
     lines = [sep.join(("Art", "Wert", "Zahl"))]
     lines += [sep.join(("abc"[i % 3], cells[i % len(cells)], str(i * i % 37))) for i in range(40)]
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    refused: list[str] = []
-    assert read_tables(tmp_path, 0, refused) == []
-    assert len(refused) == 1 and refused[0].startswith("t.csv: ") and why in refused[0]
+    lake = open_lake(tmp_path)
+    assert lake.tables == [] and list(lake.refused) == ["t.csv"] and why in lake.refused["t.csv"]
     assert main(["--lakes", str(tmp_path), "--out", str(tmp_path / "o")]) == 2
     assert why in capsys.readouterr().err
 
@@ -125,21 +127,18 @@ def test_a_cell_cannot_end_the_comment_it_stands_in(tmp_path: Path) -> None:
             for i in range(60)
         ]
         (tmp_path / f"t{number}.json").write_text(json.dumps(rows), encoding="utf-8")
-    assert all(len(t.numbers) == 1 and not t.groups for t in read_tables(tmp_path))
+    assert all(len(t.numbers) == 1 and not t.groups for t in open_lake(tmp_path).tables)
     lines = [f"{'xyz'[i % 3]},{(i * 37 + 5) % 101 / 3}" for i in range(60)]
     (tmp_path / "safe.csv").write_text("\n".join(["Kind,Height", *lines, ""]), encoding="utf-8")
     lake = open_lake(tmp_path)
     (table,) = [t for t in lake.tables if t.path == "safe.csv"]
-    import random
-
-    builder = Builder(random.Random(0), table)
-    builder.load()
+    steps = [LakeStep("load", "Load", table.reading.code(), "?", "len(t)", "numeric_exact")]
     for end in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029":
-        builder.add("clean", f"Keep x{end}{attack}", "t = t", "?", "len(t)", "numeric_exact")
-    builder.add("finish", "Mean", "", "?", "float(t['Height'].mean())", "numeric_approximate")
-    from data_gen.krama.lakes.pipeline import Question
-
-    question = Question("What?", tuple(builder.steps), "s")
+        text = f"Keep x{end}{attack}"
+        steps.append(LakeStep("clean", text, "t = t", "?", "len(t)", "numeric_exact"))
+    value = "float(t['Height'].mean())"
+    steps.append(LakeStep("finish", "Mean", "", "?", value, "numeric_approximate"))
+    question = Question("What?", tuple(steps), "s")
     assert validate(question, lake.frames)[1] == ""
     assert sum(line.startswith("# Keep x") for line in question.code().splitlines()) == 10
     assert not mark.exists()

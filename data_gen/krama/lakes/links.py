@@ -1,0 +1,77 @@
+"""Which tables of a lake can be joined, on which columns, and what a join brings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from data_gen.krama.lakes.tables import Table
+
+SHARED_LEAST = 5  # values that both keys must have
+SHARE_LEAST = 0.5  # of the values of the smaller key
+_YEARS_LEAST = 8
+Brought = Literal["number", "group"]
+
+
+@dataclass(frozen=True)
+class Link:
+    """Rows of one table find at most one row of another, by its place among the lake's tables."""
+
+    other: int
+    mine: str
+    theirs: str
+    brings: str
+    what: Brought
+    whole: bool = False  # the keys are whole numbers
+
+
+Links = Sequence[Sequence[Link]]  # of each table
+
+
+def links_of(tables: Sequence[Table]) -> Links:
+    """Every link of every table, in an order that depends on the tables alone."""
+    sets = [{name: frozenset(values) for name, values in t.values.items()} for t in tables]
+    found: list[list[Link]] = []
+    for place, table in enumerate(tables):
+        mine: list[Link] = []
+        for at, other in enumerate(tables):
+            if at == place:
+                continue
+            for key in other.names:
+                for own in (*table.names, *table.groups):
+                    shared = len(sets[place][own] & sets[at][key])
+                    least = min(len(sets[place][own]), len(sets[at][key]))
+                    if shared >= SHARED_LEAST and shared >= SHARE_LEAST * least:
+                        mine += _brought(table, other, at, own, key, False)
+            mine += _by_year(table, other, at)
+        found.append(mine)
+    return found
+
+
+def _by_year(table: Table, other: Table, at: int) -> list[Link]:
+    """Tables with a row a year can be joined by it."""
+    found: list[Link] = []
+    for theirs in other.single_years:
+        for own in table.years:
+            shared = set(table.spans[own]) & set(other.spans[theirs])
+            if len(shared) >= _YEARS_LEAST:
+                found += _brought(table, other, at, own, theirs, True)
+    return found
+
+
+def _brought(
+    table: Table, other: Table, at: int, mine: str, theirs: str, whole: bool
+) -> list[Link]:
+    """What is new to the first table: measures, and columns to group by."""
+    taken = set(table.columns)
+    found = [
+        Link(at, mine, theirs, name, "number", whole)
+        for name in other.numbers
+        if name not in taken and name != theirs
+    ]
+    return found + [
+        Link(at, mine, theirs, name, "group", whole)
+        for name in other.groups
+        if name not in taken and name != theirs
+    ]

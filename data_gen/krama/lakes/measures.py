@@ -1,0 +1,116 @@
+"""Which columns of numbers are measured, and which of them may be added up.
+
+The rule, in this order:
+1. A column that names, orders or places rows is no measure, whatever its numbers: identifiers,
+   codes, ranks, parts of a date, coordinates (by a word of its name or description), a running
+   number, and whole numbers with few different values (answers on a scale, classes) unless the
+   name says what is counted, or under a name of things that rows belong to ("site"). Nor is a
+   column whose name says nothing ("v1", "x") without a description.
+2. A measure may be summarised by mean, median, largest and standard deviation.
+3. It may be added up only where its name or description says that it is an amount (people,
+   cases, money, area …), no word of it says a rate, price, temperature or average, no value is
+   negative, and not all values lie between 0 and 1.
+"""
+
+# pandas ships no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+Measure = Literal["", "mean", "total"]
+LEAST_DISTINCT = 8
+SCALE_MOST = 12  # whole numbers with no more different values are a scale or a code
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_NAMES_ROWS = _words(
+    """
+    id ids uid fid gid pid sid code codes index idx key no nr num row rows rowname rownames rownum
+    obs observation case subject patient seq sequence serial lat latitude lon long lng longitude
+    coordinate coordinates coord coords x y z xcoord ycoord easting northing utm zip zipcode
+    postcode postal fips phone tel isbn issn month months day days weekday week hour minute
+    quarter date dates year yr years decade dob rank ranking ranks order ordering position place
+    class classes category cat type group grp cluster level levels factor treatment trt block plot
+    replicate rep stratum strata fold flag dummy sex gender race zone district ward line page
+    season session wave round period step lag version status indicator label target hhid idnum
+    number
+    """
+)
+_AMOUNTS = _words(
+    """
+    count counts cases deaths death births population pop inhabitants people persons visitors
+    passengers sales revenue revenues amount amounts quantity qty production produced exports
+    export imports import votes goals wins losses runs hits homeruns touchdowns spending
+    expenditure expenditures expenses cost costs area acres hectares tons tonnes barrels units
+    orders accidents crashes crimes arrests offences complaints fires burned injuries injured
+    killed fatalities killings tickets downloads views enrolled enrollment enrolment students
+    employees workers employment vehicles cars houses households claims purchases donations budget
+    harvest catch catches emissions consumption rainfall precipitation games appearances murders
+    assaults rapes robberies patients samples total totals shipments arrivals departures
+    """
+)
+_RATES = _words(
+    """
+    rate rates ratio ratios percent percentage pct perc share shares proportion prop fraction per
+    index score scores mean average avg median density speed velocity temp temperature
+    temperatures degrees price prices age ages height log ln prob probability chance grade rating
+    ratings gpa growth change diff difference yield std sd var variance error deviation quantile
+    percentile z level capita mpg kmh ph hour efficiency relative pc normalized
+    years year months days hours minutes seconds points cup
+    """
+)
+# things that rows belong to: whole numbers under such a name tell one from the other
+_ENTITIES = _words(
+    """
+    site sites litter gen genotype family station village county school student location batch
+    machine cow pig animal tree nest bird dog person individual farm field store shop customer
+    account ticket invoice product item question judge rater plot sample household area_code cd
+    hospital doctor team player ward precinct region city state country
+    """
+)
+_SAID_CODE = _words("id identifier identification code coded factor indicator dummy index rank")
+_OPAQUE = re.compile(r"[A-Za-z]\d*|[A-Za-z]{1,3}[_.]?\d+")  # says nothing: v1, X, z10
+_OF_COUNT = re.compile(r"(?i)\b(?:number|no|num|n)[ _.]+of\b|^n[_.]|\btotal\b|^num[_.]")
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a name: parted at marks, digits and changes of case, in lower case."""
+    parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)
+    return [w.lower() for w in re.findall(r"[^\W\d_]+", parted)]
+
+
+def counted(name: str, described: str = "") -> bool:
+    """Whether a name, or what is said of the column, speaks of an amount that adds up."""
+    words = {*words_of(name), *words_of(described.partition("(")[0])}
+    if words & _RATES or "%" in name + described or "/" in name:
+        return False
+    return bool(words & _AMOUNTS or _OF_COUNT.search(name) or _OF_COUNT.search(described))
+
+
+def measure(name: str, column: Any, described: str = "") -> Measure:
+    """What may be computed of a column of numbers (a pandas Series without missing values): "" for
+    nothing, "mean" for all but a total, "total" for all."""
+    amount = counted(name, described)
+    if not amount and set(words_of(name)) & _NAMES_ROWS:
+        return ""
+    if set(words_of(described)) & _SAID_CODE or (not described and _OPAQUE.fullmatch(name)):
+        return ""
+    distinct = column.nunique()
+    if distinct < LEAST_DISTINCT:
+        return ""
+    whole = bool((column == column.round()).all())
+    if whole and not amount and set(words_of(name)) & _ENTITIES:
+        return ""
+    if whole and distinct <= SCALE_MOST and not amount:
+        return ""
+    if whole and column.is_unique and bool((column.diff().dropna() == 1).all()):
+        return ""  # a running number
+    low, high = float(column.min()), float(column.max())
+    return "total" if amount and low >= 0 and high > 1 else "mean"

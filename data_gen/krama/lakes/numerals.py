@@ -1,0 +1,137 @@
+"""How the text of a column becomes numbers, decided in SQL: the second way's own rules.
+
+Which mark stands before decimals is a property of the file: a number that can be meant in one way
+only decides for all. A value such as -9999 stands for "missing" where it lies far from all others.
+"""
+
+# duckdb ships partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from data_gen.krama.lakes.reread import Held, NotProvable, ident, literal
+
+# texts that say "no value" in any column, as statistics programs write them
+ABSENT = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A", "-nan")
+_NINES = tuple(
+    sign * value
+    for sign in (1, -1)
+    for value in (99.0, 999.0, 9999.0, 99999.0, 999999.0, 99.9, 999.9, 9999.9, 99.99, 999.99)
+)
+_SHARE = 0.6  # of the filled cells, in a column that tells how numbers are written
+_FAR = 3.0
+
+_PLAIN = r"[-+]?\d+"
+_POINTED = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
+_COMMAED = r"[-+]?(\d+,?\d*|,\d+)([eE][-+]?\d+)?"
+_GROUPED_BY_COMMA = r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?"
+_GROUPED_BY_POINT = r"[-+]?\d{1,3}(\.\d{3})+(,\d+)?"
+
+
+def _sure(mark: str, group: str) -> str:
+    """Numbers whose `mark` stands before decimals, however one reads them."""
+    return "|".join(
+        (
+            rf"[-+]?\d*{mark}(\d{{1,2}}|\d{{4,}})",
+            rf"[-+]?(0+|0\d*|\d{{4,}})?{mark}\d{{3}}",
+            rf"[-+]?\d{{1,3}}({group}\d{{3}})+{mark}\d+",
+            rf"[-+]?\d{{1,3}}({group}\d{{3}}){{2,}}",
+            rf"[-+]?\d*{mark}\d+[eE][-+]?\d+",
+        )
+    )
+
+
+_SURE_POINT, _SURE_COMMA = _sure(r"\.", ","), _sure(",", r"\.")
+
+
+def filled(column: str) -> str:
+    """The cell without blanks around it, NULL where it says that there is no value."""
+    said = f"regexp_replace({ident(column)}, '^\\s+|\\s+$', '', 'g')"
+    absent = ", ".join(map(literal, ABSENT))
+    return f"(CASE WHEN {said} IN ({absent}) THEN NULL ELSE {said} END)"
+
+
+def _bare(column: str) -> str:
+    return f"regexp_replace({filled(column)}, '[$€£%\\s]', '', 'g')"
+
+
+def _is(expression: str, pattern: str) -> str:
+    return f"regexp_full_match({expression}, {literal(pattern)})"
+
+
+def decimal_mark(con: Any, held: Held) -> str:
+    """`.` or `,`, for the whole file. Raises `NotProvable` where no number tells."""
+    if held.typed:
+        return "."
+    marks: set[str] = set()
+    open_cell = ""
+    for column in held.columns:
+        cell = _bare(column)
+        number = f"({_is(cell, _POINTED)} OR {_is(cell, _COMMAED)} OR "
+        number += f"{_is(cell, _GROUPED_BY_COMMA)} OR {_is(cell, _GROUPED_BY_POINT)})"
+        count, numbers, point, comma, marked = con.execute(
+            f"SELECT count({cell}), count(*) FILTER ({number}), "
+            f"count(*) FILTER ({_is(cell, _SURE_POINT)}), "
+            f"count(*) FILTER ({_is(cell, _SURE_COMMA)}), "
+            f"min({cell}) FILTER ({number} AND NOT {_is(cell, _PLAIN)}) FROM {held.name}"
+        ).fetchall()[0]
+        if not count or numbers < _SHARE * count:
+            continue
+        marks |= ({"."} if point else set()) | ({","} if comma else set())
+        if marked and not (point or comma):
+            open_cell = open_cell or str(marked)
+    if len(marks) == 2:
+        raise NotProvable("numbers with both decimal marks in one file")
+    if marks:
+        return marks.pop()
+    if open_cell and held.sep not in (",", "html"):
+        raise NotProvable(f"{open_cell!r} can be read in two ways")
+    return "."
+
+
+def number(con: Any, held: Held, column: str, mark: str) -> str:
+    """SQL that gives the number in a cell of the raw table, or NULL."""
+    cell = _bare(column)
+    plain, grouped, group = (
+        (_POINTED, _GROUPED_BY_COMMA, ",") if mark == "." else (_COMMAED, _GROUPED_BY_POINT, ".")
+    )
+    bare = f"replace({cell}, {literal(group)}, '')"
+    if mark == ",":
+        bare = f"replace({bare}, ',', '.')"
+    text = f"CASE WHEN {_is(cell, plain)} OR {_is(cell, grouped)} THEN {bare} END"
+    value = f"try_cast({text} AS DOUBLE)"
+    odd = con.execute(
+        f"SELECT {cell} FROM {held.name} WHERE {cell} IS NOT NULL AND {value} IS NULL "
+        f"AND {_is(cell, r'[-+]?[0-9.,]*[0-9]')} LIMIT 1"
+    ).fetchall()
+    if odd:
+        raise NotProvable(f"column {column!r}: {odd[0][0]!r} is no number with the mark {mark!r}")
+    absent = _placeholders(con, held, value)
+    if absent:
+        value = (
+            f"(CASE WHEN {value} IN ({', '.join(map(repr, absent))}) THEN NULL ELSE {value} END)"
+        )
+    return value
+
+
+def _placeholders(con: Any, held: Held, value: str) -> list[float]:
+    """Values of nines that lie far outside all others of the column."""
+    nines = ", ".join(map(repr, _NINES))
+    seen = con.execute(
+        f"SELECT DISTINCT v FROM (SELECT {value} v FROM {held.name}) WHERE v IN ({nines})"
+    ).fetchall()
+    if not seen:
+        return []
+    low, high = con.execute(
+        f"SELECT min(v), max(v) FROM (SELECT {value} v FROM {held.name}) WHERE v NOT IN ({nines})"
+    ).fetchall()[0]
+    if low is None or not math.isfinite(low) or not math.isfinite(high):
+        return []
+    reach = max(abs(low), abs(high))
+    negative = {v for (v,) in seen if v < 0 and (low >= 0 or -v > _FAR * reach)}
+    positive = {v for (v,) in seen if v > 0 and v > _FAR * reach}
+    return sorted(negative | positive)

@@ -1,0 +1,272 @@
+"""The second of the two ways: the value of every step, by SQL over the original files.
+
+Knows the typed steps alone: no code of the pandas way, and no reader of it (see `reread`).
+"""
+
+# duckdb ships partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from data_gen.krama.lakes.numerals import decimal_mark, filled, number
+from data_gen.krama.lakes.ops import (
+    Above,
+    Best,
+    Clean,
+    Correlate,
+    Cut,
+    Difference,
+    Each,
+    Figure,
+    Fit,
+    Group,
+    Interpolate,
+    Join,
+    Keep,
+    Least,
+    Limit,
+    Load,
+    Op,
+    Portion,
+    Split,
+    Summary,
+    Top,
+    Years,
+)
+from data_gen.krama.lakes.reread import Held, NotProvable, Shelf, ident, literal
+
+_SUMS: dict[Summary, str] = {
+    "mean": "avg({})",
+    "median": "quantile_cont({}, 0.5)",
+    "total": "sum({})",
+    "largest": "max({})",
+    "std": "stddev_samp({})",
+}
+_CUTS: dict[Cut, tuple[str, str]] = {  # (pattern the cell must match, the part that is kept)
+    "after_comma": (r"^(?:.|\n)*,([^,]*)$", "1"),
+    "before_comma": (r"^((?:.|\n)*),[^,]*$", "1"),
+    "in_brackets": (r"^(?:.|\n)*\(([^()]*)\)\s*$", "1"),
+}
+
+
+@dataclass
+class _State:
+    """The view of rows reached so far, and what is known of its columns."""
+
+    shelf: Shelf
+    rows: str = ""  # a table of DuckDB
+    groups: str = ""  # a table k0, k1, …, v
+    count: int = 0
+    home: Held | None = None
+    numbers: set[str] = field(default_factory=set[str])  # columns that are numbers already
+    texts: set[str] = field(default_factory=set[str])  # columns that are clean texts already
+
+    def get(self, query: str) -> Any:
+        return self.shelf.con.execute(query).fetchall()[0]
+
+    def all(self, query: str) -> list[Any]:
+        return self.shelf.con.execute(query).fetchall()
+
+    def make(self, query: str) -> str:
+        """A new table of a query's rows."""
+        self.count += 1
+        name = f"s{self.count}"
+        self.shelf.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
+        return name
+
+    def marks(self, held: Held) -> str:
+        return decimal_mark(self.shelf.con, held)
+
+    def number(self, column: str) -> str:
+        """A column of the rows as a number."""
+        if column in self.numbers:
+            return ident(column)
+        if self.home is None or column not in self.home.columns:
+            raise NotProvable(f"column {column!r} is of no file")
+        return number(self.shelf.con, self.home, column, self.marks(self.home))
+
+    def text(self, column: str) -> str:
+        return ident(column) if column in self.texts else filled(column)
+
+
+def values(ops: tuple[Op, ...], shelf: Shelf) -> list[Any]:
+    """The value of every step. Raises `NotProvable`."""
+    state = _State(shelf)
+    try:
+        return [_value(op, state) for op in ops]
+    except NotProvable:
+        raise
+    except Exception as error:  # DuckDB says in many types what it cannot compute
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise NotProvable(f"the query failed: {said[:160]}") from None
+
+
+def _value(op: Op, s: _State) -> Any:
+    match op:
+        case Load(table):
+            s.home = s.shelf.table(table)
+            s.rows = s.home.name
+            return _count(s)
+        case Clean() | Years() | Split() | Keep() | Limit() | Join() | Least():
+            return _of_rows(op, s)
+        case Group():
+            return _group(op, s)
+        case Figure() | Difference() | Portion() | Correlate() | Fit():
+            return _figure(op, s)
+        case _:
+            return _of_groups(op, s)
+
+
+def _count(s: _State) -> int:
+    return int(s.get(f"SELECT count(*) FROM {s.rows}")[0])
+
+
+def _distinct(s: _State, column: str) -> int:
+    return int(s.get(f"SELECT count(DISTINCT {ident(column)}) FROM {s.rows}")[0])
+
+
+def _put(s: _State, column: str, expression: str, test: str = "") -> None:
+    """Rows with the expression in place of a column (or beside all), where it has a value."""
+    kept = [c for c in _columns(s) if c != column]
+    listed = ", ".join([*(ident(c) for c in kept), f"({expression}) AS {ident(column)}"])
+    where = f"{ident(column)} IS NOT NULL{test}"
+    s.rows = s.make(f"SELECT * FROM (SELECT {listed} FROM {s.rows}) WHERE {where}")
+
+
+def _columns(s: _State) -> list[str]:
+    return [str(row[0]) for row in s.all(f"DESCRIBE {s.rows}")]
+
+
+def _of_rows(op: Clean | Years | Split | Keep | Limit | Join | Least, s: _State) -> int:
+    match op:
+        case Clean(column):
+            _put(s, column, s.number(column))
+            s.numbers.add(column)
+        case Years(column):
+            _put(s, column, s.number(column))
+            s.numbers.add(column)
+            return _distinct(s, column)
+        case Split(column, cut, into):
+            pattern, part = _CUTS[cut]
+            cell = s.text(column)
+            found = f"regexp_extract({cell}, {literal(pattern)}, {part})"
+            found = f"CASE WHEN regexp_matches({cell}, {literal(pattern)}) THEN {found} END"
+            trimmed = f"regexp_replace({found}, '^\\s+|\\s+$', '', 'g')"
+            _put(s, into, f"nullif({trimmed}, '')")
+            s.texts.add(into)
+            return _distinct(s, into)
+        case Keep(column, value):
+            s.rows = s.make(f"SELECT * FROM {s.rows} WHERE {s.text(column)} = {literal(value)}")
+        case Limit(column, sign, limit):
+            s.rows = s.make(f"SELECT * FROM {s.rows} WHERE {s.number(column)} {sign} {limit!r}")
+        case Join():
+            _join(op, s)
+        case Least(keys, whole, rows):
+            ready = [_key(s, k, w) for k, w in zip(keys, whole, strict=True)]
+            there = " AND ".join(f"{key} IS NOT NULL" for key in ready)
+            s.rows = s.make(
+                f"SELECT * FROM {s.rows} WHERE {there} "
+                f"QUALIFY count(*) OVER (PARTITION BY {', '.join(ready)}) >= {rows}"
+            )
+    return _count(s)
+
+
+def _join(op: Join, s: _State) -> None:
+    con, other = s.shelf.con, s.shelf.table(op.table)
+    brought = filled(op.brings)
+    if op.number:
+        brought = number(con, other, op.brings, s.marks(other))
+        s.numbers.add(op.brings)
+    else:
+        s.texts.add(op.brings)
+    if op.whole:
+        theirs, mine = number(con, other, op.theirs, s.marks(other)), s.number(op.mine)
+        s.numbers.add(op.mine)
+    else:
+        theirs, mine = filled(op.theirs), s.text(op.mine)
+        s.texts.add(op.mine)
+    kept = ", ".join(f"a.{ident(c)}" for c in _columns(s) if c not in (op.mine, op.brings))
+    s.rows = s.make(
+        f"SELECT {kept + ', ' if kept else ''}a.k0 AS {ident(op.mine)}, b.v AS {ident(op.brings)} "
+        f"FROM (SELECT *, {mine} AS k0 FROM {s.rows}) a "
+        f"JOIN (SELECT {theirs} AS k, {brought} AS v FROM {other.name}) b ON a.k0 = b.k "
+        "WHERE b.v IS NOT NULL"
+    )
+
+
+def _key(s: _State, column: str, whole: bool) -> str:
+    return f"CAST({s.number(column)} AS BIGINT)" if whole else s.text(column)
+
+
+def _group(op: Group, s: _State) -> int:
+    keys = [_key(s, k, whole) for k, whole in zip(op.keys, op.whole, strict=True)]
+    named = ", ".join(f"{key} AS k{n}" for n, key in enumerate(keys))
+    order = ", ".join(f"k{n}" for n in range(len(keys)))
+    there = " AND ".join(f"k{n} IS NOT NULL" for n in range(len(keys)))
+    of = s.number(op.of)
+    s.groups = s.make(
+        f"SELECT {order}, {_SUMS[op.how].format('x')} AS v FROM (SELECT {named}, {of} AS x "
+        f"FROM {s.rows}) WHERE {there} AND x IS NOT NULL GROUP BY {order}"
+    )
+    s.groups = s.make(f"SELECT * FROM {s.groups} WHERE v IS NOT NULL")
+    return int(s.get(f"SELECT count(*) FROM {s.groups}")[0])
+
+
+def _of_groups(op: Op, s: _State) -> Any:
+    g = s.groups
+    match op:
+        case Above():
+            return int(s.get(f"SELECT count(*) FROM {g} WHERE v > (SELECT avg(v) FROM {g})")[0])
+        case Best(high):
+            *keys, _ = s.get(f"SELECT * FROM {g} ORDER BY v {'DESC' if high else 'ASC'} LIMIT 1")
+            return ", ".join(str(k) for k in keys)
+        case Top(k, high):
+            order = "DESC" if high else "ASC"
+            return [str(r[0]) for r in s.all(f"SELECT k0 FROM {g} ORDER BY v {order} LIMIT {k}")]
+        case Each():
+            return [float(row[0]) for row in s.all(f"SELECT v FROM {g} ORDER BY k0")]
+        case Interpolate(share, at):
+            late = s.all(f"SELECT v FROM {g} ORDER BY k0 DESC LIMIT 2 OFFSET {at - 1}")
+            after, before = float(late[0][0]), float(late[1][0])
+            return before + share * (after - before)
+        case _:
+            raise NotProvable(f"no SQL for {type(op).__name__}")
+
+
+def _figure(op: Figure | Difference | Portion | Correlate | Fit, s: _State) -> Any:
+    match op:
+        case Figure(of, how, digits):
+            return _rounded(s, _SUMS[how].format(s.number(of)), digits)
+        case Difference(by, one, other, of, how, digits):
+            cell, value = s.text(by), s.number(of)
+            first, second = (
+                _SUMS[how].format(value) + f" FILTER ({cell} = {literal(side)})"
+                for side in (one, other)
+            )
+            return _rounded(s, f"({first}) - ({second})", digits)
+        case Portion(column, sign, limit, digits):
+            part = f"count(*) FILTER ({s.number(column)} {sign} {limit!r})"
+            return _rounded(s, f"100.0 * {part} / count(*)", digits)
+        case Correlate(x, y):
+            return _one(s, f"corr({s.number(y)}, {s.number(x)})")
+        case Fit(x, y, both):
+            first, second = s.number(x), s.number(y)
+            slope = _one(s, f"regr_slope({second}, {first})")
+            if not both:
+                return slope
+            return [slope, _one(s, f"regr_intercept({second}, {first})")]
+
+
+def _one(s: _State, expression: str) -> float:
+    (found,) = s.get(f"SELECT {expression} FROM {s.rows}")
+    if found is None:
+        raise NotProvable("the query found no value")
+    return float(found)
+
+
+def _rounded(s: _State, expression: str, digits: int) -> float:
+    return _one(s, f"round({expression}, {digits})")

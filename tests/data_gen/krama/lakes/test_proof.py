@@ -1,0 +1,234 @@
+"""Gold proved twice: both ways agree on right pipelines, and a wrong reader or step is refused."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT
+
+pytest.importorskip("pandas")
+pytest.importorskip("duckdb")
+
+from proof_lake import opened, question, values_of
+
+from data_gen.krama.lakes.lake import Lake
+from data_gen.krama.lakes.ops import (
+    Above,
+    Best,
+    Clean,
+    Correlate,
+    Difference,
+    Each,
+    Figure,
+    Fit,
+    Group,
+    Interpolate,
+    Join,
+    Keep,
+    Least,
+    Limit,
+    Load,
+    Op,
+    Portion,
+    Source,
+    Split,
+    Top,
+    Years,
+)
+
+PRICES = Source("preise.csv", columns=("Name", "Art", "Preis"))
+LEVELS = Source("preise.csv", columns=("Name", "Art", "Stufe"))
+SITES = Source("sites.csv", columns=("Place", "Rain", "Year"))
+AREA = Join(Source("register.tsv", columns=("Name", "Fläche")), "Name", "Name", "Fläche")
+GROUP = Group(("Art",), (False,), "Preis", "median")
+
+GOOD: dict[str, list[Op]] = {
+    "mean": [Load(PRICES), Clean("Preis"), Figure("Preis", "mean", 2)],
+    "total": [Load(SITES), Clean("Samples"), Figure("Samples", "total", 0)],
+    "rain": [Load(SITES), Clean("Rain"), Figure("Rain", "mean", 3)],
+    "wind": [Load(SITES), Clean("Wind"), Limit("Wind", "<=", 20.0), Figure("Wind", "std", 3)],
+    "keep": [Load(PRICES), Clean("Preis"), Keep("Art", "Büro"), Figure("Preis", "median", 2)],
+    "join": [Load(PRICES), AREA, Figure("Fläche", "mean", 3)],
+    "best": [Load(PRICES), Clean("Preis"), GROUP, Best(True)],
+    "top": [Load(PRICES), Clean("Preis"), GROUP, Top(3, True)],
+    "each": [Load(PRICES), Clean("Preis"), GROUP, Each()],
+    "above": [Load(PRICES), Clean("Preis"), GROUP, Above()],
+    "least": [Load(PRICES), Clean("Preis"), Least(("Art",), (False,), 12), GROUP, Each()],
+    "halves": [
+        Load(SITES),
+        Clean("Rain"),
+        Split("Place", "after_comma", "town"),
+        Group(("town",), (False,), "Rain", "mean"),
+        Best(False),
+    ],
+    "years": [
+        Load(SITES),
+        Clean("Rain"),
+        Years("Year"),
+        Group(("Year",), (True,), "Rain", "mean"),
+        Interpolate(0.25, 2),
+    ],
+    "portion": [Load(LEVELS), Clean("Stufe"), Portion("Stufe", ">", 5.0, 1)],
+    "difference": [
+        Load(LEVELS),
+        Clean("Stufe"),
+        Difference("Art", "Hof", "Büro", "Stufe", "mean", 3),
+    ],
+    "correlation": [Load(PRICES), Clean("Preis"), Clean("Stufe"), Correlate("Preis", "Stufe")],
+    "fit": [Load(PRICES), Clean("Preis"), AREA, Fit("Preis", "Fläche", True)],
+}
+
+# (pipeline, what is broken in its code, by what): each must be found by the second way
+MUTANTS: dict[str, tuple[str, str, str]] = {
+    "decimal comma taken for thousands": (
+        "mean",
+        r"t = pd.read_csv\(.*\)\n(t\[.*\n)*",
+        "t = pd.read_csv('data/preise.csv', sep=';', encoding='cp1252', dtype=str)\n"
+        "t['Preis'] = pd.to_numeric(t['Preis'].str.replace(',', ''), errors='coerce')\n",
+    ),
+    "thousands taken for decimals": (
+        "mean",
+        r"t = pd.read_csv\(.*\)\n(t\[.*\n)*",
+        "t = pd.read_csv('data/preise.csv', sep=';', encoding='cp1252', dtype=str)\n"
+        "t['Preis'] = pd.to_numeric(t['Preis'].str.split(',').str[0], errors='coerce')\n",
+    ),
+    "-9999 read as data": ("wind", r"t\['Wind'\] = .*mask.*\n", ""),
+    "M read as zero": (
+        "rain",
+        r't = t.dropna\(subset=\["Rain"\]\)',
+        't["Rain"] = t["Rain"].fillna(0)',
+    ),
+    "a row above the names too many": ("rain", r"\nfound_1", "\nt = t.iloc[1:]\nfound_1"),
+    "wrong encoding": ("keep", "encoding='cp1252'", "encoding='cp437'"),
+    "< for <=": ("wind", "<= 20", "< 20"),
+    "> for >=": ("least", ">= 12", "> 12"),
+    "mean for median": ("keep", r"median\(\)", "mean()"),
+    "median for mean": ("mean", r"mean\(\)", "median()"),
+    "left join": ("join", r'how="inner"\).dropna\(subset=\["Fläche"\]\)', 'how="left").fillna(0)'),
+    "duplicate keys dropped": (
+        "join",
+        r"\nt = t.merge",
+        '\nu = u.drop_duplicates("Name")\nt = t.merge',
+    ),
+    "ascending": ("best", "ascending=False", "ascending=True"),
+    "descending": ("halves", "ascending=True", "ascending=False"),
+    "one name too many": ("top", r":3\]", ":4]"),
+    "one name too few": ("top", r":3\]", ":2]"),
+    "missing numbers counted as zero": (
+        "each",
+        r't = t.dropna\(subset=\["Preis"\]\)',
+        't["Preis"] = t["Preis"].fillna(0)',
+    ),
+    "rounded down": ("rain", r"round\(raw, 3\)", "int(raw * 1000) / 1000"),
+    "rounded to other digits": ("rain", r"round\(raw, 3\)", "round(raw, 2)"),
+    "spread of a population": ("wind", r"std\(\)", "std(ddof=0)"),
+    "blanks around names kept": ("best", r"\.astype\(str\)\.str\.strip\(\)", ".astype(str)"),
+    "blanks around names kept in a filter": ("keep", r"\.str\.strip\(\) == ", " == "),
+    "the first comma": ("halves", r",\(\[\^,\]\*\)\$", "^[^,]*,(.*)$"),
+    "x and y exchanged": (
+        "fit",
+        r'polyfit\(t\["Preis"\](.*), t\["Fläche"\](.*), 1',
+        'polyfit(t["Fläche"].astype(float), t["Preis"].astype(float), 1',
+    ),
+    "the other way": ("difference", "first.mean", "-first.mean"),
+    "the next pair of years": ("years", r"years\[-3\], years\[-2\]", "years[-2], years[-1]"),
+    "at least instead of above": ("portion", "> 5", ">= 5"),
+    "the median as the line": ("above", r"float\(g.mean\(\)\)", "float(g.quantile(0.9))"),
+    "rank correlation": (
+        "correlation",
+        r'corr\(t\["Stufe"\]\)',
+        'corr(t["Stufe"], method="spearman")',
+    ),
+    "a count for a total": ("total", r"sum\(\)", "count()"),
+}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return opened(tmp_path_factory.mktemp("proof"))
+
+
+def found(
+    lake: Lake, name: str, change: tuple[str, str] | None = None
+) -> tuple[str, dict[str, Any]]:
+    """(why the second way refuses, values of the first), with the code changed by a pattern."""
+    asked = question(lake, GOOD[name])
+    code = asked.code()
+    if change is not None:
+        new, count = re.subn(change[0], change[1].replace("\\", r"\\"), code)
+        assert count, (change[0], code)
+        code = new
+    values = values_of(code, lake.folder.parent)
+    if change is not None and "error" in values:
+        pytest.fail(f"the mutant does not run: {values['error']}\n{code}")
+    return lake.prover.refusal(asked, values), values
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_right_pipelines_are_proved(lake: Lake, name: str) -> None:
+    why, values = found(lake, name)
+    assert why == "", values
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_reader_or_step_is_refused(lake: Lake, name: str) -> None:
+    pipeline, old, new = MUTANTS[name]
+    why, values = found(lake, pipeline, (old, new))
+    assert why.startswith("differs: step "), (why, values)
+
+
+def test_gold_is_what_the_cells_say(lake: Lake) -> None:
+    """Both ways could be wrong together: the mean computed from the numbers as they were made."""
+    made = [round((i * 7919 % 9000) * 2.75 + 10, 2) for i in range(90) if i % 20 != 7]
+    values = found(lake, "mean")[1]
+    assert values["main-task"] == pytest.approx(round(sum(made) / len(made), 2))
+    assert values["subtask-2"] == len(made)
+    made = [i * 37 % 101 / 4 for i in range(120) if i % 15 != 3]
+    assert found(lake, "rain")[1]["main-task"] == pytest.approx(round(sum(made) / len(made), 3))
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        (["1.234", "5.678", "9.012"], "can be read in two ways"),
+        (["1,2", "3.4", "5,6"], "both decimal marks"),
+    ],
+)
+def test_what_the_second_way_cannot_decide_is_refused(
+    tmp_path: Path, cells: list[str], why: str
+) -> None:
+    lake = opened(tmp_path)
+    lines = ["Art;Wert"] + [f"{'abc'[i % 3]};{cells[i % 3]}" for i in range(30)]
+    (tmp_path / "data" / "preise.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    ops: list[Op] = [
+        Load(Source("preise.csv", columns=("Wert",))),
+        Clean("Wert"),
+        Figure("Wert", "mean", 2),
+    ]
+    refusal = lake.prover.refusal(question(lake, ops), {})
+    assert refusal.startswith("not provable: ") and why in refusal
+
+
+def test_a_step_without_a_typed_form_is_not_provable(lake: Lake) -> None:
+    asked = question(lake, GOOD["mean"])
+    steps = (*asked.steps[:-1], replace(asked.steps[-1], op=None))
+    assert lake.prover.refusal(replace(asked, steps=steps), {}).startswith("not provable: ")
+
+
+def test_the_second_way_shares_no_code_and_no_reader_with_the_first() -> None:
+    folder = ROOT / "data_gen" / "krama" / "lakes"
+    allowed = {"data_gen.krama.lakes." + n for n in ("ops", "reread", "numerals")}
+    allowed |= {"rewards.extras", "rewards.task"}
+    for name in ("sql", "numerals", "reread", "ops"):
+        tree = ast.parse((folder / f"{name}.py").read_text(encoding="utf-8"))
+        modules = [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+        modules += [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
+        texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)}
+        ours = {m for m in modules if m.partition(".")[0] in ("data_gen", "rewards", "rollouts")}
+        assert ours <= allowed, (name, ours - allowed)
+        assert not {"pandas", "numpy"} & ({m.partition(".")[0] for m in modules} | texts)
