@@ -148,12 +148,16 @@ def refusal_of(broken: Sequence[Broken], tasks: int) -> str:
     """One sentence on the first broken law, floors first; "" without one."""
     if not broken:
         return ""
-    ranked = sorted(broken, key=lambda b: b.law not in ("floor", "cheat"))
+    order = {"floor": 0, "cheat": 0, "gold": 1}
+    first = min(broken, key=lambda b: order.get(b.law, 2))
     more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+    paid = first.law in ("floor", "cheat")
+    why = (
+        "a model would learn that instead of the work" if paid else "no reward of it can be trusted"
+    )
     return (
-        f"the audit of {tasks} tasks before training found: {ranked[0]}{more}; a model would learn "
-        "that instead of the work: mend the reward or the tasks, see `assay audit` and "
-        "docs/audit.md"
+        f"the audit of {tasks} tasks before training found: {first}{more}; {why}: mend the reward "
+        "or the tasks, see `assay audit` and docs/audit.md"
     )
 
 

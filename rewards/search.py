@@ -72,7 +72,7 @@ def _changed(here: _Try, piece: Shown, forms: Sequence[str], rng: Random) -> _Tr
     """One random change of form or text."""
     if len(forms) > 1 and rng.random() < 0.2:
         return _Try(rng.choice(forms), here.text)
-    change = rng.choice((_set, _add, _cut, _swap, _number))
+    change = rng.choice((_set, _add, _cut, _swap, _number, _again))
     return _Try(here.form, change(here.text, piece, rng)[:MOST_CHARS])
 
 
@@ -105,6 +105,10 @@ def _swap(text: str, piece: Shown, rng: Random) -> str:
     words = text.split(" ")
     words[rng.randrange(len(words))] = _ingredient(piece, rng)
     return " ".join(words)
+
+
+def _again(text: str, piece: Shown, rng: Random) -> str:
+    return text + rng.choice(_JOINTS) + text
 
 
 def _number(text: str, piece: Shown, rng: Random) -> str:
