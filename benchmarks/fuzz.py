@@ -15,6 +15,7 @@ import json
 import math
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -28,7 +29,8 @@ from benchmarks.fuzz_words import TOKENS, output
 from rewards import guard
 from rewards.seeds import derive_seed
 
-DEADLINE = 10.0  # seconds for one output, read once
+DEADLINE = 10.0  # seconds of processor time for one output, read once
+HANGS = 600.0  # seconds of clock time, for machines that do other work too
 _ROUNDING = 1e-9
 
 
@@ -54,16 +56,16 @@ def case(seed: int, number: int, only: str = "") -> tuple[Reading, int, str]:
 
 
 def findings(seed: int, start: int, count: int, only: str = "") -> Iterator[Finding | float]:
-    """For every number the seconds that its two readings took, or what it broke."""
+    """For every number the processor seconds that its two readings took, or what it broke."""
     for number in range(start, start + count):
         reading, pick, text = case(seed, number, only)
-        begun = time.perf_counter()
+        begun = time.process_time()
         rule, why = broken(reading, pick, text)
         if rule:
             shown = text if len(text) <= 200 else f"{text[:200]}… ({len(text)} characters)"
             yield Finding(number, reading.name, rule, why, ascii(shown))
         else:
-            yield time.perf_counter() - begun
+            yield time.process_time() - begun
 
 
 LONG = 200_000  # characters
@@ -87,24 +89,29 @@ def long_findings(only: str = "") -> Iterator[Finding | float]:
     for number, (reading, pick, text) in enumerate(long_outputs()):
         if only and reading.name != only:
             continue
-        begun = time.perf_counter()
+        begun = time.process_time()
         rule, why = broken(reading, pick, text)
         if rule:
             yield Finding(number, reading.name, rule, why, ascii(text[:40]))
         else:
-            yield time.perf_counter() - begun
+            yield time.process_time() - begun
 
 
 def broken(reading: Reading, pick: int, text: str, seconds: float = DEADLINE) -> tuple[str, str]:
     """(which rule one output breaks, why), or ("", "")."""
+    used = time.process_time()
     try:
-        with guard.deadline(seconds):
+        with guard.deadline(HANGS), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of parsers, about what a model wrote
             one = reading.read(pick, text)
+            used = time.process_time() - used
             two = reading.read(pick, text)
     except guard.Overtime:
-        return "deadline", f"not read within {seconds:g} s"
+        return "deadline", f"not read within {HANGS:g} s of clock time"
     except Exception as error:
         return "exception", f"{type(error).__name__}: {str(error)[:200]}"
+    if used > seconds:
+        return "deadline", f"took {used:.1f} s of processor time"
     if one.same != two.same:
         return "same twice", f"{one.same} then {two.same}"
     return _bounds(one)

@@ -199,6 +199,8 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 row: Any = json.loads(line)
             except json.JSONDecodeError as error:
                 raise TaskError(f"{path} line {number}: not valid JSON ({error.msg})") from None
+            except ValueError:  # the library reads no number of more than 4300 digits
+                raise TaskError(f"{path} line {number}: a number of too many digits") from None
             except RecursionError:
                 raise TaskError(f"{path} line {number}: JSON nested too deep") from None
             if not isinstance(row, dict):

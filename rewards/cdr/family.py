@@ -74,7 +74,8 @@ def _slices(task: Task) -> dict[str, str]:
 
 def _labels(task: Task, answer: Answer) -> tuple[str, str]:
     said = parse_strict(answer.text)
-    return str(task.gold["status"]), said.status if said.why == "ok" and said.status else "none"
+    status = task.gold.get("status") or task.gold.get("reference_status") or ""
+    return str(status), said.status if said.why == "ok" and said.status else "none"
 
 
 def _content(task: Task) -> Iterable[str]:

@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import os
 import sys
+import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -123,9 +124,15 @@ def _reading(name: str) -> Generator[BinaryIO]:
     if name == "-":
         yield sys.stdin.buffer
         return
-    opener = gzip.open if name.endswith(".gz") else open
-    with opener(name, "rb") as stream:
-        yield cast("BinaryIO", stream)
+    if not name.endswith(".gz"):
+        with open(name, "rb") as stream:
+            yield stream
+        return
+    try:
+        with gzip.open(name, "rb") as stream:
+            yield cast("BinaryIO", stream)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise GoldError(f"{name}: not a whole gzip file ({error}); write it again") from None
 
 
 def _batches(lines: BinaryIO) -> Iterator[tuple[None, int, list[bytes]]]:
