@@ -140,7 +140,7 @@ PLACES: tuple[Place, ...] = (
     _place("execute BAD OUT/o.jsonl", ".jsonl.gz"),
     _place("execute --recipe BAD GOOD/texts.jsonl OUT/o.jsonl", ".yaml"),
     _place("execute --recipe GOOD/recipe.yaml BAD OUT/o.parquet", ".parquet"),
-    _place("tasks check BAD"),
+    _place("tasks check BAD --against GOOD/tasks.jsonl"),
     _place("tasks check GOOD/tasks.jsonl --against BAD"),
     _place("tasks demo --corpus BAD --out OUT"),
     _place("tasks order --corpus BAD --out OUT", ".jsonl.gz"),
