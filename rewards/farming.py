@@ -20,10 +20,10 @@ from rewards.seeds import derive_seed
 from rewards.task import Answer, Score, Task, TaskError
 
 LEAST = 4  # tasks of a kind before a mean can break a floor
-SAMPLED = 12  # tasks of a kind that policies answer
+SAMPLED, FEW = 24, 12  # tasks of a kind that policies answer; the same where one costs a table
 CANDIDATES = 12  # golds tried as constants, of each half
 CLIMBED = 24  # tasks of a family that a search is run on
-SLOW = 6  # the same where an answer costs a table
+SLOW = 6  # the same where one costs a table
 BRED = 6  # tasks that one policy is bred on
 BY_GROUP = "best constant by "
 
@@ -108,7 +108,8 @@ def farm(
         return scored(task, answer)
 
     for kind, mine in sorted(kinds.items()):
-        drawn = sample(mine, SAMPLED, seed, "policies")
+        most = SAMPLED if family.trusted is None else FEW
+        drawn = sample(mine, most, seed, "policies")
         bred = budget // len(kinds) if family.trusted is not None else budget * BRED
         for one in _policies(family, kind, drawn, score, bred, seed):
             found.earned.append(one)

@@ -88,7 +88,12 @@ class Place:
     words: Callable[[str, Path, Path], Sequence[str]]
     tail: str = ".jsonl"
     inside: str = ""
-    needs: tuple[str, ...] = ()  # packages without which the command says only that
+    states: tuple[str, ...] = ()  # the bad states that are tried; () for all
+
+
+# What a table or a listing may be, where the command starts processes for every file.
+LISTED = ("missing", "a folder", "not UTF-8", "null", "a list of lists", "nested lists")
+TABLES = ("missing", "empty", "not UTF-8", "comma separated", "an unclosed quote", "many digits")
 
 
 def _command(text: str) -> Callable[[str, Path, Path], Sequence[str]]:
@@ -103,9 +108,11 @@ def _command(text: str) -> Callable[[str, Path, Path], Sequence[str]]:
     return words
 
 
-def _place(text: str, tail: str = ".jsonl", inside: str = "") -> Place:
+def _place(
+    text: str, tail: str = ".jsonl", inside: str = "", states: tuple[str, ...] = ()
+) -> Place:
     name = f"{text} {inside or tail}".replace("GOOD/", "").replace("OUT", "…")
-    return Place(name, _command(text), tail, inside)
+    return Place(name, _command(text), tail, inside, states)
 
 
 GOLD = "--model gold --out OUT"
@@ -148,13 +155,13 @@ PLACES: tuple[Place, ...] = (
     _place("tasks cdr --config BAD --out OUT", ".yaml"),
     *(_place(f"tasks semantic --{kind} BAD --out OUT") for kind in ("pii", "hallu", "rubric")),
     _place("tasks semantic --safety BAD --out OUT", ".parquet"),
-    _place("tasks dare --import BAD --out OUT", "", "question_list.json"),
-    _place("tasks dare --import-dsbench BAD --out OUT", "", "train.csv"),
-    _place("tasks dare --tables BAD --databases 1 --workers 1 --out OUT", "", "t.csv"),
-    _place("tasks dare --remake BAD --out OUT"),
+    _place("tasks dare --import BAD --out OUT", "", "question_list.json", LISTED),
+    _place("tasks dare --import-dsbench BAD --out OUT", "", "train.csv", TABLES),
+    _place("tasks dare --tables BAD --databases 1 --workers 1 --out OUT", "", "t.csv", TABLES),
+    _place("tasks dare --remake BAD --out OUT", states=LISTED),
     _place("tasks krama --workload BAD --lakes GOOD --out OUT", ".json"),
-    _place("tasks lake --lakes BAD --count 1 --out OUT", "", "t.csv"),
-    _place("tasks lake --lakes BAD --count 1 --out OUT", "", "t.xlsx"),
+    _place("tasks lake --lakes BAD --count 1 --out OUT", "", "t.csv", TABLES),
+    _place("tasks lake --lakes BAD --count 1 --out OUT", "", "t.xlsx", TABLES),
     _place("tasks own --family BAD --out OUT", ".py"),
     _place("slurm submit BAD --dry-run", ".yaml"),
     _place("slurm check --items BAD"),
