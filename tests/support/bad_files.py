@@ -94,6 +94,9 @@ class Place:
 # What a table or a listing may be, where the command starts processes for every file.
 LISTED = ("missing", "a folder", "not UTF-8", "null", "a list of lists", "nested lists")
 TABLES = ("missing", "empty", "not UTF-8", "comma separated", "an unclosed quote", "many digits")
+# What a file of settings, and the rows of a command that starts processes, may be.
+SETTINGS = (*LISTED, "empty", "NUL bytes", "many digits", "YAML anchors", "a YAML tag")
+ROWS = ("missing", "empty", "not UTF-8", "half an object", "nested lists", "gzip's first bytes")
 
 
 def _command(text: str) -> Callable[[str, Path, Path], Sequence[str]]:
@@ -138,13 +141,17 @@ PLACES: tuple[Place, ...] = (
     _place("sft --tasks BAD --model GOOD/model --out OUT"),
     _place("sft --tasks BAD --model GOOD/model --out OUT", ".parquet"),
     _place("sft --tasks GOOD/tasks.jsonl --model BAD --out OUT", ""),
-    _place("sft --config BAD --tasks GOOD/tasks.jsonl --model GOOD/model --out OUT", ".yaml"),
+    _place(
+        "sft --config BAD --tasks GOOD/tasks.jsonl --model GOOD/model --out OUT",
+        ".yaml",
+        states=SETTINGS,
+    ),
     _place("grpo --tasks BAD --model GOOD/model --out OUT"),
     _place("grpo --tasks GOOD/tasks.jsonl --validation BAD --model GOOD/model --out OUT"),
-    _place("grpo --config BAD", ".yaml"),
-    _place("demo --config BAD --model GOOD/none --out OUT", ".yaml"),
-    _place("execute BAD OUT/o.jsonl"),
-    _place("execute BAD OUT/o.jsonl", ".jsonl.gz"),
+    _place("grpo --config BAD", ".yaml", states=SETTINGS),
+    _place("demo --config BAD --model GOOD/none --out OUT", ".yaml", states=SETTINGS),
+    _place("execute BAD OUT/o.jsonl", states=ROWS),
+    _place("execute BAD OUT/o.jsonl", ".jsonl.gz", states=ROWS),
     _place("execute --recipe BAD GOOD/texts.jsonl OUT/o.jsonl", ".yaml"),
     _place("execute --recipe GOOD/recipe.yaml BAD OUT/o.parquet", ".parquet"),
     _place("tasks check BAD --against GOOD/tasks.jsonl"),
@@ -152,7 +159,7 @@ PLACES: tuple[Place, ...] = (
     _place("tasks demo --corpus BAD --out OUT"),
     _place("tasks order --corpus BAD --out OUT", ".jsonl.gz"),
     _place("tasks cdr --corpus BAD --out OUT"),
-    _place("tasks cdr --config BAD --out OUT", ".yaml"),
+    _place("tasks cdr --config BAD --out OUT", ".yaml", states=SETTINGS),
     *(_place(f"tasks semantic --{kind} BAD --out OUT") for kind in ("pii", "hallu", "rubric")),
     _place("tasks semantic --safety BAD --out OUT", ".parquet"),
     _place("tasks dare --import BAD --out OUT", "", "question_list.json", LISTED),
@@ -163,7 +170,7 @@ PLACES: tuple[Place, ...] = (
     _place("tasks lake --lakes BAD --count 1 --out OUT", "", "t.csv", TABLES),
     _place("tasks lake --lakes BAD --count 1 --out OUT", "", "t.xlsx", TABLES),
     _place("tasks own --family BAD --out OUT", ".py"),
-    _place("slurm submit BAD --dry-run", ".yaml"),
+    _place("slurm submit BAD --dry-run", ".yaml", states=SETTINGS),
     _place("slurm check --items BAD"),
     _place("slurm item --items BAD --index 0"),
     _place("slurm merge out=OUT --input BAD --shards 1 --to OUT/m.jsonl"),

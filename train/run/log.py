@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from rewards.task import Score, TaskError, write_jsonl
 
@@ -137,12 +137,12 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row: Any = json.loads(line)
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
             raise LogError(f"{path} line {number}: no JSON object; remove the line or the file")
-        rows.append(row)
+        rows.append(cast("dict[str, Any]", row))
     return rows
 
 
