@@ -69,6 +69,13 @@ def findings(seed: int, start: int, count: int, only: str = "") -> Iterator[Find
 
 
 LONG = 200_000  # characters
+# where a token may stand so that a reading looks at it at all
+FRAMES = (
+    ("<tool_call><function=run>", "</function></tool_call>"),
+    ("<tool_call>", "</tool_call>"),
+    ("<analyze>", "</analyze>"),
+    ("```python\n", "```"),
+)
 
 
 def long_outputs() -> Iterator[tuple[Reading, int, str]]:
@@ -79,6 +86,9 @@ def long_outputs() -> Iterator[tuple[Reading, int, str]]:
             for unit in (token, f"{token}a", f"{token}\n"):
                 text = unit * (LONG // len(unit))
                 yield reading, 1, text
+                for front, back in FRAMES:
+                    if front[:5] in reading.gold(1):
+                        yield reading, 1, f"{front}{text}{back}"
         for opening in ("<answer>", "```json", "<tool_call>", "<analyze>", "<clean_text>", "["):
             yield reading, 1, opening + " " * LONG
             yield reading, 1, opening + "\n" * LONG
