@@ -128,6 +128,10 @@ def _read_yaml(path: Path) -> Mapping[str, Any]:
         raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     except ConfigError as error:
         raise ConfigError(f"{path} {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: not valid YAML: nested too deep") from None
+    except ValueError as error:  # a number or date that there is none of
+        raise ConfigError(f"{path}: not valid YAML: {error}") from None
     if data is None:
         return {}
     if not isinstance(data, dict):
@@ -215,7 +219,7 @@ def _merge(values: Values, layer: Any, where: str) -> None:
 def _yaml_value(text: str) -> Any:
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         return str(text)
 
 

@@ -1,19 +1,24 @@
-"""`assay audit`: the laws of every family over real tasks, and what cheats and attacks earn.
+"""`assay audit`: the laws of every family over real tasks, and what answers without the work earn.
 
 Gold scores 1; an empty answer scores 0; a cheat reaches on average no more than it admits; the same
 answer gets the same bits twice; chatter around gold, NaN, nulls, huge and nested output never score
-above gold and never make the scorer fail; two files share no content. No model is needed. Exit
-status 1 when a law is broken.
+above gold and never make the scorer fail; two files share no content. Policies that never see gold
+(constants, the prompt, the gold of other tasks, searches against the scorer) earn no more than the
+floors that the family states; remembered gold fails on twins. No model is needed. Exit status 1
+when a law is broken. docs/audit.md says how to read it.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
+from rewards import twins
+from rewards.audited import Audited, audit_family, row_of
 from rewards.console import (
     DONE,
     FAILED,
@@ -27,12 +32,12 @@ from rewards.console import (
     parser,
 )
 from rewards.families import family_named, require_families, use_families
-from rewards.laws import Broken, Examined, cheat_laws, examine, mean_scores, split_law
-from rewards.seeds import derive_seed
+from rewards.family import Family
+from rewards.laws import Broken, Examined, mean_scores, split_law
+from rewards.respelled import lines as respelled_lines
 from rewards.task import Task, TaskError, read_tasks, write_jsonl
 
 Report = dict[str, Any]
-FAILURES = 5  # tasks whose scorer failed, after which a family's audit stops
 
 
 class Extra(Protocol):
@@ -65,33 +70,11 @@ def _answer(
 EXTRA: dict[str, Extra] = {"table": _table, "answer": _answer}
 
 
-def audited(
-    tasks: Sequence[Task], seed: int, attacked: int, step: Callable[[], object]
-) -> tuple[list[Examined], list[Broken]]:
-    """Every task of one family examined, `attacked` of them (0: all) by attacks too."""
-    ranked = sorted(range(len(tasks)), key=lambda i: derive_seed(seed, "audit", tasks[i].id))
-    chosen = set(ranked[: attacked or None])
-    examined: list[Examined] = []
-    failed = 0
-    for place, task in enumerate(tasks):
-        one = examine(task, attacked=place in chosen)
-        examined.append(one)
-        step()
-        failed += any(score.outcome is None for score in one.scores.values()) or not one.scores
-        if failed >= FAILURES:
-            break
-    broken: list[Broken] = []
-    if len(examined) < len(tasks):
-        why = f"its scorer failed on {failed} tasks; {len(tasks) - len(examined)} were not examined"
-        broken.append(Broken("scorer", f"family {tasks[0].family}", why))
-    broken += [b for one in examined for b in one.broken]
-    return examined, [*broken, *cheat_laws(family_named(tasks[0].family), examined)]
-
-
 def audit(
-    files: Mapping[Path, Sequence[Task]], seed: int, attacked: int
+    files: Mapping[Path, Sequence[Task]], seed: int, attacked: int, budget: int = 200
 ) -> tuple[Report, list[Report]]:
-    """(the report, a row a task). `files`: tasks by the path of their file."""
+    """(the report, a row a task). `files`: tasks by the path of their file; `budget`: scorer calls
+    of a search."""
     from tqdm import tqdm
 
     everything = [(task, path.parent) for path, tasks in files.items() for task in tasks]
@@ -100,8 +83,11 @@ def audit(
     with tqdm(total=len(everything), desc="audit", unit="task", disable=None) as bar:
         for name in sorted({task.family for task, _ in everything}):
             mine = [task for task, _ in everything if task.family == name]
-            examined, broken = audited(mine, seed, attacked, bar.update)
+            family = family_named(name)
+            whole = audit_family(family, mine, seed, budget, attacked, bar.update)
+            examined, broken = whole.examined, whole.broken
             found: Report = {"tasks": len(mine), "earns": mean_scores(examined)}
+            found |= _farmed(family, whole)
             own: list[Report] = [{} for _ in mine]
             if name in EXTRA:
                 own, found["own"], more = EXTRA[name](
@@ -122,6 +108,18 @@ def audit(
     return report, rows
 
 
+def _farmed(family: Family, whole: Audited) -> Report:
+    """What answers without the work earn, twins and respellings, as plain data."""
+    return {
+        "without_work": [row_of(family, one) for one in whole.farmed.earned],
+        "searched": [asdict(one) for one in whole.farmed.searched],
+        "twins": twins.plain(whole.twins),
+        "respelled": {k: [asdict(r) for r in rows] for k, rows in whole.spelled.items()},
+        "respelled_lines": respelled_lines(whole.spelled),
+        "scorer_calls": whole.farmed.calls,
+    }
+
+
 def _plain(broken: Broken) -> Report:
     return {"law": broken.law, "where": broken.where, "why": broken.why}
 
@@ -139,12 +137,13 @@ def lines(report: Report) -> list[str]:
     said: list[str] = []
     for name, found in report["families"].items():
         said.append(f"{name}: {found['tasks']} tasks")
-        said.append(f"  {'answer':<30} {'outcome':>8} {'best':>6} {'reward':>7} {'tasks':>6}")
+        said.append(f"  {'answer':<36} {'outcome':>8} {'best':>6} {'reward':>7} {'tasks':>6}")
         said += [
-            f"  {answer:<30} {row['outcome']:>8.3f} {row['most']:>6.3f} {row['reward']:>7.3f} "
+            f"  {answer:<36} {row['outcome']:>8.3f} {row['most']:>6.3f} {row['reward']:>7.3f} "
             f"{row['tasks']:>6}" + (f"  ({row['unscored']} unscored)" if row["unscored"] else "")
             for answer, row in found["earns"].items()
         ]
+        said += policy_lines(found)
         if "own" in found:
             said.append("  " + json.dumps(found["own"]))
         said += _broken_lines(found["broken"])
@@ -152,6 +151,37 @@ def lines(report: Report) -> list[str]:
     count = len(report["shared"]) + sum(len(f["broken"]) for f in report["families"].values())
     said.append("every law holds" if report["ok"] else f"laws are broken in {count} places")
     return said
+
+
+def policy_lines(found: Report, most: int = 8) -> list[str]:
+    """The policies without the work that earn most, searches, twins and respellings."""
+    rows = sorted(found["without_work"], key=lambda r: (-r["reward"], -r["outcome"], r["policy"]))
+    said: list[str] = []
+    if rows:
+        head = f"{'without the work':<46} {'outcome':>8} {'best':>6} {'reward':>7} {'best':>6}"
+        said.append(f"  {head} {'above':>6} {'floor':>9} {'tasks':>6}")
+    for row in rows[:most]:
+        name = f"{row['policy']} ({row['kind']})"
+        name = name if len(name) <= 46 else f"{name[:45]}…"
+        floor = f"{row['floor']['outcome']:g}/{row['floor']['reward']:g}"
+        said.append(
+            f"  {name:<46} {row['outcome']:>8.3f} {row['most_outcome']:>6.3f} "
+            f"{row['reward']:>7.3f} {row['most_reward']:>6.3f} {row['above_floor']:>6.0%} "
+            f"{floor:>9} {row['tasks']:>6}"
+        )
+    if len(rows) > most:
+        said.append(f"  … and {len(rows) - most} more policies that earn no more (--json)")
+    said += [
+        f"  search with {s['calls']} calls ({s['kind']}, {s['tasks']} tasks): outcome "
+        f"{s['outcome']:.3f}, reward {s['reward']:.3f}, beyond its outcome {s['beyond']:.3f}"
+        for s in found["searched"]
+    ]
+    for one in found["twins"]["recalled"]:
+        said.append(
+            f"  gold remembered from the plain task ({one['kind']}, {one['tasks']} twins): outcome "
+            f"{one['outcome']:.3f}, reward {one['reward']:.3f}"
+        )
+    return [*said, *found["respelled_lines"]]
 
 
 def _broken_lines(broken: Sequence[Report], most: int = 10) -> list[str]:
@@ -165,6 +195,13 @@ def options() -> Parser:
     add_family(made)
     made.add_argument(
         "--attacks", type=int, default=100, metavar="N", help="tasks a family to attack (0: all)"
+    )
+    made.add_argument(
+        "--budget",
+        type=int,
+        default=200,
+        metavar="N",
+        help="scorer calls of a search against the scorer (0: none)",
     )
     add_limit(made, "tasks of each file")
     add_seed(made)
@@ -185,7 +222,9 @@ def main(argv: list[str]) -> int:
     if not any(files.values()):
         raise TaskError(f"{', '.join(map(str, files))}: no task in it")
     require_families(task for tasks in files.values() for task in tasks)
-    report, rows = audit(files, args.seed, args.attacks)
+    if min(args.attacks, args.budget, args.limit) < 0:
+        raise TaskError("--attacks, --budget and --limit must be 0 or more")
+    report, rows = audit(files, args.seed, args.attacks, args.budget)
     if args.out:
         write_jsonl(args.out, rows)
     if args.json:

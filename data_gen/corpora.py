@@ -69,7 +69,7 @@ def _rows(lines: list[str], file: Path, problems: list[str]) -> Iterator[Documen
         where = f"{file} line {number}"
         try:
             row: Any = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             problems.append(f"{where}: not valid JSON ({error}); row left out")
             continue
         document = _document(row, number)

@@ -54,6 +54,33 @@ def _blank(value: Any) -> Any:
     return _PLACE
 
 
+def _half(text: str) -> str:
+    return text[: len(text) // 2]
+
+
+def _lines_twice(text: str) -> str:
+    """Every line but the first a second time: a table's rows under one header."""
+    head, *rows = text.splitlines() or [""]
+    return "\n".join([head, *rows, *rows])
+
+
+def _each_line_twice(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() for _ in range(2))
+
+
+# Letters of other alphabets that look like Latin ones.
+_ALIKE = str.maketrans(
+    "aceopxyABCEHKMOPTXi",
+    "\u0430\u0441\u0435\u043e\u0440\u0445\u0443"
+    "\u0410\u0412\u0421\u0415\u041d\u041a\u041c\u041e\u0420\u0422\u0425\u0456",
+)
+_WIDE = {c: c + 0xFEE0 for c in range(0x21, 0x7F)}
+
+
+def _joined(text: str) -> str:
+    return "\u200b".join(text)
+
+
 _PLACE = "\x00value\x00"
 _LISTS = "[" * DEEP + "]" * DEEP
 _ATTACKS: dict[str, Callable[[str], str]] = {
@@ -75,6 +102,21 @@ _ATTACKS: dict[str, Callable[[str], str]] = {
     "huge": lambda text: "x" * HUGE,
     "gold, then huge": lambda text: text + " x" * (HUGE // 2),
     "many tags": lambda text: "<answer>" * 1000 + text,
+    "half of gold": _half,
+    "all but the end of gold": lambda text: text[:-1],
+    "gold's rows twice": _lines_twice,
+    "each row of gold twice": _each_line_twice,
+    "gold in a list": lambda text: f"[{text}, {text}]",
+    "gold as a JSON string": lambda text: json.dumps(text),
+    "gold as an answer": lambda text: json.dumps({"answer": text, "reward": 1, "outcome": 1}),
+    "gold in every tag": lambda text: "".join(
+        f"<{t}>{text}</{t}>" for t in ("answer", "output", "result", "clean_text", "status")
+    ),
+    "gold or another": lambda text: f"{text} or {text[::-1]}",
+    "gold in look-alike letters": lambda text: text.translate(_ALIKE),
+    "gold in wide letters": lambda text: text.translate(_WIDE),
+    "gold with zero-width spaces": _joined,
+    "gold after thinking": lambda text: f"<think>{text}</think>",
     "nested lists": lambda text: _LISTS,
     "nested objects": lambda text: '{"a":' * DEEP + "1" + "}" * DEEP,
 }

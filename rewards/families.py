@@ -19,10 +19,20 @@ from rewards.dare.family import TABLE
 from rewards.family import Family
 from rewards.guard import guarded
 from rewards.krama.family import ANSWER
+from rewards.krama.policies import FLOORS, FORMS, answer_type
+from rewards.krama.spellings import benchmark, spellings
 from rewards.outside import load_object
 from rewards.task import Answer, Score, Task, TaskError, unscored
 
-BUILT_IN: dict[str, Family] = {f.name: f for f in (REFINEMENT, STRUCTURED, TABLE, ANSWER)}
+_ANSWER = replace(
+    ANSWER,
+    kind=answer_type,
+    forms=FORMS,
+    floors=FLOORS,
+    spellings=spellings,
+    benchmark=benchmark,
+)
+BUILT_IN: dict[str, Family] = {f.name: f for f in (REFINEMENT, STRUCTURED, TABLE, _ANSWER)}
 VARIABLE = "ASSAY_FAMILIES"
 GROUP = "assay.families"  # entry points of installed packages
 _added: dict[str, Family] = {}

@@ -13,7 +13,17 @@ from typing import Any, cast
 
 from rewards.task import Answer, Score, Task, TaskError, unscored
 
-__all__ = ["Answer", "Cheat", "Family", "NoWeights", "Score", "Task", "TaskError", "unscored"]
+__all__ = [
+    "Answer",
+    "Cheat",
+    "Family",
+    "Floor",
+    "NoWeights",
+    "Score",
+    "Task",
+    "TaskError",
+    "unscored",
+]
 
 
 @dataclass(frozen=True)
@@ -33,8 +43,34 @@ class Cheat:
     admits: float = 0.5
 
 
+@dataclass(frozen=True)
+class Floor:
+    """What answers made without the work may earn on average over tasks of one kind.
+
+    `outcome` and `reward` bound the means of every generated policy (a constant, the prompt, the
+    gold of another task, what a search finds). `beyond` bounds reward minus outcome of any single
+    answer: what the reward pays for answers that the metric does not.
+    """
+
+    outcome: float = 0.5
+    reward: float = 0.5
+    beyond: float = 0.5
+
+
 def _track(task: Task) -> Mapping[str, str]:
     return {"track": task.track}
+
+
+def _kind(task: Task) -> str:
+    return task.track
+
+
+def _plain(task: Task, text: str) -> Answer:
+    return Answer(text)
+
+
+Form = Callable[[Task, str], "Answer | str"]
+_PLAIN: Mapping[str, Form] = {"plain": _plain}
 
 
 def _said_to_the_model(task: Task) -> Iterable[str]:
@@ -65,6 +101,29 @@ class Family:
         default_factory=dict[str, Callable[[Task], "Answer | str"] | Cheat]
     )
     """Answers without a model: baselines of every table, attacks of `assay audit`."""
+
+    kind: Callable[[Task], str] = _kind
+    """What kind of answer a task asks for. The audit looks for the best constant of each kind."""
+
+    floors: Mapping[str, Floor] = field(default_factory=dict[str, Floor])
+    """What answers without the work may earn, by kind; "" for every other kind."""
+
+    forms: Mapping[str, Form] = field(default_factory=lambda: _PLAIN)
+    """Ways to hand in a text, `form(task, text)`: the answer formats that generated attacks use.
+    They may look at what the task shows to a model, never at gold."""
+
+    twin: Callable[[Task, int], Task | None] | None = None
+    """`twin(task, seed)`: the same problem with other names and numbers and its gold computed
+    again, or None where it cannot be made. Gold that is remembered fails on it."""
+
+    trusted: Callable[..., Score] | None = None
+    """The same score as `score`, quicker, for answers that our own code wrote: searches use it."""
+
+    spellings: Callable[[Task], Mapping[str, Answer | str]] | None = None
+    """Harmless respellings of gold, by name; `assay audit` says which of them score 1."""
+
+    benchmark: Callable[[Task, Answer], float | None] | None = None
+    """The outcome in the benchmark's own reading, where training reads more strictly."""
 
     slices: Callable[[Task], Mapping[str, str]] = _track
     """What results are broken down by: {"track": …, "domain": …}."""
@@ -122,6 +181,11 @@ class Family:
     def takes_weights(self) -> bool:
         """Whether `score` has a third parameter."""
         return self.weights is not NoWeights or _positional(self.score) > 2
+
+
+def floor_of(family: Family, kind: str) -> Floor:
+    """The floor of tasks of one kind."""
+    return family.floors.get(kind) or family.floors.get("") or Floor()
 
 
 def _positional(function: Callable[..., Any]) -> int:

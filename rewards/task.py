@@ -203,6 +203,8 @@ def parse_object(line: str, where: str) -> dict[str, Any]:
         row: Any = json.loads(line)
     except json.JSONDecodeError as error:
         raise TaskError(f"{where}: not valid JSON ({error.msg})") from None
+    except ValueError:  # the library reads no number of more than 4300 digits
+        raise TaskError(f"{where}: a number of too many digits") from None
     except RecursionError:
         raise TaskError(f"{where}: JSON nested too deep") from None
     if not isinstance(row, dict):

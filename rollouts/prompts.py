@@ -67,7 +67,8 @@ class ChatTokenizer:
         library: Any = transformers  # its own annotations are partial
         try:
             self._tokenizer: Any = library.AutoTokenizer.from_pretrained(folder)
-        except (OSError, ValueError):  # its own message is a page long
+        # its own message is a page long; a file that is no JSON object makes it raise these, too
+        except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
             raise PromptError(
                 f"{folder} holds no tokenizer that transformers can load; give a Hugging Face "
                 "model folder with tokenizer.json"

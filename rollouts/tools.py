@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -176,7 +176,8 @@ def _hermes_explain(tools: Sequence[ToolSpec]) -> str:
 
 
 _FUNCTION = re.compile(r"\s*<function=([^>\s]+)>(.*)</function>\s*", re.DOTALL)
-_PARAMETER = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
+_PARAMETER = re.compile(r"<parameter=([^>\s]+)>\n?")
+_PARAMETER_END = "</parameter>"
 
 
 def _xml_body(body: str) -> ToolCall:
@@ -185,7 +186,7 @@ def _xml_body(body: str) -> ToolCall:
         return ToolCall("", error="the tool call holds no <function=NAME>…</function>")
     arguments: dict[str, Any] = {}
     spelled: dict[str, str] = {}
-    for name, text in _PARAMETER.findall(match.group(2)):
+    for name, text in _parameters(match.group(2)):
         arguments[name] = spelled[name] = text
         if text.lstrip()[:1] in ("[", "{"):  # lists and objects are written as JSON
             try:
@@ -193,6 +194,18 @@ def _xml_body(body: str) -> ToolCall:
             except (ValueError, RecursionError):
                 continue
     return replace(make_call(match.group(1), arguments), spelled=spelled)
+
+
+def _parameters(body: str) -> Iterator[tuple[str, str]]:
+    """(name, text) of every parameter, to its first closing tag, less a newline at either end. In
+    linear time: where one is not closed, none after it is."""
+    at = 0
+    while opening := _PARAMETER.search(body, at):
+        end = body.find(_PARAMETER_END, opening.end())
+        if end < 0:
+            return
+        yield opening.group(1), body[opening.end() : end].removesuffix("\n")
+        at = end + len(_PARAMETER_END)
 
 
 def _xml_write(name: str, arguments: Mapping[str, Any]) -> str:

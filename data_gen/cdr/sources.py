@@ -164,7 +164,7 @@ def raw_rows(file: Path, root: Path, problems: list[str]) -> Iterator[Any]:
             yield from _arrow(file)
         else:
             yield from _jsonl(file, problems)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, ValueError) as error:  # pyarrow's are ValueErrors
         raise CorpusError(f"{file}: cannot be read: {error}") from None
 
 

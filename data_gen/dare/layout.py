@@ -78,7 +78,7 @@ def read_entries(top: Path) -> list[Entry]:
         rows: Any = json.loads(listing.read_text(encoding="utf-8"))
     except OSError as error:
         raise TaskError(f"{listing}: {error.strerror}; give the folder that holds it") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TaskError(f"{listing}: not valid JSON ({error})") from None
     if not isinstance(rows, list):
         raise TaskError(f"{listing}: wanted a list of databases")
@@ -102,7 +102,7 @@ def _entry(top: Path, row: dict[str, Any], where: str) -> Entry:
         recipe = json.loads(about.read_text(encoding="utf-8"))["question"]
     except OSError as error:
         raise TaskError(f"{where}: {about}: {error.strerror}") from None
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise TaskError(f"{where}: {about}: {error!r}; wanted JSON with 'question'") from None
     return Entry(folder, row, recipe)
 

@@ -83,7 +83,7 @@ def read_workload(path: Path) -> list[Entry]:
     """The tasks of one workload file. Raises `TaskError` naming file, position and field."""
     try:
         rows: Any = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TaskError(f"{path}: not valid JSON ({error})") from None
     if not isinstance(rows, list):
         raise TaskError(f"{path}: wanted an array of tasks")

@@ -15,6 +15,7 @@ from rewards.cdr.process import bound_recipe, recipe_of
 from rewards.gold import GoldError, Step, run_bound
 from rewards.parse import normalise
 
+MOST_CHARS = 20_000  # of an analysis of a short text; each word is tried against many clauses
 _BLOCK = re.compile(r"\s*<analyze>(.*?)</analyze>", re.DOTALL | re.IGNORECASE)
 _STATE = re.compile(r"^\W*S(\d+)(?:\s*(?:->|→|to)\s*S(\d+))?\s*[:=]\s*(.*)$", re.IGNORECASE)
 
@@ -29,8 +30,11 @@ def declared_credit(gold: Mapping[str, Any], analysis: str) -> float:
     """Share of the recipe that the analysis declares rightly, in [0, 1].
 
     By lines naming states (`S0 -> S1: …`, `S1: …`, or `S1 = the text itself`) when there are any,
-    else by the ordered steps of a plan. Extra or missing entries count against it.
+    else by the ordered steps of a plan. Extra or missing entries count against it. An analysis
+    much longer than the text it is about is not read, and earns 0.
     """
+    if len(analysis) > max(MOST_CHARS, 5 * len(str(gold.get("input_text", "")))):
+        return 0.0
     try:
         lines = [m for line in analysis.splitlines() if (m := _STATE.match(line.strip()))]
         if lines:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rewards.cdr.forms import JSON_FORMS, TEXT_FORMS
 from rewards.cdr.groups import with_group_reward
 from rewards.cdr.predictions import JSON, MIXED, profile_of
 from rewards.cdr.refinement import (
@@ -14,8 +15,10 @@ from rewards.cdr.refinement import (
     gold_answer,
     score_refinement,
 )
+from rewards.cdr.spellings import json_benchmark, json_spellings, text_benchmark, text_spellings
 from rewards.cdr.structured import StructuredReward, gold_response, score_structured
-from rewards.family import Answer, Cheat, Family, output_of
+from rewards.cdr.twin import refinement_twin
+from rewards.family import Answer, Cheat, Family, Floor, output_of
 from rewards.parse import parse_strict
 from rewards.task import Score, Task
 
@@ -71,7 +74,8 @@ def _slices(task: Task) -> dict[str, str]:
 
 def _labels(task: Task, answer: Answer) -> tuple[str, str]:
     said = parse_strict(answer.text)
-    return str(task.gold["status"]), said.status if said.why == "ok" and said.status else "none"
+    status = task.gold.get("status") or task.gold.get("reference_status") or ""
+    return str(status), said.status if said.why == "ok" and said.status else "none"
 
 
 def _content(task: Task) -> Iterable[str]:
@@ -95,6 +99,13 @@ REFINEMENT = Family(
         "copy": Cheat(lambda task: copy_input(task.gold), admits=0.5),
         "drop": Cheat(lambda task: always_drop(task.gold), admits=0.5),
     },
+    # Without success an answer earns format, status and progress: 0.6 at most. A guessed status
+    # with the input copied is right where the first step rejects, or nothing is to be changed.
+    floors={"": Floor(outcome=0.5, reward=0.6, beyond=0.6)},
+    forms=TEXT_FORMS,
+    twin=refinement_twin,
+    spellings=text_spellings,
+    benchmark=text_benchmark,
     slices=_slices,
     labels=_labels,
     content=_content,
@@ -130,6 +141,12 @@ STRUCTURED = Family(
     gold=lambda task: gold_response(task.gold),
     weights=StructuredReward,
     cheats={"empty object": Cheat(lambda task: "{}", admits=0.05)},
+    # A wrong object earns its form and its right fields: 0.4 at most. Labels of few values are
+    # guessed rightly as often as they are common.
+    floors={"": Floor(outcome=0.5, reward=0.6, beyond=0.4)},
+    forms=JSON_FORMS,
+    spellings=json_spellings,
+    benchmark=json_benchmark,
     slices=_slices,
     content=_content,
     source=_source,

@@ -114,6 +114,8 @@ def find_tracks(folder: Path, names: Sequence[str] = ()) -> dict[str, Path]:
     found = {p.stem: p for p in sorted(home.glob("*.jsonl"))}
     if home == folder:
         found = {name: p for name, p in found.items() if name in (*CORE, *SEMANTIC)}
+    if not found:
+        raise TaskError(f"{folder}: no file of it is a track; give a CDR-Bench folder")
     for name in names:
         if name not in found:
             raise TaskError(f"{home}: no track {name!r}; there is {', '.join(found) or 'none'}")

@@ -166,17 +166,38 @@ def _conditions() -> Iterator[tuple[int, _Alternative]]:
                 yield len(condition) + 30, _Alternative(_heads(starts), body, meaning)
 
 
+Reader = tuple[re.Pattern[str], tuple[Meaning, ...]]
+
+
 @cache
-def _reader(head: str) -> tuple[re.Pattern[str], tuple[Meaning, ...]] | None:
+def _begins() -> frozenset[str]:
+    """Every word that a clause can begin with."""
+    return frozenset(head for a in _alternatives() for head in a.heads)
+
+
+def _reader_of(word: str) -> Reader | None:
+    """What reads the clauses that can begin with a word; None where none can. Words are looked up
+    before anything is kept: they are a model's, without end."""
+    if word.isascii():
+        head = word.lower()
+        return _reader(head) if head in _begins() else None
+    folded = word.translate(_LIKE_ASCII)
+    return _any_reader() if folded.isascii() and folded.lower() in _begins() else None
+
+
+# The letters beyond ASCII that IGNORECASE takes for ASCII ones.
+_LIKE_ASCII = str.maketrans({"\u017f": "s", "\u212a": "k", "\u0130": "i", "\u0131": "i"})
+
+
+@cache
+def _reader(head: str) -> Reader:
     """The pattern of the clauses that can begin with a word, and what its groups stand for."""
     chosen = [a for a in _alternatives() if head in a.heads]
-    if not chosen:
-        return None
     return _pattern(chosen), tuple(a.meaning for a in chosen)
 
 
 @cache
-def _any_reader() -> tuple[re.Pattern[str], tuple[Meaning, ...]]:
+def _any_reader() -> Reader:
     """The same of all clauses, for words whose case is not plain."""
     return _pattern(_alternatives()), tuple(a.meaning for a in _alternatives())
 
@@ -198,8 +219,8 @@ def read_clauses(text: str) -> list[Clause]:
     found: list[Clause] = []
     at = 0
     while word := _WORD.search(text, at):
-        at, head = word.end(), word.group()
-        reader = _reader(head.lower()) if head.isascii() else _any_reader()
+        at = word.end()
+        reader = _reader_of(word.group())
         match = reader[0].match(text, word.start()) if reader else None
         if reader is not None and match is not None:
             at = match.end()

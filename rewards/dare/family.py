@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewards.dare.prediction import Reading, read_gold, score_table, score_table_row
-from rewards.family import Answer, Cheat, Family
+from rewards.dare.spellings import benchmark, spellings
+from rewards.dare.twin import table_twin
+from rewards.family import Answer, Cheat, Family, Floor
 from rewards.task import Score, Task
 
 FILE = "prediction.csv"
@@ -22,6 +24,11 @@ class TableReward:
 
 def _score(task: Task, answer: Answer, weights: TableReward) -> Score:
     return score_table(read_gold(task.gold), answer.files.get(FILE), weights.reading)
+
+
+def _trusted(task: Task, answer: Answer, weights: TableReward) -> Score:
+    data = answer.files.get(FILE)
+    return score_table(read_gold(task.gold), data, weights.reading, trusted=True)
 
 
 def _gold(task: Task) -> Answer:
@@ -65,6 +72,12 @@ def _keys_only(task: Task) -> Answer:
     return _file(frame[keys])
 
 
+def _every_target(task: Task, text: str) -> Answer:
+    """Every key of the test file, which a solver is handed, with the text as every target."""
+    frame, keys, targets = _frame(task)
+    return _file(frame[keys].assign(**dict.fromkeys(targets, text)))
+
+
 def _slices(task: Task) -> dict[str, str]:
     """Task type, and whether the table is a published one."""
     found = {"track": task.track, "origin": "published" if task.meta.get("published") else "built"}
@@ -92,6 +105,13 @@ TABLE = Family(
         "blank": Cheat(_blank, admits=0.1),
         "keys only": Cheat(_keys_only, admits=0.1),
     },
+    # A usable file earns 0.1 beside its outcome; one label for every row scores its share of F1.
+    floors={"": Floor(outcome=0.5, reward=0.6, beyond=0.1)},
+    forms={"every target": _every_target},
+    trusted=_trusted,
+    twin=table_twin,
+    spellings=spellings,
+    benchmark=benchmark,
     slices=_slices,
     content=_content,
     source=_source,

@@ -74,7 +74,8 @@ def prediction_bytes(path: str) -> bytes | None:
         os.close(handle)
 
 
-def _check_shape(data: bytes) -> None:
+def check_shape(data: bytes) -> None:
+    """Raise `Unreadable` for a file too large, or with a line of too many fields, to be parsed."""
     if len(data) > MAX_BYTES:
         raise Unreadable(f"larger than {MAX_BYTES} bytes")
     if len(data) < MAX_COLUMNS:
@@ -96,7 +97,7 @@ def read_prediction(data: bytes, wanted: Sequence[str]) -> Frame:
     Raises `Unreadable` for whatever makes the reader raise, and for what is over a limit;
     `ReaderLost` when the reading process cannot be had.
     """
-    _check_shape(data)
+    check_shape(data)
     status, reply = _reader().ask(data, wanted)
     if status != 0:
         number = os.waitstatus_to_exitcode(status)

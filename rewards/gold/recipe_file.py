@@ -24,7 +24,7 @@ def read_recipe(path: Path) -> tuple[list[dict[str, Any]], str | None]:
 
     try:
         loaded: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise GoldError(f"{path}: cannot be read as YAML: {error}") from None
     profile: str | None = None
     if isinstance(loaded, dict):

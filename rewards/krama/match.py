@@ -7,6 +7,7 @@ import bisect
 import heapq
 import json
 import math
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
@@ -84,7 +85,9 @@ def _parse(text: str) -> Any:
     if len(text) > _LITERAL_MAX:
         return _NOTHING
     try:
-        return ast.literal_eval(text.strip())
+        with warnings.catch_warnings():  # of "2nd", which the parser takes for a bad number
+            warnings.simplefilter("ignore")
+            return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return _NOTHING
 

@@ -14,6 +14,7 @@ import json
 import math
 import re
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
@@ -132,7 +133,9 @@ def _f1_approximate(said: Any, want: Any, judge: Judge) -> float:
             try:
                 said = json.loads(said)
             except json.JSONDecodeError:
-                said = ast.literal_eval(said)
+                with warnings.catch_warnings():  # of "2nd", taken for a bad number
+                    warnings.simplefilter("ignore")
+                    said = ast.literal_eval(said)
 
         def hit(element: Any, wanted: Any) -> bool:
             if isinstance(wanted, str):

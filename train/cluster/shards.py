@@ -156,7 +156,21 @@ def check_items(items: Path) -> list[dict[str, Any]]:
 
 def read_items(items: Path) -> list[dict[str, Any]]:
     """Rows {name, out, argv} of a list that `assay slurm submit` wrote."""
-    return [json.loads(line) for line in _lines(items)]
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(_lines(items), 1):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict) or not _is_item(row):
+            raise ShardError(f"{items} row {number}: wanted {{name, out, argv}}; submit it again")
+        rows.append(row)
+    return rows
+
+
+def _is_item(row: dict[str, Any]) -> bool:
+    named = isinstance(row.get("name"), str) and isinstance(row.get("out"), str)
+    return named and isinstance(row.get("argv"), list)
 
 
 def _lines(path: Path) -> list[bytes]:

@@ -53,7 +53,7 @@ def read_results(path: Path) -> dict[str, Any]:
         raise ResultsError(
             f"{path}: cannot be read ({error.strerror}); give a run directory"
         ) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ResultsError(f"{path}: not valid JSON ({error})") from None
     return check_results(data, str(path))
 

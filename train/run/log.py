@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from rewards.task import Score, TaskError, write_jsonl
 
@@ -126,12 +126,24 @@ def console_line(stage: str, step: int, total: int, metrics: Mapping[str, float]
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Rows of metrics.jsonl; a last line that a kill cut short is left out."""
+    """Rows of metrics.jsonl; a last line that a kill cut short is left out. Raises `LogError` for
+    any other line that is no object."""
     path = folder / "metrics.jsonl"
     if not path.exists():
         return []
     whole = path.read_bytes().rpartition(b"\n")[0]
-    return [json.loads(line) for line in whole.splitlines() if line.strip()]
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(whole.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row: Any = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            raise LogError(f"{path} line {number}: no JSON object; remove the line or the file")
+        rows.append(cast("dict[str, Any]", row))
+    return rows
 
 
 def rollout_metrics(

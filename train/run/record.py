@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from configs.loader import config_hash, dump, to_dict
 from rewards.provenance import file_hash, revision
@@ -69,9 +69,10 @@ def now() -> str:
 def read_run_record(folder: Path) -> dict[str, Any]:
     """The record, or {} when there is none that can be read."""
     try:
-        return json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found: Any = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def machine() -> dict[str, Any]:

@@ -1,0 +1,121 @@
+"""Harmless respellings of a lake answer, and what the published harness says of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from rewards.family import Answer
+from rewards.krama.answer import score_response
+from rewards.krama.episode import ANSWER as FILE
+from rewards.krama.episode import read_text
+from rewards.task import Task
+
+
+def spellings(task: Task) -> Mapping[str, Answer]:
+    """Gold in other words of the same value: as a script prints it, and as a message says it."""
+    gold = task.gold["answer"]
+    made = _any(gold)
+    if isinstance(gold, bool) or gold is None:
+        return made
+    if isinstance(gold, int | float):
+        return made | _numbers(gold)
+    if isinstance(gold, list):
+        return made | _lists(cast("list[Any]", gold))
+    return made | _texts(str(gold))
+
+
+def benchmark(task: Task, answer: Answer) -> float | None:
+    """The published harness on the same response."""
+    left: Any = json.loads(answer.files[FILE]) if FILE in answer.files else None
+    response: Any = left["published"] if left else read_text(answer.text)
+    kind = str(task.gold["answer_type"])
+    return score_response(kind, task.gold["answer"], response, "release").outcome
+
+
+def _printed(value: Any) -> Answer:
+    response = {"answer": value}
+    left = {"response": response, "published": response}
+    return Answer(files={FILE: json.dumps(left).encode()})
+
+
+def _tagged(text: str) -> Answer:
+    return Answer(f"<answer>{text}</answer>")
+
+
+def _shown(gold: Any) -> str:
+    return gold if isinstance(gold, str) else json.dumps(gold, ensure_ascii=False)
+
+
+def _any(gold: Any) -> dict[str, Answer]:
+    text = _shown(gold)
+    whole = json.dumps({"answer": gold}, ensure_ascii=False)
+    return {
+        "printed as text": _printed(text),
+        "in a tag": _tagged(text),
+        "in a tag, spaces around": _tagged(f"  {text}\n"),
+        "after chatter": Answer(f"The answer follows. <answer>{text}</answer> Done."),
+        "JSON": Answer(whole),
+        "JSON, indented": Answer(json.dumps({"answer": gold}, indent=2)),
+        "JSON, more keys": Answer(json.dumps({"why": "x", "answer": gold})),
+        "JSON in a code fence": Answer(f"```json\n{whole}\n```"),
+        "in a tag, trailing period": _tagged(f"{text}."),
+    }
+
+
+def _numbers(gold: float) -> dict[str, Answer]:
+    exact = repr(gold)
+    values = {
+        "number, as float": _printed(float(gold)),
+        "number, trailing zeros": _printed(exact + ("00" if "." in exact else ".00")),
+        "number, plus sign": _printed(f"+{exact}" if gold >= 0 else exact),
+        "number, exponent": _printed(f"{float(gold):.17e}"),
+        "number, capital exponent": _printed(f"{float(gold):.17E}"),
+        "number, leading zero": _printed(f"0{exact}" if gold >= 0 else exact),
+        "number, thousands by commas": _printed(f"{gold:,}" if abs(gold) >= 1000 else "1,000"),
+        "number, thousands by _": _printed(f"{gold:_}"),
+        "number, percent of 100": _printed(f"{gold * 100!r}%"),
+        "number, quoted": _printed(f'"{exact}"'),
+        "number, currency": _printed(f"${exact}"),
+        "number, unit": _printed(f"{exact} km"),
+    }
+    if abs(gold) < 1000:  # nothing to write commas in
+        del values["number, thousands by commas"]
+    return values
+
+
+def _lists(gold: list[Any]) -> dict[str, Answer]:
+    return {
+        "list, other order": _printed(gold[::-1]),
+        "list, Python spelling": _printed(str(gold)),
+        "list, a tuple's spelling": _printed("(" + ", ".join(map(repr, gold)) + ",)"),
+        "list, no spaces": _printed(json.dumps(gold, separators=(",", ":"))),
+        "list, lines": _printed(json.dumps(gold, indent=1)),
+        "list, elements as text": _printed([str(v) for v in gold]),
+        "list, elements with spaces": _printed(
+            [f" {v} " if isinstance(v, str) else v for v in gold]
+        ),
+        "list, other case": _printed([v.upper() if isinstance(v, str) else v for v in gold]),
+        "list, elements as floats": _printed(
+            [float(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in gold]
+        ),
+        "list, no brackets": _printed(", ".join(map(str, gold))),
+        "list, bullets": _printed("\n".join(f"- {v}" for v in gold)),
+    }
+
+
+def _texts(gold: str) -> dict[str, Answer]:
+    return {
+        "text, upper case": _printed(gold.upper()),
+        "text, lower case": _printed(gold.lower()),
+        "text, spaces around": _printed(f"  {gold} "),
+        "text, newline": _printed(f"{gold}\n"),
+        "text, in quotes": _printed(f'"{gold}"'),
+        "text, in single quotes": _printed(f"'{gold}'"),
+        "text, trailing period": _printed(f"{gold}."),
+        "text, an article": _printed(f"the {gold}"),
+        "text, two spaces": _printed(gold.replace(" ", "  ")),
+        "text, a sentence": _printed(f"It is {gold}."),
+        "text, bold": _printed(f"**{gold}**"),
+    }

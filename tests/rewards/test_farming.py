@@ -1,0 +1,151 @@
+"""Answers without the work: a leaky reward is found, a sound one is not accused."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leaky import LEAKS, leaky_file
+
+from rewards import families
+from rewards.family import Answer, Family, Floor, Score, Task, floor_of
+from rewards.farming import Earned, farm, floor_laws, golds_of_others
+from rewards.laws import scored
+from rewards.policies import fixed_policies, shown
+from rewards.search import breed, climb
+
+
+@pytest.fixture(autouse=True)
+def no_other_family(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(families, "_added", {})
+    yield
+    monkeypatch.delenv(families.VARIABLE, raising=False)
+
+
+def leaky(folder: Path, leak: str) -> tuple[Family, list[Task]]:
+    (family,) = families.use_families([str(leaky_file(folder, leak))])
+    assert family.build is not None
+    return family, [*family.build(0)["train"]]
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_a_leak_is_found_and_a_sound_scorer_is_not_accused(tmp_path: Path, leak: str) -> None:
+    family, tasks = leaky(tmp_path, leak)
+    broken = farm(family, tasks, 0, 60).broken
+    assert bool(broken) is (leak != "none"), [str(b) for b in broken]
+    assert all(b.law == "floor" for b in broken)
+
+
+def test_the_same_seed_finds_the_same(tmp_path: Path) -> None:
+    family, tasks = leaky(tmp_path, "length")
+    one, two = (farm(family, tasks, 7, 40) for _ in range(2))
+    assert (one.earned, one.searched, one.calls) == (two.earned, two.searched, two.calls)
+    assert farm(family, tasks, 8, 40).searched != one.searched
+
+
+def test_no_policy_and_no_search_sees_gold(tmp_path: Path) -> None:
+    """Tasks with other gold are answered alike; so are climbs, as long as nothing pays."""
+    family, tasks = leaky(tmp_path, "none")
+    task = tasks[0]
+    other = Task(task.id, task.family, task.track, task.split, task.prompt, {"sum": "x"})
+    for policy in fixed_policies(family):
+        assert policy.answer(task) == policy.answer(other)
+    said: list[list[str]] = [[], []]
+
+    def listen(number: int) -> Any:
+        def score(task: Task, answer: Answer) -> Score:
+            said[number].append(answer.text)
+            return Score(0.0, 0.0)
+
+        return score
+
+    for number, one in enumerate((task, other)):
+        climb(family, one, listen(number), 50, 3)
+    assert said[0] == said[1] and len(said[0]) == 50
+
+
+def test_a_climb_starts_empty_and_climbs(tmp_path: Path) -> None:
+    family, tasks = leaky(tmp_path, "length")
+    found = climb(family, tasks[0], scored, 200, 0)
+    assert found.calls == 200 and found.outcome == 0.0
+    assert found.reward == found.beyond == 1.0
+
+
+def test_a_bred_policy_pays_on_tasks_it_was_not_bred_on(tmp_path: Path) -> None:
+    family, tasks = leaky(tmp_path, "echo")
+    policy, calls = breed(family, tasks[:4], scored, 120, 0)
+    assert calls == 120
+    assert scored(tasks[-1], policy.answer(tasks[-1])).reward == 0.8
+
+
+def test_the_best_constant_is_counted_on_tasks_it_was_not_chosen_on() -> None:
+    """Golds that never repeat earn nothing, however many are tried; a common one its share."""
+
+    def score(task: Task, answer: Answer) -> Score:
+        right = float(answer.text == task.gold["a"])
+        return Score(right, right)
+
+    def earned(golds: list[str]) -> dict[str, float]:
+        family = Family("own", score, gold=lambda task: task.gold["a"])
+        tasks = [Task(f"t{i}", "own", "k", "train", [], {"a": a}) for i, a in enumerate(golds)]
+        rows = golds_of_others(family, "k", tasks, family.score)
+        return {row.policy: row.mean(0) for row in rows}
+
+    families._added["own"] = Family("own", score, gold=lambda task: task.gold["a"])
+    assert earned([str(i) for i in range(12)])["best constant"] == 0.0
+    assert earned(["a"] * 12)["best constant"] == 1.0
+    draw = random.Random(0)
+    mixed = ["yes" if draw.random() < 0.7 else f"{i}" for i in range(12)]
+    assert earned(mixed)["best constant"] == pytest.approx(mixed.count("yes") / 12, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "breaks"),
+    [
+        ([(1.0, 1.0)] * 3, False),  # too few tasks to say
+        ([(1.0, 1.0)] * 4, True),
+        ([(0.0, 0.0), (1.0, 1.0)] * 4, False),
+        ([(1.0, 1.0)] * 5 + [(0.0, 0.0)] * 3, False),  # within two standard errors of 0.5
+        ([(1.0, 1.0)] * 15 + [(0.0, 0.0)], True),
+        ([(0.0, 0.8)] * 8, True),  # the reward alone
+    ],
+)
+def test_a_floor_is_broken_beyond_chance(pairs: list[tuple[float, float]], breaks: bool) -> None:
+    family = Family("own", lambda task, answer: Score(0.0, 0.0), gold=lambda task: "")
+    one = Earned("constant", "k", tuple(pairs))
+    assert bool([*floor_laws(family, [one], [])]) is breaks
+    by_group = Earned("best constant by gold status", "k", tuple(pairs))
+    assert not [*floor_laws(family, [by_group], [])]
+
+
+def test_floors_by_kind() -> None:
+    floors = {"a": Floor(0.1, 0.2, 0.3), "": Floor(0.4)}
+    family = Family("own", lambda task, answer: Score(0.0, 0.0), lambda task: "", floors=floors)
+    assert floor_of(family, "a").reward == 0.2
+    assert floor_of(family, "b").outcome == 0.4
+    plain = Family("own", lambda task, answer: Score(0.0, 0.0), lambda task: "")
+    assert floor_of(plain, "b") == Floor()
+
+
+def test_a_scorer_that_fails_on_a_policy_is_a_broken_law(tmp_path: Path) -> None:
+    family, tasks = leaky(tmp_path, "none")
+
+    def score(task: Task, answer: Answer) -> Score:
+        if "yes" in answer.text:
+            raise ZeroDivisionError
+        return Score(0.0, 0.0)
+
+    families._added["leaky"] = Family("leaky", score, gold=family.gold, origin=family.origin)
+    broken = farm(families._added["leaky"], tasks, 0, 0).broken
+    assert [b.law for b in broken] == ["policy"]
+
+
+def test_what_a_prompt_shows() -> None:
+    text = "Sort 3 and -2.5 in `a b`, 'x'.\nText:\nThe input\nstands here."
+    piece = shown(Task("t", "f", "k", "s", [{"role": "user", "content": text}], {}))
+    assert piece.after == "The input\nstands here."
+    assert piece.numbers == ("3", "-2.5") and piece.quoted == ("a b", "x")
+    assert shown(Task("t", "f", "k", "s", [], {})).whole == ""
