@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import nan
 from typing import Any
 
 from data_gen.cdr.domains import ALL_MAPPERS
@@ -104,6 +105,13 @@ class Replays:
             step = bound_filter(filter_name)
             self._stats[key] = step.call(text, **step.params)
         return self._stats[key]
+
+    def statistic_or_nan(self, filter_name: str, text: str) -> float:
+        """The same, NaN where the filter fails on the text."""
+        try:
+            return self.statistic(filter_name, text)
+        except (ValueError, RecursionError):
+            return nan
 
 
 def supporters(records: Sequence[Record], operators: Iterable[str]) -> list[Record]:
