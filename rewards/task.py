@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from rewards.files import replacing
+from rewards.files import UNFINISHED, replacing
 
 Message = dict[str, str]
 
@@ -219,8 +219,22 @@ def read_journal(path: str | Path) -> list[dict[str, Any]]:
 
 
 def read_tasks(path: str | Path) -> list[Task]:
-    """All tasks of a JSONL file, in order. Raises `TaskError` naming file, line and field."""
+    """All tasks of a JSONL file, in order. Raises `TaskError` naming file, line and field, and for
+    a file of a build that was killed while it replaced an older one."""
+    refuse_unfinished(path)
     return [Task.from_json(row, f"{path} line {number}") for number, row in read_jsonl(path)]
+
+
+def refuse_unfinished(path: str | Path) -> None:
+    """Raise `TaskError` when `path`, a folder or a file below one, belongs to a build that was
+    killed while its files took the places of older ones."""
+    place = Path(path).absolute()
+    for folder in (place, place.parent, place.parent.parent):
+        if (folder / UNFINISHED).exists():
+            raise TaskError(
+                f"{folder}: a build was killed while it put its files here, so they may be of two "
+                "builds; run the same `assay tasks` command again"
+            )
 
 
 def refuse_published(tasks: Iterable[Task], where: str | Path) -> None:
