@@ -28,7 +28,7 @@ from data_gen.cdr.stages.measure import (
     measure_recipe,
 )
 from data_gen.cdr.stages.recipes import Library, build_library, replay_support
-from data_gen.cdr.stages.traces import Trace, trace_part, wanted
+from data_gen.cdr.stages.traces import trace_part, wanted
 from data_gen.cdr.stages.units import Maker, rules_of
 from data_gen.cdr.swaps import swap_pairs
 from data_gen.cdr.tracks import Instance, SwapPair
@@ -65,6 +65,7 @@ class _InMemory:
     ) -> None:
         self._documents, self._config = documents, config
         self._most = rows_at_most(config, library)
+        self._measured: dict[int, Measured] = {}
         self._recipes = [wanted(entry) for entry in library.entries]
         ((self._part, self._facts),) = documents.usable(config)
         texts = [self._part.record(place).text for place in range(len(documents))]
@@ -77,6 +78,11 @@ class _InMemory:
         return measure_filter(self._documents, name, self._config, self._most)
 
     def recipe(self, number: int) -> Measured:
+        if number not in self._measured:
+            self._measured[number] = self._measure(number)
+        return self._measured[number]
+
+    def _measure(self, number: int) -> Measured:
         pieces = [(self._part, self._facts, self._traces[number])]
         recipe = self._recipes[number]
         return measure_recipe(lambda: pieces, recipe, self._config, self._most)
@@ -105,7 +111,7 @@ def construct(records: Sequence[Record], config: CdrConfig, replays: Replays) ->
         for number, entry in enumerate(library.entries)
         for pair in swap_pairs(
             entry,
-            (records[n] for n in source.recipe(number).swaps.numbers.tolist()),
+            (records[int(n)] for n in source.recipe(number).swaps.numbers),
             config.swaps,
             replays,
         )
@@ -141,9 +147,7 @@ def pipeline_rows(done: Construction) -> Iterator[dict[str, Any]]:
         yield swap_row(pair)
 
 
-def activation_row(
-    name: str, domain: str, shown: str, active: tuple[str, ...]
-) -> dict[str, Any]:
+def activation_row(name: str, domain: str, shown: str, active: tuple[str, ...]) -> dict[str, Any]:
     """What a document activates. `domain` by its internal name, `shown` as the corpus has it."""
     return {
         "kind": "pipeline_activation",

@@ -27,6 +27,12 @@ class Record:
     source: str = "unknown"
     licence: str = "unknown"
     label: str = ""  # the domain as the corpus names it
+    chars: int | None = None  # how long the text is, where it is not at hand
+
+    @property
+    def length(self) -> int:
+        """Characters of the text."""
+        return len(self.text) if self.chars is None else self.chars
 
     def order_key(self, salt: str) -> str:
         """Where a record stands in a list drawn with `salt` (spec section 9)."""

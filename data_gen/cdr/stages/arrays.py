@@ -24,7 +24,11 @@ def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     header: dict[str, Any] = {}
     at = 0
     for name, array in arrays.items():
-        header[name] = [array.dtype.str, list(array.shape), at]
+        header[name] = [
+            array.dtype.descr if array.dtype.names else array.dtype.str,
+            array.shape,
+            at,
+        ]
         at += -(-array.nbytes // 8) * 8
     head = json.dumps(header).encode()
     head += b" " * (-len(head) % 8)
@@ -45,7 +49,8 @@ class Arrays:
         self._path, self._start = path, _HEAD + length
 
     def __getitem__(self, name: str) -> Array:
-        dtype, shape, at = self._header[name]
+        kind, shape, at = self._header[name]
+        dtype = np.dtype(kind if isinstance(kind, str) else [tuple(field) for field in kind])
         if not all(shape):
             return np.empty(shape, dtype)
         return np.memmap(self._path, dtype, "r", self._start + at, tuple(shape))
@@ -58,7 +63,7 @@ class Arrays:
 def write_json(path: Path, value: Any) -> None:
     """A dataclass (or plain data) as JSON, whole or not at all."""
     plain = asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
-    write_text(path, json.dumps(plain, sort_keys=True) + "\n", errors="surrogatepass")
+    write_text(path, json.dumps(plain) + "\n", errors="surrogatepass")
 
 
 def read_json(path: Path) -> Any:
@@ -73,7 +78,9 @@ def decoded(kind: Any, value: Any) -> Any:
         return kind(**{f.name: decoded(hints[f.name], given[f.name]) for f in fields(kind)})
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
-        return None if value is None else decoded(next(k for k in inner if k is not type(None)), value)
+        return (
+            None if value is None else decoded(next(k for k in inner if k is not type(None)), value)
+        )
     if origin is tuple:
         kinds = [inner[0]] * len(value) if inner[1:] == (Ellipsis,) else inner
         return tuple(decoded(k, v) for k, v in zip(kinds, value, strict=True))

@@ -131,8 +131,15 @@ def measure_filter(documents: Documents, name: str, config: CdrConfig, most: int
             )
 
     blocks = _replayable(lambda: _joined(chunks()))
-    return _filtered(blocks, (name, 0), f"atomic:{name}:select", f"atomic||{name}", config, most,
-                     atomic_filter=True)
+    return _filtered(
+        blocks,
+        (name, 0),
+        f"atomic:{name}:select",
+        f"atomic||{name}",
+        config,
+        most,
+        atomic_filter=True,
+    )
 
 
 def measure_recipe(
@@ -168,9 +175,7 @@ def measure_recipe(
 _ENGLISH = 1 << 31  # bit of a block alone: order pairs may be made from the document
 
 
-def _blocks(
-    pieces: Iterable[tuple[Part, Facts, Trace]], recipe: Wanted
-) -> Iterator[Block]:
+def _blocks(pieces: Iterable[tuple[Part, Facts, Trace]], recipe: Wanted) -> Iterator[Block]:
     points = {_point(v) for v in recipe.entry.variants[1:]}
     points |= {(f.filter, step) for f in recipe.entry.families for step in steps_of(f)}
     for part, facts, trace in pieces:
@@ -188,9 +193,7 @@ def _point(variant: Variant) -> tuple[str, int]:
     return name, variant.sequence.index(name)
 
 
-def _add(
-    found: Smallest, block: Block, mask: Array, salt: str, bits: Array | None = None
-) -> None:
+def _add(found: Smallest, block: Block, mask: Array, salt: str, bits: Array | None = None) -> None:
     places = np.flatnonzero(mask)
     made = hashes(salt, (block.keys[place][1] for place in places.tolist()), len(places))
     kept = np.zeros(len(places)) if bits is None else bits[places]

@@ -17,7 +17,9 @@ _DIGIT = 16  # bits that one pass decides
 _SIGN = np.uint64(1 << 63)
 
 
-def percentile_of(chunks: Callable[[], Iterable[Array]], q: float, held: int = HELD) -> float | None:
+def percentile_of(
+    chunks: Callable[[], Iterable[Array]], q: float, held: int = HELD
+) -> float | None:
     """`calibrate.percentile` of all numbers in the chunks (no NaN), or None without any.
 
     `chunks` gives the same arrays each time it is called; when there are more than `held` numbers,

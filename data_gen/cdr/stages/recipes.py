@@ -54,20 +54,25 @@ def build_library(
         for document in d.support[place]:
             wanted.setdefault(document, []).append((number, d.recipes[place].ordered))
     jobs = ((document, tuple(wanted[document])) for document in sorted(wanted))
-    tables: dict[tuple[int, int], Table | None] = {}
+    tables: dict[tuple[int, int], np.ndarray | None] = {}
     for document, found in replay(jobs):
-        tables.update({(number, document): table for number, table in found})
+        for number, table in found:
+            tables[number, document] = None if table is None else np.array(table, np.float64)
     entries = [
         attach_filters(
             d.recipes[place],
             d.mined.domain,
-            [tables[number, document] for document in d.support[place]],
+            [_listed(tables[number, document]) for document in d.support[place]],
             CALIBRATED_FILTERS,
             config.library,
         )
         for number, (d, place) in enumerate(numbered)
     ]
     return Library(tuple(d.mined for d in drawn), tuple(entries))
+
+
+def _listed(table: np.ndarray | None) -> Table | None:
+    return None if table is None else table.tolist()
 
 
 def used_domains(documents: Documents, config: CdrConfig) -> list[str]:
@@ -83,9 +88,7 @@ def draw(documents: Documents, domain: str, config: CdrConfig) -> Drawn:
     counts = signature_counts(documents, domain, config)
     mined = mine_counts(domain, counts, config.mining)
     sources = Signatures(documents, domain, config)
-    made = compose(
-        domain, sources, counts, mined.recipes, config.compose, config.split.seed
-    )
+    made = compose(domain, sources, counts, mined.recipes, config.compose, config.split.seed)
     drawn = Drawn(mined, [*mined.recipes, *made])
     drawn.support = first_supporters(documents, domain, drawn.recipes, config)
     return drawn

@@ -103,7 +103,7 @@ def trace_part(
         Trace(
             np.array(places[number], np.int32),
             np.array(bits[number], np.uint32),
-            np.array(stats[number], np.float64).reshape(-1, len(recipe.columns)),
+            np.array(stats[number], np.float64).reshape(len(places[number]), len(recipe.columns)),
         )
         for number, recipe in enumerate(recipes)
     ]

@@ -36,7 +36,7 @@ class RecipeRules:
 
 @dataclass(frozen=True)
 class Rules:
-    """All thresholds of a construction: of the atomic filters alphabetically, and recipe by recipe."""
+    """All thresholds: of the atomic filters alphabetically, and recipe by recipe."""
 
     atomic: tuple[Rule, ...]
     recipes: tuple[RecipeRules, ...]
