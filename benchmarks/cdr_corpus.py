@@ -3,8 +3,8 @@
     python -m benchmarks.cdr_corpus --documents 20000 --out corpus.jsonl [--seed 0]
 
 Four domains in equal parts. Every document is prose with passages that an operator changes (links,
-markup, comments, addresses, repeated sentences, odd spacing), each with a chance of its own, so that
-documents differ in which operators they activate. Document i depends on the seed and i alone.
+markup, comments, addresses, repeated sentences, odd spacing), each with a chance of its own, so
+that documents differ in which operators they activate. Document i depends on the seed and i alone.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from random import Random
 from rewards.seeds import derive_seed
 
 DOMAINS = ("web", "latex", "rag", "privacy")
-WORDS = (
-    "river station harbour engine ledger orchard council winter market bridge letter copper "
-    "garden signal museum valley pilot archive meadow lantern quarry theatre canal village "
-    "tower castle forest railway printer journal teacher surgeon painter builder sailor farmer "
-    "measure record compare collect describe follow reach carry remain appear consider improve "
-    "early late narrow broad quiet heavy bright modern ancient northern careful ordinary the a "
-    "of and to in that with from under near after before between without through against"
-).split()
+WORDS: tuple[str, ...] = (
+    *("river", "station", "harbour", "engine", "ledger", "orchard", "council", "winter", "market"),
+    *("bridge", "letter", "copper", "garden", "signal", "museum", "valley", "pilot", "archive"),
+    *("meadow", "lantern", "quarry", "theatre", "canal", "village", "tower", "castle", "forest"),
+    *("railway", "printer", "journal", "teacher", "surgeon", "painter", "builder", "sailor"),
+    *("farmer", "measure", "record", "compare", "collect", "describe", "follow", "reach", "carry"),
+    *("remain", "appear", "consider", "improve", "early", "late", "narrow", "broad", "quiet"),
+    *("heavy", "bright", "modern", "ancient", "northern", "careful", "ordinary", "the", "a", "of"),
+    *("and", "to", "in", "that", "with", "from", "under", "near", "after", "before", "between"),
+    *("without", "through", "against"),
+)
 
 Passage = Callable[[Random], str]
 
