@@ -177,10 +177,25 @@ class SplitConfig:
 
 
 @dataclass(frozen=True)
+class FieldsConfig:
+    """What a corpus calls its fields, a path such as `meta.url` too; "": the name used here."""
+
+    text: str = ""  # else text, content or raw_content
+    id: str = ""
+    domain: str = ""
+    source: str = ""
+    source_name: str = ""
+    url: str = ""
+    language: str = ""
+    licence: str = ""  # else licence or license
+
+
+@dataclass(frozen=True)
 class CdrConfig:
     """`assay tasks cdr`: corpora in, five tracks out."""
 
     corpora: tuple[str, ...] = ()
+    fields: FieldsConfig = field(default_factory=FieldsConfig)
     licences: tuple[str, ...] = ()  # documents of these alone, patterns such as CC-BY*; (): all
     domains: Literal["source", "ranked"] = "source"  # the corpus's label, or by active operators
     scan_profile: Literal["bench", "dj"] = "bench"

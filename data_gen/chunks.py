@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import chain, islice
 from multiprocessing import get_context
+from types import TracebackType
 from typing import Any, TypeVar
 
 from rewards.task import TaskError
@@ -41,7 +43,7 @@ def processes(
 
 
 def in_turn(
-    pool: ProcessPoolExecutor, workers: int, work: Callable[[Job], Found], jobs: Sequence[Job]
+    pool: ProcessPoolExecutor, workers: int, work: Callable[[Job], Found], jobs: Iterable[Job]
 ) -> Iterator[Found]:
     """What `work` gives for every job, in the order of the jobs, whoever is done first.
 
@@ -83,3 +85,36 @@ def in_order(
             for job in jobs:
                 note(work(job))
     return found
+
+
+class Crew:
+    """`workers` processes for several maps one after the other, started when they are first worth
+    it; with one worker everything runs here. Use as a context manager."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._stack = ExitStack()
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def map(self, work: Callable[[Job], Found], jobs: Iterable[Job]) -> Iterator[Found]:
+        """What `work` gives for every job, in the order of the jobs, which are taken as they are
+        needed. `work` and the jobs are pickled when processes share them."""
+        waiting = iter(jobs)
+        first = list(islice(waiting, FEW + 1))
+        jobs = chain(first, waiting)
+        if self.workers < 2 or (self._pool is None and len(first) <= FEW):
+            return map(work, jobs)
+        if self._pool is None:
+            self._pool = self._stack.enter_context(processes(self.workers))
+        return in_turn(self._pool, self.workers, work, jobs)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from rewards.task import TaskError
+from data_gen.readers import CorpusError as CorpusError
+from data_gen.readers import unpacked
 
 SHIPPED = Path(__file__).parent / "corpus" / "documents.jsonl.gz"
-
-
-class CorpusError(TaskError):
-    """A corpus that cannot be used at all; the message names the file and what to do."""
 
 
 @dataclass(frozen=True)
@@ -45,38 +42,62 @@ def read_corpus(path: str | Path | None = None) -> Corpus:
     Raises `CorpusError` when the file is missing, is not text, or holds no usable row.
     """
     file = Path(path) if path else SHIPPED
-    try:
-        data = file.read_bytes()
-        raw = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-        lines = raw.decode("utf-8").split("\n")
-    except FileNotFoundError:
-        raise CorpusError(f"{file}: no such file; give a JSONL corpus") from None
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise CorpusError(f"{file}: cannot be read as (gzip) UTF-8 JSONL: {error}") from None
     problems: list[str] = []
-    documents = list(_rows(lines, file, problems))
+    digest = hashlib.sha256()
+    documents = tuple(iter_documents(file, problems.append, digest.update))
     if not documents:
         first = f"; first problem: {problems[0]}" if problems else ""
         raise CorpusError(f"{file}: no usable document{first}")
-    return Corpus(tuple(documents), tuple(problems), hashlib.sha256(raw).hexdigest())
+    return Corpus(documents, tuple(problems), digest.hexdigest())
 
 
-def _rows(lines: list[str], file: Path, problems: list[str]) -> Iterator[Document]:
+def iter_documents(
+    path: str | Path,
+    problem: Callable[[str], object],
+    seen: Callable[[bytes], object] | None = None,
+) -> Iterator[Document]:
+    """The documents of a JSON lines file (plain, .gz or .zst) one after the other. Of the texts one
+    is held at a time.
+
+    `problem` is told a sentence for each row that is left out, `seen` the bytes of the file as
+    they are without compression. Raises `CorpusError` when the file cannot be read to its end.
+    """
+    file = Path(path)
+    try:
+        with open(file, "rb") as packed, unpacked(packed) as lines:
+            yield from _rows(_told(lines, seen), file, problem)
+    except FileNotFoundError:
+        raise CorpusError(f"{file}: no such file; give a JSONL corpus") from None
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise CorpusError(f"{file}: cannot be read as (gzip) UTF-8 JSONL: {error}") from None
+
+
+def _told(lines: Iterable[bytes], seen: Callable[[bytes], object] | None) -> Iterator[bytes]:
+    for line in lines:
+        if seen is not None:
+            seen(line)
+        yield line
+
+
+def _rows(
+    lines: Iterable[bytes], file: Path, problem: Callable[[str], object]
+) -> Iterator[Document]:
     seen: set[str] = set()
     for number, line in enumerate(lines, 1):
-        if not line.strip():
+        text = line.decode("utf-8")
+        if not text.strip():
             continue
         where = f"{file} line {number}"
         try:
-            row: Any = json.loads(line)
+            row: Any = json.loads(text)
         except (ValueError, RecursionError) as error:
-            problems.append(f"{where}: not valid JSON ({error}); row left out")
+            problem(f"{where}: not valid JSON ({error}); row left out")
             continue
         document = _document(row, number)
         if document is None:
-            problems.append(f"{where}: field 'text' is missing or empty; row left out")
+            problem(f"{where}: field 'text' is missing or empty; row left out")
         elif document.id in seen:
-            problems.append(f"{where}: id {document.id!r} occurs twice; row left out")
+            problem(f"{where}: id {document.id!r} occurs twice; row left out")
         else:
             seen.add(document.id)
             yield document

@@ -98,10 +98,23 @@ def fingerprint_of(
     )
 
 
+# What a text is compared by: its canonical hash, and its signature.
+Print = tuple[str, bytes | None]
+
+
+def print_of(text: str) -> Print:
+    return _hash(text), signature(text)
+
+
 def copies(texts: Mapping[str, str]) -> dict[str, str]:
     """Each name with the first name (alphabetically) of the texts that are its copies, exactly or
     nearly; through others too, so that copies of copies stay together."""
-    first = {name: name for name in texts}
+    return copies_of({name: print_of(text) for name, text in texts.items()})
+
+
+def copies_of(prints: Mapping[str, Print]) -> dict[str, str]:
+    """The same from the texts' prints."""
+    first = {name: name for name in prints}
 
     def root(name: str) -> str:
         while first[name] != name:
@@ -109,19 +122,19 @@ def copies(texts: Mapping[str, str]) -> dict[str, str]:
             name = first[name]
         return name
 
-    for one, other in _alike(texts):
+    for one, other in _alike(prints):
         low, high = sorted((root(one), root(other)))
         first[high] = low
-    return {name: root(name) for name in texts}
+    return {name: root(name) for name in prints}
 
 
-def _alike(texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _alike(prints: Mapping[str, Print]) -> Iterator[tuple[str, str]]:
     width = PERMUTATIONS // BANDS * 8
     known: dict[str, str] = {}
     buckets: defaultdict[tuple[int, bytes], list[str]] = defaultdict(list)
     signs: dict[str, bytes] = {}
-    for name in sorted(texts):
-        digest, sign = _hash(texts[name]), signature(texts[name])
+    for name in sorted(prints):
+        digest, sign = prints[name]
         if digest in known:
             yield known[digest], name
             continue

@@ -38,13 +38,19 @@ def percentile(values: Sequence[float], q: float) -> float:
     In exactly this form, because published thresholds depend on the last bit (spec section 17).
     """
     ordered = sorted(values)
-    if len(ordered) == 1:
-        return float(ordered[0])
-    position = (len(ordered) - 1) * q
+    low, high, weight = ranks(len(ordered), q)
+    return between(ordered[low], ordered[high], weight) if len(ordered) > 1 else float(ordered[0])
+
+
+def ranks(count: int, q: float) -> tuple[int, int, float]:
+    """Places in the ordered values of the two that percentile q lies between, and where."""
+    position = (count - 1) * q
     low = int(position)
-    high = min(low + 1, len(ordered) - 1)
-    weight = position - low
-    return ordered[low] * (1 - weight) + ordered[high] * weight
+    return low, min(low + 1, count - 1), position - low
+
+
+def between(low: float, high: float, weight: float) -> float:
+    return low * (1 - weight) + high * weight
 
 
 def round_threshold(value: float, key: str) -> float | int:
@@ -82,9 +88,21 @@ def calibrate(
     Only the calibrated bound is set; the opposite one falls back to the operator's default
     (the hidden lower bounds of spec section 2). `values` must not be empty.
     """
+    raw = percentile(values, quantile_of(filter_name, drop_rate))
+    return calibrated(filter_name, raw, drop_rate, zero_policy)
+
+
+def quantile_of(filter_name: str, drop_rate: float) -> float:
+    """Which quantile of its statistics a filter's threshold is made from."""
+    return drop_rate if BOUNDS[filter_name][1] == "min" else 1 - drop_rate
+
+
+def calibrated(
+    filter_name: str, raw: float, drop_rate: float, zero_policy: ZeroPolicy
+) -> Threshold:
+    """The threshold from the percentile of the statistics at `quantile_of`."""
     key, direction = BOUNDS[filter_name]
-    quantile = drop_rate if direction == "min" else 1 - drop_rate
-    raw = percentile(values, quantile)
+    quantile = quantile_of(filter_name, drop_rate)
     value = round_threshold(raw, key)
     zero = key.endswith("_ratio") and value == 0
     if zero and zero_policy == "min-positive":

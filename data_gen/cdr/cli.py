@@ -2,37 +2,109 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from configs.cdr import CdrConfig
-from configs.loader import dump, load
-from data_gen.cdr.construct import (
-    CALIBRATED_FILTERS,
-    Construction,
-    construct,
-    pipeline_rows,
-    usable_records,
-)
-from data_gen.cdr.documents import inputs_of, refused, too_long, too_plain
+from configs.loader import load
 from data_gen.cdr.domains import ALL_MAPPERS, LABELS
-from data_gen.cdr.out import FILES, Tracks, write_tracks
-from data_gen.cdr.records import Replays
-from data_gen.cdr.rows import planned_rows
-from data_gen.cdr.sources import read_sources, scan
-from data_gen.corpora import CorpusError
+from data_gen.cdr.out import Tracks
+from data_gen.cdr.stages.choose import FILTER, MAIN, MAPPER, ORDER, SWAP
+from data_gen.cdr.stages.documents import Documents
+from data_gen.cdr.stages.facts import CALIBRATED_FILTERS
+from data_gen.cdr.stages.final import Built, make_plan, merge
+from data_gen.cdr.stages.merges import disk, merge_library
+from data_gen.cdr.stages.parts import LONG
+from data_gen.cdr.stages.rowmap import word_shard
+from data_gen.cdr.stages.scan import scan_shard
+from data_gen.cdr.stages.summary import classes_of, members, rows_left
+from data_gen.cdr.stages.tracing import trace_shard
+from data_gen.cdr.stages.work import (
+    StageError,
+    Work,
+    begin,
+    begin_new,
+    documents_at,
+    layout_of,
+)
+from data_gen.chunks import Crew
 from data_gen.inputs import say_inputs
+from data_gen.readers import CorpusError
 from rewards import console
-from rewards.files import replacing_all
-from rewards.task import write_jsonl
+
+STAGES = ("facts", "library", "traces", "plan", "rows", "merge")
+MAPS = ("facts", "traces", "rows")  # these are run shard by shard
+WORK = ".work"  # in the folder that is written
+PART = 1000  # documents in a file of the work folder
+# Megabytes of the command, and of each worker beside it (benchmarks/cdr_scale.py measures both).
+ALONE, EACH = 400, 250
+SHOWN = 5  # rows left out that are named on the screen
 
 
 def main(argv: Sequence[str]) -> int:
+    args = _parser().parse_intermixed_args(argv)  # settings may stand between options
+    words = [f"paraphrase.model={args.paraphrase_model}"] if args.paraphrase_model else []
+    words += [f"paraphrase.url={args.paraphrase}"] if args.paraphrase else []
+    words += [f"fields.text={args.text_field}"] if args.text_field else []
+    words += [f"workers={args.workers}"] if args.workers else []
+    config = load(CdrConfig, args.config, [*args.settings, *words])
+    config = replace(config, workers=workers_of(config.workers, args.memory))
+    if args.licence:
+        config = replace(config, licences=(*config.licences, *args.licence))
+    corpora = args.corpus or [find_corpus(name, args.config) for name in config.corpora]
+    if args.part < 1 or args.shards < 1:
+        raise StageError("--part and --shards: wanted 1 or more")
+    if args.stage is None:
+        if args.shards > 1 or args.shard:
+            raise StageError("--shards needs --stage: every stage is a job of its own")
+        build(config, corpora, args.out, args.work, args.part)
+    else:
+        stage(config, corpora, args)
+    return 0
+
+
+def workers_of(wanted: int, memory: str | None) -> int:
+    """How many processes: as many as asked for (0: all cores), as far as the memory goes."""
+    workers = wanted or os.cpu_count() or 1
+    if memory is None:
+        return workers
+    size = re.fullmatch(r"(\d+(?:\.\d+)?)([MG])B?", memory.upper())
+    if size is None:
+        raise StageError(f"--memory {memory}: wanted a number with M or G, such as 1G")
+    room = float(size[1]) * {"M": 1, "G": 1000}[size[2]]
+    if room < ALONE:
+        raise StageError(f"--memory {memory}: one process needs {ALONE}M; give that at least")
+    fit = max(1, int((room - ALONE) // EACH))
+    if fit < workers:
+        print(f"--memory {memory}: {fit} of {workers} workers", file=sys.stderr)
+    return min(workers, fit)
+
+
+def stage(config: CdrConfig, corpora: Sequence[str], args: argparse.Namespace) -> None:
+    """One stage of a build in shards. Each is its own command, on any node that sees the work
+    folder; a stage that is done already is not done again."""
+    if not corpora:
+        raise CorpusError("no corpus; give --corpus PATH or set corpora in the config")
+    if not 0 <= args.shard < args.shards:
+        raise StageError(f"--shard {args.shard}: wanted 0 to {args.shards - 1}")
+    folder = args.work or args.out / WORK
+    work = begin(folder, layout_of(config, corpora, args.shards, args.part))
+    with Crew(config.workers) as crew:
+        run_stage(work, args.stage, args.shard, crew, args.out)
+    if args.stage == STAGES[-1]:
+        shutil.rmtree(folder)
+
+
+def _parser() -> console.Parser:
     parser = console.parser(
         "tasks cdr",
         "Build CDR-Bench tracks from corpora. Settings are those of configs/cdr.py as "
@@ -46,7 +118,7 @@ def main(argv: Sequence[str]) -> int:
         action="append",
         default=[],
         metavar="PATH",
-        help="file or folder of documents, instead of `corpora`; may be repeated",
+        help="file, folder, pattern or URL of documents, instead of `corpora`; may be repeated",
     )
     parser.add_argument(
         "--licence",
@@ -57,20 +129,34 @@ def main(argv: Sequence[str]) -> int:
         "(the setting `licences`)",
     )
     parser.add_argument(
+        "--text-field",
+        metavar="NAME",
+        help="field of the text, or a path such as doc.body (fields.text; fields.id, fields.domain "
+        "and so on are settings)",
+    )
+    parser.add_argument("--workers", type=int, default=0, metavar="N", help="processes (all cores)")
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        help="of all processes together, such as 1G: fewer workers when they would not fit",
+    )
+    parser.add_argument(
         "--paraphrase",
         metavar="URL",
         help="OpenAI-compatible endpoint to ask for freer wordings (paraphrase.url; docs/cdr.md)",
     )
     parser.add_argument("--paraphrase-model", metavar="NAME", help="its model (paraphrase.model)")
-    args = parser.parse_intermixed_args(argv)  # settings may stand between options
-    words = [f"paraphrase.model={args.paraphrase_model}"] if args.paraphrase_model else []
-    words += [f"paraphrase.url={args.paraphrase}"] if args.paraphrase else []
-    config = load(CdrConfig, args.config, [*args.settings, *words])
-    if args.licence:
-        config = replace(config, licences=(*config.licences, *args.licence))
-    corpora = args.corpus or [find_corpus(name, args.config) for name in config.corpora]
-    build(config, corpora, args.out)
-    return 0
+    shards = parser.add_argument_group("a corpus in shards (docs/clusters.md)")
+    shards.add_argument("--stage", choices=STAGES, help="run this stage alone")
+    shards.add_argument("--shards", type=int, default=1, metavar="K", help="parts of the corpus")
+    shards.add_argument(
+        "--shard", type=int, default=0, metavar="I", help="of facts, traces and rows: which one"
+    )
+    shards.add_argument("--work", type=Path, metavar="DIR", help="between stages (OUT/.work)")
+    shards.add_argument(
+        "--part", type=int, default=PART, metavar="N", help="documents in a file of the work folder"
+    )
+    return parser
 
 
 def find_corpus(name: str, config: str | None) -> str:
@@ -99,8 +185,8 @@ def _paraphrases(counts: dict[str, Any]) -> str:
     )
 
 
-def _say(made: Tracks, out: Path) -> None:
-    """The counts of a build, and what is in no split."""
+def _say_tracks(made: Tracks, out: Path) -> None:
+    """The counts of the tracks, and what is in no split."""
     manifest = made.manifest
     for track, count in manifest["counts"].get("track", {}).items():
         print(f"{out / 'tracks' / track}.jsonl: {count} verified tasks")
@@ -118,79 +204,110 @@ def _say(made: Tracks, out: Path) -> None:
     )
 
 
-def starved(done: Construction) -> list[str]:
+def starved(work: Work, built: Built) -> list[str]:
     """What a small corpus could not give, in words: domains without a recipe, tracks without a
     task, filters that no threshold splits."""
     lines: list[str] = []
-    usable = Counter(r.domain for r in done.records if len(r.active) > 1)
-    recipes = Counter(entry.domain for entry in done.library)
+    library = built.library
+    recipes = Counter(entry.domain for entry in library.entries)
     for domain, name in LABELS.items():
         if not recipes[domain]:
             lines.append(
-                f"no recipe of domain {name}: {usable[domain]} documents with two or more "
+                f"no recipe of domain {name}: {built.active[domain]} documents with two or more "
                 "active mappers, too few of them alike"
             )
-    found = {row.sequence[0] for row in done.atomic}
-    if missing := [name for name in ALL_MAPPERS if name not in found]:
+    if missing := [name for name in ALL_MAPPERS if name not in built.operators]:
         lines.append(f"no document activates {', '.join(missing)}")
-    if missing := [name for name in CALIBRATED_FILTERS if name not in found]:
+    if missing := [name for name in CALIBRATED_FILTERS if name not in built.operators]:
         lines.append(f"no balanced KEEP and DROP for {', '.join(missing)}")
-    families = sum(len(entry.families) for entry in done.library)
-    built = len({row.family_id for row in done.order})
-    if built < families:
+    families = sum(len(entry.families) for entry in library.entries)
+    if built.families < families:
         lines.append(
-            f"order_f: {families - built} of {families} families had too few groups whose "
+            f"order_f: {families - built.families} of {families} families had too few groups whose "
             "results differ (instances.min_groups)"
         )
-    if done.library and not done.swaps:
+    if library.entries and not built.rows[SWAP]:
         lines.append("order_m: no swap of neighbours changes a result")
     return lines
 
 
-def build(config: CdrConfig, corpora: Sequence[str], out: Path) -> None:
-    """Everything `assay tasks cdr` writes; all files take their places together."""
+def build(
+    config: CdrConfig,
+    corpora: Sequence[str],
+    out: Path,
+    work: Path | None = None,
+    part: int = PART,
+) -> None:
+    """Everything `assay tasks cdr` writes, in one command; all files take their places together.
+
+    What is made on the way stands in the folder `work` until then; after a kill the same command
+    goes on from it.
+    """
     if not corpora:
         raise CorpusError("no corpus; give --corpus PATH or set corpora in the config")
-    sources = read_sources(corpora, config.licences)
-    for problem in sources.problems[:5]:
-        print(f"assay tasks: {problem}", file=sys.stderr)
-    if sources.problems:
-        print(f"assay tasks: {len(sources.problems)} corpus rows left out", file=sys.stderr)
-    most = config.instances.max_text_length
-    left = [*sources.problems, *too_long(sources.rows, most)]
-    rows = [row for row in sources.rows if len(row["text"]) <= most]
-    if len(rows) < len(sources.rows):
+    layout = layout_of(config, corpora, 1, part)
+    folder = work or out / WORK
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    begun = begin_new(folder, layout)
+    try:
+        with Crew(workers_of(config.workers, None)) as crew:
+            for stage in STAGES:
+                run_stage(begun, stage, 0, crew, out)
+    except CorpusError:  # nothing to go on from
+        shutil.rmtree(folder)
+        for place in made[1:]:
+            place.rmdir()
+        raise
+    shutil.rmtree(folder)
+
+
+def run_stage(work: Work, stage: str, shard: int, crew: Crew, out: Path) -> None:
+    """One stage, of one shard where it is a map."""
+    if stage == "facts":
+        scan_shard(work, shard, crew)
+    elif stage == "library":
+        merge_library(work, crew)
+    elif stage == "traces":
+        trace_shard(work, shard, crew)
+    elif stage == "plan":
+        make_plan(work, crew, out)
+    elif stage == "rows":
+        word_shard(work, shard, crew)
+    else:
+        _say(work, merge(work, crew, out), out)
+
+
+def _say(work: Work, built: Built, out: Path) -> None:
+    """The counts of a build, what a small corpus could not give, and a line per input."""
+    if built.tracks is not None:
+        _say_tracks(built.tracks, out)
+    for line in starved(work, built):
+        print(line)
+    rows = built.rows
+    print(
+        f"{out / 'pipeline.jsonl'}: {built.documents} documents, {built.usable} of them usable; "
+        f"{built.recipes} mined recipes; {rows[MAPPER] + rows[FILTER]} atomic, {rows[MAIN]} main, "
+        f"{rows[ORDER]} order instances, {rows[SWAP]} swap pairs"
+    )
+    documents = documents_at(work.folder)
+    say_left_out(work, documents)
+    classes = classes_of(work, documents, built.rows_of)
+    say_inputs(classes.inputs(), out, members=members(work, documents))
+
+
+def say_left_out(work: Work, documents: Documents) -> None:
+    """How many rows of the corpora are not used; the first are named."""
+    long = sum(len(part.places(LONG)) for part in disk(documents))
+    kinds = [one for one in islice(rows_left(work, documents), SHOWN)]
+    for one in kinds:
+        print(f"assay tasks: {one}", file=sys.stderr)
+    count = sum(1 for _ in rows_left(work, documents))
+    if count:
+        print(f"assay tasks: {count} corpus rows left out", file=sys.stderr)
+    if long:
+        most = work.config.instances.max_text_length
         print(
-            f"assay tasks: {len(sources.rows) - len(rows)} documents longer than {most} "
-            "characters left out (instances.max_text_length)",
+            f"assay tasks: {long} documents longer than {most} characters left out "
+            "(instances.max_text_length)",
             file=sys.stderr,
         )
-    workers = config.workers or os.cpu_count() or 1
-    records = scan(rows, workers, config.scan_profile, config.domains)
-    left += too_plain(records, config.instances)
-    done = construct(records, config, Replays())
-    made: Tracks | None = None
-    with replacing_all(out, stale=FILES) as new:
-        dump(config, new / "config.yaml")
-        write_jsonl(new / "pipeline.jsonl", pipeline_rows(done))
-        if config.tracks:
-            units = list(planned_rows(done, config.select.filter_variants))
-            made = write_tracks(units, config, new, workers, out)
-    if made is not None:
-        _say(made, out)
-    recipes = sum(len(mined.recipes) for mined in done.mined)
-    for line in starved(done):
-        print(line)
-    print(
-        f"{out / 'pipeline.jsonl'}: {len(records)} documents, "
-        f"{len(usable_records(records, config))} of them usable; {recipes} mined recipes; "
-        f"{len(done.atomic)} atomic, {len(done.main)} main, {len(done.order)} order instances, "
-        f"{len(done.swaps)} swap pairs"
-    )
-    rows_of = made.rows_of if made is not None else instances_of(done)
-    say_inputs(inputs_of(records, left, rows_of), out, members=refused(left))
-
-
-def instances_of(done: Construction) -> Counter[str]:
-    """How many instances each document gave, where no track is written."""
-    return Counter(row.record.id for row in (*done.atomic, *done.main, *done.order))

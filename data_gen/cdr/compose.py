@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from configs.cdr import ComposeConfig
 from data_gen.cdr.domains import execution_order
-from data_gen.cdr.mining import MinedRecipe
-from data_gen.cdr.records import Record
+from data_gen.cdr.mining import MinedRecipe, Signature
 from rewards.seeds import derive_seed
 
 _TRIES = 40  # draws for each recipe asked for
@@ -16,28 +15,32 @@ _TRIES = 40  # draws for each recipe asked for
 
 def compose(
     domain: str,
-    records: Sequence[Record],
+    signatures: Sequence[Sequence[str]],
+    counts: Mapping[Signature, int],
     mined: Sequence[MinedRecipe],
     config: ComposeConfig,
     seed: int,
 ) -> list[MinedRecipe]:
     """Up to `per_domain` recipes that no mined one equals, each activated as a whole by at least
-    `min_support` records. Same records and seed, same recipes; marked `composed`."""
+    `min_support` records. Same records and seed, same recipes; marked `composed`.
+
+    `signatures` are the active mappers of the domain's records that have at least `min_length` of
+    them, alphabetically and in corpus order; `counts` says how often each signature occurs.
+    """
     taken = {recipe.operators for recipe in mined}
     found: list[MinedRecipe] = []
     rng = Random(derive_seed(seed, "compose", domain))
-    sources = [r for r in records if len(r.active) >= config.min_length]
     for _ in range(_TRIES * config.per_domain):
-        if len(found) >= config.per_domain or not sources:
+        if len(found) >= config.per_domain or not len(signatures):
             break
-        active = sorted(sources[int(rng.random() * len(sources))].active)
+        active = list(signatures[int(rng.random() * len(signatures))])
         most = min(config.max_length, len(active))
         size = config.min_length + int(rng.random() * (most - config.min_length + 1))
         chosen: list[str] = []
         while len(chosen) < size:
             chosen.append(active.pop(int(rng.random() * len(active))))
         operators = tuple(sorted(chosen))
-        support = sum(set(operators) <= r.active for r in sources)
+        support = sum(n for s, n in counts.items() if set(operators).issubset(s))
         if operators in taken or support < config.min_support:
             continue
         taken.add(operators)

@@ -1,23 +1,37 @@
-"""The construction pipeline from records to instances, and its result as comparable rows."""
+"""The construction pipeline from records to instances, and its result as comparable rows.
+
+`construct` does in memory, on records it is given, what `data_gen.cdr.stages` does on disk.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from configs.cdr import CdrConfig
-from data_gen.cdr.compose import compose
-from data_gen.cdr.domains import FILTERS, LISTED_FILTERS, MAPPERS, label, rank_domains
-from data_gen.cdr.library import LibraryRecipe, attach_filters
-from data_gen.cdr.mining import Mined, mine
+from data_gen.cdr.domains import MAPPERS, label, rank_domains
+from data_gen.cdr.library import LibraryRecipe
+from data_gen.cdr.mining import Mined
 from data_gen.cdr.records import Record, Replays
+from data_gen.cdr.stages.choose import MAIN, ORDER, Chooser, Unit, rows_at_most
+from data_gen.cdr.stages.documents import Documents, in_memory
+from data_gen.cdr.stages.facts import CALIBRATED_FILTERS as CALIBRATED_FILTERS
+from data_gen.cdr.stages.measure import (
+    Candidates,
+    Filtered,
+    Measured,
+    measure_filter,
+    measure_mapper,
+    measure_recipe,
+)
+from data_gen.cdr.stages.recipes import Library, build_library, replay_support
+from data_gen.cdr.stages.traces import trace_part, wanted
+from data_gen.cdr.stages.units import Maker, rules_of
 from data_gen.cdr.swaps import swap_pairs
-from data_gen.cdr.tracks import Instance, SwapPair, Tracks
-
-# The two word-list filters need lists that are not public.
-CALIBRATED_FILTERS = tuple(name for name in FILTERS if name not in LISTED_FILTERS)
+from data_gen.cdr.tracks import Instance, SwapPair
 
 
 @dataclass(frozen=True)
@@ -43,34 +57,74 @@ def usable_records(records: Sequence[Record], config: CdrConfig) -> list[Record]
     ]
 
 
+class _InMemory:
+    """Measurements made when they are asked for."""
+
+    def __init__(
+        self, documents: Documents, library: Library, config: CdrConfig, replays: Replays
+    ) -> None:
+        self._documents, self._config = documents, config
+        self._most = rows_at_most(config, library)
+        self._measured: dict[int, Measured] = {}
+        self._recipes = [wanted(entry) for entry in library.entries]
+        ((self._part, self._facts),) = documents.usable(config)
+        texts = [self._part.record(place).text for place in range(len(documents))]
+        self._traces = trace_part(self._facts, texts, self._recipes, replays=replays)
+
+    def mapper(self, name: str) -> Candidates:
+        return measure_mapper(self._documents, name, self._config, self._most)
+
+    def filter(self, name: str) -> Filtered:
+        return measure_filter(self._documents, name, self._config, self._most)
+
+    def recipe(self, number: int) -> Measured:
+        if number not in self._measured:
+            self._measured[number] = self._measure(number)
+        return self._measured[number]
+
+    def _measure(self, number: int) -> Measured:
+        pieces = [(self._part, self._facts, self._traces[number])]
+        recipe = self._recipes[number]
+        return measure_recipe(lambda: pieces, recipe, self._config, self._most)
+
+
 def construct(records: Sequence[Record], config: CdrConfig, replays: Replays) -> Construction:
     """Mine, attach filters, build all tracks. Same records and config, same result."""
-    usable = usable_records(records, config)
-    mined: list[Mined] = []
-    library: list[LibraryRecipe] = []
-    for domain in sorted({r.domain for r in usable}):
-        own = [r for r in usable if r.domain == domain]
-        found = mine(domain, [sorted(r.active) for r in own], config.mining)
-        mined.append(found)
-        made = compose(domain, own, found.recipes, config.compose, config.split.seed)
-        library += [
-            attach_filters(recipe, domain, own, CALIBRATED_FILTERS, config.library, replays)
-            for recipe in [*found.recipes, *made]
-        ]
-    tracks = Tracks(usable, config.instances, replays)
-    atomic = tracks.atomic(CALIBRATED_FILTERS)
-    main: list[Instance] = []
-    order: list[Instance] = []
-    swaps: list[SwapPair] = []
-    for entry in library:
-        of_main, of_order = tracks.recipe(entry)
-        main += of_main
-        order += of_order
-        if not config.swaps.total or len(swaps) < config.swaps.total:
-            swaps += swap_pairs(entry, usable, config.swaps, replays)
-    if config.swaps.total:
-        del swaps[config.swaps.total :]
-    return Construction(records, tuple(mined), tuple(library), atomic, main, order, swaps)
+    documents = in_memory(records, config)
+    library = build_library(
+        documents, config, lambda jobs: (replay_support(documents, job, replays) for job in jobs)
+    )
+    source = _InMemory(documents, library, config, replays)
+    units = [
+        Unit(*map(int, row))
+        for chosen in Chooser(config.instances, len(records)).units(source, library)
+        for row in chosen
+    ]
+    maker = Maker(library, rules_of(source, library))
+    rows = [
+        (unit.kind, row)
+        for unit in units
+        for row in maker.executed(unit, records[unit.document], replays)
+    ]
+    swaps = [
+        pair
+        for number, entry in enumerate(library.entries)
+        for pair in swap_pairs(
+            entry,
+            (records[int(n)] for n in source.recipe(number).swaps.numbers),
+            config.swaps,
+            replays,
+        )
+    ]
+    return Construction(
+        records,
+        library.mined,
+        library.entries,
+        [row for kind, row in rows if kind not in (MAIN, ORDER)],
+        [row for kind, row in rows if kind == MAIN],
+        [row for kind, row in rows if kind == ORDER],
+        swaps[: config.swaps.total or None],
+    )
 
 
 def sha256(text: str | None) -> str | None:
@@ -85,23 +139,39 @@ def bucket(length: int) -> str:
 def pipeline_rows(done: Construction) -> Iterator[dict[str, Any]]:
     """The construction as JSON rows, texts as SHA-256, in the order things were made."""
     for record in done.records:
-        active = sorted(record.active)
-        ranked = rank_domains(active, record.domain)[0] if len(active) >= 2 else None
-        known = ranked is not None and any(op in active for op in MAPPERS[ranked])
-        yield {
-            "kind": "pipeline_activation",
-            "doc_id": record.id,
-            "domain": record.label,
-            "active": active,
-            "ranked_domain": label(ranked) if ranked and known else None,
-        }
-    for mined in done.mined:
-        yield from _family_rows(mined)
-        yield from (_recipe_row(entry) for entry in done.library if entry.domain == mined.domain)
+        yield activation_row(record.id, record.domain, record.label, tuple(sorted(record.active)))
+    yield from library_rows(done.mined, done.library)
     for row in (*done.atomic, *done.main, *done.order):
-        yield _instance_row(row)
+        yield instance_row(row)
     for pair in done.swaps:
-        yield _swap_row(pair)
+        yield swap_row(pair)
+
+
+def activation_row(name: str, domain: str, shown: str, active: tuple[str, ...]) -> dict[str, Any]:
+    """What a document activates. `domain` by its internal name, `shown` as the corpus has it."""
+    return {
+        "kind": "pipeline_activation",
+        "doc_id": name,
+        "domain": shown,
+        "active": list(active),
+        "ranked_domain": _ranked(domain, active),
+    }
+
+
+@lru_cache(maxsize=20_000)
+def _ranked(domain: str, active: tuple[str, ...]) -> str | None:
+    ranked = rank_domains(active, domain)[0] if len(active) >= 2 else None
+    known = ranked is not None and any(op in active for op in MAPPERS[ranked])
+    return label(ranked) if ranked and known else None
+
+
+def library_rows(
+    mined: Iterable[Mined], library: Sequence[LibraryRecipe]
+) -> Iterator[dict[str, Any]]:
+    """Families and recipes, domain by domain."""
+    for one in mined:
+        yield from _family_rows(one)
+        yield from (_recipe_row(entry) for entry in library if entry.domain == one.domain)
 
 
 def _family_rows(mined: Mined) -> Iterator[dict[str, Any]]:
@@ -157,7 +227,7 @@ def _recipe_row(entry: LibraryRecipe) -> dict[str, Any]:
     return row | ({"composed": True} if recipe.composed else {})
 
 
-def _instance_row(row: Instance) -> dict[str, Any]:
+def instance_row(row: Instance) -> dict[str, Any]:
     meta = row.threshold_meta or {}
     return {
         "kind": "pipeline_instance",
@@ -183,7 +253,7 @@ def _instance_row(row: Instance) -> dict[str, Any]:
     }
 
 
-def _swap_row(pair: SwapPair) -> dict[str, Any]:
+def swap_row(pair: SwapPair) -> dict[str, Any]:
     return {
         "kind": "pipeline_order_m",
         "domain": label(pair.domain),

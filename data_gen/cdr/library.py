@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isnan
 
 from configs.cdr import LibraryConfig
 from data_gen.cdr.calibrate import initial_threshold
 from data_gen.cdr.mining import MinedRecipe
-from data_gen.cdr.records import Record, Replays, supporters
+from data_gen.cdr.records import Replays
 
 SLOTS = ("front", "middle", "end")
 SLOT_TYPES = {
@@ -70,26 +71,32 @@ class LibraryRecipe:
     families: tuple[OrderFamily, ...]
 
 
+def support_table(
+    text: str, ordered: Sequence[str], filters: Sequence[str], replays: Replays
+) -> list[list[float]] | None:
+    """Statistics of one supporting record: a row a filter, a column a checkpoint (n + 1 of them);
+    NaN where the filter fails, None when a mapper does."""
+    try:
+        states = replays.states(text, ordered)
+    except (ValueError, RecursionError):
+        return None
+    return [[replays.statistic_or_nan(name, state) for state in states] for name in filters]
+
+
 def attach_filters(
     recipe: MinedRecipe,
     domain: str,
-    records: Sequence[Record],
+    tables: Sequence[Sequence[Sequence[float]] | None],
     filters: Sequence[str],
     config: LibraryConfig,
-    replays: Replays,
 ) -> LibraryRecipe:
-    """Replay the recipe over its first supporting records and choose filters and places."""
-    support = supporters(records, recipe.operators)[: config.max_support_records]
-    runs: list[list[str]] = []
-    for record in support:
-        try:
-            runs.append(replays.states(record.text, recipe.ordered))
-        except ValueError:
-            continue
+    """Choose filters and places for a recipe from the `support_table` of each of its first
+    supporting records, in corpus order."""
+    runs = [table for table in tables if table is not None]
     points = [
         point
-        for name in filters
-        for point in _checkpoints(name, runs, len(recipe.ordered), replays)
+        for row, name in enumerate(filters)
+        for point in _checkpoints(name, [table[row] for table in runs], len(recipe.ordered))
         if point.count >= config.min_filter_support
     ]
     last = len(recipe.ordered)
@@ -102,16 +109,14 @@ def attach_filters(
         *_main(recipe, "clean_then_filter", end),
     )
     families = _families(recipe, points, last)[:most]
-    return LibraryRecipe(recipe, domain, len(support), variants, tuple(families))
+    return LibraryRecipe(recipe, domain, len(tables), variants, tuple(families))
 
 
-def _checkpoints(
-    name: str, runs: Sequence[Sequence[str]], last: int, replays: Replays
-) -> list[Checkpoint]:
+def _checkpoints(name: str, runs: Sequence[Sequence[float]], last: int) -> list[Checkpoint]:
     points: list[Checkpoint] = []
     before: float | None = None
     for step in range(last + 1):
-        values = _statistics(name, [states[step] for states in runs], replays)
+        values = [value for run in runs if not isnan(value := run[step])]
         if not values:
             before = None
             continue
@@ -122,16 +127,6 @@ def _checkpoints(
         points.append(Checkpoint(name, step, len(values), delta, relative, params))
         before = mean
     return points
-
-
-def _statistics(name: str, texts: Sequence[str], replays: Replays) -> list[float]:
-    values: list[float] = []
-    for text in texts:
-        try:
-            values.append(replays.statistic(name, text))
-        except ValueError:
-            continue
-    return values
 
 
 def _best(points: list[Checkpoint]) -> list[Checkpoint]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from typing import Any
+
+import numpy as np
 
 from configs.cdr import MiningConfig
 from data_gen.cdr.domains import execution_order
 
 Signature = tuple[str, ...]
+Array = np.ndarray[Any, np.dtype[Any]]
 MOST_FALLBACKS = 12
 
 
@@ -59,20 +62,19 @@ def mine(domain: str, signatures: Sequence[Sequence[str]], config: MiningConfig)
     `signatures` are the active mappers of its records in corpus order; those with fewer than
     `min_combo_len` operators are left out.
     """
-    least = config.min_combo_len
-    exact = Counter(
-        signature for s in signatures if len(signature := tuple(sorted(set(s)))) >= least
-    )
+    return mine_counts(domain, Counter(tuple(sorted(set(s))) for s in signatures), config)
+
+
+def mine_counts(domain: str, counts: Mapping[Signature, int], config: MiningConfig) -> Mined:
+    """The same from how often each signature occurs, in the order of first occurrence.
+
+    Signatures have their operators alphabetically.
+    """
+    exact = Counter({s: n for s, n in counts.items() if len(s) >= config.min_combo_len})
     total = sum(exact.values())
     threshold = max(config.min_support, math.ceil(config.min_support_ratio * total), 1)
-    coverage: Counter[Signature] = Counter()
-    for signature, count in exact.items():
-        for size in range(least, min(config.max_combo_len, len(signature)) + 1):
-            for subset in combinations(signature, size):
-                coverage[subset] += count
-    frequent = [s for s, count in coverage.items() if count >= threshold]
-    frequent.sort(key=lambda s: (-coverage[s], -len(s), s))
-    anchors = _anchors(frequent, exact, config.max_families)
+    coverage = _frequent(exact, threshold, config)
+    anchors = _anchors(coverage, exact, config.max_families)
     assigned, left = _assign(exact, anchors, coverage)
     families: list[Family] = []
     for anchor in anchors:
@@ -87,22 +89,53 @@ def mine(domain: str, signatures: Sequence[Sequence[str]], config: MiningConfig)
     return Mined(domain, total, threshold, tuple(families), fallback)
 
 
-def _anchors(frequent: list[Signature], exact: Counter[Signature], most: int) -> list[Signature]:
+def _frequent(
+    exact: Mapping[Signature, int], threshold: int, config: MiningConfig
+) -> dict[Signature, int]:
+    """Sets of operators that at least `threshold` records have, with how many do.
+
+    A set is frequent only if it is without any one of its operators, so what is counted are the
+    frequent sets and their neighbours, never all subsets of all signatures.
+    """
+    names = sorted({name for signature in exact for name in signature})
+    has = [np.array([name in s for s in exact], np.bool_) for name in names]
+    times = np.fromiter(exact.values(), np.int64, len(exact))
+    found: dict[Signature, int] = {}
+
+    def grow(subset: Signature, members: Array, first: int) -> None:
+        for place in range(first, len(names)):
+            more = members & has[place]
+            support = int(times[more].sum())
+            if support >= threshold:
+                larger = (*subset, names[place])
+                if len(larger) >= config.min_combo_len:
+                    found[larger] = support
+                if len(larger) < config.max_combo_len:
+                    grow(larger, more, place + 1)
+
+    grow((), np.ones(len(exact), np.bool_), 0)
+    return found
+
+
+def _anchors(
+    coverage: Mapping[Signature, int], exact: Counter[Signature], most: int
+) -> list[Signature]:
     """Greedily, in rank order, every set that covers a signature no earlier one covers."""
     chosen: list[Signature] = []
     covered: set[Signature] = set()
-    for subset in frequent:
+    for subset in sorted(coverage, key=lambda s: (-coverage[s], -len(s), s)):
         if len(chosen) >= most:
             break
-        members = {s for s in exact if set(subset) <= set(s)}
-        if not chosen or members - covered:
+        wanted = set(subset)
+        left = [s for s in exact if s not in covered and wanted.issubset(s)]
+        if not chosen or left:
             chosen.append(subset)
-            covered |= members
+            covered.update(left)
     return chosen
 
 
 def _assign(
-    exact: Counter[Signature], anchors: list[Signature], coverage: Counter[Signature]
+    exact: Counter[Signature], anchors: list[Signature], coverage: Mapping[Signature, int]
 ) -> tuple[dict[Signature, list[Signature]], list[Signature]]:
     """Each signature to its best anchor, most frequent first; and those that overlap none."""
     assigned: dict[Signature, list[Signature]] = {anchor: [] for anchor in anchors}

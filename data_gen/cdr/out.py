@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from configs.cdr import CdrConfig
-from data_gen.cdr.instruct import PromptVariant
-from data_gen.cdr.paraphrase_pool import Paraphrased, paraphrase_units
 from data_gen.cdr.rows import TRACKS, PlannedRow, Row, filter_of, tasks_of
-from data_gen.cdr.sampling import balance, splitter, thin, unbalanced
-from data_gen.cdr.write import Written, word_all
-from data_gen.overlap import Fingerprint, fingerprint_of, overlaps, shared
+from data_gen.cdr.sampling import splitter, unbalanced
+from data_gen.cdr.stages.rowmap import Body, Head
+from data_gen.overlap import Fingerprint, Print, overlaps, shared
+from data_gen.progress import Progress
 from rewards.task import Task, json_line, read_jsonl, refuse_unfinished
 from rewards.versions import installed
 
@@ -42,8 +41,8 @@ class Sink:
         self.out, self._stack = out, stack
         self._files: dict[str, BinaryIO] = {}
 
-    def write(self, name: str, row: dict[str, Any]) -> None:
-        self.open(name).write(json_line(row))
+    def write(self, name: str, lines: bytes) -> None:
+        self.open(name).write(lines)
 
     def open(self, name: str) -> BinaryIO:
         """The file, empty until something is written."""
@@ -57,12 +56,9 @@ class Sink:
 
 @dataclass(frozen=True)
 class Made:
-    """One written row: where it came from, where it goes, and what it is compared by."""
+    """One row to write: where it came from, where it goes, and what it is compared by."""
 
     planned: PlannedRow
-    row: Row
-    pool: list[PromptVariant]
-    asked: list[PromptVariant]
     side: str
     print: Fingerprint
 
@@ -75,53 +71,98 @@ class Tracks:
     rows_of: Counter[str]
 
 
+@dataclass(frozen=True)
+class Lines:
+    """What one unit adds: lines by file, counts, and its document."""
+
+    files: list[tuple[str, bytes]]
+    counts: Counter[str]
+
+
+# Gives the lines of units, by their number and the sides of their rows, in that order.
+Writer = Callable[[Iterable[tuple[int, list[str]]]], Iterator[Lines]]
+
+
 def write_tracks(
-    units: Sequence[list[PlannedRow]], config: CdrConfig, out: Path, workers: int, kept: Path
+    units: Sequence[Sequence[PlannedRow]],
+    heads: Sequence[Head],
+    lines: Writer,
+    config: CdrConfig,
+    out: Path,
+    paraphrases: dict[str, Any] | None = None,
 ) -> Tracks:
-    """Choose, word, prove and write to the new folder `out`. Ids occur once. `kept` is the folder
-    that holds the answers of an endpoint from run to run."""
-    chosen = balance(thin(units, config.select), config.select)
-    spoken = Paraphrased()
-    if config.paraphrase.url:
-        spoken = paraphrase_units(chosen, config.instruct, config.paraphrase, kept)
-    written, refused = word_all(chosen, config.instruct, workers, spoken.wordings)
-    made, aside = _sided(chosen, written, config)
+    """Split the worded units and write them to the new folder `out`, in their order. Ids occur
+    once. `paraphrases`: counts of what an endpoint was asked."""
+    refused = Counter(head.refused for head in heads if head.refused)
+    made, aside = _sided(units, heads, config)
     counts: Counter[str] = Counter()
     rows_of: Counter[str] = Counter()
-    with ExitStack() as stack:
+    with ExitStack() as stack, Progress("tracks", "units", len(made)) as progress:
         sink = Sink(out, stack)
         for split in SPLITS:
             sink.open(f"{split}.jsonl")
-        for one in made:
-            counts.update(_counted(one, _write_row(sink, one, config)))
-            rows_of[one.planned.instance.record.id] += 1
-    manifest = _manifest(config, counts, refused, written) | {"left_out_of_splits": aside}
-    if config.paraphrase.url:
-        manifest["paraphrases"] = spoken.counts
-    prints = {s: [one.print for one in made if one.side == s] for s in SPLITS}
+        sides = ((unit[0].planned.unit, [one.side for one in unit]) for unit in made)
+        for unit, found in zip(made, lines(sides), strict=True):
+            for name, data in found.files:
+                sink.write(name, data)
+            counts.update(found.counts)
+            rows_of[unit[0].planned.instance.record.id] += len(unit)
+            progress.add(1)
+    manifest = _manifest(config, counts, refused, len(units)) | {"left_out_of_splits": aside}
+    if paraphrases is not None:
+        manifest["paraphrases"] = paraphrases
+    prints = {s: [one.print for unit in made for one in unit if one.side == s] for s in SPLITS}
     _json(out / "manifest.json", manifest)
     _json(out / "certificate.json", certificate(prints) | {"counts": manifest["tasks"]})
     return Tracks(manifest, rows_of)
 
 
+def lines_of(
+    unit: Sequence[PlannedRow], sides: Sequence[str], head: Head, body: Body, config: CdrConfig
+) -> Lines:
+    """The lines of one unit, rows first and then their tasks, and what they count as."""
+    files: list[tuple[str, bytes]] = []
+    counts: Counter[str] = Counter()
+    for place, (planned, side) in enumerate(zip(unit, sides, strict=True)):
+        row, full = body.rows[place], _of_source(planned, head)
+        track = row["source_track"]
+        files.append((f"tracks/{track}.jsonl", json_line(row)))
+        if config.instruct.all_prompts:
+            whole = _all_prompts(row, body.pools[place])
+            files.append((f"tracks_all_prompts/{track}.jsonl", json_line(whole)))
+        mode = config.instruct.mode
+        tasks = tasks_of(full, row, body.asked[place], side, mode) if side else []
+        files += [(f"{side}.jsonl", json_line(task.to_json())) for task in tasks]
+        counts.update(_counted(full, side, row, tasks))
+    return Lines(files, counts)
+
+
+def _of_source(planned: PlannedRow, head: Head) -> PlannedRow:
+    """With what its document's record says of its source."""
+    record = replace(planned.instance.record, source=head.source, licence=head.licence)
+    return replace(planned, instance=replace(planned.instance, record=record))
+
+
 def _sided(
-    units: Sequence[list[PlannedRow]], written: Sequence[Written], config: CdrConfig
-) -> tuple[list[Made], dict[str, int]]:
-    """The rows to write with their sides, and how many training and validation rows were set
-    aside: because their input or reference, or that of their order group, occurs in a split that
-    is kept from them; and for the balance of KEEP and DROP."""
-    split = splitter(units, config.split)
+    units: Sequence[Sequence[PlannedRow]], heads: Sequence[Head], config: CdrConfig
+) -> tuple[list[list[Made]], dict[str, int]]:
+    """The rows to write with their sides, unit by unit, and how many training and validation rows
+    were set aside: because their input or reference, or that of their order group, occurs in a
+    split that is kept from them; and for the balance of KEEP and DROP."""
+    split = splitter(
+        units,
+        config.split,
+        {u[0].instance.record.id: head.input for u, head in zip(units, heads, strict=True)},
+    )
     made: dict[int, list[Made]] = {}
     seen: set[str] = set()
-    for unit, found in zip(units, written, strict=True):
-        ids = [row["instance_id"] for row in found.rows]
-        if found.refused or not seen.isdisjoint(ids):
+    for number, (unit, head) in enumerate(zip(units, heads, strict=True)):
+        ids = [planned.instance.id for planned in unit]
+        if head.refused or not seen.isdisjoint(ids):
             continue
         seen.update(ids)
-        rows = zip(unit, found.rows, found.pools, found.asked, strict=True)
-        made[len(made)] = [
-            Made(d, r, pool, asked, split(d), _print(r)) for d, r, pool, asked in rows
-        ]
+        rows = zip(unit, head.references, strict=True)
+        made[number] = [Made(d, split(d), _print(d, head, reference)) for d, reference in rows]
     alike = _alike(made, "validation", ("heldout",))
     alike |= _alike(made, "train", ("heldout", "validation"), but=alike)
     sides = {n: "" if n in alike else unit[0].side for n, unit in made.items()}
@@ -130,16 +171,15 @@ def _sided(
         for side in ("train", "validation"):
             own = {n: [o.planned for o in made[n]] for n, name in sides.items() if name == side}
             uneven |= unbalanced(own)
-    flat = [
-        replace(one, side="" if n in uneven else sides[n])
+    sided = [
+        [replace(one, side="" if n in uneven else sides[n]) for one in unit]
         for n, unit in made.items()
-        for one in unit
     ]
     counts = {
         "like a row of another split": sum(len(made[n]) for n in alike),
         "for the balance of KEEP and DROP": sum(len(made[n]) for n in uneven),
     }
-    return flat, counts
+    return sided, counts
 
 
 def _alike(
@@ -153,28 +193,18 @@ def _alike(
     return {own[j][0] for j in shared([p for _, p in own], others)}
 
 
-def _print(row: Row) -> Fingerprint:
-    return fingerprint_of(
-        row["instance_id"],
-        row["doc_id"],
-        row["input_text"],
-        row["reference_text"],
-        row["operator_sequence"],
+def _print(planned: PlannedRow, head: Head, reference: Print) -> Fingerprint:
+    row = planned.instance
+    return Fingerprint(
+        id=row.id,
+        document=row.record.id,
+        input=head.input[0],
+        reference=reference[0],
+        recipe=" ".join(row.sequence),
+        template=" ".join(sorted(row.sequence)),
+        input_signature=head.input[1],
+        reference_signature=reference[1],
     )
-
-
-def _write_row(sink: Sink, one: Made, config: CdrConfig) -> list[Task]:
-    """Write a row, and its tasks in their split, which are returned."""
-    row, track = one.row, one.row["source_track"]
-    sink.write(f"tracks/{track}.jsonl", row)
-    if config.instruct.all_prompts:
-        sink.write(f"tracks_all_prompts/{track}.jsonl", _all_prompts(row, one.pool))
-    if not one.side:
-        return []
-    tasks = tasks_of(one.planned, row, one.asked, one.side, config.instruct.mode)
-    for task in tasks:
-        sink.write(f"{one.side}.jsonl", task.to_json())
-    return tasks
 
 
 def _all_prompts(row: Row, variants: Sequence[Any]) -> Row:
@@ -186,19 +216,18 @@ def _all_prompts(row: Row, variants: Sequence[Any]) -> Row:
     }
 
 
-def _counted(one: Made, tasks: Sequence[Task]) -> Iterator[str]:
-    row = one.row
+def _counted(planned: PlannedRow, side: str, row: Row, tasks: Sequence[Task]) -> Iterator[str]:
     yield "rows"
     yield f"track {row['source_track']}"
     yield f"domain {row['domain']}"
     yield f"status {row['reference_status']}"
     yield f"status of {row['source_track']} {row['reference_status']}"
     yield f"difficulty {row['difficulty_label']}"
-    yield f"split {one.side or 'unused'}"
+    yield f"split {side or 'unused'}"
     yield f"recipe_length {row['recipe_length']}"
     for name in set(row["operator_sequence"]):
         yield f"operator {name}"
-    held = filter_of(one.planned)
+    held = filter_of(planned)
     for task in tasks:
         yield f"tasks of {task.split} {task.track}"
         yield f"styles of {task.split} {task.meta['style']}"
@@ -207,7 +236,7 @@ def _counted(one: Made, tasks: Sequence[Task]) -> Iterator[str]:
 
 
 def _manifest(
-    config: CdrConfig, counts: Counter[str], refused: Counter[str], written: Sequence[Written]
+    config: CdrConfig, counts: Counter[str], refused: Counter[str], units: int
 ) -> dict[str, Any]:
     groups: dict[str, dict[str, int]] = {}
     for name, number in sorted(counts.items()):
@@ -218,7 +247,7 @@ def _manifest(
         "tasks": counts["rows"],
         "counts": groups,
         "units_refused": dict(sorted(refused.items())),
-        "units": len(written),
+        "units": units,
         "operators": len(groups.get("operator", {})),
         "prompt_mode": config.instruct.mode,
         "files": [name for name in MANIFEST_TRACKS if counts[f"track {Path(name).stem}"]],

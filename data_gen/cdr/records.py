@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import nan
 from typing import Any
 
 from data_gen.cdr.domains import ALL_MAPPERS
@@ -26,6 +27,12 @@ class Record:
     source: str = "unknown"
     licence: str = "unknown"
     label: str = ""  # the domain as the corpus names it
+    chars: int | None = None  # how long the text is, where it is not at hand
+
+    @property
+    def length(self) -> int:
+        """Characters of the text."""
+        return len(self.text) if self.chars is None else self.chars
 
     def order_key(self, salt: str) -> str:
         """Where a record stands in a list drawn with `salt` (spec section 9)."""
@@ -104,6 +111,13 @@ class Replays:
             step = bound_filter(filter_name)
             self._stats[key] = step.call(text, **step.params)
         return self._stats[key]
+
+    def statistic_or_nan(self, filter_name: str, text: str) -> float:
+        """The same, NaN where the filter fails on the text."""
+        try:
+            return self.statistic(filter_name, text)
+        except (ValueError, RecursionError):
+            return nan
 
 
 def supporters(records: Sequence[Record], operators: Iterable[str]) -> list[Record]:

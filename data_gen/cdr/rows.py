@@ -27,12 +27,14 @@ LABELS = {1: "easy", 2: "medium", 3: "hard"}
 
 @dataclass(frozen=True)
 class PlannedRow:
-    """One row before it is worded: an instance under its released track and slot."""
+    """One row before it is worded: an instance under its released track and slot. `unit` is the
+    number of its unit in a plan."""
 
     track: str
     instance: Instance
     slot: str | None
     group_rule: str | None
+    unit: int = -1
 
     @property
     def steps(self) -> list[Step]:
@@ -50,19 +52,34 @@ def difficulty(input_length: int, recipe_length: int) -> int:
 
 def planned_rows(done: Construction, filter_variants: bool = False) -> Iterator[list[PlannedRow]]:
     """Units of rows that belong together: single rows, and whole order groups."""
-    for row in done.atomic:
-        track = "atomic_f" if row.sequence[0].endswith("_filter") else "atomic_m"
-        yield [PlannedRow(track, row, None, None)]
-    for row in done.main:
-        if row.recipe_type == "clean-only" or filter_variants:
-            yield [PlannedRow("agnostic_m", row, None, None)]
-    for pair in done.swaps:
-        yield [PlannedRow("order_m", row, row.slot, SWAP_RULE) for row in swap_instances(pair)]
-    groups: dict[str, list[PlannedRow]] = {}
+    for row in (*done.atomic, *done.main):
+        if unit := planned_instances([row], filter_variants):
+            yield unit
+    yield from map(planned_pair, done.swaps)
+    groups: dict[str, list[Instance]] = {}
     for row in done.order:
-        planned = PlannedRow("order_f", row, SLOTS[str(row.slot)], GROUP_RULE)
-        groups.setdefault(str(row.group), []).append(planned)
-    yield from groups.values()
+        groups.setdefault(str(row.group), []).append(row)
+    yield from (planned_instances(rows, filter_variants) for rows in groups.values())
+
+
+def planned_instances(
+    rows: Sequence[Instance], filter_variants: bool, unit: int = -1
+) -> list[PlannedRow]:
+    """The rows of one unit; none of a recipe with a filter outside the order tracks, unless
+    `filter_variants`."""
+    first = rows[0]
+    if first.track == "order_sensitivity":
+        return [PlannedRow("order_f", row, SLOTS[str(row.slot)], GROUP_RULE, unit) for row in rows]
+    if first.track == "atomic":
+        track = "atomic_f" if first.sequence[0].endswith("_filter") else "atomic_m"
+        return [PlannedRow(track, first, None, None, unit)]
+    if first.recipe_type == "clean-only" or filter_variants:
+        return [PlannedRow("agnostic_m", first, None, None, unit)]
+    return []
+
+
+def planned_pair(pair: SwapPair, unit: int = -1) -> list[PlannedRow]:
+    return [PlannedRow("order_m", row, row.slot, SWAP_RULE, unit) for row in swap_instances(pair)]
 
 
 def swap_instances(pair: SwapPair) -> list[Instance]:

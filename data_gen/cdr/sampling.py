@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from configs.cdr import SelectConfig, SplitConfig
 from data_gen.cdr.rows import PlannedRow, difficulty, filter_of, template
-from data_gen.overlap import copies
+from data_gen.overlap import Print, copies_of
 from rewards.cdr.ids import stable_id
 from rewards.seeds import derive_seed
 
 Unit = list[PlannedRow]
 
 
-def thin(units: Sequence[Unit], config: SelectConfig) -> list[Unit]:
+def thin(units: Iterable[Unit], config: SelectConfig) -> list[Unit]:
     """At most so many a variant, an operator, a family and a recipe; 0: no limit."""
     kept: list[Unit] = []
     counts: Counter[str] = Counter()
     families: defaultdict[str, list[str]] = defaultdict(list)
     for unit in units:
-        if config.max_chars and len(unit[0].instance.record.text) > config.max_chars:
+        if config.max_chars and unit[0].instance.record.length > config.max_chars:
             continue
         key, most = _cap(unit[0], config)
         row = unit[0].instance
@@ -61,7 +61,7 @@ def balance(units: Sequence[Unit], config: SelectConfig) -> list[Unit]:
         statuses = sum(d.instance.status == "DROP" for d in unit)
         cell = (
             unit[0].track,
-            difficulty(len(row.record.text), len(row.sequence)),
+            difficulty(row.record.length, len(row.sequence)),
             row.domain,
             (statuses * 2 > len(unit)) - (statuses * 2 < len(unit)),
         )
@@ -89,24 +89,24 @@ def _until(units: Sequence[Unit], most: int) -> list[Unit]:
     return kept
 
 
-def splitter(units: Sequence[Unit], config: SplitConfig) -> Callable[[PlannedRow], str]:
+def splitter(
+    units: Iterable[Sequence[PlannedRow]], config: SplitConfig, prints: Mapping[str, Print]
+) -> Callable[[PlannedRow], str]:
     """PlannedRow -> `train`, `validation`, `heldout`, or "" (its recipe is held out but its
-    document is not).
+    document is not). `prints` are of the texts, by record id.
 
     Documents are split domain by domain, copies and near copies of one another together; recipe
     templates of two or more operators as a whole; both by the rank of a hash.
     """
-    texts: dict[str, str] = {}
     documents: defaultdict[str, set[str]] = defaultdict(set)
     templates: set[str] = set()
     for unit in units:
         for planned in unit:
             record = planned.instance.record
-            texts[record.id] = record.text
             documents[record.domain].add(record.id)
             if len(planned.instance.sequence) > 1:
                 templates.add(template(planned.steps))
-    first = copies(texts)
+    first = copies_of(prints)
     away: set[str] = set()  # firsts of copies
     aside: set[str] = set()
     for names in documents.values():

@@ -1,4 +1,4 @@
-"""Raw corpora for CDR tasks: JSONL, parquet, saved HF data sets, folders of text files.
+"""Raw corpora for CDR tasks: whatever `data_gen.readers` reads, as rows with a text.
 
 A row needs a text (`text`, `content` or `raw_content`); `id`, `domain`, `source`, `source_name`,
 `url`, `language` and `licence` (or `license`) are kept. Without a domain a row takes its file's:
@@ -8,26 +8,33 @@ what its text activates.
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
 
+from configs.cdr import FieldsConfig
 from data_gen.cdr.domains import INTERNAL, LABELS, assign_domain, internal_name, label
 from data_gen.cdr.records import Record, active_mappers, record_id
 from data_gen.chunks import in_order
-from data_gen.corpora import CorpusError
+from data_gen.readers import (
+    TEXT_ENDINGS,
+    CorpusError,
+    Piece,
+    Source,
+    cut,
+    find_sources,
+    raw_rows,
+    rows_before,
+)
 from rewards.gold import Profile
-from rewards.gold.core import library
 
 Row = dict[str, Any]
 TEXT_FIELDS = ("text", "content", "raw_content")
-TEXT_ENDINGS = {".html": "web", ".htm": "web", ".tex": "latex", ".txt": "", ".md": ""}
-TABLE_ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".parquet", ".arrow")
+KEPT = ("id", "domain", "source", "source_name", "url", "language")
+PLAIN = FieldsConfig()
 _SCAN_CHUNK = 16
 
 
@@ -47,6 +54,31 @@ class Left:
 
 
 @dataclass(frozen=True)
+class Found:
+    """One row of a corpus, or what stands there instead: `row` is None and `why` says it.
+
+    `unit` and `number` say where in its piece: `row` 3, or `line` 3 of what is no JSON.
+    """
+
+    piece: Piece
+    unit: str
+    number: int
+    row: Row | None
+    why: str = ""
+
+    @property
+    def where(self) -> str:
+        """Its place in the corpus, the same wherever the corpus lies and however it is cut."""
+        number = self.number + rows_before(self.piece)
+        return f"{self.piece.source.name} {self.unit} {number}"
+
+    def left(self, why: str = "", kind: str = "") -> Left:
+        """As a document that is not used."""
+        why = why or self.why
+        return Left(self.where, why, kind or why.partition(" (")[0], self.piece.source.name)
+
+
+@dataclass(frozen=True)
 class Sources:
     """Rows in reading order, each with `text` and perhaps `domain`; `problems`: rows left out."""
 
@@ -54,59 +86,99 @@ class Sources:
     problems: list[Left]
 
 
-def read_sources(paths: Sequence[str | Path], licences: Sequence[str] = ()) -> Sources:
-    """Read files and folders; with `licences`, patterns such as `CC-BY*`, documents of these alone.
+def sources_of(corpora: Sequence[str | Path]) -> list[Source]:
+    """The files of corpora in reading order: of each corpus those named after a domain first, in
+    domain order. Raises `CorpusError` when one is missing."""
+    order = {name: i for i, name in enumerate(INTERNAL)}
+    return [
+        source
+        for corpus in corpora
+        for source in sorted(
+            find_sources(str(corpus)),
+            key=lambda one: (order.get(_stem(one), len(order)), one.place),
+        )
+    ]
+
+
+def found_in(pieces: Sequence[Piece], fields: FieldsConfig = PLAIN) -> Iterator[Found]:
+    """Every row of the pieces, in order, with an id."""
+    for piece in pieces:
+        torn: list[Found] = []
+
+        def note(number: int, why: str, torn: list[Found] = torn, piece: Piece = piece) -> None:
+            torn.append(Found(piece, "line", number, None, why))
+
+        for number, raw in raw_rows(piece, note):
+            yield from torn
+            torn.clear()
+            row = _normal(raw, piece.source, fields)
+            if row is None:
+                names = fields.text or " or ".join(TEXT_FIELDS)
+                yield Found(piece, "row", number, None, f"no text in {names}")
+            else:
+                yield Found(piece, "row", number, row | {"id": record_id(row)})
+        yield from torn
+
+
+def read_sources(
+    paths: Sequence[str | Path], licences: Sequence[str] = (), fields: FieldsConfig = PLAIN
+) -> Sources:
+    """Read files and folders whole; with `licences`, patterns such as `CC-BY*`, documents of these
+    alone.
 
     Raises `CorpusError` when a file is missing or nothing is usable.
     """
     rows: list[Row] = []
     problems: list[Left] = []
     seen: set[str] = set()
-    for path in map(Path, paths):
-        if not path.exists():
-            raise CorpusError(f"{path}: no such file or folder; give a corpus")
-        for file in files_of(path):
-            torn: list[str] = []
-            shown = shown_name(file, path)
-            for number, raw in enumerate(raw_rows(file, path, torn), 1):
-                row = _normal(raw, file)
-                where = f"{shown} row {number}"
-                if row is None:
-                    why = f"no text in {' or '.join(TEXT_FIELDS)}"
-                    problems.append(Left(where, why, why, shown))
-                elif (name := record_id(row)) in seen:
-                    problems.append(
-                        Left(where, f"id {name!r} occurs twice", "an id that occurs twice", shown)
-                    )
-                else:
-                    seen.add(name)
-                    rows.append(row | {"id": name})
-            problems += [_torn(problem, file, shown) for problem in torn]
+    for found in found_in(cut(sources_of(paths), 1, 0), fields):
+        if found.row is None:
+            problems.append(found.left())
+        elif (name := str(found.row["id"])) in seen:
+            problems.append(found.left(f"id {name!r} occurs twice", TWICE))
+        else:
+            seen.add(name)
+            rows.append(found.row)
     if not rows:
         first = f"; first problem: {problems[0]}" if problems else ""
         raise CorpusError(f"{', '.join(map(str, paths))}: no usable document{first}")
     return _licensed(rows, problems, licences) if licences else Sources(rows, problems)
 
 
+TWICE = "an id that occurs twice"
+UNLICENSED = "a licence that --licence leaves out"
+
+
 def _licensed(rows: list[Row], problems: list[Left], licences: Sequence[str]) -> Sources:
-    wanted = [pattern.lower() for pattern in licences]
     kept: list[Row] = []
     for row in rows:
-        licence = row["licence"]
-        if any(fnmatchcase(licence.lower(), pattern) for pattern in wanted):
+        if is_licensed(row, licences):
             kept.append(row)
-            continue
-        kind = "a licence that --licence leaves out"
-        problems.append(
-            Left(row["id"], f"licence {licence!r} is left out", kind, class_of(row), licence)
-        )
+        else:
+            problems.append(unlicensed(row))
     if not kept:
-        there = Counter(row["licence"] for row in rows).most_common(8)
-        raise CorpusError(
-            f"no document has a licence of {', '.join(licences)}; there is "
-            + ", ".join(f"{name} ({count} documents)" for name, count in there)
-        )
+        raise no_licence(Counter(row["licence"] for row in rows), licences)
     return Sources(kept, problems)
+
+
+def is_licensed(row: Row, licences: Sequence[str]) -> bool:
+    return not licences or any(
+        fnmatchcase(row["licence"].lower(), pattern.lower()) for pattern in licences
+    )
+
+
+def unlicensed(row: Row) -> Left:
+    licence = row["licence"]
+    why = f"licence {licence!r} is left out"
+    return Left(row["id"], why, UNLICENSED, class_of(row), licence)
+
+
+def no_licence(there: Counter[str], licences: Sequence[str]) -> CorpusError:
+    """No document has a licence that is asked for."""
+    return CorpusError(
+        f"no document has a licence of {', '.join(licences)}; there is "
+        + ", ".join(f"{name} ({count} documents)" for name, count in there.most_common(8))
+    )
 
 
 def class_of(row: Mapping[str, Any]) -> str:
@@ -114,124 +186,38 @@ def class_of(row: Mapping[str, Any]) -> str:
     return f"{row.get('domain') or 'no domain'} / {row.get('source') or 'unknown'}"
 
 
-def shown_name(file: Path, root: Path) -> str:
-    """A file's name from its corpus on: the same wherever the corpus lies."""
-    if not root.is_dir():
-        return file.name
-    return f"{root.resolve().name}/{file.relative_to(root).as_posix()}"
-
-
-def _torn(problem: str, file: Path, shown: str) -> Left:
-    """A problem of `raw_rows`: `FILE line 3: why (details); left out`."""
-    where, _, why = problem.removeprefix(str(file)).removesuffix("; left out").partition(": ")
-    return Left(shown + where, why, why.partition(" (")[0], shown)
-
-
-def files_of(path: Path) -> list[Path]:
-    """The files to read of a file or folder; files named after a domain first, in domain order."""
-    if path.is_file():
-        return [path]
-    order = {name: i for i, name in enumerate(INTERNAL)}
-    found = [
-        p
-        for p in path.rglob("*")
-        if p.is_file() and (p.name.endswith(TABLE_ENDINGS) or p.suffix in TEXT_ENDINGS)
-    ]
-    # What a saved data set keeps beside its rows is no row, nor are a folder's own notes.
-    beside = ("dataset_info.json", "state.json", "dataset_dict.json", "readme.md", "licences.txt")
-    found = [p for p in found if p.name.lower() not in beside]
-    if any(p.name.endswith(TABLE_ENDINGS) for p in found):
-        found = [p for p in found if p.name.endswith(TABLE_ENDINGS)]
-    return sorted(found, key=lambda p: (order.get(_stem(p), len(order)), str(p)))
-
-
-def _stem(path: Path) -> str:
-    stem = path.name.split(".")[0].lower()
+def _stem(source: Source) -> str:
+    stem = source.path.name.split(".")[0].lower()
     return LABELS.get(stem, stem)
 
 
-def raw_rows(file: Path, root: Path, problems: list[str]) -> Iterator[Any]:
-    """The rows of one file as they are; lines that are no JSON go to `problems`. Raises
-    `CorpusError` when the file cannot be read."""
-    try:
-        if file.suffix in TEXT_ENDINGS:
-            text = file.read_bytes().decode("utf-8", "replace")  # line ends as they are
-            name = file.relative_to(root).as_posix() if root.is_dir() else file.name
-            yield {"id": name, "text": text, "source": name}
-        elif file.suffix == ".parquet":
-            yield from _parquet(file)
-        elif file.suffix == ".arrow":
-            yield from _arrow(file)
-        else:
-            yield from _jsonl(file, problems)
-    except (OSError, EOFError, ValueError) as error:  # pyarrow's are ValueErrors
-        raise CorpusError(f"{file}: cannot be read: {error}") from None
+def _field(row: Row, name: str) -> Any:
+    """A field by its name, or by a path such as `meta.url`."""
+    value: Any = row.get(name)
+    if value is None and "." in name:
+        value = row
+        for part in name.split("."):
+            value = cast("Row", value).get(part) if isinstance(value, dict) else None
+    return value
 
 
-def _jsonl(file: Path, problems: list[str]) -> Iterator[Any]:
-    if file.suffix == ".json" and (listed := _json_list(file)) is not None:
-        yield from listed
-        return
-    opener = gzip.open if file.suffix == ".gz" else open
-    with opener(file, "rt", encoding="utf-8-sig", errors="replace", newline="\n") as lines:
-        for number, line in enumerate(cast("Iterable[str]", lines), 1):
-            if not line.strip():
-                continue
-            try:
-                value: Any = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                problems.append(f"{file} line {number}: not valid JSON ({error}); left out")
-                continue
-            yield value
-
-
-def _json_list(file: Path) -> list[Any] | None:
-    """The rows of a .json file that is one list; None for one with a row a line."""
-    with open(file, encoding="utf-8-sig", errors="replace") as text:
-        if text.read(1000).lstrip()[:1] != "[":
-            return None
-        text.seek(0)
-        try:
-            value: Any = json.loads(text.read().lstrip("\ufeff"))
-        except (ValueError, RecursionError):
-            return None
-    return cast("list[Any]", value) if isinstance(value, list) else None
-
-
-def _parquet(file: Path) -> Iterator[Any]:
-    parquet = library("pyarrow.parquet", "reading parquet", "pyarrow>=17")
-    for batch in parquet.ParquetFile(file).iter_batches(batch_size=256):
-        yield from batch.to_pylist()
-
-
-def _arrow(file: Path) -> Iterator[Any]:
-    """A shard of a data set saved with `save_to_disk`: an Arrow stream (or file)."""
-    arrow = library("pyarrow", "reading a saved data set", "pyarrow>=17")
-    ipc = library("pyarrow.ipc", "reading a saved data set", "pyarrow>=17")
-    with arrow.memory_map(str(file)) as source:
-        try:
-            reader = ipc.open_stream(source)
-        except arrow.ArrowInvalid:
-            source.seek(0)
-            reader = ipc.open_file(source)
-            reader = (reader.get_batch(i) for i in range(reader.num_record_batches))
-        for batch in reader:
-            yield from batch.to_pylist()
-
-
-def _normal(raw: Any, file: Path) -> Row | None:
-    fields: Row = cast("Row", raw) if isinstance(raw, dict) else {}
-    text = next((fields[f] for f in TEXT_FIELDS if isinstance(fields.get(f), str)), None)
+def _normal(raw: Any, source: Source, fields: FieldsConfig) -> Row | None:
+    given: Row = cast("Row", raw) if isinstance(raw, dict) else {}
+    texts = (_field(given, name) for name in ((fields.text,) if fields.text else TEXT_FIELDS))
+    text = next((value for value in texts if isinstance(value, str)), None)
     if not text or not text.strip():
         return None
     row: Row = {"text": text}
-    for name in ("id", "domain", "source", "source_name", "url", "language"):
-        if fields.get(name) not in (None, ""):
-            row[name] = str(fields[name])
-    row["licence"] = str(fields.get("licence") or fields.get("license") or "unknown")
+    for name in KEPT:
+        value = _field(given, getattr(fields, name) or name)
+        if value not in (None, ""):
+            row[name] = str(value)
+    licence = _field(given, fields.licence or "licence") or given.get("license")
+    row["licence"] = str(licence or "unknown")
     if "domain" not in row:
-        named = [p for p in (_stem(file), file.parent.name.lower()) if internal_name(p) in LABELS]
-        guess = label(named[0]) if named else TEXT_ENDINGS.get(file.suffix, "")
+        places = (_stem(source), source.path.parent.name.lower())
+        named = [place for place in places if internal_name(place) in LABELS]
+        guess = label(named[0]) if named else TEXT_ENDINGS.get(source.path.suffix, "")
         if guess:
             row["domain"] = guess
     return row
@@ -253,7 +239,7 @@ def scan(
         (texts[i : i + _SCAN_CHUNK], profile) for i in range(0, len(texts), _SCAN_CHUNK)
     ]
     found = in_order(_scan_chunk, jobs, workers, bar)
-    return [_record(row, active, domains) for row, active in zip(rows, found, strict=True)]
+    return [record_of(row, active, domains) for row, active in zip(rows, found, strict=True)]
 
 
 def _scan_chunk(job: tuple[list[str], Profile]) -> list[list[str]]:
@@ -261,7 +247,7 @@ def _scan_chunk(job: tuple[list[str], Profile]) -> list[list[str]]:
     return [active_mappers(text, profile) for text in texts]
 
 
-def _record(row: Row, active: list[str], domains: str) -> Record:
+def record_of(row: Row, active: list[str], domains: str) -> Record:
     domain = internal_name(str(row.get("domain", "")))
     if domains == "ranked" or domain not in LABELS:
         domain = assign_domain(active, domain) or (domain if domain in LABELS else "knowledge_base")

@@ -2,48 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 
 from rapidfuzz.distance import Levenshtein
 
 from configs.cdr import SwapConfig
 from data_gen.cdr.library import LibraryRecipe
-from data_gen.cdr.records import Record, Replays, supporters
+from data_gen.cdr.records import Record, Replays
 from data_gen.cdr.tracks import SwapPair
 from rewards.cdr.ids import stable_id
 from rewards.parse import normalise
 
 
 def swap_pairs(
-    entry: LibraryRecipe, records: Sequence[Record], config: SwapConfig, replays: Replays
-) -> list[SwapPair]:
-    """At most `per_recipe` pairs whose space-normalised texts differ; records outside, swaps in."""
+    entry: LibraryRecipe, own: Iterable[Record], config: SwapConfig, replays: Replays
+) -> Iterator[SwapPair]:
+    """At most `per_recipe` pairs whose space-normalised texts differ; records outside, swaps in.
+
+    `own`: the supporting records in the order of their hash, at most `max_records` of them.
+    """
     order = entry.recipe.ordered
-    variant = entry.variants[0].id
-    salt = f"{entry.domain}:{entry.recipe.id}:{variant}"
-    own = supporters([r for r in records if r.domain == entry.domain], entry.recipe.operators)
-    if config.language == "en":
-        own = [record for record in own if is_english(record)]
-    own.sort(key=lambda r: r.order_key(salt))
-    found: list[SwapPair] = []
-    for record in own[: config.max_records]:
+    count = 0
+    for record in own:
         try:
             states = replays.states(record.text, order)
             for i in range(len(order) - 1):
-                swapped = (*order[:i], order[i + 1], order[i], *order[i + 2 :])
-                text = replays.states(states[i], swapped[i:])[-1]
-                if len(found) < config.per_recipe and normalise(text) != normalise(states[-1]):
-                    found.append(_pair(entry, record, i, swapped, states[-1], text))
-        except ValueError:
+                text = replays.states(states[i], swapped(order, i)[i:])[-1]
+                if count < config.per_recipe and normalise(text) != normalise(states[-1]):
+                    count += 1
+                    yield swap_pair(entry, record, i, states[-1], text)
+        except (ValueError, RecursionError):
             continue
-        if len(found) >= config.per_recipe:
+        if count >= config.per_recipe:
             break
-    return found
 
 
-def _pair(
-    entry: LibraryRecipe, record: Record, i: int, swapped: tuple[str, ...], one: str, other: str
-) -> SwapPair:
+def swapped(order: tuple[str, ...], i: int) -> tuple[str, ...]:
+    """The sequence with places i and i + 1 exchanged."""
+    return (*order[:i], order[i + 1], order[i], *order[i + 2 :])
+
+
+def swap_pair(entry: LibraryRecipe, record: Record, i: int, one: str, other: str) -> SwapPair:
+    """The pair of a swap from its two texts."""
     family = f"{entry.recipe.id}__mapper_order_family__swap_{i}_{i + 1}"
     return SwapPair(
         record=record,
@@ -52,7 +52,7 @@ def _pair(
         group=stable_id(family, record.id),
         swapped_id=stable_id(family, record.id, "swapped"),
         canonical=entry.recipe.ordered,
-        swapped=swapped,
+        swapped=swapped(entry.recipe.ordered, i),
         canonical_text=one,
         swapped_text=other,
         edit_distance=Levenshtein.distance(one, other),

@@ -38,12 +38,12 @@ class Written:
     refused: str = ""
 
 
-@lru_cache(maxsize=50_000)
+@lru_cache(maxsize=10_000)
 def _pool(key: str, steps: tuple[tuple[str, tuple[Any, ...]], ...], seed: int, forms: int) -> Any:
     return pool([Step(name, dict(params)) for name, params in steps], key, seed, forms)
 
 
-@lru_cache(maxsize=200_000)
+@lru_cache(maxsize=20_000)
 def _read(text: str) -> tuple[Step, ...]:
     return tuple(read_instruction(text)[0])
 

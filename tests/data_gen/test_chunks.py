@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import signal
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from tqdm import tqdm
 
-from data_gen.chunks import AHEAD, in_order, in_turn, processes
+from data_gen.chunks import AHEAD, Crew, in_order, in_turn, processes
 from rewards.task import TaskError
 
 
@@ -51,3 +52,11 @@ def test_who_stops_early_leaves_most_jobs_undone(tmp_path: Path) -> None:
     with processes(2) as pool:
         assert next(iter(in_turn(pool, 2, noted, jobs))) == 0
     assert 1 <= len(list(tmp_path.iterdir())) <= 2 * AHEAD
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_crew_keeps_the_order_over_several_maps(workers: int) -> None:
+    with Crew(workers) as crew:
+        for count in (0, 3, 40, 5):
+            jobs = (number for number in range(count))
+            assert list(crew.map(operator.neg, jobs)) == [-number for number in range(count)]

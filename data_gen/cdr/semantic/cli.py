@@ -12,10 +12,10 @@ from typing import Any, cast
 from data_gen.cdr.out import certificate
 from data_gen.cdr.semantic import hallu, judged, pii
 from data_gen.cdr.semantic.rows import LICENCES, SOURCES, Row, Unusable, published
-from data_gen.cdr.sources import files_of, raw_rows
-from data_gen.corpora import CorpusError
+from data_gen.cdr.sources import sources_of
 from data_gen.inputs import Input, say_inputs
 from data_gen.overlap import copies, fingerprint
+from data_gen.readers import CorpusError, cut, raw_rows
 from rewards import console
 from rewards.cdr.files import SEMANTIC
 from rewards.cdr.structured import gold_response, score_structured
@@ -62,21 +62,22 @@ def samples_of(name: str, paths: Sequence[Path], left_out: Counter[str]) -> Iter
     """Every usable row of some files or folders as a sample, with `published` where it is of the
     benchmark's own part; the others are counted by reason."""
     domain = DOMAINS[name]
-    problems: list[str] = []
+
+    def torn(number: int, why: str) -> None:
+        left_out["not valid JSON"] += 1
+
     for path in paths:
         if not path.exists():
             raise CorpusError(f"{path}: no such file or folder; give the source's own files")
-        for file in files_of(path):
-            for raw in raw_rows(file, path, problems):
+        for piece in cut(sources_of([path]), 1, 0):
+            for _, raw in raw_rows(piece, torn):
                 try:
                     if not isinstance(raw, dict):
                         raise Unusable("not an object")
                     given = cast("dict[str, Any]", raw)
-                    yield domain.read(given) | {"published": published(name, given, file, path)}
+                    yield domain.read(given) | {"published": published(name, given, piece.source.path, path)}
                 except Unusable as error:
                     left_out[str(error)] += 1
-    if problems:
-        left_out["not valid JSON"] += len(problems)
 
 
 def proved(row: Row) -> bool:

@@ -1,0 +1,196 @@
+"""How `assay tasks cdr` grows: time and memory over the number of documents, workers and shards.
+
+    python -m benchmarks.cdr_scale --documents 2000 20000 --workers 1 2
+    python -m benchmarks.cdr_scale --documents 200000 --shards 10 --workers 2
+
+Corpora are made from a seed (`benchmarks.cdr_corpus`). Every build is a command of its own; with
+--shards its stages are run one after the other, as the tasks of an array would be. Printed are
+seconds by the clock, processor seconds of all processes, documents a second, the highest sum of
+memory over all processes of a command (PSS, sampled), and the largest work folder; then the ratio
+of the largest corpus to the smallest, and of one worker to more. On a busy machine compare
+processor seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.cdr_corpus import write_corpus
+from data_gen.cdr.cli import MAPS, STAGES
+
+ROOT = Path(__file__).resolve().parents[1]
+EVERY = 0.25  # seconds between two looks at the memory
+
+
+@dataclass(frozen=True)
+class Measured:
+    documents: int
+    workers: int
+    shards: int
+    seconds: float
+    processor: float
+    memory: int  # bytes
+    folder: int  # bytes
+
+    def line(self) -> str:
+        return (
+            f"{self.documents:9,d} documents  {self.workers} workers  {self.shards} shards  "
+            f"{self.seconds:9.1f} s  {self.processor:9.1f} cpu s  "
+            f"{self.documents / self.seconds:7.1f} a second  "
+            f"{self.memory / 1e6:7.0f} MB memory  {self.folder / 1e6:7.0f} MB work folder"
+        )
+
+
+def proportional_memory(process: int) -> int:
+    """PSS of a process and everything below it, in bytes; 0 when it is gone."""
+    total = 0
+    waiting = [process]
+    while waiting:
+        one = waiting.pop()
+        place = Path(f"/proc/{one}")
+        try:
+            for line in (place / "smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    total += int(line.split()[1]) * 1024
+            for task in (place / "task").iterdir():
+                waiting += map(int, (task / "children").read_text().split())
+        except OSError:  # ended meanwhile
+            continue
+    return total
+
+
+def size_of(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size
+        except OSError:
+            continue
+    return total
+
+
+class Watch(threading.Thread):
+    """Looks at a process until it is told to stop."""
+
+    def __init__(self, process: int, folder: Path) -> None:
+        super().__init__(daemon=True)
+        self._process, self._folder, self._over = process, folder, threading.Event()
+        self.memory = self.folder = 0
+
+    def run(self) -> None:
+        looks = 0
+        while not self._over.wait(EVERY):
+            self.memory = max(self.memory, proportional_memory(self._process))
+            if looks % 40 == 0:
+                self.folder = max(self.folder, size_of(self._folder))
+            looks += 1
+
+    def end(self) -> None:
+        self._over.set()
+        self.join()
+
+
+def command(words: Sequence[str], work: Path) -> tuple[int, int]:
+    """Run `assay tasks cdr …`; returns the highest memory and the largest work folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "assay", "tasks", "cdr", *words],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+    )
+    watch = Watch(process.pid, work)
+    watch.start()
+    status = process.wait()
+    watch.end()
+    if status:
+        raise SystemExit(f"assay tasks cdr {' '.join(words)}: exit status {status}")
+    return watch.memory, watch.folder
+
+
+def measured(
+    corpus: Path, out: Path, documents: int, workers: int, shards: int, config: str
+) -> Measured:
+    words = ["--config", config, "--corpus", str(corpus), "--out", str(out)]
+    words += ["--workers", str(workers)]
+    commands = [words]
+    if shards > 1:
+        cut = [*words, "--shards", str(shards)]
+        commands = [
+            [*cut, "--stage", stage, "--shard", str(shard)]
+            for stage in STAGES
+            for shard in range(shards if stage in MAPS else 1)
+        ]
+    start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = [command(one, out / ".work") for one in commands]
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Measured(
+        documents,
+        workers,
+        shards,
+        time.monotonic() - start,
+        after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        max(memory for memory, _ in found),
+        max(folder for _, folder in found),
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser("python -m benchmarks.cdr_scale")
+    parser.add_argument("--documents", type=int, nargs="+", default=[2_000, 20_000])
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--shards", type=int, default=1)
+    parser.add_argument("--config", default="configs/cdr_train.yaml")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, help="where corpora and builds go (a temporary one)")
+    args = parser.parse_args(argv)
+    folder = args.folder or Path(tempfile.mkdtemp(prefix="cdr-scale-"))
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    found: list[Measured] = []
+    for documents in args.documents:
+        corpus = folder / f"corpus-{documents}" / "documents.jsonl"
+        if not corpus.is_file():
+            write_corpus(corpus, documents, args.seed)
+        for workers in args.workers:
+            out = folder / f"build-{documents}-{workers}"
+            shutil.rmtree(out, ignore_errors=True)
+            one = measured(corpus.parent, out, documents, workers, args.shards, args.config)
+            print(one.line(), flush=True)
+            found.append(one)
+    say_ratios(found)
+    if args.folder is None:
+        shutil.rmtree(folder)
+
+
+def say_ratios(found: Sequence[Measured]) -> None:
+    for workers in dict.fromkeys(one.workers for one in found):
+        own = [one for one in found if one.workers == workers]
+        if len(own) > 1:
+            small, large = own[0], own[-1]
+            print(
+                f"{large.documents:,} : {small.documents:,} documents, {workers} workers: "
+                f"{large.seconds / small.seconds:.2f} by the clock, "
+                f"{large.processor / small.processor:.2f} of processor time"
+            )
+    for documents in dict.fromkeys(one.documents for one in found):
+        own = {one.workers: one for one in found if one.documents == documents}
+        if 1 in own:
+            for workers, one in own.items():
+                if workers > 1:
+                    print(
+                        f"{documents:,} documents, {workers} workers : 1: "
+                        f"{own[1].seconds / one.seconds:.2f} times as fast by the clock"
+                    )
+
+
+if __name__ == "__main__":
+    main()

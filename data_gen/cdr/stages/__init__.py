@@ -1,0 +1,1 @@
+"""The construction at any size: maps over documents, and merges of small facts."""

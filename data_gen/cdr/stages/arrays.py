@@ -1,0 +1,91 @@
+"""Several arrays in one file, mapped into memory when they are read, and dataclasses as JSON."""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from rewards.files import replacing, write_text
+
+Array = np.ndarray[Any, np.dtype[Any]]
+T = TypeVar("T")
+_HEAD = 8  # bytes that say how long the header is
+
+
+def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write the arrays, whole or not at all. The same arrays give the same bytes."""
+    header: dict[str, Any] = {}
+    at = 0
+    for name, array in arrays.items():
+        header[name] = [
+            array.dtype.descr if array.dtype.names else array.dtype.str,
+            array.shape,
+            at,
+        ]
+        at += -(-array.nbytes // 8) * 8
+    head = json.dumps(header).encode()
+    head += b" " * (-len(head) % 8)
+    with replacing(path) as out:
+        out.write(len(head).to_bytes(_HEAD, "little") + head)
+        for array in arrays.values():
+            out.write(np.ascontiguousarray(array).data if array.size else b"")
+            out.write(b"\0" * (-array.nbytes % 8))
+
+
+class Arrays:
+    """The arrays of a file by name. Only what is read of them comes into memory."""
+
+    def __init__(self, path: Path) -> None:
+        with open(path, "rb") as file:
+            length = int.from_bytes(file.read(_HEAD), "little")
+            self._header: dict[str, Any] = json.loads(file.read(length))
+        self._path, self._start = path, _HEAD + length
+
+    def __getitem__(self, name: str) -> Array:
+        kind, shape, at = self._header[name]
+        dtype = np.dtype(kind if isinstance(kind, str) else [tuple(field) for field in kind])
+        if not all(shape):
+            return np.empty(shape, dtype)
+        return np.memmap(self._path, dtype, "r", self._start + at, tuple(shape))
+
+    def load(self, name: str) -> Array:
+        """A copy in memory, for arrays that are gone through more than once."""
+        return np.array(self[name])
+
+
+def write_json(path: Path, value: Any) -> None:
+    """A dataclass (or plain data) as JSON, whole or not at all."""
+    plain = asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+    write_text(path, json.dumps(plain) + "\n", errors="surrogatepass")
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
+
+
+def decoded(kind: Any, value: Any) -> Any:
+    """Plain data as the type `kind` says: dataclasses, tuples, lists, dicts, unions with None."""
+    if is_dataclass(kind) and isinstance(kind, type):
+        hints = typing.get_type_hints(kind)
+        given = cast("dict[str, Any]", value)
+        return kind(**{f.name: decoded(hints[f.name], given[f.name]) for f in fields(kind)})
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        return (
+            None if value is None else decoded(next(k for k in inner if k is not type(None)), value)
+        )
+    if origin is tuple:
+        kinds = [inner[0]] * len(value) if inner[1:] == (Ellipsis,) else inner
+        return tuple(decoded(k, v) for k, v in zip(kinds, value, strict=True))
+    if origin is list:
+        return [decoded(inner[0], v) for v in value]
+    if origin is dict:
+        return {k: decoded(inner[1], v) for k, v in value.items()}
+    return value

@@ -1,0 +1,193 @@
+"""From measurements to files: which units are worded, and the merge of everything in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from configs.loader import dump
+from data_gen.cdr.construct import activation_row, library_rows
+from data_gen.cdr.domains import ALL_MAPPERS, label
+from data_gen.cdr.out import FILES, Lines, Tracks, lines_of, write_tracks
+from data_gen.cdr.paraphrase_pool import paraphrase_units
+from data_gen.cdr.rows import PlannedRow
+from data_gen.cdr.sampling import balance, thin
+from data_gen.cdr.stages.arrays import Array, Arrays, read_json, save_arrays, write_json
+from data_gen.cdr.stages.choose import FILTER, MAPPER, ORDER, SWAP, Unit
+from data_gen.cdr.stages.documents import Documents
+from data_gen.cdr.stages.facts import CALIBRATED_FILTERS, DOMAINS, bits_set, names_of
+from data_gen.cdr.stages.merges import disk, disk_part
+from data_gen.cdr.stages.parts import USED
+from data_gen.cdr.stages.plan import plan_units
+from data_gen.cdr.stages.recipes import Library
+from data_gen.cdr.stages.rowmap import Worded, maker_at, planned
+from data_gen.cdr.stages.work import Work, cached, documents_at, library_at, opened
+from data_gen.chunks import Crew
+from data_gen.progress import Progress
+from rewards.files import replacing, replacing_all
+from rewards.task import json_line
+
+_CHUNK = 32  # units of one writing job
+ROWS = {ORDER: 3, SWAP: 2}  # rows of a unit; of others one
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a build made, for the last lines of the command."""
+
+    tracks: Tracks | None
+    documents: int
+    usable: int
+    recipes: int
+    rows: Counter[int]  # by kind of unit
+    rows_of: Counter[str]  # by document
+    library: Library
+    active: Counter[str]  # documents of a domain with two or more active mappers
+    operators: frozenset[str]  # that an atomic row asks for
+    families: int  # order families with rows
+
+
+def make_plan(work: Work, crew: Crew, kept: Path) -> None:
+    """Choose all units, and those that are worded. `kept`: the folder that holds the answers of an
+    endpoint from run to run."""
+    if (work.plan / "chosen").is_file():
+        return
+    units = plan_units(work, crew)
+    config = work.config
+    chosen: list[list[PlannedRow]] = []
+    if config.tracks:
+        chosen = balance(thin(_planned(work, units), config.select), config.select)
+    if config.tracks and config.paraphrase.url:
+        spoken = paraphrase_units(chosen, config.instruct, config.paraphrase, kept)
+        said = [[key, style, asdict(w)] for (key, style), w in spoken.wordings.items()]
+        write_json(work.plan / "wordings.json", said)
+        write_json(work.plan / "paraphrases.json", spoken.counts)
+    numbers = np.array([unit[0].unit for unit in chosen], np.int64)
+    save_arrays(work.plan / "chosen", {"numbers": numbers})
+
+
+def _planned(work: Work, units: Array) -> Iterator[list[PlannedRow]]:
+    """The units that may be worded, in the order of the tracks, without texts."""
+    for number in np.argsort(units["kind"], kind="stable").tolist():
+        if unit := planned_unit(work, units, number):
+            yield unit
+
+
+def planned_unit(work: Work, units: Array, number: int) -> list[PlannedRow]:
+    unit = Unit(*map(int, units[number]))
+    part, place = disk_part(documents_at(work.folder), unit.document)
+    variants = work.config.select.filter_variants
+    return planned(maker_at(work.folder), unit, number, part.light(place), variants)
+
+
+def merge(work: Work, crew: Crew, out: Path) -> Built:
+    """Write everything to `out`; all files take their places together."""
+    units = Arrays(work.plan / "units").load("units")
+    documents = documents_at(work.folder)
+    worded = worded_at(work.folder)
+    tracks: Tracks | None = None
+    with replacing_all(out, stale=FILES) as new:
+        dump(work.config, new / "config.yaml")
+        with replacing(new / "pipeline.jsonl") as file:
+            for line in _pipeline(work, documents, units, worded):
+                file.write(line)
+        if work.config.tracks:
+            chosen = Arrays(work.plan / "chosen").load("numbers").tolist()
+            counts: Any = None
+            if work.config.paraphrase.url:
+                counts = read_json(work.plan / "paraphrases.json")
+            rows = [planned_unit(work, units, number) for number in chosen]
+            heads = [worded.head(number) for number in chosen]
+
+            def lines(sides: Iterable[tuple[int, list[str]]]) -> Iterator[Lines]:
+                waiting = iter(sides)
+                chunks = iter(lambda: list(islice(waiting, _CHUNK)), [])
+                for done in crew.map(_lines_chunk, ((work.folder, chunk) for chunk in chunks)):
+                    yield from done
+
+            tracks = write_tracks(rows, heads, lines, work.config, new, counts)
+    return _built(work, documents, units, tracks)
+
+
+def _lines_chunk(job: tuple[Path, list[tuple[int, list[str]]]]) -> list[Lines]:
+    folder, sides = job
+    work, worded = opened(folder), worded_at(folder)
+    units = Arrays(work.plan / "units")["units"]
+    return [
+        lines_of(
+            planned_unit(work, units, number),
+            own,
+            worded.head(number),
+            worded.body(number),
+            work.config,
+        )
+        for number, own in sides
+    ]
+
+
+@lru_cache(maxsize=1)
+def worded_at(folder: Path) -> Worded:
+    work = opened(folder)
+    return Worded(work, len(Arrays(work.plan / "units")["units"]))
+
+
+def _pipeline(work: Work, documents: Documents, units: Array, worded: Worded) -> Iterator[bytes]:
+    """The lines of pipeline.jsonl."""
+    for part in disk(documents):
+        for place in part.places(USED):
+            domain = DOMAINS[int(part.facts.domain[place])]
+            active = names_of(int(part.facts.active[place]))
+            yield json_line(activation_row(part.id(place), domain, label(domain), active))
+    library, _ = library_at(work.folder)
+    yield from map(json_line, library_rows(library.mined, library.entries))
+    ranks = np.array([0, 0, 1, 3, 2])[units["kind"]]  # order pairs come last here
+    order = np.argsort(ranks, kind="stable").tolist()
+    with Progress("pipeline.jsonl", "units", len(order)) as progress:
+        for number in order:
+            yield worded.pipeline(number)
+            progress.add(1)
+
+
+def _built(work: Work, documents: Documents, units: Array, tracks: Tracks | None) -> Built:
+    rows: Counter[int] = Counter()
+    rows_of: Counter[str] = Counter()
+    for unit in units:
+        kind = int(unit["kind"])
+        rows[kind] += 3 if kind == ORDER else 1
+        if tracks is None and kind != SWAP:
+            part, place = disk_part(documents, int(unit["document"]))
+            rows_of[part.id(place)] += ROWS.get(kind, 1)
+    library, _ = library_at(work.folder)
+    active: Counter[str] = Counter()
+    for part in disk(documents):
+        used = np.array(part.places(USED), np.int64)
+        more = used[bits_set(part.facts.active[used]) > 1]
+        active.update(DOMAINS[int(code)] for code in part.facts.domain[more])
+    order = units[units["kind"] == ORDER]
+    mappers = units["one"][units["kind"] == MAPPER]
+    filters = units["one"][units["kind"] == FILTER]
+    return Built(
+        tracks,
+        sum(len(part.places(USED)) for part in disk(documents)),
+        sum(int(part.facts.usable(work.config).sum()) for part in disk(documents)),
+        sum(len(mined.recipes) for mined in library.mined),
+        rows,
+        rows_of if tracks is None else tracks.rows_of,
+        library,
+        active,
+        frozenset(
+            [ALL_MAPPERS[int(place)] for place in np.unique(mappers)]
+            + [CALIBRATED_FILTERS[int(place)] for place in np.unique(filters)]
+        ),
+        len(np.unique(order[["one", "two"]])),
+    )
+
+
+cached.append(worded_at.cache_clear)

@@ -1,0 +1,240 @@
+"""The last map: execute the chosen units on their documents, word them, prove them."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_gen.cdr.construct import instance_row, swap_row
+from data_gen.cdr.instruct import PromptVariant
+from data_gen.cdr.paraphrase_pool import Wording, Wordings
+from data_gen.cdr.records import Record, Replays
+from data_gen.cdr.rows import PlannedRow, Row, planned_instances, planned_pair
+from data_gen.cdr.stages.arrays import Array, Arrays, decoded, read_json, save_arrays
+from data_gen.cdr.stages.choose import SWAP, Unit
+from data_gen.cdr.stages.units import Maker, Rules
+from data_gen.cdr.stages.work import Work, cached, documents_at, library_at, opened
+from data_gen.cdr.write import word
+from data_gen.chunks import Crew
+from data_gen.overlap import Print, print_of
+from data_gen.progress import Progress
+from rewards.files import replacing
+from rewards.task import json_line
+
+PART = 512  # units of a file
+CHUNK = 32  # of a job
+KINDS = 3  # what is kept of a unit: rows of pipeline.jsonl, head, body
+
+
+@dataclass(frozen=True)
+class Head:
+    """What decides where a unit's rows go: why it is refused, and what its texts are compared
+    by. `source` and `licence` are its document's."""
+
+    refused: str
+    input: Print
+    references: list[Print]
+    source: str
+    licence: str
+
+
+@dataclass(frozen=True)
+class Body:
+    """The rows of a unit; `pools` only where all prompts are written."""
+
+    rows: list[Row]
+    asked: list[list[PromptVariant]]
+    pools: list[list[PromptVariant]] = field(default_factory=list[list[PromptVariant]])
+
+
+@lru_cache(maxsize=2)
+def maker_at(folder: Path) -> Maker:
+    rules: Rules = decoded(Rules, read_json(folder / "plan" / "rules.json"))
+    return Maker(library_at(folder)[0], rules)
+
+
+@lru_cache(maxsize=2)
+def wordings_at(folder: Path) -> Wordings:
+    """The paraphrases that stand in for the grammar's words."""
+    path = folder / "plan" / "wordings.json"
+    rows: list[Any] = read_json(path) if path.is_file() else []
+    return {(key, style): decoded(Wording, value) for key, style, value in rows}
+
+
+def planned(
+    maker: Maker, unit: Unit, number: int, record: Record, variants: bool
+) -> list[PlannedRow]:
+    """The rows of a unit before they are worded, without texts; none of a recipe with a filter
+    unless `variants`."""
+    if unit.kind == SWAP:
+        return planned_pair(maker.light_pair(unit, record), number)
+    return planned_instances(maker.instances(unit, record), variants, number)
+
+
+def units_of(work: Work) -> tuple[Array, Array]:
+    """All units of the plan, and which of them are worded."""
+    arrays = Arrays(work.plan / "units")
+    units = arrays.load("units")
+    worded = np.zeros(len(units), np.bool_)
+    worded[Arrays(work.plan / "chosen").load("numbers")] = True
+    return units, worded
+
+
+def shard_units(work: Work, units: Array, shard: int) -> Array:
+    """Numbers of the units whose documents are a shard's, by document."""
+    counts = [sum(work.done("facts", other)["counts"]) for other in range(shard + 1)]
+    stop = sum(counts)
+    own = np.flatnonzero((units["document"] >= stop - counts[-1]) & (units["document"] < stop))
+    return own[np.argsort(units["document"][own], kind="stable")]
+
+
+def word_shard(work: Work, shard: int, crew: Crew) -> None:
+    """Execute and word the units of a shard; parts that are there already are kept."""
+    if work.is_done("rows", shard):
+        return
+    units, worded = units_of(work)
+    own = shard_units(work, units, shard)
+    folder = work.stage("rows", shard)
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [own[first : first + PART] for first in range(0, len(own), PART)]
+    missing = [n for n in range(len(parts)) if not (folder / f"{n:05d}.rows").is_file()]
+    jobs = (
+        (work.folder, numbers.tolist(), units[numbers], worded[numbers])
+        for n in missing
+        for first in range(0, len(parts[n]), CHUNK)
+        for numbers in [parts[n][first : first + CHUNK]]
+    )
+    with Progress("rows", "units", sum(len(parts[n]) for n in missing)) as progress:
+        done = crew.map(word_chunk, jobs)
+        for n in missing:
+            blobs: list[bytes] = []
+            while len(blobs) < KINDS * len(parts[n]):
+                blobs += (found := next(done))
+                progress.add(len(found) // KINDS)
+            _save(folder / f"{n:05d}.rows", parts[n], blobs)
+    work.finish("rows", shard, {"parts": len(parts)})
+
+
+def _save(path: Path, numbers: Array, blobs: Sequence[bytes]) -> None:
+    with replacing(path.with_suffix(".texts")) as out:
+        out.writelines(blobs)
+    at = np.cumsum([0, *map(len, blobs)], dtype=np.int64)
+    save_arrays(path, {"numbers": numbers, "at": at})
+
+
+Job = tuple[Path, list[int], Array, Array]
+
+
+def word_chunk(job: Job) -> list[bytes]:
+    """`KINDS` packed pieces of each unit."""
+    folder, numbers, units, worded = job
+    documents, maker = documents_at(folder), maker_at(folder)
+    blobs: list[bytes] = []
+    record, replays, last = Record("", "", ""), Replays(), -1
+    for place, number in enumerate(numbers):
+        unit = Unit(*map(int, units[place]))
+        if unit.document != last:
+            record, replays, last = documents.record(unit.document), Replays(), unit.document
+        pipeline, rows = executed(maker, unit, number, record, replays)
+        head, body = b"", b""
+        if worded[place]:
+            head, body = _worded(folder, rows, record)
+        blobs += [zlib.compress(blob, 1) for blob in (pipeline, head, body)]
+    return blobs
+
+
+def executed(
+    maker: Maker, unit: Unit, number: int, record: Record, replays: Replays
+) -> tuple[bytes, list[PlannedRow]]:
+    """The lines of pipeline.jsonl, and the rows with their texts."""
+    if unit.kind == SWAP:
+        pair = maker.pair(unit, record, replays)
+        return json_line(swap_row(pair)), planned_pair(pair, number)
+    made = maker.executed(unit, record, replays)
+    return b"".join(json_line(instance_row(row)) for row in made), planned_instances(
+        made, True, number
+    )
+
+
+def _worded(folder: Path, rows: list[PlannedRow], record: Record) -> tuple[bytes, bytes]:
+    config = opened(folder).config.instruct
+    done = word(rows, config, wordings_at(folder))
+    head = {
+        "refused": done.refused,
+        "input": _packed(print_of(record.text)),
+        "references": [_packed(print_of(row["reference_text"])) for row in done.rows],
+        "source": record.source,
+        "licence": record.licence,
+    }
+    pools = done.pools if config.all_prompts else []
+    body = {
+        "rows": done.rows,
+        "asked": [[v.to_json() for v in variants] for variants in done.asked],
+        "pools": [[v.to_json() for v in variants] for variants in pools],
+    }
+    return json.dumps(head).encode(), json.dumps(body).encode()
+
+
+def _packed(one: Print) -> list[str | None]:
+    return [one[0], None if one[1] is None else one[1].hex()]
+
+
+class Worded:
+    """The pieces of every unit, read when they are asked for."""
+
+    def __init__(self, work: Work, count: int) -> None:
+        self._files: list[tuple[Path, Array]] = []
+        self._file = np.full(count, -1, np.int32)
+        self._place = np.zeros(count, np.int32)
+        for shard in range(work.shards):
+            for part in range(work.done("rows", shard)["parts"]):
+                path = work.stage("rows", shard) / f"{part:05d}.rows"
+                arrays = Arrays(path)
+                numbers = arrays.load("numbers")
+                self._file[numbers] = len(self._files)
+                self._place[numbers] = np.arange(len(numbers))
+                self._files.append((path.with_suffix(".texts"), arrays.load("at")))
+        self._signs: dict[bytes, bytes] = {}
+
+    def _piece(self, number: int, kind: int) -> bytes:
+        path, at = self._files[int(self._file[number])]
+        place = KINDS * int(self._place[number]) + kind
+        with open(path, "rb") as file:
+            file.seek(int(at[place]))
+            return zlib.decompress(file.read(int(at[place + 1] - at[place])))
+
+    def pipeline(self, number: int) -> bytes:
+        return self._piece(number, 0)
+
+    def head(self, number: int) -> Head:
+        value: dict[str, Any] = json.loads(self._piece(number, 1))
+        value["input"] = self._print(value["input"])
+        value["references"] = [self._print(one) for one in value["references"]]
+        return Head(**value)
+
+    def _print(self, packed: list[str | None]) -> Print:
+        """Equal signatures are held once: many rows share a text."""
+        digest, sign = packed
+        if sign is None:
+            return str(digest), None
+        made = bytes.fromhex(sign)
+        return str(digest), self._signs.setdefault(made, made)
+
+    def body(self, number: int) -> Body:
+        value: dict[str, Any] = json.loads(self._piece(number, 2))
+        return Body(value["rows"], list(_variants(value["asked"])), list(_variants(value["pools"])))
+
+
+def _variants(rows: list[list[dict[str, str]]]) -> Iterator[list[PromptVariant]]:
+    for row in rows:
+        yield [PromptVariant(**variant) for variant in row]
+
+
+cached.extend([maker_at.cache_clear, wordings_at.cache_clear])

@@ -1,0 +1,360 @@
+# Rows here are parsed from files of any shape; the libraries that read them carry no types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+"""Rows of files of any size, one after the other: JSON lines (plain, .gz, .zst), JSON lists,
+parquet, Arrow and text files; on a disk, or behind a URL that fsspec opens.
+
+A list of files can be cut into shards. A plain JSON lines file is cut between its lines, a parquet
+file between its row groups; any other file belongs whole to the shard in which it begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import gzip
+import io
+import json
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, cast
+
+from rewards.gold.core import GoldError, library
+from rewards.task import TaskError
+
+TEXT_ENDINGS = {".html": "web", ".htm": "web", ".tex": "latex", ".txt": "", ".md": ""}
+TABLE_ENDINGS = (
+    *(f"{kind}{packed}" for kind in (".jsonl", ".ndjson") for packed in ("", ".gz", ".zst")),
+    *(".json", ".json.gz", ".json.zst", ".parquet", ".arrow"),
+)
+# What a saved data set keeps beside its rows is no row, nor are a folder's own notes.
+BESIDE = (
+    "dataset_info.json",
+    "dataset_infos.json",
+    "state.json",
+    "dataset_dict.json",
+    "readme.md",
+    "licences.txt",
+)
+LONGEST_LINE = 1 << 26  # bytes; a longer line is left out rather than held
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+
+# Told what a line is that holds no row: its number in the piece (from 1), and why.
+Torn = Callable[[int, str], None]
+
+
+class CorpusError(TaskError):
+    """A corpus that cannot be used at all; the message names the file and what to do."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file. `place` is its path or URL, `name` its name from its corpus on, `id` its name
+    below the corpus."""
+
+    place: str
+    name: str
+    id: str
+    size: int
+
+    @property
+    def path(self) -> PurePosixPath:
+        return PurePosixPath(self.place)
+
+    @property
+    def whole(self) -> bool:
+        """Cannot be cut."""
+        return not self.name.endswith((".jsonl", ".ndjson", ".parquet"))
+
+    @property
+    def is_packed(self) -> bool:
+        """Holds more text than it has bytes."""
+        return self.name.endswith((".gz", ".zst", ".parquet"))
+
+    @contextmanager
+    def open(self) -> Generator[BinaryIO]:
+        if not is_url(self.place):
+            with open(self.place, "rb") as file:
+                yield file
+            return
+        system, path = _system(self.place)
+        with system.open(path, "rb") as file:
+            yield file
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The part of a file whose rows begin at bytes `start` to `stop`."""
+
+    source: Source
+    start: int
+    stop: int
+
+
+def is_url(place: str) -> bool:
+    return "://" in place
+
+
+def _system(url: str) -> tuple[Any, str]:
+    try:
+        core = library("fsspec.core", f"reading {url}", extra="build")
+        system, path = core.url_to_fs(url)
+    except GoldError as error:
+        raise CorpusError(str(error)) from None
+    except (ImportError, ValueError) as error:
+        why = str(error).rstrip(".")
+        raise CorpusError(f"{url}: this kind of URL needs a driver of fsspec: {why}") from None
+    return system, path
+
+
+def find_sources(corpus: str) -> list[Source]:
+    """The files of a corpus: a file, a folder, a pattern such as `data/*.jsonl.gz`, or a URL of one
+    of these. Of a folder with tables its text files are no documents.
+
+    Raises `CorpusError` when there is none.
+    """
+    found = _remote(corpus) if is_url(corpus) else _local(corpus)
+    tables = [one for one in found if one.name.endswith(TABLE_ENDINGS)]
+    found = tables or found
+    if not found:
+        raise CorpusError(f"{corpus}: no file of documents; give JSON lines, parquet or text files")
+    return found
+
+
+def _local(corpus: str) -> list[Source]:
+    root = Path(corpus)
+    if root.is_file():
+        return [Source(str(root), root.name, root.name, root.stat().st_size)]
+    if root.is_dir():
+        found = sorted(p for p in root.rglob("*") if p.is_file() and _is_rows(p, root))
+        home = root.resolve().name
+        return [
+            Source(str(p), f"{home}/{name}", name, p.stat().st_size)
+            for p in found
+            for name in [p.relative_to(root).as_posix()]
+        ]
+    if not glob.has_magic(corpus):
+        raise CorpusError(f"{corpus}: no such file or folder; give a corpus")
+    paths = [Path(p) for p in sorted(glob.glob(corpus, recursive=True)) if Path(p).is_file()]
+    if not paths:
+        raise CorpusError(f"{corpus}: no file fits this pattern; give a corpus")
+    base = _fixed(corpus)
+    return [
+        Source(str(p), f"{base.name}/{name}" if base.name else name, name, p.stat().st_size)
+        for p in paths
+        for name in [p.relative_to(base).as_posix()]
+    ]
+
+
+def _fixed(pattern: str) -> Path:
+    """The folder of a pattern, up to its first part with a wildcard."""
+    parts = Path(pattern).parts
+    count = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    return Path(*parts[:count]) if count else Path()
+
+
+def _is_rows(path: Path | PurePosixPath, root: Path | PurePosixPath) -> bool:
+    if any(part.startswith(".") for part in path.relative_to(root).parts):
+        return False
+    named = path.name.endswith(TABLE_ENDINGS) or path.suffix in TEXT_ENDINGS
+    return named and path.name.lower() not in BESIDE
+
+
+def _remote(corpus: str) -> list[Source]:
+    system, path = _system(corpus)
+    try:
+        if glob.has_magic(path):
+            paths, root = sorted(system.glob(path)), str(_fixed(path))
+        elif system.isfile(path):
+            paths, root = [path], str(PurePosixPath(path).parent)
+        else:
+            paths, root = sorted(system.find(path)), path
+        base = PurePosixPath(root)
+        whole = len(paths) == 1 and paths[0] == path
+        found = [p for p in paths if whole or _is_rows(PurePosixPath(p), base)]
+        sizes = [int(system.info(p)["size"]) for p in found]
+    except (OSError, ImportError, ValueError) as error:
+        raise CorpusError(f"{corpus}: cannot be read: {error}") from None
+    if not found:
+        raise CorpusError(f"{corpus}: no such file or folder; give a corpus")
+    names = [PurePosixPath(p).relative_to(base).as_posix() for p in found]
+    return [
+        Source(system.unstrip_protocol(p), name if whole else f"{base.name}/{name}", name, size)
+        for p, name, size in zip(found, names, sizes, strict=True)
+    ]
+
+
+def cut(sources: Sequence[Source], shards: int, shard: int) -> list[Piece]:
+    """What shard `shard` of `shards` reads, in order: an equal part of the bytes of all files.
+
+    The pieces of all shards, one after the other, are the files in their order.
+    """
+    total = sum(one.size for one in sources)
+    low, high = total * shard // shards, total * (shard + 1) // shards
+    pieces: list[Piece] = []
+    at = 0
+    for one in sources:
+        first, last = max(low - at, 0), min(high - at, one.size)
+        begins = low <= at < high or (at == total == high and shard == shards - 1)
+        if one.whole or not one.size:
+            if begins:
+                pieces.append(Piece(one, 0, one.size))
+        elif first < last:
+            pieces.append(Piece(one, first, last))
+        at += one.size
+    return pieces
+
+
+def rows_before(piece: Piece) -> int:
+    """How many lines (of parquet: rows) of the file stand before the piece."""
+    if not piece.start:
+        return 0
+    with piece.source.open() as file:
+        if piece.source.path.suffix == ".parquet":
+            meta, own = _row_groups(piece, file)
+            return sum(meta.metadata.row_group(g).num_rows for g in range(own[0] if own else 0))
+        count, left = 1, piece.start - 1
+        while left > 0 and (block := file.read(min(left, 1 << 20))):
+            count += block.count(b"\n")
+            left -= len(block)
+        return count
+
+
+def raw_rows(piece: Piece, torn: Torn) -> Iterator[tuple[int, Any]]:
+    """The rows of a piece as they are, with their number in it: their line's, of other forms their
+    own. What holds no row is told to `torn`. Raises `CorpusError` when the file cannot be read."""
+    source = piece.source
+    ending = source.path.suffix
+    try:
+        if ending in TEXT_ENDINGS:
+            with source.open() as file:
+                text = file.read().decode("utf-8", "replace")  # line ends as they are
+            yield 1, {"id": source.id, "text": text, "source": source.id}
+        elif ending == ".parquet":
+            yield from enumerate(_parquet(piece), 1)
+        elif ending == ".arrow":
+            yield from enumerate(_arrow(source), 1)
+        else:
+            yield from _json(piece, torn)
+    except (OSError, EOFError, ValueError) as error:  # pyarrow's are ValueErrors
+        raise CorpusError(f"{source.place}: cannot be read: {error}") from None
+
+
+def _json(piece: Piece, torn: Torn) -> Iterator[tuple[int, Any]]:
+    source = piece.source
+    if ".json" in source.path.suffixes and (listed := _json_list(source)) is not None:
+        yield from enumerate(listed, 1)
+        return
+    for number, line in lines_of(piece, torn):
+        try:
+            value: Any = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            torn(number, f"not valid JSON ({error})")
+            continue
+        yield number, value
+
+
+def lines_of(piece: Piece, torn: Torn) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, with their number in the piece."""
+    with piece.source.open() as file, unpacked(file) as lines:
+        at, stop = piece.start, piece.stop
+        if lines is not file or piece.source.whole:  # a compressed file has one piece, its first
+            at, stop = 0, 0 if at else sys.maxsize
+        if at:  # the line that is cut here belongs to the piece before
+            lines.seek(at - 1)
+            at += len(lines.readline()) - 1
+        number = 0
+        while at < stop:
+            line = lines.readline(LONGEST_LINE)
+            if not line:
+                return
+            number += 1
+            at += len(line)
+            if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+                while line and not line.endswith(b"\n"):
+                    line = lines.readline(LONGEST_LINE)
+                    at += len(line)
+                torn(number, f"a line of more than {LONGEST_LINE} bytes")
+                continue
+            text = line.decode("utf-8", "replace")
+            if number == 1 and not at - len(line):
+                text = text.removeprefix("\ufeff")
+            if text.strip():
+                yield number, text
+
+
+@contextmanager
+def unpacked(file: BinaryIO) -> Generator[BinaryIO]:
+    """The bytes of a file that may be compressed, by what it begins with."""
+    head = file.read(4)
+    file.seek(0)
+    if head[:2] == _GZIP:
+        with gzip.open(file) as plain:
+            yield cast("BinaryIO", plain)
+    elif head == _ZSTD:
+        zstd = library("zstandard", "reading .zst", extra="build")
+        try:
+            with zstd.ZstdDecompressor().stream_reader(file, read_across_frames=True) as plain:
+                yield cast("BinaryIO", io.BufferedReader(plain))
+        except zstd.ZstdError as error:
+            raise OSError(str(error)) from None
+    else:
+        yield file
+
+
+def _json_list(source: Source) -> list[Any] | None:
+    """The rows of a .json file that is one list; None for one with a row a line."""
+    with source.open() as file, unpacked(file) as data:
+        head = data.read(1000)
+        if head.decode("utf-8-sig", "replace").lstrip()[:1] != "[":
+            return None
+        with contextlib.suppress(ValueError, RecursionError):
+            text = (head + data.read()).decode("utf-8-sig", "replace")
+            value: Any = json.loads(text)
+            return cast("list[Any]", value) if isinstance(value, list) else None
+    return None
+
+
+def _parquet(piece: Piece) -> Iterator[Any]:
+    with piece.source.open() as handle:
+        file, own = _row_groups(piece, handle)
+        if own:
+            for batch in file.iter_batches(batch_size=256, row_groups=own):
+                yield from batch.to_pylist()
+
+
+def _row_groups(piece: Piece, handle: BinaryIO) -> tuple[Any, list[int]]:
+    """The open parquet file, and which of its row groups belong to the piece."""
+    parquet = library("pyarrow.parquet", "reading parquet", "pyarrow>=17")
+    arrow = library("pyarrow", "reading parquet", "pyarrow>=17")
+    try:
+        file = parquet.ParquetFile(handle)
+    except arrow.ArrowInvalid as error:
+        raise OSError(str(error)) from None
+    size, count = max(piece.source.size, 1), file.num_row_groups
+    return file, [g for g in range(count) if piece.start <= size * g // count < piece.stop]
+
+
+def _arrow(source: Source) -> Iterator[Any]:
+    """A shard of a data set saved with `save_to_disk`: an Arrow stream (or file)."""
+    arrow = library("pyarrow", "reading a saved data set", "pyarrow>=17")
+    ipc = library("pyarrow.ipc", "reading a saved data set", "pyarrow>=17")
+    with contextlib.ExitStack() as stack:
+        if is_url(source.place):
+            file = stack.enter_context(source.open())
+        else:
+            file = stack.enter_context(arrow.memory_map(source.place))
+        try:
+            reader = ipc.open_stream(file)
+        except arrow.ArrowInvalid:
+            file.seek(0)
+            try:
+                reader = ipc.open_file(file)
+            except arrow.ArrowInvalid as error:
+                raise OSError(str(error)) from None
+            reader = (reader.get_batch(i) for i in range(reader.num_record_batches))
+        for batch in reader:
+            yield from batch.to_pylist()

@@ -1,0 +1,242 @@
+"""The same bytes however a build is cut up: by workers, shards, parts, and kills on the way."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from front import command
+from places import ROOT, SHARED
+from vectors import needs_vectors, vectors
+
+from benchmarks.cdr_corpus import documents
+from configs.cdr import CdrConfig
+from configs.loader import load
+from data_gen.cdr.cli import workers_of
+from data_gen.cdr.construct import construct, pipeline_rows
+from data_gen.cdr.records import Replays
+from data_gen.cdr.sources import read_sources, scan
+from data_gen.cdr.stages.merges import there_twice
+from data_gen.cdr.stages.work import StageError, documents_of, forget, opened
+from rewards.task import json_line
+
+main = command("tasks")
+SMALL = (
+    "instances.min_keep=1",
+    "instances.min_drop=1",
+    "instances.min_groups=1",
+    "instances.per_variant=2",
+    "instances.per_operator=2",
+    "instances.groups_per_family=2",
+    "mining.min_support=2",
+    "mining.min_recipe_support=2",
+    "mining.max_recipes_per_family=2",
+    "mining.max_families=2",
+    "compose.per_domain=1",
+    "compose.min_support=3",
+    "library.max_filters_per_recipe=1",
+    "instruct.all_prompts=true",
+)
+STAGES = ("facts", "library", "traces", "plan", "rows", "merge")
+MAPS = ("facts", "traces", "rows")
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import assay
+
+real, moved, last = Path.replace, 0, int(sys.argv[1])
+
+def replace(self, target):
+    global moved
+    moved += 1
+    if moved == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(self, target)
+
+Path.replace = replace
+assay.main(sys.argv[2:])
+"""
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """100 documents; some rows are torn, without text, too long, or there twice."""
+    rows = [json.dumps(row) for row in documents(100)]
+    rows[30:30] = ["{torn", '{"id": "empty"}', "", rows[3]]
+    rows.append(json.dumps({"id": "long", "domain": "web", "text": "word " * 3000}))
+    rows.append(rows[2])
+    rows += [json.dumps({"id": f"again-{n}", "text": "nothing to do"}) for n in (1, 1, 2)]
+    path = tmp_path_factory.mktemp("corpus") / "docs" / "all.jsonl"
+    path.parent.mkdir()
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path.parent
+
+
+def words(corpus: Path, out: Path, *more: str) -> list[str]:
+    given = [] if "--workers" in more else ["--workers", "1"]
+    return ["cdr", "--corpus", str(corpus), "--out", str(out), *SMALL, *given, *more]
+
+
+def files(out: Path) -> dict[str, bytes]:
+    return {p.relative_to(out).as_posix(): p.read_bytes() for p in out.rglob("*") if p.is_file()}
+
+
+@pytest.fixture(scope="module")
+def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    out = tmp_path_factory.mktemp("whole")
+    assert main(words(corpus, out)) == 0
+    found = files(out)
+    assert len(found) == 5 + 5 + 3 + 5 and all(found[f"{s}.jsonl"] for s in ("train", "heldout"))
+    return found
+
+
+@pytest.mark.parametrize("workers", ["2", "3"])
+def test_workers_do_not_change_a_byte(
+    corpus: Path, whole: dict[str, bytes], tmp_path: Path, workers: str
+) -> None:
+    assert main(words(corpus, tmp_path, "--workers", workers, "--part", "24")) == 0
+    assert files(tmp_path) == whole
+
+
+def staged(corpus: Path, out: Path, shards: int, part: int) -> None:
+    for stage in STAGES:
+        for shard in range(shards if stage in MAPS else 1):
+            cut = ["--shards", str(shards), "--shard", str(shard), "--part", str(part)]
+            assert main(words(corpus, out, "--stage", stage, *cut)) == 0
+
+
+@pytest.mark.parametrize(("shards", "part"), [(1, 1000), (2, 9), (7, 1000)])
+def test_shards_do_not_change_a_byte(
+    corpus: Path, whole: dict[str, bytes], tmp_path: Path, shards: int, part: int
+) -> None:
+    staged(corpus, tmp_path, shards, part)
+    assert files(tmp_path) == whole
+
+
+def test_what_is_left_out_is_named_by_its_line(whole: dict[str, bytes]) -> None:
+    rows = [json.loads(line) for line in whole["refused.jsonl"].splitlines()]
+    why = {row["name"]: row["why"][0] for row in rows if not row["used"]}
+    assert why["docs/all.jsonl line 31"].startswith("not valid JSON")
+    assert why["docs/all.jsonl row 32"] == "no text in text or content or raw_content"
+    assert why["docs/all.jsonl row 34"] == "id 'privacy-0-3' occurs twice"
+    assert why["docs/all.jsonl row 106"] == "id 'rag-0-2' occurs twice"
+    assert why["docs/all.jsonl row 108"] == "id 'again-1' occurs twice"
+    assert why["long"] == "15000 characters long; the limit is 10000"
+    assert why["again-2"] == "0 active mappers; 2 are wanted"
+
+
+@pytest.mark.parametrize("last", [1, 4, 9, 20, 60, 95])
+def test_a_killed_build_goes_on_to_the_same_bytes(
+    corpus: Path, whole: dict[str, bytes], tmp_path: Path, last: int
+) -> None:
+    given = words(corpus, tmp_path, "--part", "24")
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(last), "tasks", *given], cwd=ROOT, capture_output=True
+    )
+    assert killed.returncode == -signal.SIGKILL
+    kept = {p: p.stat().st_ino for p in tmp_path.rglob("*.facts")}
+    assert main([*given[:-1], "24"]) == 0
+    assert files(tmp_path) == whole
+    assert last == 1 or kept
+
+
+def test_what_a_stage_left_is_not_made_again(corpus: Path, tmp_path: Path) -> None:
+    given = words(corpus, tmp_path, "--part", "24", "--stage")
+    assert main([*given, "facts"]) == 0
+    (path, *_) = sorted((tmp_path / ".work").rglob("*.facts"))
+    before = path.stat().st_mtime_ns
+    (tmp_path / ".work" / "facts-00000" / "done.json").unlink()
+    for other in sorted((tmp_path / ".work").rglob("*.facts"))[1:]:
+        other.unlink()
+    assert main([*given, "facts"]) == 0
+    assert path.stat().st_mtime_ns == before
+
+
+def test_ids_that_occur_twice_are_found_in_any_number_of_passes(
+    corpus: Path, tmp_path: Path
+) -> None:
+    assert main(words(corpus, tmp_path, "--part", "24", "--stage", "facts")) == 0
+    forget()
+    documents = documents_of(opened(tmp_path / ".work"), with_twice=False)
+    found = [there_twice(documents, held).tolist() for held in (1000, 50, 7)]
+    assert found[0] == found[1] == found[2] and len(found[0]) == 3
+
+
+@pytest.mark.parametrize(
+    ("memory", "workers"), [(None, 8), ("1G", 2), ("650MB", 1), ("400M", 1), ("10g", 8)]
+)
+def test_memory_limits_the_workers(memory: str | None, workers: int) -> None:
+    assert workers_of(8, memory) == workers
+
+
+@pytest.mark.parametrize("memory", ["lots", "1", "1T", "300M"])
+def test_a_memory_that_cannot_be_kept_is_refused(memory: str) -> None:
+    with pytest.raises(StageError, match="--memory"):
+        workers_of(8, memory)
+
+
+def test_stages_out_of_turn_and_other_builds_are_refused(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = words(corpus, tmp_path)
+    shards = ["--shards", "2", "--stage"]
+    assert main([*given, *shards, "facts"]) == 0
+    capsys.readouterr()
+    for more, said in (
+        ([*shards, "library"], "run it: --stage facts --shard 1"),
+        ([*shards, "traces"], "run --stage library"),
+        (["--shards", "2"], "--shards needs --stage"),
+        ([*shards, "facts", "--shard", "2"], "--shard 2: wanted 0 to 1"),
+        (["--shards", "3", "--stage", "facts"], "an unfinished build with other --shards"),
+        ([*shards, "facts", "instruct.seed=4"], "an unfinished build with other settings"),
+    ):
+        assert main([*given, *more]) == 2
+        assert said in capsys.readouterr().err
+    assert main(["cdr", "--corpus", str(corpus / "all.jsonl"), *given[3:], *shards, "facts"]) == 0
+    capsys.readouterr()
+
+
+def test_a_build_in_one_command_does_not_go_on_from_another_one(
+    corpus: Path, whole: dict[str, bytes], tmp_path: Path
+) -> None:
+    assert main(words(corpus, tmp_path, "--stage", "facts", "instances.min_active=3")) == 0
+    assert main(words(corpus, tmp_path)) == 0
+    assert files(tmp_path) == whole
+
+
+def test_on_disk_and_in_memory_the_construction_is_the_same(
+    corpus: Path, whole: dict[str, bytes]
+) -> None:
+    config = load(CdrConfig, None, SMALL)
+    rows = read_sources([corpus]).rows
+    records = scan([row for row in rows if len(row["text"]) <= 10_000], 1)
+    found = b"".join(map(json_line, pipeline_rows(construct(records, config, Replays()))))
+    assert found == whole["pipeline.jsonl"]
+
+
+def test_a_build_without_tracks_writes_the_construction_alone(
+    corpus: Path, whole: dict[str, bytes], tmp_path: Path
+) -> None:
+    assert main(words(corpus, tmp_path, "tracks=false")) == 0
+    found = files(tmp_path)
+    assert found["pipeline.jsonl"] == whole["pipeline.jsonl"]
+    assert set(found) == {"pipeline.jsonl", "config.yaml", "refused.jsonl"}
+
+
+@pytest.mark.slow
+@needs_vectors
+def test_the_reference_pipeline_is_reproduced_in_shards(tmp_path: Path) -> None:
+    reference = str(ROOT / "configs" / "cdr_reference.yaml")
+    corpora = str(SHARED / "cdr" / "corpora")
+    for stage in STAGES:
+        for shard in range(3 if stage in MAPS else 1):
+            given = ["--corpus", corpora, "--out", str(tmp_path), "--config", reference]
+            cut = ["--shards", "3", "--shard", str(shard), "--stage", stage, "--workers", "2"]
+            assert main(["cdr", *given, *cut]) == 0
+    got = [json.loads(line) for line in (tmp_path / "pipeline.jsonl").open(encoding="utf-8")]
+    for number, (mine, theirs) in enumerate(zip(got, vectors("pipeline_expected"), strict=True)):
+        assert mine == theirs, f"row {number}"

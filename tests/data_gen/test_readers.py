@@ -1,0 +1,153 @@
+"""Corpora of every form, whole and in pieces."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from configs.cdr import FieldsConfig
+from data_gen import readers
+from data_gen.cdr.sources import found_in, read_sources, sources_of
+from data_gen.readers import CorpusError, cut, find_sources, raw_rows, rows_before
+
+ROWS = [{"id": f"d{n}", "text": f"text {n} \u2028 é"} for n in range(25)]
+LINES = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS).encode()
+
+
+def ids(corpus: str | Path) -> list[str]:
+    return [row["id"] for row in read_sources([corpus]).rows]
+
+
+def refuse(number: int, why: str) -> None:
+    raise AssertionError(why)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.lists(st.text("ab\n\r é", max_size=12), max_size=8), min_size=1, max_size=3),
+    st.integers(1, 9),
+    st.booleans(),
+)
+def test_the_pieces_of_all_shards_are_the_files(
+    texts: list[list[str]], shards: int, ends: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for number, lines in enumerate(texts):
+            data = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+            path = Path(folder) / f"{number}.jsonl"
+            path.write_bytes((data + "\n" * ends).encode())
+        sources = find_sources(folder)
+        got: list[Any] = []
+        for shard in range(shards):
+            for piece in cut(sources, shards, shard):
+                before = rows_before(piece)
+                got += [(piece.source.id, before + n, v) for n, v in raw_rows(piece, refuse)]
+        want = [
+            (f"{i}.jsonl", n, line)
+            for i, lines in enumerate(texts)
+            for n, line in enumerate(lines, 1)
+        ]
+        assert got == want
+
+
+@pytest.mark.parametrize("shards", [1, 2, 7])
+def test_compressed_files_and_parquet_are_read_alike(tmp_path: Path, shards: int) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+    import zstandard
+
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(LINES))
+    (tmp_path / "b.jsonl.zst").write_bytes(
+        zstandard.compress(LINES[:300]) + zstandard.compress(LINES[300:])
+    )
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "c.parquet", row_group_size=4)
+    sources = find_sources(str(tmp_path))
+    found = [
+        (piece.source.id, number + rows_before(piece), row["id"])
+        for shard in range(shards)
+        for piece in cut(sources, shards, shard)
+        for number, row in raw_rows(piece, refuse)
+    ]
+    names = ("a.jsonl.gz", "b.jsonl.zst", "c.parquet")
+    assert found == [(name, n, f"d{n - 1}") for name in names for n in range(1, 26)]
+
+
+def test_patterns_folders_and_urls(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    (tmp_path / "x" / ".cache").mkdir(parents=True)
+    (tmp_path / "x" / "one.jsonl").write_bytes(LINES)
+    (tmp_path / "x" / ".cache" / "two.jsonl").write_bytes(b'{"id": "no", "text": "hidden"}\n')
+    (tmp_path / "x" / "README.md").write_text("a note")
+    want = [row["id"] for row in ROWS]
+    assert (
+        ids(tmp_path / "x") == ids(f"{tmp_path}/*/*.jsonl") == ids(f"{tmp_path}/**/one.*") == want
+    )
+    assert ids(f"file://{tmp_path}/x") == ids(f"file://{tmp_path}/x/*.jsonl") == want
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/bucket/set/train/00.jsonl.gz", gzip.compress(LINES))
+    memory.pipe("/bucket/set/dataset_infos.json", b"{}")
+    for url in ("memory://bucket/set", "memory://bucket/set/*/*.gz"):
+        assert ids(url) == want
+    (source,) = sources_of(["memory://bucket/set/train/00.jsonl.gz"])
+    assert (source.name, source.id) == ("00.jsonl.gz", "00.jsonl.gz")
+    memory.rm("/bucket", recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("corpus", "said"),
+    [
+        ("{}/none", "no such file or folder; give a corpus"),
+        ("{}/*.jsonl", "no file fits this pattern"),
+        ("{}", "no file of documents"),
+        ("memory://nothing/here", "no such file or folder"),
+        ("gs://bucket/docs", "needs a driver of fsspec"),
+        ("nosuch://bucket/docs", "needs a driver of fsspec"),
+    ],
+)
+def test_a_corpus_that_cannot_be_read_is_one_sentence(
+    tmp_path: Path, corpus: str, said: str
+) -> None:
+    pytest.importorskip("fsspec")
+    with pytest.raises(CorpusError, match=said) as caught:
+        find_sources(corpus.format(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_fields_by_other_names_and_paths(tmp_path: Path) -> None:
+    path = tmp_path / "web.jsonl"
+    rows = [{"uid": n, "doc": {"body": f"text {n}"}, "text": "not this"} for n in range(3)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"uid": 9}]))
+    fields = FieldsConfig(text="doc.body", id="uid")
+    found = read_sources([path], fields=fields)
+    assert [(row["id"], row["text"]) for row in found.rows] == [
+        (str(n), f"text {n}") for n in range(3)
+    ]
+    assert str(found.problems[0]) == "web.jsonl row 4: no text in doc.body; left out"
+
+
+def test_a_line_without_end_is_left_out_and_never_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "LONGEST_LINE", 200)
+    path = tmp_path / "c.jsonl"
+    path.write_bytes(b'{"text": "a"}\n{"text": "' + b"x" * 950 + b'"}\n{"text": "b"}\n')
+    for shards in (1, 3):
+        found = [one for i in range(shards) for one in found_in(cut(sources_of([path]), shards, i))]
+        assert [one.row and one.row["text"] for one in found] == ["a", None, "b"]
+        assert found[1].where == "c.jsonl line 2"
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst", "a.parquet", "a.arrow"])
+def test_a_broken_file_is_named(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("pyarrow")
+    head = {"gz": b"\x1f\x8b", "zst": b"\x28\xb5\x2f\xfd"}.get(name.rsplit(".", 1)[1], b"")
+    (tmp_path / name).write_bytes(head + b"broken" * 20)
+    with pytest.raises(CorpusError, match=f"{name}: cannot be read"):
+        read_sources([tmp_path / name])
