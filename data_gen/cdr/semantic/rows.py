@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from data_gen.cdr.construct import bucket
@@ -52,7 +52,7 @@ class Unusable(ValueError):
     """A source row that cannot become a sample; the message says why, in words to be counted."""
 
 
-def published(domain: str, row: Mapping[str, Any], file: Path, root: Path) -> bool:
+def published(domain: str, row: Mapping[str, Any], file: PurePath, root: Path) -> bool:
     """Whether a source row is of the part that the benchmark's own samples are from: by its own
     word for it, else by the names of its file and folders from `root` on."""
     if domain == "hallu":
