@@ -20,7 +20,7 @@ from rewards.tables.marks import (
     plain_number,
     thousands_for,
 )
-from rewards.tables.missing import as_number, missing_in_text, missing_words, sentinels
+from rewards.tables.missing import SPELLINGS, as_number, missing_in_text, missing_words, sentinels
 from rewards.tables.overrules import Rule
 from rewards.tables.reading import Reading
 
@@ -83,6 +83,9 @@ def _values(reading: Reading, column: Column) -> dict[float, int]:
     if column.name not in reading.numbers:
         return {} if column.cells else dict(column.values)
     found: dict[float, int] = dict(column.values)
+    native = column.name not in reading.marked
+    if native and not found and not (column.cells.keys() & SPELLINGS):
+        return {}
     drop = re.compile(f"[$€£%\\s{re.escape(reading.thousands)}]")
     for cell, times in column.filled(reading.missing.get(column.name, ())).items():
         plain = drop.sub("", cell) if column.name in reading.marked else cell

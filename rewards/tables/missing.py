@@ -36,6 +36,14 @@ _TYPICAL = frozenset(
         *(9.969209968386869e36, -3.4028234663852886e38, 1e20, 1e30, -1e30),
     )
 )
+# how they are written
+SPELLINGS = frozenset(
+    spelled
+    for value in _TYPICAL
+    for text in (f"{value:.0f}", f"{value:.1f}", f"{value:.2f}", f"{value:.3f}", repr(value))
+    if float(text) == value
+    for spelled in (text, text.replace(".", ","))
+)
 _LEAST = 10  # other values that a column must have
 
 
