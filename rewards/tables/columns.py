@@ -143,13 +143,15 @@ def as_numbers(reading: Reading, column: Column, gone: Sequence[str]) -> Reading
     name, filled = column.name, column.filled(gone)
     plain = plain_number(reading.decimal)
     marked = marked_number(reading.decimal, reading.thousands)
-    odd = next((c for c in filled if not plain.fullmatch(c) and not marked.fullmatch(c)), None)
-    if odd is None:
-        odd = odd_sign(filled)
+    bare = all(plain.fullmatch(c) for c in filled)
+    odd = None
+    if not bare:
+        odd = next((c for c in filled if not plain.fullmatch(c) and not marked.fullmatch(c)), None)
+        odd = odd_sign(filled) if odd is None else odd
     if odd is not None:
         said = f"{name!r} stays text: {odd[:_SHOWN]!r} is no number like the others"
         return replace(reading, notes=(*reading.notes, said))
-    native = reading.form == "csv" and all(plain.fullmatch(c) for c in filled)
+    native = reading.form == "csv" and bare
     if not native and column.typed and not all(plain_number(".").fullmatch(c) for c in filled):
         said = f"{name!r} stays as it is: it mixes numbers with text such as {next(iter(filled))!r}"
         return replace(reading, notes=(*reading.notes, said))
