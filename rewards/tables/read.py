@@ -230,9 +230,7 @@ def _delimited(path: Path, name: str, rule: Rule) -> Reading | Unread:
 
 def _named(reading: Reading, layout: Layout) -> Reading:
     """With the names of the columns as pandas gives them."""
-    notes = (
-        [f"{layout.short} rows have too few fields; the rest is missing"] if layout.short else []
-    )
+    notes = [f"rows of too few fields, the rest missing: {layout.short}"] if layout.short else []
     width = layout.width
     if len(layout.names) == width:
         columns = _pandas_names(layout.names)
