@@ -84,7 +84,7 @@ def layout_of(text: Text, rule: Rule, suffix: str) -> Layout:
         )
     if not tried and any(t[0] < 0 for t in scored):
         raise Unreadable("the names of the columns cannot be told; set sep and skip in tables.yaml")
-    if not tried and not rule.sep:
+    if not tried and not rule.sep and suffix == ".dat" and not _numbers_alone(start):
         score = _evenness(start, r"\s+", '"', "", rule)
         tried = [(score, 0, r"\s+", '"', "")] if score > 0.95 else []
     if tried:
@@ -95,6 +95,12 @@ def layout_of(text: Text, rule: Rule, suffix: str) -> Layout:
         if not sep:
             raise Unreadable("no separator gives even rows; set sep in tables.yaml")
     return _layout(text, sep, quote, escape, rule)
+
+
+def _numbers_alone(start: str) -> bool:
+    """Whether the lines are numbers with spaces between thousands, not fields between spaces."""
+    lines = [line for line in start.splitlines()[1:200] if line.strip()]
+    return bool(lines) and all(looks_numeric(line) for line in lines)
 
 
 def _dialects(
