@@ -84,7 +84,7 @@ def layout_of(text: Text, rule: Rule, suffix: str) -> Layout:
         )
     if not tried and any(t[0] < 0 for t in scored):
         raise Unreadable("the names of the columns cannot be told; set sep and skip in tables.yaml")
-    if not tried and not rule.sep:
+    if not tried and not rule.sep and suffix == ".dat" and not _numbers_alone(start):
         score = _evenness(start, r"\s+", '"', "", rule)
         tried = [(score, 0, r"\s+", '"', "")] if score > 0.95 else []
     if tried:
@@ -97,12 +97,18 @@ def layout_of(text: Text, rule: Rule, suffix: str) -> Layout:
     return _layout(text, sep, quote, escape, rule)
 
 
+def _numbers_alone(start: str) -> bool:
+    """Whether the lines are numbers with spaces between thousands, not fields between spaces."""
+    lines = [line for line in start.splitlines()[1:200] if line.strip()]
+    return bool(lines) and all(looks_numeric(line) for line in lines)
+
+
 def _dialects(
     seps: Sequence[str], quotes: Sequence[str], start: str
 ) -> Iterator[tuple[str, str, str]]:
     for quote in quotes:
         for sep in seps:
-            if quote == "'" and not _enclosed(start, sep):
+            if (quote == "'" and not _enclosed(start, sep)) or (not quote and '"' not in start):
                 continue
             yield sep, quote, ""
             if quote and f"\\{quote}" in start:
@@ -207,7 +213,7 @@ def _layout(text: Text, sep: str, quote: str, escape: str, rule: Rule) -> Layout
 
 def _heads(rows: Sequence[Sequence[str]], usual: int) -> bool:
     """Whether the first row stands as names above columns of numbers or dates."""
-    below = rows[1:200]
+    below = rows[1:80]
     names = [
         rows[0][i]
         for i in range(min(usual, len(rows[0])))
@@ -232,7 +238,7 @@ def _no_header(rows: Sequence[Sequence[str]]) -> bool:
     if len(rows) < 2:
         return False
     first = [f.strip() for f in rows[0]]
-    numeric = _numeric(first, rows[1:200])
+    numeric = _numeric(first, rows[1:80])
     here = [first[i] for i in numeric if looks_numeric(first[i])]
     if not here or len(here) < 0.5 * len(numeric):
         return False

@@ -100,7 +100,7 @@ def load(reading: Reading, root: Path) -> Frame:
     hold what was decided from its sample: `settle` finds a reading that fits."""
     raw = _raw(reading, root)
     fitting = revised(reading, raw, _texts(reading, root))
-    if fitting != reading:
+    if replace(fitting, notes=reading.notes) != reading:  # a note alone changes no cell
         new = [n for n in fitting.notes if n not in reading.notes]
         why = new[0] if new else "other words for missing values than were decided"
         raise Unreadable(f"{reading.name}: the whole table says otherwise than its sample: {why}")
@@ -230,9 +230,7 @@ def _delimited(path: Path, name: str, rule: Rule) -> Reading | Unread:
 
 def _named(reading: Reading, layout: Layout) -> Reading:
     """With the names of the columns as pandas gives them."""
-    notes = (
-        [f"{layout.short} rows have too few fields; the rest is missing"] if layout.short else []
-    )
+    notes = [f"rows of too few fields, the rest missing: {layout.short}"] if layout.short else []
     width = layout.width
     if len(layout.names) == width:
         columns = _pandas_names(layout.names)

@@ -89,7 +89,7 @@ class Reading:
         said = ["one column" if one else f"fields between {names.get(self.sep, repr(self.sep))}"]
         said += [self.encoding] if self.encoding != "utf-8" else []
         said += [f"quotes {self.quote or 'none'}"] if self.quote != '"' else []
-        said += [f"{self.skip} lines above the names"] if self.skip else []
+        said += [f"{self.skip} lines above what is read"] if self.skip else []
         return said
 
     def _columns_said(self) -> list[str]:

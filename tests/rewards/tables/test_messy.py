@@ -152,6 +152,22 @@ def test_two_million_rows(tmp_path: Path) -> None:
     assert differing(frame.iloc[rows].reset_index(drop=True), some) == []
 
 
+@pytest.mark.parametrize("cells", [["New York", "Los Angeles"], ["1 000", "2 500"]])
+def test_spaces_cut_no_column_of_a_csv_file(cells: list[str], tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("full name\n" + "\n".join(cells * 10) + "\n")
+    (found,) = readings(tmp_path / "t.csv")
+    assert isinstance(found, Reading) and found.columns == ("full name",)
+    wanted = [1000, 2500] if cells[0][0] == "1" else cells
+    assert load(found, tmp_path)["full name"].tolist() == wanted * 10
+
+
+def test_spaces_cut_the_fields_of_a_dat_file(tmp_path: Path) -> None:
+    (tmp_path / "t.dat").write_text("  a    b\n 1.5   x\n-2.25  y\n")
+    (found,) = readings(tmp_path / "t.dat")
+    assert isinstance(found, Reading)
+    assert load(found, tmp_path).values.tolist() == [[1.5, "x"], [-2.25, "y"]]
+
+
 def test_other_tables_of_a_file_are_read_where_one_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "t.db") as db:
         db.execute("create table a (x)")
