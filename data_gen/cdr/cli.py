@@ -24,7 +24,7 @@ from data_gen.cdr.domains import ALL_MAPPERS, LABELS
 from data_gen.cdr.out import FILES, Tracks, write_tracks
 from data_gen.cdr.records import Replays
 from data_gen.cdr.rows import planned_rows
-from data_gen.cdr.sources import read_sources, scan
+from data_gen.cdr.sources import Left, read_sources, scan
 from data_gen.corpora import CorpusError
 from data_gen.inputs import say_inputs
 from rewards import console
@@ -152,10 +152,7 @@ def build(config: CdrConfig, corpora: Sequence[str], out: Path) -> None:
     if not corpora:
         raise CorpusError("no corpus; give --corpus PATH or set corpora in the config")
     sources = read_sources(corpora, config.licences)
-    for problem in sources.problems[:5]:
-        print(f"assay tasks: {problem}", file=sys.stderr)
-    if sources.problems:
-        print(f"assay tasks: {len(sources.problems)} corpus rows left out", file=sys.stderr)
+    _say_problems(sources.problems)
     most = config.instances.max_text_length
     left = [*sources.problems, *too_long(sources.rows, most)]
     rows = [row for row in sources.rows if len(row["text"]) <= most]
@@ -189,6 +186,13 @@ def build(config: CdrConfig, corpora: Sequence[str], out: Path) -> None:
     )
     rows_of = made.rows_of if made is not None else instances_of(done)
     say_inputs(inputs_of(records, left, rows_of), out, members=refused(left))
+
+
+def _say_problems(problems: Sequence[Left]) -> None:
+    for problem in problems[:5]:
+        print(f"assay tasks: {problem}", file=sys.stderr)
+    if problems:
+        print(f"assay tasks: {len(problems)} corpus rows left out", file=sys.stderr)
 
 
 def instances_of(done: Construction) -> Counter[str]:
