@@ -129,10 +129,44 @@ def _opened(name: str) -> Generator[tuple[BinaryIO, Any]]:
         if ending == "gz":
             yield cast("BinaryIO", stack.enter_context(gzip.GzipFile(fileobj=below))), below
         elif ending == "zst":
-            reader = _zstd(name).ZstdDecompressor().stream_reader(below, read_across_frames=True)
-            yield cast("BinaryIO", stack.enter_context(io.BufferedReader(reader, BLOCK))), below
+            reader = io.BufferedReader(_ZstdReader(below, _zstd(name)), BLOCK)
+            yield cast("BinaryIO", stack.enter_context(reader)), below
         else:
             yield below, below
+
+
+class _ZstdReader(io.RawIOBase):
+    """The frames of a .zst file, one after the other. The library's own reader takes a file that
+    is cut off for one that ends there; this one raises EOFError."""
+
+    def __init__(self, below: BinaryIO, library: Any) -> None:
+        self._below, self._library = below, library
+        self._frame: Any = None
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        while not self._ready:
+            if not (data := self._below.read(1 << 16)):
+                if self._frame is not None:
+                    raise EOFError("the file ends in the middle of a frame")
+                return 0
+            self._ready = memoryview(b"".join(self._decompressed(data)))
+        count = min(len(buffer), len(self._ready))
+        buffer[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count
+
+    def _decompressed(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            if self._frame is None:
+                self._frame = self._library.ZstdDecompressor().decompressobj()
+            yield self._frame.decompress(data)
+            if not self._frame.eof:
+                return
+            data, self._frame = self._frame.unused_data, None
 
 
 @contextmanager

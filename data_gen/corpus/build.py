@@ -10,13 +10,14 @@ same bytes.
 from __future__ import annotations
 
 import gzip
-import json
 import re
 import sys
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from rewards.task import json_line
 
 MAX_CHARS = 2600  # of one document: enough for a dozen passages, small enough to ship
 MIN_CHARS = 500
@@ -264,7 +265,7 @@ def main(argv: list[str]) -> int:
     root = Path(argv[0])
     rows = build(root)
     target = Path(__file__).with_name("documents.jsonl.gz")
-    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    lines = b"".join(map(json_line, rows)).decode()
     target.write_bytes(gzip.compress(lines.encode(), compresslevel=9, mtime=0))
     target.with_name("SOURCES.md").write_text(describe(rows), encoding="utf-8")
     notices = dict.fromkeys(notice(source, root) for source in SOURCES)

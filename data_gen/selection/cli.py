@@ -110,10 +110,8 @@ def build(
             listed = ", ".join(names)
             raise TaskError(f"{listed}: {strategy} keeps nothing ({json.dumps(dropped)})")
         rows = (_whole(spool, names, place, sample) for place, sample in index.places())
-        tools = index.same_tools()
-        if tools is not None:
-            tools = _whole(spool, names, tools, 0).get("tools")
-        write_parquet(rows, out, tools)
+        alike = index.same_tools()
+        write_parquet(rows, out, alike and _whole(spool, names, alike, 0).get("tools"))
     manifest: dict[str, Any] = {
         "strategy": strategy,
         "rules": asdict(rules),

@@ -230,7 +230,8 @@ def hash_of_tools(row: Mapping[str, Any]) -> bytes:
 
 
 def _row(task: bytes, taken: int, found: tuple[Any, ...]) -> dict[str, Any]:
-    (_, _, sample, outcome, track, family, licence, wall_s, tokens, calls, said, tools) = found[:12]
+    _, _, sample, outcome, track, family, licence, wall_s, tokens, calls, said = found[:11]
+    tools, file, start, size = found[11:]
     return {
         "task_id": _text(task),
         "sample": taken + sample,
@@ -242,7 +243,7 @@ def _row(task: bytes, taken: int, found: tuple[Any, ...]) -> dict[str, Any]:
         "tokens": tokens,
         "tool_calls": range(calls),
         "said": said,
-        "place": Place(*found[12:], tools),
+        "place": Place(file, start, size, tools),
     }
 
 

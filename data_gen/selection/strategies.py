@@ -101,6 +101,7 @@ class Selected:
 def select(rows: Sequence[Row], strategy: str, rules: Rules | None = None) -> Selected:
     """Apply one strategy to scored rollouts. Raises `TaskError` for one that does not exist."""
     rules = rules or Rules()
+    _known(strategy)
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(str(row["task_id"]), []).append(row)
@@ -119,8 +120,7 @@ def pick(
     """What a strategy keeps of one task's rollouts, in order of rank; `dropped` counts the others
     by reason. Raises `TaskError` for a strategy that does not exist."""
     caps = caps or Caps()
-    if strategy not in PICK:
-        raise TaskError(f"strategy {strategy!r}: wanted one of {', '.join(PICK)}")
+    _known(strategy)
     group = sorted(
         (r for r in rows if r.get("outcome") is not None), key=lambda r: int(r["sample"])
     )
@@ -145,6 +145,11 @@ def pick(
         best = {int(r["sample"]) for r in _best(chosen, rules)[: caps.per_task]}
         chosen = [r for r in chosen if int(r["sample"]) in best]
     return chosen
+
+
+def _known(strategy: str) -> None:
+    if strategy not in PICK:
+        raise TaskError(f"strategy {strategy!r}: wanted one of {', '.join(PICK)}")
 
 
 def _count(dropped: Counter[str], why: str, rows: int) -> None:

@@ -12,8 +12,8 @@ from rewards.extras import install_extra
 from rewards.files import replacing
 from rewards.task import TaskError
 
-GROUP_ROWS = 4096  # of a row group
-GROUP_TOKENS = 8 << 20  # or as many tokens
+GROUP_ROWS = 1024  # of a row group
+GROUP_TOKENS = 2 << 20  # or as many tokens
 
 
 def write_parquet(

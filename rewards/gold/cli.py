@@ -141,25 +141,8 @@ def _workers(inputs: Sequence[str], total: int | None) -> int:
 def _table(
     args: argparse.Namespace, inputs: Sequence[str], output: str, options: dict[str, Any]
 ) -> int:
-    workers = args.workers or cores()
     if args.engine == "ray":
-        from rewards.gold.ray_engine import run_ray
-
-        source = Path(inputs[0])
-        if len(inputs) > 1:
-            raise GoldError("--engine ray reads one file or folder; put the files into a folder")
-        if not source.exists():
-            raise GoldError(f"{source}: no such file")
-        failed = run_ray(
-            source,
-            Path(output),
-            args.text_column,
-            workers=workers,
-            deadline=args.deadline,
-            options=options,
-        )
-        print(f"assay execute: wrote {output}, {failed} rows failed", file=sys.stderr)
-        return BAD_ROWS if failed else 0
+        return _ray(args, inputs, output, options)
     from rewards.gold.tables import open_parquet, run_parquet
 
     total = 0
@@ -169,7 +152,7 @@ def _table(
         with stored(name) as stream:
             total += open_parquet(name, stream).metadata.num_rows
     with (
-        Pool(workers, args.deadline, options) as pool,
+        Pool(args.workers or cores(), args.deadline, options) as pool,
         Progress("assay execute", total) as bar,
     ):
         tally = run_parquet(
@@ -184,6 +167,28 @@ def _table(
     if tally.failed:
         print(f"assay execute: see {output}.errors.jsonl", file=sys.stderr)
     return BAD_ROWS if tally.failed else 0
+
+
+def _ray(
+    args: argparse.Namespace, inputs: Sequence[str], output: str, options: dict[str, Any]
+) -> int:
+    from rewards.gold.ray_engine import run_ray
+
+    source = Path(inputs[0])
+    if len(inputs) > 1:
+        raise GoldError("--engine ray reads one file or folder; put the files into a folder")
+    if not source.exists():
+        raise GoldError(f"{source}: no such file")
+    failed = run_ray(
+        source,
+        Path(output),
+        args.text_column,
+        workers=args.workers or cores(),
+        deadline=args.deadline,
+        options=options,
+    )
+    print(f"assay execute: wrote {output}, {failed} rows failed", file=sys.stderr)
+    return BAD_ROWS if failed else 0
 
 
 def _batches(found: Iterator[Block]) -> Iterator[tuple[str, int, list[bytes]]]:

@@ -129,9 +129,8 @@ def tasks_of(
     away = kept | set(ranked[: round(len(ranked) * share)])
     for row in rows:
         text = row["scoring_profile"] == "text_refinement"
-        variants = row["prompt_variants"]
-        drawn = derive_seed(seed, "wording", row["instance_id"]) % len(variants)
-        variant = variants[drawn]
+        drawn = derive_seed(seed, "wording", row["instance_id"])
+        variant = row["prompt_variants"][drawn % len(row["prompt_variants"])]
         gold = {k: v for k, v in row.items() if v is not None and k != "prompt_variants"}
         more = {"status": row["reference_status"], "text": row["reference_text"], "mode": mode}
         yield Task(

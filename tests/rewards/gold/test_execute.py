@@ -162,3 +162,89 @@ def test_bad_recipe_file_is_named(
     said = capsys.readouterr().err
     assert f"{recipe}: " in said
     assert message in said
+
+
+def test_workers_give_the_bytes_of_one_process(tmp_path: Path) -> None:
+    rows: list[Any] = [
+        {"id": i, "input_text": f"{i} a@b.co \u2028 x", "recipe": EMAIL} for i in range(700)
+    ]
+    rows[300:300] = ["{torn", "", [1]]
+    source = write(tmp_path / "in.jsonl", rows)
+    for workers in ("1", "2", "0"):
+        assert main([str(source), str(tmp_path / workers), "--workers", workers]) == 3
+    one = (tmp_path / "1").read_bytes()
+    assert one == (tmp_path / "2").read_bytes() == (tmp_path / "0").read_bytes()
+    text = one.decode()
+    assert text.splitlines() == text.split("\n")[:-1]  # no row holds the end of a line
+    errors = [row["error"] for row in read(tmp_path / "1") if "error" in row]
+    assert [e.split(":")[0] for e in errors] == ["line 301", "line 303"]
+
+
+def test_several_inputs_patterns_and_compression(tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    rows = [{"id": i, "input_text": f"{i} a@b.co", "recipe": EMAIL} for i in range(90)]
+    first = write(tmp_path / "part-1.jsonl", [*rows[:40], "{torn"])
+    text = write(tmp_path / "rest", rows[40:]).read_bytes()
+    (tmp_path / "part-2.jsonl.zst").write_bytes(zstandard.ZstdCompressor().compress(text))
+    target = tmp_path / "out.jsonl.gz"
+    named = [str(first), str(tmp_path / "part-2.jsonl.zst")]
+    packed: list[bytes] = []
+    for inputs in ([str(tmp_path / "part-*")], named):
+        assert main([*inputs, str(target)]) == 3
+        packed.append(target.read_bytes())
+    assert packed[0] == packed[1]
+    out = [json.loads(line) for line in gzip.decompress(packed[0]).splitlines()]
+    assert [r["id"] for r in out] == [*range(40), None, *range(40, 90)]
+    assert out[40]["error"].startswith(f"{first} line 41: not valid JSON")
+
+
+def test_urls(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    rows = [{"id": i, "input_text": f"{i} a@b.co", "recipe": EMAIL} for i in range(5)]
+    source, target = write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
+    assert main([f"file://{source}", str(target)]) == 0
+    with fsspec.open("memory://execute/in.jsonl", "wb") as file:
+        file.write(source.read_bytes())
+    assert main(["memory://execute/in.jsonl", "memory://execute/out.jsonl"]) == 0
+    with fsspec.open("memory://execute/out.jsonl", "rb") as file:
+        assert file.read() == target.read_bytes()
+
+
+def test_a_missing_driver_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("fsspec")
+    try:
+        import s3fs  # noqa: F401
+    except ImportError:
+        assert main(["s3://bucket/in.jsonl", "-"]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1 and "run: pip install s3fs" in said
+
+
+def test_rows_that_kill_are_found_wherever_they_stand_in_a_batch(tmp_path: Path) -> None:
+    rows: list[Any] = [{"id": i, "input_text": "a@b.co", "recipe": EMAIL} for i in range(70)]
+    for at in (0, 1, 63, 69):
+        rows[at] = {"id": f"endless {at}", **ENDLESS}
+    status, out = run(rows, tmp_path, "--deadline", "0.3", "--workers", "2")
+    assert status == 3
+    failed = [r for r in out if "error" in r]
+    assert [r["id"] for r in failed] == [f"endless {at}" for at in (0, 1, 63, 69)]
+    assert all("infrastructure: timeout" in r["error"] for r in failed)
+    assert [r["error"].split(":")[0] for r in failed] == ["line 1", "line 2", "line 64", "line 70"]
+    assert sum(r.get("reference_text") == "" for r in out) == 66
+
+
+def test_memory_of_the_parent_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    import tracemalloc
+
+    def held(count: int) -> int:
+        row = {"id": 1, "input_text": "a@b.co " + "x" * 2000, "recipe": EMAIL}
+        source = write(tmp_path / f"{count}.jsonl", [row] * count)
+        tracemalloc.start()
+        try:
+            assert main([str(source), str(tmp_path / "out"), "--workers", "1"]) == 0
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    held(10)
+    assert held(6000) < 1.5 * held(1500)

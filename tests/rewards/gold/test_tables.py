@@ -82,3 +82,38 @@ def test_ray_writes_every_row_under_its_status(tmp_path: Path) -> None:
         "DROP": [(1, "one")],
         "FAILED": [(2, None), (3, TEXTS[3])],
     }
+
+
+def test_several_parquet_files_become_one(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("- clean_email_mapper\n- words_num_filter: {min_num: 2}\n")
+    for name, texts in (("a", ["one a@b.co two", "one"]), ("b", ["three four", None])):
+        pq.write_table(
+            pa.table({"text": pa.array(texts, pa.string())}), tmp_path / f"{name}.parquet"
+        )
+    target = str(tmp_path / "out.parquet")
+    words = ["--recipe", str(recipe), "--workers", "1"]
+    assert main([str(tmp_path / "[ab].parquet"), target, *words]) == 3
+    assert pq.read_table(target).to_pylist() == [{"text": "one  two"}, {"text": "three four"}]
+    (error,) = (tmp_path / "out.parquet.errors.jsonl").read_text().splitlines()
+    assert json.loads(error)["id"] == 3  # counted over all files
+    with fsspec.open("memory://tables/a.parquet", "wb") as file:
+        file.write((tmp_path / "a.parquet").read_bytes())
+    assert main(["memory://tables/a.parquet", target, *words]) == 0
+    assert pq.read_table(target).to_pylist() == [{"text": "one  two"}]
+    assert not (tmp_path / "out.parquet.errors.jsonl").exists()
+
+
+def test_parquet_files_with_other_columns_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("- clean_email_mapper\n")
+    pq.write_table(pa.table({"text": ["x"]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"text": ["x"], "n": [1]}), tmp_path / "b.parquet")
+    words = [str(tmp_path / "*.parquet"), str(tmp_path / "out" / "x.parquet")]
+    (tmp_path / "out").mkdir()
+    assert main([*words, "--recipe", str(recipe)]) == 2
+    assert "b.parquet: its columns are not those of" in capsys.readouterr().err
+    assert not list((tmp_path / "out").iterdir())

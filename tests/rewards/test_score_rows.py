@@ -1,0 +1,227 @@
+"""`assay score` over blocks, processes, several inputs and files of tasks."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from front import command
+from places import ROOT
+
+from rewards.processes import in_turn
+from rewards.score_rows import prepare, score_block
+from rewards.streams import blocks
+from rewards.task import Task, TaskError, write_jsonl
+from rewards.task_file import KEPT, TaskFile, open_tasks
+
+main = command("score")
+TEXT = "See ana{n}@acme.io  now , or \u2028 later .\n\n\n\nEnd"
+
+
+def rows(count: int) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = []
+    for n in range(count):
+        text, gold = TEXT.format(n=n), TEXT.format(n=n).replace(f"ana{n}@acme.io", "")
+        task = {"input_text": text, "reference_status": "KEEP", "reference_text": gold}
+        said = (gold, text, "", gold.replace("End", "end"))[n % 4]
+        output = (
+            f"<status>{'DROP' if n % 7 == 0 else 'KEEP'}</status><clean_text>{said}</clean_text>"
+        )
+        made.append({"id": f"r{n}", "family": "refinement", "task": task, "output": output})
+    return made
+
+
+def lines(made: list[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in made).encode()
+
+
+def test_workers_give_the_bytes_of_one_process(tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    bad = b'{torn\n\n[1]\n{"id": "x", "family": "poem"}\r\n'
+    data = lines(rows(3000))
+    cut = data.index(b"\n", len(data) // 2) + 1
+    source.write_bytes(data[:cut] + bad + data[cut:])
+    for workers in ("1", "2"):
+        out = tmp_path / f"{workers}.jsonl"
+        assert main([str(source), "--out", str(out), "--workers", workers]) == 3
+    one, two = ((tmp_path / f"{n}.jsonl").read_bytes() for n in "12")
+    assert one == two
+    found = [json.loads(line) for line in one.decode().split("\n")[:-1]]
+    number = data[:cut].count(b"\n") + 1
+    errors = [row["error"] for row in found if "error" in row]
+    assert [e.split(":")[0] for e in errors] == [f"line {number + i}" for i in (0, 2, 3)]
+    assert len(found) == 3003 and found[0]["id"] == "r0" and found[-1]["id"] == "r2999"
+    assert one.decode().splitlines() == one.decode().split("\n")[:-1]  # no line ends inside
+
+
+def test_several_inputs_are_scored_in_turn_and_errors_name_them(tmp_path: Path) -> None:
+    made = rows(40)
+    (tmp_path / "a.jsonl").write_bytes(lines(made[:10]) + b"{torn\n")
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(lines(made[10:])))
+    out = tmp_path / "out.jsonl.gz"
+    assert main([str(tmp_path / "[ab].jsonl*"), "--out", str(out)]) == 3
+    found = [json.loads(line) for line in gzip.decompress(out.read_bytes()).splitlines()]
+    assert [row["id"] for row in found if row["id"]] == [row["id"] for row in made]
+    assert found[10]["error"].startswith(f"{tmp_path}/a.jsonl line 11: not valid JSON")
+
+
+def test_urls_and_zstd(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    zstandard = pytest.importorskip("zstandard")
+    data = lines(rows(20))
+    with fsspec.open("memory://score/in.jsonl.zst", "wb") as file:
+        file.write(zstandard.ZstdCompressor().compress(data))
+    (tmp_path / "in.jsonl").write_bytes(data)
+    out = tmp_path / "out.jsonl"
+    assert main(["memory://score/in.jsonl.zst", "--out", "memory://score/out.jsonl"]) == 0
+    assert main([f"file://{tmp_path}/in.jsonl", "--out", str(out)]) == 0
+    with fsspec.open("memory://score/out.jsonl", "rb") as file:
+        assert file.read() == out.read_bytes()
+
+
+def task_rows(count: int) -> list[Task]:
+    return [
+        Task(
+            f"t{n}",
+            "refinement",
+            "x",
+            "train",
+            [{"role": "user", "content": "?"}],
+            {"status": "KEEP", "text": f"gold {n}", "input_text": f"text {n}"},
+        )
+        for n in range(count)
+    ]
+
+
+def test_rows_that_name_tasks_find_them_over_workers(tmp_path: Path) -> None:
+    tasks = task_rows(KEPT + 100)
+    write_jsonl(tmp_path / "tasks.jsonl", (task.to_json() for task in tasks))
+    made = [
+        {"id": f"t{n}", "output": f"<status>KEEP</status><clean_text>gold {n}</clean_text>"}
+        for n in [*range(len(tasks)), 0, 1]
+    ]
+    (tmp_path / "in.jsonl").write_bytes(lines([*made, {"id": "none", "output": ""}]))
+    for workers in ("1", "2"):
+        out = str(tmp_path / f"{workers}.jsonl")
+        words = ["--tasks", str(tmp_path / "tasks.jsonl"), "--out", out, "--workers", workers]
+        assert main([str(tmp_path / "in.jsonl"), *words]) == 3
+    one, two = ((tmp_path / f"{n}.jsonl").read_bytes() for n in "12")
+    assert one == two
+    found = [json.loads(line) for line in one.splitlines()]
+    assert [r["id"] for r in found[:-1]] == [r["id"] for r in made]
+    assert all(r["outcome"] == 1.0 for r in found[:-1])
+    assert "which is no task of --tasks" in found[-1]["error"]
+
+
+def test_a_file_of_tasks_is_read_by_place_with_a_mark_before_it(tmp_path: Path) -> None:
+    tasks = task_rows(30)
+    data = lines([task.to_json() for task in tasks])
+    plain, packed = tmp_path / "t.jsonl", tmp_path / "t.jsonl.gz"
+    plain.write_bytes(b"\xef\xbb\xbf" + data)
+    packed.write_bytes(gzip.compress(data))
+    on_disk, in_memory = open_tasks(str(plain)), open_tasks(str(packed))
+    assert isinstance(on_disk, TaskFile) and isinstance(in_memory, dict)
+    for task in tasks:
+        assert on_disk.get(task.id) == in_memory.get(task.id) == task
+    assert on_disk.get("none") is None
+    plain.write_bytes(data[:-40])
+    with pytest.raises(TaskError):
+        open_tasks(str(plain)).get("t29")
+    write_jsonl(plain, [tasks[0].to_json(), tasks[0].to_json()])
+    with pytest.raises(TaskError, match="two tasks have the id 't0'"):
+        open_tasks(str(plain))
+    write_jsonl(plain, [tasks[0].to_json() | {"family": "poem"}])
+    with pytest.raises(TaskError, match="no family 'poem'"):
+        open_tasks(str(plain))
+
+
+def held(path: Path) -> int:
+    """The most memory that scoring a file takes at a time, beside what stays."""
+    tracemalloc.start()
+    try:
+        done = in_turn(score_block, blocks([str(path)], 1 << 14), 1, prepare, (None, {}, False))
+        assert sum(len(scored.lines) for scored in done)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    made = rows(50)
+    for name, times in (("warm", 1), ("few", 4), ("many", 40)):
+        (tmp_path / name).write_bytes(lines(made) * times)
+    held(tmp_path / "warm")
+    assert held(tmp_path / "many") < 1.5 * held(tmp_path / "few") + 100_000
+
+
+DYING = """
+from rewards.family import Family
+from rewards.task import Answer, Score, Task
+import os, signal
+
+def score(task: Task, answer: Answer) -> Score:
+    if answer.text == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Score.of(answer.text == "yes")
+
+FAMILY = Family(name="dying", score=score, gold=lambda task: "yes")
+"""
+
+
+def test_a_worker_that_is_killed_is_one_sentence_and_the_old_file_stays(tmp_path: Path) -> None:
+    (tmp_path / "dying.py").write_text(DYING)
+    made = [{"id": n, "family": "dying", "task": {}, "output": "yes"} for n in range(200)]
+    made[150]["output"] = "die"
+    (tmp_path / "in.jsonl").write_bytes(lines(made))
+    out = tmp_path / "out.jsonl"
+    out.write_text("old")
+    words = [sys.executable, "-m", "assay", "score", str(tmp_path / "in.jsonl"), "--out", str(out)]
+    words += ["--family", str(tmp_path / "dying.py"), "--workers", "2"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "assay score: a worker process was killed before its work was done" in done.stderr
+    assert out.read_text() == "old" and len(list(tmp_path.iterdir())) <= 4  # with __pycache__
+
+
+def test_rows_from_a_pipe_are_answered_as_they_come() -> None:
+    words = [sys.executable, "-m", "assay", "score"]
+    with subprocess.Popen(
+        words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin and process.stdout
+        for row in rows(3):
+            process.stdin.write(lines([row]))
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["id"] == row["id"]
+        process.stdin.close()
+        assert process.wait() == 0
+
+
+def test_an_interrupt_ends_all_processes_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_bytes(lines(rows(2000)) * 20)
+    words = [sys.executable, "-m", "assay", "score", str(tmp_path / "in.jsonl"), "--workers", "2"]
+    words += ["--out", str(tmp_path / "out.jsonl")]
+    with subprocess.Popen(
+        words, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        while not list(tmp_path.glob(".out.jsonl*")):
+            assert process.poll() is None
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate()
+        assert process.returncode == 130, said
+    assert "Traceback" not in said
+    assert [p.name for p in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+def test_workers_below_nothing_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-", "--workers", "-1"]) == 2
+    assert "--workers -1: wanted 1 or more" in capsys.readouterr().err

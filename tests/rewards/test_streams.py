@@ -1,0 +1,165 @@
+"""Inputs and outputs by name: blocks of lines, compression, patterns, URLs."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rewards import streams
+from rewards.streams import blocks, matching, total_bytes, writing
+from rewards.task import TaskError
+
+
+def lines_of(names: list[str], size: int = 64) -> list[tuple[str, int, bytes]]:
+    """(input, number, line) of every line, put together from blocks."""
+    found: list[tuple[str, int, bytes]] = []
+    for block in blocks(names, size):
+        assert block.data
+        parts = block.data.split(b"\n")
+        parts = parts[:-1] if parts[-1] == b"" else parts
+        found += [(block.source, block.number + i, line) for i, line in enumerate(parts)]
+    return found
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.binary(max_size=40), max_size=30), st.booleans(), st.integers(1, 90))
+def test_blocks_hold_whole_lines_and_count_them(
+    tmp_path_factory: pytest.TempPathFactory, given: list[bytes], ended: bool, size: int
+) -> None:
+    lines = [b"x" + line.replace(b"\n", b" ") for line in given]
+    path = tmp_path_factory.mktemp("b") / "a.jsonl"
+    path.write_bytes(b"\n".join(lines) + b"\n" * (ended and bool(lines)))
+    name = str(path)
+    wanted = [(name, number, line) for number, line in enumerate(lines, 1)]
+    assert lines_of([name], size) == wanted
+    for block in blocks([name], size):
+        start = block.position - len(block.data)
+        assert path.read_bytes()[start : block.position] == block.data
+    assert total_bytes([name]) == path.stat().st_size
+
+
+def test_several_inputs_are_numbered_each_and_placed_together(tmp_path: Path) -> None:
+    for name, text in (("b", "3\n4"), ("a", "1\n2\n")):
+        (tmp_path / f"{name}.txt").write_text(text)
+    names = matching([str(tmp_path / "*.txt")])
+    assert [Path(n).name for n in names] == ["a.txt", "b.txt"]
+    found = lines_of(names)
+    assert [(number, line) for _, number, line in found] == [
+        (1, b"1"),
+        (2, b"2"),
+        (1, b"3"),
+        (2, b"4"),
+    ]
+    assert [block.position for block in blocks(names)] == [4, 7]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"\xef\xbb\xbf{}\n{}\n")
+    assert [line for *_, line in lines_of([str(tmp_path / "a")])] == [b"{}", b"{}"]
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
+def test_what_is_written_is_read_again_and_is_the_same_twice(ending: str, tmp_path: Path) -> None:
+    if ending == ".zst":
+        pytest.importorskip("zstandard")
+    data = b"".join(b"line %d\n" % i for i in range(9000))
+    stored: list[bytes] = []
+    for folder in "ab":
+        name = str(tmp_path / folder / f"x.jsonl{ending}")
+        with writing(name) as out:
+            out.write(data[:20_000])
+            out.write(data[20_000:])
+        assert b"".join(block.data for block in blocks([name], 1000)) == data
+        stored.append(Path(name).read_bytes())
+    assert stored[0] == stored[1] and (len(stored[0]) < len(data) or not ending)
+
+
+def test_members_of_a_compressed_file_follow_one_another(tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    parts = [b"1\n2\n", b"3\n"]
+    (tmp_path / "a.gz").write_bytes(b"".join(map(gzip.compress, parts)))
+    pack = zstandard.ZstdCompressor().compress
+    (tmp_path / "a.zst").write_bytes(b"".join(map(pack, parts)))
+    for name in ("a.gz", "a.zst"):
+        assert [line for *_, line in lines_of([str(tmp_path / name)])] == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("ending", [".gz", ".zst"])
+def test_a_torn_file_is_named(ending: str, tmp_path: Path) -> None:
+    pytest.importorskip("zstandard")
+    name = str(tmp_path / f"x.jsonl{ending}")
+    with writing(name) as out:
+        out.write(b"".join(b"%d %d\n" % (i, i * i * 7919) for i in range(50_000)))
+    Path(name).write_bytes(Path(name).read_bytes()[: 60_000 if ending == ".gz" else 50_000])
+    with pytest.raises(TaskError, match=r"x\.jsonl\.\w+: cannot be decompressed from line \d+ on"):
+        lines_of([name])
+    Path(name).write_bytes(b"no such format")
+    with pytest.raises(TaskError, match="cannot be decompressed from line 1 on"):
+        lines_of([name])
+
+
+def test_an_output_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
+    for ending in ("", ".gz"):
+        path = tmp_path / f"x{ending}"
+        path.write_bytes(b"old")
+        with pytest.raises(RuntimeError), writing(str(path)) as out:
+            out.write(b"half")
+            raise RuntimeError
+        assert path.read_bytes() == b"old"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_urls_of_memory_and_of_files(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    for base in ("memory://streams", f"file://{tmp_path}"):
+        for number in (1, 2):
+            with writing(f"{base}/part-{number}.jsonl.gz") as out:
+                out.write(b"%d\n" % number)
+        names = matching([f"{base}/part-*.gz"])
+        assert [line for *_, line in lines_of(names)] == [b"1", b"2"]
+    with pytest.raises(RuntimeError), writing("memory://streams/half") as out:
+        out.write(b"half")
+        raise RuntimeError
+    with pytest.raises(TaskError, match="memory://streams/half: no such file"):
+        lines_of(["memory://streams/half"])
+
+
+def test_a_driver_that_is_missing_is_named() -> None:
+    pytest.importorskip("fsspec")
+    try:
+        import s3fs  # noqa: F401
+    except ImportError:
+        with pytest.raises(TaskError, match=r"s3://bucket/x.*not installed; run: pip install s3fs"):
+            lines_of(["s3://bucket/x"])
+    with pytest.raises(TaskError, match=r"nosuch://x: .*give a file or a URL"):
+        lines_of(["nosuch://x"])
+
+
+def test_a_library_that_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(streams.importlib, "import_module", gone)
+    (tmp_path / "a.zst").write_bytes(b"")
+    with pytest.raises(
+        TaskError, match=r"\.zst needs zstandard; run `pip install -e '\.\[build\]'"
+    ):
+        lines_of([str(tmp_path / "a.zst")])
+    with pytest.raises(TaskError, match="URLs need fsspec"):
+        lines_of(["memory://x"])
+
+
+def test_names_that_mean_nothing_or_the_same(tmp_path: Path) -> None:
+    (tmp_path / "a[1].txt").write_text("x")
+    here = str(tmp_path / "a[1].txt")
+    assert matching([here]) == [here]  # a file, though it looks like a pattern
+    with pytest.raises(TaskError, match=r"none-\*: no file matches"):
+        matching([str(tmp_path / "none-*")])
+    with pytest.raises(TaskError, match="given twice"):
+        matching([here, str(tmp_path / "." / "a[1].txt")])
