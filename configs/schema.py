@@ -173,8 +173,9 @@ class SftRunConfig:
     """JSONL or parquet. A row is a task, whose gold text is the target; or has `messages`, whose
     assistant turns are; or has `ids` and `loss_mask`, as `assay select` writes."""
 
-    validation: str | None = locked(None)
-    """Tasks (JSONL) to evaluate on while training; null: none. Settings are `eval.*`."""
+    validation: str | None = locked("auto")
+    """Tasks (JSONL) to evaluate on while training; null: none. auto: the first 32 of
+    `validation.jsonl` beside the data, where that is there. Settings are `eval.*`."""
 
     families: tuple[str, ...] = locked(())
     """Families of your own, FILE.py[:NAME] or pkg.module:NAME, as --family."""
@@ -204,8 +205,9 @@ class GrpoRunConfig:
     data: str = locked("")
     """A JSONL file of tasks, as `assay tasks` writes."""
 
-    validation: str | None = locked(None)
-    """Tasks (JSONL) to evaluate on while training; null: none. Settings are `eval.*`."""
+    validation: str | None = locked("auto")
+    """Tasks (JSONL) to evaluate on while training; null: none. auto: the first 32 of
+    `validation.jsonl` beside the data, where that is there. Settings are `eval.*`."""
 
     families: tuple[str, ...] = locked(())
     """Families of your own, FILE.py[:NAME] or pkg.module:NAME, as --family."""

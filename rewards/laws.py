@@ -22,6 +22,7 @@ from rewards import guard
 from rewards.attacks import attacks
 from rewards.families import family_of, score_answer
 from rewards.family import Cheat, Family, as_answer, cheat_answer, gold_answer
+from rewards.table_marks import TableMarks
 from rewards.task import RIGHT, Answer, Score, Task, TaskError, json_line, unscored
 
 ADMITS = Cheat(lambda task: "").admits  # of a cheat given as a plain function
@@ -232,19 +233,22 @@ def _contents(tasks: Sequence[Task], form: Callable[[str], str]) -> dict[bytes, 
     """Digest of every content that is not empty → the first task that has it."""
     found: dict[bytes, str] = {}
     for task in tasks:
-        for text in contents(task):
-            if said := form(text):
+        for content in contents(task):
+            if said := form(str(content)) if content else "":
                 digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).digest()
                 found.setdefault(digest, task.id)
     return found
 
 
-def contents(task: Task) -> list[str]:
+def contents(task: Task) -> list[str | TableMarks]:
     """`Family.content` of a task. Raises `TaskError` naming the task where it raises."""
     family = family_of(task)
     try:
         with _in_time(family):
-            return [str(text) for text in family.content(task)]
+            found = list(family.content(task))
+        return [one if isinstance(one, TableMarks) else str(one) for one in found]
+    except TaskError:
+        raise
     except (Exception, SystemExit, guard.Overtime) as error:
         raise TaskError(
             f"task {task.id}: content of family {family.name} raised "

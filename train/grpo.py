@@ -130,6 +130,17 @@ def fitting(tasks: Sequence[Task], tokenizer: ChatTokenizer, config: GrpoConfig)
     return kept
 
 
+def drawn(tasks: Sequence[Task], config: GrpoConfig, seed: int) -> list[Task]:
+    """The tasks that `config.steps` steps ask, each once, in their order."""
+    pools = strata(tasks, config.balance)
+    size, rows = config.prompts_per_step, set[int]()
+    for step in range(config.steps):
+        rows.update(rows_of_step(step, pools, size, seed, config.balance))
+        if len(rows) == len(tasks):
+            break
+    return [tasks[i] for i in sorted(rows)]
+
+
 def describe(config: GrpoConfig) -> str:
     """The resolved objective and the batch arithmetic, printed before the first step."""
     prompts, n = config.prompts_per_step, config.rollouts_per_prompt

@@ -1,7 +1,8 @@
 """`assay select`: keep rollouts by a strategy and write them as a training set.
 
 The parquet has `messages` and `tools` (what TRL and verl read), and `ids` with `loss_mask`, the
-tokens as they were sampled (what `assay sft` trains on). The same rollouts give the same bytes.
+tokens as they were sampled (what `assay sft` trains on); `marks` say which tasks these are, for the
+trained model's record (docs/heldout.md). The same rollouts give the same bytes.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         "tools": tools if nested else [json.dumps(t, ensure_ascii=False) for t in tools],
         "ids": [list(r.get("ids") or ()) for r in rows],
         "loss_mask": [list(r.get("loss_mask") or ()) for r in rows],
+        "marks": [list(r.get("marks") or ()) for r in rows],
     }
     library: Any = pa  # its annotations are partial
     table = library.table(
@@ -62,6 +64,7 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
             **columns,
             "ids": library.array(columns["ids"], library.list_(library.int32())),
             "loss_mask": library.array(columns["loss_mask"], library.list_(library.int8())),
+            "marks": library.array(columns["marks"], library.list_(library.int64())),
         }
     )
     path.parent.mkdir(parents=True, exist_ok=True)

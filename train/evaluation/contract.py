@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,8 @@ class Opened:
     """The tasks of one `--tasks` word.
 
     `benchmark` is its name where the word has a prefix; `notes` are for the record (and lines to
-    print); `heldout` is False where rows are known to be training rows.
+    print); `heldout` is False where rows are known to be training rows; `split` says in words which
+    rows these are.
     """
 
     tasks: Sequence[Task]
@@ -42,13 +43,7 @@ class Opened:
     notes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     said: Sequence[str] = ()
     heldout: bool = True
-
-
-def with_absolute_files(task: Task, root: Path) -> Task:
-    """The task with paths that mean the same from every folder."""
-    if not task.files:
-        return task
-    return replace(task, files={n: str((root / p).resolve()) for n, p in task.files.items()})
+    split: str = ""
 
 
 @dataclass(frozen=True)

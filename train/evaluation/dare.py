@@ -19,7 +19,7 @@ from statistics import fmean
 from typing import Any
 
 from rewards.dare.prediction import mismatch
-from rewards.task import RIGHT, Score, Task, TaskError, read_tasks
+from rewards.task import RIGHT, Score, Task, TaskError, read_tasks, with_absolute_files
 from rollouts.dare.failures import CATEGORIES, category
 from rollouts.trajectory import Trajectory
 from train.evaluation.contract import (
@@ -29,7 +29,6 @@ from train.evaluation.contract import (
     Plan,
     Row,
     budget_of,
-    with_absolute_files,
 )
 from train.evaluation.stats import wilson
 

@@ -25,7 +25,7 @@ from rewards.krama.family import judge_of
 from rewards.krama.judge import JudgeError
 from rewards.krama.judge_endpoint import Endpoint
 from rewards.krama.release import harness
-from rewards.task import Score, Task, TaskError, read_tasks
+from rewards.task import Score, Task, TaskError, read_tasks, with_absolute_files
 from rollouts.krama.explore import STEPS
 from rollouts.trajectory import Trajectory
 from train.evaluation.contract import (
@@ -36,7 +36,6 @@ from train.evaluation.contract import (
     Plan,
     Row,
     budget_of,
-    with_absolute_files,
 )
 from train.evaluation.krama_tables import summary, text_tables
 

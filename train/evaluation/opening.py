@@ -9,9 +9,9 @@ from typing import Any
 
 from rewards.families import require_families
 from rewards.seeds import derive_seed
-from rewards.task import Task, TaskError, read_tasks
+from rewards.task import Task, TaskError, read_tasks, with_absolute_files
 from train.evaluation.benchmarks import BENCHMARKS, benchmark_of
-from train.evaluation.contract import Opened, with_absolute_files
+from train.evaluation.contract import Opened
 
 HELDOUT = "heldout.jsonl"  # what stands for a folder that `assay tasks` wrote
 
