@@ -161,8 +161,9 @@ def _message(message: Any, where: str) -> Mapping[str, Any]:
 
 
 def fitting(examples: Sequence[Example], max_length: int) -> list[Example]:
-    """Examples of at most `max_length` tokens. Raises `TaskError` saying what would fit."""
-    kept = [e for e in examples if e.tokens <= max_length]
+    """Examples of at most `max_length` tokens (0: any). Raises `TaskError` saying what would
+    fit."""
+    kept = [e for e in examples if not max_length or e.tokens <= max_length]
     if not kept:
         sizes = sorted(e.tokens for e in examples)
         raise TaskError(

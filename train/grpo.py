@@ -160,7 +160,7 @@ def describe(config: GrpoConfig) -> str:
         f"batch: {prompts} prompts × {n} rollouts = {prompts * n} rollouts per step, "
         f"{prompts // config.mini_batch} optimiser step(s) of {config.mini_batch * n}; "
         f"T={config.temperature:g} top_p={config.top_p:g} top_k={config.top_k}, "
-        f"≤ {config.max_new_tokens} new tokens, lr {config.lr:g} {config.schedule}, "
+        f"≤ {config.max_new_tokens or 'auto'} new tokens, lr {config.lr:g} {config.schedule}, "
         f"{config.steps} steps"
         + (f"; equally many of every {config.balance}" if config.balance != "none" else "")
     )

@@ -6,6 +6,7 @@ The benchmarks themselves stand in `train/evaluation/benchmarks.py`; nothing els
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,8 @@ from rollouts.trajectory import Trajectory
 
 Row = dict[str, Any]
 Args = Any  # the parsed command line
+HELD = ("heldout", "test", "eval")  # splits that nothing is trained on
+HELDOUT = "heldout.jsonl"  # in the folder of a build
 TOOL_TOKENS = 4096  # of one message in an episode with tools
 
 
@@ -44,6 +47,17 @@ class Opened:
     said: Sequence[str] = ()
     heldout: bool = True
     split: str = ""
+
+
+def all_heldout(tasks: Sequence[Task]) -> bool:
+    """Whether every task says that it is of a split to test on."""
+    return all(task.split in HELD for task in tasks)
+
+
+def splits_of(where: object, tasks: Sequence[Task]) -> str:
+    """`WHERE (12 of split heldout)`: which rows these are, for the report."""
+    counts = Counter(task.split for task in tasks)
+    return f"{where} ({', '.join(f'{n} of split {name}' for name, n in sorted(counts.items()))})"
 
 
 @dataclass(frozen=True)
