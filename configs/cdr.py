@@ -111,6 +111,8 @@ class SelectConfig:
     difficulty_balanced: bool = False
     max_tasks: int = 0
     max_chars: int = 0  # longest input that is written
+    # as many KEEP as DROP of every filter in train and validation; tracks/ stay as they are
+    balance_filtered: bool = True
 
     def __post_init__(self) -> None:
         names = ("per_operator", "per_variant", "groups_per_family", "families_per_recipe")
@@ -122,6 +124,7 @@ class InstructConfig:
     """The wording: styles, variants a task, prompt mode, and how much is written of it."""
 
     variants: int = 3  # K prompt variants a task, sampled from its pool of one a style
+    variants_per_task: int = 1  # wordings of a training task, each a row of the task's group
     seed: int = 0
     forms: int = 0  # use only the first surface forms of every phrase; 0: all
     mode: Literal["direct", "few_shot", "plan_first", "state_aware"] = "direct"
@@ -129,6 +132,7 @@ class InstructConfig:
 
     def __post_init__(self) -> None:
         at_least(self, 0, "variants", "forms")
+        at_least(self, 1, "variants_per_task")
 
 
 @dataclass(frozen=True)
@@ -156,14 +160,20 @@ class ParaphraseConfig:
 
 @dataclass(frozen=True)
 class SplitConfig:
-    """Held out by document, and by recipe template (the set of its operators)."""
+    """Held out by document, and by recipe template (the set of its operators). Validation gets
+    documents of its own; the templates that are held out stay out of it too."""
 
     heldout_documents: float = 0.2
+    validation_documents: float = 0.05
     heldout_recipes: float = 0.1
     seed: int = 0
 
     def __post_init__(self) -> None:
-        share(self, "heldout_documents", "heldout_recipes")
+        share(self, "heldout_documents", "validation_documents", "heldout_recipes")
+        if self.heldout_documents + self.validation_documents > 1:
+            raise ValueError(
+                "heldout_documents and validation_documents are more than all; lower one"
+            )
 
 
 @dataclass(frozen=True)
@@ -171,6 +181,7 @@ class CdrConfig:
     """`assay tasks cdr`: corpora in, five tracks out."""
 
     corpora: tuple[str, ...] = ()
+    licences: tuple[str, ...] = ()  # documents of these alone, patterns such as CC-BY*; (): all
     domains: Literal["source", "ranked"] = "source"  # the corpus's label, or by active operators
     scan_profile: Literal["bench", "dj"] = "bench"
     workers: int = 0  # 0: all cores

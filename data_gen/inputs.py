@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -46,11 +47,21 @@ class Input:
         return asdict(self) | {"used": self.used, "why": list(dict.fromkeys(self.why))}
 
 
-def say_inputs(inputs: Sequence[Input], out: Path, to: TextIO | None = None) -> None:
+def say_inputs(
+    inputs: Sequence[Input],
+    out: Path,
+    to: TextIO | None = None,
+    members: Iterable[Input] = (),
+) -> None:
     """Print a line per input, refused ones first, and write `out/refused.jsonl`: every input with
-    a reason. The file is written also when it is empty."""
+    a reason. The file is written also when it is empty.
+
+    `members` are refused parts of the inputs, such as documents of a class: they have rows in the
+    file and no line of their own.
+    """
     ordered = sorted(inputs, key=lambda one: (one.used, one.name))
-    write_jsonl(out / REFUSED, (one.row() for one in ordered if one.why or not one.used))
+    told = (one for one in ordered if one.why or not one.used)
+    write_jsonl(out / REFUSED, (one.row() for one in chain(told, members)))
     print("\n".join(lines(ordered, out)), file=to or sys.stderr)
 
 

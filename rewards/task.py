@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from rewards.files import replacing
+from rewards.files import UNFINISHED, replacing
 
 Message = dict[str, str]
 
@@ -219,7 +219,9 @@ def read_journal(path: str | Path) -> list[dict[str, Any]]:
 
 
 def read_tasks(path: str | Path) -> list[Task]:
-    """All tasks of a JSONL file, in order. Raises `TaskError` naming file, line and field."""
+    """All tasks of a JSONL file, in order. Raises `TaskError` naming file, line and field, and for
+    a file of a build that was killed while it replaced an older one."""
+    refuse_unfinished(path)
     return [Task.from_json(row, f"{path} line {number}") for number, row in read_jsonl(path)]
 
 
@@ -228,6 +230,18 @@ def with_absolute_files(task: Task, root: Path) -> Task:
     if not task.files:
         return task
     return replace(task, files={n: str((root / p).resolve()) for n, p in task.files.items()})
+
+
+def refuse_unfinished(path: str | Path) -> None:
+    """Raise `TaskError` when `path`, a folder or a file below one, belongs to a build that was
+    killed while its files took the places of older ones."""
+    place = Path(path).absolute()
+    for folder in (place, place.parent, place.parent.parent):
+        if (folder / UNFINISHED).exists():
+            raise TaskError(
+                f"{folder}: a build was killed while it put its files here, so they may be of two "
+                "builds; run the same `assay tasks` command again"
+            )
 
 
 def refuse_published(tasks: Iterable[Task], where: str | Path) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,16 @@ from data_gen.cdr.construct import (
     pipeline_rows,
     usable_records,
 )
+from data_gen.cdr.documents import inputs_of, refused, too_long, too_plain
 from data_gen.cdr.domains import ALL_MAPPERS, LABELS
-from data_gen.cdr.out import write_tracks
+from data_gen.cdr.out import FILES, Tracks, write_tracks
 from data_gen.cdr.records import Replays
 from data_gen.cdr.rows import planned_rows
 from data_gen.cdr.sources import read_sources, scan
 from data_gen.corpora import CorpusError
+from data_gen.inputs import say_inputs
 from rewards import console
+from rewards.files import replacing_all
 from rewards.task import write_jsonl
 
 
@@ -45,6 +49,14 @@ def main(argv: Sequence[str]) -> int:
         help="file or folder of documents, instead of `corpora`; may be repeated",
     )
     parser.add_argument(
+        "--licence",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="use documents of this licence alone, a pattern such as CC-BY*; may be repeated "
+        "(the setting `licences`)",
+    )
+    parser.add_argument(
         "--paraphrase",
         metavar="URL",
         help="OpenAI-compatible endpoint to ask for freer wordings (paraphrase.url; docs/cdr.md)",
@@ -54,6 +66,8 @@ def main(argv: Sequence[str]) -> int:
     words = [f"paraphrase.model={args.paraphrase_model}"] if args.paraphrase_model else []
     words += [f"paraphrase.url={args.paraphrase}"] if args.paraphrase else []
     config = load(CdrConfig, args.config, [*args.settings, *words])
+    if args.licence:
+        config = replace(config, licences=(*config.licences, *args.licence))
     corpora = args.corpus or [find_corpus(name, args.config) for name in config.corpora]
     build(config, corpora, args.out)
     return 0
@@ -85,22 +99,22 @@ def _paraphrases(counts: dict[str, Any]) -> str:
     )
 
 
-def _tracks(done: Construction, config: CdrConfig, out: Path, workers: int) -> None:
-    units = list(planned_rows(done, config.select.filter_variants))
-    manifest = write_tracks(units, config, out, workers)
+def _say(made: Tracks, out: Path) -> None:
+    """The counts of a build, and what is in no split."""
+    manifest = made.manifest
     for track, count in manifest["counts"].get("track", {}).items():
         print(f"{out / 'tracks' / track}.jsonl: {count} verified tasks")
     refused = ", ".join(f"{n} {why}" for why, n in manifest["units_refused"].items())
     if refused:
         print(f"left out: {refused}")
-    split = manifest["counts"].get("split", {})
-    if apart := manifest["too_like_heldout"]:
-        print(f"in neither split: {apart} whose input or reference is much like a held-out one")
+    for why, count in manifest["left_out_of_splits"].items():
+        if count:
+            print(f"in no split: {count} rows, {why}")
     if spoken := manifest.get("paraphrases"):
         print(_paraphrases(spoken))
     print(
         f"{manifest['tasks']} tasks, {manifest['operators']} operators; "
-        + ", ".join(f"{name} {count}" for name, count in split.items())
+        + ", ".join(f"{name} {n}" for name, n in manifest["counts"].get("split", {}).items())
     )
 
 
@@ -134,15 +148,16 @@ def starved(done: Construction) -> list[str]:
 
 
 def build(config: CdrConfig, corpora: Sequence[str], out: Path) -> None:
-    """Everything `assay tasks cdr` writes."""
+    """Everything `assay tasks cdr` writes; all files take their places together."""
     if not corpora:
         raise CorpusError("no corpus; give --corpus PATH or set corpora in the config")
-    sources = read_sources(corpora)
+    sources = read_sources(corpora, config.licences)
     for problem in sources.problems[:5]:
         print(f"assay tasks: {problem}", file=sys.stderr)
     if sources.problems:
         print(f"assay tasks: {len(sources.problems)} corpus rows left out", file=sys.stderr)
     most = config.instances.max_text_length
+    left = [*sources.problems, *too_long(sources.rows, most)]
     rows = [row for row in sources.rows if len(row["text"]) <= most]
     if len(rows) < len(sources.rows):
         print(
@@ -152,12 +167,17 @@ def build(config: CdrConfig, corpora: Sequence[str], out: Path) -> None:
         )
     workers = config.workers or os.cpu_count() or 1
     records = scan(rows, workers, config.scan_profile, config.domains)
+    left += too_plain(records, config.instances)
     done = construct(records, config, Replays())
-    out.mkdir(parents=True, exist_ok=True)
-    dump(config, out / "config.yaml")
-    write_jsonl(out / "pipeline.jsonl", pipeline_rows(done))
-    if config.tracks:
-        _tracks(done, config, out, workers)
+    made: Tracks | None = None
+    with replacing_all(out, stale=FILES) as new:
+        dump(config, new / "config.yaml")
+        write_jsonl(new / "pipeline.jsonl", pipeline_rows(done))
+        if config.tracks:
+            units = list(planned_rows(done, config.select.filter_variants))
+            made = write_tracks(units, config, new, workers, out)
+    if made is not None:
+        _say(made, out)
     recipes = sum(len(mined.recipes) for mined in done.mined)
     for line in starved(done):
         print(line)
@@ -167,3 +187,10 @@ def build(config: CdrConfig, corpora: Sequence[str], out: Path) -> None:
         f"{len(done.atomic)} atomic, {len(done.main)} main, {len(done.order)} order instances, "
         f"{len(done.swaps)} swap pairs"
     )
+    rows_of = made.rows_of if made is not None else instances_of(done)
+    say_inputs(inputs_of(records, left, rows_of), out, members=refused(left))
+
+
+def instances_of(done: Construction) -> Counter[str]:
+    """How many instances each document gave, where no track is written."""
+    return Counter(row.record.id for row in (*done.atomic, *done.main, *done.order))

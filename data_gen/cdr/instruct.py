@@ -257,3 +257,19 @@ def pool(steps: Sequence[Step], key: str, seed: int = 0, forms: int = 0) -> list
 def chosen(size: int, k: int, seed: int, key: str, instance_id: str) -> list[int]:
     """Indices of an instance's K variants in its pool; 0: all."""
     return sample_variants(size, k, seed, key, instance_id)
+
+
+def wordings_of(
+    size: int, picked: Sequence[int], count: int, seed: int, key: str, instance_id: str
+) -> list[int]:
+    """Indices in the pool of a training task's `count` wordings, all styles alike often.
+
+    Its benchmark row's own variants (`picked`) come first, then the others, each part by the rank
+    of a hash of the row; a pool smaller than `count` gives all it has.
+    """
+
+    def rank(index: int) -> int:
+        return derive_seed(seed, "wording", key, instance_id, index)
+
+    others = sorted(set(range(size)) - set(picked), key=rank)
+    return [*sorted(picked, key=rank), *others][:count]

@@ -19,7 +19,7 @@ from threading import Lock
 from typing import Any
 
 from configs.cdr import InstructConfig, ParaphraseConfig
-from data_gen.cdr.instruct import InstructionError, PromptVariant, chosen, pool
+from data_gen.cdr.instruct import InstructionError, PromptVariant, chosen, pool, wordings_of
 from data_gen.cdr.paraphrase import Candidate, paraphrase
 from data_gen.cdr.rows import PlannedRow, key_of
 from rewards.cdr.ids import stable_id
@@ -81,11 +81,12 @@ def jobs_of(
                 pools[key] = pool(planned.steps, key, instruct.seed, instruct.forms)
             except InstructionError:  # left out later, with this reason
                 pools[key] = []
-        picked = range(len(pools[key]))
-        if not instruct.all_prompts and pools[key]:
-            picked = chosen(
-                len(pools[key]), instruct.variants, instruct.seed, key, planned.instance.id
-            )
+        size, name = len(pools[key]), planned.instance.id
+        picked = list(range(size))
+        if not instruct.all_prompts and size:
+            picked = chosen(size, instruct.variants, instruct.seed, key, name)
+            count = max(len(picked), instruct.variants_per_task)
+            picked += wordings_of(size, picked, count, instruct.seed, key, name)[len(picked) :]
         for variant in (pools[key][i] for i in picked):
             if (key, variant.style_id) not in seen:
                 seen.add((key, variant.style_id))

@@ -7,7 +7,7 @@ Field order is the release's (spec section 14); after them stand `filter_params_
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from data_gen.cdr.construct import Construction, bucket
@@ -173,16 +173,18 @@ def release_row(
 
 
 def task_of(
-    row: Row, steps: Sequence[Step], split: str, mode: str, record: dict[str, str], variant: int = 0
+    planned: PlannedRow, row: Row, variant: PromptVariant, split: str, mode: str, number: int = 0
 ) -> Task:
-    """A release row as a task, asked in one of its variants."""
-    requirement = row["prompt_variants"][variant]["user_requirement"]
+    """A release row as a task, asked in one of its wordings: the `number`th of those it is written
+    in. Wordings of one instance are a group; an order group is one with all its wordings."""
+    steps, record = planned.steps, planned.instance.record
+    name, group = row["instance_id"], row["order_group_instance_id"]
     return Task(
-        id=row["instance_id"] if variant == 0 else f"{row['instance_id']}-{variant}",
+        id=name if number == 0 else f"{name}-{number}",
         family="refinement",
         track=row["source_track"],
         split=split,
-        prompt=messages(requirement, row["input_text"], mode),
+        prompt=messages(variant.user_requirement, row["input_text"], mode),
         gold={
             "status": row["reference_status"],
             "text": row["reference_text"],
@@ -191,21 +193,41 @@ def task_of(
             "full_run_text": row["reference_text_full_run"],
             "mode": mode,
         },
-        group=row["order_group_instance_id"],
+        group=group,
         meta={
+            "instance": name,
             "document": row["doc_id"],
             "domain": row["domain"],
-            "source": record["source"],
-            "licence": record["licence"],
+            "source": record.source,
+            "licence": record.licence,
             "difficulty": row["difficulty_label"],
-            "has_filter": any(s.operator.endswith("_filter") for s in steps),
+            "length_bucket": row["input_length_bucket"],
+            "recipe_length": row["recipe_length"],
+            "has_filter": filter_of(planned) is not None,
             "order_slot": row["order_slot"],
             "template": template(steps),
-            "requirement": requirement,
-            "style": row["prompt_variants"][variant]["style_id"],
+            "requirement": variant.user_requirement,
+            "style": variant.style_id,
             "composed": row["composed"],
         },
     )
+
+
+def tasks_of(
+    planned: PlannedRow, row: Row, asked: Sequence[PromptVariant], split: str, mode: str
+) -> list[Task]:
+    """The tasks of a row in one split: training has every wording of `asked`, as a group of their
+    own where the row is in none; the other splits have the first."""
+    wordings = asked if split == "train" else asked[:1]
+    made = [task_of(planned, row, v, split, mode, i) for i, v in enumerate(wordings)]
+    if len(made) < 2:
+        return made
+    return [task if task.group else replace(task, group=row["instance_id"]) for task in made]
+
+
+def filter_of(planned: PlannedRow) -> str | None:
+    """The filter of a row's recipe, which has one at most; None without."""
+    return next((n for n in planned.instance.sequence if n.endswith("_filter")), None)
 
 
 def template(steps: Iterable[Step]) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from configs.cdr import SelectConfig, SplitConfig
-from data_gen.cdr.rows import PlannedRow, difficulty, template
+from data_gen.cdr.rows import PlannedRow, difficulty, filter_of, template
 from data_gen.overlap import copies
 from rewards.cdr.ids import stable_id
 from rewards.seeds import derive_seed
@@ -90,7 +90,8 @@ def _until(units: Sequence[Unit], most: int) -> list[Unit]:
 
 
 def splitter(units: Sequence[Unit], config: SplitConfig) -> Callable[[PlannedRow], str]:
-    """PlannedRow -> `train`, `heldout`, or "" (its recipe is held out but its document is not).
+    """PlannedRow -> `train`, `validation`, `heldout`, or "" (its recipe is held out but its
+    document is not).
 
     Documents are split domain by domain, copies and near copies of one another together; recipe
     templates of two or more operators as a whole; both by the rank of a hash.
@@ -107,15 +108,47 @@ def splitter(units: Sequence[Unit], config: SplitConfig) -> Callable[[PlannedRow
                 templates.add(template(planned.steps))
     first = copies(texts)
     away: set[str] = set()  # firsts of copies
+    aside: set[str] = set()
     for names in documents.values():
         ranked = sorted(names, key=lambda n: (derive_seed(config.seed, "split", first[n]), n))
-        away |= {first[n] for n in ranked[: round(len(ranked) * config.heldout_documents)]}
+        cut = round(len(ranked) * config.heldout_documents)
+        end = cut + round(len(ranked) * config.validation_documents)
+        away |= {first[n] for n in ranked[:cut]}
+        aside |= {first[n] for n in ranked[cut:end]}
     ranked = sorted(templates, key=lambda t: derive_seed(config.seed, "template", t))
     unseen = set(ranked[: round(len(ranked) * config.heldout_recipes)])
 
     def split(planned: PlannedRow) -> str:
-        if first[planned.instance.record.id] in away:
+        document = first[planned.instance.record.id]
+        if document in away:  # before validation: copies may be of two domains
             return "heldout"
-        return "" if template(planned.steps) in unseen else "train"
+        if template(planned.steps) in unseen:
+            return ""
+        return "validation" if document in aside else "train"
 
     return split
+
+
+def unbalanced(units: Mapping[int, Sequence[PlannedRow]]) -> set[int]:
+    """Numbers of the units to leave out so that every filter of every track keeps about as often
+    as it drops: the difference is less than the rows of a unit.
+
+    Units are left out whole, those with most rows of the more frequent status first, then by the
+    rank of a hash.
+    """
+    cells: defaultdict[tuple[str, str], list[tuple[int, int, str]]] = defaultdict(list)
+    for number, unit in units.items():
+        if name := filter_of(unit[0]):
+            drops = sum(planned.instance.status == "DROP" for planned in unit)
+            rank = stable_id("balance_filtered", unit[0].instance.id)
+            cells[unit[0].track, name].append((2 * drops - len(unit), number, rank))
+    left_out: set[int] = set()
+    for cell in cells.values():
+        excess = sum(more for more, _, _ in cell)
+        sign = 1 if excess > 0 else -1
+        excess *= sign
+        for more, number, _ in sorted(cell, key=lambda c: (-sign * c[0], c[2])):
+            if 0 < sign * more < 2 * excess:  # the rest is nearer to balance without it
+                left_out.add(number)
+                excess -= sign * more
+    return left_out

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,36 +32,99 @@ _SCAN_CHUNK = 16
 
 
 @dataclass(frozen=True)
+class Left:
+    """A document that is not used. `kind` is the reason without its details, to be counted;
+    `name` says where it stands in a corpus, without the place of the corpus."""
+
+    name: str
+    why: str
+    kind: str
+    group: str  # the class of documents, or the file, that it belongs to
+    licence: str = "unknown"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.why}; left out"
+
+
+@dataclass(frozen=True)
 class Sources:
     """Rows in reading order, each with `text` and perhaps `domain`; `problems`: rows left out."""
 
     rows: list[Row]
-    problems: list[str]
+    problems: list[Left]
 
 
-def read_sources(paths: Sequence[str | Path]) -> Sources:
-    """Read files and folders. Raises `CorpusError` when one is missing or nothing is usable."""
+def read_sources(paths: Sequence[str | Path], licences: Sequence[str] = ()) -> Sources:
+    """Read files and folders; with `licences`, patterns such as `CC-BY*`, documents of these alone.
+
+    Raises `CorpusError` when a file is missing or nothing is usable.
+    """
     rows: list[Row] = []
-    problems: list[str] = []
+    problems: list[Left] = []
     seen: set[str] = set()
     for path in map(Path, paths):
         if not path.exists():
             raise CorpusError(f"{path}: no such file or folder; give a corpus")
         for file in files_of(path):
-            for number, raw in enumerate(raw_rows(file, path, problems), 1):
+            torn: list[str] = []
+            shown = shown_name(file, path)
+            for number, raw in enumerate(raw_rows(file, path, torn), 1):
                 row = _normal(raw, file)
-                where = f"{file} row {number}"
+                where = f"{shown} row {number}"
                 if row is None:
-                    problems.append(f"{where}: no text in {' or '.join(TEXT_FIELDS)}; left out")
+                    why = f"no text in {' or '.join(TEXT_FIELDS)}"
+                    problems.append(Left(where, why, why, shown))
                 elif (name := record_id(row)) in seen:
-                    problems.append(f"{where}: id {name!r} occurs twice; left out")
+                    problems.append(
+                        Left(where, f"id {name!r} occurs twice", "an id that occurs twice", shown)
+                    )
                 else:
                     seen.add(name)
                     rows.append(row | {"id": name})
+            problems += [_torn(problem, file, shown) for problem in torn]
     if not rows:
         first = f"; first problem: {problems[0]}" if problems else ""
         raise CorpusError(f"{', '.join(map(str, paths))}: no usable document{first}")
-    return Sources(rows, problems)
+    return _licensed(rows, problems, licences) if licences else Sources(rows, problems)
+
+
+def _licensed(rows: list[Row], problems: list[Left], licences: Sequence[str]) -> Sources:
+    wanted = [pattern.lower() for pattern in licences]
+    kept: list[Row] = []
+    for row in rows:
+        licence = row["licence"]
+        if any(fnmatchcase(licence.lower(), pattern) for pattern in wanted):
+            kept.append(row)
+            continue
+        kind = "a licence that --licence leaves out"
+        problems.append(
+            Left(row["id"], f"licence {licence!r} is left out", kind, class_of(row), licence)
+        )
+    if not kept:
+        there = Counter(row["licence"] for row in rows).most_common(8)
+        raise CorpusError(
+            f"no document has a licence of {', '.join(licences)}; there is "
+            + ", ".join(f"{name} ({count} documents)" for name, count in there)
+        )
+    return Sources(kept, problems)
+
+
+def class_of(row: Mapping[str, Any]) -> str:
+    """The class of documents that a row belongs to: its domain and source."""
+    return f"{row.get('domain') or 'no domain'} / {row.get('source') or 'unknown'}"
+
+
+def shown_name(file: Path, root: Path) -> str:
+    """A file's name from its corpus on: the same wherever the corpus lies."""
+    if not root.is_dir():
+        return file.name
+    return f"{root.resolve().name}/{file.relative_to(root).as_posix()}"
+
+
+def _torn(problem: str, file: Path, shown: str) -> Left:
+    """A problem of `raw_rows`: `FILE line 3: why (details); left out`."""
+    where, _, why = problem.removeprefix(str(file)).removesuffix("; left out").partition(": ")
+    return Left(shown + where, why, why.partition(" (")[0], shown)
 
 
 def files_of(path: Path) -> list[Path]:

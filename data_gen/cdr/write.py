@@ -10,7 +10,14 @@ from functools import lru_cache
 from typing import Any
 
 from configs.cdr import InstructConfig
-from data_gen.cdr.instruct import InstructionError, PromptVariant, chosen, pool, read_instruction
+from data_gen.cdr.instruct import (
+    InstructionError,
+    PromptVariant,
+    chosen,
+    pool,
+    read_instruction,
+    wordings_of,
+)
 from data_gen.cdr.paraphrase_pool import Wordings
 from data_gen.cdr.rows import PlannedRow, Row, key_of, release_row
 from data_gen.chunks import in_order
@@ -22,10 +29,12 @@ _CHUNK = 64
 
 @dataclass(frozen=True)
 class Written:
-    """Rows of one unit, or why none of it is written."""
+    """Rows of one unit, or why none of it is written. `asked`: the variants that each row's
+    training tasks are asked in."""
 
     rows: list[Row] = field(default_factory=list[Row])
     pools: list[list[PromptVariant]] = field(default_factory=list[list[PromptVariant]])
+    asked: list[list[PromptVariant]] = field(default_factory=list[list[PromptVariant]])
     refused: str = ""
 
 
@@ -47,6 +56,7 @@ def word(unit: Sequence[PlannedRow], config: InstructConfig, wordings: Wordings)
     """
     rows: list[Row] = []
     pools: list[list[PromptVariant]] = []
+    asked: list[list[PromptVariant]] = []
     for planned in unit:
         frozen = tuple((s.operator, tuple(sorted(s.params.items()))) for s in planned.steps)
         key = key_of(planned)
@@ -57,12 +67,21 @@ def word(unit: Sequence[PlannedRow], config: InstructConfig, wordings: Wordings)
         variants = [paraphrased(v, key, wordings) for v in variants]
         picked = chosen(len(variants), config.variants, config.seed, key, planned.instance.id)
         row = release_row(planned, variants, picked, config.variants, config.seed)
-        said = [_said(variants[i], key, wordings) for i in picked]
+        trained = wordings_of(
+            len(variants),
+            picked,
+            config.variants_per_task,
+            config.seed,
+            key,
+            planned.instance.id,
+        )
+        said = [_said(variants[i], key, wordings) for i in dict.fromkeys([*picked, *trained])]
         if why := refusal(row, planned.steps, said):
             return Written(refused=why)
         rows.append(row)
         pools.append(variants)
-    return Written(rows, pools)
+        asked.append([variants[i] for i in trained])
+    return Written(rows, pools, asked)
 
 
 def paraphrased(variant: PromptVariant, key: str, wordings: Wordings) -> PromptVariant:

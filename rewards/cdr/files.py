@@ -11,7 +11,7 @@ from typing import Any, cast
 from rewards.cdr.predictions import JSON, PROFILES
 from rewards.cdr.scorefile import ScoredFile
 from rewards.files import write_text
-from rewards.task import TaskError, read_jsonl, write_jsonl
+from rewards.task import TaskError, read_jsonl, refuse_unfinished, write_jsonl
 
 Row = dict[str, Any]
 CORE = ("atomic_m", "atomic_f", "agnostic_m", "order_m", "order_f")
@@ -101,6 +101,7 @@ def check_row(row: Mapping[str, Any], where: str) -> None:
 def find_tracks(folder: Path, names: Sequence[str] = ()) -> dict[str, Path]:
     """Track files of a benchmark folder (the release's, or what `assay tasks cdr` wrote), in the
     benchmark's order. Raises `TaskError` when there is none, or a wanted one is missing."""
+    refuse_unfinished(folder)
     places = (
         folder / "tracks",
         folder / "data" / "benchmark_v3" / "tracks",

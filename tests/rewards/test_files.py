@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
-from rewards.files import replacing, write_bytes, write_text
-from rewards.task import write_jsonl
+from rewards.files import UNFINISHED, replacing, replacing_all, write_bytes, write_text
+from rewards.task import TaskError, refuse_unfinished, write_jsonl
 
 
 def test_a_writer_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -72,3 +76,89 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         write_text(tmp_path, "x")
     assert list(tmp_path.iterdir()) == []
+
+
+def a_set(folder: Path, word: str, names: tuple[str, ...]) -> None:
+    with replacing_all(folder, stale=("a.txt", "b/c.txt", "d.txt")) as new:
+        for name in names:
+            write_text(new / name, word)
+
+
+def held(folder: Path) -> dict[str, str]:
+    return {
+        p.relative_to(folder).as_posix(): p.read_text() for p in folder.rglob("*") if p.is_file()
+    }
+
+
+def test_a_set_of_files_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
+    write_text(tmp_path / "notes.txt", "mine")
+    a_set(tmp_path, "old", ("a.txt", "b/c.txt"))
+    a_set(tmp_path, "new", ("a.txt", "d.txt"))
+    assert held(tmp_path) == {"notes.txt": "mine", "a.txt": "new", "d.txt": "new"}
+
+
+def test_a_set_that_fails_leaves_the_older_one(tmp_path: Path) -> None:
+    a_set(tmp_path, "old", ("a.txt", "b/c.txt"))
+    with pytest.raises(RuntimeError), replacing_all(tmp_path, stale=("a.txt",)) as new:
+        write_text(new / "a.txt", "half")
+        raise RuntimeError
+    assert held(tmp_path) == {"a.txt": "old", "b/c.txt": "old"}
+
+
+def test_two_sets_are_not_written_to_one_folder_at_a_time(tmp_path: Path) -> None:
+    with replacing_all(tmp_path) as new:
+        write_text(new / "a.txt", "first")
+        with pytest.raises(OSError, match="another build writes to this folder"):
+            a_set(tmp_path, "second", ("a.txt",))
+    assert held(tmp_path) == {"a.txt": "first"}
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from rewards import files
+
+calls, at = 0, int(sys.argv[2])
+
+def dying(real):
+    def call(*args, **more):
+        global calls
+        calls += 1
+        if calls == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **more)
+    return call
+
+Path.replace, Path.unlink = dying(Path.replace), dying(Path.unlink)
+with files.replacing_all(sys.argv[1], stale=("a.txt", "b/c.txt", "d.txt")) as new:
+    for name in ("a.txt", "b/c.txt", "e.txt"):
+        (new / name).parent.mkdir(exist_ok=True)
+        (new / name).write_text("new")
+"""
+
+
+def test_a_kill_at_any_moment_never_leaves_a_mixture_that_reads_as_whole(tmp_path: Path) -> None:
+    mixtures = 0
+    for at in range(1, 40):
+        folder = tmp_path / str(at)
+        a_set(folder, "old", ("a.txt", "b/c.txt", "d.txt"))
+        done = subprocess.run([sys.executable, "-c", KILLED, folder, str(at)], cwd=ROOT)
+        seen = {n: text for n, text in held(folder).items() if not n.startswith(".")}
+        whole = set(seen.values()) == {"old"} and len(seen) == 3
+        whole |= set(seen.values()) == {"new"} and len(seen) == 3
+        if done.returncode == 0:
+            assert set(seen.values()) == {"new"}
+            break
+        assert done.returncode == -signal.SIGKILL
+        if (folder / UNFINISHED).exists():
+            mixtures += not whole
+            with pytest.raises(TaskError, match="was killed while it put its files"):
+                refuse_unfinished(folder / "b" / "c.txt")
+        else:
+            assert whole, seen
+        a_set(folder, "again", ("a.txt",))  # heals, and clears what the killed one left
+        assert held(folder) == {"a.txt": "again"} | ({"e.txt": "new"} if "e.txt" in seen else {})
+        refuse_unfinished(folder / "a.txt")
+    else:
+        raise AssertionError("the writer never came to its end")
+    assert mixtures > 2
