@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -41,7 +41,7 @@ def processes(
 
 
 def in_turn(
-    pool: ProcessPoolExecutor, workers: int, work: Callable[[Job], Found], jobs: Sequence[Job]
+    pool: ProcessPoolExecutor, workers: int, work: Callable[[Job], Found], jobs: Iterable[Job]
 ) -> Iterator[Found]:
     """What `work` gives for every job, in the order of the jobs, whoever is done first.
 

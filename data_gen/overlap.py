@@ -7,7 +7,6 @@ by their operators in order.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import zlib
 from collections import defaultdict
@@ -19,7 +18,6 @@ from typing import Any, cast
 import numpy as np
 
 from data_gen.demo.passages import canonical_hash
-from rewards.laws import contents, normal
 from rewards.task import Task
 
 # 16 bands of 4: of pairs at a Jaccard similarity of 0.8 the bands miss one in 4,500, at 0.5 a
@@ -166,31 +164,6 @@ def overlaps(ours: Sequence[Fingerprint], theirs: Sequence[Fingerprint]) -> dict
         "distinct_shared": len(shared),
         "distinct": len({p.recipe for p in ours}),
     }
-    return found
-
-
-def shared_contents(ours: Sequence[Task], theirs: Sequence[Task]) -> dict[str, Any]:
-    """Counts of our tasks of which some `Family.content` occurs in the others: exactly but for
-    case and space, and nearly; with up to 20 example pairs of ids."""
-    mine, other = _content_prints(ours), _content_prints(theirs)
-    known = {p.input: p.id for p in reversed(other)}
-    exact = {p.id: known[p.input] for p in mine if p.input in known}
-    near, pairs = _near(mine, other, "input_signature")
-    return {
-        "exact": len(exact),
-        "near": len({mine[i].id for i in near}),
-        "examples": [[one, two, 1.0] for one, two in list(exact.items())[:20]] or pairs[:20],
-    }
-
-
-def _content_prints(tasks: Sequence[Task]) -> list[Fingerprint]:
-    """A print of every content that is not empty, under its task's id."""
-    found: list[Fingerprint] = []
-    for task in tasks:
-        for text in contents(task):
-            if said := normal(text):
-                digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
-                found.append(Fingerprint(task.id, "", digest, "", "", "", signature(text), None))
     return found
 
 
