@@ -29,7 +29,7 @@ from rewards.console import (
 from rewards.families import family_named, require_families, use_families
 from rewards.laws import Broken, Examined, cheat_laws, examine, mean_scores, split_law
 from rewards.seeds import derive_seed
-from rewards.task import Task, TaskError, read_tasks, write_jsonl
+from rewards.task import Task, TaskError, read_tasks, with_absolute_files, write_jsonl
 
 Report = dict[str, Any]
 FAILURES = 5  # tasks whose scorer failed, after which a family's audit stops
@@ -105,9 +105,11 @@ def audit(
                 for task, one, extra in zip(mine, examined, own, strict=False)
             ]
             report["families"][name] = found | {"broken": [_plain(b) for b in broken]}
-    report["shared"] = [
-        _plain(b) for b in split_law({str(path): tasks for path, tasks in files.items()})
-    ]
+    located = {
+        str(path): [with_absolute_files(task, path.parent) for task in tasks]
+        for path, tasks in files.items()
+    }
+    report["shared"] = [_plain(b) for b in split_law(located)]
     report["ok"] = not report["shared"] and not any(
         found["broken"] for found in report["families"].values()
     )

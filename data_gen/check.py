@@ -50,10 +50,10 @@ def main(argv: Sequence[str]) -> int:
 def options() -> Parser:
     made = parser(
         "tasks check",
-        "Exact and near overlap of two sets of tasks of any families: of what each family says "
-        "two\nsplits must not share (texts and questions by MinHash, tables by marks of their columns "
-        "and\nrows), and of inputs, recipes and references of refinement. Reads task files and "
-        "CDR-Bench's\nown row files. Exit status 1 when something is shared.",
+        "Exact and near overlap of two sets of tasks of any families: of what each family says\n"
+        "two splits must not share (texts and questions by MinHash, tables by marks of their\n"
+        "columns and rows), and of inputs, recipes and references of refinement. Reads task files\n"
+        "and CDR-Bench's own row files. Exit status 1 when something is shared.",
     )
     made.add_argument("tasks", nargs="+", type=Path, help="JSONL files or folders of them")
     made.add_argument(

@@ -22,8 +22,6 @@ TEXT_BYTES = 8 + 8 + 2 * PERMUTATIONS + 4 * BANDS + 8
 ROW_BYTES = 200  # its id, document and recipe
 CROWD = 64  # rows of one band that are looked at: a phrase that all have tells nothing
 Ints = NDArray[np.int64]
-
-
 NOTHING: tuple[Any, ...] = (
     np.empty(0, np.int64),
     np.empty(0, np.uint64),
@@ -92,12 +90,13 @@ class Part:
 
     def _alike(self, texts: Texts) -> Iterator[tuple[int, int, float]]:
         """(place of the signature in the chunk, place here, similarity), at least `NEAR`."""
-        asked = self._bands(texts.signs)
+        search: Any = np.searchsorted  # its types are partial with a sorter
+        asked: Any = self._bands(texts.signs)
         for band in range(BANDS):
             order: Any = self._order[band]
             keys: Any = self._keys[:, band]
-            low: Any = np.searchsorted(keys, asked[:, band], "left", sorter=order)
-            high: Any = np.searchsorted(keys, asked[:, band], "right", sorter=order)
+            low = search(keys, asked[:, band], "left", sorter=order)
+            high = search(keys, asked[:, band], "right", sorter=order)
             count = np.minimum(high - low, CROWD)
             places = np.repeat(np.arange(len(asked)), count)
             if not len(places):

@@ -209,7 +209,7 @@ class Shared:
     """What two splits have in common, in counts of contents, with pairs of task ids."""
 
     exact: int
-    normalised: int
+    normalised: int  # exactly but for case and space; of tables also copies
     examples: tuple[tuple[str, str], ...]
 
     def __bool__(self) -> bool:
@@ -220,13 +220,42 @@ def shared_content(splits: Mapping[str, Sequence[Task]]) -> dict[str, Shared]:
     """What each two splits share by `Family.content`, under "one and other"."""
     exact = {name: _contents(tasks, str) for name, tasks in splits.items()}
     normalised = {name: _contents(tasks, normal) for name, tasks in splits.items()}
+    tables = {name: _tables(tasks) for name, tasks in splits.items()}
     found: dict[str, Shared] = {}
     for one, other in combinations(splits, 2):
         same = exact[one].keys() & exact[other].keys()
         alike = sorted(normalised[one].keys() & normalised[other].keys())
         pairs = [(normalised[one][key], normalised[other][key]) for key in alike]
-        found[f"{one} and {other}"] = Shared(len(same), len(alike), tuple(sorted(pairs)[:5]))
+        pairs += (copies := _copies(tables[one], tables[other]))
+        count = len(alike) + len(copies)
+        found[f"{one} and {other}"] = Shared(len(same), count, tuple(sorted(pairs)[:5]))
     return found
+
+
+def _tables(tasks: Sequence[Task]) -> dict[TableMarks, str]:
+    """Every table of some tasks → the first that has it."""
+    found: dict[TableMarks, str] = {}
+    for task in tasks:
+        for content in contents(task):
+            if isinstance(content, TableMarks) and content:
+                found.setdefault(content, task.id)
+    return found
+
+
+def _copies(
+    one: Mapping[TableMarks, str], other: Mapping[TableMarks, str]
+) -> list[tuple[str, str]]:
+    """Pairs of tasks whose tables are copies of each other and not the very same."""
+    holders: defaultdict[int, list[TableMarks]] = defaultdict(list)
+    for table in other:
+        for mark in (*table.columns, *table.rows):
+            holders[mark].append(table)
+    pairs: list[tuple[str, str]] = []
+    for table, task in one.items():
+        near = {t for mark in (*table.columns, *table.rows) for t in holders.get(mark, ())}
+        alike = [other[t] for t in near if str(t) != str(table) and table.like(t)]
+        pairs += [(task, min(alike))] if alike else []
+    return pairs
 
 
 def _contents(tasks: Sequence[Task], form: Callable[[str], str]) -> dict[bytes, str]:
