@@ -18,13 +18,13 @@ from typing import Any, cast
 import numpy as np
 
 from data_gen.demo.passages import canonical_hash
+from rewards.table_marks import spread
 from rewards.task import Task
 
 # 16 bands of 4: of pairs at a Jaccard similarity of 0.8 the bands miss one in 4,500, at 0.5 a
 # third. The estimate over 64 permutations is off by about 0.05.
 PERMUTATIONS, BANDS = 64, 16
 NEAR = 0.8
-_PRIME = np.uint64((1 << 61) - 1)
 _WORD = re.compile(r"\w+")
 _LEAST_WORDS = 8  # shorter texts are alike by chance
 
@@ -45,11 +45,8 @@ class Fingerprint:
 
 def _coefficients() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.Generator(np.random.Philox(2606))
-    shape = PERMUTATIONS
-    return (
-        rng.integers(1, 1 << 31, shape, dtype=np.uint64),
-        rng.integers(0, 1 << 31, shape, dtype=np.uint64),
-    )
+    odd = rng.integers(0, 1 << 63, PERMUTATIONS, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    return odd, rng.integers(0, 1 << 63, PERMUTATIONS, dtype=np.uint64)
 
 
 _A, _B = _coefficients()
@@ -62,8 +59,10 @@ def signature(text: str) -> bytes | None:
     if len(words) < _LEAST_WORDS:
         return None
     shingles = {zlib.crc32(b" ".join(words[i : i + 5])) for i in range(len(words) - 4)}
-    values = np.fromiter(shingles, dtype=np.uint64, count=len(shingles))
-    mixed = (values[:, None] * _A + _B) % _PRIME
+    # spread first: a product of small numbers keeps their order, and all minima would be of one
+    values = spread(np.fromiter(shingles, dtype=np.uint64, count=len(shingles)))
+    with np.errstate(over="ignore"):
+        mixed = values[:, None] * _A + _B
     return cast("bytes", mixed.min(axis=0).astype("<u8").tobytes())
 
 

@@ -22,7 +22,7 @@ from data_gen.demo.passages import canonical_hash
 from data_gen.overlap import PERMUTATIONS, fingerprint, signature
 from rewards.families import family_of
 from rewards.laws import contents, normal
-from rewards.table_marks import TableMarks
+from rewards.table_marks import TableMarks, spread
 from rewards.task import Task, TaskError, refuse_unfinished, with_absolute_files
 
 PARTS = ("contents", "inputs", "references")
@@ -176,5 +176,6 @@ class _Texts:
             np.asarray(self._owner, dtype=np.int64),
             np.asarray(self._exact, dtype=np.uint64),
             np.asarray(self._signed, dtype=np.int64),
-            whole.astype(np.uint16),
+            # 16 bits of each: spread, for the low bits of two products may agree for ever
+            spread(whole).astype(np.uint16),
         )

@@ -79,7 +79,7 @@ def marks_of_frame(frame: Any) -> TableMarks:
             total += cells
     if len(columns) < ENOUGH:  # rows of two columns are alike by chance
         return TableMarks(frozenset(columns))
-    rows = np.unique(_mixed(total[total != 0]) & np.uint64(_MASK))[:SAMPLE]
+    rows = np.unique(spread(total[total != 0]) & np.uint64(_MASK))[:SAMPLE]
     return TableMarks(frozenset(columns), tuple(int(mark) for mark in rows))
 
 
@@ -96,7 +96,7 @@ def _cells(column: Any) -> Any:
         kept = values.astype("<f4") + np.float32(0)
         if len(np.unique(kept)) < LEAST or _counts(values):
             return None
-        hashes = _mixed(kept.view("<u4").astype(np.uint64) + np.uint64(1))
+        hashes = spread(kept.view("<u4").astype(np.uint64) + np.uint64(1))
     else:
         codes, distinct = pd.factorize(filled.map(_said))
         if len(distinct) < LEAST:
@@ -134,7 +134,7 @@ def _digest(values: Any) -> int:
     return int.from_bytes(digest, "big") & _MASK
 
 
-def _mixed(values: Any) -> Any:
+def spread(values: Any) -> Any:
     """Spread 64-bit numbers evenly (splitmix64)."""
     import numpy as np
 
