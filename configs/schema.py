@@ -65,6 +65,13 @@ class TasksConfig:
     heldout_documents: float | None = locked(None)
     """Share of the documents that is held out."""
 
+    validation: int = locked(0)
+    """Tasks of further documents, in `tasks/validation.jsonl`, to choose settings on; they take
+    documents from training."""
+
+    validation_documents: float | None = locked(None)
+    """Share of the documents that are not held out; without validation tasks none."""
+
     min_chars: int | None = locked(None)
     """Shortest passage."""
 
@@ -118,7 +125,15 @@ class TasksConfig:
 
     def __post_init__(self) -> None:
         at_least(self, 1, "train_sft", "train_rl", "heldout")
-        shares = ("heldout_documents", "filter_share", "drop_share", "distractors", "wrapped")
+        at_least(self, 0, "validation")
+        shares = (
+            "heldout_documents",
+            "validation_documents",
+            "filter_share",
+            "drop_share",
+            "distractors",
+            "wrapped",
+        )
         share(self, *(name for name in shares if getattr(self, name) is not None))
 
     def changes(self) -> dict[str, Any]:

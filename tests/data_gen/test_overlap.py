@@ -1,4 +1,4 @@
-"""MinHash: the estimate is as good as 64 permutations can be, also when 16 bits of each are kept."""
+"""MinHash: the estimate is as good as 64 draws can be, also when 16 bits of each are kept."""
 
 from __future__ import annotations
 
