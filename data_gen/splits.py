@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -66,10 +67,13 @@ def add_splits(to: Parser, what: str, share: str, validation: str) -> None:
 
 
 def share_of(text: str) -> float:
-    """A share as a command line gives it. Raises ValueError, of which argparse makes a sentence."""
-    value = float(text)
+    """A share as a command line gives it. Raises `ArgumentTypeError` in one sentence."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
     if not 0 <= value < 1:
-        raise ValueError
+        raise ArgumentTypeError(f"{text}: wanted a share from 0 to below 1, such as 0.2")
     return value
 
 

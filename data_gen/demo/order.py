@@ -44,14 +44,14 @@ class OrderSettings:
     max_chars: int = 100
     operators: tuple[str, ...] = EASY_OPERATORS
     heldout_documents: float = 0.3
-    validation_documents: float = 0.1  # of the documents that are not held out; without tasks none
+    validation_documents: float = 0.1  # of those not held out; without tasks none
 
 
 def build_order_tasks(
     corpus: Corpus, settings: OrderSettings, seed: int, listed: Collection[str] = ()
 ) -> dict[str, list[Task]]:
-    """Tasks of `train_sft`, `train_rl`, `validation` and `heldout`, siblings side by side. Documents
-    whose ids are listed are held out.
+    """Tasks of `train_sft`, `train_rl`, `validation` and `heldout`, siblings side by side;
+    documents whose ids are listed are held out.
 
     No document or sentence of the held-out and validation splits occurs in any other. Raises
     `DemoTaskError` when the corpus is too small.

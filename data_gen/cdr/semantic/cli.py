@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from argparse import ArgumentTypeError
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +17,7 @@ from data_gen.cdr.semantic.rows import SOURCES, Row, Unusable
 from data_gen.cdr.sources import files_of, raw_rows
 from data_gen.corpora import CorpusError
 from data_gen.overlap import copies, fingerprint
+from data_gen.splits import add_splits, read_list, say_empty, share_of
 from rewards import console
 from rewards.cdr.structured import gold_response, score_structured
 from rewards.seeds import derive_seed
@@ -99,12 +102,18 @@ def build(
     return rows, counts
 
 
-def tasks_of(rows: Sequence[Row], mode: str, share: float, seed: int) -> Iterator[Task]:
-    """Training and held-out tasks: samples are split, their copies with them. A row is asked in
-    the first of its three styles."""
+def tasks_of(
+    rows: Sequence[Row],
+    mode: str,
+    share: float,
+    seed: int,
+    validation: float = 0.0,
+    listed: Collection[str] = (),
+) -> Iterator[Task]:
+    """Training, validation and held-out tasks: samples are split, their copies with them; those
+    whose ids are listed are held out. A row is asked in the first of its three styles."""
     first = copies({row["source_record_id"]: row["input_text"] for row in rows})
-    ranked = sorted(set(first.values()), key=lambda n: (derive_seed(seed, "split", n), n))
-    away = set(ranked[: round(len(ranked) * share)])
+    side = _sides(first, share, validation, seed, listed)
     for row in rows:
         text = row["scoring_profile"] == "text_refinement"
         variant = row["prompt_variants"][0]
@@ -114,7 +123,7 @@ def tasks_of(rows: Sequence[Row], mode: str, share: float, seed: int) -> Iterato
             id=row["instance_id"],
             family="refinement" if text else "structured",
             track=row["source_track"],
-            split="heldout" if first[row["source_record_id"]] in away else "train",
+            split=side[first[row["source_record_id"]]],
             prompt=messages(
                 variant["user_requirement"],
                 row["input_text"],
@@ -134,21 +143,42 @@ def tasks_of(rows: Sequence[Row], mode: str, share: float, seed: int) -> Iterato
         )
 
 
+def _sides(
+    first: Mapping[str, str], share: float, validation: float, seed: int, listed: Collection[str]
+) -> dict[str, str]:
+    """Sample → its split, for the samples that stand for their copies. Raises `CorpusError`."""
+    if gone := sorted(set(listed) - first.keys()):
+        raise CorpusError(f"--heldout: no sample has the id {gone[0]!r} ({len(gone)} are unknown)")
+    must = {first[name] for name in listed}
+    names = set(first.values())
+    ranked = sorted(names, key=lambda n: (n not in must, derive_seed(seed, "split", n), n))
+    cut = max(len(must), round(len(ranked) * share))
+    rest = sorted(ranked[cut:], key=lambda n: (derive_seed(seed, "validation", n), n))
+    chosen = rest[: round(len(rest) * validation)]
+    side = dict.fromkeys(ranked, "train") | dict.fromkeys(ranked[:cut], "heldout")
+    return side | dict.fromkeys(chosen, "validation")
+
+
 def write(out: Path, rows: Sequence[Row], tasks: Sequence[Task], manifest: dict[str, Any]) -> None:
     tracks: dict[str, list[Row]] = {}
     for row in rows:
         tracks.setdefault(row["source_track"], []).append(row)
     for track, own in tracks.items():
         write_jsonl(out / "tracks" / f"{track}.jsonl", own)
-    prints = {side: [t for t in tasks if t.split == side] for side in ("train", "heldout")}
+    prints = {s: [t for t in tasks if t.split == s] for s in ("train", "validation", "heldout")}
     for side, own in prints.items():
         write_jsonl(out / f"{side}.jsonl", (task.to_json() for task in own))
-    proof = certificate({side: [fingerprint(t) for t in own] for side, own in prints.items()})
+    seen = {side: [fingerprint(t) for t in own] for side, own in prints.items()}
+    proof = _inputs_only(certificate(seen))
+    if prints["validation"]:
+        other = certificate({"train": seen["train"], "heldout": seen["validation"]})
+        proof["train_and_validation"] = _inputs_only(other)
+        proof["ok"] &= proof["train_and_validation"]["ok"]
     manifest |= {
         "tracks": {t: len(own) for t, own in tracks.items()},
         "split": {side: len(own) for side, own in prints.items()},
     }
-    for name, value in (("manifest", manifest), ("certificate", _inputs_only(proof))):
+    for name, value in (("manifest", manifest), ("certificate", proof)):
         text = json.dumps(value, indent=2, sort_keys=True) + "\n"
         (out / f"{name}.json").write_text(text, encoding="utf-8")
 
@@ -158,6 +188,17 @@ def _inputs_only(proof: dict[str, Any]) -> dict[str, Any]:
     inputs = proof["train_and_heldout"]["inputs"]
     ok = not proof["shared_documents"] and not inputs["exact"] and not inputs["near"]
     return {"ok": ok, "shared_documents": proof["shared_documents"], "inputs": inputs}
+
+
+def _asked(args: Any) -> tuple[float, float, frozenset[str]]:
+    """(share held out, share for validation, ids that must be held out). A number after --heldout
+    is a share, as it was before it could name a list."""
+    share, validation = args.heldout_share, args.validation_share
+    if args.heldout is not None:
+        with contextlib.suppress(ArgumentTypeError):
+            share, args.heldout = share_of(args.heldout), None
+    listed = read_list(args.heldout)
+    return 0.2 if share is None else share, 0.1 if validation is None else validation, listed
 
 
 def main(argv: Sequence[str]) -> int:
@@ -178,15 +219,14 @@ def main(argv: Sequence[str]) -> int:
     sizes = ", ".join(f"{n} {d.size} {d.counts}" for n, d in DOMAINS.items())
     parser.add_argument("--samples", type=int, help=f"of each domain, 0: all (published: {sizes})")
     parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--heldout", type=float, default=0.2, help="share of samples held out")
+    add_splits(parser, "samples", "0.2", "0.1")
     parser.add_argument("--mode", choices=MODES, default="direct", help="of text tasks")
     parser.add_argument("--out", required=True, type=Path, help="folder to write into")
     args = parser.parse_args(argv)
     given = {name: getattr(args, name) for name in DOMAINS if getattr(args, name)}
     if not given:
         raise CorpusError(f"nothing to read; give {', '.join(f'--{n} PATH' for n in DOMAINS)}")
-    if not 0 <= args.heldout <= 1:
-        raise CorpusError(f"--heldout {args.heldout} is not a share; give 0 to 1")
+    share, validation, listed = _asked(args)
     rows: list[Row] = []
     manifest: dict[str, Any] = {"seed": args.seed, "domains": {}}
     for name, paths in given.items():
@@ -198,6 +238,10 @@ def main(argv: Sequence[str]) -> int:
             f"{name}: {counts['rows']} rows of {counts['chosen']} samples, {counts['usable']} were "
             f"usable{f' (left out: {why})' if why else ''}"
         )
-    write(args.out, rows, list(tasks_of(rows, args.mode, args.heldout, args.seed)), manifest)
+    tasks = list(tasks_of(rows, args.mode, share, args.seed, validation, listed))
+    write(args.out, rows, tasks, manifest)
+    say_empty(
+        Counter(t.split for t in tasks), args.out, "raise --heldout-share, --validation-share"
+    )
     print(f"{args.out / 'tracks'}: {len(rows)} verified rows")
     return 0
