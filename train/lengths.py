@@ -144,7 +144,7 @@ def fit_rl(rl: GrpoConfig, found: Measured, room: Room, out: str = "") -> tuple[
         length = found.prompt + turns * wanted + (turns - 1) * TOOL_OUTPUT
         length = min(length, room.most or length)
     if not new:
-        new = min(wanted, max(length // 2, 1)) if length <= found.prompt + wanted else wanted
+        new = min(wanted, max(length // 2, 1)) if length < found.prompt + wanted else wanted
         new = max(1, min(new, length - 1))
     made = replace(rl, max_new_tokens=new, max_length=max(length, new + 1))
     said = (
