@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rewards.families import family_of, require_families
+from rewards.families import family_of, has_family, require_families
 from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError, read_tasks, with_absolute_files
 from train.evaluation.benchmarks import BENCHMARKS, benchmark_of
 from train.evaluation.contract import HELDOUT, Opened, all_heldout, splits_of
 from train.evaluation.trained import UNKNOWN, Seen, without_trained
-
-LOOK = 64  # units among which a draw chooses
 
 
 @dataclass(frozen=True)
@@ -113,27 +111,37 @@ def even_draw(tasks: Sequence[Task], limit: int, seed: int) -> list[Task]:
 
 
 class _Draw:
-    """Units of one track, in an order by seed in which rare values of slices come up early."""
+    """Units of one track, drawn so that values of slices come up as evenly as they can; those of
+    the same values in an order by seed."""
 
     def __init__(
         self, track: str, names: Sequence[str], units: Mapping[str, Sequence[Task]], seed: int
     ) -> None:
-        self.left = sorted(names, key=lambda name: derive_seed(seed, "limit", track, name))
-        self._units = units
+        self.left = len(names)
         self._had: Counter[tuple[str, str]] = Counter()
+        self._alike: dict[tuple[tuple[str, str], ...], deque[tuple[int, str]]] = {}
+        for key, name in sorted((derive_seed(seed, "limit", track, n), n) for n in names):
+            self._alike.setdefault(_slices(units[name][0]), deque()).append((key, name))
 
     def next(self) -> str:
-        """The next unit: of those that come first, the one whose slices were drawn least."""
-        first = self.left[:LOOK]
-        slices = {name: self._slices(name) for name in first}
-        chosen = min(first, key=lambda name: sum(self._had[pair] for pair in slices[name]))
-        self._had.update(slices[chosen])
-        self.left.remove(chosen)
-        return chosen
+        """The next unit: of those whose slices were drawn least."""
 
-    def _slices(self, name: str) -> list[tuple[str, str]]:
-        task = self._units[name][0]
-        return list(family_of(task).slices(task).items())
+        def rank(pairs: tuple[tuple[str, str], ...]) -> tuple[int, tuple[int, str]]:
+            return sum(self._had[pair] for pair in pairs), self._alike[pairs][0]
+
+        chosen = min(self._alike, key=rank)
+        self._had.update(chosen)
+        self.left -= 1
+        _, name = self._alike[chosen].popleft()
+        if not self._alike[chosen]:
+            del self._alike[chosen]
+        return name
+
+
+def _slices(task: Task) -> tuple[tuple[str, str], ...]:
+    if not has_family(task.family):
+        return ()
+    return tuple(family_of(task).slices(task).items())
 
 
 def _unit(task: Task) -> str:

@@ -341,3 +341,17 @@ def test_a_limit_keeps_groups_and_ways_of_asking_whole() -> None:
     ]
     kept = even_draw(tasks, 2, 0)
     assert len(kept) == 6 and len({task.group for task in kept}) == 1
+
+
+def test_a_limit_is_even_over_slices() -> None:
+    """Nine texts of ten are KEEP of the web: the others are drawn all the same."""
+    tasks: list[Task] = []
+    for i in range(400):
+        rare = i % 10 == 0
+        gold = {"input_text": "x" * 40, "status": "DROP" if rare else "KEEP", "text": "x"}
+        meta = {"domain": "law" if rare else "web", "style": "s" if i % 40 else "t"}
+        tasks.append(Task(f"t{i}", "refinement", "a", "heldout", [], gold, meta=meta))
+    kept = even_draw(tasks, 40, 3)
+    drops = sum(task.gold["status"] == "DROP" for task in kept)
+    assert len(kept) == 40 and 14 <= drops <= 20
+    assert kept == even_draw(tasks, 40, 3) != even_draw(tasks, 40, 4)
