@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from configs.schema import EvalConfig
+from rewards.families import family_of
+from rewards.family import gold_answer
 from rewards.task import Score, Task
 from rollouts.environment import Budget
 from rollouts.trajectory import Trajectory
@@ -21,6 +23,7 @@ Row = dict[str, Any]
 Args = Any  # the parsed command line
 HELD = ("heldout", "test", "eval")  # splits that nothing is trained on
 HELDOUT = "heldout.jsonl"  # in the folder of a build
+SHORT = 400  # characters of an answer for which the usual number of tokens is enough
 TOOL_TOKENS = 4096  # of one message in an episode with tools
 
 
@@ -69,9 +72,23 @@ class Found:
 
 
 def plain_plan(task: Task, args: Args, remote: bool) -> Plan:
-    """Tasks of no benchmark: a short answer, or an episode with tools."""
-    tokens = TOOL_TOKENS if task.tools else EvalConfig().max_new_tokens
+    """Tasks of no benchmark: a short answer, or one with room for a long gold text, or an episode
+    with tools."""
+    tokens = TOOL_TOKENS if task.tools else room_for(task)
     return Plan(args.max_new_tokens or tokens, budget_of(args))
+
+
+def room_for(task: Task) -> int:
+    """Tokens of an answer: 96, or where the gold text is longer than 400 characters a power of two
+    that is at least half of them, so that a run has few kinds of tasks."""
+    try:
+        gold = gold_answer(family_of(task), task)
+    except Exception:  # gold of an own family that raises is said elsewhere
+        gold = None
+    characters = 0 if gold is None or gold.files else len(gold.text)
+    if characters <= SHORT:
+        return EvalConfig().max_new_tokens
+    return min(1 << (characters // 2 - 1).bit_length(), TOOL_TOKENS)
 
 
 def budget_of(args: Args, turns: int = 5, seconds: float | None = None) -> Budget:

@@ -355,3 +355,14 @@ def test_a_limit_is_even_over_slices() -> None:
     drops = sum(task.gold["status"] == "DROP" for task in kept)
     assert len(kept) == 40 and 14 <= drops <= 20
     assert kept == even_draw(tasks, 40, 3) != even_draw(tasks, 40, 4)
+
+
+def test_a_long_gold_text_gets_room_for_an_answer() -> None:
+    from train.evaluation.contract import room_for
+
+    def long(text: str) -> int:
+        gold = {"input_text": text, "status": "KEEP", "text": text}
+        return room_for(Task("t", "refinement", "a", "heldout", [], gold))
+
+    assert [long("x" * n) for n in (10, 300, 900, 90_000)] == [96, 96, 512, 4096]
+    assert room_for(mixed()[-1]) == 96  # a family that is not known here
