@@ -114,7 +114,10 @@ def train_grpo(
 
 
 def fitting(tasks: Sequence[Task], tokenizer: ChatTokenizer, config: GrpoConfig) -> Sequence[Task]:
-    """Tasks whose prompt leaves room for an answer. Raises `TaskError` if none does."""
+    """Tasks whose prompt leaves room for an answer (all, while the length is not decided). Raises
+    `TaskError` if none does."""
+    if not config.max_length:
+        return tasks
     room = config.max_length - config.max_new_tokens
     # with tools the environment writes the prompt; the episode's budget limits its length
     lengths = [0 if t.tools else len(tokenizer.prompt(t.prompt)) for t in tasks]
