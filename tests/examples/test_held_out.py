@@ -38,7 +38,7 @@ def tiny_with_room(folder: Path) -> None:
     AutoModelForCausalLM.from_config(config).float().save_pretrained(folder)
 
 
-# --limit 1 is for this test's time
+# what is given to eval is for this test's time
 COMMANDS = {
     "tasks": "tasks dare --tables tables --out tasks --style mini",
     "check": "tasks check tasks/train.jsonl --against tasks/heldout.jsonl",
@@ -46,7 +46,7 @@ COMMANDS = {
     "--out traces.jsonl",
     "select": "select --rollouts traces.jsonl --strategy fv --out kept.parquet",
     "sft": "sft --tasks kept.parquet --model tiny --out sft",
-    "eval": "eval --model sft/model --tasks tasks --out eval --limit 1",
+    "eval": "eval --model sft/model --tasks tasks --out eval --limit 1 --max-new-tokens 32",
 }
 
 

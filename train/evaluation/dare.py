@@ -69,8 +69,9 @@ def open_folder(rest: str, args: Any) -> Opened:
 def tasks_of(folder: Path, out: Path, simulate: bool) -> tuple[list[Task], Path]:
     """(tasks, the folder their files are relative to)."""
     listed = folder if folder.is_file() else folder / "tasks.jsonl"
-    if not listed.is_file() and (folder / HELDOUT).is_file():  # a build of our own
-        listed = folder / HELDOUT
+    own = folder / HELDOUT  # of a build of our own
+    if not listed.is_file() and own.is_file() and own.stat().st_size:
+        listed = own
     if listed.is_file() and not simulate:
         return read_tasks(listed), listed.parent
     if not listed.is_file() and not (folder / "question_list.json").is_file():
