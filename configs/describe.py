@@ -34,6 +34,8 @@ def dotted_docs(cls: type, prefix: str = "") -> dict[str, tuple[str, str]]:
             found |= dotted_docs(inner, f"{prefix}{field.name}.")
         else:
             value = "" if field.default is MISSING else shown(field.default)
+            if field.metadata.get("auto") and not field.default:
+                value = "auto"
             found[prefix + field.name] = (value, docs.get(field.name, ""))
     return found
 

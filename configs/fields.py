@@ -22,6 +22,11 @@ def locked(default: Any) -> Any:
     return field(default=default, metadata={"locked": True})
 
 
+def fitted() -> Any:
+    """A locked number that is fitted to the data: 0, which may be written `auto`, until it is."""
+    return field(default=0, metadata={"locked": True, "auto": True})
+
+
 # A locked field of nested settings whose names the schema does not know: a plain dict. Who knows
 # them checks each part with `read_section`.
 OPEN: Mapping[str, Any] = {"locked": True, "open": True}

@@ -178,6 +178,7 @@ def _apply(
     """Check one layer against `cls` and merge it into `values`."""
     known = {f.name for f in _fields(cls)}
     open_names = {f.name for f in _fields(cls) if f.metadata.get("open")}
+    auto_names = {f.name for f in _fields(cls) if f.metadata.get("auto")}
     for key in sorted(layer, key=lambda k: k != "preset"):
         name = f"{prefix}{key}"
         if key not in known:
@@ -186,6 +187,8 @@ def _apply(
         inner, value = section_of(cls, key), layer[key]
         if key in open_names:
             _merge(values.setdefault(key, {}), value, f"{where}: {name}")
+        elif key in auto_names and value == "auto":
+            values[key] = 0
         elif inner is None:
             values[key] = _convert(value, _hints(cls)[key], f"{where}: {name}")
             if key == "preset":

@@ -65,6 +65,13 @@ class TasksConfig:
     heldout_documents: float | None = locked(None)
     """Share of the documents that is held out."""
 
+    validation: int = locked(0)
+    """Tasks of further documents, in `tasks/validation.jsonl`, to choose settings on; they take
+    documents from training."""
+
+    validation_documents: float | None = locked(None)
+    """Share of the documents that are not held out; without validation tasks none."""
+
     min_chars: int | None = locked(None)
     """Shortest passage."""
 
@@ -118,7 +125,15 @@ class TasksConfig:
 
     def __post_init__(self) -> None:
         at_least(self, 1, "train_sft", "train_rl", "heldout")
-        shares = ("heldout_documents", "filter_share", "drop_share", "distractors", "wrapped")
+        at_least(self, 0, "validation")
+        shares = (
+            "heldout_documents",
+            "validation_documents",
+            "filter_share",
+            "drop_share",
+            "distractors",
+            "wrapped",
+        )
         share(self, *(name for name in shares if getattr(self, name) is not None))
 
     def changes(self) -> dict[str, Any]:
@@ -173,8 +188,9 @@ class SftRunConfig:
     """JSONL or parquet. A row is a task, whose gold text is the target; or has `messages`, whose
     assistant turns are; or has `ids` and `loss_mask`, as `assay select` writes."""
 
-    validation: str | None = locked(None)
-    """Tasks (JSONL) to evaluate on while training; null: none. Settings are `eval.*`."""
+    validation: str | None = locked("auto")
+    """Tasks (JSONL) to evaluate on while training; null: none. auto: the first 32 of
+    `validation.jsonl` beside the data, where that is there. Settings are `eval.*`."""
 
     families: tuple[str, ...] = locked(())
     """Families of your own, FILE.py[:NAME] or pkg.module:NAME, as --family."""
@@ -204,8 +220,9 @@ class GrpoRunConfig:
     data: str = locked("")
     """A JSONL file of tasks, as `assay tasks` writes."""
 
-    validation: str | None = locked(None)
-    """Tasks (JSONL) to evaluate on while training; null: none. Settings are `eval.*`."""
+    validation: str | None = locked("auto")
+    """Tasks (JSONL) to evaluate on while training; null: none. auto: the first 32 of
+    `validation.jsonl` beside the data, where that is there. Settings are `eval.*`."""
 
     families: tuple[str, ...] = locked(())
     """Families of your own, FILE.py[:NAME] or pkg.module:NAME, as --family."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from configs.checks import at_least, check_optimiser, share
-from configs.fields import locked
+from configs.fields import fitted, locked
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,13 @@ class SftConfig:
     grad_clip: float = locked(1.0)
     """Largest gradient norm."""
 
-    max_length: int = locked(512)
-    """Prompt and answer, in tokens; longer examples are left out (`--dry-run` counts them)."""
+    max_length: int = fitted()
+    """Prompt and answer, in tokens; longer examples are left out. auto: the longest example, as far
+    as the model's context and memory allow (`--dry-run` says what that is)."""
 
     def __post_init__(self) -> None:
-        at_least(self, 0, "warmup", "weight_decay", "lr")
-        at_least(self, 1, "epochs", "batch_size", "max_length")
+        at_least(self, 0, "warmup", "weight_decay", "lr", "max_length")
+        at_least(self, 1, "epochs", "batch_size")
         check_optimiser(self.betas, self.grad_clip)
 
 
@@ -148,11 +149,14 @@ class GrpoConfig:
     top_k: int = locked(0)
     """Most probable tokens that sampling keeps; 0: off."""
 
-    max_new_tokens: int = locked(96)
-    """Longest message; an answer cut off here earns 0."""
+    max_new_tokens: int = fitted()
+    """Longest message; an answer cut off here earns 0. auto: half as long again as the longest gold
+    answer, at least 96; 512 without gold texts, 1024 for episodes with tools."""
 
-    max_length: int = locked(512)
-    """Prompt and answer, in tokens; longer prompts are left out."""
+    max_length: int = fitted()
+    """Prompt and answer, in tokens; longer prompts are left out. auto: room for an answer behind
+    the longest prompt (with tools for all turns), as far as the model's context and memory
+    allow."""
 
     turns: int = locked(5)
     """Model messages of an episode with tools."""
@@ -168,7 +172,8 @@ class GrpoConfig:
             raise ValueError(
                 "rollouts_per_prompt=1: a group of one has no advantage; set 2 or more"
             )
-        at_least(self, 1, "prompts_per_step", "mini_batch", "max_new_tokens", "save_every")
+        at_least(self, 1, "prompts_per_step", "mini_batch", "save_every")
+        at_least(self, 0, "max_new_tokens", "max_length")
         at_least(self, 1, "turns", "tool_seconds", "correction_cap")
         at_least(self, 2, "rollouts_per_prompt")
         at_least(self, 0, "steps", "lr", "warmup", "weight_decay")
@@ -189,7 +194,7 @@ class GrpoConfig:
                 f"mini_batch={self.mini_batch} does not divide "
                 f"prompts_per_step={self.prompts_per_step}; set a divisor"
             )
-        if self.max_new_tokens >= self.max_length:
+        if self.max_length and self.max_new_tokens >= self.max_length:
             raise ValueError(
                 f"max_new_tokens={self.max_new_tokens} leaves no room for a prompt in "
                 f"max_length={self.max_length}; set it lower"

@@ -35,7 +35,7 @@ from rewards.families import family_named, require_families, use_families
 from rewards.family import Family
 from rewards.laws import Broken, Examined, mean_scores, split_law
 from rewards.respelled import lines as respelled_lines
-from rewards.task import Task, TaskError, read_tasks, write_jsonl
+from rewards.task import Task, TaskError, read_tasks, with_absolute_files, write_jsonl
 
 Report = dict[str, Any]
 
@@ -99,9 +99,11 @@ def audit(
                 for task, one, extra in zip(mine, examined, own, strict=False)
             ]
             report["families"][name] = found | {"broken": [_plain(b) for b in broken]}
-    report["shared"] = [
-        _plain(b) for b in split_law({str(path): tasks for path, tasks in files.items()})
-    ]
+    located = {
+        str(path): [with_absolute_files(task, path.parent) for task in tasks]
+        for path, tasks in files.items()
+    }
+    report["shared"] = [_plain(b) for b in split_law(located)]
     report["ok"] = not report["shared"] and not any(
         found["broken"] for found in report["families"].values()
     )

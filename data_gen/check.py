@@ -1,29 +1,41 @@
-"""`assay tasks check FILE… --against DIR`: what a set of tasks shares with any other set."""
+"""`assay tasks check FILE… --against DIR`: what a set of tasks shares with any other set.
+
+Both sides are streamed. The other side is held in memory as far as `--memory` allows, in several
+passes over ours where it does not fit; nothing is compared by the names of files or tables.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from data_gen.cdr.out import read_tasks_or_rows
+from data_gen.chunks import in_turn, processes
 from data_gen.corpora import CorpusError
-from data_gen.overlap import fingerprint, overlaps, shared_contents
+from data_gen.near import Side
+from data_gen.prints import PARTS, Lines, Prints, chunks_of, prints_of
 from rewards.console import DONE, FAILED, Parser, add_family, add_json, add_out, parser
-from rewards.families import require_families, use_families
+from rewards.families import use_families
 from rewards.files import write_bytes
-from rewards.task import Task, json_text
+from rewards.task import TaskError, json_text
+from rollouts.machine import usable_cores
 
-PARTS = ("contents", "inputs", "references")
+SHOWN = 20  # example pairs of a part
+LARGE = 4 << 20  # bytes of input from which processes are started
+GB = 1 << 30
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit status 0 when nothing is shared, 1 when contents, inputs, references or documents are,
-    exactly or nearly. Raises `TaskError` for files that cannot be used."""
+    """Exit status 0 when nothing is shared, 1 when contents, tables, inputs, references or
+    documents are, exactly or nearly. Raises `TaskError` for files that cannot be used."""
     args = options().parse_args(argv)
     use_families(args.family)
-    report = compared(_tasks(args.tasks), _tasks(args.against))
+    if args.workers < 0 or args.memory <= 0:
+        raise TaskError("--workers and --memory: give numbers above 0 (--workers 0: all cores)")
+    report = compared(args.tasks, args.against, args.workers, int(args.memory * GB))
     if args.out:
         write_bytes(args.out, json_text(report, indent=2))
     if args.json:
@@ -38,18 +50,27 @@ def main(argv: Sequence[str]) -> int:
 def options() -> Parser:
     made = parser(
         "tasks check",
-        "Exact and near (MinHash) overlap of two sets of tasks of any families: of what each "
-        "family\nsays two splits must not share (`Family.content`), and of inputs, recipes and "
-        "references of\nrefinement. Reads task files and CDR-Bench's own row files. Exit status "
-        "1 when something is shared.",
+        "Exact and near overlap of two sets of tasks of any families: of what each family says\n"
+        "two splits must not share (texts and questions by MinHash, tables by marks of their\n"
+        "columns and rows), and of inputs, recipes and references of refinement. Reads task files\n"
+        "and CDR-Bench's own row files. Exit status 1 when something is shared.",
     )
     made.add_argument("tasks", nargs="+", type=Path, help="JSONL files or folders of them")
     made.add_argument(
         "--against",
         required=True,
         type=Path,
-        action="append",
-        help="file or folder of the other set; may be repeated",
+        nargs="+",
+        action="extend",
+        help="files or folders of the other set",
+    )
+    made.add_argument("--workers", type=int, default=0, help="processes; 0: all cores")
+    made.add_argument(
+        "--memory",
+        type=float,
+        default=2.0,
+        metavar="GB",
+        help="of the other side at a time; about 600 bytes a row of text",
     )
     add_family(made)
     add_json(made)
@@ -57,24 +78,131 @@ def options() -> Parser:
     return made
 
 
-def compared(ours: Sequence[Task], theirs: Sequence[Task]) -> dict[str, Any]:
+def compared(
+    ours: Sequence[Path], theirs: Sequence[Path], workers: int = 0, memory: int = 2 * GB
+) -> dict[str, Any]:
     """The certificate: counts of what is shared, and `ok` when nothing is."""
-    prints, others = (
-        [fingerprint(task) for task in side if "input_text" in task.gold] for side in (ours, theirs)
-    )
-    found = {"contents": shared_contents(ours, theirs), **overlaps(prints, others)}
-    documents = {str(t.meta.get("document")) for t in ours} & {
-        str(t.meta.get("document")) for t in theirs
-    }
-    shared = sum(found[part][how] for part in PARTS for how in ("exact", "near"))
-    count = len(documents - {"", "None"})
-    return {
-        "ok": not shared and not count,
-        "tasks": len(ours),
-        "against": len(theirs),
-        "shared_documents": count,
-        **found,
-    }
+    mine, other = list(_files(ours)), list(_files(theirs))
+    workers = workers or usable_cores()
+    if sum(path.stat().st_size for path in (*mine, *other)) < LARGE:
+        workers = 1
+    found = _Found()
+    with _prints(workers) as prints:
+        side = Side()
+        for chunk in prints(other):
+            side.add(chunk)
+            if side.bytes > memory:
+                found.over(prints(mine), side)
+                side = Side()
+        if side.ids:
+            found.over(prints(mine), side)
+    for side_name, count in ((ours, found.tasks), (theirs, found.against)):
+        if not count:
+            raise CorpusError(f"{', '.join(map(str, side_name))}: no task in it")
+    return found.report()
+
+
+@contextmanager
+def _prints(workers: int) -> Generator[Any]:
+    """A function from files to what is compared of them, chunk after chunk."""
+    pool: AbstractContextManager[Any] = processes(workers) if workers > 1 else nullcontext()
+
+    def chunks(files: Sequence[Path]) -> Iterator[Lines]:
+        return (chunk for path in files for chunk in chunks_of(path))
+
+    with pool as running:
+
+        def made(files: Sequence[Path]) -> Iterator[Prints]:
+            if running is None:
+                return map(prints_of, chunks(files))
+            return in_turn(running, workers, prints_of, chunks(files))
+
+        yield made
+
+
+@dataclass
+class _Flags:
+    """One byte a row of ours: whether it was found; and pairs to show."""
+
+    rows: bytearray = field(default_factory=bytearray)
+    examples: list[list[Any]] = field(default_factory=list[list[Any]])
+
+    def set(self, row: int, ours: str, theirs: str, like: float) -> None:
+        if row >= len(self.rows):
+            self.rows.extend(bytes(row + 1 - len(self.rows)))
+        if not self.rows[row] and len(self.examples) < SHOWN:
+            self.examples.append([ours, theirs, round(like, 3)])
+        self.rows[row] = 1
+
+    @property
+    def count(self) -> int:
+        return sum(self.rows)
+
+
+class _Found:
+    """What the passes have found."""
+
+    def __init__(self) -> None:
+        self.tasks = self.against = 0
+        self._exact = {part: _Flags() for part in PARTS}
+        self._near = {part: _Flags() for part in PARTS}
+        self._tables, self._recipes = _Flags(), _Flags()
+        self._documents, self._others = set[str](), set[str]()
+        self._own, self._known = set[str](), set[str]()
+
+    def over(self, ours: Iterator[Prints], side: Side) -> None:
+        """One pass of ours over a piece of the other side."""
+        side.close()
+        first = 0
+        for prints in ours:
+            self._texts(prints, first, side)
+            for row, table in prints.has:
+                other = side.tables.find(prints.tables[table])
+                if other is not None:
+                    self._tables.set(first + row, prints.ids[row], side.ids[other], 1.0)
+            for row, recipe in enumerate(prints.recipes):
+                if recipe in side.recipes:
+                    self._recipes.set(first + row, "", "", 1.0)
+            self._documents.update(d for d in prints.documents if d)
+            self._own.update(prints.recipes)
+            first += len(prints.ids)
+        self.tasks = first
+        self.against += len(side.ids)
+        self._others |= side.documents
+        self._known |= side.recipes
+
+    def _texts(self, prints: Prints, first: int, side: Side) -> None:
+        for part in PARTS:
+            hits = side.parts[part].find(prints.parts[part])
+            for row, other in sorted(hits.exact.items()):
+                self._exact[part].set(first + row, prints.ids[row], side.ids[other], 1.0)
+            for row, (other, like) in sorted(hits.near.items()):
+                self._near[part].set(first + row, prints.ids[row], side.ids[other], like)
+
+    def report(self) -> dict[str, Any]:
+        parts: dict[str, Any] = {
+            part: {
+                "exact": self._exact[part].count,
+                "near": self._near[part].count,
+                "examples": self._exact[part].examples or self._near[part].examples,
+            }
+            for part in PARTS
+        }
+        documents, tables = len(self._documents & self._others), self._tables.count
+        shared = sum(parts[part][how] for part in PARTS for how in ("exact", "near"))
+        return {
+            "ok": not (shared or documents or tables),
+            "tasks": self.tasks,
+            "against": self.against,
+            "shared_documents": documents,
+            "tables": {"shared": tables, "examples": self._tables.examples},
+            **parts,
+            "recipes": {
+                "exact": self._recipes.count,
+                "distinct_shared": len(self._own & self._known),
+                "distinct": len(self._own),
+            },
+        }
 
 
 def lines(report: dict[str, Any]) -> list[str]:
@@ -83,19 +211,14 @@ def lines(report: dict[str, Any]) -> list[str]:
         f"{part}: {report[part]['exact']} of {report['tasks']} exact, {report[part]['near']} near"
         for part in PARTS
     ]
-    recipes = report["recipes"]
+    tables, recipes = report["tables"], report["recipes"]
+    said.insert(1, f"tables: {tables['shared']} of {report['tasks']} tasks over a copy")
+    for ours, theirs, _ in tables["examples"][:3]:
+        said.insert(2, f"  as {ours} and {theirs}")
     said.append(
         f"recipes: {recipes['distinct_shared']} of {recipes['distinct']} distinct ones shared"
     )
     return [*said, f"documents: {report['shared_documents']} shared"]
-
-
-def _tasks(paths: Sequence[Path]) -> list[Task]:
-    found = [task for file in _files(paths) for task in read_tasks_or_rows(file)]
-    if not found:
-        raise CorpusError(f"{', '.join(map(str, paths))}: no task in it")
-    require_families(found)
-    return found
 
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:

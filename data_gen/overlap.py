@@ -7,7 +7,6 @@ by their operators in order.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import zlib
 from collections import defaultdict
@@ -19,14 +18,13 @@ from typing import Any, cast
 import numpy as np
 
 from data_gen.demo.passages import canonical_hash
-from rewards.laws import contents, normal
+from rewards.table_marks import spread
 from rewards.task import Task
 
 # 16 bands of 4: of pairs at a Jaccard similarity of 0.8 the bands miss one in 4,500, at 0.5 a
 # third. The estimate over 64 permutations is off by about 0.05.
 PERMUTATIONS, BANDS = 64, 16
 NEAR = 0.8
-_PRIME = np.uint64((1 << 61) - 1)
 _WORD = re.compile(r"\w+")
 _LEAST_WORDS = 8  # shorter texts are alike by chance
 
@@ -47,11 +45,8 @@ class Fingerprint:
 
 def _coefficients() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.Generator(np.random.Philox(2606))
-    shape = PERMUTATIONS
-    return (
-        rng.integers(1, 1 << 31, shape, dtype=np.uint64),
-        rng.integers(0, 1 << 31, shape, dtype=np.uint64),
-    )
+    odd = rng.integers(0, 1 << 63, PERMUTATIONS, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    return odd, rng.integers(0, 1 << 63, PERMUTATIONS, dtype=np.uint64)
 
 
 _A, _B = _coefficients()
@@ -64,8 +59,10 @@ def signature(text: str) -> bytes | None:
     if len(words) < _LEAST_WORDS:
         return None
     shingles = {zlib.crc32(b" ".join(words[i : i + 5])) for i in range(len(words) - 4)}
-    values = np.fromiter(shingles, dtype=np.uint64, count=len(shingles))
-    mixed = (values[:, None] * _A + _B) % _PRIME
+    # spread first: a product of small numbers keeps their order, and all minima would be of one
+    values = spread(np.fromiter(shingles, dtype=np.uint64, count=len(shingles)))
+    with np.errstate(over="ignore"):
+        mixed = values[:, None] * _A + _B
     return cast("bytes", mixed.min(axis=0).astype("<u8").tobytes())
 
 
@@ -179,31 +176,6 @@ def overlaps(ours: Sequence[Fingerprint], theirs: Sequence[Fingerprint]) -> dict
         "distinct_shared": len(shared),
         "distinct": len({p.recipe for p in ours}),
     }
-    return found
-
-
-def shared_contents(ours: Sequence[Task], theirs: Sequence[Task]) -> dict[str, Any]:
-    """Counts of our tasks of which some `Family.content` occurs in the others: exactly but for
-    case and space, and nearly; with up to 20 example pairs of ids."""
-    mine, other = _content_prints(ours), _content_prints(theirs)
-    known = {p.input: p.id for p in reversed(other)}
-    exact = {p.id: known[p.input] for p in mine if p.input in known}
-    near, pairs = _near(mine, other, "input_signature")
-    return {
-        "exact": len(exact),
-        "near": len({mine[i].id for i in near}),
-        "examples": [[one, two, 1.0] for one, two in list(exact.items())[:20]] or pairs[:20],
-    }
-
-
-def _content_prints(tasks: Sequence[Task]) -> list[Fingerprint]:
-    """A print of every content that is not empty, under its task's id."""
-    found: list[Fingerprint] = []
-    for task in tasks:
-        for text in contents(task):
-            if said := normal(text):
-                digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
-                found.append(Fingerprint(task.id, "", digest, "", "", "", signature(text), None))
     return found
 
 

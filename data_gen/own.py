@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from data_gen.builder_settings import read_settings
+from data_gen.resplit import Wanted, resplit
+from data_gen.splits import add_splits, read_list, say_empty
 from rewards.console import Parser, add_family, add_out, add_seed, near_miss, parser
 from rewards.families import all_families, family_named, use_families
 from rewards.family import Family
@@ -36,6 +38,7 @@ from rewards.task import Answer, Task, TaskError, json_line, json_text
 from rewards.versions import GOLD, installed
 
 CERTIFICATE = "certificate.json"
+SAID = ("heldout", "validation")  # splits that are missed when they are empty
 _SPLIT = re.compile(r"[\w-]+(\.[\w-]+)*")
 
 
@@ -47,11 +50,16 @@ class Built:
     certificate: dict[str, Any]
 
 
-def build(family: Family, seed: int, settings: Mapping[str, Any]) -> Built:
-    """Run the family's builder and check what it gave. Raises `TaskError` in one sentence."""
+def build(
+    family: Family, seed: int, settings: Mapping[str, Any], wanted: Wanted | None = None
+) -> Built:
+    """Run the family's builder, take out what is `wanted` for other splits, and check all of it.
+    Raises `TaskError` in one sentence."""
+    made = _called(family, seed, settings)
+    if wanted is not None:
+        made = resplit(family, made, wanted, seed)
     splits = {
-        name: [_as_read(task, family, name) for task in tasks]
-        for name, tasks in _called(family, seed, settings).items()
+        name: [_as_read(task, family, name) for task in tasks] for name, tasks in made.items()
     }
     _ids_occur_once(splits)
     for tasks in splits.values():
@@ -204,14 +212,18 @@ def main(name: str, argv: Sequence[str]) -> int:
     args = made.parse_intermixed_args(argv)
     family = _family(name, args.family)
     settings = read_settings(family, args.settings)
-    built = build(family, args.seed, settings)
+    wanted = Wanted(args.heldout_share, args.validation_share, read_list(args.heldout))
+    built = build(family, args.seed, settings, wanted)
     write(built, args.out)
     for split, tasks in built.splits.items():
         tracks = built.certificate["tracks"][split]
         listed = ", ".join(f"{n} {track or 'without a track'}" for track, n in tracks.items())
         print(f"{args.out / split}.jsonl: {len(tasks)} tasks ({listed or 'none'})")
-        if not tasks:
+        if not tasks and split not in SAID:
             print(f"assay tasks: split {split} is empty", file=sys.stderr)
+    counts = {split: len(tasks) for split, tasks in built.splits.items()}
+    options_ = "--heldout-share 0.2 --validation-share 0.1 take some of train, by source"
+    say_empty(counts, args.out, options_)
     print(f"{args.out / CERTIFICATE}: gold scores 1, an empty answer 0, no content is shared")
     return 0
 
@@ -221,6 +233,8 @@ def options(name: str) -> Parser:
     add_family(made)
     add_out(made, "folder to write into", required=True)
     add_seed(made)
+    none = "as the build gives"
+    add_splits(made, "sources of split train", none, none)
     return made
 
 

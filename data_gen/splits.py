@@ -1,36 +1,107 @@
-"""Splits by document, and the certificate that says they hold."""
+"""Splits by document, what a user says must be held out, and the certificate that they hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import sys
+from argparse import ArgumentTypeError
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from random import Random
 from typing import Any
 
-from data_gen.corpora import Document
+from data_gen.corpora import CorpusError, Document
 from data_gen.demo.passages import canonical_hash, cut_passages
+from rewards.console import Parser
 from rewards.seeds import derive_seed
 from rewards.task import Task
 from rewards.versions import installed
 
 
 def split_documents(
-    documents: Sequence[Document], heldout_share: float, seed: int
+    documents: Sequence[Document],
+    heldout_share: float,
+    seed: int,
+    listed: Collection[str] = (),
+    key: str = "split",
 ) -> tuple[list[Document], list[Document]]:
-    """(training, held-out) documents; held-out gets its share of every domain.
+    """(training, held-out) documents; held-out gets its share of every domain, and those whose
+    ids are listed first. Raises `CorpusError` for a listed id that no document has.
 
     A document goes by the rank of a hash of its id, so adding documents moves few others.
     """
+    if gone := sorted(set(listed) - {d.id for d in documents}):
+        raise CorpusError(
+            f"--heldout: no document has the id {gone[0]!r} ({len(gone)} are unknown)"
+        )
     train: list[Document] = []
     heldout: list[Document] = []
     for domain in sorted({d.domain for d in documents}):
         ranked = sorted(
             (d for d in documents if d.domain == domain),
-            key=lambda d: derive_seed(seed, "split", d.id),
+            key=lambda d: (d.id not in listed, derive_seed(seed, key, d.id)),
         )
-        cut = round(len(ranked) * heldout_share)
+        must = sum(d.id in listed for d in ranked)
+        cut = max(must, round(len(ranked) * heldout_share))
         heldout += ranked[:cut]
         train += ranked[cut:]
     return sorted(train, key=lambda d: d.id), sorted(heldout, key=lambda d: d.id)
+
+
+def add_splits(to: Parser, what: str, share: str, validation: str) -> None:
+    """The options by which a user says what is held out; `share` and `validation` say defaults."""
+    to.add_argument(
+        "--heldout-share", type=share_of, metavar="SHARE", help=f"of the {what} ({share})"
+    )
+    to.add_argument(
+        "--heldout",
+        metavar="LIST",
+        help=f"file of ids of {what} that must be held out, one a line",
+    )
+    to.add_argument(
+        "--validation-share",
+        type=share_of,
+        metavar="SHARE",
+        help=f"of the {what} that are left, to choose settings on ({validation})",
+    )
+
+
+def share_of(text: str) -> float:
+    """A share as a command line gives it. Raises `ArgumentTypeError` in one sentence."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise ArgumentTypeError(f"{text}: wanted a share from 0 to below 1, such as 0.2")
+    return value
+
+
+def read_list(path: str | None) -> frozenset[str]:
+    """The names of a file, one a line; what follows `#` after a space, or a whole line of it, is a
+    comment. Raises `CorpusError` for a file that cannot be read or names nothing."""
+    if not path:
+        return frozenset()
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CorpusError(
+            f"--heldout {path}: cannot be read ({error}); give one id a line"
+        ) from None
+    said = (re.split(r"(?:^|\s)#", line)[0].strip() for line in text.splitlines())
+    names = frozenset(name for name in said if name)
+    if not names:
+        raise CorpusError(f"--heldout {path}: no id in it; give one a line")
+    return names
+
+
+def say_empty(counts: Mapping[str, int], out: Path, why: str) -> None:
+    """Say in a sentence that there is nothing to test on, or to choose settings on."""
+    for name, what in (("heldout", "test on"), ("validation", "choose settings on")):
+        if not counts.get(name):
+            file = out / f"{name}.jsonl"
+            state = "is empty" if name in counts else "was not written"
+            print(f"{file} {state}: there is nothing to {what}; {why}", file=sys.stderr)
 
 
 def sentence_keys(documents: Iterable[Document]) -> frozenset[str]:
@@ -50,17 +121,20 @@ def shuffled(tasks: list[Task], seed: int) -> list[Task]:
 
 
 def certificate(splits: Mapping[str, Sequence[Task]]) -> dict[str, Any]:
-    """Counts and overlaps of every split with the held-out one; `ok` when all overlaps are 0.
+    """Counts and overlaps of every split with the held-out one, and of the training splits with
+    the validation one; `ok` when all overlaps are 0.
 
     Three levels: documents, sentences of the passages, and whole inputs, the last two by
     canonical hash (letters and digits only, so that cleaning does not hide a copy).
     """
     sets = {name: _fingerprints(tasks) for name, tasks in splits.items()}
+    pairs = [(name, "heldout") for name in splits if name != "heldout"]
+    pairs += [(n, "validation") for n in splits if n.startswith("train") and "validation" in splits]
     overlaps = {
-        f"{name} and heldout": {level: len(sets[name][level] & values) for level, values in held}
-        for name in splits
-        if name != "heldout"
-        for held in (tuple(sets["heldout"].items()),)
+        f"{name} and {other}": {
+            level: len(sets[name][level] & values) for level, values in sets[other].items()
+        }
+        for name, other in pairs
     }
     return {
         "ok": all(n == 0 for levels in overlaps.values() for n in levels.values()),

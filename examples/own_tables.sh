@@ -2,7 +2,7 @@
 # From a folder of your own tables to a trained and evaluated model.
 #   examples/own_tables.sh TABLES MODEL OUT
 # TABLES holds csv, tsv, parquet or SQLite files. MODEL is a model folder.
-# Settings go into the variables SFT and EVAL, as in SFT="sft.epochs=3 sft.max_length=4096".
+# Settings go into the variables SFT and EVAL, as in SFT="sft.epochs=3".
 set -euo pipefail
 tables=$1 model=$2 out=$3
 
@@ -16,7 +16,7 @@ assay rollout --tasks "$out/tasks/train.jsonl" --solver reference --model "$mode
   --out "$out/traces.jsonl"
 assay select --rollouts "$out/traces.jsonl" --strategy fv --out "$out/traces.parquet"
 
-# Train, then answer the tasks of the tables that were held out. (The settings are words: no quotes.)
-assay sft --tasks "$out/traces.parquet" --model "$model" --out "$out/sft" \
-  ${SFT:-sft.max_length=4096}
+# Train (lengths are fitted to the data), then answer the tasks of the tables that were held out; what
+# the model was trained on would be left out. (The settings are words: no quotes.)
+assay sft --tasks "$out/traces.parquet" --model "$model" --out "$out/sft" ${SFT:-}
 assay eval --model "$out/sft/model" --tasks "$out/tasks/heldout.jsonl" --out "$out/eval" ${EVAL:-}

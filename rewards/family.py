@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from typing import Any, cast
 
+from rewards.table_marks import TableMarks
 from rewards.task import Answer, Score, Task, TaskError, unscored
 
 __all__ = [
@@ -128,8 +129,9 @@ class Family:
     slices: Callable[[Task], Mapping[str, str]] = _track
     """What results are broken down by: {"track": …, "domain": …}."""
 
-    content: Callable[[Task], Iterable[str]] = _said_to_the_model
-    """Texts, tables or questions that two splits must not share."""
+    content: Callable[[Task], Iterable[str | TableMarks]] = _said_to_the_model
+    """Texts, questions or tables (`rewards.table_marks`) that two splits must not share. The
+    task's files have paths that can be opened; where they cannot, its other content has to do."""
 
     source: Callable[[Task], str] | None = None
     """The document, table or lake a task was drawn from. Intervals are clustered by it; without

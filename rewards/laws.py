@@ -22,6 +22,7 @@ from rewards import guard
 from rewards.attacks import attacks
 from rewards.families import family_of, score_answer
 from rewards.family import Cheat, Family, as_answer, cheat_answer, gold_answer
+from rewards.table_marks import TableMarks
 from rewards.task import RIGHT, Answer, Score, Task, TaskError, json_line, unscored
 
 ADMITS = Cheat(lambda task: "").admits  # of a cheat given as a plain function
@@ -208,7 +209,7 @@ class Shared:
     """What two splits have in common, in counts of contents, with pairs of task ids."""
 
     exact: int
-    normalised: int
+    normalised: int  # exactly but for case and space; of tables also copies
     examples: tuple[tuple[str, str], ...]
 
     def __bool__(self) -> bool:
@@ -219,32 +220,64 @@ def shared_content(splits: Mapping[str, Sequence[Task]]) -> dict[str, Shared]:
     """What each two splits share by `Family.content`, under "one and other"."""
     exact = {name: _contents(tasks, str) for name, tasks in splits.items()}
     normalised = {name: _contents(tasks, normal) for name, tasks in splits.items()}
+    tables = {name: _tables(tasks) for name, tasks in splits.items()}
     found: dict[str, Shared] = {}
     for one, other in combinations(splits, 2):
         same = exact[one].keys() & exact[other].keys()
         alike = sorted(normalised[one].keys() & normalised[other].keys())
         pairs = [(normalised[one][key], normalised[other][key]) for key in alike]
-        found[f"{one} and {other}"] = Shared(len(same), len(alike), tuple(sorted(pairs)[:5]))
+        pairs += (copies := _copies(tables[one], tables[other]))
+        count = len(alike) + len(copies)
+        found[f"{one} and {other}"] = Shared(len(same), count, tuple(sorted(pairs)[:5]))
     return found
+
+
+def _tables(tasks: Sequence[Task]) -> dict[TableMarks, str]:
+    """Every table of some tasks → the first that has it."""
+    found: dict[TableMarks, str] = {}
+    for task in tasks:
+        for content in contents(task):
+            if isinstance(content, TableMarks) and content:
+                found.setdefault(content, task.id)
+    return found
+
+
+def _copies(
+    one: Mapping[TableMarks, str], other: Mapping[TableMarks, str]
+) -> list[tuple[str, str]]:
+    """Pairs of tasks whose tables are copies of each other and not the very same."""
+    holders: defaultdict[int, list[TableMarks]] = defaultdict(list)
+    for table in other:
+        for mark in (*table.columns, *table.rows):
+            holders[mark].append(table)
+    pairs: list[tuple[str, str]] = []
+    for table, task in one.items():
+        near = {t for mark in (*table.columns, *table.rows) for t in holders.get(mark, ())}
+        alike = [other[t] for t in near if str(t) != str(table) and table.like(t)]
+        pairs += [(task, min(alike))] if alike else []
+    return pairs
 
 
 def _contents(tasks: Sequence[Task], form: Callable[[str], str]) -> dict[bytes, str]:
     """Digest of every content that is not empty → the first task that has it."""
     found: dict[bytes, str] = {}
     for task in tasks:
-        for text in contents(task):
-            if said := form(text):
+        for content in contents(task):
+            if said := form(str(content)) if content else "":
                 digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).digest()
                 found.setdefault(digest, task.id)
     return found
 
 
-def contents(task: Task) -> list[str]:
+def contents(task: Task) -> list[str | TableMarks]:
     """`Family.content` of a task. Raises `TaskError` naming the task where it raises."""
     family = family_of(task)
     try:
         with _in_time(family):
-            return [str(text) for text in family.content(task)]
+            found = list(family.content(task))
+        return [one if isinstance(one, TableMarks) else str(one) for one in found]
+    except TaskError:
+        raise
     except (Exception, SystemExit, guard.Overtime) as error:
         raise TaskError(
             f"task {task.id}: content of family {family.name} raised "

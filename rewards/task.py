@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -229,6 +229,13 @@ def read_tasks(path: str | Path) -> list[Task]:
     a file of a build that was killed while it replaced an older one."""
     refuse_unfinished(path)
     return [Task.from_json(row, f"{path} line {number}") for number, row in read_jsonl(path)]
+
+
+def with_absolute_files(task: Task, root: Path) -> Task:
+    """The task with paths that mean the same from every folder; `root`: that of its file."""
+    if not task.files:
+        return task
+    return replace(task, files={n: str((root / p).resolve()) for n, p in task.files.items()})
 
 
 def refuse_unfinished(path: str | Path) -> None:

@@ -190,7 +190,7 @@ def _sample(args: argparse.Namespace) -> int:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     write_settings(args.out, settings)
     give_up = GIVE_UP if _at_endpoint(args) else 0
-    with Writer(args.out, args.seed, len(todo), give_up) as writer:
+    with Writer(args.out, args.seed, len(todo), give_up, args.tasks.parent) as writer:
         run_now(way(todo, writer.add))
     in_order(args.out, tasks)
     return writer.report()

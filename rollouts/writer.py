@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from rewards.families import score_answer
-from rewards.task import Task, json_line
+from rewards.marks import marks_of
+from rewards.task import Task, json_line, with_absolute_files
 from rollouts.record import to_json
 from rollouts.trajectory import Trajectory
 
@@ -18,9 +19,13 @@ class Stopped(RuntimeError):
 class Writer:
     """Scores and appends every task's samples as they come; counts what has no outcome."""
 
-    def __init__(self, out: Path, seed: int, total: int, give_up: int = 0) -> None:
+    def __init__(
+        self, out: Path, seed: int, total: int, give_up: int = 0, root: Path = Path()
+    ) -> None:
+        """`root`: what the tasks' files are relative to."""
         from tqdm import tqdm
 
+        self._root = root
         self._out, self._seed, self._give_up = out, seed, give_up
         self._file = open(out, "ab")  # noqa: SIM115 - closed by __exit__
         self._bar = tqdm(total=total, desc="rollouts", unit="task")
@@ -39,8 +44,9 @@ class Writer:
         scores = [score_answer(task, t.answer()) for t in group]
         self._outcomes += [s.outcome for s in scores if s.outcome is not None]
         self._missing += sum(s.outcome is None for s in scores)
+        marks = marks_of(with_absolute_files(task, self._root)).flat()
         rows = [
-            to_json(t, s, task) | {"run_seed": self._seed}
+            to_json(t, s, task) | {"run_seed": self._seed, "marks": marks}
             for t, s in zip(group, scores, strict=True)
         ]
         self._file.write(b"".join(map(json_line, rows)))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.loader import to_dict
-from configs.schema import DemoConfig, TasksConfig
+from configs.schema import DemoConfig, GrpoConfig, SftConfig, TasksConfig
 from data_gen.corpora import read_corpus
 from data_gen.demo.cli import write_demo
 from data_gen.demo.settings import preset
@@ -27,8 +27,9 @@ from train.evaluation.evaluate import evaluate_tasks
 from train.evaluation.results import figures, text_table
 from train.evaluation.rows import baseline_rows
 from train.evaluation.rows import scorer as answer_scorer
-from train.examples import of_tasks
-from train.grpo import train_grpo
+from train.examples import Example, of_tasks
+from train.grpo import drawn, train_grpo
+from train.lengths import fit_rl, fit_sft, measured, room_of
 from train.model.policy import LlamaPolicy, TransformersPolicy
 from train.model.source import resolve_model
 from train.report.write import write_report
@@ -36,6 +37,7 @@ from train.run.memory import give_back_memory
 from train.run.progress import Bar
 from train.run.run import Run
 from train.run.settings import weights_of
+from train.run.trained_on import marks_from, trained_before
 from train.scoring import scorer
 from train.sft import train_sft
 
@@ -58,6 +60,9 @@ def run_demo(config: DemoConfig) -> Path:
             tokenizer = ChatTokenizer(source, template=config.model.chat_template_kwargs)
             tasks = build_tasks(config.tasks, config.seed, out / "tasks")
         run.inputs = {"tasks": out / "tasks", "model": source}
+        examples = of_tasks(tasks["train_sft"], tokenizer)
+        sft_settings, rl_settings = fitted(run, source, tokenizer, examples, tasks["train_rl"])
+        known = trained_before(source).after("sft", "train_sft.jsonl", (e.marks for e in examples))
         held = tasks["heldout"][: config.eval.tasks]
         rows = baseline_rows(held, weights)
         with timed("untouched model", times):
@@ -69,9 +74,9 @@ def run_demo(config: DemoConfig) -> Path:
             sft = run.saved("sft")
             if sft is None:
                 policy = run.load(source, train=True, adapters=config.model)
-                examples = of_tasks(tasks["train_sft"], tokenizer)
+                run.trained = known
                 train_sft(
-                    policy, examples, config.sft, run.loop("sft"), config.checkpoint.sft_every
+                    policy, examples, sft_settings, run.loop("sft"), config.checkpoint.sft_every
                 )
                 sft = run.save(policy, "sft")
                 del policy
@@ -81,7 +86,9 @@ def run_demo(config: DemoConfig) -> Path:
 
         # 3. Dr.GRPO from the SFT model, on other tasks.
         with timed("Dr.GRPO", times):
-            rl = reinforced(run, sft, tasks["train_rl"], held, tokenizer)
+            asked = drawn(tasks["train_rl"], rl_settings, config.seed)
+            run.trained = known.after("rl", "train_rl.jsonl", marks_from(asked, out / "tasks"))
+            rl = reinforced(run, sft, tasks["train_rl"], held, tokenizer, rl_settings)
         with timed("RL model", times):
             rows["rl"] = evaluated(run, "rl", rl, tokenizer, held)
 
@@ -124,8 +131,30 @@ def build_tasks(config: TasksConfig, seed: int, folder: Path) -> dict[str, list[
     return {name: read_tasks(folder / f"{name}.jsonl") for name in SPLITS}
 
 
+def fitted(
+    run: Run[DemoConfig],
+    source: Path,
+    tokenizer: ChatTokenizer,
+    examples: list[Example],
+    tasks: list[Task],
+) -> tuple[SftConfig, GrpoConfig]:
+    """The settings of both loops, with lengths where they are left to the data."""
+    config = run.config
+    room = room_of(source, config.engine, config.model)
+    sft, why = fit_sft(config.sft, examples, room)
+    rl, also = fit_rl(config.rl, measured(tasks, tokenizer), room)
+    for line in filter(None, (why, also)):
+        print(line, flush=True)
+    return sft, rl
+
+
 def reinforced(
-    run: Run[DemoConfig], start: Path, tasks: list[Task], held: list[Task], tokenizer: ChatTokenizer
+    run: Run[DemoConfig],
+    start: Path,
+    tasks: list[Task],
+    held: list[Task],
+    tokenizer: ChatTokenizer,
+    settings: GrpoConfig,
 ) -> Path:
     """The model folder after Dr.GRPO from the model in `start`; made anew when rl.steps grew."""
     config, record = run.config, run.out / "rl.json"
@@ -146,7 +175,7 @@ def reinforced(
         tasks,
         tokenizer,
         scorer(weights_of(config.reward)),
-        config.rl,
+        settings,
         run.loop("rl", validate),
         reference=reference,
     )

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from rewards.families import family_named
 from rewards.family import gold_answer
-from rewards.task import Task, TaskError, refuse_published
+from rewards.marks import marks_of, row_marks
+from rewards.task import Task, TaskError, refuse_published, with_absolute_files
 from rollouts.prompts import ChatTokenizer
 from rollouts.tools import ToolSpec
 from train.run.data import Row, training_rows
@@ -33,6 +35,9 @@ class Example:
     answer: list[int]
     mask: list[int] | None = None
 
+    marks: tuple[int, ...] = field(default=(), compare=False)
+    """What the model's record keeps of it (rewards/marks.py)."""
+
     @property
     def tokens(self) -> int:
         """Prompt and answer."""
@@ -49,18 +54,22 @@ def read_examples(path: str, tokenizer: ChatTokenizer) -> list[Example]:
 
     Raises `TaskError` naming the row that nothing can be learned from.
     """
-    return [example_of(row, where, tokenizer) for where, row in training_rows(path)]
+    root = Path(path).parent
+    return [example_of(row, where, tokenizer, root) for where, row in training_rows(path)]
 
 
-def example_of(row: Row, where: str, tokenizer: ChatTokenizer) -> Example:
-    """One row: a rollout's ids, else a chat, else a task with gold."""
+def example_of(row: Row, where: str, tokenizer: ChatTokenizer, root: Path = Path()) -> Example:
+    """One row: a rollout's ids, else a chat, else a task with gold, whose files are relative to
+    `root`."""
     ids, mask = row.get("ids"), row.get("loss_mask")
     if ids and mask:
-        return _trace(ids, mask, where)
+        return replace(_trace(ids, mask, where), marks=tuple(row_marks(row)))
     if row.get("messages"):
-        return _chat(row["messages"], _tools(row.get("tools"), where), where, tokenizer)
+        made = _chat(row["messages"], _tools(row.get("tools"), where), where, tokenizer)
+        return replace(made, marks=tuple(row_marks(row)))
     if "gold" in row:
-        return gold_example(Task.from_json(row, where), where, tokenizer)
+        task = Task.from_json(row, where)
+        return gold_example(with_absolute_files(task, root), where, tokenizer)
     raise TaskError(
         f"{where}: nothing to learn from; a row needs `gold` (a task), `messages` (a chat), or "
         "`ids` and `loss_mask` (what `assay select` writes)"
@@ -82,7 +91,8 @@ def gold_example(task: Task, where: str, tokenizer: ChatTokenizer) -> Example:
             f"{where}: task {task.id} of family {task.family}: its gold is files "
             f"({', '.join(gold.files)}), no text to imitate; {instead}"
         )
-    return Example(tokenizer.prompt(task.prompt), tokenizer.answer(gold.text))
+    marks = tuple(marks_of(task).flat())
+    return Example(tokenizer.prompt(task.prompt), tokenizer.answer(gold.text), marks=marks)
 
 
 def _trace(ids: Sequence[int], mask: Sequence[int], where: str) -> Example:
@@ -151,8 +161,9 @@ def _message(message: Any, where: str) -> Mapping[str, Any]:
 
 
 def fitting(examples: Sequence[Example], max_length: int) -> list[Example]:
-    """Examples of at most `max_length` tokens. Raises `TaskError` saying what would fit."""
-    kept = [e for e in examples if e.tokens <= max_length]
+    """Examples of at most `max_length` tokens (0: any). Raises `TaskError` saying what would
+    fit."""
+    kept = [e for e in examples if not max_length or e.tokens <= max_length]
     if not kept:
         sizes = sorted(e.tokens for e in examples)
         raise TaskError(

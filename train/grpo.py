@@ -114,7 +114,10 @@ def train_grpo(
 
 
 def fitting(tasks: Sequence[Task], tokenizer: ChatTokenizer, config: GrpoConfig) -> Sequence[Task]:
-    """Tasks whose prompt leaves room for an answer. Raises `TaskError` if none does."""
+    """Tasks whose prompt leaves room for an answer (all, while the length is not decided). Raises
+    `TaskError` if none does."""
+    if not config.max_length:
+        return tasks
     room = config.max_length - config.max_new_tokens
     # with tools the environment writes the prompt; the episode's budget limits its length
     lengths = [0 if t.tools else len(tokenizer.prompt(t.prompt)) for t in tasks]
@@ -128,6 +131,17 @@ def fitting(tasks: Sequence[Task], tokenizer: ChatTokenizer, config: GrpoConfig)
     if len(kept) < len(tasks):
         print(f"{len(tasks) - len(kept)} tasks with longer prompts than {room} tokens left out")
     return kept
+
+
+def drawn(tasks: Sequence[Task], config: GrpoConfig, seed: int) -> list[Task]:
+    """The tasks that `config.steps` steps ask, each once, in their order."""
+    pools = strata(tasks, config.balance)
+    size, rows = config.prompts_per_step, set[int]()
+    for step in range(config.steps):
+        rows.update(rows_of_step(step, pools, size, seed, config.balance))
+        if len(rows) == len(tasks):
+            break
+    return [tasks[i] for i in sorted(rows)]
 
 
 def describe(config: GrpoConfig) -> str:
@@ -149,7 +163,7 @@ def describe(config: GrpoConfig) -> str:
         f"batch: {prompts} prompts × {n} rollouts = {prompts * n} rollouts per step, "
         f"{prompts // config.mini_batch} optimiser step(s) of {config.mini_batch * n}; "
         f"T={config.temperature:g} top_p={config.top_p:g} top_k={config.top_k}, "
-        f"≤ {config.max_new_tokens} new tokens, lr {config.lr:g} {config.schedule}, "
+        f"≤ {config.max_new_tokens or 'auto'} new tokens, lr {config.lr:g} {config.schedule}, "
         f"{config.steps} steps"
         + (f"; equally many of every {config.balance}" if config.balance != "none" else "")
     )

@@ -17,7 +17,7 @@ from data_gen.cdr.sampling import splitter, unbalanced
 from data_gen.cdr.stages.rowmap import Body, Head
 from data_gen.overlap import Fingerprint, Print, overlaps, shared
 from data_gen.progress import Progress
-from rewards.task import Task, json_line, read_jsonl, refuse_unfinished
+from rewards.task import Task, json_line
 from rewards.versions import installed
 
 SPLITS = ("train", "validation", "heldout")
@@ -286,25 +286,3 @@ def _pairs(prints: Mapping[str, object]) -> list[tuple[str, str]]:
 
 def _json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def read_tasks_or_rows(path: Path) -> Iterator[Task]:
-    """Tasks of a file of tasks or of release rows (fields the check needs). Raises `TaskError`."""
-    refuse_unfinished(path)
-    for number, row in read_jsonl(path):
-        if "gold" in row:
-            yield Task.from_json(row, f"{path} line {number}")
-        elif "input_text" in row:
-            yield Task(
-                str(row.get("instance_id", number)),
-                "refinement",
-                str(row.get("source_track", "")),
-                "other",
-                [],
-                {
-                    "input_text": row["input_text"],
-                    "text": row.get("reference_text") or "",
-                    "operators": row.get("operator_sequence") or [],
-                },
-                meta={"document": row.get("source_record_id")},
-            )

@@ -7,7 +7,8 @@ the two counts (KEEP and DROP) are asked to be equal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tqdm import tqdm
@@ -26,6 +27,7 @@ from rewards.task import Task
 __all__ = [
     "DemoTaskError",
     "DemoTaskSettings",
+    "build_demo_splits",
     "build_demo_tasks",
     "preset",
     "rebuild_gold",
@@ -41,19 +43,35 @@ SYSTEM = (
 def build_demo_tasks(
     corpus: Corpus, settings: DemoTaskSettings, seed: int
 ) -> tuple[list[Task], list[Task], list[Task]]:
-    """(SFT, RL, held-out) tasks. Same corpus, settings and seed give the same tasks.
+    """(SFT, RL, held-out) tasks: `build_demo_splits` without a validation split."""
+    found = build_demo_splits(corpus, replace(settings, validation=0), seed)
+    return found["train_sft"], found["train_rl"], found["heldout"]
 
-    No document, sentence or input of the held-out split occurs in the other two; SFT and RL share
-    documents but no input. Raises `DemoTaskError` when the corpus is too small for the settings.
+
+def build_demo_splits(
+    corpus: Corpus, settings: DemoTaskSettings, seed: int, listed: Collection[str] = ()
+) -> dict[str, list[Task]]:
+    """Tasks of `train_sft`, `train_rl`, `validation` and `heldout`. Same corpus, settings and seed
+    give the same tasks; documents whose ids are listed are held out.
+
+    No document, sentence or input of the held-out and validation splits occurs in any other; SFT
+    and RL share documents but no input. Raises `DemoTaskError` when the corpus is too small for the
+    settings.
     """
-    train, heldout = split_documents(corpus.documents, settings.heldout_documents, seed)
+    rest, heldout = split_documents(corpus.documents, settings.heldout_documents, seed, listed)
+    share = settings.validation_documents if settings.validation else 0.0
+    train, chosen = split_documents(rest, share, seed, key="validation")
     pool = _pool(train, settings, frozenset())
-    other = _pool(heldout, settings, sentence_keys(train))
+    between = _pool(chosen, settings, sentence_keys(train))
+    other = _pool(heldout, settings, sentence_keys(rest))
     used: set[str] = set()
-    sft = _split("train_sft", settings.train_sft, pool, settings, seed, used)
-    rl = _split("train_rl", settings.train_rl, pool, settings, seed, used)
-    # A record of its own, so that held-out tasks do not depend on the training counts.
-    return sft, rl, _split("heldout", settings.heldout, other, settings, seed, set())
+    return {
+        "train_sft": _split("train_sft", settings.train_sft, pool, settings, seed, used),
+        "train_rl": _split("train_rl", settings.train_rl, pool, settings, seed, used),
+        # A record of its own, so that these tasks do not depend on the training counts.
+        "validation": _split("validation", settings.validation, between, settings, seed, set()),
+        "heldout": _split("heldout", settings.heldout, other, settings, seed, set()),
+    }
 
 
 def rebuild_gold(task: Task) -> Execution:

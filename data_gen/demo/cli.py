@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from data_gen.builder_settings import given_values
 from data_gen.corpora import Corpus, read_corpus
-from data_gen.demo.build import DemoTaskError, build_demo_tasks
+from data_gen.demo.build import DemoTaskError, build_demo_splits
 from data_gen.demo.order import OrderSettings, build_order_tasks
 from data_gen.demo.settings import DemoTaskSettings, preset
-from data_gen.splits import certificate
+from data_gen.splits import add_splits, certificate, read_list, say_empty
 from rewards.console import Parser, add_out, add_seed, parser
 from rewards.files import write_bytes
 from rewards.task import Task, json_text, write_jsonl
@@ -50,13 +50,17 @@ def write_splits(splits: Mapping[str, Sequence[Task]], out: Path, **more: Any) -
     return proof
 
 
-def write_demo(corpus: Corpus, settings: DemoTaskSettings, seed: int, out: Path) -> dict[str, Any]:
-    """Build and write the three splits and certificate.json; returns the certificate.
+def write_demo(
+    corpus: Corpus, settings: DemoTaskSettings, seed: int, out: Path, listed: Collection[str] = ()
+) -> dict[str, Any]:
+    """Build and write the splits and certificate.json; returns the certificate. Documents whose ids
+    are listed are held out.
 
     Raises `DemoTaskError` when a split would share anything with the held-out one.
     """
-    sft, rl, heldout = build_demo_tasks(corpus, settings, seed)
-    splits = {"train_sft": sft, "train_rl": rl, "heldout": heldout}
+    splits = build_demo_splits(corpus, settings, seed, listed)
+    if not settings.validation:
+        del splits["validation"]
     return write_splits(
         splits,
         out,
@@ -94,6 +98,7 @@ def _options(name: str, what: str, settings: type) -> Parser:
     add_out(made, "folder to write into", required=True)
     add_seed(made)
     made.add_argument("--corpus", help="JSONL corpus, gzip or plain (default: the shipped one)")
+    add_splits(made, "documents", "heldout_documents", "validation_documents")
     return made
 
 
@@ -112,16 +117,28 @@ def _corpus(path: str | None) -> Corpus:
     return corpus
 
 
+def _shares(args: Any) -> list[str]:
+    """The flags as the settings that they stand for."""
+    given = {"heldout_documents": args.heldout_share, "validation_documents": args.validation_share}
+    return [f"{name}={value}" for name, value in given.items() if value is not None]
+
+
+def _say_empty(counts: Mapping[str, int], out: Path) -> None:
+    say_empty(counts, out, "set heldout=N and validation=N above 0")
+
+
 def demo(argv: Sequence[str]) -> int:
     """`assay tasks demo`: exit status 0; errors that a user can mend are raised."""
     what = "Short refinement tasks from real prose, for a small model (docs/tasks.md)."
     args = _options("demo", what, DemoTaskSettings).parse_intermixed_args(argv)
-    settings = parse_settings(args.settings)
-    proof = write_demo(_corpus(args.corpus), settings, args.seed, args.out)
+    settings = parse_settings([*args.settings, *_shares(args)])
+    listed = read_list(args.heldout)
+    proof = write_demo(_corpus(args.corpus), settings, args.seed, args.out, listed)
     for name, counts in proof["classes"].items():
         listed = ", ".join(f"{n} {kind}" for kind, n in counts.items())
         print(f"{args.out / name}.jsonl: {sum(counts.values())} tasks ({listed})")
     print(f"{args.out / 'certificate.json'}: no document, sentence or input is shared with heldout")
+    _say_empty(proof["tasks"], args.out)
     return 0
 
 
@@ -129,10 +146,13 @@ def order(argv: Sequence[str]) -> int:
     """`assay tasks order`: exit status 0; errors that a user can mend are raised."""
     what = "Short order groups: one filter and one mapper in both orders."
     args = _options("order", what, OrderSettings).parse_intermixed_args(argv)
-    settings = OrderSettings(**given_values(OrderSettings, args.settings))
+    settings = OrderSettings(**given_values(OrderSettings, [*args.settings, *_shares(args)]))
     corpus = _corpus(args.corpus)
-    splits = build_order_tasks(corpus, settings, args.seed)
+    splits = build_order_tasks(corpus, settings, args.seed, read_list(args.heldout))
+    if not settings.validation:
+        del splits["validation"]
     write_splits(splits, args.out, seed=args.seed, settings=asdict(settings), corpus=_about(corpus))
     for name, tasks in splits.items():
         print(f"{args.out / name}.jsonl: {len(tasks)} tasks in {len(tasks) // 2} order groups")
+    _say_empty({name: len(tasks) for name, tasks in splits.items()}, args.out)
     return 0

@@ -9,7 +9,7 @@ benchmark's own inputs; `assay tasks cdr` makes those.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -39,27 +39,38 @@ class OrderSettings:
     train_sft: int = 120
     train_rl: int = 160
     heldout: int = 60
+    validation: int = 20
     drop_share: float = 2 / 3
     max_chars: int = 100
     operators: tuple[str, ...] = EASY_OPERATORS
     heldout_documents: float = 0.3
+    validation_documents: float = 0.1  # of those not held out; without tasks none
 
 
-def build_order_tasks(corpus: Corpus, settings: OrderSettings, seed: int) -> dict[str, list[Task]]:
-    """Tasks of `train_sft`, `train_rl` and `heldout`, siblings side by side.
+def build_order_tasks(
+    corpus: Corpus, settings: OrderSettings, seed: int, listed: Collection[str] = ()
+) -> dict[str, list[Task]]:
+    """Tasks of `train_sft`, `train_rl`, `validation` and `heldout`, siblings side by side;
+    documents whose ids are listed are held out.
 
-    No document or sentence of the held-out split occurs in the others. Raises `DemoTaskError`
-    when the corpus is too small.
+    No document or sentence of the held-out and validation splits occurs in any other. Raises
+    `DemoTaskError` when the corpus is too small.
     """
-    train, heldout = split_documents(corpus.documents, settings.heldout_documents, seed)
+    rest, heldout = split_documents(corpus.documents, settings.heldout_documents, seed, listed)
+    share = settings.validation_documents if settings.validation else 0.0
+    train, chosen = split_documents(rest, share, seed, key="validation")
     pool = PassagePool(p for d in train for p in cut_passages(d, settings.max_chars, 2))
     other = PassagePool(
-        (p for d in heldout for p in cut_passages(d, settings.max_chars, 2)), sentence_keys(train)
+        (p for d in heldout for p in cut_passages(d, settings.max_chars, 2)), sentence_keys(rest)
+    )
+    between = PassagePool(
+        (p for d in chosen for p in cut_passages(d, settings.max_chars, 2)), sentence_keys(train)
     )
     used: set[str] = set()
     return {
         "train_sft": _split("train_sft", settings.train_sft, pool, settings, seed, used),
         "train_rl": _split("train_rl", settings.train_rl, pool, settings, seed, used),
+        "validation": _split("validation", settings.validation, between, settings, seed, set()),
         "heldout": _split("heldout", settings.heldout, other, settings, seed, set()),
     }
 

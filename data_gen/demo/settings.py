@@ -37,7 +37,9 @@ class DemoTaskSettings:
     train_sft: int = 600
     train_rl: int = 800
     heldout: int = 420
+    validation: int = 60  # from further documents, to choose settings on
     heldout_documents: float = 0.25
+    validation_documents: float = 0.1  # of the documents that are not held out; without tasks none
     min_chars: int = 18
     max_chars: int = 220  # of an input, rules of a banner not counted
     operators: tuple[str, ...] = MEDIUM_OPERATORS
@@ -57,11 +59,18 @@ class DemoTaskSettings:
     wrapped: float = 0.25  # share of tasks laid out in short lines
 
     def __post_init__(self) -> None:
-        for name in ("heldout_documents", "filter_share", "drop_share", "distractors", "wrapped"):
+        for name in (
+            "heldout_documents",
+            "validation_documents",
+            "filter_share",
+            "drop_share",
+            "distractors",
+            "wrapped",
+        ):
             value = getattr(self, name)
             if not 0 <= value <= 1:
                 raise SettingsError(f"{name}={value}: wanted a share from 0 to 1")
-        for name in ("train_sft", "train_rl", "heldout"):
+        for name in ("train_sft", "train_rl", "heldout", "validation"):
             if getattr(self, name) < 0:
                 raise SettingsError(f"{name}={getattr(self, name)}: wanted 0 or more tasks")
         _subset("operators", self.operators, tuple(MAPPER_FORMS))

@@ -1,7 +1,8 @@
 """`assay select`: keep rollouts by a strategy and write them as a training set.
 
 The parquet has `messages` and `tools` (what TRL and verl read), and `ids` with `loss_mask`, the
-tokens as they were sampled (what `assay sft` trains on). The same rollouts give the same bytes.
+tokens as they were sampled (what `assay sft` trains on); `marks` say which tasks these are, for the
+trained model's record (docs/heldout.md). The same rollouts give the same bytes.
 """
 
 from __future__ import annotations

@@ -56,6 +56,7 @@ def _schema(library: Any, tools: Sequence[Any] | None) -> Any:
             ("tools", text if tools is None else library.array([tools]).type),
             ("ids", library.list_(library.int32())),
             ("loss_mask", library.list_(library.int8())),
+            ("marks", library.list_(library.int64())),
         ]
     )
 
@@ -85,4 +86,5 @@ def _columns(rows: Sequence[Mapping[str, Any]], nested: bool) -> dict[str, Any]:
         "tools": tools if nested else [json.dumps(t, ensure_ascii=False) for t in tools],
         "ids": [list(r.get("ids") or ()) for r in rows],
         "loss_mask": [list(r.get("loss_mask") or ()) for r in rows],
+        "marks": [list(r.get("marks") or ()) for r in rows],
     }

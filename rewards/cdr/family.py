@@ -12,6 +12,7 @@ from rewards.cdr.refinement import (
     RefinementReward,
     always_drop,
     copy_input,
+    filter_means_drop,
     gold_answer,
     score_refinement,
 )
@@ -22,6 +23,8 @@ from rewards.family import Answer, Cheat, Family, Floor, output_of
 from rewards.parse import parse_strict
 from rewards.task import Score, Task
 
+# order slots of the tracks that move a filter
+FILTER_PLACES = {"pre": "before the mappers", "mid": "between them", "post": "after them"}
 LENGTHS = (500, 1000, 2000, 4000)  # input characters, upper bounds of the slices
 
 
@@ -65,11 +68,25 @@ def _slices(task: Task) -> dict[str, str]:
     steps = gold.get("operator_sequence") or gold.get("recipe") or meta.get("recipe")
     if isinstance(steps, list):
         found["recipe steps"] = str(len(steps))  # pyright: ignore[reportUnknownArgumentType]
+    if "recipe" in gold or "operator_sequence" in gold or "has_filter" in meta:
+        found["filter"] = "with a filter" if has_filter(task) else "no filter"
+    slot = meta.get("order_slot") or gold.get("order_slot")
+    if slot in FILTER_PLACES:
+        found["filter place"] = FILTER_PLACES[slot]
     for name in ("domain", "style", "difficulty", "mode"):
         value = meta.get(name) or gold.get(name)
         if isinstance(value, str) and value:
             found[name] = value
     return found
+
+
+def has_filter(task: Task) -> bool:
+    """Whether the recipe has a step that may refuse the text."""
+    if "has_filter" in task.meta:
+        return bool(task.meta["has_filter"])
+    steps: list[Any] = task.gold.get("operator_sequence") or task.gold.get("recipe") or []
+    names = [str(s.get("operator") if isinstance(s, Mapping) else s) for s in steps]  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    return any(name.endswith("_filter") for name in names)
 
 
 def _labels(task: Task, answer: Answer) -> tuple[str, str]:
@@ -98,6 +115,10 @@ REFINEMENT = Family(
     cheats={
         "copy": Cheat(lambda task: copy_input(task.gold), admits=0.5),
         "drop": Cheat(lambda task: always_drop(task.gold), admits=0.5),
+        # with the texts of gold, so it admits to anything: its row is there to be compared with
+        "filter means drop": Cheat(
+            lambda task: filter_means_drop(task.gold, has_filter(task)), admits=1.0
+        ),
     },
     # Without success an answer earns format, status and progress: 0.6 at most. A guessed status
     # with the input copied is right where the first step rejects, or nothing is to be changed.

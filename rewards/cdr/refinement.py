@@ -217,6 +217,12 @@ def always_drop(task_gold: Mapping[str, Any]) -> str:
     return render("DROP", _read_gold(task_gold).input_text)
 
 
+def filter_means_drop(task_gold: Mapping[str, Any], filtered: bool) -> str:
+    """Baseline: the text of gold, with DROP where the recipe has a filter (`filtered`), else KEEP:
+    how far the status is known without a look at the text."""
+    return render("DROP" if filtered else "KEEP", _read_gold(task_gold).text)
+
+
 def gold_answer(task_gold: Mapping[str, Any]) -> str:
     """The answer that earns 1."""
     gold = _read_gold(task_gold)

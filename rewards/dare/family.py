@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rewards.dare.prediction import Reading, read_gold, score_table, score_table_row
 from rewards.dare.spellings import benchmark, spellings
 from rewards.dare.twin import table_twin
 from rewards.family import Answer, Cheat, Family, Floor
+from rewards.table_files import tables_of
+from rewards.table_marks import TableMarks
 from rewards.task import Score, Task
 
 FILE = "prediction.csv"
@@ -86,7 +89,11 @@ def _slices(task: Task) -> dict[str, str]:
     return found
 
 
-def _content(task: Task) -> Iterable[str]:
+def _content(task: Task) -> Iterable[str | TableMarks]:
+    """The tables that the model is handed; where they cannot be read, the truth itself."""
+    found = tables_of(Path(path) for path in task.files.values())
+    if found:
+        return found
     return [str(task.gold.get("truth_csv") or task.gold.get("task_dir") or "")]
 
 

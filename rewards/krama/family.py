@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from rewards.family import Answer, Cheat, Family
@@ -14,6 +15,8 @@ from rewards.krama.answer import score_row
 from rewards.krama.episode import ANSWER as FILE
 from rewards.krama.episode import AnswerReward, score_episode
 from rewards.krama.judge import Judge, deterministic
+from rewards.table_files import tables_below
+from rewards.table_marks import TableMarks
 from rewards.task import Score, Task
 
 
@@ -71,11 +74,15 @@ def _slices(task: Task) -> dict[str, str]:
     return found
 
 
-def _content(task: Task) -> Iterable[str]:
-    """The question, and the tables it is asked of."""
+def _content(task: Task) -> Iterable[str | TableMarks]:
+    """The question, and the tables it is asked of: what its builder noted of them, and the files of
+    its lake that gold is computed from."""
     asked = [str(m.get("content") or "") for m in task.prompt if m.get("role") == "user"]
     tables: list[Any] = task.meta.get("tables") or []
-    return [*asked, *map(str, tables)]
+    named: list[Any] = task.meta.get("gold_files") or []
+    lakes = [Path(path) for path in task.files.values() if Path(path).is_dir()]
+    read = [table for lake in lakes for table in tables_below(lake, map(str, named))]
+    return [*asked, *map(str, tables), *read]
 
 
 def _source(task: Task) -> str:

@@ -120,7 +120,6 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
             "set 2 or more",
         ),
         ("rl.mini_batch=5", "rl.mini_batch=5 does not divide prompts_per_step=16"),
-        ("rl.max_new_tokens=512", "leaves no room for a prompt"),
         ("rl.temperature=0", "greedy answers of one prompt are all the same"),
         ("rl.top_p=1.5", "rl.top_p=1.5 is not a share"),
         ("sft.batch_size=0", "sft.batch_size=0 is too small; set 1 or more"),
@@ -136,6 +135,21 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_a_bad_override_is_named(override: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         load(DemoConfig, None, [override])
+
+
+def test_an_answer_must_leave_room_for_a_prompt() -> None:
+    with pytest.raises(ConfigError, match="leaves no room for a prompt"):
+        load(DemoConfig, None, ["rl.max_new_tokens=512", "rl.max_length=512"])
+
+
+def test_auto_is_a_length_that_is_fitted_later() -> None:
+    config = load(DemoConfig, DEMO_YAML, ["sft.max_length=auto", "rl.max_new_tokens=auto"])
+    assert (config.sft.max_length, config.rl.max_new_tokens, config.rl.max_length) == (0, 0, 512)
+    assert load(DemoConfig).sft.max_length == 0
+    with pytest.raises(ConfigError, match=r"sft.max_length='long' is str"):
+        load(DemoConfig, None, ["sft.max_length=long"])
+    with pytest.raises(ConfigError, match=r"sft.batch_size='auto' is str"):
+        load(DemoConfig, None, ["sft.batch_size=auto"])
 
 
 def test_yaml_traps_are_read_as_meant(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def test_every_stage_leaves_its_piece(finished: Path) -> None:
     assert set(data["rows"]) == {
         "cheat:copy",
         "cheat:drop",
+        "cheat:filter means drop",
         "gold",
         "untouched",
         "sft",

@@ -208,7 +208,7 @@ def test_strata_of_status_and_track() -> None:
 
 
 def test_formula_and_batch_arithmetic_are_said() -> None:
-    text = describe(GrpoConfig(normaliser="constant", sampling_correction="token"))
+    text = describe(GrpoConfig(max_new_tokens=96, sampling_correction="token"))
     assert "1/(96·128)" in text and "16 prompts × 8 rollouts = 128" in text and "π_old/q" in text
     dare = describe(GrpoConfig(normaliser="sequence_mean", kl_coef=0.1))
     assert "1/|tokens|" in dare and "KL" in dare

@@ -32,6 +32,7 @@ from train.model.optim import learning_rate
 from train.model.order import batch_of
 from train.model.policy import learn_padding, save_folder
 from train.run.stop import StopFlag, Stopped
+from train.run.trained_on import trained_before, write_trained
 from train.sft import sft_steps
 
 ROWS = 1024  # positions whose float32 logits exist at the same time
@@ -159,8 +160,9 @@ class Trainer:
         dist.all_reduce(flag, op=dist.ReduceOp.MAX)
         return bool(flag)
 
-    def export(self) -> None:
-        """An ordinary Hugging Face folder at `out/model`; adapters are merged into the weights."""
+    def export(self, examples: Sequence[Example]) -> None:
+        """An ordinary Hugging Face folder at `out/model`, with the record of what it was trained
+        on; adapters are merged into the weights."""
         if self.config.cluster.zero_stage == 3:
             state = self.engine._zero3_consolidated_16bit_state_dict()
         else:
@@ -173,6 +175,9 @@ class Trainer:
             save_folder(self.source, work, _plain_state(self.config, self.source, state))
             more = self.config.model.chat_template_kwargs
             keep_template(work, template_arguments(self.source, more))
+            marks = (example.marks for example in examples)
+            known = trained_before(self.source).after("sft", self.config.data, marks)
+            write_trained(work, known)
             print(f"model: {publish(work, self.out / 'model')}", flush=True)
             (self.out / "DONE").touch()
         dist.barrier()
@@ -289,7 +294,7 @@ def train(config: SftRunConfig, examples: Sequence[Example], source: Path, stop:
             trainer.save(step + 1)
         if asked:
             raise Stopped(step + 1)
-    trainer.export()
+    trainer.export(kept)
 
 
 def main(config: SftRunConfig, stop: StopFlag) -> None:

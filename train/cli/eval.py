@@ -79,6 +79,11 @@ def _sampling(made: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--reading", default="", help="how a scorer reads answers, where it has two")
     group.add_argument(
+        "--include-trained",
+        action="store_true",
+        help="also rows that the model's record (trained_on.bin) says it was trained on",
+    )
+    group.add_argument(
         "--no-baselines", action="store_true", help="leave gold and cheats out of the tables"
     )
 

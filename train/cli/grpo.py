@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from configs.loader import dump
 from configs.schema import GrpoRunConfig
+from rewards.task import Task
 from train.cli.options import given, parser_of
-from train.run.data import training_tasks
+from train.run.data import AUTO, training_tasks, validation_tasks, with_validation
 from train.run.errors import say_known_errors
 from train.run.settings import load_run, weights_of, with_folder
 
@@ -37,24 +40,31 @@ def main(argv: list[str]) -> int:
 
 def run(config: GrpoRunConfig) -> None:
     """Train here, on one device."""
-    tasks = training_tasks(config.data)
-    held = training_tasks(config.validation, "validation") if config.validation else []
+    config, said = with_validation(config)
+    tasks, held = training_tasks(config.data), validation_tasks(config)
 
     from rollouts.now import run_now
     from rollouts.prompts import ChatTokenizer
     from rollouts.workshop import Workshop, tool_settings
-    from train.grpo import budget_of, train_grpo
+    from train.expected import rl_line
+    from train.grpo import budget_of, drawn, fitting, train_grpo
     from train.model.source import resolve_model
     from train.run.run import Run
+    from train.run.trained_on import marks_from, trained_before
     from train.scoring import scorer
     from train.validation import Validation
 
     source = resolve_model(config.model.path)
     tokenizer = ChatTokenizer(source, config.tools.calls, config.model.chat_template_kwargs)
+    root = Path(config.data).parent
+    shop = Workshop(root, tool_settings(config.tools), config.env)
+    tasks = [shop.equip(task) for task in tasks]
+    config, why = fitted(config, tasks, tokenizer, source)
+    for line in filter(None, (said, why)):
+        print(line, flush=True)
     score, budget = scorer(weights_of(config.reward)), budget_of(config.rl)
     tools = tool_settings(config.tools, budget)
-    shop = Workshop(Path(config.data).parent, tools, config.env)
-    tasks = [shop.equip(task) for task in tasks]
+    shop = Workshop(root, tools, config.env)
     held = [shop.equip(task) for task in held]
     shop.check([*tasks, *held])
     inputs = {"data": Path(config.data), "model": source}
@@ -62,13 +72,16 @@ def run(config: GrpoRunConfig) -> None:
         inputs["validation"] = Path(config.validation)
     with Run(config, inputs) as run:
         config = run.config
+        tasks = fitting(tasks, tokenizer, config.rl)
+        marks = marks_from(drawn(tasks, config.rl, config.seed), root)
+        run.trained = trained_before(source).after("rl", config.data, marks)
         policy = run.load(source, train=True, adapters=config.model)
         reference = run.load(source) if config.rl.kl_coef else None
         loop = run.loop("rl")
         if held:
             validation = Validation(
                 run,
-                held[: config.eval.tasks or None],
+                held,
                 tokenizer,
                 score,
                 config.eval,
@@ -77,10 +90,50 @@ def run(config: GrpoRunConfig) -> None:
                 budget,
             )
             loop = run.loop("rl", validation.of(policy))
+        print(rl_line(policy, tasks, tokenizer, config.rl, loop), flush=True)
         train_grpo(policy, tasks, tokenizer, score, config.rl, loop, shop.maker, reference)
         run_now(shop.close())
         print(f"model: {run.save(policy, 'model')}")
         run.finish()
+
+
+def fitted(
+    config: GrpoRunConfig, tasks: Sequence[Task], tokenizer: Any, folder: Path, here: bool = True
+) -> tuple[GrpoRunConfig, str]:
+    """The run with lengths that fit its tasks, and a sentence that says why. `here`: bounded by
+    this machine's memory too."""
+    from train.lengths import Room, fit_rl, measured, room_of
+    from train.run.setup import settled
+
+    if config.rl.max_length and config.rl.max_new_tokens:
+        return config, ""
+    room = Room(room_of(folder, config.engine, config.model).context)
+    if here:
+        answers = min(
+            config.engine.slots, config.rl.prompts_per_step * config.rl.rollouts_per_prompt
+        )
+        room = room_of(folder, settled(config).engine, config.model, answers)
+    rl, said = fit_rl(config.rl, measured(tasks, tokenizer), room, config.out)
+    return replace(config, rl=rl), said
+
+
+def _fitted_elsewhere(config: GrpoRunConfig, here: bool = False) -> tuple[GrpoRunConfig, str]:
+    """The same before anything is loaded, as far as data and tokenizer are on this machine."""
+    from rollouts.prompts import ChatTokenizer
+    from rollouts.workshop import Workshop
+    from train.lengths import unfitted
+    from train.model.source import local_model
+
+    if config.rl.max_length and config.rl.max_new_tokens:
+        return config, ""
+    folder = local_model(config.model.path)
+    if folder is None or not Path(config.data).is_file():
+        config = replace(config, rl=unfitted(config.rl, config.model.path))
+        return config, "lengths: not measured, the model or the data is not on this machine"
+    tokenizer = ChatTokenizer(folder, config.tools.calls, config.model.chat_template_kwargs)
+    shop = Workshop(Path(config.data).parent, env=config.env)
+    tasks = [shop.equip(task) for task in training_tasks(config.data)]
+    return fitted(config, tasks, tokenizer, folder, here)
 
 
 def on_devices(config: GrpoRunConfig) -> int:
@@ -90,14 +143,16 @@ def on_devices(config: GrpoRunConfig) -> int:
     from train.backends.verl.main import run
     from train.run.lock import held
 
+    if config.validation == AUTO:
+        config = replace(config, validation=None)
     if config.validation:  # verl evaluates by itself; it keeps no best model
         cluster = replace(config.cluster, val_data=config.validation, val_every=config.eval.every)
         config = replace(config, cluster=cluster)
     require_verl()
     require_attention(config.cluster)
     training_tasks(config.data)
-    config = with_folder(config)
-    print(grpo_report(config), flush=True)
+    config, said = _fitted_elsewhere(with_folder(config))
+    print("\n".join(filter(None, (said, grpo_report(config)))), flush=True)
     with held(Path(config.out)):
         return run(config)
 
@@ -106,7 +161,10 @@ def dry_run(config: GrpoRunConfig, backend: str) -> None:
     """Print the settings, the objective and what memory it will take."""
     from train.grpo import describe
 
-    print(f"{dump(config)}\n{describe(config.rl)}", flush=True)
+    config, found = with_validation(config)
+    config, said = _fitted_elsewhere(config, backend == "embedded")
+    for line in filter(None, (dump(config), found, said, describe(config.rl))):
+        print(line, flush=True)
     if backend == "verl":
         from train.backends.verl.dry_run import show
 

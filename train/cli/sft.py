@@ -1,17 +1,19 @@
 # torch and transformers ship partial types: what is unknown there cannot be known here.
-# pyright: reportMissingTypeArgument=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 """`assay sft`: settings in, run folder out."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from configs.loader import ConfigError, dump
 from configs.schema import SftRunConfig
 from train.cli.options import given, parser_of
-from train.run.data import training_rows, training_tasks
+from train.run.data import AUTO, Row, training_rows, validation_tasks, with_validation
 from train.run.errors import say_known_errors
 from train.run.settings import load_run, weights_of, with_folder
 
@@ -41,31 +43,42 @@ def main(argv: list[str]) -> int:
 def run(config: SftRunConfig) -> None:
     """Train here, on one device."""
     rows = training_rows(config.data)
-    held = training_tasks(config.validation, "validation") if config.validation else []
+    config, said = with_validation(config)
+    held = validation_tasks(config)
 
     from rollouts.prompts import ChatTokenizer
     from rollouts.workshop import Workshop
-    from train.examples import example_of
+    from train.expected import sft_line
+    from train.lengths import fit_sft, room_of
     from train.model.source import resolve_model
     from train.run.run import Run
+    from train.run.setup import settled
+    from train.run.trained_on import trained_before
     from train.scoring import scorer
     from train.sft import train_sft
     from train.validation import Validation
 
     source = resolve_model(config.model.path)
     tokenizer = ChatTokenizer(source, template=config.model.chat_template_kwargs)
-    examples = [example_of(row, where, tokenizer) for where, row in rows]
+    examples = _examples(config, rows, tokenizer)
+    room = room_of(source, settled(config).engine, config.model)
+    sft, why = fit_sft(config.sft, examples, room, config.out)
+    config = replace(config, sft=sft)
+    for line in filter(None, (said, why)):
+        print(line, flush=True)
     inputs = {"data": Path(config.data), "model": source}
     if config.validation:
         inputs["validation"] = Path(config.validation)
     with Run(config, inputs) as run:
         config = run.config
+        kept = [e for e in examples if e.tokens <= sft.max_length]
+        run.trained = trained_before(source).after("sft", config.data, (e.marks for e in kept))
         policy = run.load(source, train=True, adapters=config.model)
         loop = run.loop("sft")
         if held:
             validation = Validation(
                 run,
-                held[: config.eval.tasks or None],
+                held,
                 tokenizer,
                 scorer(weights_of({})),
                 config.eval,
@@ -73,9 +86,17 @@ def run(config: SftRunConfig) -> None:
                 Workshop(Path(str(config.validation)).parent).maker,
             )
             loop = run.loop("sft", validation.of(policy))
+        print(sft_line(policy, kept, config.sft, loop), flush=True)
         train_sft(policy, examples, config.sft, loop, config.checkpoint.sft_every)
         print(f"model: {run.save(policy, 'model')}")
         run.finish()
+
+
+def _examples(config: SftRunConfig, rows: Sequence[tuple[str, Row]], tokenizer: Any) -> list[Any]:
+    from train.examples import example_of
+
+    root = Path(config.data).parent
+    return [example_of(row, where, tokenizer, root) for where, row in rows]
 
 
 def on_devices(config: SftRunConfig) -> int:
@@ -84,44 +105,51 @@ def on_devices(config: SftRunConfig) -> int:
     from train.run.lock import held
     from train.run.setup import settled
 
-    if config.validation:
+    if config.validation not in (None, AUTO):
         raise ConfigError("--backend deepspeed does not evaluate while it trains; leave validation")
-    training_rows(config.data)
-    config = with_folder(settled(config, config.cluster.device))
+    rows = training_rows(config.data)
+    config = with_folder(settled(replace(config, validation=None), config.cluster.device))
+    config, said = _fitted(config, rows)
+    print(said, flush=True)
     if os.environ.get("SLURM_NODEID", "0") != "0":  # the first node's process holds the folder
         return sft_on_devices(config)
     with held(Path(config.out)):
         return sft_on_devices(config)
 
 
+def _fitted(
+    config: SftRunConfig, rows: Sequence[tuple[str, Row]], here: bool = False
+) -> tuple[SftRunConfig, str]:
+    """The run with its length, and what is known of lengths in words. `here`: bounded by this
+    machine's memory too."""
+    from rollouts.prompts import ChatTokenizer
+    from train.examples import lengths_line
+    from train.lengths import Room, fit_sft, room_of, unfitted
+    from train.model.source import local_model
+
+    folder = local_model(config.model.path)
+    if folder is None or not rows:
+        config = replace(config, sft=unfitted(config.sft, config.model.path))
+        return config, "lengths: not measured, the model or the data is not on this machine"
+    tokenizer = ChatTokenizer(folder, template=config.model.chat_template_kwargs)
+    examples = _examples(config, rows, tokenizer)
+    room = room_of(folder, config.engine, config.model)
+    sft, why = fit_sft(config.sft, examples, room if here else Room(room.context), config.out)
+    said = lengths_line(examples, sft.max_length)
+    return replace(config, sft=sft), "\n".join(filter(None, (said, why)))
+
+
 def dry_run(config: SftRunConfig, backend: str) -> None:
     """Print the settings, the lengths of the data and what memory it will take."""
     from train.backends.estimate import sft_report
     from train.backends.local_estimate import local_report
-
-    print(dump(config))
-    count = None
-    if Path(config.data).is_file():
-        rows = training_rows(config.data)
-        count = len(rows)
-        print(lengths(config, rows))
-    if backend == "deepspeed":
-        print(sft_report(config, count))
-        return
     from train.run.setup import settled
 
-    print(local_report(settled(config)))
-
-
-def lengths(config: SftRunConfig, rows: list) -> str:
-    """Quantiles of the examples' lengths, where the model's tokenizer is on this machine."""
-    from rollouts.prompts import ChatTokenizer
-    from train.examples import example_of, lengths_line
-    from train.model.source import local_model
-
-    folder = local_model(config.model.path)
-    if folder is None:
-        return "lengths: not measured, the model's tokenizer is not on this machine"
-    tokenizer = ChatTokenizer(folder, template=config.model.chat_template_kwargs)
-    examples = [example_of(row, where, tokenizer) for where, row in rows]
-    return lengths_line(examples, config.sft.max_length)
+    config, found = with_validation(config)
+    rows = training_rows(config.data) if Path(config.data).is_file() else []
+    config, said = _fitted(settled(config), rows, backend == "embedded")
+    print("\n".join(filter(None, (dump(config), found, said))))
+    if backend == "deepspeed":
+        print(sft_report(config, len(rows) or None))
+        return
+    print(local_report(config))

@@ -23,9 +23,17 @@ from rewards.parse import parse_release
 from rewards.task import Task, TaskError, read_jsonl, write_jsonl
 from rollouts.cdr.prompts import MODES, messages
 from train.evaluation.cdr_errors import write_errors
-from train.evaluation.contract import Benchmark, Found, Opened, Plan, Row, budget_of, plain_plan
+from train.evaluation.contract import (
+    HELDOUT,
+    Benchmark,
+    Found,
+    Opened,
+    Plan,
+    Row,
+    budget_of,
+    plain_plan,
+)
 
-HELDOUT = "heldout.jsonl"  # in the folder of a build
 LOCAL_TOKENS = 4096  # longest answer of a local checkpoint; an endpoint has its own bound
 ADDED = ("status", "text", "mode")  # to a row, in the gold of its tasks
 
@@ -137,6 +145,7 @@ def _task(row: Row, index: int, variant: Row, config: CdrEval) -> Task:
         "style": variant.get("style_id"),
         "difficulty": row.get("difficulty_label"),
         "has_filter": filtered,
+        "order_slot": row.get("order_slot"),
     }
     return Task(
         id=f"{row['instance_id']}#{index}",
@@ -163,7 +172,7 @@ def open_folder(rest: str, args: Any) -> Opened:
         if not rows:
             raise TaskError(f"track {track}: no rows in its file")
     place, _ = parse_tracks(rest)
-    what = f"what {place} lists" if place.is_file() else f"the held-out split of {place}"
+    what = _what(place, picked)
     said = (
         [
             f"{picked.left_out} rows are left out: only {what} is evaluated; --all-rows asks for "
@@ -177,7 +186,17 @@ def open_folder(rest: str, args: Any) -> Opened:
         notes={"mode": config.mode, "k": config.k, "rows_left_out": picked.left_out},
         said=said,
         heldout=picked.heldout,
+        split=f"{_what(place, picked)} ({sum(map(len, picked.tracks.values()))} rows)",
     )
+
+
+def _what(place: Path, picked: Picked) -> str:
+    """Which rows these are."""
+    if place.is_file():
+        return f"what {place} lists"
+    if not picked.heldout:
+        return f"all rows of {place}, training rows among them"
+    return f"the held-out split of {place}" if picked.left_out else f"all rows of {place}"
 
 
 def _config(args: Any) -> CdrEval:

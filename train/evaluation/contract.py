@@ -6,18 +6,24 @@ The benchmarks themselves stand in `train/evaluation/benchmarks.py`; nothing els
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from configs.schema import EvalConfig
+from rewards.families import family_of
+from rewards.family import gold_answer
 from rewards.task import Score, Task
 from rollouts.environment import Budget
 from rollouts.trajectory import Trajectory
 
 Row = dict[str, Any]
 Args = Any  # the parsed command line
+HELD = ("heldout", "test", "eval")  # splits that nothing is trained on
+HELDOUT = "heldout.jsonl"  # in the folder of a build
+SHORT = 400  # characters of an answer for which the usual number of tokens is enough
 TOOL_TOKENS = 4096  # of one message in an episode with tools
 
 
@@ -34,7 +40,8 @@ class Opened:
     """The tasks of one `--tasks` word.
 
     `benchmark` is its name where the word has a prefix; `notes` are for the record (and lines to
-    print); `heldout` is False where rows are known to be training rows.
+    print); `heldout` is False where rows are known to be training rows; `split` says in words which
+    rows these are.
     """
 
     tasks: Sequence[Task]
@@ -42,13 +49,18 @@ class Opened:
     notes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     said: Sequence[str] = ()
     heldout: bool = True
+    split: str = ""
 
 
-def with_absolute_files(task: Task, root: Path) -> Task:
-    """The task with paths that mean the same from every folder."""
-    if not task.files:
-        return task
-    return replace(task, files={n: str((root / p).resolve()) for n, p in task.files.items()})
+def all_heldout(tasks: Sequence[Task]) -> bool:
+    """Whether every task says that it is of a split to test on."""
+    return all(task.split in HELD for task in tasks)
+
+
+def splits_of(where: object, tasks: Sequence[Task]) -> str:
+    """`WHERE (12 of split heldout)`: which rows these are, for the report."""
+    counts = Counter(task.split for task in tasks)
+    return f"{where} ({', '.join(f'{n} of split {name}' for name, n in sorted(counts.items()))})"
 
 
 @dataclass(frozen=True)
@@ -60,9 +72,23 @@ class Found:
 
 
 def plain_plan(task: Task, args: Args, remote: bool) -> Plan:
-    """Tasks of no benchmark: a short answer, or an episode with tools."""
-    tokens = TOOL_TOKENS if task.tools else EvalConfig().max_new_tokens
+    """Tasks of no benchmark: a short answer, or one with room for a long gold text, or an episode
+    with tools."""
+    tokens = TOOL_TOKENS if task.tools else room_for(task)
     return Plan(args.max_new_tokens or tokens, budget_of(args))
+
+
+def room_for(task: Task) -> int:
+    """Tokens of an answer: 96, or where the gold text is longer than 400 characters a power of two
+    that is at least half of them, so that a run has few kinds of tasks."""
+    try:
+        gold = gold_answer(family_of(task), task)
+    except Exception:  # gold of an own family that raises is said elsewhere
+        gold = None
+    characters = 0 if gold is None or gold.files else len(gold.text)
+    if characters <= SHORT:
+        return EvalConfig().max_new_tokens
+    return min(1 << (characters // 2 - 1).bit_length(), TOOL_TOKENS)
 
 
 def budget_of(args: Args, turns: int = 5, seconds: float | None = None) -> Budget:

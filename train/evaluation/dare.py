@@ -2,7 +2,8 @@
 # pyright: reportUnknownArgumentType=false
 """DARE-bench: `dare:DIR` opened as tasks, and tables like its 5, 6, 9 and 12 from generic rows.
 
-DIR is a tasks file (`T/heldout.jsonl`), or holds `tasks.jsonl`, or the official format, which
+DIR is a tasks file (`T/heldout.jsonl`), or holds `tasks.jsonl`, or what `assay tasks dare` built
+(then `heldout.jsonl` is asked), or the official format, which
 `assay tasks dare --import` then turns into one.
 """
 
@@ -19,17 +20,19 @@ from statistics import fmean
 from typing import Any
 
 from rewards.dare.prediction import mismatch
-from rewards.task import RIGHT, Score, Task, TaskError, read_tasks
+from rewards.task import RIGHT, Score, Task, TaskError, read_tasks, with_absolute_files
 from rollouts.dare.failures import CATEGORIES, category
 from rollouts.trajectory import Trajectory
 from train.evaluation.contract import (
+    HELDOUT,
     Benchmark,
     Found,
     Opened,
     Plan,
     Row,
+    all_heldout,
     budget_of,
-    with_absolute_files,
+    splits_of,
 )
 from train.evaluation.stats import wilson
 
@@ -57,6 +60,8 @@ def open_folder(rest: str, args: Any) -> Opened:
     return Opened(
         [with_absolute_files(task, root) for task in tasks],
         notes={"gold_of_other_versions": stale},
+        heldout=all_heldout(tasks),
+        split=splits_of(rest, tasks),
         said=[f"gold made with {note}; --simulate makes it again" for note in stale],
     )
 
@@ -64,6 +69,9 @@ def open_folder(rest: str, args: Any) -> Opened:
 def tasks_of(folder: Path, out: Path, simulate: bool) -> tuple[list[Task], Path]:
     """(tasks, the folder their files are relative to)."""
     listed = folder if folder.is_file() else folder / "tasks.jsonl"
+    own = folder / HELDOUT  # of a build of our own
+    if not listed.is_file() and own.is_file() and own.stat().st_size:
+        listed = own
     if listed.is_file() and not simulate:
         return read_tasks(listed), listed.parent
     if not listed.is_file() and not (folder / "question_list.json").is_file():

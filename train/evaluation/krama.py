@@ -25,18 +25,20 @@ from rewards.krama.family import judge_of
 from rewards.krama.judge import JudgeError
 from rewards.krama.judge_endpoint import Endpoint
 from rewards.krama.release import harness
-from rewards.task import Score, Task, TaskError, read_tasks
+from rewards.task import Score, Task, TaskError, read_tasks, with_absolute_files
 from rollouts.krama.explore import STEPS
 from rollouts.trajectory import Trajectory
 from train.evaluation.contract import (
+    HELDOUT,
     TOOL_TOKENS,
     Benchmark,
     Found,
     Opened,
     Plan,
     Row,
+    all_heldout,
     budget_of,
-    with_absolute_files,
+    splits_of,
 )
 from train.evaluation.krama_tables import summary, text_tables
 
@@ -82,6 +84,8 @@ def open_folder(rest: str, args: Any) -> Opened:
     found = [t for part in load_tracks(folder, settings, args.doubted).values() for t in part]
     return Opened(
         [replace(with_absolute_files(task, root), tools=(tool,)) for task in found],
+        heldout=all_heldout(found),
+        split=splits_of(rest, found),
         notes={"agent": args.agent, "settings": settings, "doubted": args.doubted},
     )
 
@@ -158,6 +162,8 @@ def _cost(run: Trajectory) -> Row:
 def load_tracks(folder: Path, settings: Sequence[str], doubted: bool) -> dict[str, list[Task]]:
     """Tasks by setting; a file of tasks (of `assay tasks lake`) has whole questions alone. Raises
     `TaskError` for a folder that `assay tasks krama` did not write."""
+    if not folder.is_file() and not (folder / "tasks.jsonl").is_file():
+        folder = folder / HELDOUT if (folder / HELDOUT).is_file() else folder
     if folder.is_file():
         return {"end-to-end": read_tasks(folder)}
     names = {"end-to-end": ["tasks"], "subtasks": ["subtasks"]}

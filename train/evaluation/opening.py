@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rewards.families import require_families
+from rewards.families import family_of, has_family, require_families
 from rewards.seeds import derive_seed
-from rewards.task import Task, TaskError, read_tasks
+from rewards.task import Task, TaskError, read_tasks, with_absolute_files
 from train.evaluation.benchmarks import BENCHMARKS, benchmark_of
-from train.evaluation.contract import Opened, with_absolute_files
-
-HELDOUT = "heldout.jsonl"  # what stands for a folder that `assay tasks` wrote
+from train.evaluation.contract import HELDOUT, Opened, all_heldout, splits_of
+from train.evaluation.trained import UNKNOWN, Seen, without_trained
 
 
 @dataclass(frozen=True)
 class Asked:
-    """All tasks of a run, and which opened word each came from. Paths of files are absolute."""
+    """All tasks of a run, and which opened word each came from. Paths of files are absolute. `seen`
+    says which of the tasks asked for the model was trained on."""
 
     tasks: list[Task]
     opened: list[Opened]
     of: dict[str, int]  # task id → index into `opened`
+    seen: Seen = UNKNOWN
 
     def benchmark(self, task: Task) -> str:
         """The benchmark that asks and records the task, "" without one."""
@@ -30,8 +32,9 @@ class Asked:
 
 
 def open_all(words: Sequence[str], args: Any) -> Asked:
-    """Every word of `--tasks`, drawn down to `--limit`. Raises `TaskError` in one sentence for what
-    cannot be read, for a family that is not known, and for two tasks of one id."""
+    """Every word of `--tasks` without what the model was trained on, drawn down to `--limit`.
+    Raises `TaskError` in one sentence for what cannot be read, for a family that is not known, for
+    two tasks of one id, and where nothing is left."""
     opened = [open_word(word, args) for word in words]
     of: dict[str, int] = {}
     for index, (word, part) in enumerate(zip(words, opened, strict=True)):
@@ -46,7 +49,8 @@ def open_all(words: Sequence[str], args: Any) -> Asked:
     if not tasks:
         raise TaskError(f"--tasks {' '.join(words)}: no task is left")
     require_families(tasks)
-    return Asked(even_draw(tasks, args.limit, args.seed), opened, of)
+    tasks, seen = without_trained(tasks, args)
+    return Asked(even_draw(tasks, args.limit, args.seed), opened, of, seen)
 
 
 def open_word(word: str, args: Any) -> Opened:
@@ -63,7 +67,7 @@ def open_word(word: str, args: Any) -> Opened:
     found = [with_absolute_files(task, path.parent) for task in read_tasks(path)]
     if not found:
         raise TaskError(f"{path}: no tasks in it; build some with `assay tasks`")
-    return Opened(found, heldout=all(task.split in ("heldout", "test") for task in found))
+    return Opened(found, heldout=all_heldout(found), split=splits_of(path, found))
 
 
 def _in_folder(folder: Path) -> Path:
@@ -78,8 +82,8 @@ def _in_folder(folder: Path) -> Path:
 
 
 def even_draw(tasks: Sequence[Task], limit: int, seed: int) -> list[Task]:
-    """At most about `limit` tasks (0: all), the same number of each track, drawn by seed and in
-    their old order.
+    """At most about `limit` tasks (0: all), the same number of each track and within a track as
+    even over the values of its slices as can be, drawn by seed and in their old order.
 
     A task that is asked in several ways counts once; order groups and such ways are kept whole, so
     that a few more than `limit` may be left.
@@ -94,17 +98,50 @@ def even_draw(tasks: Sequence[Task], limit: int, seed: int) -> list[Task]:
     tracks: dict[str, list[str]] = {}
     for unit, members in units.items():
         tracks.setdefault(members[0].track, []).append(unit)
-    for track, names in tracks.items():
-        names.sort(key=lambda name: derive_seed(seed, "limit", track, name))
+    draws = [_Draw(track, names, units, seed) for track, names in tracks.items()]
     taken: set[str] = set()
     count = 0
-    while count < limit and any(tracks.values()):
-        for names in tracks.values():
-            if names and count < limit:
-                unit = names.pop(0)
+    while count < limit and any(draw.left for draw in draws):
+        for draw in draws:
+            if draw.left and count < limit:
+                unit = draw.next()
                 taken.add(unit)
                 count += len({task.meta.get("instance") or task.id for task in units[unit]})
     return [task for task in tasks if _unit(task) in taken]
+
+
+class _Draw:
+    """Units of one track, drawn so that values of slices come up as evenly as they can; those of
+    the same values in an order by seed."""
+
+    def __init__(
+        self, track: str, names: Sequence[str], units: Mapping[str, Sequence[Task]], seed: int
+    ) -> None:
+        self.left = len(names)
+        self._had: Counter[tuple[str, str]] = Counter()
+        self._alike: dict[tuple[tuple[str, str], ...], deque[tuple[int, str]]] = {}
+        for key, name in sorted((derive_seed(seed, "limit", track, n), n) for n in names):
+            self._alike.setdefault(_slices(units[name][0]), deque()).append((key, name))
+
+    def next(self) -> str:
+        """The next unit: of those whose slices were drawn least."""
+
+        def rank(pairs: tuple[tuple[str, str], ...]) -> tuple[int, tuple[int, str]]:
+            return sum(self._had[pair] for pair in pairs), self._alike[pairs][0]
+
+        chosen = min(self._alike, key=rank)
+        self._had.update(chosen)
+        self.left -= 1
+        _, name = self._alike[chosen].popleft()
+        if not self._alike[chosen]:
+            del self._alike[chosen]
+        return name
+
+
+def _slices(task: Task) -> tuple[tuple[str, str], ...]:
+    if not has_family(task.family):
+        return ()
+    return tuple(family_of(task).slices(task).items())
 
 
 def _unit(task: Task) -> str:

@@ -116,6 +116,13 @@ def heldout(data: Mapping[str, Any]) -> bool:
     return bool((data.get("meta") or {}).get("heldout", True))
 
 
+def provenance(data: Mapping[str, Any]) -> list[str]:
+    """Lines that say which split was evaluated, and what of it the model was trained on."""
+    meta = data.get("meta") or {}
+    said = (meta.get("trained_on") or {}).get("said")
+    return [*(f"split: {split}" for split in meta.get("splits") or ()), *([said] if said else [])]
+
+
 def figures(rows: Sequence[Row]) -> dict[str, float]:
     """What a training run logs of an evaluation: `outcome`, `reward`, and where tasks fall into
     classes `balanced` and `outcome/<class>`."""
@@ -225,6 +232,7 @@ def text_table(data: Mapping[str, Any]) -> str:
         f"{' or '.join(map(str, counts))} {what}; outcome is the benchmark's metric, reward what "
         "RL sees; intervals are clustered by source"
     )
+    out += provenance(data)
     if failed := sum(part.cell["no_outcome"] for part in parts):
         out.append(f"without an outcome, and counted nowhere: {failed} answers")
     for table in (family_table(parts), slice_table(parts)):

@@ -42,8 +42,8 @@ def evaluate(args: Any) -> dict[str, Any]:
     asked = open_all(args.tasks, args)
     asked = replace(asked, tasks=[shop.equip(task) for task in asked.tasks])
     weights = weights_of_args(args, asked)
-    for part in asked.opened:
-        for line in part.said:
+    for line in [*(line for part in asked.opened for line in part.said), asked.seen.said]:
+        if line:
             print(line, flush=True)
     baselines = _baselines(asked.tasks, args, weights)  # first: gold that is no use ends it here
     rows = _answered(asked, args, shop, weights)
@@ -136,6 +136,8 @@ def _row(task: Task, run: Trajectory, score: Any, asked: Asked, args: Any) -> Ro
     row = row_of(task, run, score, args.price)
     if name := asked.benchmark(task):
         row["more"] = BENCHMARKS[name].more(task, run, score, args)
+    if task.id in asked.seen.ids:
+        row["trained_on"] = True
     if task.tools:
         row["messages"] = run.messages
     return row
@@ -148,13 +150,16 @@ def _results(
     args: Any,
     weights: Mapping[str, Any],
 ) -> dict[str, Any]:
+    trained = asked.seen.to_json()
     meta = {
         "name": args.name,
         "model": args.model,
         "tasks": list(args.tasks),
         "opened": [{"benchmark": o.benchmark, **o.notes} for o in asked.opened],
         "rows_left_out": sum(int(o.notes.get("rows_left_out") or 0) for o in asked.opened),
-        "heldout": all(o.heldout for o in asked.opened),
+        "heldout": all(o.heldout for o in asked.opened) and not trained["included"],
+        "splits": [o.split for o in asked.opened if o.split],
+        "trained_on": trained,
         "asked": len(asked.tasks),
         "found": sum(len(o.tasks) for o in asked.opened),
         "limit": args.limit,

@@ -17,6 +17,7 @@ from train.evaluation.results import (
     family_table,
     heldout,
     named_rows,
+    provenance,
     shown,
     slice_table,
     texts,
@@ -126,6 +127,7 @@ def render(
 def _evaluation(parts: Sequence[Shown], data: Mapping[str, Any]) -> list[str]:
     return [
         f"<h2>{'Held-out results' if heldout(data) else 'Results'}</h2>",
+        *(f'<p class="quiet">{escape(line)}</p>' for line in provenance(data)),
         _results(parts),
         _plain("Families", family_table(parts)),
         _compared(comparisons(data)),

@@ -6,15 +6,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from configs.loader import ConfigError
+from configs.schema import GrpoRunConfig, SftRunConfig
 from rewards.extras import install_extra
 from rewards.families import require_families
 from rewards.task import Task, TaskError, read_jsonl, read_tasks, refuse_published
 
 Row = Mapping[str, Any]
+Run = TypeVar("Run", SftRunConfig, GrpoRunConfig)
+AUTO, VALIDATION = "auto", "validation"
+FEW = 32  # tasks of a validation file that nobody named
 
 
 def read_some(path: str, key: str) -> list[Task]:
@@ -40,6 +45,27 @@ def training_tasks(path: str, key: str = "data") -> list[Task]:
     require_families(tasks)
     refuse_published(tasks, path)
     return tasks
+
+
+def with_validation(config: Run) -> tuple[Run, str]:
+    """`config` with `validation=auto` decided, and the sentence to print: `validation.jsonl` beside
+    the data, where it is there."""
+    if config.validation != AUTO:
+        return config, ""
+    beside = Path(config.data).parent / f"{VALIDATION}.jsonl"
+    if not config.data or not beside.is_file() or not beside.stat().st_size:
+        return replace(config, validation=None), ""
+    most = config.eval.tasks or FEW
+    said = f"validation: {beside}, {most} tasks at most (validation=null: none, eval.tasks=N: more)"
+    eval_ = replace(config.eval, tasks=most)
+    return replace(config, validation=str(beside), eval=eval_), said
+
+
+def validation_tasks(config: SftRunConfig | GrpoRunConfig) -> list[Task]:
+    """The tasks to evaluate on while training, as many as `eval.tasks` says."""
+    if not config.validation:
+        return []
+    return training_tasks(config.validation, VALIDATION)[: config.eval.tasks or None]
 
 
 def training_rows(path: str) -> list[tuple[str, Row]]:

@@ -26,6 +26,7 @@ from train.run.record import now, read_run_record, write_run_record
 from train.run.resume import Checkpoints
 from train.run.setup import Config, load_checked, prepare, publish, put_back, seed_globals, settled
 from train.run.stop import StopFlag, Stopped
+from train.run.trained_on import Trained, write_trained
 
 DONE = "DONE"  # a file: tells a job script that there is nothing to go on with
 
@@ -47,6 +48,7 @@ class Run(Generic[Config]):
         self.started = now()
         self.config: Config = config
         self.stop = StopFlag()
+        self.trained: Trained | None = None  # what goes beside the models that are saved
         self._leave = ExitStack()
 
     def __enter__(self) -> Run[Config]:
@@ -110,6 +112,8 @@ class Run(Generic[Config]):
         keep_template(work, template_arguments(work, self.config.model.chat_template_kwargs))
         for file, value in (notes or {}).items():
             (work / file).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+        if self.trained is not None:
+            write_trained(work, self.trained)
         return publish(work, self.out / name)
 
     def saved(self, name: str) -> Path | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from argparse import ArgumentTypeError
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +18,7 @@ from data_gen.cdr.sources import sources_of
 from data_gen.inputs import Input, say_inputs
 from data_gen.overlap import copies, fingerprint
 from data_gen.readers import CorpusError, cut, raw_rows
+from data_gen.splits import add_splits, read_list, say_empty, share_of
 from rewards import console
 from rewards.cdr.files import SEMANTIC
 from rewards.cdr.structured import gold_response, score_structured
@@ -75,7 +78,8 @@ def samples_of(name: str, paths: Sequence[Path], left_out: Counter[str]) -> Iter
                     if not isinstance(raw, dict):
                         raise Unusable("not an object")
                     given = cast("dict[str, Any]", raw)
-                    yield domain.read(given) | {"published": published(name, given, piece.source.path, path)}
+                    own = published(name, given, piece.source.path, path)
+                    yield domain.read(given) | {"published": own}
                 except Unusable as error:
                     left_out[str(error)] += 1
 
@@ -118,15 +122,21 @@ def build(
 
 
 def tasks_of(
-    rows: Sequence[Row], mode: str, share: float, seed: int, own: Container[str] = ()
+    rows: Sequence[Row],
+    mode: str,
+    share: float,
+    seed: int,
+    own: Container[str] = (),
+    validation: float = 0.0,
+    listed: Collection[str] = (),
 ) -> Iterator[Task]:
-    """Training and held-out tasks: samples are split, their copies with them. A row is asked in
-    one of its three styles, drawn by a hash. Rows of `own` (ids), which may be the benchmark's,
-    are held out and marked as published: nothing trains on them."""
+    """Training, validation and held-out tasks: samples are split, their copies with them; those
+    whose ids are listed are held out. A row is asked in one of its three styles, drawn by a hash.
+    Rows of `own` (ids), which may be the benchmark's, are held out and marked as published: nothing
+    trains on them."""
     first = copies({row["source_record_id"]: row["input_text"] for row in rows})
     kept = {first[row["source_record_id"]] for row in rows if row["instance_id"] in own}
-    ranked = sorted(set(first.values()) - kept, key=lambda n: (derive_seed(seed, "split", n), n))
-    away = kept | set(ranked[: round(len(ranked) * share)])
+    side = _sides(first, share, validation, seed, listed, kept)
     for row in rows:
         text = row["scoring_profile"] == "text_refinement"
         drawn = derive_seed(seed, "wording", row["instance_id"])
@@ -137,7 +147,7 @@ def tasks_of(
             id=row["instance_id"],
             family="refinement" if text else "structured",
             track=row["source_track"],
-            split="heldout" if first[row["source_record_id"]] in away else "train",
+            split=side[first[row["source_record_id"]]],
             prompt=messages(
                 variant["user_requirement"],
                 row["input_text"],
@@ -160,6 +170,28 @@ def tasks_of(
         )
 
 
+def _sides(
+    first: Mapping[str, str],
+    share: float,
+    validation: float,
+    seed: int,
+    listed: Collection[str],
+    kept: Collection[str],
+) -> dict[str, str]:
+    """Sample → its split, for the samples that stand for their copies; those of `kept` are held
+    out and count for no share. Raises `CorpusError`."""
+    if gone := sorted(set(listed) - first.keys()):
+        raise CorpusError(f"--heldout: no sample has the id {gone[0]!r} ({len(gone)} are unknown)")
+    must = {first[name] for name in listed} - set(kept)
+    names = set(first.values()) - set(kept)
+    ranked = sorted(names, key=lambda n: (n not in must, derive_seed(seed, "split", n), n))
+    cut = max(len(must), round(len(ranked) * share))
+    rest = sorted(ranked[cut:], key=lambda n: (derive_seed(seed, "validation", n), n))
+    chosen = rest[: round(len(rest) * validation)]
+    side = dict.fromkeys(ranked, "train") | dict.fromkeys([*kept, *ranked[:cut]], "heldout")
+    return side | dict.fromkeys(chosen, "validation")
+
+
 def write(out: Path, rows: Sequence[Row], tasks: Sequence[Task], manifest: dict[str, Any]) -> None:
     """All files of a build, which take their places together."""
     with replacing_all(out, stale=FILES) as new:
@@ -172,15 +204,20 @@ def _write(out: Path, rows: Sequence[Row], tasks: Sequence[Task], manifest: dict
         tracks.setdefault(row["source_track"], []).append(row)
     for track, own in tracks.items():
         write_jsonl(out / "tracks" / f"{track}.jsonl", own)
-    prints = {side: [t for t in tasks if t.split == side] for side in ("train", "heldout")}
+    prints = {s: [t for t in tasks if t.split == s] for s in ("train", "validation", "heldout")}
     for side, own in prints.items():
         write_jsonl(out / f"{side}.jsonl", (task.to_json() for task in own))
-    proof = certificate({side: [fingerprint(t) for t in own] for side, own in prints.items()})
+    seen = {side: [fingerprint(t) for t in own] for side, own in prints.items()}
+    proof = _inputs_only(certificate(seen))
+    if prints["validation"]:
+        other = certificate({"train": seen["train"], "heldout": seen["validation"]})
+        proof["train_and_validation"] = _inputs_only(other)
+        proof["ok"] &= proof["train_and_validation"]["ok"]
     manifest |= {
         "tracks": {t: len(own) for t, own in tracks.items()},
         "split": {side: len(own) for side, own in prints.items()},
     }
-    for name, value in (("manifest", manifest), ("certificate", _inputs_only(proof))):
+    for name, value in (("manifest", manifest), ("certificate", proof)):
         text = json.dumps(value, indent=2, sort_keys=True) + "\n"
         (out / f"{name}.json").write_text(text, encoding="utf-8")
 
@@ -190,6 +227,17 @@ def _inputs_only(proof: dict[str, Any]) -> dict[str, Any]:
     inputs = proof["train_and_heldout"]["inputs"]
     ok = not proof["shared_documents"] and not inputs["exact"] and not inputs["near"]
     return {"ok": ok, "shared_documents": proof["shared_documents"], "inputs": inputs}
+
+
+def _asked(args: Any) -> tuple[float, float, frozenset[str]]:
+    """(share held out, share for validation, ids that must be held out). A number after --heldout
+    is a share, as it was before it could name a list."""
+    share, validation = args.heldout_share, args.validation_share
+    if args.heldout is not None:
+        with contextlib.suppress(ArgumentTypeError):
+            share, args.heldout = share_of(args.heldout), None
+    listed = read_list(args.heldout)
+    return 0.2 if share is None else share, 0.1 if validation is None else validation, listed
 
 
 def main(argv: Sequence[str]) -> int:
@@ -210,15 +258,14 @@ def main(argv: Sequence[str]) -> int:
     sizes = ", ".join(f"{n} {d.size} {d.counts}" for n, d in DOMAINS.items())
     parser.add_argument("--samples", type=int, help=f"of each domain, 0: all (published: {sizes})")
     parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--heldout", type=float, default=0.2, help="share of samples held out")
+    add_splits(parser, "samples", "0.2", "0.1")
     parser.add_argument("--mode", choices=MODES, default="direct", help="of text tasks")
     parser.add_argument("--out", required=True, type=Path, help="folder to write into")
     args = parser.parse_args(argv)
     given = {name: getattr(args, name) for name in DOMAINS if getattr(args, name)}
     if not given:
         raise CorpusError(f"nothing to read; give {', '.join(f'--{n} PATH' for n in DOMAINS)}")
-    if not 0 <= args.heldout <= 1:
-        raise CorpusError(f"--heldout {args.heldout} is not a share; give 0 to 1")
+    share, validation, listed = _asked(args)
     rows: list[Row] = []
     own: set[str] = set()
     manifest: dict[str, Any] = {"seed": args.seed, "domains": {}}
@@ -232,8 +279,11 @@ def main(argv: Sequence[str]) -> int:
             f"{name}: {counts['rows']} rows of {counts['chosen']} samples, {counts['usable']} were "
             f"usable{f' (left out: {why})' if why else ''}"
         )
-    tasks = list(tasks_of(rows, args.mode, args.heldout, args.seed, own))
+    tasks = list(tasks_of(rows, args.mode, share, args.seed, own, validation, listed))
     write(args.out, rows, tasks, manifest)
+    say_empty(
+        Counter(t.split for t in tasks), args.out, "raise --heldout-share, --validation-share"
+    )
     print(f"{args.out / 'tracks'}: {len(rows)} verified rows")
     if own:
         print(

@@ -341,3 +341,28 @@ def test_a_limit_keeps_groups_and_ways_of_asking_whole() -> None:
     ]
     kept = even_draw(tasks, 2, 0)
     assert len(kept) == 6 and len({task.group for task in kept}) == 1
+
+
+def test_a_limit_is_even_over_slices() -> None:
+    """Nine texts of ten are KEEP of the web: the others are drawn all the same."""
+    tasks: list[Task] = []
+    for i in range(400):
+        rare = i % 10 == 0
+        gold = {"input_text": "x" * 40, "status": "DROP" if rare else "KEEP", "text": "x"}
+        meta = {"domain": "law" if rare else "web", "style": "s" if i % 40 else "t"}
+        tasks.append(Task(f"t{i}", "refinement", "a", "heldout", [], gold, meta=meta))
+    kept = even_draw(tasks, 40, 3)
+    drops = sum(task.gold["status"] == "DROP" for task in kept)
+    assert len(kept) == 40 and 14 <= drops <= 20
+    assert kept == even_draw(tasks, 40, 3) != even_draw(tasks, 40, 4)
+
+
+def test_a_long_gold_text_gets_room_for_an_answer() -> None:
+    from train.evaluation.contract import room_for
+
+    def long(text: str) -> int:
+        gold = {"input_text": text, "status": "KEEP", "text": text}
+        return room_for(Task("t", "refinement", "a", "heldout", [], gold))
+
+    assert [long("x" * n) for n in (10, 300, 900, 90_000)] == [96, 96, 512, 4096]
+    assert room_for(mixed()[-1]) == 96  # a family that is not known here

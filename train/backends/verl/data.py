@@ -19,6 +19,7 @@ from rewards.task import Task, TaskError, read_tasks
 from rollouts.prompts import ChatTokenizer
 from train.backends.verl.overrides import LOOP
 from train.model.order import balanced_batch, strata
+from train.run.trained_on import marks_from, trained_before, write_trained
 
 TARGET = "train.backends.verl.loop.AssayLoop"
 
@@ -68,7 +69,8 @@ def tokenizer_of(config: GrpoRunConfig) -> ChatTokenizer:
 
 
 def prepare(config: GrpoRunConfig, folder: Path) -> dict[str, int]:
-    """Write train.parquet, val.parquet, loops.yaml and config.yaml; returns counts of rows.
+    """Write train.parquet, val.parquet, loops.yaml, config.yaml and the record of what the model
+    will have been trained on; returns counts of rows.
 
     Tasks whose prompt leaves no room for an answer are left out, as in the embedded loop. Raises
     `TaskError` for a tool that is not known or a file that is not there: inside a run verl would
@@ -85,6 +87,9 @@ def prepare(config: GrpoRunConfig, folder: Path) -> dict[str, int]:
         if config.cluster.val_data
         else []
     )
+    drawn = list({task.id: task for task in ordered}.values())
+    before = trained_before(Path(str(config.model.path)))
+    write_trained(folder, before.after("rl", config.data, marks_from(drawn, Path("/"))))
     rows = [row_of(task, i, "train") for i, task in enumerate(ordered)]
     write_parquet(folder / "train.parquet", rows)
     # verl asks for a validation file even when it never validates

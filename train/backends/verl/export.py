@@ -19,6 +19,7 @@ import yaml
 
 from configs.loader import ConfigError
 from rollouts.prompts import keep_template, template_arguments
+from train.run.trained_on import NAME as TRAINED
 
 # What verl 0.9.1 leaves of adapters: the trainer beside the shards, the merger beside the model.
 ADAPTERS = ("lora_train_meta.json", "lora_adapter")
@@ -50,6 +51,9 @@ def export(out: Path, step: int | None = None, target: Path | None = None) -> Pa
         if path.is_file() and not (work / path.name).exists():
             shutil.copyfile(path, work / path.name)
     keep_template(work, _template(out))
+    known = out / "verl" / TRAINED  # of all steps: an earlier one saw no more
+    if known.is_file():
+        shutil.copyfile(known, work / TRAINED)
     return publish(work, target or out / "model")
 
 

@@ -132,6 +132,44 @@ def test_rows_have_one_struct_whatever_the_tasks_carry(tmp_path: Path, tiny_fold
     assert all(set(row["extra_info"]) == {"index", "split", "task_id"} for row in rows)
 
 
+def test_the_exported_model_has_the_record_of_what_it_was_trained_on(
+    tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyarrow.parquet")
+    import train.backends.verl.export as module
+    from rewards.task import Task, write_jsonl
+    from train.backends.verl.data import prepare
+    from train.run.trained_on import read_trained
+
+    tasks = [
+        Task(
+            f"t{i}",
+            "refinement",
+            "toy",
+            "train",
+            [{"role": "user", "content": f"Clean {i}"}],
+            {"input_text": f"text {i}", "status": "KEEP", "text": "x"},
+        )
+        for i in range(6)
+    ]
+    write_jsonl(tmp_path / "t.jsonl", [t.to_json() for t in tasks])
+    words = ["rl.steps=1", "rl.prompts_per_step=4", "rl.mini_batch=4"]
+    config = replace(
+        run_of(f"data={tmp_path / 't.jsonl'}", *words), model=ModelConfig(path=str(tiny_folder))
+    )
+    prepare(config, tmp_path / "verl")
+
+    def merge(actor: Path, target: Path) -> None:
+        target.mkdir()
+        (target / "model.safetensors").write_text("weights")
+
+    monkeypatch.setattr(module, "_merge", merge)
+    (tmp_path / "global_step_1" / "actor" / "huggingface").mkdir(parents=True)
+    found = read_trained(module.export(tmp_path, 1))
+    assert found is not None and str(found).endswith("then rl on 4 rows")
+    assert sum(map(found.saw, tasks)) == 4
+
+
 def test_training_and_held_out_tasks_may_lie_in_two_folders(
     tmp_path: Path, tiny_folder: Path
 ) -> None:

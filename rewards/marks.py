@@ -1,0 +1,74 @@
+"""What of a task must not meet it again, as 63-bit marks: its contents, its tables, what it asks.
+
+Marks say whether two tasks are one without keeping either: a model's record of what it was trained
+on (`train/run/trained_on.py`) and the rows of rollouts hold nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rewards.laws import contents, normal
+from rewards.table_marks import TableMarks
+from rewards.task import Task
+
+MASK = (1 << 63) - 1  # positive, and an int64 for every reader of JSON and parquet
+
+
+@dataclass(frozen=True)
+class Marks:
+    """One of `texts` is enough to know the task again; a table counts by most of its marks."""
+
+    texts: tuple[int, ...]
+    tables: tuple[TableMarks, ...] = ()
+
+    def flat(self) -> list[int]:
+        """All of them, each once, in order."""
+        own = [mark for table in self.tables for mark in (*table.columns, *table.rows)]
+        return sorted({*self.texts, *own})
+
+    def within(self, known: Callable[[Sequence[int]], Sequence[bool]]) -> bool:
+        """Whether these are marks of something in a set; `known` says of each mark whether it is
+        in the set."""
+        return any(known(self.texts)) or any(table.within(known) for table in self.tables)
+
+
+def text_mark(text: str) -> int:
+    """The mark of a text, the same but for case, space and forms of characters."""
+    digest = hashlib.sha256(normal(text).encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big") & MASK
+
+
+def asked_mark(messages: Iterable[Mapping[str, Any]], *of: str) -> int:
+    """The mark of what a chat says before the model's first turn; `of`: what belongs to it beside
+    the words."""
+    said: list[str] = ["asked", *of]
+    for message in messages:
+        if message.get("role") == "assistant":
+            break
+        said.append(str(message.get("content") or ""))
+    return text_mark("\x1f".join(said))
+
+
+def marks_of(task: Task) -> Marks:
+    """The marks of a task whose files have paths that can be opened from here.
+
+    Two tasks with the same words and no files are one. With files the words may be the same for
+    every task ("predict the kind"), so that there the id counts too.
+    """
+    found = contents(task)
+    own = (task.family, task.id) if task.files else ()
+    texts = [text_mark(text) for text in found if isinstance(text, str) and normal(text)]
+    tables = tuple(table for table in found if isinstance(table, TableMarks))
+    return Marks((asked_mark(task.prompt, *own), *texts), tables)
+
+
+def row_marks(row: Mapping[str, Any]) -> list[int]:
+    """The marks of a row that something is learned from: those it brings (`assay rollout` writes
+    them, `assay select` keeps them), else of the chat that it is."""
+    if brought := row.get("marks"):
+        return [int(mark) for mark in brought]
+    return [asked_mark(row["messages"])] if isinstance(row.get("messages"), list) else []

@@ -1,0 +1,145 @@
+# pandas ships no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+"""A table by what stands in it, never by its name: marks of its columns and of its rows.
+
+A column's mark is a hash of its sorted values, so that it survives sorting, renaming and another
+format, and most columns of a copy have the same. A row's mark is the sum of its cells' hashes,
+whatever their order; the smallest of them are a sample of the rows, so that two draws of rows from
+one table are known for kin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+LEAST = 8  # distinct values of a column that says something
+ENOUGH = 3  # such columns, for rows to be told by them
+SAMPLE = 64  # marks of rows that are kept
+SAME_COLUMNS, SAME_ROWS = 0.6, 0.25
+_MASK = (1 << 63) - 1
+Known = Callable[[Sequence[int]], Sequence[bool]]
+
+
+@dataclass(frozen=True)
+class TableMarks:
+    """`columns`: one mark for each that says something. `rows`: the smallest marks of its rows, in
+    order, `SAMPLE` at most."""
+
+    columns: frozenset[int]
+    rows: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        """The same text for the same table."""
+        return "table " + " ".join(f"{mark:016x}" for mark in sorted(self.columns))
+
+    def __bool__(self) -> bool:
+        return bool(self.columns)
+
+    def like(self, other: TableMarks) -> bool:
+        """Whether most columns of the narrower table are columns of the other, or rows of one are
+        rows of the other."""
+        least = min(len(self.columns), len(other.columns))
+        if least and len(self.columns & other.columns) >= SAME_COLUMNS * least:
+            return True
+        return min(len(self.rows), len(other.rows)) >= LEAST and self._shared(other) >= SAME_ROWS
+
+    def _shared(self, other: TableMarks) -> float:
+        """The estimated share of all rows of both that both have (bottom-k Jaccard)."""
+        both = sorted({*self.rows, *other.rows})[:SAMPLE]
+        common = {*self.rows} & {*other.rows}
+        return sum(mark in common for mark in both) / len(both)
+
+    def within(self, known: Known) -> bool:
+        """Whether the table is one of those whose marks are in a set."""
+        if not self.columns:
+            return False
+        if sum(known(sorted(self.columns))) >= SAME_COLUMNS * len(self.columns):
+            return True
+        return len(self.rows) >= LEAST and sum(known(self.rows)) >= SAME_ROWS * len(self.rows)
+
+
+def marks_of_frame(frame: Any) -> TableMarks:
+    """The marks of a pandas frame. Columns of fewer than `LEAST` distinct values say nothing, nor
+    do those that only count the rows."""
+    import numpy as np
+
+    columns: list[int] = []
+    total = np.zeros(len(frame), dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for place in range(frame.shape[1]):  # by place: names may repeat
+            cells = _cells(frame.iloc[:, place])
+            if cells is None:
+                continue
+            columns.append(_digest(np.sort(cells[cells != 0])))
+            total += cells
+    if len(columns) < ENOUGH:  # rows of two columns are alike by chance
+        return TableMarks(frozenset(columns))
+    rows = np.unique(spread(total[total != 0]) & np.uint64(_MASK))[:SAMPLE]
+    return TableMarks(frozenset(columns), tuple(int(mark) for mark in rows))
+
+
+def _cells(column: Any) -> Any:
+    """A hash of each cell (0: no value), None for a column that says nothing."""
+    import numpy as np
+    import pandas as pd
+
+    there = column.notna().to_numpy()
+    filled = column[there]
+    if column.dtype.kind in "iufb":
+        values = filled.to_numpy(dtype=float)
+        # four bytes: what another writer rounded, and −0, are the same number
+        kept = values.astype("<f4") + np.float32(0)
+        if len(np.unique(kept)) < LEAST or _counts(values):
+            return None
+        hashes = spread(kept.view("<u4").astype(np.uint64) + np.uint64(1))
+    else:
+        codes, distinct = pd.factorize(filled.map(_said))
+        if len(distinct) < LEAST:
+            return None
+        own = np.array([_text_hash(text) for text in distinct], dtype=np.uint64)
+        hashes = own[codes]
+    cells = np.zeros(len(column), dtype=np.uint64)
+    cells[there] = hashes
+    return cells
+
+
+def _counts(values: Any) -> bool:
+    """Whether the numbers are those of rows: whole, each once, with few gaps."""
+    import numpy as np
+
+    if not np.isfinite(values).all() or (values != np.round(values)).any():
+        return False
+    return len(np.unique(values)) == len(values) and float(np.ptp(values)) < 2 * len(values)
+
+
+def _said(value: Any) -> str:
+    if hasattr(value, "isoformat"):
+        return str(value.isoformat()).removesuffix("T00:00:00").casefold()
+    return " ".join(unicodedata.normalize("NFKC", str(value)).casefold().split())
+
+
+def _text_hash(text: str) -> int:
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") | 1
+
+
+def _digest(values: Any) -> int:
+    """The mark of a column's sorted cells."""
+    digest = hashlib.blake2b(values.astype("<u8").tobytes(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") & _MASK
+
+
+def spread(values: Any) -> Any:
+    """Spread 64-bit numbers evenly (splitmix64)."""
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        x = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))

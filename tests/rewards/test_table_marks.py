@@ -1,0 +1,82 @@
+"""Tables are known by what stands in them: copies in any form are found, strangers are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from table_copies import homes
+
+pd = pytest.importorskip("pandas")
+
+from rewards.table_files import tables_below, tables_of  # noqa: E402
+from rewards.table_marks import TableMarks, marks_of_frame  # noqa: E402
+
+
+def copies(frame: Any) -> dict[str, Any]:
+    """Each sort of copy of a table."""
+    return {
+        "itself": frame,
+        "sorted": frame.sort_values("Price"),
+        "columns in another order": frame[frame.columns[::-1]],
+        "renamed": frame.rename(columns={"Area": "Fläche", "Price": "p"}),
+        "a column less": frame.drop(columns=["Street"]),
+        "a column more": frame.assign(extra=1.0),
+        "most rows": frame.sample(frac=0.8, random_state=3),
+        "some cells changed": frame.assign(
+            Area=[None if i % 10 == 0 else v for i, v in enumerate(frame["Area"])]
+        ),
+        "numbers with another ending": frame.assign(Price=frame["Price"].astype(float)),
+    }
+
+
+@pytest.mark.parametrize("name", list(copies(homes(0))))
+def test_every_sort_of_copy_is_found(name: str) -> None:
+    table = marks_of_frame(homes(1))
+    copy = marks_of_frame(copies(homes(1))[name])
+    assert table.like(copy) and copy.like(table)
+    flat = {*table.columns, *table.rows}
+    assert copy.within(lambda marks: [m in flat for m in marks])
+
+
+def test_two_halves_of_one_sample_of_rows_are_kin() -> None:
+    frame = homes(1, 900)
+    one, two = (marks_of_frame(frame.sample(frac=0.8, random_state=s)) for s in (1, 2))
+    assert not one.columns & two.columns and one.like(two)
+
+
+def test_strangers_are_strangers() -> None:
+    tables = [marks_of_frame(homes(seed)) for seed in range(12)]
+    assert not [1 for i, a in enumerate(tables) for b in tables[:i] if a.like(b)]
+    flat = {m for table in tables[1:] for m in (*table.columns, *table.rows)}
+    assert not tables[0].within(lambda marks: [m in flat for m in marks])
+
+
+def test_a_column_that_counts_rows_and_one_of_few_values_say_nothing() -> None:
+    frame = pd.DataFrame({"id": range(200), "kind": ["a", "b"] * 100})
+    assert marks_of_frame(frame) == TableMarks(frozenset())
+    assert not marks_of_frame(frame) and not marks_of_frame(frame).like(marks_of_frame(frame))
+
+
+def test_files_of_other_forms_are_the_same_table(tmp_path: Path) -> None:
+    frame = homes(2)
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.sort_values("Area").to_csv(tmp_path / "b.tsv", index=False, sep="\t")
+    frame.to_csv(tmp_path / "c.csv", index=False, sep=";", decimal=",", encoding="cp1252")
+    frame.to_parquet(tmp_path / "d.parquet")
+    frame[frame.columns[::-1]].to_json(tmp_path / "e.jsonl", orient="records", lines=True)
+    (tmp_path / "notes.txt").write_text("no table")
+    found = {p.name: tables_of([p]) for p in sorted(tmp_path.iterdir())}
+    assert found.pop("notes.txt") == []
+    first, *others = [tables[0] for tables in found.values()]
+    assert len(others) == 4 and all(first.like(other) for other in others)
+    assert len(tables_below(tmp_path, ["a.csv"])) == 1
+    assert tables_of([tmp_path / "gone.csv"]) == []
+
+
+def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
+    homes(3).to_csv(tmp_path / "a.csv", index=False)
+    before = tables_of([tmp_path / "a.csv"])
+    homes(4, 310).to_csv(tmp_path / "a.csv", index=False)
+    assert not before[0].like(tables_of([tmp_path / "a.csv"])[0])

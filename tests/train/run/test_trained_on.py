@@ -1,0 +1,114 @@
+"""A model's record of what it was trained on: through stages, adapters and selections."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from rewards.marks import asked_mark, marks_of, row_marks
+from rewards.task import Task, TaskError
+from train.run.trained_on import (
+    NAME,
+    Stage,
+    Trained,
+    marks_from,
+    read_trained,
+    trained_before,
+    write_trained,
+)
+
+
+def text_task(number: int, text: str = "") -> Task:
+    gold = {"input_text": text or f"Text number {number}.", "status": "KEEP", "text": "t"}
+    asked = [{"role": "user", "content": f"Clean {number}."}]
+    return Task(f"t{number}", "refinement", "x", "train", asked, gold)
+
+
+def record(*tasks: Task) -> Trained:
+    return trained_before(Path("base")).after("sft", "a/train.jsonl", marks_from(tasks, Path()))
+
+
+def test_a_task_is_known_by_its_content_and_by_its_words() -> None:
+    known = record(text_task(1), text_task(2))
+    assert known.saw(text_task(1)) and not known.saw(text_task(3))
+    other_words = replace(text_task(9, "text  NUMBER 1."), id="new")
+    assert known.saw(other_words), "the same input but for case and space"
+    same_words = replace(text_task(2, "Another text."), id="new", split="heldout")
+    assert known.saw(same_words)
+    assert not known.saw(replace(text_task(7), id="t1")), "an id alone says nothing"
+
+
+def test_with_files_the_same_words_are_not_the_same_task() -> None:
+    one = replace(text_task(1), family="table", gold={"truth_csv": "a"}, files={"x": "/gone"})
+    other = replace(one, id="t2", gold={"truth_csv": "b"})
+    known = record(one)
+    assert known.saw(one) and not known.saw(other)
+
+
+def test_stages_add_up_and_the_file_reads_back(tmp_path: Path) -> None:
+    first = record(text_task(1))
+    write_trained(tmp_path, first)
+    again = read_trained(tmp_path)
+    assert again is not None and again.stages == first.stages
+    assert np.array_equal(again.marks, first.marks)
+    second = trained_before(tmp_path).after("rl", "rl.jsonl", marks_from([text_task(2)], Path()))
+    assert second.stages == (
+        Stage("base", 0, "base"),
+        Stage("sft", 1, "train.jsonl"),
+        Stage("rl", 1, "rl.jsonl"),
+    )
+    assert str(second) == "base base, then sft on 1 rows, then rl on 1 rows"
+    assert second.saw(text_task(1)) and second.saw(text_task(2))
+    size = (tmp_path / NAME).stat().st_size
+    assert size < 400 and not list(tmp_path.glob("*.tmp"))
+
+
+def test_adapters_have_the_record_of_their_base_too(tmp_path: Path) -> None:
+    base, lora = tmp_path / "base", tmp_path / "lora"
+    for folder in (base, lora):
+        folder.mkdir()
+    write_trained(base, record(text_task(1)))
+    said = {"base_model_name_or_path": str(base)}
+    (lora / "adapter_config.json").write_text(json.dumps(said))
+    only_base = read_trained(lora)
+    assert only_base is not None and only_base.saw(text_task(1))
+    write_trained(lora, record(text_task(2)))
+    both = read_trained(lora)
+    assert both is not None and both.saw(text_task(1)) and both.saw(text_task(2))
+    assert read_trained(tmp_path) is None
+
+
+@pytest.mark.parametrize("damage", ["cut", "head", "format"])
+def test_a_damaged_record_is_said(tmp_path: Path, damage: str) -> None:
+    write_trained(tmp_path, record(text_task(1), text_task(2)))
+    data = (tmp_path / NAME).read_bytes()
+    made = {
+        "cut": data[:-8],
+        "head": b"{" + data,
+        "format": data.replace(b'"format": 1', b'"format": 9'),
+    }
+    (tmp_path / NAME).write_bytes(made[damage])
+    with pytest.raises(TaskError, match=NAME):
+        read_trained(tmp_path)
+
+
+def test_a_million_rows_take_sixteen_megabytes_and_little_memory() -> None:
+    rows = ([2 * i, 2 * i + 1] for i in range(1_000_000))
+    made = Trained((), np.empty(0, np.int64)).after("sft", "x", rows)
+    assert made.marks.nbytes == 16_000_000 and made.stages[0].tasks == 1_000_000
+    assert made.has([0, 1_999_999, 2_000_000]) == [True, True, False]
+
+
+def test_rows_of_rollouts_bring_their_marks_and_chats_have_their_words() -> None:
+    task = text_task(1)
+    assert row_marks({"marks": [3, 4], "messages": task.prompt}) == [3, 4]
+    chat = [*task.prompt, {"role": "assistant", "content": "x"}]
+    assert row_marks({"messages": chat}) == [asked_mark(task.prompt)]
+    assert asked_mark(chat) in marks_of(task).flat()
+    assert row_marks({"ids": [1]}) == []

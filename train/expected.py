@@ -1,0 +1,97 @@
+# torch and transformers ship partial types: what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false
+"""How long a training will take, from a short measurement of its own engine, said beforehand.
+
+Nothing that is measured here stays: gradients are cleared, and no random state is drawn from, so a
+run ends in the same bits as without.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from configs.training import GrpoConfig, SftConfig
+from rewards.task import Task
+from rollouts.prompts import ChatTokenizer
+from train.examples import Example
+from train.grpo import sample
+from train.model.batch import Segment, pack
+from train.model.policy import Policy, device_of
+from train.run.loop import Loop
+from train.sft import sft_steps
+
+LONGEST = 512  # tokens of a text that is learned from to measure
+NEW, PROMPTS = 16, 4  # tokens and prompts of a short rollout
+
+
+def sft_line(policy: Policy, kept: Sequence[Example], config: SftConfig, loop: Loop) -> str:
+    """`N steps over T tokens, about M minutes …`; what is there already does not count."""
+    if not kept:
+        return "no example fits"
+    steps = sft_steps(len(kept), config)
+    tokens = config.epochs * sum(e.tokens for e in kept)
+    middle = sorted(kept, key=lambda e: e.tokens)[len(kept) // 2]
+    speed = _speed(policy, middle.prompt, middle.answer)
+    said = _duration(tokens / speed)
+    return f"{steps} steps over {tokens} tokens: about {said} at {speed:.0f} tokens a second"
+
+
+def rl_line(
+    policy: Policy,
+    tasks: Sequence[Task],
+    tokenizer: ChatTokenizer,
+    config: GrpoConfig,
+    loop: Loop,
+) -> str:
+    """`N steps of R rollouts: at most M minutes …`, as if every answer used all of its tokens."""
+    rollouts = config.prompts_per_step * config.rollouts_per_prompt
+    what = f"{config.steps} steps of {rollouts} rollouts"
+    if any(task.tools for task in tasks):
+        return f"{what}; how long tools take is not known beforehand"
+    few = list(tasks[:PROMPTS])
+    engine = policy.engine(tokenizer.stop_ids, loop.slots)
+
+    def rollout(new: int) -> Callable[[], Any]:
+        short = replace(config, max_new_tokens=min(new, config.max_new_tokens))
+        return lambda: sample(few, engine, tokenizer, short, 0)
+
+    _timed(rollout(1))
+    start, whole = _timed(rollout(1)), _timed(rollout(NEW))
+    token = max(whole - start, 1e-6) / max(min(NEW, config.max_new_tokens) - 1, 1)
+    parts = config.prompts_per_step / len(few)
+    decode = parts * (start + token * config.max_new_tokens)
+    prompt = max((tokenizer.prompt(task.prompt) for task in few), key=len)
+    speed = _speed(policy, prompt, prompt[: config.max_new_tokens])
+    learn = rollouts * (config.max_new_tokens + len(prompt) / config.rollouts_per_prompt) / speed
+    return f"{what}: at most about {_duration(config.steps * (decode + learn))}"
+
+
+def _speed(policy: Policy, prompt: Sequence[int], answer: Sequence[int]) -> float:
+    """Tokens a second of a forward and backward pass over (the end of) one text."""
+    answer = list(answer)[-LONGEST:] or [0]
+    prompt = list(prompt)[-max(LONGEST - len(answer), 1) :]
+    device = device_of(policy)
+
+    def learn() -> None:
+        logp_N, _ = policy.logp(pack([Segment(prompt, [answer], [0])], device))
+        (-logp_N.mean()).backward()
+        for _, tensor in policy.named():
+            tensor.grad = None
+
+    _timed(learn)
+    return (len(prompt) + len(answer)) / _timed(learn)
+
+
+def _timed(work: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    work()
+    return max(time.perf_counter() - began, 1e-6)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

@@ -1,0 +1,184 @@
+"""Lengths that fit the data: what `sft.max_length=auto`, `rl.max_length=auto` and
+`rl.max_new_tokens=auto` come to, bounded by the model's context and by memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from configs.loader import ConfigError
+from configs.machine import EngineConfig, ModelConfig
+from configs.training import GrpoConfig, SftConfig
+from rewards.families import family_of
+from rewards.family import gold_answer
+from rewards.task import Task, TaskError
+from rollouts.prompts import ChatTokenizer
+from train.examples import Example
+from train.model.shape import Shape, shape_of
+from train.run.memory import available_memory
+from train.run.record import read_run_record
+
+SHARE = 0.6  # of the memory that is left beside weights and optimiser
+BYTES_A_PARAMETER = 22  # of a model that is trained whole: train/run/setup.py says of what
+LEAST_ANSWER, UNKNOWN_ANSWER, MESSAGE = 96, 512, 1024  # tokens
+UNREAD = 4096  # tokens where nothing can be measured
+TOOL_OUTPUT = 512  # tokens that a tool's answer takes, about
+
+
+@dataclass(frozen=True)
+class Room:
+    """How many tokens a sequence may have: by the model's context, and by this machine's memory. 0
+    is not known."""
+
+    context: int = 0
+    memory: int = 0
+
+    @property
+    def most(self) -> int:
+        """The smaller of those that are known, 0 where none is."""
+        return min((n for n in (self.context, self.memory) if n), default=0)
+
+    def why(self) -> str:
+        """What the bound is."""
+        if self.most == self.context:
+            return f"the model's context is {self.context}"
+        return (
+            f"memory allows about {self.memory} (engine.dtype, model.lora_rank and --backend help)"
+        )
+
+
+def room_of(
+    folder: str | Path | None, engine: EngineConfig, model: ModelConfig, answers: int = 0
+) -> Room:
+    """Room for one sequence in training on this machine; `answers`: sequences that are decoded side
+    by side, whose keys and values stay in memory."""
+    try:
+        shape = shape_of(str(folder))
+    except ConfigError:
+        return Room()
+    free = _free(engine.device)
+    return Room(shape.positions, 0 if free is None else _fits(shape, engine, model, answers, free))
+
+
+def _free(device: str) -> int | None:
+    if device != "cpu":
+        import torch
+
+        if torch.cuda.is_available():
+            return int(torch.cuda.mem_get_info()[0])
+    return available_memory()
+
+
+def _fits(shape: Shape, engine: EngineConfig, model: ModelConfig, answers: int, free: int) -> int:
+    """The longest sequence whose activations take no more than `SHARE` of what is left."""
+    width = 2 if engine.dtype == "bfloat16" else 4
+    trained = 4 if model.lora_rank else BYTES_A_PARAMETER
+    left = SHARE * max(free - trained * shape.parameters, 0)
+    heads = (shape.heads + 2 * shape.kv_heads) * shape.head_dim
+    line = width * shape.layers * (8 * shape.hidden + 3 * heads + 5 * shape.mlp)
+    line += width / 2 * shape.kv_bytes * answers
+    square = 1.5 * width * shape.layers * shape.heads  # attention keeps each layer's weights
+    root = (line * line + 4 * square * left) ** 0.5
+    return max(int((root - line) / (2 * square)), 64)
+
+
+def fit_sft(
+    sft: SftConfig, examples: Sequence[Example], room: Room, out: str = ""
+) -> tuple[SftConfig, str]:
+    """(settings with a length, a sentence that says why; "" where the setting is explicit). A run
+    that has begun in `out` keeps its length."""
+    if sft.max_length:
+        return sft, ""
+    if begun := _begun(out, "sft", "max_length"):
+        return replace(sft, max_length=begun), f"sft.max_length={begun}, as this run began"
+    longest = max((e.tokens for e in examples), default=1)
+    if not room.most or longest <= room.most:
+        why = f"the longest of {len(examples)} examples"
+        return replace(sft, max_length=longest), f"sft.max_length={longest} (auto): {why}"
+    over = sum(e.tokens > room.most for e in examples)
+    said = (
+        f"sft.max_length={room.most} (auto): {room.why()}; {over} of {len(examples)} examples are "
+        f"longer, up to {longest}"
+    )
+    return replace(sft, max_length=room.most), said
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Tokens of the longest prompt and of the longest gold answer; `answer` is 0 where no gold is
+    text, and `tools` whether any task is an episode."""
+
+    prompt: int
+    answer: int
+    tools: bool
+
+
+def measured(tasks: Sequence[Task], tokenizer: ChatTokenizer) -> Measured:
+    """The lengths of tasks in a model's own tokens."""
+    prompts = [len(tokenizer.prompt(task.prompt)) for task in tasks]
+    answers = [len(tokenizer.answer(text)) for text in map(_gold_text, tasks) if text]
+    tools = any(task.tools for task in tasks)
+    return Measured(max(prompts, default=1), max(answers, default=0), tools)
+
+
+def _gold_text(task: Task) -> str:
+    try:
+        gold = gold_answer(family_of(task), task)
+    except TaskError:
+        return ""
+    return "" if gold is None or gold.files else gold.text
+
+
+def fit_rl(rl: GrpoConfig, found: Measured, room: Room, out: str = "") -> tuple[GrpoConfig, str]:
+    """As `fit_sft`: half as long again as the longest gold answer, and room for it behind the
+    longest prompt. Episodes with tools get all turns where they fit."""
+    new = rl.max_new_tokens or _begun(out, "rl", "max_new_tokens")
+    length = rl.max_length or _begun(out, "rl", "max_length")
+    if rl.max_new_tokens and rl.max_length:
+        return rl, ""
+    wanted = new or _answer(found)
+    if not length:
+        turns = rl.turns if found.tools else 1
+        length = found.prompt + turns * wanted + (turns - 1) * TOOL_OUTPUT
+        length = min(length, room.most or length)
+    if not new:
+        new = min(wanted, max(length // 2, 1)) if length < found.prompt + wanted else wanted
+        new = max(1, min(new, length - 1))
+    made = replace(rl, max_new_tokens=new, max_length=max(length, new + 1))
+    said = (
+        f"rl.max_new_tokens={made.max_new_tokens} rl.max_length={made.max_length} (auto): the "
+        f"longest prompt has {found.prompt} tokens, the longest gold answer {found.answer or '–'}"
+    )
+    bound = room.most and made.max_length >= room.most
+    return made, said + (f"; {room.why()}" if bound else "")
+
+
+def _answer(found: Measured) -> int:
+    if found.tools:
+        return MESSAGE
+    return max(LEAST_ANSWER, found.answer * 3 // 2) if found.answer else UNKNOWN_ANSWER
+
+
+def unfitted(section: Any, model: str | None) -> Any:
+    """A section for an estimate where nothing can be measured: what is auto counts as the model's
+    context, 4096 tokens at most, with a quarter of it for an answer."""
+    if section.max_length and getattr(section, "max_new_tokens", 1):
+        return section
+    room = room_of(model, EngineConfig(), ModelConfig())
+    length = section.max_length or min(room.context or UNREAD, UNREAD)
+    if isinstance(section, SftConfig):
+        return replace(section, max_length=length)
+    return replace(section, max_length=length, max_new_tokens=section.max_new_tokens or length // 4)
+
+
+def _begun(out: str, section: str, name: str) -> int:
+    """What a run in this folder began with; 0 for none."""
+    if not out:
+        return 0
+    record: Any = read_run_record(Path(out)).get("config")
+    try:
+        return int(record[section][name])
+    except (KeyError, TypeError, ValueError):
+        return 0

@@ -1,0 +1,157 @@
+"""What a model was trained on: `trained_on.bin` beside its weights, through all stages.
+
+The file is one line of JSON (format, stages, how many marks) and the marks of every task
+(rewards/marks.py) as sorted little-endian int64: about 16 bytes a task of text, so 160 MB for ten
+million. Training copies an ancestor's marks into the new file; the folder it stands in is renamed
+into place as a whole, so the file is there with the weights or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rewards.files import write_bytes
+from rewards.marks import marks_of
+from rewards.task import Task, TaskError, with_absolute_files
+
+NAME = "trained_on.bin"
+ADAPTER = "adapter_config.json"  # of a LoRA folder, which names its base model
+FORMAT = 1
+Marks = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One training: `sft` or `rl`, on how many rows, of which file. The first stage of a model that
+    was not trained here is `base`, and `data` its name."""
+
+    stage: str
+    tasks: int
+    data: str
+
+    def __str__(self) -> str:
+        return f"base {self.data}" if self.stage == "base" else f"{self.stage} on {self.tasks} rows"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The record of one model. `marks` are sorted, each once."""
+
+    stages: tuple[Stage, ...]
+    marks: Marks
+
+    def has(self, marks: Sequence[int]) -> list[bool]:
+        """Of each mark whether it is in the record."""
+        if not len(self.marks):
+            return [False] * len(marks)
+        wanted = np.asarray(marks, dtype=np.int64)
+        at = np.searchsorted(self.marks, wanted).clip(max=len(self.marks) - 1)
+        return (self.marks[at] == wanted).tolist()
+
+    def saw(self, task: Task) -> bool:
+        """Whether the task, or what it must not share with training tasks, was trained on. Its
+        files have paths that can be opened."""
+        return marks_of(task).within(self.has)
+
+    def after(self, stage: str, data: str, rows: Iterable[Sequence[int]]) -> Trained:
+        """The record after one more training, on rows with these marks."""
+        count, new = 0, _Buffer()
+        for marks in rows:
+            count += 1
+            new.add(marks)
+        together = np.union1d(self.marks, new.array())
+        return Trained((*self.stages, Stage(stage, count, Path(data).name)), together)
+
+    def __str__(self) -> str:
+        return ", then ".join(map(str, self.stages))
+
+
+class _Buffer:
+    """Many short lists of marks as one array, without a Python object for each."""
+
+    def __init__(self) -> None:
+        self._parts: list[Marks] = []
+        self._open: list[int] = []
+
+    def add(self, marks: Sequence[int]) -> None:
+        self._open += marks
+        if len(self._open) >= 1 << 20:
+            self._close()
+
+    def _close(self) -> None:
+        self._parts.append(np.unique(np.asarray(self._open, dtype=np.int64)))
+        self._open = []
+
+    def array(self) -> Marks:
+        self._close()
+        return np.concatenate(self._parts)
+
+
+def read_trained(folder: Path) -> Trained | None:
+    """The record of a model folder, with that of its base model where it holds adapters; None
+    where there is none. Raises `TaskError` for one that is damaged."""
+    own, base = _read(folder / NAME), None
+    if (folder / ADAPTER).is_file():
+        base = _read(_base_of(folder) / NAME)
+    if own is None or base is None:
+        return own or base
+    return Trained((*base.stages, *own.stages), np.union1d(base.marks, own.marks))
+
+
+def trained_before(source: Path) -> Trained:
+    """The record that a training from this folder goes on from."""
+    found = read_trained(source)
+    return found or Trained((Stage("base", 0, source.name),), np.empty(0, np.int64))
+
+
+def write_trained(folder: Path, trained: Trained) -> None:
+    """Write `trained_on.bin` into a folder, whole or not at all."""
+    head: dict[str, Any] = {
+        "format": FORMAT,
+        "marks": len(trained.marks),
+        "stages": [asdict(stage) for stage in trained.stages],
+    }
+    data = trained.marks.astype("<i8").tobytes()
+    write_bytes(folder / NAME, json.dumps(head).encode() + b"\n" + data)
+
+
+def marks_from(tasks: Iterable[Task], root: Path) -> Iterable[list[int]]:
+    """The marks of each task; its files are relative to `root`."""
+    return (marks_of(with_absolute_files(task, root)).flat() for task in tasks)
+
+
+def _base_of(folder: Path) -> Path:
+    try:
+        said = json.loads((folder / ADAPTER).read_text(encoding="utf-8"))
+        return Path(str(said["base_model_name_or_path"])).expanduser()
+    except (OSError, ValueError, KeyError, TypeError):
+        return folder
+
+
+def _read(path: Path) -> Trained | None:
+    if not path.is_file():
+        return None
+    try:
+        line, _, data = path.read_bytes().partition(b"\n")
+        head = json.loads(line)
+        stages = tuple(Stage(s["stage"], int(s["tasks"]), s["data"]) for s in head["stages"])
+        if head["format"] != FORMAT:
+            raise TaskError(f"{path}: format {head['format']}; this Assay reads format {FORMAT}")
+        marks = np.frombuffer(data, dtype="<i8").astype(np.int64)
+        if len(marks) != head["marks"]:
+            raise ValueError("marks are missing")
+    except TaskError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TaskError(
+            f"{path}: damaged ({error}); restore it, or remove it if nothing need be known of what "
+            "the model was trained on"
+        ) from None
+    return Trained(stages, marks)
