@@ -18,6 +18,7 @@ from data_gen.dare.certificate import certificate, refusals, shortage
 from data_gen.dare.database import Settings
 from data_gen.dare.importer import tasks_of
 from data_gen.dare.layout import json_bytes, read_entries, read_table, write_question_list
+from data_gen.dare.proof import need_duckdb
 from data_gen.dare.sources import fingerprints, groups
 from data_gen.dare.workers import run_tables
 from rewards.dare.prediction import read_gold, score_table
@@ -42,6 +43,7 @@ def published_marks(folders: Sequence[Path]) -> frozenset[str]:
 
 def build_all(args: argparse.Namespace) -> None:
     """The command: databases, question list, tasks by split, certificate."""
+    need_duckdb()
     per_table = args.per_table or (4 if args.style == "mini" else 2)
     settings = Settings(
         args.out, args.seed, args.style == "mini", published_marks(args.exclude), per_table

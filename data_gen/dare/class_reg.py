@@ -11,8 +11,8 @@ from typing import Any
 
 from data_gen.dare.analyse import Looked, class_targets, clean, giveaways, number_targets
 from data_gen.dare.baseline import tabular_baseline
-from data_gen.dare.database import Built, Settings, list_row, origin, published
-from data_gen.dare.layout import KIND, json_bytes, write_database
+from data_gen.dare.database import Built, Settings, Unproved, list_row, origin, published, write_proved
+from data_gen.dare.layout import KIND, json_bytes
 from data_gen.dare.sources import Source, database_name, fingerprints
 from data_gen.dare.tabular import files_of, metadata_json, propose
 from data_gen.dare.validate import Proof, finished, prove
@@ -101,7 +101,10 @@ async def _database(
     if proof is None:
         return why
     text = metadata_text(source.title, source.about, column_lines(source, narrowed))
-    built.rows.append(_write(source, looked, family, proof, text, settings, rng))
+    try:
+        built.rows.append(_write(source, looked, family, proof, text, settings, rng))
+    except Unproved as error:
+        return str(error)
     return ""
 
 
@@ -122,8 +125,9 @@ def _write(
         "verify/all_metadata.json": metadata_json(made, name, about),
         "verify/simulated_pred_local.csv": proof.answer.encode(),
         "verify/made_with.json": json_bytes(proof.versions),
+        "verify/fitted.json": json_bytes(proof.fitted),
     }
-    write_database(settings.out, name, files)
+    write_proved(source, settings, name, files)
     recipe, ext = made.recipe, made.recipe["save_file_type"]
     ask = mini_question if settings.mini else if_question
     described = [] if settings.mini else ["metadata.txt"]
