@@ -13,10 +13,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from data_gen.dare.analyse import Looked, giveaways
 from data_gen.dare.baseline import FLOOR_R2, best_r2, design, forecasts
-from data_gen.dare.database import Built, Settings, list_row, origin, published
+from data_gen.dare.database import Built, Settings, list_row, origin, published, texts_of
 from data_gen.dare.layout import Frame, csv_bytes, json_bytes, write_database
+from data_gen.dare.series_targets import beside, series_targets
 from data_gen.dare.sources import Source, database_name, fingerprints
 from data_gen.dare.time_columns import (
     Timed,
@@ -25,7 +25,9 @@ from data_gen.dare.time_columns import (
     find_time,
     without_counters,
 )
+from data_gen.dare.wishes import wished_time
 from data_gen.dare.wording import cf_question, metadata_text, xf_question
+from data_gen.dare.words import plain_about
 from rewards.seeds import derive_seed
 
 
@@ -42,7 +44,8 @@ def build_series(source: Source, settings: Settings, built: Built, room: int = 1
         built.refused.append("series: fewer than 150 rows, or more than 20,000")
         return
     loaded, raw = raw, without_counters(raw)
-    time = find_time(raw)
+    wish = settings.wishes.of(source.name)
+    time = wished_time(raw, wish.time) if wish.time in raw.columns else find_time(raw)
     if time is None:
         return
     built.marks = fingerprints(loaded)
@@ -55,14 +58,8 @@ def build_series(source: Source, settings: Settings, built: Built, room: int = 1
         built.refused.append("series: nothing names a row but the row")
         return
     timed = Timed(raw.assign(_when=when), column, form, keys)
-    numbers = [
-        n
-        for n in raw.columns
-        if raw[n].dtype.kind in "if"
-        and n not in (column, *keys)
-        and raw[n].nunique() >= 30
-        and raw[n].notna().all()
-    ]
+    numbers, refused = series_targets(timed, source, wish)
+    built.refused += refused
     rng.shuffle(numbers)
     for target in numbers[: 2 + room]:
         if len(built.rows) >= room:
@@ -119,8 +116,9 @@ def _one(
         return "too few rows before or after the cut"
     others = [c for c in timed.frame.columns if c not in (target, "_when", timed.column)]
     kinds = {c: "numerical" if timed.frame[c].dtype.kind in "if" else "categorical" for c in others}
-    leaks = giveaways(Looked(timed.frame[[*others, target]], kinds), target)
-    known = [c for c in others if c not in leaks or c in timed.keys]
+    known, why = beside(timed, target, others, settings.wishes.of(source.name))
+    if why:
+        return why
     known = [c for c in known if kinds[c] == "numerical" or timed.frame[c].nunique() <= 60]
     known += [k for k in timed.keys if k not in known]
     if not [c for c in known if c not in timed.keys]:
@@ -176,9 +174,10 @@ def _write(
     files["verify/all_metadata.json"] = json_bytes({"question": question, "data_info": about})
     write_database(settings.out, name, files)
     keys = [timed.column, *timed.keys]
+    wanted = settings.wishes.variants("ts")
     asked = question | {
-        "question_v1": xf_question(target, rng),
-        "question_v2": cf_question(target, keys, resample, rng),
+        "question_v1": xf_question(target, rng) if "XF" in wanted else "",
+        "question_v2": cf_question(target, keys, resample, rng) if "CF" in wanted else "",
     }
     built.rows.append(list_row(source, about, name, "time_series_analysis", asked))
 
@@ -202,12 +201,16 @@ def _files(
 
     test = written(late)
     test.insert(0, "row_id", range(1, len(test) + 1))
-    lines = {c: source.columns.get(c, "") or _fact(timed.frame[c]) for c in columns}
+    texts = texts_of(source, columns)
+    facts = {c: _fact(timed.frame[c]) for c in columns}
+    lines = {c: f"{texts[c]} ({f})" if c in texts else f for c, f in facts.items()}
     return {
         "source/train.csv": csv_bytes(written(early)),
         "source/val_v1.csv": csv_bytes(test.drop(columns=target)),
         "source/val_v2.csv": csv_bytes(answers[keys]),
-        "source/metadata.txt": metadata_text(source.title, source.about, lines).encode(),
+        "source/metadata.txt": metadata_text(
+            source.title, plain_about(source.about), lines
+        ).encode(),
         "verify/ground_truth_v1.csv": csv_bytes(test[["row_id", target]]),
         "verify/ground_truth_v2.csv": csv_bytes(answers[[*keys, target]]),
     }

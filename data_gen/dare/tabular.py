@@ -72,7 +72,8 @@ def propose(
     train, test = frame.iloc[sorted(order[:cut])], frame.iloc[order[cut:]]
     if len(train) < 80 or len(test) < 20:
         return None
-    if family == "class" and any(train[t].nunique() < 2 or test[t].nunique() < 2 for t in targets):
+    labels = (part[t].nunique() for part in (train, test) for t in targets)
+    if family == "class" and min(labels) < 2:
         return None
     train, test = train.reset_index(drop=True), test.reset_index(drop=True)
     kept = rng.sample(
