@@ -33,6 +33,9 @@ def csv_plan(data: bytes) -> CsvPlan | str:
     if not shapes:
         return "no separator gives most lines the same number of fields"
     if len(shapes) > 1:
+        first = min(start for _, _, start in shapes)  # a decimal comma is in no name
+        shapes = [s for s in shapes if s[2] == first]
+    if len(shapes) > 1:
         shapes = [s for s in shapes if _steady(lines, s)] or shapes
     if len(shapes) > 1:
         return f"both {shapes[0][0]!r} and {shapes[1][0]!r} separate fields"

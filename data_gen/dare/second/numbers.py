@@ -14,6 +14,7 @@ MISSING = (
     *("na", "n/a", "#n/a", "#na", "<na>", "nan", "-nan", "null", "none", "nil", "missing"),
     *("", "-", "--", "?", ".", "..", "#n/a n/a", "1.#qnan", "-1.#qnan", "1.#ind", "-1.#ind"),
 )
+_HABITS = (-99.9, -999.9, -9999.9, -99.99, -999.99, 999.9, -88.0, -888.0, -777.0, -32768.0, -9.0)
 _NUMERIC = ("DOUBLE", "FLOAT", "BIGINT", "INTEGER", "SMALLINT", "TINYINT", "HUGEINT", "DECIMAL")
 _SIGN, _E, _GROUP = r"[+-]?", r"([eE][+-]?\d+)?", r"[ \x{A0}\x{202F}\x{2009}'\x{2019}]"
 
@@ -62,7 +63,7 @@ def _number(table: Opened, name: str) -> str:
         return f"nullif(nullif(nullif({cell}::double, 'nan'), 'inf'), '-inf')"
     if kind != "VARCHAR":
         raise Unprovable(f"{name!r} holds no numbers but {kind.lower()}")
-    bare = f"trim({cell})"
+    bare = _bare(cell)
     mark = _mark(table, name, bare)
     marks = _POINT if mark == "." else _COMMA
     grouped = f"{'[,' if mark == '.' else '[.'}{_GROUP[1:]}"
@@ -76,6 +77,12 @@ def _number(table: Opened, name: str) -> str:
     if read < 0.5 * known or (words > 3 and read < 0.9 * known):
         raise Unprovable(f"{name!r} is no column of numbers: {known - read} of {known} cells")
     return made
+
+
+def _bare(cell: str) -> str:
+    """SQL for a cell without a sign of money or per cent at its ends."""
+    before = rf"regexp_replace(trim({cell}), '^([+-]?) ?[$€£] ?', '\1')"
+    return f"regexp_replace({before}, ' ?[$€£%]$', '')"
 
 
 def _mark(table: Opened, name: str, bare: str) -> str:
@@ -157,6 +164,14 @@ def _without_codes(table: Opened, made: str) -> str:
 def _nines(value: float) -> bool:
     digits = f"{abs(value):.0f}"
     return value == int(value) and len(digits) >= 2 and set(digits) == {"9"}
+
+
+def open_codes(table: Opened, name: str) -> list[float]:
+    """Values at an end of a column that some take for a code of "no value" and others for data:
+    either reading is right, if all rows follow it."""
+    made = number(table, name)
+    ends = table.one(f"select min({made}), max({made}) from o")
+    return [v for v in ends if v is not None and (_nines(v) or v in _HABITS)]
 
 
 def words(table: Opened, name: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from data_gen.dare.second.compare import Column, by_place, difference
-from data_gen.dare.second.numbers import number, tidy_words, words
+from data_gen.dare.second.numbers import number, open_codes, tidy_words, words
 from data_gen.dare.second.original import Opened
 from data_gen.dare.second.refit import check_answer, check_fitted
 from data_gen.dare.second.rows import same_rows, stage
@@ -69,7 +69,8 @@ def _rows(table: Opened, held: Shipped, recipe: Recipe) -> None:
     for name in names:
         other, numeric = truth if name in targets else test, _numeric(recipe, name)
         if numeric:
-            columns.append(Column(name, True, number(table, name), held.train.number(name)))
+            mine = _as_shipped(table, name, held.train, held.truth if other is truth else held.test)
+            columns.append(Column(name, True, mine, held.train.number(name)))
             tested.append(other.number(name))
         else:
             mine = tidy_words(held.train.words(name))
@@ -92,6 +93,20 @@ def _rows(table: Opened, held: Shipped, recipe: Recipe) -> None:
     if whole[0] != whole[1]:
         raise difference(whole[0], "the number of rows with an answer", whole[1])
     same_rows(db, columns, len(targets))
+
+
+def _as_shipped(table: Opened, name: str, *sheets: Sheet) -> str:
+    """SQL for the original's numbers; a value that may be a code of "no value" is one if the task
+    holds it nowhere."""
+    made = number(table, name)
+    for code in open_codes(table, name):
+        used = [
+            table.one(f"select count(*) from {s.table} where {s.number(name)} = {code!r}")[0]
+            for s in sheets
+        ]
+        if not any(used):
+            made = f"nullif({made}, {code!r})"
+    return made
 
 
 def _sides(recipe: Recipe, names: list[str], one: Sheet, other: Sheet) -> list[Column]:

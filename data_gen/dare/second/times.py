@@ -10,7 +10,7 @@ from data_gen.dare.second.numbers import is_number_type, number
 from data_gen.dare.second.original import Opened, Unprovable
 
 _DAYS = (
-    *("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%m.%d.%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d"),
+    *("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d"),
     *("%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%d-%m-%y", "%m-%d-%y", "%Y%m%d", "%Y-%m-%d"),
     *("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d %Y"),
 )
@@ -92,7 +92,10 @@ def _fitting(table: Opened, cell: str, bare: str) -> list[str]:
         ]
         if not first or None in first:
             continue
-        known, read = table.one(f"select count({cell}), count({_parsed(bare, form)}) from o")
+        made = _parsed(bare, form)
+        known, read = table.one(
+            f"select count({cell}), count(*) filter (where year({made}) between 1500 and 2200) from o"
+        )
         if known == read:
             found.append(form)
     return found
