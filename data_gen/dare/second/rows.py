@@ -79,11 +79,19 @@ def _complete(db: Any, features: Sequence[tuple[int, Column]], known: str) -> tu
 
 
 def _missing_kept(db: Any, features: Sequence[tuple[int, Column]], known: str, held: int) -> None:
-    """A sample must hold about as many rows with missing values as the original."""
+    """A sample must hold about as many different rows, and of them about as many with missing
+    values, as a draw of its size gives."""
     gaps = " or ".join(f"v{i} is null" for i, _ in features) or "false"
-    query = f"select avg(({gaps})::int) from "
-    share = db.execute(f"{query}want where {known}").fetchone()[0]
-    mine = db.execute(f"{query}have").fetchone()[0]
+    whole, open_ = db.execute(
+        f"select sum(1 - pow(1 - p, n)), sum((1 - pow(1 - p, n)) * gaps) from (select "
+        f"least(1.0, {SAMPLED} / (select count(*) from want)) as p, count(*) as n, "
+        f"max(({gaps})::int) as gaps from want where {known} "
+        f"group by {row_hash(features, exact=True)})"
+    ).fetchone()
+    if held != LITTLE and abs(whole - held) > 10 * whole**0.5:
+        raise difference(round(whole), "the number of rows of a sample, about", held)
+    share = open_ / whole
+    mine = db.execute(f"select avg(({gaps})::int) from have").fetchone()[0]
     spread = (share * (1 - share) / held) ** 0.5 + 1 / held
     if abs(share - mine) > 8 * spread:
         raise Differs(
