@@ -22,6 +22,7 @@ from data_gen.dare.describe import check_described, describe, read_describe
 from data_gen.dare.importer import tasks_of
 from data_gen.dare.layout import json_bytes, read_entries, read_table, write_question_list
 from data_gen.dare.licences import read_licences
+from data_gen.dare.proof import need_duckdb
 from data_gen.dare.shares import default_validation, empty_splits, splits_of
 from data_gen.dare.sources import fingerprints, sources
 from data_gen.dare.sources import groups as groups_of
@@ -50,6 +51,7 @@ def published_marks(folders: Sequence[Path]) -> frozenset[str]:
 
 def build_all(args: argparse.Namespace) -> None:
     """The command: databases, question list, tasks by split, certificate."""
+    need_duckdb()
     settings = _settings(args)
     args.out.mkdir(parents=True, exist_ok=True)
     workers = args.workers or len(os.sched_getaffinity(0))

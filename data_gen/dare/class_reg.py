@@ -13,9 +13,18 @@ from typing import Any
 
 from data_gen.dare.analyse import Looked, clean
 from data_gen.dare.baseline import tabular_baseline
-from data_gen.dare.database import Built, Settings, list_row, origin, published, texts_of
+from data_gen.dare.database import (
+    Built,
+    Settings,
+    Unproved,
+    list_row,
+    origin,
+    published,
+    texts_of,
+    write_proved,
+)
 from data_gen.dare.given_away import given_away
-from data_gen.dare.layout import KIND, json_bytes, write_database
+from data_gen.dare.layout import KIND, json_bytes
 from data_gen.dare.plans import Plan, narrowed, plans
 from data_gen.dare.sources import Source, database_name, fingerprints
 from data_gen.dare.tabular import Candidate, files_of, metadata_json, propose
@@ -98,6 +107,8 @@ async def _databases(table: Table, built: Built, seed: int, room: int) -> None:
         own = random.Random(derive_seed(seed, number, plan.family, *plan.targets))
         try:
             why = await _database(table, plan, own, built)
+        except Unproved as error:
+            why = str(error)
         except Exception as error:  # one odd table must not end a build of hundreds; it is counted
             why = f"broke: {type(error).__name__}: {error}"[:200]
         if why:
@@ -170,7 +181,8 @@ def _write(
     if proof is not None:
         files["verify/simulated_pred_local.csv"] = proof.answer.encode()
         files["verify/made_with.json"] = json_bytes(proof.versions)
-    write_database(settings.out, name, files)
+        files["verify/fitted.json"] = json_bytes(proof.fitted)
+    write_proved(source, settings, name, files)
     asked = _asked(made, settings, proof is not None, rng)
     return list_row(source, about, name, KIND[made.family], asked)
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.dare.describe import About
-from data_gen.dare.layout import Frame
+from data_gen.dare.layout import Frame, write_database
+from data_gen.dare.proof import prove
 from data_gen.dare.sources import Source, column_texts, table_hash
 from data_gen.dare.wishes import Wishes
 from data_gen.dare.words import described
+from rewards.task import TaskError
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,19 @@ class Built:
     marks: frozenset[str] = frozenset()  # of its columns, to know copies by
     refused: list[str] = field(default_factory=list[str])
     licence: str = "unknown"
+
+
+class Unproved(TaskError):
+    """The second computation does not give the gold of a database; it is not written."""
+
+
+def write_proved(
+    source: Source, settings: Settings, name: str, files: Mapping[str, bytes]
+) -> None:
+    """Write a database, its gold proved a second time from the original file. Raises `Unproved`."""
+    if why := prove(source.original, files):
+        raise Unproved(why)
+    write_database(settings.out, name, files)
 
 
 def published(marks: frozenset[str], settings: Settings) -> bool:

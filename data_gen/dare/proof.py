@@ -1,0 +1,54 @@
+"""Every gold a second time, from the original file, in SQL: a database whose answers do not come out
+again is not written.
+
+The first computation reads a table with pandas and works on frames. The second (`data_gen/dare/second`)
+shares neither reader nor code with it: DuckDB reads the original file and the files as they are
+shipped, decides by itself what separates, groups and means nothing, and every statement is made from
+the recipe. docs/dare.md says what is compared and what is not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from data_gen.dare.second.compare import Differs
+from data_gen.dare.second.original import Opened, Original, Unprovable, connect, opened
+from data_gen.dare.second.series import check_series
+from data_gen.dare.second.tabular import check_tabular
+
+UNPROVABLE = "not provable"
+DIFFERS = "the second computation"
+
+
+def prove(original: Original | None, files: Mapping[str, bytes]) -> str:
+    """"" where every gold among a database's files comes out again from the original, else why not.
+
+    `files` are the bytes to be shipped, by their place in the database. Raises `TaskError` where
+    DuckDB is missing.
+    """
+    if original is None:
+        return f"{UNPROVABLE}: the source names no original file"
+    recipe: dict[str, Any] = json.loads(files["verify/all_metadata.json"])["question"]
+    check = check_series if recipe["problem_type"] == "time_series_analysis" else check_tabular
+    try:
+        check(_opened(original), files, recipe)
+    except Unprovable as error:
+        return f"{UNPROVABLE}: {error}"
+    except Differs as error:
+        said = str(error)
+        return said if said.startswith(DIFFERS) else f"{DIFFERS}: {said}"
+    return ""
+
+
+def need_duckdb() -> None:
+    """Raise `TaskError`, which names the extra to install, where DuckDB is missing."""
+    connect().close()
+
+
+@lru_cache(maxsize=1)
+def _opened(original: Original) -> Opened:
+    """One table gives several databases, one after the other."""
+    return opened(original)
