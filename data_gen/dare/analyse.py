@@ -105,12 +105,12 @@ def number_targets(looked: Looked, texts: Mapping[str, str] | None = None) -> li
 def refusals(looked: Looked, family: str, texts: Mapping[str, str] | None = None) -> dict[str, str]:
     """Column → why it is no target of this family, "" where it is one. `texts`: what the source
     says of columns."""
-    said = texts or {}
-    own = class_unfit if family == "class" else number_unfit
-    return {
-        str(n): own(looked.frame[n]) or unfit(str(n), looked.frame[n], said.get(str(n), ""))
-        for n in looked.frame.columns
-    }
+    found: dict[str, str] = {}
+    for name in map(str, looked.frame.columns):
+        column, text = looked.frame[name], (texts or {}).get(name, "")
+        own = class_unfit(column, text) if family == "class" else number_unfit(column)
+        found[name] = own or unfit(name, column, text)
+    return found
 
 
 def giveaways(looked: Looked, target: str) -> list[str]:

@@ -60,6 +60,28 @@ def _two(block: Array, y: Array) -> tuple[int, int, str] | None:
         found = _pair(np.log(block[:, places]), np.log(y))
         if found is not None:
             return int(places[found[0]]), int(places[found[1]]), "their product or quotient"
+    return _relative(block, y)
+
+
+def _relative(block: Array, y: Array) -> tuple[int, int, str] | None:
+    """Two columns of which one is the relative change from the other to y, or y per unit of it: y
+    by the one runs on a straight line with the other."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        centred = block - block.mean(axis=0)
+        size = np.sqrt((centred**2).sum(axis=0))
+        for i in range(block.shape[1]):
+            if (block[:, i] == 0).any() or size[i] == 0:
+                continue
+            for ratio in (y / block[:, i], y * block[:, i]):
+                own = ratio - ratio.mean()
+                r = np.abs(own @ centred) / (size * np.sqrt((own**2).sum()))
+                r[~np.isfinite(r)] = 0.0
+                r[i] = 0.0
+                j = int(r.argmax())
+                if r[j] ** 2 >= EXACT:
+                    return i, j, "their product or quotient"
     return None
 
 

@@ -88,7 +88,8 @@ def build_series(source: Source, settings: Settings, built: Built, room: int = 1
         built.refused.append("series: the table of a published evaluation database")
         return
     column, when, form = time
-    keys = entity_keys(raw, when, entity_columns(raw, column))
+    named = entity_columns(raw, column)  # names before codes: people say the state, not its number
+    keys = entity_keys(raw, when, sorted(named, key=lambda c: raw[c].dtype.kind in "iuf"))
     if keys is None:
         built.refused.append("series: nothing names a row but the row")
         return

@@ -58,6 +58,10 @@ _TIME_WORDS = re.compile(
     r"^(mon|tue|wed|thu|fri|sat|sun|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?$",
     re.I,
 )
+_CODES = re.compile(r"(?<![\w.])\d\s*(?:[=:–]|-\s)\s*[A-Za-z\"'“]|[A-Za-z]\w*\s*\(?=\s*\d\b")
+_ANGLE = re.compile(
+    r"(^|[._ ])(wind_?dir\w*|direction|bearing|heading|azimuth|aspect|dir|wd)$", re.I
+)
 _STEP = re.compile(r"^(t|time|date|period|week|day|month|year|quarter|age_?group|cohort)$", re.I)
 
 
@@ -77,7 +81,8 @@ def is_calendar(name: str, column: Column) -> bool:
     whole = bool((known == known.round()).all())
     for words, (low, high) in _WHOLE_TIMES.items():
         ends = "|".join(rf"{w}s?$|^{w}(?=of|built|born|made)" for w in words.split("|"))
-        if whole and re.search(ends, plain) and known.between(low, high).all():
+        few = known.nunique() < 3 and not words.startswith("year")  # two hours are an indicator
+        if whole and not few and re.search(ends, plain) and known.between(low, high).all():
             return True
     years = whole and known.between(1800, 2100).all() and 2 < known.nunique() <= 0.5 * len(known)
     return bool(years and re.search(r"year|yr", plain))
@@ -124,16 +129,20 @@ def unfit(name: str, column: Column, text: str = "") -> str:
         return "a part of the design, not an outcome"
     if _STEP.match(name) and known.nunique() <= len(known) / 3 and is_number(column):
         return "a point of time"
+    if is_number(column) and _ANGLE.search(name) and known.between(0, 360).all():
+        return "an angle"
     if known.value_counts(normalize=True).iloc[0] > 0.97:
         return "nearly constant"
     return ""
 
 
-def class_unfit(column: Column) -> str:
+def class_unfit(column: Column, text: str = "") -> str:
     """Why a column makes no classes: 2-10 labels, the commonest two with 20 rows or more, none
-    above 85 %, and whole numbers only where they are few."""
+    above 85 %. Whole numbers are labels where there are two, or where the text says what they
+    stand for (`1 = never, 2 = often`)."""
     counts = column.value_counts()
-    if is_number(column) and (column.dtype.kind not in "iub" or len(counts) > 6):
+    coded = len(_CODES.findall(text)) >= 2 or re.search(r"\bfactor\b|categor", text)
+    if is_number(column) and (column.dtype.kind not in "iub" or len(counts) > (10 if coded else 2)):
         return "numbers that are no classes"
     if not 2 <= len(counts) <= 10:
         return f"{len(counts)} classes; wanted 2 to 10"

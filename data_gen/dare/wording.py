@@ -133,8 +133,8 @@ def _features(recipe: Mapping[str, Any], names: Called) -> list[str]:
 
 def _output(recipe: dict[str, Any], ext: str) -> str:
     return (
-        f"Predict every row of `val_v1.{ext}` and save `prediction.csv` with the columns `row_id` "
-        f"and {_targets(recipe['target'])}."
+        f"Predict every row of `val_v1.{ext}` and save `prediction.csv` with the columns "
+        f"{_targets(['row_id', *recipe['target']])}."
     )
 
 
@@ -162,7 +162,7 @@ def mm_question(recipe: dict[str, Any], rng: random.Random) -> str:
         f"{rng.choice(FREE)}The columns are described in `metadata.txt`. Train a "
         f"{recipe['problem_type']} model on `train_v2.{ext}`, on the CPU, and predict "
         f"{_targets(recipe['target'])} for each `row_id` of `val_v2.{ext}`. Save "
-        f"`prediction.csv` with the columns `row_id` and {_targets(recipe['target'])}."
+        f"`prediction.csv` with the columns {_targets(['row_id', *recipe['target']])}."
     )
 
 

@@ -60,6 +60,8 @@ def described(about: str, names: Sequence[str]) -> dict[str, str]:
     words below included. Whole paragraphs, on one line each."""
     found: dict[str, str] = {}
     text = plain_about(about)
+    listed = re.search(r"^(Format|Value|Arguments|Details)\s*$", text, re.M)
+    text = text[listed.end() :] if listed else text
     for name in names:
         hit = re.search(_ITEM.format(name=re.escape(name)), text, re.M)
         if hit is None:
@@ -82,6 +84,7 @@ def phrase(text: str) -> str:
     text = tidy(text)
     if _INDICATOR.match(text):
         text = _INDICATOR.sub(r"indicator that is 1 \5", text)
+    text = re.sub(r"\s*\([^()]*(::|same as|see )[^()]*\)", "", text, flags=re.I)
     for _ in range(2):
         text = _KIND.sub("", text)
     text = re.sub(
@@ -98,7 +101,9 @@ def phrase(text: str) -> str:
         return ""
     if _EMPTY.match(said) or not re.search(r"[^\W\d_]{3}", said) or len(said) < 4:
         return ""
-    if re.search(r"[\"“”{}\\<>$]|https?:|\.\.\.|\b(see|below|above|factor|vector)$", said):
+    if re.search(r"[\"“”{}\\<>$]|https?:|\.\.\.|\b(see|below|above)$", said):
+        return ""
+    if re.search(r"\b(factors?|vector|levels? [A-Z]|note that|missing|data frame)\b", said):
         return ""
     if "=" in said or re.match(
         r"(a|an|of|for|in|with|and|the|or|to|at|by|on)$|of |for |as |in ", said

@@ -7,7 +7,7 @@ finished first.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tqdm import tqdm
 
@@ -123,6 +123,17 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
             for index, built in zip(order, found[len(alone) :], strict=False):
                 room[index] -= len(built.rows)
         done = sum(len(built.rows) for built in found)
-        if set(kinds) == {"ts"}:
-            return found
-        return found + through(_tables, [(i, r) for i, r in room.items() if r > 0], wanted - done)
+        if set(kinds) != {"ts"}:
+            found += through(_tables, [(i, r) for i, r in room.items() if r > 0], wanted - done)
+    return found + _unasked(listed, found, kinds, wanted)
+
+
+def _unasked(
+    listed: Sequence[Source], found: Sequence[Built], kinds: Mapping[str, object], wanted: int
+) -> list[Built]:
+    """The tables of which nothing is known to say: other tables had given enough before."""
+    spoken = {built.source for built in found if built.rows or built.refused}
+    enough = sum(len(built.rows) for built in found) >= wanted
+    why = "not needed: other tables gave enough" if enough else "no column is a time"
+    left = [source for source in listed if source.name not in spoken]
+    return [Built(source.name, refused=[why], licence=source.licence) for source in left]

@@ -1,0 +1,1 @@
+"""The one reader of tables: `rewards.tables.read` (docs/tables.md)."""

@@ -1,0 +1,183 @@
+"""Whether the whole table fits what was decided from some of it, and what fits instead."""
+
+# pandas ships no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from rewards.tables.columns import odd_sign, with_sentinels
+from rewards.tables.dates import own_format, parse, pattern
+from rewards.tables.marks import SIGNS, marked_number, marks_of, plain_number
+from rewards.tables.missing import missing_words, sentinels_of
+from rewards.tables.reading import Frame, Reading, to_number, words_of
+
+_SHOWN = 30
+_EXACT = 2.0**53  # whole numbers beyond it have no exact float
+_ANY = re.compile(r"(?s:.)*")
+Texts = Callable[[list[str]], Frame]
+
+
+def revised(reading: Reading, raw: Frame, texts: Texts) -> Reading:
+    """The reading, or one that the whole table fits better. `raw` is the table before its
+    statements, `texts` reads columns again as text. Raises `Ambiguous`."""
+    frame = raw.set_axis([str(c) for c in raw.columns], axis=1)
+    for place, column in enumerate(reading.columns):
+        cells = frame.iloc[:, place]
+        if column in reading.dates:
+            reading = _date(reading, column, cells)
+        elif column in reading.marked:
+            reading = _marked(reading, column, cells)
+        elif cells.dtype.kind in "iufb":
+            reading = _number(reading, column, cells)
+        elif column in reading.numbers:
+            reading = _no_number(reading, column, cells)
+    if reading.form == "csv":
+        reading = _late_marks(reading, frame, texts)
+        reading = _inexact(reading, frame, texts)
+    return reading
+
+
+def _odd_cells(cells: Any, fits: re.Pattern[str]) -> dict[str, int]:
+    """The distinct texts of a column that do not fit, with counts; other values are left out."""
+    filled = cells.dropna()
+    if filled.dtype == object:
+        filled = filled[[isinstance(v, str) for v in filled]].astype("str")
+    if not len(filled) or filled.dtype.kind in "iufbM":
+        return {}
+    odd = filled[~filled.str.fullmatch(fits.pattern).astype(bool)]
+    return {str(k): int(n) for k, n in odd.value_counts().items()}
+
+
+def _texted(reading: Reading, column: str, why: str) -> Reading:
+    """The column as text, with the reason; words for missing numbers are words of it now."""
+    kept = {k: v for k, v in reading.missing.items() if k != column}
+    return replace(
+        reading,
+        numbers=tuple(c for c in reading.numbers if c != column),
+        marked=tuple(c for c in reading.marked if c != column),
+        dates={k: v for k, v in reading.dates.items() if k != column},
+        text=reading.text if column in reading.text else (*reading.text, column),
+        missing=reading.missing if column in reading.fixed else kept,
+        notes=(*reading.notes, f"{column!r} stays text: {why}"),
+    )
+
+
+def _with_words(reading: Reading, column: str, odd: dict[str, int]) -> Reading:
+    """With the words for no value that only the whole column shows."""
+    if column in reading.fixed:
+        return reading
+    known = reading.missing.get(column, ())
+    more = [w for w in missing_words(odd) if w not in known]
+    if not more:
+        return reading
+    return replace(reading, missing={**reading.missing, column: (*known, *more)})
+
+
+def _left(reading: Reading, column: str, odd: dict[str, int]) -> list[str]:
+    """Cells that are no value of the column and no word for a missing one."""
+    words = set(words_of(reading, column))
+    return sorted(c for c in odd if c.strip() and c not in words)
+
+
+def _date(reading: Reading, column: str, cells: Any) -> Reading:
+    form = reading.dates[column]
+    fits = _ANY if own_format(form) else pattern(form)
+    odd = _odd_cells(cells, fits)
+    reading = _with_words(reading, column, odd)
+    left = _left(reading, column, odd)
+    if not left:
+        words = reading.missing.get(column, ())
+        filled = [c for c in cells.dropna().unique().tolist() if c not in words and c != ""]
+        if parse(filled, form) is None:
+            left = [next((c for c in filled if parse([c], form) is None), filled[0])]
+    if not left:
+        return reading
+    return _texted(reading, column, f"{left[0][:_SHOWN]!r} is no date as {form}")
+
+
+def _marked(reading: Reading, column: str, cells: Any) -> Reading:
+    if cells.dtype.kind in "iufb":
+        return reading
+    odd = _odd_cells(cells, marked_number(reading.decimal, reading.thousands))
+    reading = _with_words(reading, column, odd)
+    left = _left(reading, column, odd)
+    if left:
+        return _texted(reading, column, f"{left[0][:_SHOWN]!r} is no number like the others")
+    words = words_of(reading, column)
+    texts = cells[cells.notna() & ~cells.isin([*words, ""])]
+    if (sign := _odd_sign(texts)) is not None:
+        return _texted(reading, column, f"{sign[:_SHOWN]!r} is no number like the others")
+    names = {"t": {column: texts}, "pd": importlib.import_module("pandas")}
+    return _number(reading, column, eval(to_number(reading, f"t[{column!r}]"), names))
+
+
+def _odd_sign(texts: Any) -> str | None:
+    """A cell whose sign of money or per cent the others do not share."""
+    if texts.dtype == object:
+        return None
+    signed = texts[texts.str.contains(f"[{SIGNS}]", regex=True).astype(bool)]
+    cells = dict.fromkeys(signed.unique().tolist(), 1)
+    return odd_sign(cells | ({"": 1} if len(signed) < len(texts) else {}))
+
+
+def _number(reading: Reading, column: str, cells: Any) -> Reading:
+    if cells.dtype.kind == "b" or column in reading.fixed:
+        return reading
+    return with_sentinels(reading, column, sentinels_of(cells))
+
+
+def _no_number(reading: Reading, column: str, cells: Any) -> Reading:
+    """A column decided to be numbers that pandas reads as text: a cell is none."""
+    odd = _odd_cells(cells, plain_number(reading.decimal))
+    if cells.isna().all():
+        return reading
+    found = _with_words(reading, column, odd)
+    left = _left(found, column, odd)
+    if not left:
+        return found if found != reading else _texted(reading, column, "of numbers too large")
+    fits = marked_number(found.decimal, found.thousands)
+    if all(fits.fullmatch(c) for c in left):
+        return replace(found, marked=(*found.marked, column))
+    return _texted(reading, column, f"{left[0][:_SHOWN]!r} is no number")
+
+
+def _late_marks(reading: Reading, frame: Frame, texts: Texts) -> Reading:
+    """Where no number of the sample had a decimal mark, and some of the table have."""
+    if reading.decimal or reading.sep == ",":
+        return reading
+    late = [c for c in reading.columns if frame[c].dtype.kind == "f" and _fractions(frame[c])]
+    if not late:
+        return reading
+    again = texts(late)
+    marks = marks_of([(c, again[c].dropna().unique().tolist()) for c in late], reading.sep)
+    return replace(reading, decimal=marks.decimal, thousands=marks.thousands)
+
+
+def _fractions(column: Any) -> bool:
+    filled = column.dropna()
+    return bool((filled != filled.round()).any())
+
+
+def _inexact(reading: Reading, frame: Frame, texts: Texts) -> Reading:
+    """Whole numbers of more digits than a float holds, beside missing cells, stay text."""
+    large = [
+        c
+        for c in reading.columns
+        if frame[c].dtype.kind == "f" and bool((frame[c].abs() >= _EXACT).any())
+    ]
+    if not large:
+        return reading
+    again = texts(large)
+    for column in large:
+        cells: list[str] = again[column].dropna().unique().tolist()
+        odd = next((c for c in cells if c.strip().lstrip("+-").isdigit() and len(c) > 15), None)
+        if odd is not None and column not in reading.text:
+            reading = _texted(reading, column, f"{odd!r} has more digits than a number holds")
+    return reading

@@ -1,0 +1,313 @@
+"""How delimited text is laid out: encoding, separator, quotes, where the column names stand."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import csv
+import importlib
+import io
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import IO, Any, cast
+
+from rewards.extras import install_extra
+from rewards.tables.marks import looks_numeric, plain_number
+from rewards.tables.overrules import Rule
+from rewards.tables.reading import Unreadable
+
+MOST = 4 << 30  # bytes of text, unpacked
+_CHUNK = 1 << 20
+WHOLE = 1 << 20  # characters up to which every row is looked at
+_BLOCKS = 24  # places of a larger file that are looked at
+_BLOCK = 1 << 14
+_SEPARATORS = (",", ";", "\t", "|")
+_PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
+_FIELD = 1 << 24
+_TOP = 12  # records among which the column names are looked for below a blank line
+
+
+@dataclass(frozen=True)
+class Text:
+    """A file's text, or its start and pieces from all over it."""
+
+    encoding: str
+    start: str
+    pieces: tuple[str, ...] = ()  # each begins and ends inside a line
+
+    @property
+    def whole(self) -> bool:
+        return not self.pieces
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`skip` lines stand above the names, `data` lines above the first row of data; `names` as
+    they stand there, none without a header. `rows` of the start, `wide` of which have more fields
+    than there are names, `short` fewer."""
+
+    sep: str
+    quote: str
+    escape: str
+    skip: int
+    data: int
+    names: tuple[str, ...]
+    rows: list[list[str]]
+    width: int
+    wide: int = 0  # the line of the first row that is too wide
+    short: int = 0
+
+
+def unpacked(path: Path) -> IO[bytes]:
+    """The bytes of a file, unpacked by its suffix."""
+    suffix = path.suffix.lower()
+    if suffix in _PACKED:
+        return cast("IO[bytes]", importlib.import_module(_PACKED[suffix]).open(path, "rb"))
+    if suffix == ".zst":
+        try:
+            zstandard: Any = importlib.import_module("zstandard")
+        except ImportError:
+            raise Unreadable(f"zstandard is not installed; {install_extra('build')}") from None
+        return cast("IO[bytes]", zstandard.open(path, "rb"))
+    return open(path, "rb")
+
+
+def read_text(path: Path, encoding: str = "") -> Text:
+    """The text of a file in the encoding that fits it whole: UTF-8, UTF-16, else Windows-1252.
+
+    Raises `Unreadable` for an empty file, for bytes that are no text, and for broken archives.
+    """
+    try:
+        with unpacked(path) as file:
+            head = file.read(4096)
+        if not head.strip(b"\xef\xbb\xbf \t\r\n\0"):
+            raise Unreadable("the file is empty")
+        tried = [encoding] if encoding else _encodings(head)
+        for code in tried:
+            with contextlib.suppress(UnicodeDecodeError), unpacked(path) as file:
+                return _sampled(file, code)
+    except Unreadable:
+        raise
+    except Exception as error:  # every unpacker has its own kind
+        raise Unreadable(f"cannot be unpacked ({type(error).__name__}: {error})"[:160]) from None
+    raise Unreadable(f"is no text in {' or '.join(tried)}; set encoding in tables.yaml")
+
+
+def _encodings(head: bytes) -> list[str]:
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return ["utf-16"]
+    if b"\0" in head:
+        even, odd = head[::2].count(0), head[1::2].count(0)
+        if max(even, odd) < 0.3 * len(head):
+            raise Unreadable("holds zero bytes: it is no text")
+        return ["utf-16-le" if odd > even else "utf-16-be"]
+    return ["utf-8-sig" if head.startswith(codecs.BOM_UTF8) else "utf-8", "cp1252"]
+
+
+def _sampled(file: IO[bytes], encoding: str) -> Text:
+    """The start of the text and pieces from all over it. The whole file is decoded, so a letter
+    that does not fit is found wherever it stands."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    start: list[str] = []
+    pieces: list[tuple[int, str]] = []
+    size, length, number, stride = 0, 0, 0, 1
+    while chunk := file.read(_CHUNK):
+        size += len(chunk)
+        if size > MOST:
+            raise Unreadable(f"more than {MOST >> 30} GiB of text; split it")
+        text = decoder.decode(chunk)
+        if length < WHOLE:
+            start.append(text)
+        elif number % stride == 0:
+            pieces.append((number, text[:_BLOCK]))
+            if len(pieces) > 2 * _BLOCKS:
+                stride *= 2
+                pieces = [(n, p) for n, p in pieces if n % stride == 0]
+        length += len(text)
+        number += 1
+    start.append(decoder.decode(b"", True))
+    joined = "".join(start)
+    if "\0" in joined:
+        raise Unreadable("holds zero bytes: it is no text")
+    if pieces:
+        joined = joined[: max(joined.rfind("\n"), joined.rfind("\r")) + 1] or joined
+    return Text(encoding, joined, tuple(p for _, p in pieces))
+
+
+def records(text: str, sep: str, quote: str, escape: str) -> Iterator[tuple[int, list[str]]]:
+    """(line on which it ends, fields) of the records that are not blank."""
+    if sep == r"\s+":
+        for number, line in enumerate(text.splitlines(), 1):
+            if fields := line.split():
+                yield number, fields
+        return
+    old = csv.field_size_limit(_FIELD)
+    try:
+        reader = csv.reader(
+            io.StringIO(text, newline=""),
+            delimiter=sep,
+            quotechar=quote or None,
+            quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
+            escapechar=escape or None,
+        )
+        with contextlib.suppress(csv.Error):
+            for row in reader:
+                if row and (len(row) > 1 or row[0].strip() or not row[0]):
+                    yield reader.line_num, row
+    finally:
+        csv.field_size_limit(old)
+
+
+def layout_of(text: Text, rule: Rule, suffix: str) -> Layout:
+    """The layout that cuts the text into the most even rows. Raises `Unreadable` if none does."""
+    start = text.start[: 1 << 18]
+    start = start if len(start) == len(text.start) else start[: start.rfind("\n") + 1] or start
+    seps = [rule.sep] if rule.sep else list(_SEPARATORS)
+    if suffix in (".tsv", ".tab") and not rule.sep:
+        seps.sort(key=lambda s: s != "\t")
+    quotes = [rule.quote] if rule.quote is not None else ['"', "'", ""]
+    tried = [
+        (score, place, sep, quote, escape)
+        for place, (sep, quote, escape) in enumerate(_dialects(seps, quotes, start))
+        if (score := _evenness(start, sep, quote, escape, rule)) > 0
+    ]
+    if not tried and not rule.sep:
+        score = _evenness(start, r"\s+", '"', "", rule)
+        tried = [(score, 0, r"\s+", '"', "")] if score > 0.95 else []
+    if tried:
+        _, _, sep, quote, escape = max(tried, key=lambda t: (round(t[0], 3), -t[1]))
+    else:  # one column
+        sep = rule.sep or next((s for s in (*_SEPARATORS, "\x1f") if s not in text.start), "")
+        quote, escape = quotes[0], ""
+        if not sep:
+            raise Unreadable("no separator gives even rows; set sep in tables.yaml")
+    return _layout(text, sep, quote, escape, rule)
+
+
+def _dialects(
+    seps: Sequence[str], quotes: Sequence[str], start: str
+) -> Iterator[tuple[str, str, str]]:
+    for quote in quotes:
+        for sep in seps:
+            if quote == "'" and not _enclosed(start, sep):
+                continue
+            yield sep, quote, ""
+            if quote and f"\\{quote}" in start:
+                yield sep, quote, "\\"
+
+
+def _enclosed(start: str, sep: str) -> bool:
+    """Whether fields begin and end with a single quote."""
+    return start.count(f"{sep}'") + start.count("\n'") > 1 and f"'{sep}" in start
+
+
+def _header_place(listed: Sequence[tuple[int, Sequence[str]]], usual: int) -> int:
+    """The first row that is as wide as most are, and below the last blank line of the start: the
+    column names. A row of one name less above rows of data is the header of named rows."""
+    place = next((i for i, (_, row) in enumerate(listed) if len(row) >= usual), 0)
+    gaps = [i for i in range(1, min(len(listed), _TOP)) if _gap(listed[i - 1], listed[i])]
+    if gaps and gaps[-1] > place and _heads([row for _, row in listed[gaps[-1] :]], usual):
+        place = gaps[-1]
+    above = listed[place - 1][1] if place else ()
+    named = len(above) == usual - 1 and len(above) > 1 and not any(map(looks_numeric, above))
+    return place - 1 if named and _no_header([row for _, row in listed[place:]]) else place
+
+
+def _stands(listed: Sequence[tuple[int, Sequence[str]]], top: int, usual: int) -> bool:
+    """Whether a row below others can be the column names: they are names, all different, and a
+    blank line, numbers below or a third column say that what stands above is no name."""
+    rows = [row for _, row in listed[top:]]
+    names = [n.strip() for n in rows[0]]
+    if _no_header(rows) or "" in names or len(set(names)) < len(names):
+        return False
+    return usual > 2 or _heads(rows, usual) or _gap(listed[top - 1], listed[top])
+
+
+def _gap(one: tuple[int, Sequence[str]], other: tuple[int, Sequence[str]]) -> bool:
+    """Whether a blank line stands between two records."""
+    return other[0] - one[0] > 1 + sum(f.count("\n") for f in other[1])
+
+
+def _usual(rows: Sequence[Sequence[str]]) -> int:
+    widths = Counter(len(row) for row in rows)
+    return max(widths, key=lambda w: (widths[w], w))
+
+
+def _evenness(start: str, sep: str, quote: str, escape: str, rule: Rule) -> float:
+    """How even the rows are, from 0 to 1; 0 for one field a row."""
+    listed = list(islice(records(start, sep, quote, escape), 500))
+    listed = [(n, row) for n, row in listed if n > (rule.skip or 0)]
+    rows = [row for _, row in listed]
+    if len(rows) < 2:
+        return float(bool(rows) and len(rows[0]) > 1)
+    usual = _usual(rows)
+    top = _header_place(listed, usual)
+    below = rows[top + 1 :]
+    if usual < 2 or not below or (top and not _stands(listed, top, usual)):
+        return 0.0
+    share = sum(len(row) == usual for row in below) / len(below)
+    long = sum("\n" in f for row in below for f in row) / len(below)
+    stray = sum(f[:1] == '"' for row in below for f in row) / len(below) if quote != '"' else 0
+    if stray >= 0.5:  # the quotes are quotes
+        return 0.0
+    bare = any(plain_number(".").fullmatch(f) for f in rows[top] if f)
+    lost = 0.01 * min(top, 20) + 0.1 * min(long, 1) + 0.1 * min(stray, 1)
+    return share - lost - (0.2 if top and bare else 0)
+
+
+def _layout(text: Text, sep: str, quote: str, escape: str, rule: Rule) -> Layout:
+    listed = list(records(text.start, sep, quote, escape))
+    usual = _usual([row for _, row in listed[:2000]])
+    if rule.skip is not None:
+        top = next((i for i, (line, _) in enumerate(listed) if line > rule.skip), 0)
+        skip = rule.skip
+    else:
+        top = _header_place(listed[:500], usual)
+        skip = listed[top - 1][0] if top else 0
+    rows = [row for _, row in listed[top:]]
+    bare = _no_header(rows) if rule.header is None else not rule.header
+    below = listed[top:] if bare else listed[top + 1 :]
+    width = usual if bare else max(len(rows[0]), usual)
+    names = () if bare else tuple(rows[0])
+    data = skip if bare else listed[top][0]
+    wide = next((line for line, row in below if len(row) > width), 0)
+    short = sum(len(row) < width for _, row in below)
+    rows = [row for _, row in below]
+    return Layout(sep, quote, escape, skip, data, names, rows, width, wide, short)
+
+
+def _heads(rows: Sequence[Sequence[str]], usual: int) -> bool:
+    """Whether the first row stands as names above columns of numbers."""
+    numeric = _numeric(rows[0], rows[1:200])
+    names = [rows[0][i].strip() for i in numeric]
+    return len(rows[0]) >= usual and bool(names) and not any(looks_numeric(n) for n in names)
+
+
+def _numeric(first: Sequence[str], below: Sequence[Sequence[str]]) -> list[int]:
+    """The places of the first row below which numbers stand."""
+    return [
+        i
+        for i in range(len(first))
+        if all(looks_numeric(r[i]) for r in below if i < len(r) and r[i].strip())
+        and any(i < len(r) and r[i].strip() for r in below)
+    ]
+
+
+def _no_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row is data: numbers stand where numbers stand below, and they are no
+    years or running numbers used as names."""
+    if len(rows) < 2:
+        return False
+    first = [f.strip() for f in rows[0]]
+    numeric = _numeric(first, rows[1:200])
+    here = [first[i] for i in numeric if looks_numeric(first[i])]
+    if not here or len(here) < 0.5 * len(numeric):
+        return False
+    if len(here) == len(first) or len(here) < 2 or not all(h.isdigit() for h in here):
+        return True
+    steps = {int(b) - int(a) for a, b in pairwise(here)}
+    years = all(1000 <= int(h) <= 2999 for h in here) and min(steps) > 0
+    return not (years or steps == {1})

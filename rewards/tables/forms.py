@@ -1,0 +1,219 @@
+"""The tables of files that are no delimited text: sheets, records, Parquet, SQLite, HTML.
+
+Each gives readings without decisions, with the cells of some rows beside them.
+"""
+
+# pandas, openpyxl, pyarrow and lxml ship no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import json
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+from rewards.extras import install_extra
+from rewards.tables.dialect import read_text, unpacked
+from rewards.tables.overrules import Rule
+from rewards.tables.reading import Reading, Unread, Unreadable
+
+_ROWS = 2000  # of a table, that are looked at for decisions
+_NEEDS = {"excel": "openpyxl", "parquet": "pyarrow", "html": "lxml"}
+_BYTES = {"excel": 200 << 20, "json": 200 << 20, "lines": 2 << 30, "html": 50 << 20}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A table before decisions: `cells` are the values of some rows, column by column."""
+
+    reading: Reading
+    cells: Sequence[Sequence[Any]]
+
+
+def tables_of(path: Path, name: str, form: str, rule: Rule) -> Iterator[Found | Unread]:
+    """The tables of a file of this form. Raises `Unreadable` for a file that is broken."""
+    needed = _NEEDS.get(form, "")
+    if needed and importlib.util.find_spec(needed) is None:
+        raise Unreadable(f"{needed} is not installed; {install_extra('build')}")
+    if path.stat().st_size > _BYTES.get(form, 1 << 60):
+        raise Unreadable(f"larger than {_BYTES[form] >> 20} MiB; store it as csv or parquet")
+    try:
+        found = list(_READERS[form](path, name, rule))
+    except Unreadable:
+        raise
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever the reading library says of a broken file
+        said = " ".join(str(error).split())[:120]
+        raise Unreadable(f"no readable {form} file ({type(error).__name__}: {said})") from None
+    yield from found
+
+
+def _excel(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
+    openpyxl: Any = importlib.import_module("openpyxl")
+    with open(path, "rb") as file:
+        book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+        for sheet in book.worksheets:
+            rows = list(islice(sheet.iter_rows(values_only=True), _ROWS))
+            yield _sheet(name, str(sheet.title), rows, rule)
+        book.close()
+
+
+def _sheet(name: str, title: str, rows: Sequence[Sequence[Any]], rule: Rule) -> Found | Unread:
+    filled = [sum(v not in (None, "") for v in row) for row in rows]
+    wide = Counter(n for n in filled if n)
+    if not wide:
+        return Unread(name, "the sheet is empty", title)
+    usual = max(wide, key=lambda n: (wide[n], n))
+    top = next(i for i, n in enumerate(filled) if n >= max(1, 0.6 * usual))
+    if rule.skip is not None:
+        top = min(rule.skip, len(rows) - 1)
+    head = rows[top]
+    bare = rule.header is False or (
+        rule.header is None
+        and not any(isinstance(v, str) for v in head)
+        and any(isinstance(v, int | float) for v in head)
+    )
+    reading = Reading(name, "excel", title, skip=top, header=not bare)
+    if bare:
+        reading = _numbered(reading, len(head))
+        top -= 1
+    return Found(reading, list(zip(*rows[top + 1 :], strict=False)))
+
+
+def _numbered(reading: Reading, width: int) -> Reading:
+    from dataclasses import replace
+
+    names = tuple(f"column {i + 1}" for i in range(width))
+    note = "no names above the data: the columns are numbered"
+    return replace(reading, columns=names, notes=(*reading.notes, note))
+
+
+def _json(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
+    text = read_text(path, "utf-8")
+    if not text.whole:
+        with unpacked(path) as file:
+            loaded: Any = json.loads(file.read())
+    else:
+        loaded = json.loads(text.start)
+    if not isinstance(loaded, list) or not loaded:
+        raise Unreadable("no array of objects")
+    yield _records(name, "json", cast("list[Any]", loaded))
+
+
+def _lines(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
+    with unpacked(path) as file:
+        rows: list[Any] = [json.loads(x) for x in islice(file, _ROWS) if x.strip()]
+    yield _records(name, "lines", rows)
+
+
+def _records(name: str, form: str, rows: list[Any]) -> Found:
+    if not rows or not all(isinstance(r, dict) for r in rows):
+        raise Unreadable("no array of objects, or no object on each line")
+    listed = cast("list[dict[str, Any]]", rows)
+    nested = next((k for r in listed for k, v in r.items() if isinstance(v, dict | list)), None)
+    if nested is not None:
+        raise Unreadable(f"field {nested!r} holds objects or lists; a table has plain values")
+    huge = next(
+        (k for r in listed for k, v in r.items() if isinstance(v, int) and abs(v) >= 1 << 63), None
+    )
+    if huge is not None:
+        raise Unreadable(f"field {huge!r} holds whole numbers of more than 64 bits")
+    keys = list(dict.fromkeys(k for r in listed for k in r))
+    step = max(1, len(listed) // _ROWS)
+    return Found(Reading(name, form), [[r.get(k) for r in listed[::step]] for k in keys])
+
+
+def _parquet(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
+    parquet: Any = importlib.import_module("pyarrow.parquet")
+    file = parquet.ParquetFile(path)
+    about = json.loads((file.schema_arrow.metadata or {}).get(b"pandas", b"{}"))
+    kept = about.get("index_columns", ())
+    named = [i for i in kept if isinstance(i, str) or i.get("name") is not None]
+    batch = next(file.iter_batches(batch_size=_ROWS), None)
+    table = batch if batch is not None else file.schema_arrow.empty_table()
+    frame = table.to_pandas().reset_index() if named else table.to_pandas()
+    cells = [frame.iloc[:, i].tolist() for i in range(frame.shape[1])]
+    yield Found(Reading(name, "parquet", header=not named), cells)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A SQLite file, for reading only."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+
+
+def _sqlite(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
+    query = "select name from sqlite_master where type='table' order by name"
+    with contextlib.closing(connect(path)) as db:
+        names = [str(row[0]) for row in db.execute(query) if not row[0].startswith("sqlite_")]
+        if not names:
+            raise Unreadable("a SQLite file without tables")
+        for table in names:
+            quoted = table.replace('"', '""')
+            rows = db.execute(f'select * from "{quoted}" limit {_ROWS}').fetchall()
+            cells = list(zip(*rows, strict=True))
+            blob = any(isinstance(v, bytes) for column in cells for v in column)
+            if blob:
+                yield Unread(name, "a column holds bytes; a table has plain values", table)
+            else:
+                yield Found(Reading(name, "sqlite", table), cells)
+
+
+def _html(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
+    pd: Any = importlib.import_module("pandas")
+    text = read_text(path, rule.encoding or _charset(path))
+    try:
+        frames = pd.read_html(
+            path, flavor="lxml", encoding=text.encoding, header=None, keep_default_na=False
+        )
+    except ValueError as error:
+        if "No tables" in str(error):
+            raise Unreadable("no tables in the page") from None
+        raise
+    for number, frame in enumerate(frames):
+        plain = all(not isinstance(c, tuple) for c in frame.columns)
+        if not plain or frame.shape[0] < 1 or frame.shape[1] < 1:
+            yield Unread(name, "the names stand in several rows, or there are none", str(number))
+            continue
+        headed = not all(isinstance(c, int) for c in frame.columns)
+        yield _page_table(Reading(name, "html", str(number), encoding=text.encoding), path, headed)
+
+
+def _page_table(reading: Reading, path: Path, headed: bool) -> Found:
+    """A table of a page with every cell as text; its first row holds the names."""
+    from dataclasses import replace
+
+    from rewards.tables.reading import expression
+
+    pd: Any = importlib.import_module("pandas")
+    del headed  # pandas takes the first row where the page marks none
+    wide = pd.read_html(path, flavor="lxml", encoding=reading.encoding, header=0)[int(reading.part)]
+    reading = replace(reading, columns=tuple(map(str, wide.columns)))
+    frame: Any = eval(expression(reading, str(path)), {"__builtins__": {}, "pd": pd, "str": str})
+    return Found(reading, [frame.iloc[:, i].tolist() for i in range(frame.shape[1])])
+
+
+def _charset(path: Path) -> str:
+    with open(path, "rb") as file:
+        found = re.search(rb"charset=[\"']?([\w-]+)", file.read(4096))
+    return found[1].decode().lower() if found else ""
+
+
+_READERS = {
+    "excel": _excel,
+    "json": _json,
+    "lines": _lines,
+    "parquet": _parquet,
+    "sqlite": _sqlite,
+    "html": _html,
+}
