@@ -13,13 +13,14 @@ SAMPLED = 4000  # rows of an original above which the builder takes a sample
 LITTLE = 300  # rows of a short task, which takes that many
 
 
-def stage(db: Any, name: str, place: str, columns: Sequence[Column], source: str, first: bool) -> str:
-    """A table `name` of `pos` (the SQL `place`) and the cells `v0` to `vN`; returns `name`."""
+def stage(
+    db: Any, name: str, place: str, columns: Sequence[Column], source: str, first: bool
+) -> None:
+    """Make a table `name` of `pos` (the SQL `place`) and one side's cells, `v0` to `vN`."""
     cells = [f"{c.first if first else c.second} as v{i}" for i, c in enumerate(columns)]
     db.execute(
         f"create or replace temp table {name} as select {place} as pos, {', '.join(cells)} {source}"
     )
-    return name
 
 
 def same_rows(db: Any, columns: Sequence[Column], targets: int) -> None:
@@ -110,9 +111,7 @@ def _nearest(db: Any, listed: Sequence[tuple[int, Column]], pos: int) -> Differs
             "order by w.pos limit 1"
         ).fetchone()
         if found is not None:
-            return difference(
-                found[0], f"{column.name!r} in row {pos}", _cell(db, "have", i, pos)
-            )
+            return difference(found[0], f"{column.name!r} in row {pos}", _cell(db, "have", i, pos))
     for i, column in listed:
         agree = same(f"h.v{i}", f"w.v{i}", column.numeric)
         if not db.execute(f"select count(*) from want w, {row} where {agree}").fetchone()[0]:
