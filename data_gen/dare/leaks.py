@@ -56,11 +56,9 @@ def tells(x: Column, y: Column) -> str:
     if both.sum() < max(FEW, 0.3 * len(y)):
         return ""
     x, y = x[both], y[both]
-    if is_label(y):
-        return _tells_label(x, y)
-    if x.dtype.kind == "M" or (not is_number(x) and dates_in(x) is not None):
-        return _calendar(x, y)
-    return _tells_number(x, y)
+    if not is_number(x) and (times := dates_in(x)) is not None and (said := _calendar(times, y)):
+        return said
+    return _tells_label(x, y) if is_label(y) else _tells_number(x, y)
 
 
 def shuffled(size: int) -> Array:
@@ -184,8 +182,8 @@ def dates_in(x: Column) -> Column | None:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = pd.to_datetime(x, errors="coerce")
-    return found if found.notna().mean() > 0.9 else None
+        ways = (pd.to_datetime(x, errors="coerce", dayfirst=first) for first in (False, True))
+        return next((found for found in ways if found.notna().mean() > 0.9), None)
 
 
 def calendar_parts(times: Column) -> dict[str, Column]:
@@ -195,9 +193,9 @@ def calendar_parts(times: Column) -> dict[str, Column]:
         "year": clock.year,
         "month": clock.month,
         "day": clock.day,
-        "day of the year": clock.dayofyear,
+        "day of the year": clock.day_of_year,
         "week": clock.isocalendar().week.astype(float),
-        "weekday": clock.weekday,
+        "weekday": clock.day_of_week,
         "quarter": clock.quarter,
         "hour": clock.hour,
         "minute": clock.minute,
@@ -205,9 +203,7 @@ def calendar_parts(times: Column) -> dict[str, Column]:
     }
 
 
-def _calendar(x: Column, y: Column) -> str:
-    times = dates_in(x)
-    assert times is not None
+def _calendar(times: Column, y: Column) -> str:
     for name, part in calendar_parts(times).items():
         if part.nunique() > 1 and tells(part.astype(float), y):
             return f"the {name} of it"

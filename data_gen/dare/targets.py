@@ -31,7 +31,7 @@ _ID_TEXT = re.compile(
     re.I,
 )
 _WEIGHT = re.compile(r"\b(sampl\w+|survey|observation|probability|frequency|expansion) weights?\b")
-_WEIGHT_NAME = re.compile(r"^(wgt|wt|weights?|pweight|fweight|aweight|sampwt|finalwt)$", re.I)
+_WEIGHT_NAME = re.compile(r"^(pweight|fweight|aweight|sampwt|finalwt|weights)$", re.I)
 _DESIGN = re.compile(
     r"^(treat(ed|ment)?s?|trt|trts?|arm|block|rep|replicate|plot|fold|train|test|batch|run|runs|"
     r"trial|order|sequence|seq|session|wave|visit|occasion|set|sample|split|design|phase|round)$",
@@ -123,7 +123,7 @@ def unfit(name: str, column: Column, text: str = "") -> str:
         if lengths.max() > 60 or known.nunique() > 20:
             near = known.nunique() >= 0.9 * len(known)
             return "free text or names" if near or lengths.max() > 60 else "more than 20 categories"
-    if _WEIGHT.search(text.lower()) or (_WEIGHT_NAME.match(name) and "weight" in text.lower()):
+    if _WEIGHT.search(text.lower()) or _WEIGHT_NAME.match(name):
         return "a weight of the sample"
     if _DESIGN.match(name):
         return "a part of the design, not an outcome"
