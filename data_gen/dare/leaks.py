@@ -230,12 +230,21 @@ def told_by_key(frame: Frame, target: str, when: Column, keys: Sequence[str]) ->
     if is_number(y):
         days = calendar_parts(when)["days since the start"]
         own = y - y.groupby(entity).transform("mean")
-        if _exact_line(days - days.groupby(entity).transform("mean"), own):
+        if _exact_line(days - days.groupby(entity).transform("mean"), own, 0.998):
             return "it runs with the time"
     return ""
 
 
-def _exact_line(x: Column, y: Column) -> bool:
+def tells_within(x: Column, y: Column, groups: Column) -> bool:
+    """Whether a straight line through x, another in each group, gives y: a column that was scaled
+    group by group."""
+    known = (x.notna() & y.notna()).to_numpy()
+    parts = [part.index for _, part in groups[known].groupby(groups[known]) if len(part) >= 10]
+    exact = [_exact_line(x[rows], y[rows], 0.9998) for rows in parts if y[rows].nunique() > 2]
+    return len(exact) >= 3 and sum(exact) >= 0.8 * len(exact)
+
+
+def _exact_line(x: Column, y: Column, least: float = 0.99999) -> bool:
     import numpy as np
 
     if not is_number(y) or y.nunique() < 2 or x.nunique() < 2:
@@ -243,4 +252,4 @@ def _exact_line(x: Column, y: Column) -> bool:
     known = y.notna().to_numpy()
     with np.errstate(all="ignore"):
         r = np.corrcoef(x.to_numpy(float)[known], y.to_numpy(float)[known])[0, 1]
-    return bool(abs(r) >= 0.99999)
+    return bool(abs(r) >= least)
