@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data_gen.dare.database import Built
+from data_gen.dare.proof import DIFFERS, UNPROVABLE, counts
 from data_gen.inputs import Input
 from rewards.task import Task, TaskError
 from rewards.versions import TABLES, installed
@@ -50,6 +51,7 @@ def certificate(
         "splits": dict(Counter(t.split for t in tasks)),
         "shared_tables": len(shared),
         "tables_looked_at": len({b.source for b in found}),
+        "gold_proved_twice": counts(len(rows), (r for b in found for r in b.refused)),
         "refused": dict(reasons.most_common()),
         "several_targets": sum(len(row["target"]) > 1 for row in rows),
         "nearly_the_same": repeats,
@@ -60,6 +62,9 @@ def certificate(
 
 def _kind(reason: str) -> str:
     """A reason without the names in it."""
+    for kind in (UNPROVABLE, DIFFERS):
+        if reason.startswith(kind):
+            return kind
     if reason.startswith("a copy of "):
         return "a copy of another table"
     found = re.search(r"(alone gives?|gives? it|give it|another target, gives) .*", reason)

@@ -46,9 +46,7 @@ class Unproved(TaskError):
     """The second computation does not give the gold of a database; it is not written."""
 
 
-def write_proved(
-    source: Source, settings: Settings, name: str, files: Mapping[str, bytes]
-) -> None:
+def write_proved(source: Source, settings: Settings, name: str, files: Mapping[str, bytes]) -> None:
     """Write a database, its gold proved a second time from the original file. Raises `Unproved`."""
     if why := prove(source.original, files):
         raise Unproved(why)

@@ -1,21 +1,23 @@
-"""Every gold a second time, from the original file, in SQL: a database whose answers do not come out
-again is not written.
+"""Every gold a second time, from the original file, in SQL: a database whose answers do not come
+out again is not written.
 
-The first computation reads a table with pandas and works on frames. The second (`data_gen/dare/second`)
-shares neither reader nor code with it: DuckDB reads the original file and the files as they are
-shipped, decides by itself what separates, groups and means nothing, and every statement is made from
-the recipe. docs/dare.md says what is compared and what is not.
+The first computation reads a table with pandas and works on frames. The second
+(`data_gen/dare/second`) shares neither reader nor code with it: DuckDB reads the original file and
+the files as they are shipped; it decides by itself what separates fields, what groups digits and
+what means no value; every statement is made from the recipe. docs/dare.md says what is compared and
+what is not.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from data_gen.dare.second.compare import Differs
-from data_gen.dare.second.original import Opened, Original, Unprovable, connect, opened
+from data_gen.dare.second.forms import opened
+from data_gen.dare.second.original import Opened, Original, Unprovable, connect
 from data_gen.dare.second.series import check_series
 from data_gen.dare.second.tabular import check_tabular
 
@@ -24,7 +26,7 @@ DIFFERS = "the second computation"
 
 
 def prove(original: Original | None, files: Mapping[str, bytes]) -> str:
-    """"" where every gold among a database's files comes out again from the original, else why not.
+    """Nothing where every gold of a database comes out again from the original, else why not.
 
     `files` are the bytes to be shipped, by their place in the database. Raises `TaskError` where
     DuckDB is missing.
@@ -41,6 +43,17 @@ def prove(original: Original | None, files: Mapping[str, bytes]) -> str:
         said = str(error)
         return said if said.startswith(DIFFERS) else f"{DIFFERS}: {said}"
     return ""
+
+
+def counts(written: int, reasons: Iterable[str]) -> dict[str, int]:
+    """What the certificate says: databases whose gold was proved, and those refused because the
+    second computation gave something else, or could not be made."""
+    listed = list(reasons)
+    return {
+        "proved": written,
+        "differ": sum(DIFFERS in reason for reason in listed),
+        "not provable": sum(UNPROVABLE in reason for reason in listed),
+    }
 
 
 def need_duckdb() -> None:

@@ -71,8 +71,8 @@ def estimator(recipe: dict[str, Any]) -> Any:
 
 
 def fit(train: Any, recipe: dict[str, Any]) -> Any:
-    """The fitted pipeline. A recipe whose `imputer_type` is None fills nothing, one whose `scale` is
-    False does not standardise: readers who skip a step."""
+    """The fitted pipeline. A recipe whose `imputer_type` is None fills nothing, one whose `scale`
+    is False does not standardise: readers who skip a step."""
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
     from sklearn.pipeline import Pipeline

@@ -162,7 +162,7 @@ def _one(
 def _dull(
     timed: Timed, target: str, known: list[str], parts: Parts, resample: Resample | None
 ) -> str:
-    """Why nobody learns from a series: no simple model, or no simple forecast, finds its answers."""
+    """Why nobody learns from a series: no simple model, or no forecast, finds its answers."""
     from sklearn.ensemble import ExtraTreesRegressor
 
     early, late = parts.early, parts.late

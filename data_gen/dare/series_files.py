@@ -3,9 +3,9 @@
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 """The files of a series: one table, or several that have to be joined.
 
-Some series stand in several files, as the published ones with `contain_multiple_files`: what does not
-change over time in `entities.csv`, a row an entity; or the covariates in files of their own, by time
-and entity. Forecasts without covariates are never handed the later ones.
+Some series stand in several files, as the published ones with `contain_multiple_files`: what does
+not change over time in `entities.csv`, a row an entity; or the covariates in files of their own, by
+time and entity. Forecasts without covariates are never handed the later ones.
 """
 
 from __future__ import annotations

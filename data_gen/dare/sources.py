@@ -95,7 +95,6 @@ def _folder(top: Path) -> Iterator[Source]:
     for path, title, load in local_tables(top):
         beside = path.with_suffix(".txt")
         about = beside.read_text(encoding="utf-8") if beside.is_file() else ""
-        part = title[len(path.stem) + 1 :]  # of a SQLite file with several tables
         yield Source(
             _slug(top.name) or "local",
             _slug(title),
@@ -103,8 +102,16 @@ def _folder(top: Path) -> Iterator[Source]:
             "unknown",
             load,
             about,
-            original=Original(path, part),
+            original=_original(path, title),
         )
+
+
+def _original(path: Path, title: str) -> Original:
+    """The file of a table. A title is the file's name and, where a file holds several, the part."""
+    stem = path.stem
+    if path.suffix.lower() in (".gz", ".bz2", ".xz", ".zst"):
+        stem = Path(stem).stem
+    return Original(path, title.removeprefix(stem).strip())
 
 
 def _kaggle(wanted: str) -> Iterator[Source]:
@@ -127,7 +134,7 @@ def _kaggle(wanted: str) -> Iterator[Source]:
                 columns,
                 facts.get("usabilityRating"),
                 facts.get("lastUpdated"),
-                Original(path, title[len(path.stem) + 1 :]),
+                _original(path, title),
             )
 
 

@@ -41,7 +41,9 @@ def all_same(columns: Sequence[tuple[int, Column]], one: str, other: str) -> str
 def row_hash(columns: Sequence[tuple[int, Column]], exact: bool = False) -> str:
     """SQL: a number that equal rows share. Unless `exact`, numbers are cut to single precision, so
     that a last bit does not part them."""
-    cells = [f"(v{i} + 0.0){'' if exact else '::float'}" if c.numeric else f"v{i}" for i, c in columns]
+    cells = [
+        f"(v{i} + 0.0){'' if exact else '::float'}" if c.numeric else f"v{i}" for i, c in columns
+    ]
     return f"hash({', '.join(cells)})" if cells else "0::ubigint"
 
 
@@ -53,12 +55,14 @@ def shown(value: Any) -> str:
 
 
 def difference(second: Any, what: str, first: Any) -> Differs:
-    return Differs(f"the second computation gives {shown(second)} for {what}, the task has {shown(first)}")
+    return Differs(
+        f"the second computation gives {shown(second)} for {what}, the task has {shown(first)}"
+    )
 
 
 def by_place(db: Any, columns: Sequence[Column], second: str, first: str, what: str) -> None:
-    """Raise `Differs` unless two tables (`pos` and `v0` to `vN` each) hold the same rows in the same
-    order."""
+    """Raise `Differs` unless two tables (`pos` and `v0` to `vN` each) hold the same rows in the
+    same order."""
     counts = [int(db.execute(f"select count(*) from {t}").fetchone()[0]) for t in (second, first)]
     if counts[0] != counts[1]:
         raise difference(counts[0], f"the number of rows of {what}", counts[1])

@@ -1,14 +1,16 @@
 """The second reader's view of a text file: encoding, separator, where the names stand.
 
-It looks at the shape of the lines alone, by rules of its own. A file whose shape allows two readings
-is not decided.
+It looks at the shape of the lines alone, by rules of its own. A file whose shape allows two
+readings is not decided.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 SEPARATORS = (",", ";", "\t", "|")
 _LINES = 2000  # looked at
@@ -25,11 +27,21 @@ class CsvPlan:
     body: str
 
 
-def csv_plan(data: bytes) -> CsvPlan | str:
-    """How to read a text file, or why the second reader cannot tell."""
-    text = _decoded(data).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
+def csv_plan(data: bytes, said: Mapping[str, Any]) -> CsvPlan | str:
+    """How to read a text file, or why the second reader cannot tell. `said`: what the user says of
+    it (`told.py`)."""
+    if said.get("header") is False or said.get("quote", '"') != '"':
+        return "the second reader knows names in the first row, and quotes, only"
+    text = (
+        _decoded(data, said.get("encoding"))
+        .replace("\r\n", "\n")
+        .replace("\r", "\n")
+        .replace("\0", "")
+    )
+    text = text.split("\n", int(said.get("skip") or 0))[-1]
     lines = _logical_lines(text)
-    shapes = [shape for sep in SEPARATORS if (shape := _shape(lines, sep)) is not None]
+    wanted = (str(said["sep"]),) if said.get("sep") else SEPARATORS
+    shapes = [shape for sep in wanted if (shape := _shape(lines, sep)) is not None]
     if not shapes:
         return "no separator gives most lines the same number of fields"
     if len(shapes) > 1:
@@ -54,7 +66,9 @@ def csv_plan(data: bytes) -> CsvPlan | str:
     return CsvPlan(sep, named[:width], body)
 
 
-def _decoded(data: bytes) -> str:
+def _decoded(data: bytes, encoding: str | None) -> str:
+    if encoding:
+        return data.decode(encoding, errors="replace").removeprefix("\ufeff")
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", errors="replace")
     try:
@@ -107,7 +121,9 @@ def _steady(lines: list[str], shape: tuple[str, int, int]) -> bool:
 def _fields(line: str, sep: str) -> list[str]:
     marked = _QUOTED.sub(lambda found: found[0].replace(sep, "\1"), line)
     parts = [part.strip().replace("\1", sep) for part in marked.split(sep)]
-    return [p[1:-1].replace('""', '"') if p[:1] == p[-1:] == '"' and len(p) > 1 else p for p in parts]
+    return [
+        p[1:-1].replace('""', '"') if p[:1] == p[-1:] == '"' and len(p) > 1 else p for p in parts
+    ]
 
 
 def _numbers(fields: list[str]) -> bool:

@@ -7,6 +7,8 @@ the file decide, and where these say nothing either, the column is not provable.
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from data_gen.dare.second.original import Opened, Unprovable
 
 # Words that may mean "no value"; in a column of words they count as missing on both sides.
@@ -52,8 +54,29 @@ def number(table: Opened, name: str) -> str:
     """SQL for a column's numbers, NULL where it has none. Raises `Unprovable`."""
     if (name, "number") not in table.decided:
         made = _number(table, name)
-        table.decided[name, "number"] = _without_codes(table, made)
+        gone = _gone(table, name)
+        if gone is None:
+            made = _without_codes(table, made)
+        for word in gone or ():
+            made = f"nullif({made}, {word!r}::double)"
+        table.decided[name, "number"] = made
     return table.decided[name, "number"]
+
+
+def _gone(table: Opened, name: str) -> list[float] | None:
+    """The numbers that the user says mean no value in a column; None where nothing is said."""
+    by_column = cast("dict[str, Any]", table.said.get("missing", {}))
+    said = by_column.get(name, by_column.get("*"))
+    if said is None:
+        return None
+    numbers: list[float] = []
+    listed = cast("list[Any]", said if isinstance(said, list) else [said])
+    for word in listed:
+        try:
+            numbers.append(float(word))
+        except (TypeError, ValueError):
+            continue  # a word is no number anyway
+    return numbers
 
 
 def _number(table: Opened, name: str) -> str:
@@ -88,6 +111,8 @@ def _bare(cell: str) -> str:
 def _mark(table: Opened, name: str, bare: str) -> str:
     """The decimal mark of a column: '.' or ','."""
     cell = table.column(name)
+    if table.said.get("decimal") in (".", ","):
+        return str(table.said["decimal"])
     read, commas, points = table.one(
         f"select count(*) filter (where try_cast({bare} as double) is null), "
         f"count(*) filter (where contains({bare}, ',')), "
@@ -171,6 +196,8 @@ def open_codes(table: Opened, name: str) -> list[float]:
     either reading is right, if all rows follow it."""
     made = number(table, name)
     ends = table.one(f"select min({made}), max({made}) from o")
+    if _gone(table, name) is not None:
+        return []
     return [v for v in ends if v is not None and (_nines(v) or v in _HABITS)]
 
 
@@ -192,7 +219,7 @@ def _words(table: Opened, name: str) -> str:
             f"select count({made}), count(*) filter (where {_matches(made, marked)} "
             f"and try_cast({made} as double) is null) from o"
         )
-        if known and marks == known:
+        if known and marks == known and name not in table.said.get("text", ()):
             raise Unprovable(f"{name!r} holds numbers, which were taken for words")
         return made
     if is_number_type(kind):

@@ -74,11 +74,9 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def check_fitted(db: Any, clean: Sheet, recipe: Recipe, said: bytes | None) -> None:
+def check_fitted(mine: Facts, said: bytes) -> None:
     """Raise `Differs` where the reference says that it learnt something else."""
-    if said is None:
-        return
-    mine, first = facts(db, clean, recipe), json.loads(said)
+    first = json.loads(said)
     if mine["rows"] != first["rows"]:
         raise difference(mine["rows"], "the number of training rows", first["rows"])
     titles = ("what fills", "the mean of", "the deviation of")
@@ -120,7 +118,7 @@ def matrix(db: Any, sheet: Sheet, recipe: Recipe, known: Facts) -> Any:
 
 
 def _varies(mean: float, spread: float, rows: int) -> bool:
-    """Whether a column is more than one value and rounding: else it is not divided by its spread."""
+    """Whether a column is more than one value and rounding: else nothing divides it."""
     eps = 2.220446049250313e-16
     return spread * spread > rows * eps * spread * spread + (rows * mean * eps) ** 2
 
@@ -150,12 +148,13 @@ def _model(recipe: Recipe) -> Any:
     return model
 
 
-def check_answer(db: Any, clean: Sheet, asked: Sheet, recipe: Recipe, answer: bytes) -> None:
-    """Raise `Differs` unless a model fitted on the SQL matrix gives the answer, through the scorer."""
+def check_answer(
+    db: Any, clean: Sheet, asked: Sheet, recipe: Recipe, known: Facts, answer: bytes
+) -> None:
+    """Raise `Differs` unless a model fitted on the SQL matrix gives the answer, by the scorer."""
     import numpy as np
 
     limits: Any = importlib.import_module("threadpoolctl").threadpool_limits
-    known = facts(db, clean, recipe)
     train, test = matrix(db, clean, recipe, known), matrix(db, asked, recipe, known)
     with warnings.catch_warnings(), limits(1), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")

@@ -13,13 +13,14 @@ SAMPLED = 4000  # rows of an original above which the builder takes a sample
 LITTLE = 300  # rows of a short task, which takes that many
 
 
-def stage(db: Any, name: str, place: str, columns: Sequence[Column], source: str, first: bool) -> str:
-    """A table `name` of `pos` (the SQL `place`) and the cells `v0` to `vN`; returns `name`."""
+def stage(
+    db: Any, name: str, place: str, columns: Sequence[Column], source: str, first: bool
+) -> None:
+    """Make a table `name` of `pos` (the SQL `place`) and one side's cells, `v0` to `vN`."""
     cells = [f"{c.first if first else c.second} as v{i}" for i, c in enumerate(columns)]
     db.execute(
         f"create or replace temp table {name} as select {place} as pos, {', '.join(cells)} {source}"
     )
-    return name
 
 
 def same_rows(db: Any, columns: Sequence[Column], targets: int) -> None:
@@ -79,11 +80,19 @@ def _complete(db: Any, features: Sequence[tuple[int, Column]], known: str) -> tu
 
 
 def _missing_kept(db: Any, features: Sequence[tuple[int, Column]], known: str, held: int) -> None:
-    """A sample must hold about as many rows with missing values as the original."""
+    """A sample must hold about as many different rows, and of them about as many with missing
+    values, as a draw of its size gives."""
     gaps = " or ".join(f"v{i} is null" for i, _ in features) or "false"
-    query = f"select avg(({gaps})::int) from "
-    share = db.execute(f"{query}want where {known}").fetchone()[0]
-    mine = db.execute(f"{query}have").fetchone()[0]
+    whole, open_ = db.execute(
+        f"select sum(1 - pow(1 - p, n)), sum((1 - pow(1 - p, n)) * gaps) from (select "
+        f"least(1.0, {SAMPLED} / (select count(*) from want)) as p, count(*) as n, "
+        f"max(({gaps})::int) as gaps from want where {known} "
+        f"group by {row_hash(features, exact=True)})"
+    ).fetchone()
+    if held != LITTLE and abs(whole - held) > 10 * whole**0.5:
+        raise difference(round(whole), "the number of rows of a sample, about", held)
+    share = open_ / whole
+    mine = db.execute(f"select avg(({gaps})::int) from have").fetchone()[0]
     spread = (share * (1 - share) / held) ** 0.5 + 1 / held
     if abs(share - mine) > 8 * spread:
         raise Differs(
@@ -102,9 +111,7 @@ def _nearest(db: Any, listed: Sequence[tuple[int, Column]], pos: int) -> Differs
             "order by w.pos limit 1"
         ).fetchone()
         if found is not None:
-            return difference(
-                found[0], f"{column.name!r} in row {pos}", _cell(db, "have", i, pos)
-            )
+            return difference(found[0], f"{column.name!r} in row {pos}", _cell(db, "have", i, pos))
     for i, column in listed:
         agree = same(f"h.v{i}", f"w.v{i}", column.numeric)
         if not db.execute(f"select count(*) from want w, {row} where {agree}").fetchone()[0]:

@@ -19,7 +19,11 @@ _BINS = {
     "1H": ("date_trunc('hour', t)", "interval 1 hour", "start"),
     "1D": ("date_trunc('day', t)", "interval 1 day", "start"),
     "1W": ("date_trunc('week', t)", "interval 7 day", "start + interval 6 day"),
-    "1M": ("date_trunc('month', t)", "interval 1 month", "start + interval 1 month - interval 1 day"),
+    "1M": (
+        "date_trunc('month', t)",
+        "interval 1 month",
+        "start + interval 1 month - interval 1 day",
+    ),
 }
 _CALLS = {"mean": "favg(y)", "sum": "fsum(y)", "count": "count(y)::double"}
 
@@ -106,9 +110,13 @@ def _match(
     listed = list(enumerate(columns))
     key = row_hash(listed[:width])
     for table, whose in ((second, "the original's"), (first, "the task's")):
-        total, different = db.execute(f"select count(*), count(distinct {key}) from {table}").fetchone()
+        total, different = db.execute(
+            f"select count(*), count(distinct {key}) from {table}"
+        ).fetchone()
         if total != different:
-            raise Differs(f"{whose} times and entities, as written, name {total - different} rows twice")
+            raise Differs(
+                f"{whose} times and entities, as written, name {total - different} rows twice"
+            )
     lost = db.execute(
         f"select a.v0, b.v0 from (select *, {key} as k from {second}) a full join "
         f"(select *, {key} as k from {first}) b using (k) where a.v0 is null or b.v0 is null "
@@ -138,7 +146,9 @@ def _cut(db: Any, columns: Sequence[Column], width: int, said: str) -> str:
         f"(select *, {key} as k from want) w join (select *, {key} as k from have) h using (k)"
     ).fetchone()
     if early or late:
-        raise Differs(f"the second computation finds {early + late} rows on the wrong side of {said}")
+        raise Differs(
+            f"the second computation finds {early + late} rows on the wrong side of {said}"
+        )
     return cut
 
 
@@ -153,7 +163,8 @@ def _forecast(
     names = ", ".join(f"v{i}" for i in range(wide))
     if recipe["resample"] is None:
         db.execute(
-            f"create or replace temp table told as select {names}, v{wide} from want where t >= {cut}"
+            f"create or replace temp table told as select {names}, v{wide} "
+            f"from want where t >= {cut}"
         )
     else:
         _bins(db, recipe, wide, cut)
@@ -162,36 +173,38 @@ def _forecast(
 
 
 def _bins(db: Any, recipe: Recipe, wide: int, cut: str) -> None:
-    """Table `told`: each entity's bins that begin at the cut or later and end within the data. A bin
-    without rows counts 0; it has no mean and no sum."""
+    """Table `told`: each entity's bins that begin at the cut or later and end within the data. A
+    bin without rows counts 0; it has no mean and no sum."""
     rule, how = (str(part) for part in recipe["resample"])
     if rule not in _BINS or how not in _CALLS:
         raise Unprovable(f"resampling to {rule!r} by {how!r}")
     start, length, label = _BINS[rule]
     keys = [f"v{i}" for i in range(1, wide)]
     by = ", ".join(["start", *keys])
-    part = ", ".join(keys)
     db.execute(
-        f"create or replace temp table binned as select {by}, {_CALLS[how]} as y "
-        f"from (select {start} as start, v{wide} as y, {', '.join(keys) or '0'} from want) group by {by}"
+        f"create or replace temp table binned as select {by}, {_CALLS[how]} as y from "
+        f"(select *, {start} as start, v{wide} as y from want) group by {by}"
     )
     if how == "count":
-        over = f"{part}, " if keys else ""
-        grouped = f"group by {part}" if keys else ""
-        test = " and ".join(["a.start = b.start", *(f"a.{k} is not distinct from b.{k}" for k in keys)])
-        every = ", ".join(f"a.{k}" for k in keys)
-        db.execute(
-            "create or replace temp table binned as select a.start, "
-            f"{every + ', ' if keys else ''}coalesce(b.y, 0) as y from (select {over}"
-            f"unnest(generate_series(min(start), max(start), {length})) as start from binned {grouped}) a "
-            f"left join binned b on {test}"
-        )
-    form = recipe["time_format"]
-    moved = "".join(f"{k} as v{i}, " for i, k in enumerate(keys, 1))
+        _filled(db, keys, length)
+    moved = "".join(f"{key}, " for key in keys)
     db.execute(
-        f"create or replace temp table told as select strftime({label}, '{form}') as v0, {moved}"
-        f"y as v{wide} from binned where start >= {cut} "
+        f"create or replace temp table told as select strftime({label}, '{recipe['time_format']}') "
+        f"as v0, {moved}y as v{wide} from binned where start >= {cut} "
         f"and start + {length} <= timestamp '{recipe['resample_until']}'"
+    )
+
+
+def _filled(db: Any, keys: Sequence[str], length: str) -> None:
+    """Add the bins without rows to `binned`, between the first and the last of each entity."""
+    listed = "".join(f"{key}, " for key in keys)
+    grouped = f"group by {', '.join(keys)}" if keys else ""
+    on = " and ".join(["a.start = b.start", *(f"a.{k} is not distinct from b.{k}" for k in keys)])
+    chosen = "".join(f"a.{key}, " for key in keys)
+    db.execute(
+        f"create or replace temp table binned as select {chosen}a.start, coalesce(b.y, 0) as y "
+        f"from (select {listed}unnest(generate_series(min(start), max(start), {length})) as start "
+        f"from binned {grouped}) a left join binned b on {on}"
     )
 
 

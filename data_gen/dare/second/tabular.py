@@ -9,7 +9,7 @@ from typing import Any
 from data_gen.dare.second.compare import Column, by_place, difference
 from data_gen.dare.second.numbers import number, open_codes, tidy_words, words
 from data_gen.dare.second.original import Opened
-from data_gen.dare.second.refit import check_answer, check_fitted
+from data_gen.dare.second.refit import check_answer, check_fitted, facts
 from data_gen.dare.second.rows import same_rows, stage
 from data_gen.dare.second.shipped import Sheet, put
 
@@ -50,8 +50,9 @@ def check_tabular(table: Opened, files: Mapping[str, bytes], recipe: Recipe) -> 
     _filter(table.db, held, recipe)
     answer = files.get("verify/simulated_pred_local.csv")
     if answer is not None:  # else there is no IF variant
-        check_fitted(table.db, held.clean, recipe, files.get("verify/fitted.json"))
-        check_answer(table.db, held.clean, held.asked, recipe, answer)
+        known = facts(table.db, held.clean, recipe)
+        check_fitted(known, files["verify/fitted.json"])
+        check_answer(table.db, held.clean, held.asked, recipe, known, answer)
 
 
 def _numeric(recipe: Recipe, name: str) -> bool:

@@ -40,6 +40,8 @@ def _time(table: Opened, name: str) -> str:
     if _whole(table, cell, iso):  # the clock as written: a zone is left out
         zoneless = f"regexp_replace({bare}, '(Z|(:\\d{{2}})[+-]\\d{{2}}:?\\d{{2}})$', '\\2')"
         return f"try_cast({zoneless} as timestamp)"
+    if form := table.said.get("dates", {}).get(name):
+        return _parsed(bare, str(form).replace("'", "''"))
     tried = _fitting(table, cell, bare)
     different = [tried[0]] if tried else []
     for form in tried[1:]:
@@ -81,9 +83,12 @@ def _parsed(bare: str, form: str) -> str:
 
 def _fitting(table: Opened, cell: str, bare: str) -> list[str]:
     """Formats that read every cell; the first cells refuse most of them at once."""
-    start = [str(r[0]) for r in table.db.execute(
-        f"select {bare} from o where {cell} is not null order by rn limit 3"
-    ).fetchall()]
+    start = [
+        str(r[0])
+        for r in table.db.execute(
+            f"select {bare} from o where {cell} is not null order by rn limit 3"
+        ).fetchall()
+    ]
     found: list[str] = []
     for form in FORMATS:
         first = [
@@ -94,7 +99,8 @@ def _fitting(table: Opened, cell: str, bare: str) -> list[str]:
             continue
         made = _parsed(bare, form)
         known, read = table.one(
-            f"select count({cell}), count(*) filter (where year({made}) between 1500 and 2200) from o"
+            f"select count({cell}), count(*) filter (where year({made}) between 1500 and 2200) "
+            "from o"
         )
         if known == read:
             found.append(form)
