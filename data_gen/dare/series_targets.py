@@ -18,7 +18,6 @@ from data_gen.dare.targets import is_calendar, is_identifier, judge, unfit
 from data_gen.dare.time_columns import Timed
 from data_gen.dare.wishes import Wish
 
-
 Column = Any  # a pandas Series
 
 _TIME = re.compile(r"(^|[._ ])(time|hour|date|minute)s?$", re.I)
