@@ -78,6 +78,9 @@ async def build_table(source: Source, settings: Settings, pool: Pool, room: int)
         raw = source.load()
         texts = texts_of(source, [str(c).strip() for c in raw.columns])
         looked = clean(raw, seed, texts, wish.named())
+    except TaskError as error:
+        built.refused.append(str(error))
+        return built
     except Exception as error:  # a table of a package may be anything
         built.refused.append(f"unreadable: {type(error).__name__}: {error}"[:200])
         return built

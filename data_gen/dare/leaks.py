@@ -56,11 +56,9 @@ def tells(x: Column, y: Column) -> str:
     if both.sum() < max(FEW, 0.3 * len(y)):
         return ""
     x, y = x[both], y[both]
-    if is_label(y):
-        return _tells_label(x, y)
-    if x.dtype.kind == "M" or (not is_number(x) and dates_in(x) is not None):
-        return _calendar(x, y)
-    return _tells_number(x, y)
+    if not is_number(x) and (times := dates_in(x)) is not None and (said := _calendar(times, y)):
+        return said
+    return _tells_label(x, y) if is_label(y) else _tells_number(x, y)
 
 
 def shuffled(size: int) -> Array:
@@ -184,8 +182,8 @@ def dates_in(x: Column) -> Column | None:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = pd.to_datetime(x, errors="coerce")
-    return found if found.notna().mean() > 0.9 else None
+        ways = (pd.to_datetime(x, errors="coerce", dayfirst=first) for first in (False, True))
+        return next((found for found in ways if found.notna().mean() > 0.9), None)
 
 
 def calendar_parts(times: Column) -> dict[str, Column]:
@@ -195,9 +193,9 @@ def calendar_parts(times: Column) -> dict[str, Column]:
         "year": clock.year,
         "month": clock.month,
         "day": clock.day,
-        "day of the year": clock.dayofyear,
+        "day of the year": clock.day_of_year,
         "week": clock.isocalendar().week.astype(float),
-        "weekday": clock.weekday,
+        "weekday": clock.day_of_week,
         "quarter": clock.quarter,
         "hour": clock.hour,
         "minute": clock.minute,
@@ -205,9 +203,7 @@ def calendar_parts(times: Column) -> dict[str, Column]:
     }
 
 
-def _calendar(x: Column, y: Column) -> str:
-    times = dates_in(x)
-    assert times is not None
+def _calendar(times: Column, y: Column) -> str:
     for name, part in calendar_parts(times).items():
         if part.nunique() > 1 and tells(part.astype(float), y):
             return f"the {name} of it"
@@ -234,12 +230,21 @@ def told_by_key(frame: Frame, target: str, when: Column, keys: Sequence[str]) ->
     if is_number(y):
         days = calendar_parts(when)["days since the start"]
         own = y - y.groupby(entity).transform("mean")
-        if _exact_line(days - days.groupby(entity).transform("mean"), own):
+        if _exact_line(days - days.groupby(entity).transform("mean"), own, 0.998):
             return "it runs with the time"
     return ""
 
 
-def _exact_line(x: Column, y: Column) -> bool:
+def tells_within(x: Column, y: Column, groups: Column) -> bool:
+    """Whether a straight line through x, another in each group, gives y: a column that was scaled
+    group by group."""
+    known = (x.notna() & y.notna()).to_numpy()
+    parts = [part.index for _, part in groups[known].groupby(groups[known]) if len(part) >= 10]
+    exact = [_exact_line(x[rows], y[rows], 0.9998) for rows in parts if y[rows].nunique() > 2]
+    return len(exact) >= 3 and sum(exact) >= 0.8 * len(exact)
+
+
+def _exact_line(x: Column, y: Column, least: float = 0.99999) -> bool:
     import numpy as np
 
     if not is_number(y) or y.nunique() < 2 or x.nunique() < 2:
@@ -247,4 +252,4 @@ def _exact_line(x: Column, y: Column) -> bool:
     known = y.notna().to_numpy()
     with np.errstate(all="ignore"):
         r = np.corrcoef(x.to_numpy(float)[known], y.to_numpy(float)[known])[0, 1]
-    return bool(abs(r) >= 0.99999)
+    return bool(abs(r) >= least)

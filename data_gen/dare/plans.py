@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from data_gen.dare.analyse import Looked, refusals
 from data_gen.dare.database import Settings
-from data_gen.dare.targets import judge
+from data_gen.dare.targets import is_background, judge
 from data_gen.dare.wishes import Wish, families_of
 from rewards.seeds import derive_seed
 
@@ -47,7 +47,10 @@ def plans(
             elif why and "class" not in why and not why.startswith(_NO_MATTER):
                 refused.append(f"{family} {name}: {why}")
         rng.shuffle(names)
+        names.sort(key=is_background)
+        last = len(looked.kinds)  # turns of columns that say who or where: after all others
         for i, name in enumerate(names):
+            i += last * is_background(name)
             turns.append((i, family, Plan(family, _several(looked, family, name, names, rng))))
     order = [plan for _, _, plan in sorted(turns, key=lambda t: t[:2])]
     alone = [Plan(p.family, p.targets[:1]) for p in order if len(p.targets) > 1]
@@ -63,7 +66,9 @@ def _several(
     alike = [
         n
         for n in names
-        if n != first and (family == "reg" or looked.kinds[n] == looked.kinds[first])
+        if n != first
+        and is_background(n) == is_background(first)
+        and (family == "reg" or looked.kinds[n] == looked.kinds[first])
     ]
     if rng.random() >= SEVERAL or not alike or len(looked.kinds) < 5:
         return (first,)

@@ -28,7 +28,7 @@ from data_gen.dare.database import (
 )
 from data_gen.dare.layout import Frame, json_bytes
 from data_gen.dare.series_files import Shape, sentences, shape_of, tables_of
-from data_gen.dare.series_targets import beside, series_targets
+from data_gen.dare.series_targets import adds_up, beside, entities, series_targets
 from data_gen.dare.sources import Source, database_name, fingerprints
 from data_gen.dare.time_columns import (
     Timed,
@@ -88,8 +88,7 @@ def build_series(source: Source, settings: Settings, built: Built, room: int = 1
         built.refused.append("series: the table of a published evaluation database")
         return
     column, when, form = time
-    named = entity_columns(raw, column)  # names before codes: people say the state, not its number
-    keys = entity_keys(raw, when, sorted(named, key=lambda c: raw[c].dtype.kind in "iuf"))
+    keys = entity_keys(raw, when, entities(raw, entity_columns(raw, column)))
     if keys is None:
         built.refused.append("series: nothing names a row but the row")
         return
@@ -134,6 +133,8 @@ def _one(
     """Write the database for one target; "" or why not."""
     ratio = rng.choice((0.7, 0.8, 0.9))
     resample = choose(timed, rng)
+    if resample is not None and resample[1] == "sum" and not adds_up(timed.frame[target]):
+        resample = (resample[0], "mean")
     parts = split(timed, target, ratio, resample)
     if parts is None:
         return "no whole bin after the cut"

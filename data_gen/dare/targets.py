@@ -27,14 +27,21 @@ INDEX = re.compile(
 _ID_TEXT = re.compile(
     r"\b(identif(ier|ication|ying)|id (number|code)|unique (id|number|key|code)|serial number|"
     r"row (number|name|index)|(subject|patient|case|student|person|household|school) (id|number|"
-    r"code)|sequence number|fips|zip code|postal code)\b",
+    r"code)|sequence number|fips|zip code|postal code)\b|^ids?\b",
     re.I,
 )
-_WEIGHT = re.compile(r"\b(sampl\w+|survey|observation|probability|frequency|expansion) weights?\b")
-_WEIGHT_NAME = re.compile(r"^(wgt|wt|weights?|pweight|fweight|aweight|sampwt|finalwt)$", re.I)
+_WEIGHT = re.compile(
+    r"\b(sampl\w+|survey|observation|probability|frequency|expansion|design|analysis|person|"
+    r"(post-?)?stratification|household) weights?\b|sampling probability"
+)
+_WEIGHT_NAME = re.compile(
+    r"^([pfa]weight|per_?weight|samp_?wt|final_?wt|weights|\w*pspwght|[ad]n?weight)$", re.I
+)
+_COUNTER = re.compile(r"[^\W\d_]{3,}[._ ]?(number|num|no|nr)$", re.I)
 _DESIGN = re.compile(
     r"^(treat(ed|ment)?s?|trt|trts?|arm|block|rep|replicate|plot|fold|train|test|batch|run|runs|"
-    r"trial|order|sequence|seq|session|wave|visit|occasion|set|sample|split|design|phase|round)$",
+    r"trial|order|sequence|seq|session|wave|visit|occasion|set|sample|split|design|phase|round|pair|"
+    r"freq|frequency)$",
     re.I,
 )
 _DERIVED = re.compile(
@@ -59,6 +66,13 @@ _TIME_WORDS = re.compile(
     re.I,
 )
 _CODES = re.compile(r"(?<![\w.])\d\s*(?:[=:–]|-\s)\s*[A-Za-z\"'“]|[A-Za-z]\w*\s*\(?=\s*\d\b")
+_BACKGROUND = re.compile(
+    r"^(sex|gender|female|male|woman|man|race|black|white|hisp\w*|ethn\w*|afam|nonwhite|age\w*|birth\w*|"
+    r"cohort|region|site|location|place|state|county|country|province|continent|area_?code|lat\w*|"
+    r"lon\w*|[xy]_?coord\w*|easting|northing|elev\w*|altitude|south|north|east|west|urban|rural|smsa)"
+    r"([._ ].*|\d*)$",
+    re.I,
+)
 _ANGLE = re.compile(
     r"(^|[._ ])(wind_?dir\w*|direction|bearing|heading|azimuth|aspect|dir|wd)$", re.I
 )
@@ -105,7 +119,8 @@ def is_identifier(name: str, column: Column, text: str = "") -> bool:
         return True
     if is_number(column) and bool((column.dropna() % 1 != 0).any()):
         return False
-    return bool(_ID_TEXT.search(text)) or is_running(column)
+    counter = _COUNTER.search(name) and is_number(column) and column.min() > 20
+    return bool(counter or _ID_TEXT.search(text)) or is_running(column)
 
 
 def unfit(name: str, column: Column, text: str = "") -> str:
@@ -123,12 +138,14 @@ def unfit(name: str, column: Column, text: str = "") -> str:
         if lengths.max() > 60 or known.nunique() > 20:
             near = known.nunique() >= 0.9 * len(known)
             return "free text or names" if near or lengths.max() > 60 else "more than 20 categories"
-    if _WEIGHT.search(text.lower()) or (_WEIGHT_NAME.match(name) and "weight" in text.lower()):
+    if _WEIGHT.search(text.lower()) or _WEIGHT_NAME.match(name):
         return "a weight of the sample"
     if _DESIGN.match(name):
         return "a part of the design, not an outcome"
     if _STEP.match(name) and known.nunique() <= len(known) / 3 and is_number(column):
         return "a point of time"
+    if is_number(column) and re.match(r"\W*(julian )?(date|time ?stamp)\b", text, re.I):
+        return "a date"
     if is_number(column) and _ANGLE.search(name) and known.between(0, 360).all():
         return "an angle"
     if known.value_counts(normalize=True).iloc[0] > 0.97:
@@ -166,6 +183,12 @@ def number_unfit(column: Column) -> str:
     return ""
 
 
+def is_background(name: str) -> bool:
+    """Whether a column says who or where (sex, age, region, latitude): what people predict from,
+    seldom what they predict. Asked for only where nothing else can be."""
+    return bool(_BACKGROUND.match(name))
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What stands in the way of asking for a target: `why` not at all, and `left_out`, the features
@@ -195,6 +218,8 @@ def judge(frame: Frame, target: str, features: Sequence[str], wished: bool = Fal
     for name in features:
         if how := tells(frame[name], y):
             back = tells(y, frame[name])
+            if not wished and is_number(y) and not is_number(frame[name]):
+                return Verdict(f"{name} alone gives it ({how})")  # an attribute of what x names
             if not wished and (not back or derived_one((name, target), order) == target):
                 return Verdict(f"{name} alone gives it ({how})")
             left[name] = how

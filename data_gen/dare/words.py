@@ -62,11 +62,14 @@ def described(about: str, names: Sequence[str]) -> dict[str, str]:
     text = plain_about(about)
     listed = re.search(r"^(Format|Value|Arguments|Details)\s*$", text, re.M)
     text = text[listed.end() :] if listed else text
+    marks = r"[`*_]{0,3}"
+    other = "|".join(re.escape(name) for name in names)
+    following = re.compile(rf"\n\s*[-*]\s|\s-{{3,}}|\n\s*{marks}(?:{other}){marks}\s*[:=]")
     for name in names:
         hit = re.search(_ITEM.format(name=re.escape(name)), text, re.M)
         if hit is None:
             continue
-        said = re.split(r"\n\s*[-*]\s", hit[1])[0]
+        said = following.split(hit[1])[0]
         found[name] = tidy(said)[:400]
     return {name: said for name, said in found.items() if re.search(r"[^\W\d_]{2}", said)}
 
@@ -105,7 +108,7 @@ def phrase(text: str) -> str:
         return ""
     if re.search(r"\b(factors?|vector|levels? [A-Z]|note that|missing|data frame)\b", said):
         return ""
-    if "=" in said or re.match(
+    if re.search(r"[=^+*]", said) or re.match(
         r"(a|an|of|for|in|with|and|the|or|to|at|by|on)$|of |for |as |in ", said
     ):
         return ""

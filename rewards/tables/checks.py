@@ -150,13 +150,13 @@ def _no_number(reading: Reading, column: str, cells: Any) -> Reading:
 
 def _late_marks(reading: Reading, frame: Frame, texts: Texts) -> Reading:
     """Where no number of the sample had a decimal mark, and some of the table have."""
-    if reading.decimal or reading.sep == ",":
+    if reading.decimal or reading.between == ",":
         return reading
     late = [c for c in reading.columns if frame[c].dtype.kind == "f" and _fractions(frame[c])]
     if not late:
         return reading
     again = texts(late)
-    marks = marks_of([(c, again[c].dropna().unique().tolist()) for c in late], reading.sep)
+    marks = marks_of([(c, again[c].dropna().unique().tolist()) for c in late], reading.between)
     return replace(reading, decimal=marks.decimal, thousands=marks.thousands)
 
 

@@ -131,7 +131,7 @@ def _marks(
     if rule.decimal:
         found = groups_in(c for _, cells in listed for c in cells)
         return Marks(rule.decimal, rule.thousands or thousands_for(rule.decimal, found))
-    found = marks_of(listed, reading.sep if reading.form == "csv" else "")
+    found = marks_of(listed, reading.between)
     return replace(found, thousands=rule.thousands or found.thousands)
 
 

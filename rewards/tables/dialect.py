@@ -7,6 +7,7 @@ import contextlib
 import csv
 import importlib
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ _BLOCK = 1 << 14
 _SEPARATORS = (",", ";", "\t", "|")
 _PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
 _FIELD = 1 << 24
+_DIGIT = re.compile("[0-9]")
 _TOP = 12  # records among which the column names are looked for below a blank line
 
 
@@ -169,11 +171,13 @@ def layout_of(text: Text, rule: Rule, suffix: str) -> Layout:
     if suffix in (".tsv", ".tab") and not rule.sep:
         seps.sort(key=lambda s: s != "\t")
     quotes = [rule.quote] if rule.quote is not None else ['"', "'", ""]
-    tried = [
-        (score, place, sep, quote, escape)
+    scored = [
+        (_evenness(start, sep, quote, escape, rule), place, sep, quote, escape)
         for place, (sep, quote, escape) in enumerate(_dialects(seps, quotes, start))
-        if (score := _evenness(start, sep, quote, escape, rule)) > 0
     ]
+    tried = [t for t in scored if t[0] > 0]
+    if not tried and any(t[0] < 0 for t in scored):
+        raise Unreadable("the names of the columns cannot be told; set sep and skip in tables.yaml")
     if not tried and not rule.sep:
         score = _evenness(start, r"\s+", '"', "", rule)
         tried = [(score, 0, r"\s+", '"', "")] if score > 0.95 else []
@@ -237,7 +241,8 @@ def _usual(rows: Sequence[Sequence[str]]) -> int:
 
 
 def _evenness(start: str, sep: str, quote: str, escape: str, rule: Rule) -> float:
-    """How even the rows are, from 0 to 1; 0 for one field a row."""
+    """How even the rows are, from 0 to 1; 0 for one field a row, -1 for even rows below a line
+    that may be the name of one column."""
     listed = list(islice(records(start, sep, quote, escape), 500))
     listed = [(n, row) for n, row in listed if n > (rule.skip or 0)]
     rows = [row for _, row in listed]
@@ -246,9 +251,11 @@ def _evenness(start: str, sep: str, quote: str, escape: str, rule: Rule) -> floa
     usual = _usual(rows)
     top = _header_place(listed, usual)
     below = rows[top + 1 :]
-    if usual < 2 or not below or (top and not _stands(listed, top, usual)):
+    if usual < 2 or not below:
         return 0.0
     share = sum(len(row) == usual for row in below) / len(below)
+    if top and not rule.sep and rule.skip is None and not _stands(listed, top, usual):
+        return -1.0 if share > 0.9 else 0.0
     long = sum("\n" in f for row in below for f in row) / len(below)
     stray = sum(f[:1] == '"' for row in below for f in row) / len(below) if quote != '"' else 0
     if stray >= 0.5:  # the quotes are quotes
@@ -280,10 +287,14 @@ def _layout(text: Text, sep: str, quote: str, escape: str, rule: Rule) -> Layout
 
 
 def _heads(rows: Sequence[Sequence[str]], usual: int) -> bool:
-    """Whether the first row stands as names above columns of numbers."""
-    numeric = _numeric(rows[0], rows[1:200])
-    names = [rows[0][i].strip() for i in numeric]
-    return len(rows[0]) >= usual and bool(names) and not any(looks_numeric(n) for n in names)
+    """Whether the first row stands as names above columns of numbers or dates."""
+    below = rows[1:200]
+    names = [
+        rows[0][i]
+        for i in range(min(usual, len(rows[0])))
+        if below and all(_DIGIT.search(r[i]) for r in below if i < len(r) and r[i].strip())
+    ]
+    return len(rows[0]) >= usual and bool(names) and not any(_DIGIT.search(n) for n in names)
 
 
 def _numeric(first: Sequence[str], below: Sequence[Sequence[str]]) -> list[int]:

@@ -39,7 +39,7 @@ FORMS = {
     **dict.fromkeys((".sqlite", ".sqlite3", ".db"), "sqlite"),
     **dict.fromkeys((".html", ".htm"), "html"),
 }
-_PACKED = (".gz", ".bz2", ".xz", ".zst")
+PACKED = (".gz", ".bz2", ".xz", ".zst")
 SMALL = 2 << 20  # bytes of a file that is read whole before its reading is given
 _SAMPLED = 4000  # rows whose cells are looked at in a large file
 _ROUNDS = 8
@@ -48,7 +48,7 @@ _ROUNDS = 8
 def form_of(path: Path) -> str:
     """The form that the suffix of a file says; nothing for what is no table."""
     suffixes = [s.lower() for s in path.suffixes]
-    if suffixes and suffixes[-1] in _PACKED:
+    if suffixes and suffixes[-1] in PACKED:
         form = FORMS.get(suffixes[-2], "") if len(suffixes) > 1 else ""
         return form if form in ("csv", "json", "lines") else ""
     return FORMS.get(suffixes[-1], "") if suffixes else ""

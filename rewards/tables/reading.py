@@ -71,6 +71,11 @@ class Reading:
         """How a sentence names the table."""
         return _place(self.path, self.part)
 
+    @property
+    def between(self) -> str:
+        """What stands between the fields of a delimited file; nothing where there is one column."""
+        return self.sep if self.form == "csv" and len(self.columns) > 1 else ""
+
     def said(self) -> str:
         """One sentence: what was decided."""
         parts = [*self._form_said(), *self._columns_said(), *self.notes]
