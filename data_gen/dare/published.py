@@ -123,38 +123,45 @@ def _mix(values: Any) -> Any:
         return x ^ (x >> np.uint64(31))
 
 
-def _hashed(column: Any) -> Any:
-    """A 64-bit hash for every value: of numbers as single precision, of days as seconds, whatever
-    text they were written as. None for a column that says nothing."""
-    import numpy as np
+def plain_values(column: Any) -> Any:
+    """The present values of a column as they are however they are kept: numbers and days (in
+    seconds) as an array of floats, anything else as a list of texts."""
     import pandas as pd
 
+    column = column.dropna()
     if column.dtype.kind == "M":
-        column = pd.Series(column.to_numpy().astype("M8[s]").astype("i8"))
-    if column.dtype.kind in "iuf":
-        numbers = column.to_numpy(dtype="f8")
-        if _counted(numbers):
-            return None
-        with np.errstate(over="ignore"):
-            singles = numbers.astype("f4") + np.float32(0)
-        return _mix(singles.view("u4").astype("u8"))
-    if column.dtype.kind == "b":
-        return None
+        return column.to_numpy().astype("M8[s]").astype("i8").astype("f8")
+    if column.dtype.kind in "iufb":
+        return column.to_numpy(dtype="f8")
     words: Any = pd.Series([" ".join(str(v).split()).casefold() for v in column.tolist()])
-    distinct: list[str] = words.unique().tolist()
-    if len(distinct) > _WORDS or not distinct:
-        return None
     plain: Any = pd.to_numeric(words, errors="coerce")
     if plain.notna().all():
-        return _hashed(plain)
+        return plain.to_numpy(dtype="f8")
+    distinct: list[str] = words.unique().tolist()
     form, _ = date_format(distinct, {})
-    if form and (days := parse(distinct, form)) is not None:
-        return _hashed(words.map(dict(zip(distinct, days, strict=True))))
-    digest = {
-        w: int.from_bytes(hashlib.sha256(w.encode("utf-8", "replace")).digest()[:8])
-        for w in distinct
-    }
-    return np.array([digest[w] for w in words], dtype="u8")
+    days = parse(distinct, form) if form else None
+    if days is None:
+        return words.tolist()
+    return plain_values(words.map(dict(zip(distinct, days, strict=True))))
+
+
+def _hashed(column: Any) -> Any:
+    """A 64-bit hash for every value, of numbers in single precision. None for a column that says
+    nothing."""
+    import numpy as np
+
+    values = plain_values(column)
+    if not isinstance(values, list):
+        if column.dtype.kind == "b" or _counted(values):
+            return None
+        with np.errstate(over="ignore"):
+            singles = values.astype("f4") + np.float32(0)
+        return _mix(singles.view("u4").astype("u8"))
+    distinct = dict.fromkeys(values)
+    if len(distinct) > _WORDS:
+        return None
+    digest = {w: hashlib.sha256(w.encode("utf-8", "replace")).digest()[:8] for w in distinct}
+    return np.array([int.from_bytes(digest[w]) for w in values], dtype="u8")
 
 
 def _counted(numbers: Any) -> bool:

@@ -20,7 +20,7 @@ from typing import Any
 
 from data_gen.dare.layout import Frame
 from data_gen.dare.local import local_tables, tables_in
-from data_gen.dare.published import same_as_published
+from data_gen.dare.published import plain_values, same_as_published
 from data_gen.dare.second.original import Original
 from rewards.task import TaskError
 
@@ -200,17 +200,15 @@ def fingerprints(frame: Frame) -> frozenset[str]:
 
     found: set[str] = set()
     for place in range(frame.shape[1]):  # by place: names may repeat
-        column = frame.iloc[:, place].dropna()
-        if column.dtype.kind in "iufb":
-            if column.nunique() < 8:
-                continue
-            values = np.sort(column.to_numpy(dtype=float)).astype("<f4") + np.float32(0)
-            data = values.tobytes()
+        column = frame.iloc[:, place]
+        if column.nunique() < 8:
+            continue
+        values = plain_values(column)
+        if isinstance(values, list):
+            data = "\x1f".join(sorted(values)).encode("utf-8", "replace")
         else:
-            words = sorted(column.map(str))
-            if len(set(words)) < 8:
-                continue
-            data = "\x1f".join(words).encode("utf-8", "replace")
+            with np.errstate(over="ignore"):
+                data = (np.sort(values).astype("<f4") + np.float32(0)).tobytes()
         found.add(hashlib.sha256(data).hexdigest()[:16])
     return frozenset(found)
 

@@ -24,11 +24,12 @@ from typing import Any
 
 from rewards.tables.checks import revised
 from rewards.tables.columns import Column, column_of, decide
-from rewards.tables.dialect import WHOLE, Layout, Text, layout_of, read_text, records
+from rewards.tables.dialect import Layout, layout_of, records
 from rewards.tables.forms import Found, connect, tables_of
 from rewards.tables.marks import looks_numeric
 from rewards.tables.overrules import Overrules, Rule, overrules
 from rewards.tables.reading import Frame, Reading, Unread, Unreadable, after, expression
+from rewards.tables.texts import WHOLE, Text, read_text
 
 FORMS = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".psv", ".dat"), "csv"),

@@ -164,7 +164,7 @@ def _html(reading: Reading, where: str) -> str:
     texts = ", ".join(f"{i}: str" for i in range(len(reading.columns)))
     words = [repr(where), "flavor='lxml'", f"encoding={reading.encoding!r}"]
     words += ["header=0" if reading.header else "header=None"]
-    words += [f"converters={{{texts}}}", "keep_default_na=False"]
+    words += [f"converters={{{texts}}}", "thousands=None", "keep_default_na=False"]
     names = "" if reading.header else f".set_axis({list(reading.columns)!r}, axis=1)"
     return f"pd.read_html({', '.join(words)})[{reading.part}]{names}"
 

@@ -14,6 +14,7 @@ from typing import Any
 
 SEPARATORS = (",", ";", "\t", "|")
 _LINES = 2000  # looked at
+_NOTES = 5  # lines below a table that are none of its rows
 _QUOTED = re.compile(r'"(?:[^"]|"")*"', re.S)
 _NUMBER = re.compile(r"[+-]?[\d.,' ]*\d[\d.,' ]*%?")
 
@@ -57,7 +58,8 @@ def csv_plan(data: bytes, said: Mapping[str, Any]) -> CsvPlan | str:
     if _numbers(names) and below and _numbers(below[0]):
         return "there is no row of names"
     skipped = start + 1
-    if len(below) > 1 and not _numbers(below[0]) and all(_numbers(row) for row in below[1:]):
+    wordy = below and not any(c.isdigit() for field in below[0] for c in field)
+    if len(below) > 1 and wordy and all(_numbers(row) for row in below[1:]):
         skipped += 1  # units below the names
     body = text.split("\n", sum(line.count("\n") + 1 for line in lines[:skipped]))[-1]
     if body and not body.endswith("\n"):
@@ -106,6 +108,9 @@ def _shape(lines: list[str], sep: str) -> tuple[str, int, int] | None:
     width = common[0][0]
     start = counts.index(width)
     below = [n for n in counts[start:] if n]
+    for _ in range(_NOTES):  # below the table
+        if below and below[-1] != width:
+            below.pop()
     return (sep, width, start) if sum(n == width for n in below) >= 0.9 * len(below) else None
 
 

@@ -18,6 +18,7 @@ import lzma
 import sqlite3
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from data_gen.dare.second.told import told
 from rewards.extras import install_extra
 from rewards.task import TaskError
 
+_TABLES = "select name from sqlite_master where type = 'table'"
 _PACKED: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.decompress,
     ".bz2": bz2.decompress,
@@ -121,19 +123,24 @@ def _json(path: Path, _part: str) -> Opened:
 
 
 def _sqlite(path: Path, part: str) -> Opened:
-    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
-        listed = [
-            str(r[0]) for r in db.execute("select name from sqlite_master where type='table'")
-        ]
+    try:
+        names, rows = _queried(path, part)
+    except sqlite3.Error as error:
+        raise Unprovable(f"{path.name}: {error}") from None
+    return from_columns(names, [list(column) for column in zip(*rows, strict=True)])
+
+
+def _queried(path: Path, part: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """(names, rows) of one table of a SQLite file."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+        listed = [str(r[0]) for r in db.execute(_TABLES)]
         listed = [name for name in listed if not name.startswith("sqlite_")]
         name = part or (listed[0] if len(listed) == 1 else "")
         if name not in listed:
             raise Unprovable(f"{path.name}: which of its tables is meant is not known")
         quoted = name.replace('"', '""')
         rows = db.execute(f'select * from "{quoted}"')
-        names = [str(item[0]) for item in rows.description]
-        held = rows.fetchall()
-    return from_columns(names, [list(column) for column in zip(*held, strict=True)])
+        return [str(item[0]) for item in rows.description], rows.fetchall()
 
 
 def _excel(path: Path, part: str) -> Opened:

@@ -128,10 +128,13 @@ _TOTAL = (
 
 
 def finished(db: Any, names: Sequence[str], sep: str = "", tidy: bool = True) -> Opened:
-    """Names stripped, the first of equal ones counts; rows without data go where `tidy`."""
+    """Names stripped, of equal ones the later numbered; rows without data go where `tidy`."""
     ids: dict[str, str] = {}
     for place, name in enumerate(names):
-        ids.setdefault(name.strip(), f"c{place}")
+        bare, count = name.strip(), 0
+        while (own := f"{bare}.{count}" if count else bare) in ids:
+            count += 1
+        ids[own] = f"c{place}"
     types = {str(r[0]): str(r[1]) for r in db.execute("describe o").fetchall() if r[0] != "rn"}
     if tidy:
         filled = " + ".join(f"(c{i} is not null)::int" for i in range(len(names)))
