@@ -36,7 +36,7 @@ from rewards.seeds import derive_seed
 from rewards.task import TaskError
 from rollouts.sandbox.pool import Pool
 
-TRIES = 6  # drafts of a wished database
+TRIES, WISHED = 2, 6  # drafts of a database, and of a wished one
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ async def _database(table: Table, plan: Plan, rng: random.Random, built: Built) 
         return why
     wanted = table.settings.wishes.variants(plan.family)
     made: Candidate | None = None
-    for _ in range(TRIES if table.wish.targets else 1):
+    for _ in range(WISHED if table.wish.targets else TRIES):
         made = propose(bare, plan.family, list(plan.targets), rng, table.settings.mini)
         if made is None:
             return "too few rows or features"

@@ -224,7 +224,7 @@ def told_by_key(frame: Frame, target: str, when: Column, keys: Sequence[str]) ->
             return f"the {name} of its time gives it"
     if not keys:
         return ""
-    entity = frame[list(keys)].astype(str).agg(" ".join, axis=1)
+    entity = frame.groupby(list(keys), sort=False).ngroup().map("e{}".format)  # a name, no number
     if tells(entity, y):
         return f"it is a constant of each {' and '.join(keys)}"
     if is_number(y):
@@ -238,10 +238,20 @@ def told_by_key(frame: Frame, target: str, when: Column, keys: Sequence[str]) ->
 def tells_within(x: Column, y: Column, groups: Column) -> bool:
     """Whether a straight line through x, another in each group, gives y: a column that was scaled
     group by group."""
+    import numpy as np
+
     known = (x.notna() & y.notna()).to_numpy()
-    parts = [part.index for _, part in groups[known].groupby(groups[known]) if len(part) >= 10]
-    exact = [_exact_line(x[rows], y[rows], 0.9998) for rows in parts if y[rows].nunique() > 2]
-    return len(exact) >= 3 and sum(exact) >= 0.8 * len(exact)
+    codes = _groups(groups[known])
+    if not len(codes):
+        return False
+    sizes = np.bincount(codes)
+    a, b = (v.to_numpy(float)[known] for v in (x, y))
+    a, b = (v - (np.bincount(codes, v) / sizes)[codes] for v in (a, b))
+    aa, bb, ab = (np.bincount(codes, v) for v in (a * a, b * b, a * b))
+    usable = (sizes >= 10) & (bb > 0)
+    with np.errstate(all="ignore"):
+        exact = np.abs(ab / np.sqrt(aa * bb))[usable] >= 0.9998
+    return bool(usable.sum() >= 3 and exact.sum() >= 0.8 * usable.sum())
 
 
 def _exact_line(x: Column, y: Column, least: float = 0.99999) -> bool:

@@ -66,7 +66,7 @@ def beside(timed: Timed, target: str, others: Sequence[str], wish: Wish) -> tupl
         return [], f"feature {name} gives the target away ({how}); leave it out of --features"
     left = set(verdict.left_out)
     if keys:
-        entity = frame[list(keys)].astype(str).agg(" ".join, axis=1)
+        entity = frame.groupby(list(keys), sort=False).ngroup()
         numbers = [c for c in exogenous if is_number(frame[c]) and c not in left]
         left |= {c for c in numbers if tells_within(frame[c], frame[target], entity)}
     return [c for c in free if c not in left], ""

@@ -200,10 +200,9 @@ def fingerprints(frame: Frame) -> frozenset[str]:
 
     found: set[str] = set()
     for place in range(frame.shape[1]):  # by place: names may repeat
-        column = frame.iloc[:, place]
-        if column.nunique() < 8:
+        values = plain_values(frame.iloc[:, place])
+        if len(set(values if isinstance(values, list) else values.tolist())) < 8:
             continue
-        values = plain_values(column)
         if isinstance(values, list):
             data = "\x1f".join(sorted(values)).encode("utf-8", "replace")
         else:

@@ -102,7 +102,7 @@ def _dialects(
 ) -> Iterator[tuple[str, str, str]]:
     for quote in quotes:
         for sep in seps:
-            if quote == "'" and not _enclosed(start, sep):
+            if (quote == "'" and not _enclosed(start, sep)) or (not quote and '"' not in start):
                 continue
             yield sep, quote, ""
             if quote and f"\\{quote}" in start:
@@ -200,7 +200,7 @@ def _layout(text: Text, sep: str, quote: str, escape: str, rule: Rule) -> Layout
 
 def _heads(rows: Sequence[Sequence[str]], usual: int) -> bool:
     """Whether the first row stands as names above columns of numbers or dates."""
-    below = rows[1:200]
+    below = rows[1:80]
     names = [
         rows[0][i]
         for i in range(min(usual, len(rows[0])))
@@ -225,7 +225,7 @@ def _no_header(rows: Sequence[Sequence[str]]) -> bool:
     if len(rows) < 2:
         return False
     first = [f.strip() for f in rows[0]]
-    numeric = _numeric(first, rows[1:200])
+    numeric = _numeric(first, rows[1:80])
     here = [first[i] for i in numeric if looks_numeric(first[i])]
     if not here or len(here) < 0.5 * len(numeric):
         return False

@@ -100,7 +100,7 @@ def load(reading: Reading, root: Path) -> Frame:
     hold what was decided from its sample: `settle` finds a reading that fits."""
     raw = _raw(reading, root)
     fitting = revised(reading, raw, _texts(reading, root))
-    if fitting != reading:
+    if replace(fitting, notes=reading.notes) != reading:  # a note alone changes no cell
         new = [n for n in fitting.notes if n not in reading.notes]
         why = new[0] if new else "other words for missing values than were decided"
         raise Unreadable(f"{reading.name}: the whole table says otherwise than its sample: {why}")

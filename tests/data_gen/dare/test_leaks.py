@@ -16,7 +16,7 @@ from hypothesis import strategies as st  # noqa: E402
 
 from data_gen.dare.combined import made_of  # noqa: E402
 from data_gen.dare.given_away import given_away  # noqa: E402
-from data_gen.dare.leaks import tells, told_by_key  # noqa: E402
+from data_gen.dare.leaks import tells, tells_within, told_by_key  # noqa: E402
 
 SEEDS = st.integers(0, 10**6)
 
@@ -131,6 +131,15 @@ def test_the_entity_of_a_series_gives_constants_and_ages() -> None:
     for target in ("area", "age", "day_of_year"):
         assert told_by_key(whole, target, whole["_when"], ["town"]), target
     assert told_by_key(whole, "load", whole["_when"], ["town"]) == ""
+
+
+def test_a_column_that_was_scaled_entity_by_entity_is_found() -> None:
+    rng = random.Random(4)
+    entity = pd.Series([t for t in "abcdef" for _ in range(40)])
+    y = pd.Series([rng.gauss(50, 9) for _ in entity])
+    scale = entity.map({t: (i + 2.0) ** 3 for i, t in enumerate("abcdef")})
+    assert tells_within(y / scale - scale, y, entity) and not tells(y / scale - scale, y)
+    assert not tells_within(y / scale + pd.Series([rng.gauss(0, 1) for _ in y]), y, entity)
 
 
 @settings(max_examples=20, deadline=None)
