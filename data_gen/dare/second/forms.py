@@ -4,7 +4,7 @@
 """The second reader: original files of every form, put into DuckDB.
 
 It decides by itself where a table begins, what separates its fields and which rows are no data, and
-keeps what text files hold as text: `numbers.py` and `times.py` say what a cell means. No decision
+keeps what text files hold as text: `cells.py` and `times.py` say what a cell means. No decision
 of the first reader comes in, and where the file does not tell, nothing is proved.
 """
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from data_gen.dare.second.cells import number, tidy_words, words
 from data_gen.dare.second.compare import Column, Differs, all_same, difference, row_hash, same
-from data_gen.dare.second.numbers import number, tidy_words, words
 from data_gen.dare.second.original import Opened, Unprovable
 from data_gen.dare.second.shipped import Sheet, put
 from data_gen.dare.second.times import time

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from data_gen.dare.second.cells import number, open_codes, tidy_words, words
 from data_gen.dare.second.compare import Column, by_place, difference
-from data_gen.dare.second.numbers import number, open_codes, tidy_words, words
 from data_gen.dare.second.original import Opened
 from data_gen.dare.second.refit import check_answer, check_fitted, facts
 from data_gen.dare.second.rows import same_rows, stage

@@ -6,7 +6,7 @@ Every format that reads all cells of a column is tried; where two of them give d
 
 from __future__ import annotations
 
-from data_gen.dare.second.numbers import is_number_type, number
+from data_gen.dare.second.cells import is_number_type, number
 from data_gen.dare.second.original import Opened, Unprovable
 
 _DAYS = (

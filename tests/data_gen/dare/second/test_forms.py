@@ -17,8 +17,8 @@ pytest.importorskip("duckdb")
 pytest.importorskip("openpyxl")
 pytest.importorskip("lxml")
 
+from data_gen.dare.second.cells import number, words  # noqa: E402
 from data_gen.dare.second.forms import opened  # noqa: E402
-from data_gen.dare.second.numbers import number, words  # noqa: E402
 from data_gen.dare.second.original import Opened, Original, Unprovable  # noqa: E402
 from data_gen.dare.second.times import time  # noqa: E402
 from rewards.tables.read import load, readings  # noqa: E402

@@ -15,8 +15,8 @@ pytest.importorskip("openpyxl")
 
 from messy_tables import MESSY, Columns, Messy
 
+from data_gen.dare.second.cells import number, open_codes, words
 from data_gen.dare.second.forms import opened
-from data_gen.dare.second.numbers import number, open_codes, words
 from data_gen.dare.second.original import Opened, Original, Unprovable
 from data_gen.dare.second.times import time
 

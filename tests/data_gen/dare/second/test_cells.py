@@ -11,8 +11,8 @@ pytest.importorskip("duckdb")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data_gen.dare.second.cells import number, open_codes, words
 from data_gen.dare.second.forms import opened
-from data_gen.dare.second.numbers import number, open_codes, words
 from data_gen.dare.second.original import Original, Unprovable
 
 
