@@ -7,6 +7,7 @@ the file decide, and where these say nothing either, the column is not provable.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from data_gen.dare.second.original import Opened, Unprovable
@@ -228,10 +229,11 @@ def _words(table: Opened, name: str) -> str:
     return tidy_words(f"({cell})::varchar")
 
 
-def tidy_words(cell: str) -> str:
-    """SQL for text as it is compared: single spaces; `true` as `True`; no value as NULL."""
+def tidy_words(cell: str, kept: Sequence[str] = ()) -> str:
+    """SQL for text as it is compared: single spaces; `true` as `True`; no value as NULL, but for
+    words that are `kept`."""
     bare = f"regexp_replace(trim({cell}), '\\s+', ' ', 'g')"
-    said = ", ".join(map(_quoted, MISSING))
+    said = ", ".join(_quoted(word) for word in MISSING if word not in kept)
     return (
         f"case when lower({bare}) in ({said}) then null "
         f"when lower({bare}) = 'true' then 'True' when lower({bare}) = 'false' then 'False' "

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from data_gen.dare.second.cells import number, open_codes, tidy_words, words
+from data_gen.dare.second.cells import MISSING, number, open_codes, tidy_words, words
 from data_gen.dare.second.compare import Column, by_place, difference
 from data_gen.dare.second.original import Opened
 from data_gen.dare.second.refit import check_answer, check_fitted, facts
@@ -74,9 +74,12 @@ def _rows(table: Opened, held: Shipped, recipe: Recipe) -> None:
             columns.append(Column(name, True, mine, held.train.number(name)))
             tested.append(other.number(name))
         else:
-            mine = tidy_words(held.train.words(name))
-            columns.append(Column(name, False, words(table, name), mine))
-            tested.append(tidy_words(other.words(name)))
+            kept = _categories(table, name, held.train)
+            made = words(table, name)
+            if kept:
+                made = tidy_words(table.column(name), kept)
+            columns.append(Column(name, False, made, tidy_words(held.train.words(name), kept)))
+            tested.append(tidy_words(other.words(name), kept))
     stage(db, "want", "rn", columns, "from o", first=False)
     train = ", ".join(f"{c.first} as v{i}" for i, c in enumerate(columns))
     asked = ", ".join(f"{cell} as v{i}" for i, cell in enumerate(tested))
@@ -108,6 +111,14 @@ def _as_shipped(table: Opened, name: str, *sheets: Sheet) -> str:
         if not any(used):
             made = f"nullif({made}, {code!r})"
     return made
+
+
+def _categories(table: Opened, name: str, train: Sheet) -> list[str]:
+    """Words that may mean no value, but are categories throughout the task: then they are so in
+    the original as well."""
+    bare = f"lower(trim({train.words(name)}))"
+    found = table.db.execute(f"select distinct {bare} from {train.table}").fetchall()
+    return [row[0] for row in found if row[0] in MISSING]
 
 
 def _sides(recipe: Recipe, names: list[str], one: Sheet, other: Sheet) -> list[Column]:

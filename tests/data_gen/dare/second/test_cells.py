@@ -11,7 +11,7 @@ pytest.importorskip("duckdb")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_gen.dare.second.cells import number, open_codes, words
+from data_gen.dare.second.cells import number, open_codes, tidy_words, words
 from data_gen.dare.second.forms import opened
 from data_gen.dare.second.original import Original, Unprovable
 
@@ -131,3 +131,12 @@ def test_numbers_taken_for_words_are_refused(tmp_path: Path) -> None:
 def test_what_the_user_says_counts(tmp_path: Path) -> None:
     (tmp_path / "tables.yaml").write_text('"*.csv": {decimal: ",", missing: {b: ["7,5", 8]}}')
     assert numbers_of(tmp_path, "a;b\nx;1,234\ny;2,345\nz;8\n") == [1.234, 2.345, None]
+
+
+def test_a_word_for_no_value_may_be_a_category(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n1,none\n2,labour\n3,NA\n")
+    table = opened(Original(path))
+    made = tidy_words(table.column("b"), ["none"])
+    found = [r[0] for r in table.db.execute(f"select {made} from o order by rn").fetchall()]
+    assert found == ["none", "labour", None]
