@@ -12,7 +12,14 @@ from typing import Any
 
 from data_gen.dare.layout import Frame
 from data_gen.dare.leaks import tells
-from data_gen.dare.targets import class_unfit, is_calendar, is_identifier, number_unfit, unfit
+from data_gen.dare.targets import (
+    class_unfit,
+    is_calendar,
+    is_identifier,
+    is_weight,
+    number_unfit,
+    unfit,
+)
 
 MAX_ROWS = 4000
 _MARKS = frozenset(float(sign * int("9" * n)) for n in range(2, 7) for sign in (1, -1)) | {
@@ -89,6 +96,9 @@ def clean(
 
 
 def _identifies(name: str, column: Frame, text: str) -> bool:
+    """Whether a column measures nothing: it names rows, or says how much they count."""
+    if is_weight(name, text):
+        return True
     return is_identifier(name, column, text) and not is_calendar(name, column)
 
 
@@ -108,7 +118,7 @@ def refusals(looked: Looked, family: str, texts: Mapping[str, str] | None = None
     found: dict[str, str] = {}
     for name in map(str, looked.frame.columns):
         column, text = looked.frame[name], (texts or {}).get(name, "")
-        own = class_unfit(column, text) if family == "class" else number_unfit(column)
+        own = class_unfit(column, text) if family == "class" else number_unfit(column, text)
         found[name] = own or unfit(name, column, text)
     return found
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from data_gen.dare.layout import Frame
-from data_gen.dare.leaks import CLASSES, FEW, is_number, shuffled
+from data_gen.dare.leaks import CLASSES, FEW, LIMIT, is_label, is_number, purity, shuffled
 
 EXACT = 0.9995  # R2 of a sum or product of two columns
 MANY = 1e-4  # share of variance that a weighted sum of many columns may leave
@@ -45,6 +45,23 @@ def made_of(frame: Frame, target: str, features: Sequence[str]) -> tuple[tuple[s
         return (), ""
     used = _weighted(block, goal)
     return (tuple(names[i] for i in used), "a weighted sum of them") if used else ((), "")
+
+
+def two_labels(frame: Frame, target: str, features: Sequence[str]) -> tuple[str, ...]:
+    """Two columns of few values whose pairs of values have one label each, () where there are
+    none; those with the fewest values are looked at."""
+    import pandas as pd
+
+    few = [(int(frame[f].nunique()), f) for f in features if is_label(frame[f])]
+    names = [f for count, f in sorted(few, key=lambda pair: pair[0]) if count <= CLASSES][:12]
+    y = pd.factorize(frame[target])[0]
+    codes = {f: pd.factorize(frame[f], use_na_sentinel=False)[0] for f in names}
+    for i, one in enumerate(names):
+        for other in names[i + 1 :]:
+            both = pd.factorize(codes[one] * (CLASSES + 2) + codes[other])[0]
+            if purity(both[y >= 0], y[y >= 0]) >= LIMIT:
+                return one, other
+    return ()
 
 
 def _two(block: Array, y: Array) -> tuple[int, int, str] | None:

@@ -80,7 +80,7 @@ def _tells_label(x: Column, y: Column) -> str:
     groups, labels = _groups(x), _groups(y)
     if labels.max(initial=0) == 0:
         return ""
-    if _purity(groups, labels) >= LIMIT:
+    if purity(groups, labels) >= LIMIT:
         return "equal values of it have equal labels"
     if not is_number(x):
         return ""
@@ -92,7 +92,7 @@ def _tells_label(x: Column, y: Column) -> str:
     return ""
 
 
-def _purity(groups: Array, labels: Array) -> float:
+def purity(groups: Array, labels: Array) -> float:
     """Share of rows with the commonest label of their group, over groups of two rows or more; 0
     where those are less than a third of the rows."""
     import numpy as np

@@ -14,7 +14,7 @@ from data_gen.dare.database import texts_of
 from data_gen.dare.layout import Frame
 from data_gen.dare.leaks import is_number, tells_within, told_by_key
 from data_gen.dare.sources import Source
-from data_gen.dare.targets import is_calendar, is_identifier, judge, unfit
+from data_gen.dare.targets import is_background, is_calendar, is_identifier, judge, unfit
 from data_gen.dare.time_columns import Timed
 from data_gen.dare.wishes import Wish
 
@@ -41,6 +41,8 @@ def series_targets(timed: Timed, source: Source, wish: Wish) -> tuple[list[str],
                 refused.append(f"series {name}: not a number in every row with 30 different values")
             continue
         why = "" if wish.targets else unfit(name, column, texts.get(name, ""))
+        if not why and not wish.targets and is_background(name):
+            why = "it says who or where"
         why = why or told_by_key(frame, name, frame["_when"], timed.keys)
         if why:
             refused.append(f"series {name}: {why}")

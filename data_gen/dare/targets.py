@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from data_gen.dare.combined import made_of
+from data_gen.dare.combined import made_of, two_labels
 from data_gen.dare.layout import Frame
 from data_gen.dare.leaks import is_label, is_number, tells
 
@@ -27,7 +27,8 @@ INDEX = re.compile(
 _ID_TEXT = re.compile(
     r"\b(identif(ier|ication|ying)|id (number|code)|unique (id|number|key|code)|serial number|"
     r"row (number|name|index)|(subject|patient|case|student|person|household|school) (id|number|"
-    r"code)|sequence number|fips|zip code|postal code)\b|^ids?\b",
+    r"code)|sequence number|fips|zip code|postal code|(institution|cent(re|er)|hospital|site) "
+    r"(number|code))\b|^ids?\b",
     re.I,
 )
 _WEIGHT = re.compile(
@@ -73,6 +74,13 @@ _BACKGROUND = re.compile(
     r"([._ ].*|\d*)$",
     re.I,
 )
+_TREATED = re.compile(
+    r"\b(treatment (group|arm|level|condition|indicator|status)|\w+ treatment/|randomi[sz]ed|"
+    r"assigned to|which eye was treated)\b",
+    re.I,
+)
+_CODED = re.compile(r"^\W*(an? )?((un)?ordered )?factor\b", re.I)
+_CLOCK = re.compile(r"(^|[._ ])time$", re.I)
 _ANGLE = re.compile(
     r"(^|[._ ])(wind_?dir\w*|direction|bearing|heading|azimuth|aspect|dir|wd)$", re.I
 )
@@ -123,13 +131,29 @@ def is_identifier(name: str, column: Column, text: str = "") -> bool:
     return bool(counter or _ID_TEXT.search(text)) or is_running(column)
 
 
+def is_weight(name: str, text: str = "") -> bool:
+    """Whether a column says how much a row counts in a survey, and nothing of the row."""
+    return bool(_WEIGHT.search(text.lower()) or _WEIGHT_NAME.match(name))
+
+
+def is_clock(name: str, column: Column) -> bool:
+    """Whether numbers are times of a day: `hour`, or 517 and 2359 in a column called time."""
+    known = column.dropna()
+    if not is_number(column) or not len(known):
+        return False
+    if re.match(r"(hour|hr)s?$", name, re.I):
+        return bool(known.between(0, 24).all())
+    whole = bool((known == known.round()).all() and known.between(0, 2400).all())
+    return bool(_CLOCK.search(name)) and whole and bool((known % 100 < 60).all())
+
+
 def unfit(name: str, column: Column, text: str = "") -> str:
     """Why no question should ask for a column, "" if it may be asked for. `text`: what the source
     says of it."""
     known = column.dropna()
     if known.nunique() < 2:
         return "a constant"
-    if is_calendar(name, column):
+    if is_calendar(name, column) or (is_clock(name, column) and known.nunique() > 60):
         return "a part of the calendar"
     if is_identifier(name, column, text):
         return "an identifier or a running number"
@@ -138,9 +162,9 @@ def unfit(name: str, column: Column, text: str = "") -> str:
         if lengths.max() > 60 or known.nunique() > 20:
             near = known.nunique() >= 0.9 * len(known)
             return "free text or names" if near or lengths.max() > 60 else "more than 20 categories"
-    if _WEIGHT.search(text.lower()) or _WEIGHT_NAME.match(name):
+    if is_weight(name, text):
         return "a weight of the sample"
-    if _DESIGN.match(name):
+    if _DESIGN.match(name) or _TREATED.search(text):
         return "a part of the design, not an outcome"
     if _STEP.match(name) and known.nunique() <= len(known) / 3 and is_number(column):
         return "a point of time"
@@ -170,11 +194,13 @@ def class_unfit(column: Column, text: str = "") -> str:
     return ""
 
 
-def number_unfit(column: Column) -> str:
+def number_unfit(column: Column, text: str = "") -> str:
     """Why a column is no quantity to regress on: 30 values or more, a tenth of the rows, and no
     value that most rows have."""
     if not is_number(column):
         return "no numbers"
+    if _CODED.match(text):
+        return "numbers that stand for names"
     counts = column.value_counts()
     if len(counts) < 30 or len(counts) < 0.1 * len(column):
         return "too few different values for a quantity"
@@ -224,6 +250,8 @@ def judge(frame: Frame, target: str, features: Sequence[str], wished: bool = Fal
                 return Verdict(f"{name} alone gives it ({how})")
             left[name] = how
     rest = [f for f in features if f not in left]
+    if is_label(y) and not wished and (pair := two_labels(frame, target, rest)):
+        return Verdict(f"{' and '.join(pair)} give it (equal values of them have equal labels)")
     while True:
         made, how = made_of(frame, target, rest)
         if not made:

@@ -12,9 +12,10 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 
 from data_gen.dare.analyse import clean, refusals, without_marks  # noqa: E402
-from data_gen.dare.targets import derived_one, is_identifier, judge, unfit  # noqa: E402
+from data_gen.dare.targets import derived_one, is_identifier, judge, number_unfit, unfit  # noqa: E402
 
 ROWS = 300
+PAIR = {"parent": "fm", "child": "sd"}
 
 
 def draw(seed: int, low: int = 1, high: int = 10**6) -> Any:
@@ -52,7 +53,12 @@ def towns() -> Any:
         ("treatment", draw(3, 0, 1), "", "a part of the design"),
         ("flag", pd.Series([0] * 295 + [1] * 5), "", "nearly constant"),
         ("wind_dir", draw(3, 0, 360), "", "an angle"),
+        ("dep_time", draw(3, 0, 23) * 100 + draw(4, 0, 59), "", "a part of the calendar"),
+        ("hour", draw(3, 0, 2300) / 100, "", "a part of the calendar"),
+        ("nutrient", draw(3, 0, 1), "fertilization treatment/nutrient level", "a part of the des"),
+        ("inst", draw(3, 1, 30), "Institution code", "an identifier"),
         ("price", draw(3), "price in euros", ""),
+        ("time_to_delivery", draw(3, 5, 90), "", ""),
         ("opening_hours", draw(3, 0, 1), "", ""),
         ("weight", draw(3, 40, 120), "weight of the person in kg", ""),
     ],
@@ -87,6 +93,20 @@ def test_a_sum_is_refused_and_left_out_beside_its_parts() -> None:
     assert parts.why == "" and list(parts.left_out) == ["places"]
     wished = judge(frame, "places", ["popul", "income", "schools", "parks"], wished=True)
     assert set(wished.left_out) == {"schools", "parks"}
+
+
+def test_a_label_of_two_others_is_refused() -> None:
+    rng = random.Random(6)
+    frame = pd.DataFrame({n: [rng.choice(v) for _ in range(ROWS)] for n, v in PAIR.items()})
+    frame["pair"] = frame["parent"] + frame["child"]
+    frame["size"] = draw(2)
+    assert "parent and child give it" in judge(frame, "pair", ["parent", "child", "size"]).why
+    assert judge(frame, "child", ["parent", "size"]).why == ""
+
+
+def test_numbers_that_stand_for_names_are_no_quantity() -> None:
+    assert number_unfit(draw(1, 500, 743), "(factor) brood number") != ""
+    assert number_unfit(draw(1, 500, 743), "number of ticks") == ""
 
 
 def test_of_columns_that_give_each_other_the_derived_one_is_known() -> None:
