@@ -6,18 +6,28 @@
 
 from __future__ import annotations
 
-import re
-import warnings
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from data_gen.dare.layout import Frame
+from data_gen.dare.leaks import tells
+from data_gen.dare.targets import (
+    class_unfit,
+    is_calendar,
+    is_identifier,
+    is_weight,
+    number_unfit,
+    unfit,
+)
 
 MAX_ROWS = 4000
-_INDEX = re.compile(
-    r"^(unnamed.*|rownames?|index|row_?id|id|.*_id|obs|case|subject_?id?|key)$", re.I
-)
-_TIME = re.compile(r"(year|date|time|month|quarter|period|day)", re.I)
+_MARKS = frozenset(float(sign * int("9" * n)) for n in range(2, 7) for sign in (1, -1)) | {
+    -8.0,
+    -9.0,
+    -888.0,
+    -8888.0,
+}
 
 
 @dataclass(frozen=True)
@@ -31,10 +41,29 @@ class Looked:
         return [c for c in self.frame.columns if c not in without]
 
 
-def clean(frame: Frame, seed: int) -> Looked | None:
-    """Drop running indices, constants, texts; categories as text, numbers as numbers. None: too
-    little is left."""
+def without_marks(column: Frame) -> Frame:
+    """Numbers without the marks that stand for "no value": 99, -999 and the like at an end of the
+    values, further from the rest than the rest is wide."""
+    values = column.astype(float)
+    for end in ("min", "max"):
+        mark = getattr(values, end)()
+        rest = values[values != mark]
+        if mark not in _MARKS or rest.nunique() < 3 or (end == "max" and mark < 0):
+            continue
+        near = getattr(rest, end)()
+        if abs(mark - near) > (rest.max() - rest.min()) and (end == "max" or mark < 0):
+            values = values.where(values != mark)
+    return values
+
+
+def clean(
+    frame: Frame, seed: int, texts: Mapping[str, str] | None = None, wanted: Collection[str] = ()
+) -> Looked | None:
+    """Drop identifiers, running numbers, constants, texts; categories as text, numbers as numbers.
+    None: too little is left. `texts`: what the source says of columns; `wanted` ones are no
+    identifiers."""
     import numpy as np
+    import pandas as pd
 
     frame = frame.set_axis([str(c).strip() for c in frame.columns], axis=1)
     frame = frame.loc[:, ~frame.columns.duplicated()].copy()
@@ -44,90 +73,57 @@ def clean(frame: Frame, seed: int) -> Looked | None:
     out: dict[str, Any] = {}
     for name in frame.columns:
         column = frame[name]
-        if _INDEX.match(name) or "`" in name or not name or column.isna().mean() > 0.4:
+        if "`" in name or "\n" in name or not name or column.isna().mean() > 0.4:
+            continue
+        if name not in wanted and _identifies(name, column, (texts or {}).get(name, "")):
             continue
         if column.dtype.kind in "iuf":
-            values = column.astype(float).replace([np.inf, -np.inf], np.nan)
+            values = without_marks(column.astype(float).replace([np.inf, -np.inf], np.nan))
+            if values.isna().mean() > 0.4 or values.nunique() < 2 or values.abs().max() > 1e12:
+                continue
             whole = bool((values.dropna() == values.dropna().round()).all())
-            if values.nunique() < 2 or values.abs().max() > 1e12:
-                continue
-            running = whole and values.nunique() == len(values) and values.is_monotonic_increasing
-            if running and not _TIME.search(name):
-                continue
-            tidy = column.astype("int64") if whole and not values.isna().any() else values
+            tidy = values.astype("int64") if whole and not values.isna().any() else values
             out[name], kinds[name] = tidy, "numerical"
-        elif column.dtype.kind == "M":
-            continue
-        else:
+        elif column.dtype.kind != "M":
             words = column.astype(object).where(column.notna(), None)
             words = words.map(lambda v: None if v is None else " ".join(str(v).split()) or None)
             if 2 <= words.nunique() <= 20 and words.dropna().map(len).max() <= 40:
                 out[name], kinds[name] = words, "categorical"
     if len(out) < 4:
         return None
-    import pandas as pd
-
     tidy = pd.DataFrame(out).drop_duplicates().reset_index(drop=True)
     return Looked(tidy, kinds) if len(tidy) >= 120 else None
 
 
-def class_targets(looked: Looked) -> list[str]:
-    """Columns with 2-10 classes, the two commonest with 20 rows or more, none above 85 %."""
-    found: list[str] = []
-    for name in looked.frame.columns:
-        counts = looked.frame[name].value_counts()
-        whole = looked.kinds[name] == "categorical" or looked.frame[name].dtype.kind == "i"
-        enough = 2 <= len(counts) <= 10 and counts.iloc[1] >= 20 and counts.iloc[-1] >= 4
-        if whole and enough and counts.iloc[0] <= 0.85 * len(looked.frame):
-            found.append(name)
-    return found
+def _identifies(name: str, column: Frame, text: str) -> bool:
+    """Whether a column measures nothing: it names rows, or says how much they count."""
+    if is_weight(name, text):
+        return True
+    return is_identifier(name, column, text) and not is_calendar(name, column)
 
 
-def number_targets(looked: Looked) -> list[str]:
-    """Numeric columns with many values, not a time."""
-    found: list[str] = []
-    for name, kind in looked.kinds.items():
-        if kind == "numerical" and not _TIME.search(name):
-            distinct = looked.frame[name].nunique()
-            if distinct >= 30 and distinct >= 0.1 * len(looked.frame):
-                found.append(name)
+def class_targets(looked: Looked, texts: Mapping[str, str] | None = None) -> list[str]:
+    """Columns worth classifying."""
+    return [n for n, why in refusals(looked, "class", texts).items() if not why]
+
+
+def number_targets(looked: Looked, texts: Mapping[str, str] | None = None) -> list[str]:
+    """Columns worth a regression."""
+    return [n for n, why in refusals(looked, "reg", texts).items() if not why]
+
+
+def refusals(looked: Looked, family: str, texts: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Column → why it is no target of this family, "" where it is one. `texts`: what the source
+    says of columns."""
+    found: dict[str, str] = {}
+    for name in map(str, looked.frame.columns):
+        column, text = looked.frame[name], (texts or {}).get(name, "")
+        own = class_unfit(column, text) if family == "class" else number_unfit(column, text)
+        found[name] = own or unfit(name, column, text)
     return found
 
 
 def giveaways(looked: Looked, target: str) -> list[str]:
-    """Features that alone tell the target: |r| ≥ 0.995, or values that name its class."""
-    frame, found = looked.frame, list[str]()
-    y = frame[target]
-    classes = y.nunique()
-    for name in looked.features([target]):
-        x = frame[name]
-        both = (x.notna() & y.notna()).to_numpy()
-        numbers = x.dtype.kind in "if" and y.dtype.kind in "if"
-        told = numbers and _straight(x[both], y[both])
-        if not told and classes <= 10 and x.nunique() <= 40:
-            told = _names_class(x[both], y[both])
-        if told:
-            found.append(name)
-    return found
-
-
-def _straight(x: Any, y: Any) -> bool:
-    """Whether a straight line through x gives y."""
-    import numpy as np
-
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        return bool(abs(np.corrcoef(x.to_numpy(float), y.to_numpy(float))[0, 1]) >= 0.995)
-
-
-def _names_class(x: Any, y: Any) -> bool:
-    """Whether the commonest class of each value of x is the class of nearly every row."""
-    import numpy as np
-    import pandas as pd
-
-    values, known = pd.factorize(x)
-    classes, names = pd.factorize(y)
-    table = np.bincount(values * len(names) + classes, minlength=len(known) * len(names))
-    return bool(
-        table.reshape(len(known), len(names)).max(axis=1, initial=0).sum() >= 0.995 * len(x)
-    )
+    """Features that alone give the target (`leaks.tells`)."""
+    y = looked.frame[target]
+    return [n for n in looked.features([target]) if tells(looked.frame[n], y)]

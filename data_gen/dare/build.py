@@ -10,16 +10,25 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from data_gen.dare.certificate import certificate, refusals, shortage
-from data_gen.dare.database import Settings
+from data_gen.dare.alike import without_repeats
+from data_gen.dare.certificate import certificate, inputs_of
+from data_gen.dare.database import Built, Settings
+from data_gen.dare.describe import check_described, describe, read_describe
 from data_gen.dare.importer import tasks_of
 from data_gen.dare.layout import json_bytes, read_entries, read_table, write_question_list
-from data_gen.dare.sources import fingerprints, groups
+from data_gen.dare.licences import read_licences
+from data_gen.dare.proof import need_duckdb
+from data_gen.dare.shares import default_validation, empty_splits, splits_of
+from data_gen.dare.sources import fingerprints, sources
+from data_gen.dare.sources import groups as groups_of
+from data_gen.dare.wishes import read_wishes
 from data_gen.dare.workers import run_tables
+from data_gen.inputs import REFUSED, say_inputs
 from rewards.dare.prediction import read_gold, score_table
 from rewards.task import Task, TaskError, write_jsonl
 
@@ -42,45 +51,74 @@ def published_marks(folders: Sequence[Path]) -> frozenset[str]:
 
 def build_all(args: argparse.Namespace) -> None:
     """The command: databases, question list, tasks by split, certificate."""
-    per_table = args.per_table or (4 if args.style == "mini" else 2)
-    settings = Settings(
-        args.out, args.seed, args.style == "mini", published_marks(args.exclude), per_table
-    )
+    need_duckdb()
+    settings = _settings(args)
     args.out.mkdir(parents=True, exist_ok=True)
     workers = args.workers or len(os.sched_getaffinity(0))
     found = run_tables(args.tables, settings, workers, args.databases)
-    rows = [row for built in found for row in built.rows][: args.databases]
-    write_jsonl(args.out / "refused.jsonl", refusals(found))
+    rows, repeats = _rows(found, args.databases)
     if len(rows) < args.databases:
-        print(shortage(found, len(rows), args.databases), file=sys.stderr)
+        print(f"{len(rows)} of {args.databases} databases: no table gave more", file=sys.stderr)
     if not rows:
-        raise TaskError(f"no table gave a task; {args.out / 'refused.jsonl'} says why for each")
+        say_inputs(inputs_of(found, rows), args.out)
+        raise TaskError(f"no table gave a task; {args.out / REFUSED} says why for each")
     named = {str(row["file_path"]) for row in rows}
     for folder in (args.out / "databases").iterdir():  # what was built beyond the number asked
         if folder.name not in named:
             shutil.rmtree(folder)
-    marks = {b.source: b.marks for b in found if b.rows}  # a table's marks are the same each time
-    together = groups(marks)
-    for row in rows:
-        row["table_group"] = together[row["source"]]
     reworded = _reworded(args, rows)
     write_question_list(args.out, rows)
-    tasks = asyncio.run(_tasks(args.out, rows, args.heldout_share))
-    for name in ("train", "heldout"):
+    groups = {str(row["table_group"]) for row in rows}
+    share = args.validation_share
+    share = default_validation(len(groups)) if share is None else share
+    splits = splits_of(groups, args.heldout_share, share)
+    tasks = asyncio.run(_tasks(args.out, rows, splits))
+    for name in ("train", "validation", "heldout"):
         write_jsonl(args.out / f"{name}.jsonl", (t.to_json() for t in tasks if t.split == name))
-    if args.heldout_share > 0 and all(task.split == "train" for task in tasks):
-        print(
-            f"{args.out / 'heldout.jsonl'} is empty: every task is made from one table (or copies "
-            "of it); give tables of other data to test on",
-            file=sys.stderr,
-        )
-    report = certificate(found, rows, tasks, settings.seed) | reworded
+    asked = args.validation_share is not None
+    for sentence in empty_splits(len(groups), args.heldout_share, share, asked):
+        print(f"{args.out}: {sentence}", file=sys.stderr)
+    report = certificate(found, rows, tasks, settings.seed, repeats) | reworded
     (args.out / "certificate.json").write_bytes(json_bytes(report))
+    say_inputs(inputs_of(found, rows), args.out)
     print(
         f"{args.out}: {report['databases']} databases from {report['tables']} tables, "
         f"{report['tasks']} tasks {json.dumps(report['tracks'])}",
         file=sys.stderr,
     )
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    """What the words of the command ask for, checked against the tables."""
+    mini = args.style == "mini"
+    settings = Settings(
+        args.out,
+        args.seed,
+        mini,
+        published_marks(args.exclude),
+        args.per_table or (4 if mini else 2),
+        described=read_describe(args.describe) if args.describe else {},
+        licences=read_licences(args.licence),
+    )
+    asked = (args.target, args.features, args.time)
+    if not (any(asked) or args.task_types or args.describe):
+        return settings
+    listed = list(sources(args.tables))
+    check_described(listed, settings.described)
+    listed = describe(listed, settings.described)
+    return replace(settings, wishes=read_wishes(*asked, args.task_types, listed))
+
+
+def _rows(found: Sequence[Built], wanted: int) -> tuple[list[dict[str, Any]], int]:
+    """(the rows of the question list, each with the group of its table; how many were left out for
+    asking nearly the same as another)."""
+    marks = {b.source: b.marks for b in found if b.rows}  # a table's marks are the same each time
+    together = groups_of(marks)
+    rows = [row for built in found for row in built.rows]
+    for row in rows:
+        row["table_group"] = together[row["source"]]
+    rows, repeats = without_repeats(rows)
+    return rows[:wanted], repeats
 
 
 def _reworded(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -101,27 +139,15 @@ def _reworded(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str,
     return {"reworded": report}
 
 
-def held_out(groups: Iterable[str], share: float) -> set[str]:
-    """The groups of tables to test on: this share of them, in an order that their hashes give.
-
-    A group is a table with its copies, so nothing made from it stands on both sides. From two
-    groups on, at least one is held out and at least one trained on, unless the share is 0.
-    """
-    ranked = sorted(set(groups), key=lambda group: (group[-8:], group))
-    if share <= 0 or len(ranked) < 2:
-        return set()
-    return set(ranked[: min(len(ranked) - 1, max(1, round(share * len(ranked))))])
-
-
-async def _tasks(out: Path, rows: Sequence[dict[str, Any]], share: float) -> list[Task]:
+async def _tasks(
+    out: Path, rows: Sequence[dict[str, Any]], splits: Mapping[str, str]
+) -> list[Task]:
     by_name = {str(row["file_path"]): row for row in rows}
-    held = held_out((str(row["table_group"]) for row in rows), share)
     tasks: list[Task] = []
     for entry in read_entries(out):
         row = by_name[entry.name]
         meta = {k: row[k] for k in ("domain", "licence", "source", "table_sha256", "table_group")}
-        split = "heldout" if row["table_group"] in held else "train"
-        tasks += await tasks_of(entry, out, split, pool=None, meta=meta)
+        tasks += await tasks_of(entry, out, splits[row["table_group"]], pool=None, meta=meta)
     for task in tasks:
         gold = read_gold(task.gold)
         if score_table(gold, gold.truth_csv.encode(), trusted=True).outcome != 1.0:

@@ -7,23 +7,53 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from data_gen.dare.analyse import Looked, class_targets, clean, giveaways, number_targets
+from data_gen.dare.analyse import Looked, clean
 from data_gen.dare.baseline import tabular_baseline
-from data_gen.dare.database import Built, Settings, list_row, origin, published
-from data_gen.dare.layout import KIND, json_bytes, write_database
+from data_gen.dare.database import (
+    Built,
+    Settings,
+    Unproved,
+    list_row,
+    origin,
+    published,
+    texts_of,
+    write_proved,
+)
+from data_gen.dare.given_away import given_away
+from data_gen.dare.layout import KIND, json_bytes
+from data_gen.dare.plans import Plan, narrowed, plans
 from data_gen.dare.sources import Source, database_name, fingerprints
-from data_gen.dare.tabular import files_of, metadata_json, propose
+from data_gen.dare.tabular import Candidate, files_of, metadata_json, propose
 from data_gen.dare.validate import Proof, finished, prove
+from data_gen.dare.wishes import Wish
 from data_gen.dare.wording import if_question, metadata_text, mini_question, mm_question
+from data_gen.dare.words import phrases, plain_about
 from rewards.seeds import derive_seed
 from rewards.task import TaskError
 from rollouts.sandbox.pool import Pool
 
+TRIES, WISHED = 2, 6  # drafts of a database, and of a wished one
 
-def column_lines(source: Source, looked: Looked) -> dict[str, str]:
+
+@dataclass(frozen=True)
+class Table:
+    """A table on its way to databases: what it holds, what is said of its columns, and the wish."""
+
+    source: Source
+    looked: Looked
+    texts: Mapping[str, str]
+    wish: Wish
+    settings: Settings
+    pool: Pool
+
+
+def column_lines(texts: Mapping[str, str], looked: Looked) -> dict[str, str]:
     """A line for every column: what the source says, and what the values are."""
+    said = phrases(list(looked.frame.columns), texts)
     out: dict[str, str] = {}
     for name in looked.frame.columns:
         values = looked.frame[name].dropna()
@@ -32,105 +62,144 @@ def column_lines(source: Source, looked: Looked) -> dict[str, str]:
         else:
             shown = sorted(map(str, values.unique()))[:6]
             fact = f"one of {len(values.unique())} categories, such as {', '.join(shown)}"
-        said = source.columns.get(name, "")
-        out[name] = f"{said} ({fact})" if said else fact
+        text = texts.get(name, "")
+        if name in said and not text.lower().startswith(said[name].lower()):
+            text = f"{said[name]}; {text}"  # the words of the questions stand first
+        out[name] = f"{text} ({fact})" if text else fact
     return out
 
 
 async def build_table(source: Source, settings: Settings, pool: Pool, room: int) -> Built:
     """Up to `room` class and reg databases of one table; never raises for what a table is."""
-    built = Built(source.name)
+    built = Built(source.name, licence=source.licence)
     seed = derive_seed(settings.seed, source.name)
+    wish = settings.wishes.of(source.name)
     try:
         raw = source.load()
-        looked = clean(raw, seed)
+        texts = texts_of(source, [str(c).strip() for c in raw.columns])
+        looked = clean(raw, seed, texts, wish.named())
+    except TaskError as error:
+        built.refused.append(str(error))
+        return built
     except Exception as error:  # a table of a package may be anything
         built.refused.append(f"unreadable: {type(error).__name__}: {error}"[:200])
         return built
     if looked is None:
         built.refused.append("fewer than 4 usable columns or 120 different rows")
         return built
+    if lost := [n for n in (*wish.targets, *wish.features) if n not in looked.kinds]:
+        built.refused.append(f"{', '.join(lost)}: too many missing values, or no usable column")
+        return built
     built.marks = fingerprints(raw)
     if published(built.marks, settings):
         built.refused.append("the table of a published evaluation database")
         return built
-    rng = random.Random(seed)
-    groups = {"class": class_targets(looked), "reg": number_targets(looked)}
-    for names in groups.values():
-        rng.shuffle(names)
-    turns = [(i, family, t) for family, names in groups.items() for i, t in enumerate(names)]
-    plans = [(family, t) for _, family, t in sorted(turns)]  # families in turn
-    if not plans:
-        built.refused.append("no column can be a target")
-    for number, (family, target) in enumerate(plans[: 3 * room]):
-        if len(built.rows) >= room:
-            break
-        own = random.Random(derive_seed(seed, number, family, target))
-        try:
-            why = await _database(source, looked, family, target, settings, pool, own, built)
-        except Exception as error:  # one odd table must not end a build of hundreds; it is counted
-            why = f"broke: {type(error).__name__}: {error}"[:200]
-        if why:
-            built.refused.append(f"{family} {target}: {why}")
+    table = Table(source, looked, texts, wish, settings, pool)
+    await _databases(table, built, seed, room)
     return built
 
 
-async def _database(
-    source: Source,
-    looked: Looked,
-    family: str,
-    target: str,
-    settings: Settings,
-    pool: Pool,
-    rng: random.Random,
-    built: Built,
-) -> str:
-    """Build and write one tabular database; "" or why it was refused."""
-    told = giveaways(looked, target)
-    bare = [f for f in looked.frame.columns if f not in told]
-    narrowed = Looked(looked.frame[bare], {f: looked.kinds[f] for f in bare})
-    made = propose(narrowed, family, [target], rng, settings.mini)
-    if made is None:
-        return "too few rows or features"
-    if not settings.mini and (why := tabular_baseline(made)):
+async def _databases(table: Table, built: Built, seed: int, room: int) -> None:
+    made, refused = plans(table.looked, table.texts, table.wish, table.settings, seed)
+    built.refused += refused
+    if not made and not refused:
+        built.refused.append("no column can be a target")
+    for number, plan in enumerate(made[: 3 * room]):
+        if len(built.rows) >= room:
+            break
+        own = random.Random(derive_seed(seed, number, plan.family, *plan.targets))
+        try:
+            why = await _database(table, plan, own, built)
+        except Unproved as error:
+            why = str(error)
+        except Exception as error:  # one odd table must not end a build of hundreds; it is counted
+            why = f"broke: {type(error).__name__}: {error}"[:200]
+        if why:
+            built.refused.append(f"{plan.family} {', '.join(plan.targets)}: {why}")
+
+
+async def _database(table: Table, plan: Plan, rng: random.Random, built: Built) -> str:
+    """Build and write one tabular database; "" or why it was refused. A wished one is drafted
+    several times, and comes without its IF variant when that cannot be proved."""
+    bare, why = narrowed(table.looked, plan, table.wish)
+    if bare is None:
         return why
-    try:
-        proof, why = await prove(pool, made, rng)
-    except TaskError as error:
-        return str(error)
-    if proof is None:
-        return why
-    text = metadata_text(source.title, source.about, column_lines(source, narrowed))
-    built.rows.append(_write(source, looked, family, proof, text, settings, rng))
-    return ""
+    wanted = table.settings.wishes.variants(plan.family)
+    made: Candidate | None = None
+    for _ in range(WISHED if table.wish.targets else TRIES):
+        made = propose(bare, plan.family, list(plan.targets), rng, table.settings.mini)
+        if made is None:
+            return "too few rows or features"
+        if why := _dull(made, table.settings.mini):
+            return why
+        made = _worded(made, table)
+        if "IF" not in wanted:
+            built.rows.append(_write(table, bare, made, None, rng))
+            return ""
+        try:
+            proof, why = await prove(table.pool, made, rng)
+        except TaskError as error:
+            proof, why = None, str(error)
+        if proof is not None:
+            built.rows.append(_write(table, bare, finished(proof), proof, rng))
+            return ""
+    if made is not None and table.wish.targets and "MM" in wanted and not table.settings.mini:
+        built.rows.append(_write(table, bare, made, None, rng))
+        return f"only the modelling task: {why}"
+    return why
+
+
+def _dull(made: Candidate, mini: bool) -> str:
+    """Why nobody learns from a draft: one feature gives the answers, or no model finds them."""
+    names = made.recipe["related_features"]
+    for target in made.recipe["target"]:
+        test = made.test.assign(**{target: made.truth[target].to_numpy()})
+        if told := given_away(made.train, test, target, names):
+            return f"{next(iter(told))} alone gives the answers"
+    return "" if mini else tabular_baseline(made)
+
+
+def _worded(made: Candidate, table: Table) -> Candidate:
+    """The draft with the words that its question uses for columns."""
+    if table.settings.mini:
+        return made
+    names = made.recipe["not_filtered_related_features"]
+    said = phrases(list(table.looked.frame.columns), table.texts)
+    words = {n: said[n] for n in names if n in said}
+    return replace(made, recipe={**made.recipe, "column_words": words})
 
 
 def _write(
-    source: Source,
-    looked: Looked,
-    family: str,
-    proof: Proof,
-    text: str,
-    settings: Settings,
-    rng: random.Random,
+    table: Table, bare: Looked, made: Candidate, proof: Proof | None, rng: random.Random
 ) -> dict[str, Any]:
-    """Write a proved database; returns its row of the question list. `text`: its metadata.txt."""
-    made = finished(proof)
-    name = database_name(source, made.recipe["target"][0], family)
-    about = origin(source, looked.frame)
+    """Write a database; returns its row of the question list. Without proof it has no IF
+    variant."""
+    source, settings, recipe = table.source, table.settings, made.recipe
+    name = database_name(source, "-".join(recipe["target"]), made.family)
+    about = origin(source, table.looked.frame)
+    text = metadata_text(source.title, plain_about(source.about), column_lines(table.texts, bare))
     files = files_of(made, text, rng) | {
-        "verify/all_metadata.json": metadata_json(made, name, about),
-        "verify/simulated_pred_local.csv": proof.answer.encode(),
-        "verify/made_with.json": json_bytes(proof.versions),
+        "verify/all_metadata.json": metadata_json(made, name, about)
     }
-    write_database(settings.out, name, files)
+    if proof is not None:
+        files["verify/simulated_pred_local.csv"] = proof.answer.encode()
+        files["verify/made_with.json"] = json_bytes(proof.versions)
+        files["verify/fitted.json"] = json_bytes(proof.fitted)
+    write_proved(source, settings, name, files)
+    asked = _asked(made, settings, proof is not None, rng)
+    return list_row(source, about, name, KIND[made.family], asked)
+
+
+def _asked(made: Candidate, settings: Settings, proved: bool, rng: random.Random) -> dict[str, Any]:
+    """The questions of the variants that are wanted, and the files they need."""
     recipe, ext = made.recipe, made.recipe["save_file_type"]
+    modelling = "MM" in settings.wishes.variants(made.family) and not settings.mini
     ask = mini_question if settings.mini else if_question
-    described = [] if settings.mini else ["metadata.txt"]
-    asked = {
-        "question_v1": ask(recipe, rng),
-        "question_v2": "" if settings.mini else mm_question(recipe, rng),
+    described: Sequence[str] = [] if settings.mini else ["metadata.txt"]
+    return {
+        **recipe,
+        "question_v1": ask(recipe, rng) if proved else "",
+        "question_v2": mm_question(recipe, rng) if modelling else "",
         "needed_files_v1": [f"train_v1.{ext}", f"val_v1.{ext}", *described],
         "needed_files_v2": [f"train_v2.{ext}", f"val_v2.{ext}", "metadata.txt"],
     }
-    return list_row(source, about, name, KIND[family], asked)

@@ -70,14 +70,65 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SHARE",
         help="of the tables, to test on (default: one in seven; from two tables on at least one)",
     )
+    parser.add_argument(
+        "--validation-share",
+        type=float,
+        metavar="SHARE",
+        help="of the tables, to validate on while training (default: 0.1 from ten tables on)",
+    )
+    _wishes(parser)
     return parser
+
+
+def _wishes(parser: argparse.ArgumentParser) -> None:
+    """What the user may want of `--tables`; COL is TABLE:COL where several tables are given."""
+    own = parser.add_argument_group("what to ask of --tables; TABLE:COL where there are several")
+    own.add_argument(
+        "--target",
+        action="append",
+        default=[],
+        metavar="COL",
+        help="column to predict; several make one task with several targets",
+    )
+    own.add_argument(
+        "--features",
+        action="append",
+        default=[],
+        metavar="A,B,…",
+        help="columns to predict from, and no others",
+    )
+    own.add_argument(
+        "--time", action="append", default=[], metavar="COL", help="time column of a series"
+    )
+    own.add_argument(
+        "--task-types",
+        default="",
+        metavar="TYPES",
+        help="of class, reg, series and the tracks IF, MM, XF, CF, with commas",
+    )
+    own.add_argument(
+        "--describe",
+        type=Path,
+        metavar="FILE",
+        help="YAML or text: title, licence, and words for columns",
+    )
+    own.add_argument(
+        "--licence",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="use only tables of these licences, such as CC0,MIT; open: all open ones",
+    )
 
 
 def main(argv: Sequence[str]) -> int:
     """Exit status 0; errors that a user can mend are raised."""
     args = _parser().parse_args(argv)
-    if not 0 <= args.heldout_share < 1:
-        raise TaskError(f"--heldout-share {args.heldout_share}: set a share from 0 to below 1")
+    for name in ("heldout_share", "validation_share"):
+        share = getattr(args, name)
+        if share is not None and not 0 <= share < 1:
+            option = f"--{name.replace('_', '-')}"
+            raise TaskError(f"{option} {share}: set a share from 0 to below 1")
     if args.source is not None:
         asyncio.run(import_official(args.source, args.out, args.split, args.simulate))
     elif args.import_dsbench is not None:

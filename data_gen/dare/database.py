@@ -5,13 +5,18 @@ row in the question list, and what became of the table.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from data_gen.dare.layout import Frame
-from data_gen.dare.sources import Source, table_hash
+from data_gen.dare.describe import About
+from data_gen.dare.layout import Frame, write_database
+from data_gen.dare.proof import prove
+from data_gen.dare.sources import Source, column_texts, table_hash
+from data_gen.dare.wishes import Wishes
+from data_gen.dare.words import described
+from rewards.task import TaskError
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,9 @@ class Settings:
     mini: bool
     published: frozenset[str]  # column fingerprints of evaluation databases
     per_table: int = 2
+    wishes: Wishes = field(default_factory=Wishes)
+    described: Mapping[str, About] = field(default_factory=dict[str, About])
+    licences: tuple[str, ...] = ()  # only tables of these; empty: of any
 
 
 @dataclass
@@ -31,6 +39,18 @@ class Built:
     rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     marks: frozenset[str] = frozenset()  # of its columns, to know copies by
     refused: list[str] = field(default_factory=list[str])
+    licence: str = "unknown"
+
+
+class Unproved(TaskError):
+    """The second computation does not give the gold of a database; it is not written."""
+
+
+def write_proved(source: Source, settings: Settings, name: str, files: Mapping[str, bytes]) -> None:
+    """Write a database, its gold proved a second time from the original file. Raises `Unproved`."""
+    if why := prove(source.original, files):
+        raise Unproved(why)
+    write_database(settings.out, name, files)
 
 
 def published(marks: frozenset[str], settings: Settings) -> bool:
@@ -57,6 +77,13 @@ def domain_of(source: Source) -> str:
     return best if counts[best] else "other"
 
 
+def texts_of(source: Source, columns: Sequence[str]) -> dict[str, str]:
+    """What is said of columns: the source's own words, and the items of its text."""
+    found = described(source.about, columns)
+    own = source.columns if source.columns != column_texts(source.about) else {}
+    return {**found, **{n: t for n, t in own.items() if n in set(columns) and t.strip()}}
+
+
 def origin(source: Source, frame: Frame) -> dict[str, Any]:
     """Where a database's rows are from; `frame` is the table they were taken from."""
     return {
@@ -81,6 +108,8 @@ def list_row(
         "needed_files_v1": asked["needed_files_v1"],
         "needed_files_v2": asked["needed_files_v2"],
         **{key: asked[key] for key in ("contain_multiple_files",) if key in asked},
+        "target": list(asked["target"]),
+        "features": sorted(asked["related_features"]),
         "usability_rating": source.usability,
         "lastUpdated": source.updated,
         "domain": about["domain"],

@@ -25,13 +25,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from data_gen.dare.licences import is_open
 from rewards.task import TaskError
 
 API = "https://www.kaggle.com/api/v1"
 TABLES = (".csv", ".tsv", ".parquet", ".sqlite", ".sqlite3", ".db")
 MAX_DOWNLOAD = 512 << 20  # bytes of one data set, packed
 MAX_TABLE = 256 << 20  # bytes of one table, unpacked
-OPEN = re.compile(r"cc0|cc.?by|public domain|odbl|odc|pddl|mit\b|apache|gpl|bsd", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def _listed(client: Client, wanted: str, most: int) -> list[dict[str, Any]]:
         rows = cast("Any", rows).get("datasets", []) if isinstance(rows, dict) else rows
         for row in cast("list[Any]", rows):
             facts = _facts(row, "")
-            if facts["ref"] and OPEN.search(str(facts.get("licenseName") or "")):
+            if facts["ref"] and is_open(str(facts.get("licenseName") or "")):
                 found[facts["ref"]] = facts
         if not rows:
             break

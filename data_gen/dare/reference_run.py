@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,20 @@ from rollouts.sandbox.pool import Pool
 CODE = Path(__file__).with_name("reference_solution.py")
 
 
+@dataclass(frozen=True)
+class Ran:
+    """What a job gave: an answer a run (CSV text, or {"error": …}), the versions it ran under, and
+    what the first run learnt before its model (`reference_solution.learnt`)."""
+
+    answers: list[str | dict[str, str]]
+    versions: dict[str, str]
+    fitted: dict[str, Any]
+
+
 async def run_jobs(
     pool: Pool, files: Mapping[str, bytes], job: Mapping[str, Any], seconds: float = 200.0
-) -> tuple[list[str | dict[str, str]], dict[str, str]]:
-    """(one answer a run: CSV text, or {"error": …}; versions). Raises `TaskError` when the call
-    itself fails."""
+) -> Ran:
+    """Run a job in the sandbox. Raises `TaskError` when the call itself fails."""
     inputs = {**files, "job.json": json.dumps(job).encode()}
     limits = Limits(wall_s=seconds, file_mb=400, work_mb=2048)
     result = await pool.run(CODE.read_text(encoding="utf-8"), inputs, ["answers.json"], limits, 0)
@@ -27,7 +37,7 @@ async def run_jobs(
         last = result.stderr.strip().rpartition("\n")[2]
         raise TaskError(f"the reference did not run: {result.status}, {result.why}; {last}"[:400])
     found = json.loads(result.files["answers.json"])
-    return found["answers"], found["versions"]
+    return Ran(found["answers"], found["versions"], found["fitted"])
 
 
 async def simulate(pool: Pool, entry: Entry) -> tuple[str, dict[str, str]]:
@@ -37,10 +47,11 @@ async def simulate(pool: Pool, entry: Entry) -> tuple[str, dict[str, str]]:
     names = (f"train_v1_no_err.{kind}", f"val_v1.{kind}")
     files = {name: (entry.folder / "source" / name).read_bytes() for name in names}
     job = {"recipe": recipe_of(entry.recipe), "test": names[1], "runs": [{"train": names[0]}]}
-    (answer,), versions = await run_jobs(pool, files, job)
+    ran = await run_jobs(pool, files, job)
+    (answer,) = ran.answers
     if not isinstance(answer, str):
         raise TaskError(f"{entry.name}: the reference failed: {answer['error']}")
-    return answer, versions
+    return answer, ran.versions
 
 
 _RECIPE = (

@@ -70,10 +70,9 @@ def estimator(recipe: dict[str, Any]) -> Any:
     return import_module("sklearn.multioutput").MultiOutputClassifier(model)
 
 
-def solve(train: Any, test: Any, recipe: dict[str, Any]) -> Any:
-    """The reference's predictions: row_id and the targets. A recipe whose `imputer_type` is None
-    fills nothing, one whose `scale` is False does not standardise: readers who skip a step."""
-    import pandas as pd
+def fit(train: Any, recipe: dict[str, Any]) -> Any:
+    """The fitted pipeline. A recipe whose `imputer_type` is None fills nothing, one whose `scale`
+    is False does not standardise: readers who skip a step."""
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
     from sklearn.pipeline import Pipeline
@@ -95,12 +94,43 @@ def solve(train: Any, test: Any, recipe: dict[str, Any]) -> Any:
         hot = ("hot", OneHotEncoder(handle_unknown="ignore", sparse_output=False))
         blocks.append(("cat", Pipeline([*fill, hot]), words))
     model = Pipeline([("pre", ColumnTransformer(blocks)), ("model", estimator(recipe))])
-    model.fit(train[features], train[targets])
+    return model.fit(train[features], train[targets])
+
+
+def predict(model: Any, test: Any, recipe: dict[str, Any]) -> Any:
+    """The predictions of a fitted pipeline: row_id and the targets."""
+    import pandas as pd
+
+    features, targets = recipe["selected_features"], recipe["target"]
     said = model.predict(test[features])
     said = said.reshape(len(test), len(targets))
     out = pd.DataFrame(said, columns=targets)
     out.insert(0, "row_id", test["row_id"].to_numpy())
     return out
+
+
+def solve(train: Any, test: Any, recipe: dict[str, Any]) -> Any:
+    """The reference's predictions: row_id and the targets."""
+    return predict(fit(train, recipe), test, recipe)
+
+
+def learnt(model: Any, recipe: dict[str, Any], rows: int) -> dict[str, Any]:
+    """What a fitted pipeline knows before its model: for each numeric feature what fills it, its
+    mean and its population deviation; for each other one what fills it and its categories."""
+    features, kinds = recipe["selected_features"], recipe["column_type_inference"]
+    blocks = model["pre"].named_transformers_
+    known: dict[str, Any] = {"rows": rows, "numeric": {}, "categorical": {}}
+    numeric = [f for f in features if kinds[f] == "numerical"]
+    for place, name in enumerate(numeric):
+        steps = blocks["num"].named_steps
+        scale = steps["scale"]
+        found = (steps["fill"].statistics_[place], scale.mean_[place], scale.var_[place] ** 0.5)
+        known["numeric"][name] = [float(value) for value in found]
+    for place, name in enumerate(f for f in features if kinds[f] != "numerical"):
+        steps = blocks["cat"].named_steps
+        listed = [str(value) for value in steps["hot"].categories_[place]]
+        known["categorical"][name] = [str(steps["fill"].statistics_[place]), listed]
+    return known
 
 
 def versions() -> dict[str, str]:
@@ -125,7 +155,7 @@ def alike(one: Any, other: Any) -> bool:
 
     if not isinstance(one, str) or not isinstance(other, str):
         return False
-    rows = [[line.partition(",")[2] for line in text.splitlines()[1:]] for text in (one, other)]
+    rows = [[line.split(",")[1:] for line in text.splitlines()[1:]] for text in (one, other)]
     try:
         return bool(np.allclose(np.array(rows[0], float), np.array(rows[1], float)))
     except ValueError:
@@ -169,13 +199,18 @@ def main() -> None:
     test = read(job["test"])
     tables = {name: read(name) for name in {j["train"] for j in job["runs"]}}
     answers: list[Any] = []
+    known: dict[str, Any] = {}
 
     def answer(run: dict[str, Any]) -> Any:
         train, recipe = tables[run["train"]], {**job["recipe"], **run.get("changes", {})}
         if run.get("ranges") is not None:
             train = in_range(train, run["ranges"], recipe["column_type_inference"])
         try:
-            return solve(train, test, recipe).to_csv(index=False, lineterminator="\n")
+            model = fit(train, recipe)
+            if not answers:
+                rows = len(train.dropna(subset=recipe["target"]))
+                known.update(learnt(model, recipe, rows))
+            return predict(model, test, recipe).to_csv(index=False, lineterminator="\n")
         except Exception as error:  # a broken step may not run at all: that too is an answer
             return {"error": f"{type(error).__name__}: {error}"[:300]}
 
@@ -187,7 +222,7 @@ def main() -> None:
         for changes in readers(answers, job.get("open", [])):
             answers.append(answer({**job["runs"][2], "changes": changes}))
     with open("answers.json", "w", encoding="utf-8") as file:
-        json.dump({"answers": answers, "versions": versions()}, file)
+        json.dump({"answers": answers, "versions": versions(), "fitted": known}, file)
 
 
 if __name__ == "__main__":

@@ -68,13 +68,25 @@ def _numbers(text: str) -> set[float]:
     return {float(n) for n in _NUMBER.findall(re.sub(r"(?<=\d),(?=\d{3}\b)", "", bare))}
 
 
+def _as_names(text: str, words: Mapping[str, str]) -> str:
+    """The text with the name in backticks wherever a column's phrase stands; longer phrases first,
+    for one may hold another."""
+    for name, phrase in sorted(words.items(), key=lambda pair: -len(pair[1])):
+        text = re.sub(rf"[“\"]?{re.escape(phrase)}[”\"]?", f"`{name}`", text, flags=re.I)
+    return text
+
+
 def _quoted(text: str) -> set[str]:
     return set(re.findall(r"'([^']*)'", _NAME.sub(" ", text)))
 
 
-def lacks(original: str, rewrite: str, ordered: list[str]) -> str:
+def lacks(
+    original: str, rewrite: str, ordered: list[str], words: Mapping[str, str] | None = None
+) -> str:
     """What keeps a rewrite from saying the same, "" if nothing does. `ordered` are names whose
-    order counts: somewhere they must stand one after the other with nothing else between."""
+    order counts: somewhere they must stand one after the other with nothing else between. `words`
+    (column → phrase) stand for names and must be there to the letter."""
+    original, rewrite = (_as_names(text, words or {}) for text in (original, rewrite))
     mine, theirs = set(_NAME.findall(original)), set(_NAME.findall(rewrite))
     if mine != theirs:
         return f"names: {', '.join(sorted(mine ^ theirs))[:120]}"
@@ -102,20 +114,22 @@ def misread(recipe: Mapping[str, Any], rewrite: str, endpoint: Endpoint) -> str:
     answer = say(
         endpoint,
         "Read the instruction and answer with one JSON object: model (class name), random_state "
-        "(number, or null if none is stated), features (list of names, in the order of training), "
+        "(number, or null if none is stated), features (list of the names or words that stand for "
+        "columns, in the order of training), "
         "ranges (object: name to [low, high] or to the list of allowed values), keep_missing (true "
         "or false: do rows with a missing value stay), imputer (mean, median, most_frequent or "
         f"null), scale (true or false).\n\n{rewrite}",
     )
     try:
         said = cast("dict[str, Any]", parse_json(answer))
-        stated = recipe["stated"]
+        stated, words = recipe["stated"], cast("dict[str, str]", recipe.get("column_words", {}))
         seed = recipe["random_state"] if "seed" in stated else None
+        ranges = cast("dict[str, Any]", recipe["expected_ranges"])
         wanted = {
             "model": recipe["model_type"],
             "random_state": seed,
-            "features": recipe["selected_features"],
-            "ranges": recipe["expected_ranges"],
+            "features": [words.get(n, n) for n in recipe["selected_features"]],
+            "ranges": {words.get(n, n): allowed for n, allowed in ranges.items()},
             "keep_missing": True,
         }
         if "impute" in stated:
@@ -154,7 +168,8 @@ def refined(
         0.8,
     ).strip()
     ordered = list(recipe["selected_features"]) if recipe and "order" in recipe["stated"] else []
-    if why := lacks(question, text, ordered):
+    words = cast("dict[str, str]", recipe.get("column_words", {})) if recipe else {}
+    if why := lacks(question, text, ordered, words):
         counts.no(why.partition(":")[0])
         return question
     if recipe is not None and (why := misread(recipe, text, endpoint)):

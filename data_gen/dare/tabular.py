@@ -72,12 +72,14 @@ def propose(
     train, test = frame.iloc[sorted(order[:cut])], frame.iloc[order[cut:]]
     if len(train) < 80 or len(test) < 20:
         return None
-    if family == "class" and any(train[t].nunique() < 2 or test[t].nunique() < 2 for t in targets):
+    labels = (part[t].nunique() for part in (train, test) for t in targets)
+    if family == "class" and min(labels) < 2:
         return None
     train, test = train.reset_index(drop=True), test.reset_index(drop=True)
-    kept = rng.sample(
-        features, min(len(features), rng.randint(2, 3) if mini else rng.randint(3, 8))
-    )
+    usable = [f for f in features if train[f].nunique() > 1]
+    if len(usable) < 2:
+        return None
+    kept = _kept(train, targets, usable, rng.randint(2, 3) if mini else rng.randint(3, 8), rng)
     chosen = rng.sample(kept, max(2, len(kept) - (0 if mini else rng.randint(0, 2))))
     ranges = {f: r for f in kept if (r := _range(train[f], looked.kinds[f])) is not None}
     if mini:
@@ -105,6 +107,41 @@ def propose(
         family, recipe, train, test[["row_id", *features]], test[["row_id", *targets]], train
     )
     return with_noise(made, ranges, rng)
+
+
+def _kept(
+    train: Frame, targets: list[str], usable: list[str], size: int, rng: random.Random
+) -> list[str]:
+    """So many features, half of them from those most related to the target: a recipe of features
+    that say nothing has answers of one label, and nobody would ask for it."""
+    strength = {f: max(_related(train[f], train[t]) for t in targets) for f in usable}
+    first = sorted(usable, key=lambda f: -strength[f])[: max(3, len(usable) // 3)]
+    kept = rng.sample(first, min(len(first), (size + 1) // 2))
+    rest = [f for f in usable if f not in kept]
+    kept += rng.sample(rest, min(len(rest), size - len(kept)))
+    rng.shuffle(kept)
+    return kept
+
+
+def _related(feature: Frame, target: Frame) -> float:
+    """Share of the target's variance (of each label's, for text) between ten bins of a feature."""
+    import numpy as np
+    import pandas as pd
+
+    sample = slice(0, 600)
+    bins = feature.iloc[sample]
+    if feature.dtype.kind in "iuf" and bins.nunique() > 10:
+        bins = pd.qcut(bins.rank(method="first"), 10, labels=False)
+    codes = pd.factorize(bins, use_na_sentinel=False)[0]
+    y = target.iloc[sample]
+    numbers = target.dtype.kind in "iuf"
+    goal = y.to_numpy(float)[:, None] if numbers else pd.get_dummies(y).to_numpy(float)
+    sizes = np.bincount(codes)
+    means = np.stack([np.bincount(codes, g) / sizes for g in goal.T], 1)
+    spread = ((goal - goal.mean(axis=0)) ** 2).sum()
+    return (
+        float((sizes[:, None] * (means - goal.mean(axis=0)) ** 2).sum() / spread) if spread else 0.0
+    )
 
 
 def _range(column: Frame, kind: str) -> list[Any] | None:

@@ -76,6 +76,25 @@ def entity_columns(frame: Frame, time: str) -> list[str]:
     return found
 
 
+def shifted(timed: Timed, target: str, name: str, most: int = 3) -> int:
+    """By how many rows of its entity a column is the target moved, 0 if by none: yesterday's value
+    beside today's tells, row by row, what is asked of the rows around it."""
+    frame = timed.frame.sort_values([*timed.keys, "_when"], kind="stable")
+    if frame[name].dtype.kind not in "iuf":
+        return 0
+    own = frame.groupby(timed.keys)[target] if timed.keys else frame[target]
+    for step in (s for n in range(1, most + 1) for s in (n, -n)):
+        moved = own.shift(step)
+        both = moved.notna() & frame[name].notna()
+        if both.sum() < 30:
+            continue
+        spread = float(moved[both].std())
+        near = (frame[name][both] - moved[both]).abs() <= 1e-9 * max(spread, 1e-300)
+        if near.mean() >= 0.98 and spread > 0:
+            return step
+    return 0
+
+
 def without_counters(frame: Frame) -> Frame:
     """Columns by name once, without running numbers: they are no measurement."""
     frame = frame.set_axis([str(c).strip() for c in frame.columns], axis=1)

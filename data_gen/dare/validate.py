@@ -33,6 +33,7 @@ class Proof:
     answer: str
     stated: list[str]
     versions: dict[str, str]
+    fitted: dict[str, Any]  # what the reference learnt before its model
 
 
 def _without(ranges: dict[str, Any], name: str) -> dict[str, Any]:
@@ -115,7 +116,8 @@ async def prove(
             f"noisy.{kind}": table_bytes(made.noisy, kind, "train_set", 2),
             f"test.{kind}": table_bytes(made.test_v1(), kind, "val_set"),
         }
-        answers, versions = await run_jobs(pool, files, job, 100.0)
+        ran = await run_jobs(pool, files, job, 100.0)
+        answers = ran.answers
         if len(answers) < 3:
             return None, "the reference does not run, or not twice alike"
         first, second, faithful = answers[:3]
@@ -145,7 +147,7 @@ async def prove(
         idle = [n.partition(":")[2] for n in same if n.startswith("range:")]
         if not idle:
             stated = [n for n in steps if n not in same and not n.startswith("range:")]
-            return Proof(made, first, ["filter", *stated], versions), "ok"
+            return Proof(made, first, ["filter", *stated], ran.versions, ran.fitted), "ok"
         kept = {n: r for n, r in ranges.items() if n not in idle}
         made = with_noise(made, kept, rng)
     return None, "no set of ranges in which each matters"

@@ -3,21 +3,59 @@
 from __future__ import annotations
 
 import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from data_gen.dare.openings import EXACT, FREE
 
-def _names(names: list[str]) -> str:
+
+def _names(names: Sequence[str]) -> str:
     return ", ".join(f"`{n}`" for n in names)
+
+
+def _targets(names: Sequence[str]) -> str:
+    """`a`, or `a`, `b` and `c`."""
+    return " and ".join(filter(None, [_names(names[:-1]), _names(names[-1:])]))
+
+
+_VERB = re.compile(r"(is|are|was|did|does|do|has|have|whether|if|there|how|what|in|on|the) ", re.I)
+
+
+@dataclass(frozen=True)
+class Called:
+    """What a question calls columns: words where there are some, else the name in backticks.
+    `quoted`: the words stand in quotation marks."""
+
+    words: Mapping[str, str]
+    quoted: bool
+
+    def one(self, name: str) -> str:
+        if name not in self.words:
+            return f"`{name}`"
+        return f"“{self.words[name]}”" if self.quoted else self.words[name]
+
+    def all(self, names: Sequence[str]) -> str:
+        bare = self.words and not self.quoted
+        return ("; " if bare else ", ").join(map(self.one, names))
+
+
+def called(recipe: Mapping[str, Any], rng: random.Random) -> Called:
+    """Words are quoted where they would run into the sentence around them."""
+    words: dict[str, str] = recipe.get("column_words", {})
+    long = any("," in w or ";" in w or len(w.split()) > 8 or _VERB.match(w) for w in words.values())
+    return Called(words, rng.random() < 0.5 or long)
 
 
 def _bounds(name: str, allowed: list[Any], kind: str, rng: random.Random) -> str:
     if kind == "categorical":
-        return f"`{name}` must be one of {', '.join(repr(a) for a in allowed)}"
+        return f"{name} must be one of {', '.join(repr(a) for a in allowed)}"
     low, high = (f"{v:.15g}" for v in allowed)
     return rng.choice(
         (
-            f"`{name}` must lie between {low} and {high}",
-            f"`{name}` must be at least {low} and at most {high}",
+            f"{name} must lie between {low} and {high}",
+            f"{name} must be at least {low} and at most {high}",
         )
     )
 
@@ -25,41 +63,59 @@ def _bounds(name: str, allowed: list[Any], kind: str, rng: random.Random) -> str
 _JOIN = (
     "The training file is a SQLite database with several tables; join them on `row_id`. ",
     "First rebuild the training set by joining all tables of the SQLite file on `row_id`. ",
-)
-_NOASK = (
-    "Complete the task below without asking questions. ",
-    "Solve the following without any follow-up question; all you need is given. ",
+    "The tables of the SQLite training file share `row_id`; join them on it first. ",
 )
 _MISSING = (
     "Drop only rows whose known values are outside; a missing value does not exclude a row. ",
     "Rows with a missing value in such a column stay; only known values can violate. ",
+    "A missing value violates nothing: remove a row only for a known value outside its range. ",
+)
+_WORDS = (
+    "Columns are named in words here; `metadata.txt` says which column each is. ",
+    "Look the columns up in `metadata.txt`: they are given by their descriptions. ",
+    "The descriptions below stand for columns; `metadata.txt` maps them to names. ",
 )
 
 
 def if_question(recipe: dict[str, Any], rng: random.Random) -> str:
     """The whole IF prompt (spec 3.2)."""
     ext, stated, kinds = recipe["save_file_type"], recipe["stated"], recipe["column_type_inference"]
-    numbers, words = recipe["numerical_features"], recipe["categorical_features"]
-    task = recipe["problem_type"]
+    task, names = recipe["problem_type"], called(recipe, rng)
     parts = [
-        rng.choice(_NOASK),
+        rng.choice(EXACT),
         f"There are a training file `train_v1.{ext}`, a validation file `val_v1.{ext}` and "
         f"`metadata.txt`, which describes the columns. "
-        f"Perform {task} of {_names(recipe['target'])}. "
+        f"Perform {task} of {_targets(recipe['target'])}. "
         "Use library defaults for whatever is not stated. ",
     ]
+    if names.words:
+        parts.append(rng.choice(_WORDS))
     if ext == "csv":
         parts.append("Read csv files with the empty field as the only missing value. ")
     if ext == "sqlite":
         parts.append(rng.choice(_JOIN))
-    listed = "; ".join(_bounds(n, r, kinds[n], rng) for n, r in recipe["expected_ranges"].items())
+    listed = "; ".join(
+        _bounds(names.one(n), r, kinds[n], rng) for n, r in recipe["expected_ranges"].items()
+    )
     parts.append(
         f"Filter the training rows by the expected ranges: {listed}. {rng.choice(_MISSING)}"
     )
+    parts += _features(recipe, names)
+    seed = f" with random_state={recipe['random_state']}" if "seed" in stated else ""
+    single = recipe["model_type"] in ("LogisticRegression", "GaussianNB", "LinearSVC")
+    wrap = " (in a MultiOutputClassifier)" if len(recipe["target"]) > 1 and single else ""
+    parts.append(f"Fit one scikit-learn {recipe['model_type']}{wrap}{seed}. {_output(recipe, ext)}")
+    return "".join(parts).strip()
+
+
+def _features(recipe: Mapping[str, Any], names: Called) -> list[str]:
+    """What the model is trained on, and how it is prepared."""
+    stated, parts = recipe["stated"], list[str]()
+    numbers, words = recipe["numerical_features"], recipe["categorical_features"]
     order = ", in this order" if "order" in stated else ""
-    parts.append(f"Train on these features only{order}: {_names(recipe['selected_features'])}. ")
+    parts.append(f"Train on these features only{order}: {names.all(recipe['selected_features'])}. ")
     if words:
-        parts.append(f"Numeric: {_names(numbers) or 'none'}; categorical: {_names(words)}. ")
+        parts.append(f"Numeric: {names.all(numbers) or 'none'}. Categorical: {names.all(words)}. ")
     if "impute" in stated:
         fill = recipe["imputer_type"].replace("most_frequent", "most frequent value")
         fills = [f"numeric features with the {fill}"] if numbers else []
@@ -72,17 +128,13 @@ def if_question(recipe: dict[str, Any], rng: random.Random) -> str:
             "One-hot encode the categorical ones, placed after the numeric block, "
             "ignoring unknown categories, dense output. "
         )
-    seed = f" with random_state={recipe['random_state']}" if "seed" in stated else ""
-    single = recipe["model_type"] in ("LogisticRegression", "GaussianNB", "LinearSVC")
-    wrap = " (in a MultiOutputClassifier)" if len(recipe["target"]) > 1 and single else ""
-    parts.append(f"Fit one scikit-learn {recipe['model_type']}{wrap}{seed}. {_output(recipe, ext)}")
-    return "".join(parts).strip()
+    return parts
 
 
 def _output(recipe: dict[str, Any], ext: str) -> str:
     return (
-        f"Predict every row of `val_v1.{ext}` and save `prediction.csv` with the columns `row_id` "
-        f"and {_names(recipe['target'])}."
+        f"Predict every row of `val_v1.{ext}` and save `prediction.csv` with the columns "
+        f"{_targets(['row_id', *recipe['target']])}."
     )
 
 
@@ -103,26 +155,20 @@ def mini_question(recipe: dict[str, Any], rng: random.Random) -> str:
     )
 
 
-_FREE = (
-    "Complete the task below without asking questions. Aim for good predictions in little time. ",
-    "Solve the following without any follow-up question; balance accuracy against running time. ",
-)
-
-
 def mm_question(recipe: dict[str, Any], rng: random.Random) -> str:
     """The modelling prompt: train as you like on one file, predict the other."""
     ext = recipe["save_file_type"]
     return (
-        f"{rng.choice(_FREE)}The columns are described in `metadata.txt`. Train a "
+        f"{rng.choice(FREE)}The columns are described in `metadata.txt`. Train a "
         f"{recipe['problem_type']} model on `train_v2.{ext}`, on the CPU, and predict "
-        f"{_names(recipe['target'])} for each `row_id` of `val_v2.{ext}`. Save "
-        f"`prediction.csv` with the columns `row_id` and {_names(recipe['target'])}."
+        f"{_targets(recipe['target'])} for each `row_id` of `val_v2.{ext}`. Save "
+        f"`prediction.csv` with the columns {_targets(['row_id', *recipe['target']])}."
     )
 
 
 def xf_question(target: str, rng: random.Random) -> str:
     return (
-        f"{rng.choice(_FREE)}`metadata.txt` describes the columns. `train.csv` holds a time "
+        f"{rng.choice(FREE)}`metadata.txt` describes the columns. `train.csv` holds a time "
         f"series; `val_v1.csv` holds later time points with everything but the target `{target}`. "
         f"Train on the CPU, predict `{target}` for each `row_id` of `val_v1.csv`, and save "
         f"`prediction.csv` with the columns `row_id` and `{target}`."
@@ -139,7 +185,7 @@ def cf_question(
         else ""
     )
     return (
-        f"{rng.choice(_FREE)}`metadata.txt` describes the columns. `train.csv` holds a raw time "
+        f"{rng.choice(FREE)}`metadata.txt` describes the columns. `train.csv` holds a raw time "
         f"series. {first}Forecast `{target}` at the later time points listed in `val_v2.csv`; they "
         f"may be unsorted and non-contiguous. Save `prediction.csv` with {_names(keys)}, "
         f"written as in `val_v2.csv`, and `{target}`. More time points than asked are allowed."

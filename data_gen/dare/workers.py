@@ -7,13 +7,15 @@ finished first.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tqdm import tqdm
 
 from data_gen.chunks import in_turn, processes
 from data_gen.dare.class_reg import build_table
 from data_gen.dare.database import Built, Settings
+from data_gen.dare.describe import describe
+from data_gen.dare.licences import allowed
 from data_gen.dare.series import build_series
 from data_gen.dare.sources import Source, same_table, sources
 from rewards.seeds import derive_seed
@@ -29,9 +31,26 @@ _Step = Callable[[Sequence[_Job]], list[Built]]
 _work: tuple[list[Source], Settings, Pool] | None = None
 
 
+def chosen(specs: Sequence[str], settings: Settings) -> tuple[list[Source], list[Built]]:
+    """(the tables to build from, with what the user says of them; those that are left alone, each
+    with its reason)."""
+    used: list[Source] = []
+    alone: list[Built] = []
+    for source in describe(list(sources(specs)), settings.described):
+        if settings.licences and not allowed(source.licence, settings.licences):
+            why = f"licence {source.licence!r} is none of {', '.join(settings.licences)}"
+        elif settings.wishes.skips(source.name):
+            why = "no --target names it"
+        else:
+            used.append(source)
+            continue
+        alone.append(Built(source.name, refused=[why], licence=source.licence))
+    return used, alone
+
+
 def _start(specs: Sequence[str], settings: Settings) -> None:
     global _work
-    _work = (list(sources(specs)), settings, Pool(Config(workers=1)))
+    _work = (chosen(specs, settings)[0], settings, Pool(Config(workers=1)))
 
 
 def _tables(jobs: Sequence[_Job]) -> list[Built]:
@@ -51,7 +70,7 @@ def _series(jobs: Sequence[_Job]) -> list[Built]:
     listed, settings, _ = _work
     out: list[Built] = []
     for i, room in jobs:
-        built = Built(listed[i].name)
+        built = Built(listed[i].name, licence=listed[i].licence)
         try:
             build_series(listed[i], settings, built, room)
         except Exception as error:  # as in build_table
@@ -64,7 +83,8 @@ def without_copies(built: Built, seen: dict[str, frozenset[str]]) -> Built:
     """The same, or nothing where an earlier source gave a copy of the table; notes it in `seen`."""
     for other, marks in seen.items():
         if built.rows and other != built.source and same_table(built.marks, marks):
-            return Built(built.source, [], built.marks, [*built.refused, f"a copy of {other}"])
+            why = [*built.refused, f"a copy of {other}"]
+            return Built(built.source, [], built.marks, why, built.licence)
     if built.rows:
         seen[built.source] = built.marks
     return built
@@ -73,8 +93,8 @@ def without_copies(built: Built, seen: dict[str, frozenset[str]]) -> Built:
 def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: int) -> list[Built]:
     """Tables in a seeded order until `wanted` databases are there: first a third of them time
     series, which few tables give, then class and reg, at most `per_table` in all from a table."""
-    count = len(list(sources(specs)))
-    order = list(range(count))
+    listed, alone = chosen(specs, settings)
+    order = list(range(len(listed)))
     random.Random(derive_seed(settings.seed, "tables")).shuffle(order)
     seen: dict[str, frozenset[str]] = {}
     with (
@@ -94,11 +114,26 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
                     break
             return made
 
-        found: list[Built] = []
+        found: list[Built] = list(alone)
         room = dict.fromkeys(order, settings.per_table)
-        if not settings.mini:
-            found = through(_series, list(room.items()), wanted // 3)
-            for index, built in zip(order, found, strict=False):
+        kinds = settings.wishes.kinds
+        if not settings.mini and "ts" in kinds:
+            most = wanted // 3 if len(kinds) > 1 else wanted
+            found += through(_series, list(room.items()), max(1, most))
+            for index, built in zip(order, found[len(alone) :], strict=False):
                 room[index] -= len(built.rows)
         done = sum(len(built.rows) for built in found)
-        return found + through(_tables, [(i, r) for i, r in room.items() if r > 0], wanted - done)
+        if set(kinds) != {"ts"}:
+            found += through(_tables, [(i, r) for i, r in room.items() if r > 0], wanted - done)
+    return found + _unasked(listed, found, kinds, wanted)
+
+
+def _unasked(
+    listed: Sequence[Source], found: Sequence[Built], kinds: Mapping[str, object], wanted: int
+) -> list[Built]:
+    """The tables of which nothing is known to say: other tables had given enough before."""
+    spoken = {built.source for built in found if built.rows or built.refused}
+    enough = sum(len(built.rows) for built in found) >= wanted
+    why = "not needed: other tables gave enough" if enough else "no column is a time"
+    left = [source for source in listed if source.name not in spoken]
+    return [Built(source.name, refused=[why], licence=source.licence) for source in left]

@@ -14,7 +14,7 @@ pytest.importorskip("pyarrow")
 
 from front import command  # noqa: E402
 
-from data_gen.dare.certificate import Built, refusals, shortage  # noqa: E402
+from data_gen.dare.certificate import Built, inputs_of  # noqa: E402
 from data_gen.dare.local import local_tables, tables_in  # noqa: E402
 
 main = command("tasks")
@@ -75,28 +75,16 @@ def test_tables_that_give_nothing_are_named_with_the_reason(
     ]
     assert main(words) == 2
     said = capsys.readouterr().err
-    assert "0 of 3 databases" in said and "in_empty: unreadable: Unreadable: the file is empty" in (
-        said
-    )
+    assert "0 of 3 databases" in said
+    assert "in_empty: refused, licence unknown: the file is empty" in said
     rows = [json.loads(x) for x in (tmp_path / "T" / "refused.jsonl").read_text().splitlines()]
-    assert [row["table"] for row in rows] == ["in_empty", "in_tiny"]
+    assert [row["name"] for row in rows] == ["in_empty", "in_tiny"]
 
 
-def test_a_shortage_names_no_more_than_a_screen_of_tables() -> None:
-    found = [Built(f"t{i:02}", refused=["small"]) for i in range(40)]
-    found += [Built("good", rows=[{}], refused=["reg y: dull"])]
-    said = shortage(found, 1, 5).splitlines()
-    assert said[0].startswith("1 of 5 databases: 41 tables") and len(said) == 14
-    assert "28 more" in said[-1] and not any("good" in line for line in said)
-    assert {"table": "good", "databases": 1, "refused": ["reg y: dull"]} in list(refusals(found))
-
-
-def test_a_share_of_the_tables_is_held_out() -> None:
-    from data_gen.dare.build import held_out
-
-    groups = [f"{n:064x}" for n in range(21)]
-    assert len(held_out(groups, 1 / 7)) == 3
-    assert held_out(groups, 1 / 7) == held_out(reversed(groups), 1 / 7)
-    assert len(held_out(groups[:2], 1 / 7)) == 1  # never none, as long as one is left to train on
-    assert len(held_out(groups[:2], 0.9)) == 1
-    assert held_out(groups[:1], 0.5) == set() == held_out(groups, 0.0)
+def test_every_table_is_an_input_with_its_licence_and_reasons() -> None:
+    found = [Built("dull", refused=["small"], licence="MIT")]
+    found += [Built("good", rows=[{}], refused=["reg y: dull"]), Built("good", refused=["old"])]
+    row = {"source": "good", "question_v1": "x", "question_v2": ""}
+    dull, good = inputs_of(found, [row, row])
+    assert (dull.tasks, dull.licence, dull.why) == (0, "MIT", ("small",)) and not dull.used
+    assert (good.tasks, good.licence, good.why) == (2, "unknown", ("reg y: dull", "old"))

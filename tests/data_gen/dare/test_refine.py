@@ -135,3 +135,21 @@ def test_rows_are_reworded_until_the_endpoint_is_gone() -> None:
     assert (report["asked"], report["kept"], report["stopped"]) == (3, 2, "gone")
     assert rows[1]["question_v2"] == "Please: " + cf and rows[2]["question_v1"] == cf
     assert lacks(cf, cf.replace("1W", "1D"), []) == "categories"
+
+
+WORDS = {"size": "floor area in square metres", "age": "age, in years"}
+
+
+def test_words_for_columns_are_as_fixed_as_names() -> None:
+    recipe = RECIPE | {"column_words": WORDS}
+    question = if_question(recipe, random.Random(0))
+    assert "floor area in square metres" in question
+    said = {
+        "features": ["floor area in square metres", "town", "age, in years"],
+        "ranges": {"floor area in square metres": [2, 41], "town": ["Bonn", "Ulm"]},
+    }
+    assert refined(question, recipe, endpoint(reworded, READ | said), Refined()) != question
+    assert misread(recipe, question, endpoint(reworded)) == "features, ranges"
+    lost = question.replace("floor area in", "area in")
+    assert lacks(question, lost, [], WORDS).startswith("names")
+    assert lacks(question, question.replace("“", "").replace("”", ""), [], WORDS) == ""

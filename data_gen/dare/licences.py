@@ -1,0 +1,67 @@
+"""Licences by their many names: which one a text means, and whether it is open."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rewards.task import TaskError
+
+OPEN = {
+    *("cc0", "cc-by", "cc-by-sa", "public-domain", "odbl", "odc-by", "pddl"),
+    *("mit", "apache", "gpl", "lgpl", "agpl", "bsd"),
+}
+_PLAIN = (
+    (r"\bcc.?0\b|cc.?zero", "cc0"),
+    (r"\bpddl\b", "pddl"),
+    (r"\bodbl\b|open database|database contents|dbcl", "odbl"),
+    (r"\bodc.?by\b|open data commons attribution", "odc-by"),
+    (r"\bagpl|affero", "agpl"),
+    (r"\blgpl|lesser general public", "lgpl"),
+    (r"\bgpl|general public licen[cs]e", "gpl"),
+    (r"\bmit\b", "mit"),
+    (r"\bapache\b", "apache"),
+    (r"\bbsd\b", "bsd"),
+    (r"public domain", "public-domain"),
+)
+
+
+def family(licence: str) -> str:
+    """One name for all spellings and versions of a licence: `cc-by-nc-sa`, `mit`; a text that is
+    none of the known ones stays as it is, in lower case."""
+    low = " ".join(licence.lower().split())
+    if re.search(r"\bcc.?by|creative commons|attribution", low) and "open data" not in low:
+        parts = ["cc-by"] if re.search(r"\bby\b|attribution", low) else []
+        for mark, words in (
+            ("nc", r"\bnc\b|non.?commercial"),
+            ("nd", r"\bnd\b|no.?deriv"),
+            ("sa", r"\bsa\b|share.?alike"),
+        ):
+            if re.search(words, low):
+                parts.append(mark)
+        if parts:
+            return "-".join(parts)
+    for pattern, name in _PLAIN:
+        if re.search(pattern, low):
+            return name
+    return low
+
+
+def is_open(licence: str) -> bool:
+    """Whether anyone may use, change and pass on: neither NC nor ND, and no unknown text."""
+    return family(licence) in OPEN
+
+
+def allowed(licence: str, wanted: Sequence[str]) -> bool:
+    """Whether a licence is one of those wanted; `open` stands for all open ones."""
+    return any(
+        is_open(licence) if w.lower() == "open" else family(licence) == family(w) for w in wanted
+    )
+
+
+def read_licences(words: Sequence[str]) -> tuple[str, ...]:
+    """The licences of `--licence A,B`. Raises `TaskError` for an empty name."""
+    found = tuple(w.strip() for word in words for w in word.split(","))
+    if any(not w for w in found):
+        raise TaskError(f"--licence {','.join(words)}: an empty name; write for example CC0,MIT")
+    return found

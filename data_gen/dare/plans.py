@@ -1,0 +1,99 @@
+# pandas and scikit-learn ship no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+# pyright: reportUnknownLambdaType=false, reportGeneralTypeIssues=false
+"""What a table is asked: families, their targets, and the features that may stand beside them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from data_gen.dare.analyse import Looked, refusals
+from data_gen.dare.database import Settings
+from data_gen.dare.targets import is_background, judge
+from data_gen.dare.wishes import Wish, families_of
+from rewards.seeds import derive_seed
+
+SEVERAL = 0.2  # share of plans with two or three targets, as in the published tasks
+_NO_MATTER = ("no numbers", "too few different", "numbers that are", "a class has")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One database to try."""
+
+    family: str
+    targets: tuple[str, ...]
+
+
+def plans(
+    looked: Looked, texts: Mapping[str, str], wish: Wish, settings: Settings, seed: int
+) -> tuple[list[Plan], list[str]]:
+    """(what to try, families in turn; why columns that could be targets are none)."""
+    families = [f for f in ("class", "reg") if f in settings.wishes.kinds]
+    if wish.targets:
+        found = families_of(looked.frame, wish, settings.wishes)
+        return [Plan(f, wish.targets) for f in found if f in families], []
+    rng = random.Random(derive_seed(seed, "plans"))
+    refused: list[str] = []
+    turns: list[tuple[int, str, Plan]] = []
+    for family in families:
+        names: list[str] = []
+        for name, why in refusals(looked, family, texts).items():
+            if not why and name not in (*wish.features, wish.time):
+                names.append(name)
+            elif why and "class" not in why and not why.startswith(_NO_MATTER):
+                refused.append(f"{family} {name}: {why}")
+        rng.shuffle(names)
+        names.sort(key=is_background)
+        last = len(looked.kinds)  # turns of columns that say who or where: after all others
+        for i, name in enumerate(names):
+            i += last * is_background(name)
+            turns.append((i, family, Plan(family, _several(looked, family, name, names, rng))))
+    order = [plan for _, _, plan in sorted(turns, key=lambda t: t[:2])]
+    alone = [Plan(p.family, p.targets[:1]) for p in order if len(p.targets) > 1]
+    return [*order, *alone] if not settings.mini else [
+        Plan(p.family, p.targets[:1]) for p in order
+    ], (list(dict.fromkeys(refused)))
+
+
+def _several(
+    looked: Looked, family: str, first: str, names: list[str], rng: random.Random
+) -> tuple[str, ...]:
+    """The target alone, or, for some, with one or two more of its kind."""
+    alike = [
+        n
+        for n in names
+        if n != first
+        and is_background(n) == is_background(first)
+        and (family == "reg" or looked.kinds[n] == looked.kinds[first])
+    ]
+    if rng.random() >= SEVERAL or not alike or len(looked.kinds) < 5:
+        return (first,)
+    more = min(len(alike), 1 if rng.random() < 0.7 else 2, len(looked.kinds) - 3)
+    return (first, *rng.sample(alike, more))
+
+
+def narrowed(looked: Looked, plan: Plan, wish: Wish) -> tuple[Looked | None, str]:
+    """The table without the features that give a target away; (None, why) where the target is
+    refused or too little is left."""
+    targets = list(plan.targets)
+    features = list(wish.features) or looked.features(targets)
+    gone: dict[str, str] = {}
+    for target in targets:
+        verdict = judge(looked.frame, target, features, bool(wish.targets))
+        if verdict.why:
+            return None, verdict.why
+        gone |= verdict.left_out
+        others = [t for t in targets if t != target]
+        if told := judge(looked.frame, target, others, True).left_out:
+            return None, f"{next(iter(told))}, another target, gives it"
+    if wish.features and gone:
+        name, how = next(iter(gone.items()))
+        return None, f"feature {name} gives the target away ({how}); leave it out of --features"
+    keep = [c for c in looked.frame.columns if c in targets or (c in features and c not in gone)]
+    if len(keep) < len(targets) + 2:
+        return None, "fewer than two features are left"
+    return Looked(looked.frame[keep], {c: looked.kinds[c] for c in keep}), ""

@@ -1,0 +1,67 @@
+"""Every gold a second time, from the original file, in SQL: a database whose answers do not come
+out again is not written.
+
+The first computation reads a table with pandas and works on frames. The second
+(`data_gen/dare/second`) shares neither reader nor code with it: DuckDB reads the original file and
+the files as they are shipped; it decides by itself what separates fields, what groups digits and
+what means no value; every statement is made from the recipe. docs/dare.md says what is compared and
+what is not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from data_gen.dare.second.compare import Differs
+from data_gen.dare.second.forms import opened
+from data_gen.dare.second.original import Opened, Original, Unprovable, connect
+from data_gen.dare.second.series import check_series
+from data_gen.dare.second.tabular import check_tabular
+
+UNPROVABLE = "not provable"
+DIFFERS = "the second computation"
+
+
+def prove(original: Original | None, files: Mapping[str, bytes]) -> str:
+    """Nothing where every gold of a database comes out again from the original, else why not.
+
+    `files` are the bytes to be shipped, by their place in the database. Raises `TaskError` where
+    DuckDB is missing.
+    """
+    if original is None:
+        return f"{UNPROVABLE}: the source names no original file"
+    recipe: dict[str, Any] = json.loads(files["verify/all_metadata.json"])["question"]
+    check = check_series if recipe["problem_type"] == "time_series_analysis" else check_tabular
+    try:
+        check(_opened(original), files, recipe)
+    except Unprovable as error:
+        return f"{UNPROVABLE}: {error}"
+    except Differs as error:
+        said = str(error)
+        return said if said.startswith(DIFFERS) else f"{DIFFERS}: {said}"
+    return ""
+
+
+def counts(written: int, reasons: Iterable[str]) -> dict[str, int]:
+    """What the certificate says: databases whose gold was proved, and those refused because the
+    second computation gave something else, or could not be made."""
+    listed = list(reasons)
+    return {
+        "proved": written,
+        "differ": sum(DIFFERS in reason for reason in listed),
+        "not provable": sum(UNPROVABLE in reason for reason in listed),
+    }
+
+
+def need_duckdb() -> None:
+    """Raise `TaskError`, which names the extra to install, where DuckDB is missing."""
+    connect().close()
+
+
+@lru_cache(maxsize=1)
+def _opened(original: Original) -> Opened:
+    """One table gives several databases, one after the other."""
+    return opened(original)

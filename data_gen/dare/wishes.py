@@ -1,0 +1,220 @@
+# pandas ships no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+"""What the user wants to be asked: targets, features, time column, kinds of tasks.
+
+A column is COL where one table is given, TABLE:COL where there are several; TABLE is what the
+build calls the table, with or without its folder. Everything is checked against the tables before
+anything is built.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from data_gen.dare.layout import Frame
+from data_gen.dare.sources import Source
+from data_gen.dare.targets import is_label_target, is_quantity, unfit
+from data_gen.dare.time_columns import find_time
+from rewards.task import TaskError
+
+FAMILIES = {"class": ("IF", "MM"), "reg": ("IF", "MM"), "ts": ("XF", "CF")}
+_WORDS = {"class": "class", "reg": "reg", "series": "ts"}
+_TRACKS = ("IF", "MM", "XF", "CF")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is wanted of one table; empty: the builder chooses."""
+
+    targets: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    time: str = ""
+
+    def named(self) -> tuple[str, ...]:
+        return (*self.targets, *self.features, *((self.time,) if self.time else ()))
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """Wishes by table's name, and the kinds of tasks: family → variants."""
+
+    tables: Mapping[str, Wish] = field(default_factory=dict[str, Wish])
+    kinds: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(FAMILIES))
+
+    def of(self, name: str) -> Wish:
+        return self.tables.get(name, Wish())
+
+    def skips(self, name: str) -> bool:
+        """Whether a table is left alone: targets are named, and none is in it."""
+        wanted = any(wish.targets for wish in self.tables.values())
+        return wanted and not self.of(name).targets
+
+    def variants(self, family: str) -> tuple[str, ...]:
+        return self.kinds.get(family, ())
+
+
+def task_types(text: str) -> dict[str, tuple[str, ...]]:
+    """`class,reg,series`, tracks, or both → family → variants. Raises `TaskError`."""
+    words = [w.strip() for w in text.split(",") if w.strip()]
+    known = [*_WORDS, *_TRACKS]
+    for word in words:
+        if word not in known:
+            near = difflib.get_close_matches(word, known, 1, 0.4)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise TaskError(f"--task-types {word}: wanted {', '.join(known)}{hint}")
+    families = {_WORDS[w] for w in words if w in _WORDS} or set(FAMILIES)
+    tracks = {w for w in words if w in _TRACKS} or set(_TRACKS)
+    found = {
+        f: tuple(v for v in own if v in tracks) for f, own in FAMILIES.items() if f in families
+    }
+    found = {f: own for f, own in found.items() if own}
+    if not found:
+        raise TaskError(
+            f"--task-types {text}: class and reg have the tracks IF and MM, series has XF and CF"
+        )
+    return found
+
+
+def table_named(word: str, sources: Sequence[Source]) -> list[Source]:
+    """The tables that a word names: by slug, full name or title."""
+    low = word.strip().lower()
+    return [s for s in sources if low in (s.slug.lower(), s.name.lower(), s.title.lower())]
+
+
+def _place(option: str, text: str, sources: Sequence[Source]) -> tuple[Source, str]:
+    """The table and the rest of `TABLE:REST` or `REST`. Raises `TaskError`."""
+    head, colon, rest = text.partition(":")
+    hits = table_named(head, sources) if colon else []
+    if len(hits) == 1:
+        return hits[0], rest.strip()
+    if len(hits) > 1:
+        raise TaskError(
+            f"{option} {text}: {len(hits)} tables are called {head}; write one of "
+            f"{', '.join(f'{s.name}:{rest}' for s in hits[:3])}"
+        )
+    if len(sources) == 1:
+        return sources[0], text.strip()
+    names = [s.slug for s in sources]
+    near = difflib.get_close_matches(head, names, 3) if colon else names[:5]
+    raise TaskError(
+        f"{option} {text}: {len(sources)} tables are given, so write TABLE:COLUMN; the tables "
+        f"{'nearest to that' if colon and near else 'are called'}: "
+        f"{', '.join(near or names[:5])}{' …' if len(near or names) > 5 else ''}"
+    )
+
+
+def nearest_names(name: str, columns: Sequence[str]) -> str:
+    """ "; the nearest are `a`, `b`" or, where none is near, the first columns."""
+    plain = {c.lower(): c for c in columns}
+    near = [plain[c] for c in difflib.get_close_matches(name.lower(), list(plain), 3, 0.5)]
+    if near:
+        return f"the nearest: {', '.join(near)}"
+    return f"its columns: {', '.join(columns[:8])}{' …' if len(columns) > 8 else ''}"
+
+
+def read_wishes(
+    targets: Sequence[str],
+    features: Sequence[str],
+    times: Sequence[str],
+    kinds: str,
+    sources: Sequence[Source],
+) -> Wishes:
+    """The wishes, checked against the tables. Raises `TaskError` in one sentence."""
+    wishes = Wishes({}, task_types(kinds) if kinds else dict(FAMILIES))
+    found: dict[str, Wish] = {}
+    for text in targets:
+        source, name = _place("--target", text, sources)
+        wish = found.get(source.name, Wish())
+        found[source.name] = replace(wish, targets=(*wish.targets, name))
+    for text in features:
+        source, rest = _place("--features", text, sources)
+        names = tuple(n.strip() for n in next(csv.reader([rest], skipinitialspace=True), []))
+        wish = found.get(source.name, Wish())
+        found[source.name] = replace(wish, features=(*wish.features, *filter(None, names)))
+    for text in times:
+        source, name = _place("--time", text, sources)
+        found[source.name] = replace(found.get(source.name, Wish()), time=name)
+    by_name = {s.name: s for s in sources}
+    for name, wish in found.items():
+        _check(by_name[name], wish, wishes)
+    return replace(wishes, tables=found)
+
+
+def loaded(source: Source) -> Frame:
+    """The table with its columns' names stripped. Raises `TaskError` for one that cannot be
+    read."""
+    try:
+        frame = source.load()
+    except Exception as error:  # a table may be anything
+        raise TaskError(f"table {source.slug} cannot be read: {error}") from None
+    return frame.set_axis([str(c).strip() for c in frame.columns], axis=1)
+
+
+def require_columns(option: str, names: Sequence[str], source: Source, frame: Frame) -> None:
+    """Raises `TaskError` for a name that is no column of the table, with the nearest ones."""
+    columns = [str(c) for c in frame.columns]
+    for name in names:
+        if name not in columns:
+            raise TaskError(
+                f"{option} {name}: table {source.slug} has no such column; "
+                f"{nearest_names(name, columns)}"
+            )
+
+
+def _check(source: Source, wish: Wish, wishes: Wishes) -> None:
+    frame = loaded(source)
+    require_columns("--target", wish.targets, source, frame)
+    require_columns("--features", wish.features, source, frame)
+    require_columns("--time", [wish.time] if wish.time else [], source, frame)
+    if wish.features and len(set(wish.features)) < 2:
+        raise TaskError(f"--features {','.join(wish.features)}: give two features or more")
+    for name in wish.targets:
+        if name in wish.features or name == wish.time:
+            raise TaskError(f"--target {name}: it cannot be a feature or the time as well")
+        why = unfit(name, frame[name], source.columns.get(name, ""))
+        if why.startswith(("a constant", "free text", "more than", "an identifier")):
+            raise TaskError(f"--target {name}: {why}; there is nothing to predict")
+    if wish.time:
+        if "ts" not in wishes.kinds:
+            raise TaskError(f"--time {wish.time}: --task-types leaves no series to use it for")
+        if wished_time(frame, wish.time) is None:
+            first = next(iter(frame[wish.time].dropna().map(str)), "")
+            raise TaskError(f"--time {wish.time}: its values are no times, such as {first!r}")
+    if wish.targets and not families_of(frame, wish, wishes):
+        raise TaskError(_no_family(frame, wish, wishes))
+
+
+def _no_family(frame: Frame, wish: Wish, wishes: Wishes) -> str:
+    said = ", ".join(f"{t} ({_what(frame[t])})" for t in wish.targets)
+    kinds = ", ".join({"ts": "series"}.get(k, k) for k in wishes.kinds)
+    if len(wish.targets) > 1:
+        return f"--target {said}: these cannot be asked for in one task of {kinds}; name them apart"
+    return f"--target {said}: no task of {kinds} can ask for it"
+
+
+def _what(column: Frame) -> str:
+    if is_label_target(column):
+        return f"{column.nunique()} classes"
+    return "a quantity" if is_quantity(column) else f"{column.nunique()} different values"
+
+
+def families_of(frame: Frame, wish: Wish, wishes: Wishes) -> list[str]:
+    """The families that fit all wished targets: class for labels, reg and ts for quantities; a
+    series has one target."""
+    columns = [frame[t] for t in wish.targets]
+    found: list[str] = []
+    if all(map(is_label_target, columns)) and len({c.dtype.kind in "iuf" for c in columns}) == 1:
+        found.append("class")
+    if all(map(is_quantity, columns)):
+        found += ["reg", "ts"] if len(columns) == 1 else ["reg"]
+    return [f for f in found if f in wishes.kinds]
+
+
+def wished_time(frame: Frame, name: str) -> tuple[str, Frame, str] | None:
+    """As `find_time`, for the column that the user names, whatever it is called."""
+    found = find_time(frame[[name]].rename(columns={name: "date"}))
+    return None if found is None else (name, found[1], found[2])

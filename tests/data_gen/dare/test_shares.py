@@ -1,0 +1,89 @@
+"""Splits by table, licences by name, repeats by what is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from data_gen.dare.alike import without_repeats
+from data_gen.dare.licences import allowed, family, is_open, read_licences
+from data_gen.dare.shares import default_validation, empty_splits, splits_of
+from rewards.task import TaskError
+
+GROUPS = [f"{n:064x}" for n in range(21)]
+
+
+def count(splits: dict[str, str]) -> list[int]:
+    return [list(splits.values()).count(n) for n in ("train", "validation", "heldout")]
+
+
+def test_a_share_of_the_tables_is_held_out_and_another_validated_on() -> None:
+    assert count(splits_of(GROUPS, 1 / 7, 0.1)) == [16, 2, 3]
+    assert splits_of(GROUPS, 1 / 7, 0.1) == splits_of(reversed(GROUPS), 1 / 7, 0.1)
+    held = {g for g, s in splits_of(GROUPS, 1 / 7, 0.0).items() if s == "heldout"}
+    assert held == {g for g, s in splits_of(GROUPS, 1 / 7, 0.3).items() if s == "heldout"}
+    assert count(splits_of(GROUPS[:2], 1 / 7, 0.1)) == [1, 0, 1]  # one is left to train on
+    assert count(splits_of(GROUPS[:3], 0.9, 0.9)) == [1, 0, 2]
+    assert count(splits_of(GROUPS[:1], 0.5, 0.5)) == [1, 0, 0]
+    assert count(splits_of(GROUPS, 0.0, 0.0)) == [21, 0, 0]
+
+
+def test_no_split_is_empty_without_a_sentence() -> None:
+    for groups in (1, 2, 3, 9, 10, 40):
+        for heldout in (0.0, 0.2):
+            for given in (None, 0.0, 0.2):
+                share = default_validation(groups) if given is None else given
+                made = count(
+                    splits_of(
+                        GROUPS[:groups] if groups < 21 else map(str, range(groups)), heldout, share
+                    )
+                )
+                said = " ".join(empty_splits(groups, heldout, share, given is not None))
+                assert ("validation.jsonl is empty" in said) == (made[1] == 0)
+                assert ("heldout.jsonl is empty" in said) == (made[2] == 0)
+    assert default_validation(9) == 0.0 and default_validation(10) == 0.1
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "free"),
+    [
+        ("CC0: Public Domain", "cc0", True),
+        ("CC BY 4.0", "cc-by", True),
+        ("Attribution 4.0 International (CC BY 4.0)", "cc-by", True),
+        ("CC BY-SA 4.0", "cc-by-sa", True),
+        ("CC-BY-NC-SA-4.0", "cc-by-nc-sa", False),
+        ("CC BY-NC-SA 4.0", "cc-by-nc-sa", False),
+        ("Attribution-NonCommercial 4.0 International (CC BY-NC 4.0)", "cc-by-nc", False),
+        ("CC BY-ND 4.0", "cc-by-nd", False),
+        ("CC BY-NC-ND 4.0", "cc-by-nc-nd", False),
+        ("MIT", "mit", True),
+        ("GPL-2.0-or-later", "gpl", True),
+        ("Database: Open Database, Contents: Database Contents", "odbl", True),
+        ("Data files © Original Authors", "data files © original authors", False),
+        ("submitted under permit", "submitted under permit", False),
+        ("unknown", "unknown", False),
+    ],
+)
+def test_licences_by_their_names(text: str, name: str, free: bool) -> None:
+    assert (family(text), is_open(text)) == (name, free)
+
+
+def test_only_the_licences_that_are_wanted() -> None:
+    assert allowed("CC0: Public Domain", read_licences(["CC0,MIT"]))
+    assert not allowed("CC BY-NC 4.0", read_licences(["CC BY"]))
+    assert allowed("MIT License", ["open"]) and not allowed("as the R package x", ["open"])
+    with pytest.raises(TaskError, match="empty name"):
+        read_licences(["MIT,"])
+
+
+def test_databases_that_ask_the_same_are_counted_and_left_out() -> None:
+    row = {"task": "regression", "target": ["y"], "features": list("abcde"), "table_group": "g"}
+    rows = [
+        row,
+        row | {"features": list("abcd")},  # nearly the same features
+        row | {"features": list("abxyz")},
+        row | {"target": ["y", "z"]},
+        row | {"task": "classification"},
+        row | {"table_group": "h"},
+    ]
+    kept, gone = without_repeats(rows)
+    assert (len(kept), gone) == (5, 1) and kept[1]["features"] == list("abxyz")

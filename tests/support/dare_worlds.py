@@ -1,0 +1,140 @@
+"""Small worlds of table tasks: files as people keep them, and databases as the builder makes them,
+without its sandbox: the reference runs in this process.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from data_gen.dare import reference_solution, series
+from data_gen.dare import tabular as first
+from data_gen.dare.analyse import clean
+from data_gen.dare.database import Built, Settings
+from data_gen.dare.layout import csv_bytes, json_bytes
+from data_gen.dare.second.original import Original
+from data_gen.dare.sources import Source
+from data_gen.dare.tabular import files_of, metadata_json, propose
+from rewards.tables.read import load, readings
+
+Patch = pytest.MonkeyPatch
+NUMBERS = ["flaeche", "quote", "zimmer", "alter", "pegel"]
+
+
+def number(value: float, digits: int = 2) -> str:
+    """As it is written in German: 1.234,56."""
+    return f"{value:,.{digits}f}".replace(",", " ").replace(".", ",").replace(" ", ".")
+
+
+def houses(folder: Path) -> Source:
+    """A csv file with semicolons, decimal commas, points between thousands, gaps, a code for no
+    value, and decimals that could be thousands."""
+    rng = random.Random(11)
+    rows = ["lage;flaeche;preis;quote;zimmer;alter;pegel"]
+    for i in range(420):
+        size, age = rng.gauss(90, 25), rng.randint(1, 60)
+        price = size * 21 - age * 8 + rng.gauss(0, 60) + 400
+        cells = [
+            rng.choice(["Ulm", "Bonn", "Köln"]),
+            "" if i % 11 == 0 else number(size, 1),
+            number(price),
+            number(1 + rng.random() * 8, 3),
+            str(rng.randint(1, 9)),
+            "" if i % 7 == 0 else str(age),
+            "-999" if i % 20 == 0 else number(rng.expovariate(0.05), 1),
+        ]
+        rows.append(";".join(cells))
+    return source(folder, "haeuser.csv", "\n".join(rows) + "\n")
+
+
+def source(folder: Path, name: str, text: str) -> Source:
+    """A file as the builder's first reader gives it."""
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    (reading,) = readings(path, folder)
+    return Source(
+        "in", path.stem, path.stem, "MIT", lambda: load(reading, folder), original=Original(path)
+    )
+
+
+def tabular(origin: Source, kind: str = "csv", **changes: Any) -> dict[str, bytes]:
+    """The files of a reg database that predicts `preis`, its answer by the reference."""
+    looked = clean(origin.load(), 3)
+    assert looked is not None
+    made = propose(looked, "reg", ["preis"], random.Random(5), mini=False)
+    assert made is not None
+    recipe: dict[str, Any] = {
+        **made.recipe,
+        "not_filtered_related_features": [*NUMBERS, "lage"],
+        "selected_features": [*NUMBERS, "lage"],
+        "numerical_features": NUMBERS,
+        "categorical_features": ["lage"],
+        "save_file_type": kind,
+        "imputer_type": "median",
+        "model_type": "Ridge",
+        **changes,
+    }
+    kept = made.train[recipe["not_filtered_related_features"]]
+    ranges = {n: first._range(kept[n], looked.kinds[n]) for n in kept}
+    recipe["expected_ranges"] = {n: r for n, r in ranges.items() if r is not None}
+    made = first.with_noise(
+        replace(made, recipe=recipe), recipe["expected_ranges"], random.Random(6)
+    )
+    files = files_of(made, "", random.Random(7))
+    files["verify/all_metadata.json"] = metadata_json(made, "d", {})
+    return files | answered(files, made.recipe, kind)
+
+
+def answered(files: dict[str, bytes], recipe: dict[str, Any], kind: str) -> dict[str, bytes]:
+    """The answer and what was learnt, by the reference from the rows with noise."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {}
+        for name in (f"source/train_v1.{kind}", f"source/val_v1.{kind}"):
+            paths[name] = Path(folder) / Path(name).name
+            paths[name].write_bytes(files[name])
+        noisy, asked = (reference_solution.read(str(path)) for path in paths.values())
+    kinds = recipe["column_type_inference"]
+    train = reference_solution.in_range(noisy, recipe["expected_ranges"], kinds)
+    model = reference_solution.fit(train, recipe)
+    said = reference_solution.predict(model, asked, recipe)
+    return {
+        "verify/simulated_pred_local.csv": csv_bytes(said),
+        "verify/fitted.json": json_bytes(reference_solution.learnt(model, recipe, len(train))),
+    }
+
+
+def days(folder: Path) -> Source:
+    """Daily readings of two stations, dates day first, decimal commas; some days are missing."""
+    rng = random.Random(4)
+    rows = ["tag;station;menge;temperatur;hoehe"]
+    for number_, when in enumerate(pd.date_range("2021-01-01", periods=760)):
+        for place, station in enumerate(["Nord", "Süd"]):
+            if rng.random() < 0.1 or (station == "Süd" and 660 <= number_ < 680):
+                continue
+            warm = 12 - 9 * math.cos(number_ * 6.2832 / 365)
+            flow = 50 + 30 * place + 2.5 * warm + 0.05 * number_ + rng.gauss(0, 2)
+            cells = [f"{when:%d.%m.%Y}", station, number(flow, 1)]
+            rows.append(
+                ";".join([*cells, number(warm + rng.gauss(0, 3), 1), str(200 + 90 * place)])
+            )
+    return source(folder, "pegel.csv", "\n".join(rows) + "\n")
+
+
+def built(origin: Source, out: Path, patch: Patch, resample: Any, shape: Any = None) -> Built:
+    """What the builder makes of a series whose resampling and files are chosen here."""
+    found = Built(origin.name)
+    patch.setattr(series, "choose", lambda timed, rng: resample)
+    if shape is not None:
+        patch.setattr(series, "shape_of", lambda timed, known, rng: shape)
+    patch.setattr(series, "_dull", lambda *given: "")  # whether it is worth asking is not the point
+    patch.setattr(series, "series_targets", lambda *given: (["menge"], []))
+    settings = Settings(out, 0, False, frozenset())
+    series.build_series(origin, settings, found, 1)
+    return found
