@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import comb
+from math import comb, prod
 from random import Random
 
-from data_gen.krama.lakes.code import fewest, written
+from data_gen.krama.lakes.code import blocks, fewest, written
 from data_gen.krama.lakes.links import Link
 from data_gen.krama.lakes.ops import (
     Clean,
@@ -44,7 +44,7 @@ _CUTS: dict[Cut, str] = {
 ONE_ROW = -1.0  # the margin of a question that summarises a single row
 GUESSES = 20  # lists among which a question asks for one, at least
 NAMES_LEAST = 6  # groups among which a question asks for one name, at least
-_LEAST = (3, 5, 8)
+_LEAST = (2, 3, 5, 8)  # rows that a group must have
 
 
 class NoQuestion(ValueError):
@@ -62,7 +62,6 @@ class Builder:
     steps: list[LakeStep] = field(default_factory=list[LakeStep])
     said: list[str] = field(default_factory=list[str])
     used: list[str] = field(default_factory=list[str])
-    about: list[str] = field(default_factory=list[str])  # columns used, but not to filter by
     keys: list[str] = field(default_factory=list[str])  # tables read
     brought: Link | None = None  # a column of another table, which is still to be used
     phrases: dict[str, str] = field(default_factory=dict[str, str])
@@ -71,11 +70,16 @@ class Builder:
     halved: bool = False
     small: bool = False  # a group may have a single row
     sizes: dict[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    done: set[str] = field(default_factory=set[str])  # columns made ready to group by, as code
     least: str = ""  # what the question says of the rows that a group must have
 
     def add(self, op: Op, text: str, query: str, answer_type: str, optional: bool = False) -> None:
         """A step with its code. `optional`: the answer must change when it is left out."""
         code, value = written(op, self._loads)
+        for block in blocks(op):
+            if block in self.done:
+                code = code.replace(f"{block}\n", "", 1)
+            self.done.add(block)
         kind: StepKind = _KINDS.get(type(op).__name__, "finish")
         self.steps.append(LakeStep(kind, text, code, query, value, answer_type, optional, op))
 
@@ -111,7 +115,6 @@ class Builder:
         if not fitting:
             raise NoQuestion
         name = self.rng.choice(fitting)
-        self.about.append(name)
         self.clean(name)
         return name
 
@@ -130,8 +133,9 @@ class Builder:
             "numeric_exact",
         )
 
-    def group(self, most: int = 60, least: int = 3) -> str:
-        """A column of text to group by; of the other table, if one came."""
+    def group(self, most: int = 60, least: int = 3, years: bool = False) -> str:
+        """A column of text (with `years`, also of years) to group by; of the other table, if one
+        came."""
         if self.brought and self.brought.what == "group":
             link, self.brought, self.small = self.brought, None, True
             self.sizes[link.brings] = self.tables[link.other].values[link.brings]
@@ -148,11 +152,14 @@ class Builder:
             into = self._split(half.column, half.cut)
             self.sizes[into] = half.values
             return into
+        spans = [y for y in self.table.years if least <= len(self.table.spans[y]) <= most]
+        if years and set(spans) - {*self.used} and (not fitting or self.rng.random() < 0.2):
+            self.small = True
+            return self.year()
         if not fitting:
             raise NoQuestion
         name = self.rng.choice(fitting)
         self.used.append(name)
-        self.about.append(name)
         self.sizes[name] = self.table.values[name]
         self.small |= self.table.fewest.get(name, 0) < 2
         return name
@@ -162,8 +169,7 @@ class Builder:
         if into in self.table.columns:
             raise NoQuestion
         phrase = _CUTS[cut].format(self.col(column))
-        self.used.append(column)
-        self.about.append(f"{cut} {column}")
+        self.used += [column, cut]
         self.add(
             Split(column, cut, into),
             f"Take the {phrase}",
@@ -190,7 +196,7 @@ class Builder:
             raise NoQuestion
         name = self.rng.choice(fitting)
         self.used.append(name)
-        self.about.append(name)
+        self.sizes[name] = list(map(str, self.table.spans[name]))
         self.holes |= name in self.table.holes
         self.add(
             Years(name),
@@ -239,7 +245,6 @@ class Builder:
         self.brought = link
         self.keys.append(other.key)
         self.used += [link.mine, link.brings]
-        self.about += [link.mine, link.brings]
         self.phrases[link.brings] = other.column(link.brings)
         if link.brings in other.totals:
             self.more_totals.add(link.brings)
@@ -283,14 +288,14 @@ class Builder:
 
     def asked(self, text: str, shape: str, margin: str = "1.0") -> Question:
         """The question that the steps so far answer. Its shape names tables, columns and
-        operation, and no filter: questions that differ in a filter alone ask the same."""
+        operation, and no limit: questions that differ in a limit alone ask the same."""
         for op in (s.op for s in self.steps):
             if isinstance(op, Group):
                 margin = f"({margin}) if {fewest(op)} > 1 else {ONE_ROW}"
         columns = [c for c in dict.fromkeys(self.used) if c in self.table.columns]
         first = replace(self.steps[0], op=Load(self.table.source(*columns)))
         text = self._once(text)
-        key = f"{shape}|{sorted(self.keys)}|{sorted(self.about)}"
+        key = f"{shape}|{sorted(self.keys)}|{sorted(self.used)}"
         return Question(text, (first, *self.steps[1:]), key, margin)
 
     def _once(self, text: str) -> str:
@@ -326,7 +331,8 @@ def grouped(b: Builder, names: Sequence[str], number: str, how: Summary) -> None
     whole = tuple(n in b.table.years for n in names)
     pairs = f"values of {keys}" if len(names) == 1 else f"pairs of {keys}"
     if b.small or len(names) > 1 or b.rng.random() < 0.3:
-        rows = b.rng.choice(_LEAST)
+        usual = b.table.rows / prod(len(b.sizes.get(n, (1,))) for n in names)
+        rows = b.rng.choice([r for r in _LEAST if r <= usual / 2] or [2])
         b.least = f"Consider only {pairs} with {rows} or more such rows."
         b.add(
             Least(tuple(names), whole, rows),
