@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from math import comb, prod
 from random import Random
 
-from data_gen.krama.lakes.code import blocks, fewest, written
 from data_gen.krama.lakes.links import Link
 from data_gen.krama.lakes.ops import (
     Clean,
@@ -25,6 +24,7 @@ from data_gen.krama.lakes.ops import (
     Summary,
     Years,
 )
+from data_gen.krama.lakes.pandas_code import blocks, fewest, written
 from data_gen.krama.lakes.pipeline import LakeStep, Question, StepKind
 from data_gen.krama.lakes.tables import Table
 
