@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import comb, prod
+from math import prod
 from random import Random
 
 from data_gen.krama.lakes.links import Link
@@ -18,7 +18,6 @@ from data_gen.krama.lakes.ops import (
     Limit,
     Load,
     Op,
-    Sign,
     Source,
     Split,
     Summary,
@@ -27,23 +26,8 @@ from data_gen.krama.lakes.ops import (
 from data_gen.krama.lakes.pandas_code import blocks, fewest, written
 from data_gen.krama.lakes.pipeline import LakeStep, Question, StepKind
 from data_gen.krama.lakes.tables import Table
+from data_gen.krama.lakes.words import CUTS, ONE_ROW, SIGNS, WORDS
 
-WORDS: dict[Summary, str] = {
-    "mean": "mean",
-    "median": "median",
-    "total": "total",
-    "largest": "largest value",
-    "std": "standard deviation (n - 1)",
-}
-_SIGNS: dict[Sign, str] = {">": "above", "<": "below", ">=": "of at least", "<=": "of at most"}
-_CUTS: dict[Cut, str] = {
-    "after_comma": "part of {} after the last comma",
-    "before_comma": "part of {} before the last comma",
-    "in_brackets": "text in brackets at the end of {}",
-}
-ONE_ROW = -1.0  # the margin of a question that summarises a single row
-GUESSES = 20  # lists among which a question asks for one, at least
-NAMES_LEAST = 6  # groups among which a question asks for one name, at least
 _LEAST = (2, 3, 5, 8)  # rows that a group must have
 
 
@@ -168,7 +152,7 @@ class Builder:
         into = f"{column} part"
         if into in self.table.columns:
             raise NoQuestion
-        phrase = _CUTS[cut].format(self.col(column))
+        phrase = CUTS[cut].format(self.col(column))
         self.used += [column, cut]
         self.add(
             Split(column, cut, into),
@@ -223,8 +207,8 @@ class Builder:
     def _threshold(self, name: str) -> None:
         self.clean(name)
         limit = self.rng.choice(list(self.table.levels[name]))
-        sign = self.rng.choice(list(_SIGNS))
-        words = f"with {self.col(name)} {_SIGNS[sign]} {limit:g}"
+        sign = self.rng.choice(list(SIGNS))
+        words = f"with {self.col(name)} {SIGNS[sign]} {limit:g}"
         self.said.append(words)
         self.add(
             Limit(name, sign, limit),
@@ -346,19 +330,3 @@ def grouped(b: Builder, names: Sequence[str], number: str, how: Summary) -> None
         f"For how many {pairs} is there a {WORDS[how]} of {b.the(number)}?",
         "numeric_exact",
     )
-
-
-def enough(groups: int, k: int) -> bool:
-    """Whether k of so many groups can hardly be guessed, nor all of them listed for credit."""
-    return groups >= 2 * k and comb(groups, k) >= GUESSES
-
-
-# how far the k-th of the sorted groups is from the next, relative
-GAP = "float(abs(g.iloc[{k}] - g.iloc[{k} - 1]) / max(abs(g.iloc[{k} - 1]), 1e-9))"
-
-
-def decimals(digits: int) -> str:
-    """How a question says to round."""
-    if digits == 0:
-        return "rounded to a whole number"
-    return f"rounded to {digits} decimal{'s' if digits > 1 else ''}"
