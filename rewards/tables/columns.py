@@ -20,7 +20,7 @@ from rewards.tables.marks import (
     plain_number,
     thousands_for,
 )
-from rewards.tables.missing import as_number, missing_in_text, missing_words, sentinels
+from rewards.tables.missing import SPELLINGS, as_number, missing_in_text, missing_words, sentinels
 from rewards.tables.overrules import Rule
 from rewards.tables.reading import Reading
 
@@ -83,6 +83,9 @@ def _values(reading: Reading, column: Column) -> dict[float, int]:
     if column.name not in reading.numbers:
         return {} if column.cells else dict(column.values)
     found: dict[float, int] = dict(column.values)
+    native = column.name not in reading.marked
+    if native and not found and not (column.cells.keys() & SPELLINGS):
+        return {}
     drop = re.compile(f"[$€£%\\s{re.escape(reading.thousands)}]")
     for cell, times in column.filled(reading.missing.get(column.name, ())).items():
         plain = drop.sub("", cell) if column.name in reading.marked else cell
@@ -131,7 +134,7 @@ def _marks(
     if rule.decimal:
         found = groups_in(c for _, cells in listed for c in cells)
         return Marks(rule.decimal, rule.thousands or thousands_for(rule.decimal, found))
-    found = marks_of(listed, reading.sep if reading.form == "csv" else "")
+    found = marks_of(listed, reading.between)
     return replace(found, thousands=rule.thousands or found.thousands)
 
 
@@ -140,13 +143,15 @@ def as_numbers(reading: Reading, column: Column, gone: Sequence[str]) -> Reading
     name, filled = column.name, column.filled(gone)
     plain = plain_number(reading.decimal)
     marked = marked_number(reading.decimal, reading.thousands)
-    odd = next((c for c in filled if not plain.fullmatch(c) and not marked.fullmatch(c)), None)
-    if odd is None:
-        odd = odd_sign(filled)
+    bare = all(plain.fullmatch(c) for c in filled)
+    odd = None
+    if not bare:
+        odd = next((c for c in filled if not plain.fullmatch(c) and not marked.fullmatch(c)), None)
+        odd = odd_sign(filled) if odd is None else odd
     if odd is not None:
         said = f"{name!r} stays text: {odd[:_SHOWN]!r} is no number like the others"
         return replace(reading, notes=(*reading.notes, said))
-    native = reading.form == "csv" and all(plain.fullmatch(c) for c in filled)
+    native = reading.form == "csv" and bare
     if not native and column.typed and not all(plain_number(".").fullmatch(c) for c in filled):
         said = f"{name!r} stays as it is: it mixes numbers with text such as {next(iter(filled))!r}"
         return replace(reading, notes=(*reading.notes, said))

@@ -1,46 +1,25 @@
-"""How delimited text is laid out: encoding, separator, quotes, where the column names stand."""
+"""How delimited text is laid out: separator, quotes, where the column names stand."""
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import csv
-import importlib
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from pathlib import Path
-from typing import IO, Any, cast
 
-from rewards.extras import install_extra
 from rewards.tables.marks import looks_numeric, plain_number
 from rewards.tables.overrules import Rule
 from rewards.tables.reading import Unreadable
+from rewards.tables.texts import Text
 
-MOST = 4 << 30  # bytes of text, unpacked
-_CHUNK = 1 << 20
-WHOLE = 1 << 20  # characters up to which every row is looked at
-_BLOCKS = 24  # places of a larger file that are looked at
-_BLOCK = 1 << 14
 _SEPARATORS = (",", ";", "\t", "|")
-_PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
 _FIELD = 1 << 24
+_DIGIT = re.compile("[0-9]")
 _TOP = 12  # records among which the column names are looked for below a blank line
-
-
-@dataclass(frozen=True)
-class Text:
-    """A file's text, or its start and pieces from all over it."""
-
-    encoding: str
-    start: str
-    pieces: tuple[str, ...] = ()  # each begins and ends inside a line
-
-    @property
-    def whole(self) -> bool:
-        return not self.pieces
 
 
 @dataclass(frozen=True)
@@ -59,82 +38,6 @@ class Layout:
     width: int
     wide: int = 0  # the line of the first row that is too wide
     short: int = 0
-
-
-def unpacked(path: Path) -> IO[bytes]:
-    """The bytes of a file, unpacked by its suffix."""
-    suffix = path.suffix.lower()
-    if suffix in _PACKED:
-        return cast("IO[bytes]", importlib.import_module(_PACKED[suffix]).open(path, "rb"))
-    if suffix == ".zst":
-        try:
-            zstandard: Any = importlib.import_module("zstandard")
-        except ImportError:
-            raise Unreadable(f"zstandard is not installed; {install_extra('build')}") from None
-        return cast("IO[bytes]", zstandard.open(path, "rb"))
-    return open(path, "rb")
-
-
-def read_text(path: Path, encoding: str = "") -> Text:
-    """The text of a file in the encoding that fits it whole: UTF-8, UTF-16, else Windows-1252.
-
-    Raises `Unreadable` for an empty file, for bytes that are no text, and for broken archives.
-    """
-    try:
-        with unpacked(path) as file:
-            head = file.read(4096)
-        if not head.strip(b"\xef\xbb\xbf \t\r\n\0"):
-            raise Unreadable("the file is empty")
-        tried = [encoding] if encoding else _encodings(head)
-        for code in tried:
-            with contextlib.suppress(UnicodeDecodeError), unpacked(path) as file:
-                return _sampled(file, code)
-    except Unreadable:
-        raise
-    except Exception as error:  # every unpacker has its own kind
-        raise Unreadable(f"cannot be unpacked ({type(error).__name__}: {error})"[:160]) from None
-    raise Unreadable(f"is no text in {' or '.join(tried)}; set encoding in tables.yaml")
-
-
-def _encodings(head: bytes) -> list[str]:
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return ["utf-16"]
-    if b"\0" in head:
-        even, odd = head[::2].count(0), head[1::2].count(0)
-        if max(even, odd) < 0.3 * len(head):
-            raise Unreadable("holds zero bytes: it is no text")
-        return ["utf-16-le" if odd > even else "utf-16-be"]
-    return ["utf-8-sig" if head.startswith(codecs.BOM_UTF8) else "utf-8", "cp1252"]
-
-
-def _sampled(file: IO[bytes], encoding: str) -> Text:
-    """The start of the text and pieces from all over it. The whole file is decoded, so a letter
-    that does not fit is found wherever it stands."""
-    decoder = codecs.getincrementaldecoder(encoding)()
-    start: list[str] = []
-    pieces: list[tuple[int, str]] = []
-    size, length, number, stride = 0, 0, 0, 1
-    while chunk := file.read(_CHUNK):
-        size += len(chunk)
-        if size > MOST:
-            raise Unreadable(f"more than {MOST >> 30} GiB of text; split it")
-        text = decoder.decode(chunk)
-        if length < WHOLE:
-            start.append(text)
-        elif number % stride == 0:
-            pieces.append((number, text[:_BLOCK]))
-            if len(pieces) > 2 * _BLOCKS:
-                stride *= 2
-                pieces = [(n, p) for n, p in pieces if n % stride == 0]
-        length += len(text)
-        number += 1
-    start.append(decoder.decode(b"", True))
-    joined = "".join(start)
-    if "\0" in joined:
-        raise Unreadable("holds zero bytes: it is no text")
-    if pieces:
-        joined = joined[: max(joined.rfind("\n"), joined.rfind("\r")) + 1] or joined
-    return Text(encoding, joined, tuple(p for _, p in pieces))
 
 
 def records(text: str, sep: str, quote: str, escape: str) -> Iterator[tuple[int, list[str]]]:
@@ -169,12 +72,19 @@ def layout_of(text: Text, rule: Rule, suffix: str) -> Layout:
     if suffix in (".tsv", ".tab") and not rule.sep:
         seps.sort(key=lambda s: s != "\t")
     quotes = [rule.quote] if rule.quote is not None else ['"', "'", ""]
-    tried = [
-        (score, place, sep, quote, escape)
+    scored = [
+        (_evenness(start, sep, quote, escape, rule), place, sep, quote, escape)
         for place, (sep, quote, escape) in enumerate(_dialects(seps, quotes, start))
-        if (score := _evenness(start, sep, quote, escape, rule)) > 0
     ]
-    if not tried and not rule.sep:
+    tried = [t for t in scored if t[0] > 0]
+    if not tried and any(t[0] == -2 for t in scored):
+        raise Unreadable(
+            "rows have more fields than the line of names; if numbers have decimal commas between "
+            "commas, separate the fields by ;"
+        )
+    if not tried and any(t[0] < 0 for t in scored):
+        raise Unreadable("the names of the columns cannot be told; set sep and skip in tables.yaml")
+    if not tried and not rule.sep and suffix == ".dat" and not _numbers_alone(start):
         score = _evenness(start, r"\s+", '"', "", rule)
         tried = [(score, 0, r"\s+", '"', "")] if score > 0.95 else []
     if tried:
@@ -187,12 +97,18 @@ def layout_of(text: Text, rule: Rule, suffix: str) -> Layout:
     return _layout(text, sep, quote, escape, rule)
 
 
+def _numbers_alone(start: str) -> bool:
+    """Whether the lines are numbers with spaces between thousands, not fields between spaces."""
+    lines = [line for line in start.splitlines()[1:200] if line.strip()]
+    return bool(lines) and all(looks_numeric(line) for line in lines)
+
+
 def _dialects(
     seps: Sequence[str], quotes: Sequence[str], start: str
 ) -> Iterator[tuple[str, str, str]]:
     for quote in quotes:
         for sep in seps:
-            if quote == "'" and not _enclosed(start, sep):
+            if (quote == "'" and not _enclosed(start, sep)) or (not quote and '"' not in start):
                 continue
             yield sep, quote, ""
             if quote and f"\\{quote}" in start:
@@ -244,7 +160,8 @@ def _usual(rows: Sequence[Sequence[str]]) -> int:
 
 
 def _evenness(start: str, sep: str, quote: str, escape: str, rule: Rule) -> float:
-    """How even the rows are, from 0 to 1; 0 for one field a row."""
+    """How even the rows are, from 0 to 1; 0 for one field a row. -1 for even rows below a line that
+    may be the name of one column, -2 for rows that have more fields than there are names."""
     listed = list(islice(records(start, sep, quote, escape), 500))
     listed = [(n, row) for n, row in listed if n > (rule.skip or 0)]
     rows = [row for _, row in listed]
@@ -253,9 +170,13 @@ def _evenness(start: str, sep: str, quote: str, escape: str, rule: Rule) -> floa
     usual = _usual(rows)
     top = _header_place(listed, usual)
     below = rows[top + 1 :]
-    if usual < 2 or not below or (top and not _stands(listed, top, usual)):
+    if usual < 2 or not below:
         return 0.0
     share = sum(len(row) == usual for row in below) / len(below)
+    if top and not rule.sep and rule.skip is None and not _stands(listed, top, usual):
+        if share < 0.9 or (_no_header(rows[top:]) and len(rows[top - 1]) < 2):
+            return 0.0
+        return -2.0 if len(rows[top - 1]) > 1 else -1.0
     long = sum("\n" in f for row in below for f in row) / len(below)
     stray = sum(f[:1] == '"' for row in below for f in row) / len(below) if quote != '"' else 0
     if stray >= 0.5:  # the quotes are quotes
@@ -276,6 +197,10 @@ def _layout(text: Text, sep: str, quote: str, escape: str, rule: Rule) -> Layout
         skip = listed[top - 1][0] if top else 0
     rows = [row for _, row in listed[top:]]
     bare = _no_header(rows) if rule.header is None else not rule.header
+    if bare and top and rule.skip is None and rule.header is None:
+        raise Unreadable(
+            "no line of names stands above the rows; set skip and header in tables.yaml"
+        )
     below = listed[top:] if bare else listed[top + 1 :]
     width = usual if bare else max(len(rows[0]), usual)
     names = () if bare else tuple(rows[0])
@@ -287,10 +212,14 @@ def _layout(text: Text, sep: str, quote: str, escape: str, rule: Rule) -> Layout
 
 
 def _heads(rows: Sequence[Sequence[str]], usual: int) -> bool:
-    """Whether the first row stands as names above columns of numbers."""
-    numeric = _numeric(rows[0], rows[1:200])
-    names = [rows[0][i].strip() for i in numeric]
-    return len(rows[0]) >= usual and bool(names) and not any(looks_numeric(n) for n in names)
+    """Whether the first row stands as names above columns of numbers or dates."""
+    below = rows[1:80]
+    names = [
+        rows[0][i]
+        for i in range(min(usual, len(rows[0])))
+        if below and all(_DIGIT.search(r[i]) for r in below if i < len(r) and r[i].strip())
+    ]
+    return len(rows[0]) >= usual and bool(names) and not any(_DIGIT.search(n) for n in names)
 
 
 def _numeric(first: Sequence[str], below: Sequence[Sequence[str]]) -> list[int]:
@@ -309,7 +238,7 @@ def _no_header(rows: Sequence[Sequence[str]]) -> bool:
     if len(rows) < 2:
         return False
     first = [f.strip() for f in rows[0]]
-    numeric = _numeric(first, rows[1:200])
+    numeric = _numeric(first, rows[1:80])
     here = [first[i] for i in numeric if looks_numeric(first[i])]
     if not here or len(here) < 0.5 * len(numeric):
         return False

@@ -17,15 +17,15 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 from rewards.extras import install_extra
-from rewards.tables.dialect import read_text, unpacked
 from rewards.tables.overrules import Rule
-from rewards.tables.reading import Reading, Unread, Unreadable
+from rewards.tables.reading import Reading, Unread, Unreadable, expression
+from rewards.tables.texts import read_text, unpacked
 
 _ROWS = 2000  # of a table, that are looked at for decisions
 _NEEDS = {"excel": "openpyxl", "parquet": "pyarrow", "html": "lxml"}
@@ -92,8 +92,6 @@ def _sheet(name: str, title: str, rows: Sequence[Sequence[Any]], rule: Rule) -> 
 
 
 def _numbered(reading: Reading, width: int) -> Reading:
-    from dataclasses import replace
-
     names = tuple(f"column {i + 1}" for i in range(width))
     note = "no names above the data: the columns are numbered"
     return replace(reading, columns=names, notes=(*reading.notes, note))
@@ -174,7 +172,7 @@ def _html(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
     text = read_text(path, rule.encoding or _charset(path))
     try:
         frames = pd.read_html(
-            path, flavor="lxml", encoding=text.encoding, header=None, keep_default_na=False
+            path, flavor="lxml", encoding=text.encoding, thousands=None, keep_default_na=False
         )
     except ValueError as error:
         if "No tables" in str(error):
@@ -185,19 +183,14 @@ def _html(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
         if not plain or frame.shape[0] < 1 or frame.shape[1] < 1:
             yield Unread(name, "the names stand in several rows, or there are none", str(number))
             continue
-        headed = not all(isinstance(c, int) for c in frame.columns)
-        yield _page_table(Reading(name, "html", str(number), encoding=text.encoding), path, headed)
+        yield _page_table(Reading(name, "html", str(number), encoding=text.encoding), path)
 
 
-def _page_table(reading: Reading, path: Path, headed: bool) -> Found:
+def _page_table(reading: Reading, path: Path) -> Found:
     """A table of a page with every cell as text; its first row holds the names."""
-    from dataclasses import replace
-
-    from rewards.tables.script import expression
-
     pd: Any = importlib.import_module("pandas")
-    del headed  # pandas takes the first row where the page marks none
-    wide = pd.read_html(path, flavor="lxml", encoding=reading.encoding, header=0)[int(reading.part)]
+    frames = pd.read_html(path, flavor="lxml", encoding=reading.encoding, header=0, thousands=None)
+    wide = frames[int(reading.part)]
     reading = replace(reading, columns=tuple(map(str, wide.columns)))
     frame: Any = eval(expression(reading, str(path)), {"__builtins__": {}, "pd": pd, "str": str})
     return Found(reading, [frame.iloc[:, i].tolist() for i in range(frame.shape[1])])

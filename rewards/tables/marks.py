@@ -10,12 +10,20 @@ from functools import cache
 from rewards.tables.reading import Unreadable
 
 SIGNS = "$€£%"
-_SIGNED = re.compile(r"[$€£%\s]")
+_SIGNED = re.compile("[$€£% \\t\\r\u00a0\u202f]")  # what is left out of a number, but not line ends
 _SHARE = 0.7  # of the filled cells of a column of numbers
-_NUMERIC = re.compile(r"[-+]?[0-9.,'’]*[0-9](?:[eE][-+]?[0-9]+)?[.]?")
-_LEADING = re.compile(r"[-+]?0[0-9]+")
-_WHOLE = re.compile(r"[-+]?[0-9]+")
-_DIGITS = 18  # more do not fit 64 bits
+_LOOKS = re.compile(
+    r"[\s$€£]*[-+]?[\s$€£]*(?:[0-9]{1,3}(?:[.,'’ \u00a0\u202f][0-9]{3})+(?:[.,][0-9]*)?"
+    r"|[0-9]+(?:[.,][0-9]*)?|[.,][0-9]+)(?:[eE][-+]?[0-9]+)?[\s$€£%]*"
+)
+# codes with leading zeros, and more digits than fit 64 bits
+_CODE = re.compile(r"\s*[-+]?(?:0[0-9]*[1-9][0-9]*|[0-9]{19,})\s*")
+_OPEN = re.compile(r"^[-+]?(?:[0-9]{1,3}(?:[.,][0-9]{3})+|[0-9]+[.,])$", re.M)
+_GROUPED = {
+    **{m: re.compile(rf"^[-+]?[0-9]{{1,3}}(\{m}[0-9]{{3}})+([.,][0-9]*)?$", re.M) for m in ".,"},
+    "'": re.compile(r"^[-+]?[0-9]{1,3}(['’][0-9]{3})+([.,][0-9]*)?$", re.M),
+    " ": re.compile(r"^ *[-+]?[0-9]{1,3}([ \u00a0\u202f][0-9]{3})+([.,][0-9]*)? *$", re.M),
+}
 
 
 class Ambiguous(Unreadable):
@@ -48,12 +56,10 @@ def marked_number(decimal: str, thousands: str) -> re.Pattern[str]:
 
 
 @cache
-def _forms(mark: str, group: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """(every way to write a number with this decimal mark and this mark between thousands, those
-    of them that cannot be meant the other way round)."""
+def _sure(mark: str, group: str) -> re.Pattern[str]:
+    """Numbers with this decimal mark and this mark between thousands that cannot be meant the
+    other way round, each on a line."""
     m, g = re.escape(mark), re.escape(group)
-    grouped = rf"[-+]?[0-9]{{1,3}}(?:{g}[0-9]{{3}})+(?:{m}[0-9]+)?"
-    whole = re.compile(rf"{grouped}|[-+]?[0-9]*(?:{m}[0-9]*)?(?:[eE][-+]?[0-9]+)?")
     sure = (
         rf"[-+]?[0-9]*{m}(?:[0-9]{{1,2}}|[0-9]{{4,}})",  # decimals that are no thousands
         rf"[-+]?(?:0+|[0-9]{{4,}})?{m}[0-9]{{3}}",  # what stands before is no thousand
@@ -62,35 +68,25 @@ def _forms(mark: str, group: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
         rf"[-+]?[0-9]*{m}[0-9]+[eE][-+]?[0-9]+",
         rf"[-+]?[0-9]{{1,3}}(?:['’][0-9]{{3}})+{m}[0-9]+",
     )
-    return whole, re.compile("|".join(sure))
+    return re.compile(f"^(?:{'|'.join(sure)})$", re.M)
 
 
 def looks_numeric(cell: str) -> bool:
-    """Whether a cell is a number in either convention, signs and spaces aside."""
-    bare = _SIGNED.sub("", cell)
-    if not _NUMERIC.fullmatch(bare):
-        return False
-    bare = re.sub("['’]", "", bare)
-    return bool(_forms(",", ".")[0].fullmatch(bare) or _forms(".", ",")[0].fullmatch(bare))
+    """Whether a cell is a number in either convention, with or without signs."""
+    return _LOOKS.fullmatch(cell) is not None
 
 
 def is_numeric(cells: Mapping[str, int]) -> bool:
     """Whether the filled cells (with counts) are mostly numbers. Codes with leading zeros and
     numbers of too many digits are text."""
     filled = sum(cells.values())
-    fit = sum(n for c, n in cells.items() if looks_numeric(c))
+    fit = sum(n for c, n in cells.items() if _LOOKS.fullmatch(c))
     return bool(filled) and fit >= _SHARE * filled and not code_like(cells)
 
 
 def code_like(cells: Iterable[str]) -> str:
     """A cell that would change as a number: 007, or more digits than fit; or nothing."""
-    for cell in cells:
-        bare = cell.strip()
-        if _LEADING.fullmatch(bare) and bare.strip("+-0"):
-            return cell
-        if _WHOLE.fullmatch(bare) and len(bare.lstrip("+-")) > _DIGITS:
-            return cell
-    return ""
+    return next((c for c in cells if _CODE.fullmatch(c)), "")
 
 
 def marks_of(columns: Sequence[tuple[str, Iterable[str]]], sep: str = "") -> Marks:
@@ -100,17 +96,17 @@ def marks_of(columns: Sequence[tuple[str, Iterable[str]]], sep: str = "") -> Mar
     thousands, unless it says otherwise. Raises `Ambiguous` when both conventions are found and
     when no number tells which one it is.
     """
-    comma, point = _forms(",", ".")[1], _forms(".", ",")[1]
     commas: list[tuple[str, str]] = []
     points: list[tuple[str, str]] = []
     unsure: list[tuple[str, str]] = []
     grouped: set[str] = set()
     for name, listed in columns:
-        bare = [(_SIGNED.sub("", c), c) for c in listed if looks_numeric(c)]
-        commas += [(name, c) for b, c in bare if comma.fullmatch(b)][:1]
-        points += [(name, c) for b, c in bare if point.fullmatch(b)][:1]
-        unsure += [(name, c) for b, c in bare if "," in b or ("." in b and sep != ",")][:1]
-        grouped |= {g for b, c in bare for g in _groups(b, c)}
+        cells = "\n".join(listed)
+        bare = _SIGNED.sub("", cells)
+        commas += [(name, m[0]) for m in [_sure(",", ".").search(bare)] if m]
+        points += [(name, m[0]) for m in [_sure(".", ",").search(bare)] if m]
+        unsure += [(name, m[0]) for m in _OPEN.finditer(bare) if sep != "," or "," in m[0]][:1]
+        grouped |= _groups(cells, bare)
     if commas and points:
         raise Ambiguous(
             f"column {commas[0][0]!r} has {commas[0][1]!r}, column {points[0][0]!r} has "
@@ -139,13 +135,9 @@ def thousands_for(decimal: str, grouped: Iterable[str]) -> str:
 
 def groups_in(cells: Iterable[str]) -> set[str]:
     """Marks that stand between thousands in some cell, if they are no decimal marks."""
-    return {g for c in cells if looks_numeric(c) for g in _groups(_SIGNED.sub("", c), c)}
+    joined = "\n".join(cells)
+    return _groups(joined, _SIGNED.sub("", joined))
 
 
-def _groups(bare: str, cell: str) -> set[str]:
-    found = {
-        m for m in ".," if re.fullmatch(rf"[-+]?[0-9]{{1,3}}(\{m}[0-9]{{3}})+([.,][0-9]*)?", bare)
-    }
-    found |= {"'"} if re.search(r"[0-9]['’][0-9]{3}", bare) else set()
-    spaced = re.fullmatch(r"[-+]?[0-9]{1,3}([ \u00a0\u202f][0-9]{3})+([.,][0-9]*)?", cell.strip())
-    return found | ({" "} if spaced else set())
+def _groups(cells: str, bare: str) -> set[str]:
+    return {m for m, form in _GROUPED.items() if form.search(cells if m == " " else bare)}

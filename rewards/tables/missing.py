@@ -36,6 +36,15 @@ _TYPICAL = frozenset(
         *(9.969209968386869e36, -3.4028234663852886e38, 1e20, 1e30, -1e30),
     )
 )
+# how they are written
+SPELLINGS = frozenset(
+    spelled
+    for value in _TYPICAL
+    for text in (f"{value:.0f}", f"{value:.1f}", f"{value:.2f}", f"{value:.3f}", repr(value))
+    if float(text) == value
+    for spelled in (text, text.replace(".", ","))
+)
+_NOTED = 0.005  # of the rows: a typical number inside the range that is worth a word
 _LEAST = 10  # other values that a column must have
 
 
@@ -76,7 +85,7 @@ def sentinels(counts: Mapping[float, int]) -> tuple[list[float], list[float]]:
     rest = [v for v in counts if v not in typical and v == v]
     if not typical or sum(counts[v] for v in rest) < _LEAST:
         return [], []
-    return _judged(typical, min(rest), max(rest))
+    return _judged(typical, min(rest), max(rest), sum(counts.values()))
 
 
 def sentinels_of(column: Any) -> tuple[list[float], list[float]]:
@@ -88,11 +97,11 @@ def sentinels_of(column: Any) -> tuple[list[float], list[float]]:
     rest = column[column.notna() & ~column.isin(list(counts))]
     if len(rest) < _LEAST:
         return [], []
-    return _judged(counts, float(rest.min()), float(rest.max()))
+    return _judged(counts, float(rest.min()), float(rest.max()), len(column))
 
 
 def _judged(
-    counts: Mapping[float, int], low: float, high: float
+    counts: Mapping[float, int], low: float, high: float, rows: int
 ) -> tuple[list[float], list[float]]:
     width = high - low
     sure: list[float] = []
@@ -103,7 +112,8 @@ def _judged(
             continue
         if value < 0:
             far = gap > 0 and (low >= 0 or gap >= (0.5 if times > 2 else 2) * width)
-            (sure if far else maybe).append(value)
+            if far or times >= _NOTED * rows:
+                (sure if far else maybe).append(value)
         elif times > 2 and gap >= 3 * width > 0:
             sure.append(value)
         elif value >= 999 and gap > 0:

@@ -38,6 +38,7 @@ class Rule:
     text: tuple[str, ...] = ()
     ragged: str = ""
     use: bool = True
+    published: bool = True  # false: no copy of a published table, whatever its columns hold
 
     def missing_of(self, column: str) -> tuple[str, ...] | None:
         """The words that mean no value in a column; None where the cells decide."""
@@ -107,7 +108,7 @@ def _value(key: str, value: Any, where: str) -> Any:
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise TaskError(f"{where}: {value!r}; wanted the number of lines above the names")
         return value
-    if key in ("header", "use"):
+    if key in ("header", "use", "published"):
         if not isinstance(value, bool):
             raise TaskError(f"{where}: {value!r}; wanted true or false")
         return value

@@ -24,12 +24,12 @@ from typing import Any
 
 from rewards.tables.checks import revised
 from rewards.tables.columns import Column, column_of, decide
-from rewards.tables.dialect import WHOLE, Layout, Text, layout_of, read_text, records
+from rewards.tables.dialect import Layout, layout_of, records
 from rewards.tables.forms import Found, connect, tables_of
 from rewards.tables.marks import looks_numeric
 from rewards.tables.overrules import Overrules, Rule, overrules
-from rewards.tables.reading import Frame, Reading, Unread, Unreadable
-from rewards.tables.script import after, expression
+from rewards.tables.reading import Frame, Reading, Unread, Unreadable, after, expression
+from rewards.tables.texts import WHOLE, Text, read_text
 
 FORMS = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".psv", ".dat"), "csv"),
@@ -40,7 +40,7 @@ FORMS = {
     **dict.fromkeys((".sqlite", ".sqlite3", ".db"), "sqlite"),
     **dict.fromkeys((".html", ".htm"), "html"),
 }
-_PACKED = (".gz", ".bz2", ".xz", ".zst")
+PACKED = (".gz", ".bz2", ".xz", ".zst")
 SMALL = 2 << 20  # bytes of a file that is read whole before its reading is given
 _SAMPLED = 4000  # rows whose cells are looked at in a large file
 _ROUNDS = 8
@@ -49,7 +49,7 @@ _ROUNDS = 8
 def form_of(path: Path) -> str:
     """The form that the suffix of a file says; nothing for what is no table."""
     suffixes = [s.lower() for s in path.suffixes]
-    if suffixes and suffixes[-1] in _PACKED:
+    if suffixes and suffixes[-1] in PACKED:
         form = FORMS.get(suffixes[-2], "") if len(suffixes) > 1 else ""
         return form if form in ("csv", "json", "lines") else ""
     return FORMS.get(suffixes[-1], "") if suffixes else ""
@@ -100,7 +100,7 @@ def load(reading: Reading, root: Path) -> Frame:
     hold what was decided from its sample: `settle` finds a reading that fits."""
     raw = _raw(reading, root)
     fitting = revised(reading, raw, _texts(reading, root))
-    if fitting != reading:
+    if replace(fitting, notes=reading.notes) != reading:  # a note alone changes no cell
         new = [n for n in fitting.notes if n not in reading.notes]
         why = new[0] if new else "other words for missing values than were decided"
         raise Unreadable(f"{reading.name}: the whole table says otherwise than its sample: {why}")
@@ -230,9 +230,7 @@ def _delimited(path: Path, name: str, rule: Rule) -> Reading | Unread:
 
 def _named(reading: Reading, layout: Layout) -> Reading:
     """With the names of the columns as pandas gives them."""
-    notes = (
-        [f"{layout.short} rows have too few fields; the rest is missing"] if layout.short else []
-    )
+    notes = [f"rows of too few fields, the rest missing: {layout.short}"] if layout.short else []
     width = layout.width
     if len(layout.names) == width:
         columns = _pandas_names(layout.names)

@@ -1,0 +1,209 @@
+# pandas ships no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+"""Knowing the tables of published evaluation databases again, by content alone.
+
+`published.json` holds a few hashes of each of their columns and no data; made by
+`python -m data_gen.dare.published --make DIR`, DIR being the official folder. A column's sketch is
+the 24 smallest hashes of its values, each value numbered by how often it came before: the same in
+whatever order, under whatever name and in whatever format, and nearly the same when some rows are
+missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from data_gen.dare.layout import Entry, Frame, read_entries, read_table
+from rewards.files import write_text
+from rewards.tables.dates import date_format, parse
+
+FILE = Path(__file__).with_name("published.json")
+_SIZE = 24  # hashes of a column
+_ALIKE = 16  # of them shared: the same column
+_DISTINCT = 20  # values a column must have to say anything
+_TOP = 0.3  # the share of its rows that one value may have
+_SHARE = 0.6  # of the columns of the narrower table
+_WORDS = 200_000  # distinct texts beyond which a column is left out
+
+Sketch = frozenset[int]
+
+
+@dataclass(frozen=True)
+class Published:
+    """One published table: its database, its rows, the sketches of its columns."""
+
+    name: str
+    rows: int
+    columns: tuple[Sketch, ...]
+
+
+def same_as_published(frame: Frame) -> str:
+    """Why a table may not be trained on, or nothing: it is the table of a published database, or
+    one in whose rows and columns most of that table is."""
+    near = [p for p in published_tables() if p.rows / 2 <= len(frame) <= 2 * p.rows]
+    if not near:
+        return ""
+    sketches = sketches_of(frame)
+    for known in near:
+        pairs = [
+            (i, j)
+            for i, a in enumerate(sketches)
+            for j, b in enumerate(known.columns)
+            if _alike(a, b)
+        ]
+        shared = min(len({i for i, _ in pairs}), len({j for _, j in pairs}))
+        narrow = min(len(sketches), len(known.columns))
+        if shared >= max(2, _SHARE * narrow):
+            return (
+                f"{shared} of its columns are those of {known.name}, a published evaluation "
+                "database: tasks made of it would train on a test"
+            )
+    return ""
+
+
+@cache
+def published_tables() -> tuple[Published, ...]:
+    """What `published.json` holds."""
+    rows: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return tuple(
+        Published(
+            r["name"],
+            r["rows"],
+            tuple(frozenset(int(h, 16) for h in c.split()) for c in r["columns"]),
+        )
+        for r in rows
+    )
+
+
+def _alike(one: Sketch, other: Sketch) -> bool:
+    """Whether the smallest hashes of both together are mostly in both."""
+    least = sorted(one | other)[:_SIZE]
+    return sum(h in one and h in other for h in least) >= _ALIKE
+
+
+def sketches_of(frame: Frame) -> list[Sketch]:
+    """The sketches of the columns that have enough different values."""
+    found = [_sketch(frame.iloc[:, place].dropna()) for place in range(frame.shape[1])]
+    return [s for s in found if s]
+
+
+def _sketch(column: Any) -> Sketch:
+    import numpy as np
+
+    values = _hashed(column)
+    if values is None:
+        return frozenset()
+    values = np.sort(values)
+    new = np.concatenate(([True], values[1:] != values[:-1])) if len(values) else values
+    starts: Any = np.flatnonzero(new)
+    lengths: Any = np.diff(np.append(starts, len(values)))
+    if len(lengths) < _DISTINCT or lengths.max() > _TOP * len(values):
+        return frozenset()
+    before: Any = np.arange(len(values)) - np.repeat(starts, lengths)
+    mixed = _mix(values ^ _mix(before.astype("u8")))
+    return frozenset(int(h) >> 32 for h in np.sort(mixed)[:_SIZE])
+
+
+def _mix(values: Any) -> Any:
+    """splitmix64."""
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        x = values + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))
+
+
+def plain_values(column: Any) -> Any:
+    """The present values of a column as they are however they are kept: numbers and days (in
+    seconds) as an array of floats, anything else as a list of texts."""
+    import pandas as pd
+
+    column = column.dropna()
+    if column.dtype.kind == "M":
+        return column.to_numpy().astype("M8[s]").astype("i8").astype("f8")
+    if column.dtype.kind in "iufb":
+        return column.to_numpy(dtype="f8")
+    words: Any = pd.Series([" ".join(str(v).split()).casefold() for v in column.tolist()])
+    plain: Any = pd.to_numeric(words, errors="coerce")
+    if plain.notna().all():
+        return plain.to_numpy(dtype="f8")
+    distinct: list[str] = words.unique().tolist()
+    form, _ = date_format(distinct, {})
+    days = parse(distinct, form) if form else None
+    if days is None:
+        return words.tolist()
+    return plain_values(words.map(dict(zip(distinct, days, strict=True))))
+
+
+def _hashed(column: Any) -> Any:
+    """A 64-bit hash for every value, of numbers in single precision. None for a column that says
+    nothing."""
+    import numpy as np
+
+    values = plain_values(column)
+    if not isinstance(values, list):
+        if column.dtype.kind == "b" or _counted(values):
+            return None
+        with np.errstate(over="ignore"):
+            singles = values.astype("f4") + np.float32(0)
+        return _mix(singles.view("u4").astype("u8"))
+    distinct = dict.fromkeys(values)
+    if len(distinct) > _WORDS:
+        return None
+    digest = {w: hashlib.sha256(w.encode("utf-8", "replace")).digest()[:8] for w in distinct}
+    return np.array([int.from_bytes(digest[w]) for w in values], dtype="u8")
+
+
+def _counted(numbers: Any) -> bool:
+    """Whether these are the numbers of the rows, the same for all tables of a size."""
+    import numpy as np
+
+    if not len(numbers) or not bool(np.all(numbers == np.round(numbers))):
+        return False
+    distinct = len(np.unique(numbers))
+    return distinct == len(numbers) and float(np.ptp(numbers)) < 2 * distinct
+
+
+def _whole(entry: Entry) -> Frame:
+    """The table that a database was made of, as far as its files hold it."""
+    import pandas as pd
+
+    source = entry.folder / "source"
+    names = ("train_v2", "val_v2") if entry.family != "ts" else ("train", "val_v2")
+    paths = sorted(p for p in source.iterdir() if p.stem in names)
+    parts = [read_table(p) for p in paths]
+    return pd.concat(parts, ignore_index=True).drop(columns="row_id", errors="ignore")
+
+
+def make(folder: Path) -> str:
+    """The text of `published.json` for an official folder; one line a database."""
+    rows: list[str] = []
+    for entry in sorted(read_entries(folder), key=lambda e: e.name):
+        frame = _whole(entry)
+        columns = [" ".join(f"{h:08x}" for h in sorted(s)) for s in sketches_of(frame)]
+        row = {"name": entry.name, "rows": len(frame), "columns": columns}
+        rows.append(json.dumps(row))
+    return "[\n" + ",\n".join(rows) + "\n]\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write `published.json` anew."""
+    parser = argparse.ArgumentParser(prog="python -m data_gen.dare.published", description=__doc__)
+    parser.add_argument("--make", type=Path, required=True, metavar="DIR", help="official folder")
+    args = parser.parse_args(argv)
+    write_text(FILE, make(args.make))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

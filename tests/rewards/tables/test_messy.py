@@ -1,0 +1,196 @@
+"""Every cell of the messy set is what its writer meant, or the table is refused with the reason."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import shutil
+import sqlite3
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("openpyxl")
+pytest.importorskip("lxml")
+
+from messy_tables import MESSY, Columns, Messy, lines, truth  # noqa: E402
+
+from rewards.tables.read import load, readings, readings_below, settle  # noqa: E402
+from rewards.tables.reading import Frame, Reading, Unread  # noqa: E402
+
+
+def differing(frame: Frame, columns: Columns) -> list[tuple[str, int, Any, Any]]:
+    """(column, row, found, meant) of the cells that differ."""
+    assert [str(c) for c in frame.columns] == list(columns)
+    wrong: list[tuple[str, int, Any, Any]] = []
+    for name, values in columns.items():
+        found = frame[name].tolist()
+        assert len(found) == len(values)
+        for row, (cell, value) in enumerate(zip(found, values, strict=True)):
+            if value is None:
+                right = bool(pd.isna(cell))
+            elif isinstance(value, date | str):
+                right = cell == value
+            else:
+                right = not isinstance(cell, str) and math.isclose(cell, value, rel_tol=1e-14)
+            if not right:
+                wrong.append((name, row, cell, value))
+    return wrong
+
+
+@pytest.mark.parametrize("messy", MESSY, ids=lambda m: m.name)
+def test_right_or_refused(messy: Messy, tmp_path: Path) -> None:
+    path = tmp_path / messy.name
+    parts = messy.write(path)
+    found = readings(path)
+    if not parts:
+        assert all(isinstance(r, Unread) and messy.refused in r.why for r in found)
+        assert bool(found) == bool(messy.refused)  # what is no table is passed over
+        return
+    assert [r.part for r in found] == list(parts)
+    for reading in found:
+        assert isinstance(reading, Reading), reading.said()
+        assert differing(load(reading, tmp_path), parts[reading.part]) == []
+
+
+@pytest.mark.parametrize("messy", [m for m in MESSY if not m.refused], ids=lambda m: m.name)
+def test_the_code_reads_what_load_reads(
+    messy: Messy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    messy.write(tmp_path / "data" / messy.name)
+    monkeypatch.chdir(tmp_path)
+    for reading in readings(tmp_path / "data" / messy.name):
+        assert isinstance(reading, Reading)
+        again = Reading.from_json(json.loads(json.dumps(reading.to_json())))
+        names: dict[str, Any] = {"pd": pd}
+        exec(again.code("u"), names)
+        pd.testing.assert_frame_equal(names["u"], load(reading, tmp_path / "data"))
+
+
+def test_a_folder_is_read_in_the_order_of_paths_and_the_same_twice(tmp_path: Path) -> None:
+    for messy in MESSY[:12]:
+        messy.write(tmp_path / messy.name)
+    first, second = list(readings_below(tmp_path)), list(readings_below(tmp_path))
+    assert first == second and [r.path for r in first] == sorted(r.path for r in first)
+
+
+def test_what_was_decided_is_said(tmp_path: Path) -> None:
+    by_name = {m.name: m for m in MESSY}
+    by_name["sentinels.csv"].write(tmp_path / "s.csv")
+    (found,) = readings(tmp_path / "s.csv")
+    assert "'druck': '-9999' means no value" in found.said() and "'M'" in found.said()
+    by_name["dates.csv"].write(tmp_path / "d.csv")
+    (found,) = readings(tmp_path / "d.csv")
+    assert "'offen' stays text: '01/01/2020' can be %d/%m/%Y or %m/%d/%Y" in found.said()
+
+
+def test_a_real_low_number_is_kept_and_said(tmp_path: Path) -> None:
+    values = [-9999, -9999, *range(-20_000, 20_000, 1000)]
+    (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{v},x\n" for v in values))
+    (found,) = readings(tmp_path / "t.csv")
+    assert isinstance(found, Reading) and load(found, tmp_path)["a"].tolist() == values
+    assert "-9999 is kept as a number" in found.said()
+
+
+@pytest.mark.parametrize("late", ["x", "7.5.1", "1,234,567"])
+def test_a_late_cell_makes_a_column_text_and_never_a_wrong_number(
+    late: str, tmp_path: Path
+) -> None:
+    """The odd cell lies where no sample looks; `load` says so and `settle` finds what fits."""
+    path = tmp_path / "t.csv"
+    body = [f"{i};{i}.5;2020-01-{i % 28 + 1:02}" for i in range(150_000)]
+    body[101_003] = f"7;{late};2020-13-99"
+    path.write_text("a;b;d\n" + "\n".join(body) + "\n")
+    (sampled,) = readings(path)
+    assert isinstance(sampled, Reading) and "d" in sampled.dates
+    with pytest.raises(ValueError, match="otherwise than its sample"):
+        load(sampled, tmp_path)
+    settled, frame = settle(sampled, tmp_path)
+    assert frame["d"][101_003] == "2020-13-99" and "'d' stays text" in settled.said()
+    assert frame["b"][101_003] == late
+    pd.testing.assert_frame_equal(load(settled, tmp_path), frame)
+
+
+def test_a_late_sentinel_is_found(tmp_path: Path) -> None:
+    body = [f"{i % 90},{i}" for i in range(300_000)]
+    body[200_001:200_003] = ["-9999,1", "-9999,2"]
+    (tmp_path / "t.csv").write_text("a,b\n" + "\n".join(body) + "\n")
+    (sampled,) = readings(tmp_path / "t.csv")
+    assert isinstance(sampled, Reading)
+    settled, frame = settle(sampled, tmp_path)
+    assert settled.missing == {"a": ("-9999",)} and int(frame["a"].isna().sum()) == 2
+
+
+def test_an_open_decimal_mark_that_only_the_whole_shows_is_refused(tmp_path: Path) -> None:
+    body = [f"{i};x" for i in range(300_000)]
+    body[200_001] = "1.234;x"
+    (tmp_path / "t.csv").write_text("a;b\n" + "\n".join(body) + "\n")
+    (sampled,) = readings(tmp_path / "t.csv")
+    assert isinstance(sampled, Reading)
+    with pytest.raises(ValueError, match="between thousands"):
+        settle(sampled, tmp_path)
+
+
+@pytest.mark.slow
+def test_two_million_rows(tmp_path: Path) -> None:
+    columns = truth(2_000_000)
+    path = tmp_path / "big.csv"
+    how = {"decimal": ",", "thousands": ".", "day": "%d.%m.%Y", "none": "-9999"}
+    path.write_text("\n".join(lines(columns, ";", **how)), encoding="cp1252")
+    (found,) = readings(path)
+    assert isinstance(found, Reading)
+    _, frame = settle(found, tmp_path)
+    rows = random.Random(1).sample(range(2_000_000), 20_000)
+    some = {name: [values[r] for r in rows] for name, values in columns.items()}
+    assert len(frame) == 2_000_000
+    assert differing(frame.iloc[rows].reset_index(drop=True), some) == []
+
+
+@pytest.mark.parametrize("cells", [["New York", "Los Angeles"], ["1 000", "2 500"]])
+def test_spaces_cut_no_column_of_a_csv_file(cells: list[str], tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("full name\n" + "\n".join(cells * 10) + "\n")
+    (found,) = readings(tmp_path / "t.csv")
+    assert isinstance(found, Reading) and found.columns == ("full name",)
+    wanted = [1000, 2500] if cells[0][0] == "1" else cells
+    assert load(found, tmp_path)["full name"].tolist() == wanted * 10
+
+
+def test_spaces_cut_the_fields_of_a_dat_file(tmp_path: Path) -> None:
+    (tmp_path / "t.dat").write_text("  a    b\n 1.5   x\n-2.25  y\n")
+    (found,) = readings(tmp_path / "t.dat")
+    assert isinstance(found, Reading)
+    assert load(found, tmp_path).values.tolist() == [[1.5, "x"], [-2.25, "y"]]
+
+
+def test_other_tables_of_a_file_are_read_where_one_is_refused(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "t.db") as db:
+        db.execute("create table a (x)")
+        db.execute("insert into a values (x'00ff')")
+        db.execute("create table b (x)")
+        db.execute("insert into b values (7)")
+    db.close()
+    one, other = readings(tmp_path / "t.db")
+    assert isinstance(one, Unread) and "bytes" in one.why
+    assert isinstance(other, Reading) and load(other, tmp_path)["x"].tolist() == [7]
+
+
+def test_files_are_named_by_their_place_below_the_root(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    MESSY[0].write(tmp_path / "sub" / "a b'c.csv")
+    (found,) = readings_below(tmp_path)
+    assert isinstance(found, Reading) and found.path == "sub/a b'c.csv"
+    shutil.copytree(tmp_path / "sub", tmp_path / "data" / "sub")
+    names: dict[str, Any] = {"pd": pd}
+    here = os.getcwd()
+    try:
+        os.chdir(tmp_path)
+        exec(found.code(), names)
+    finally:
+        os.chdir(here)
+    pd.testing.assert_frame_equal(names["t"], load(found, tmp_path))

@@ -1,0 +1,116 @@
+"""What `tables.yaml` says counts, and what it cannot mean is one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pd = pytest.importorskip("pandas")
+
+from rewards.tables.overrules import Overrules, overrules  # noqa: E402
+from rewards.tables.read import load, readings, readings_below  # noqa: E402
+from rewards.tables.reading import Reading, Unread  # noqa: E402
+from rewards.task import TaskError  # noqa: E402
+
+OPEN = "a;d;n\n1.234;01/02/2020;x\n5.678;03/04/2020;NA\n"
+
+
+def reading(folder: Path, rule: str, text: str = OPEN) -> Reading | Unread:
+    (folder / "t.csv").write_text(text)
+    (folder / "tables.yaml").write_text(rule)
+    (found,) = readings(folder / "t.csv")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rule", "column", "wanted"),
+    [
+        ('"*.csv": {decimal: "."}', "a", [1.234, 5.678]),
+        ('"*.csv": {decimal: ","}', "a", [1234, 5678]),
+        ('"*": {text: [a]}', "a", ["1.234", "5.678"]),
+        ('"*": {decimal: ".", missing: {n: [x]}}', "n", [None, "NA"]),
+        ('"*": {decimal: ".", missing: {"*": []}}', "n", ["x", "NA"]),
+        ('"*": {decimal: ".", missing: {a: ["5.678"]}}', "a", [1.234, None]),
+        ('"*": {decimal: ".", header: false}', "column 1", ["a", "1.234", "5.678"]),
+        ('"*": {decimal: ".", skip: 1, header: false}', "column 1", [1.234, 5.678]),
+        ('"*": {sep: "/"}', "a;d;n", None),
+        ('"*": {decimal: "."}\n"t.*": {decimal: ","}', "a", [1234, 5678]),
+    ],
+)
+def test_a_rule_decides(
+    rule: str, column: str, wanted: list[object] | None, tmp_path: Path
+) -> None:
+    found = reading(tmp_path, rule)
+    if wanted is None:
+        assert isinstance(found, Unread)
+        return
+    assert isinstance(found, Reading), found.said()
+    values = load(found, tmp_path)[column].tolist()
+    assert [None if pd.isna(v) else v for v in values] == wanted
+
+
+@pytest.mark.parametrize(("form", "month"), [("%d/%m/%Y", 2), ("%m/%d/%Y", 1)])
+def test_a_rule_tells_day_from_month(form: str, month: int, tmp_path: Path) -> None:
+    found = reading(tmp_path, f'"*": {{decimal: ".", dates: {{d: "{form}"}}}}')
+    assert isinstance(found, Reading)
+    assert load(found, tmp_path)["d"].dt.month.tolist()[0] == month
+
+
+def test_dates_can_stay_text(tmp_path: Path) -> None:
+    found = reading(tmp_path, '"*": {dates: {d: false}}', "d,n\n2020-01-02,1\n2020-01-03,2\n")
+    assert isinstance(found, Reading)
+    assert load(found, tmp_path)["d"].tolist() == ["2020-01-02", "2020-01-03"]
+
+
+def test_rows_too_long_are_left_out_when_told(tmp_path: Path) -> None:
+    found = reading(tmp_path, '"*": {ragged: skip}', "a,b\n1,2\n3,4,5\n6,7\n")
+    assert isinstance(found, Reading)
+    assert load(found, tmp_path)["a"].tolist() == [1, 6]
+
+
+def test_a_file_can_be_left_out(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "tables.yaml").write_text('"sub/*": {use: false}')
+    assert [r.said() for r in readings_below(tmp_path)] == [
+        "sub/a.csv: tables.yaml says use: false"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('"*": {decimals: ","}', "unknown key 'decimals'; known are sep, encoding"),
+        ('"*": {decimal: "x"}', "'x'; wanted one of '.', ','"),
+        ('"*": {sep: ";;"}', "wanted one character"),
+        ('"*": {skip: -1}', "wanted the number of lines"),
+        ('"*": {skip: true}', "wanted the number of lines"),
+        ('"*": {header: "no"}', "wanted true or false"),
+        ('"*": {encoding: nonsense}', "no encoding 'nonsense'"),
+        ('"*": {missing: [a]}', "wanted column: value pairs"),
+        ('"*": {missing: {a: [no]}}', "wanted a list of words, in quotes"),
+        ('"*": {dates: {a: dmy}}', "wanted %d.%m.%Y"),
+        ('"*": 7', "wanted keys such as sep"),
+        ("[1]", "wanted patterns of files"),
+        ("a: [", "not valid YAML"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_sentence(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "tables.yaml").write_text(text)
+    with pytest.raises(TaskError) as caught:
+        overrules(tmp_path)
+    assert said in str(caught.value) and "tables.yaml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["missing: {z: [x]}", "text: [z]", 'dates: {z: "%Y"}'])
+def test_a_column_that_is_not_there_is_said(key: str, tmp_path: Path) -> None:
+    found = reading(tmp_path, f'"*": {{{key}}}')
+    assert isinstance(found, Unread) and "names a column 'z' that is not there" in found.why
+
+
+def test_no_file_is_no_rule(tmp_path: Path) -> None:
+    assert overrules(tmp_path) == Overrules()
+    (tmp_path / "tables.yaml").write_text("")
+    assert overrules(tmp_path) == Overrules()
