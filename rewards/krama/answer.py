@@ -73,6 +73,7 @@ def _table3(answer_type: str, target: Any, response: Any, judge: Judge) -> Score
 
 NEAR_ENOUGH = 0.1  # relative error at which an approximate number stops earning
 MOST_PARTIAL = 0.5  # what a list that is not right can earn
+HALF = 0.5  # of a list's elements, net of wrong ones: up to there it earns nothing
 
 
 def earned(answer_type: str, target: Any, answer: Any, outcome: float) -> float:
@@ -80,8 +81,9 @@ def earned(answer_type: str, target: Any, answer: Any, outcome: float) -> float:
 
     The benchmark's partial scores can be guessed: "0" scores 0.5 on every approximate number, and
     the list of all groups scores high wherever most of them are asked for. So a number earns by
-    its nearness within a tenth of the target, and a list by its right elements less twice its
-    wrong ones. A right answer earns 1; text is right or wrong.
+    its nearness within a tenth of the target. A list earns by its right elements less twice its
+    wrong ones, from half of the wanted ones on: one frequent element pays nothing. A right answer
+    earns 1; text is right or wrong.
     """
     if outcome >= RIGHT:
         return outcome
@@ -91,7 +93,7 @@ def earned(answer_type: str, target: Any, answer: Any, outcome: float) -> float:
             return 0.0
         found = round(outcome * (len(said) + len(want)) / 2)
         net = found - 2 * (len(said) - found)
-        return MOST_PARTIAL * max(0.0, net / len(want))
+        return MOST_PARTIAL * max(0.0, (net / len(want) - HALF) / (1 - HALF))
     if answer_type != "numeric_approximate":
         return 0.0
     wanted, given = number(target), number(answer)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from data_gen.krama.lakes.code import written
 from data_gen.krama.lakes.lake import Lake, open_lake
 from data_gen.krama.lakes.ops import Op, Source
+from data_gen.krama.lakes.pandas_code import written
 from data_gen.krama.lakes.pipeline import LakeStep, Question
 from data_gen.krama.lakes.pipeline_runner import Pandas, answer
 

@@ -19,7 +19,7 @@ MOST = 0.05  # mean reward of a constant over the tasks of a type
 FEW = 30  # tasks of a type from which on it is held to
 _LEAST = MOST * FEW  # what a constant may earn in all, however few the tasks
 _LAZY: tuple[Any, ...] = (0, 1, -1, 0.5, 100, "unknown", "yes", "other", "[]", "0")
-_ELEMENTS = (1, 2, 3, 5, 10, 60)  # sizes of lists of the most frequent elements
+_ELEMENTS = (1, 2, 3, 4, 5, 10, 60)  # sizes of lists of the most frequent elements
 _GRID = [sign * 1.2**n for n in range(-40, 100) for sign in (1, -1)]  # near any number
 
 
@@ -48,18 +48,27 @@ class Watch:
         own = 1.0 + sum(earns(kind, known, target)[1] for known in self.targets)
         if max([own, *after]) > most:
             return False
+        wanted = [*self.targets, target]
+        lists = [answer for answer in _common(wanted) if answer not in wanted]
+        if any(sum(earns(kind, known, one)[1] for known in wanted) > most for one in lists):
+            return False
         self.targets.append(target)
         self.totals = [*after, own]
         return True
 
 
-def candidates(targets: Sequence[Any]) -> list[Any]:
-    """Answers worth trying on tasks with these targets, each once."""
-    found: list[Any] = [*targets, *_LAZY, _GRID]
+def _common(targets: Sequence[Any]) -> list[list[Any]]:
+    """Lists of the elements that stand in most of the targets."""
     lists = [cast("list[Any]", t) for t in targets if isinstance(t, list)]
     seen = Counter(json.dumps(e) for elements in lists for e in elements)
     common = [json.loads(text) for text, _ in sorted(seen.items(), key=lambda c: (-c[1], c[0]))]
-    found += [common[:size] for size in _ELEMENTS if common]
+    return [common[:size] for size in _ELEMENTS if common]
+
+
+def candidates(targets: Sequence[Any]) -> list[Any]:
+    """Answers worth trying on tasks with these targets, each once."""
+    found: list[Any] = [*targets, *_LAZY, _GRID]
+    found += _common(targets)
     return list({json.dumps(c): c for c in found}.values())
 
 

@@ -53,6 +53,7 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
     if not ROWS[0] <= len(frame) <= ROWS[1]:
         return f"{len(frame)} rows; wanted {ROWS[0]} to {ROWS[1]}"
     pd: Any = importlib.import_module("pandas")  # heavy, and its types are partial
+    np: Any = importlib.import_module("numpy")
     found = _Found()
     for name in [c for c in frame.columns if _plain_name(c)][:_COLUMNS]:
         column = frame[name]
@@ -70,6 +71,8 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
     listed = tuple(str(c) for c in frame.columns)
     numbers = {n: frame[n].dropna() for n in found.numbers}
     whole = tuple(n for n, column in numbers.items() if bool((column == column.round()).all()))
+    with np.errstate(over="ignore"):  # numbers beyond those of 32 bits
+        marks = fingerprints(frame)
     return Table(
         reading,
         len(frame),
@@ -87,7 +90,7 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
         found.fewest,
         found.spans,
         {n: _levels(column, n in whole) for n, column in numbers.items()},
-        fingerprints(frame),
+        marks,
         about,
     )
 

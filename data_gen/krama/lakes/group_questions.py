@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from data_gen.krama.lakes.ops import Above, Best, Each, Top
 from data_gen.krama.lakes.pipeline import Question
-from data_gen.krama.lakes.steps import GAP, NAMES_LEAST, WORDS, Builder, enough, grouped
+from data_gen.krama.lakes.steps import Builder, grouped
+from data_gen.krama.lakes.words import GAP, NAMES_LEAST, WORDS, enough
 
 _K = (2, 3, 3, 4, 5)
 
 
-def _start(b: Builder, most: int = 60, least: int = 3, filters: float = 0.6) -> tuple[str, str]:
+def _start(b: Builder, most: int = 60, least: int = 3, years: bool = True) -> tuple[str, str]:
     """(column of numbers, column of groups), with the steps that lead to them."""
     b.load()
     b.maybe_join()
     number = b.number()
-    group = b.group(most, least)
-    b.maybe_filter(filters)
+    group = b.group(most, least, years)
+    b.maybe_filter()
     return number, group
 
 
@@ -75,7 +76,7 @@ def top_groups(b: Builder) -> Question:
 
 def group_values(b: Builder) -> Question:
     """One summary per group in alphabetical order: list_approximate."""
-    number, name = _start(b, most=10)
+    number, name = _start(b, most=10, years=False)
     how = b.summary(number, ("mean", "median", "total"))
     grouped(b, [name], number, how)
     text = f"What is the {WORDS[how]} of {b.the(number)} for each {b.col(name)} in {b.where()}?"

@@ -60,7 +60,7 @@ class Lake:
             Input(
                 f"{self.name}/{t.key}",
                 tasks.get(t.key, 0),
-                () if tasks.get(t.key) else (_FAILED if t.key in self.tried else _UNTRIED,),
+                (*t.notes, *self._unused(t, tasks)),
                 t.about.licence or licence,
             )
             for t in self.tables
@@ -68,6 +68,12 @@ class Lake:
         return used + [
             Input(f"{self.name}/{key}", 0, (why,), licence) for key, why in self.refused.items()
         ]
+
+    def _unused(self, table: Table, tasks: dict[str, int]) -> tuple[str, ...]:
+        """Why no task asks of the table, if none does."""
+        if tasks.get(table.key):
+            return ()
+        return (_FAILED if table.key in self.tried else _UNTRIED,)
 
 
 def open_lake(folder: Path, described: Described | None = None, licence: str = "") -> Lake:
@@ -121,7 +127,9 @@ def _tables(
             found.append((reading.name, str(error)))
             continue
         holes = tuple(c for c, words in settled.missing.items() if any(w.strip() for w in words))
-        found.append((reading.name, describe(settled, frame, said, holes)))
+        made = describe(settled, frame, said, holes)
+        made = replace(made, notes=settled.notes) if isinstance(made, Table) else made
+        found.append((reading.name, made))
     return found
 
 

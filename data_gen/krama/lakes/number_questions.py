@@ -12,7 +12,8 @@ from data_gen.krama.lakes.ops import (
     Summary,
 )
 from data_gen.krama.lakes.pipeline import Question
-from data_gen.krama.lakes.steps import WORDS, Builder, NoQuestion, decimals, grouped
+from data_gen.krama.lakes.steps import Builder, NoQuestion, grouped
+from data_gen.krama.lakes.words import WORDS, decimals
 
 _ORDINALS = ("last", "second to last", "third to last", "fourth to last")
 

@@ -11,6 +11,7 @@ only decides for all. A value such as -9999 stands for "missing" where it lies f
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any
 
 from data_gen.krama.lakes.reread import Held, NotProvable, ident, literal
@@ -67,6 +68,8 @@ def decimal_mark(con: Any, held: Held) -> str:
     """`.` or `,`, for the whole file. Raises `NotProvable` where no number tells."""
     if held.typed:
         return "."
+    if held.decimal:
+        return held.decimal
     marks: set[str] = set()
     open_cell = ""
     for column in held.columns:
@@ -110,12 +113,22 @@ def number(con: Any, held: Held, column: str, mark: str) -> str:
     ).fetchall()
     if odd:
         raise NotProvable(f"column {column!r}: {odd[0][0]!r} is no number with the mark {mark!r}")
-    absent = _placeholders(con, held, value)
+    absent = [*_placeholders(con, held, value), *_stated(held, column, mark)]
     if absent:
         value = (
             f"(CASE WHEN {value} IN ({', '.join(map(repr, absent))}) THEN NULL ELSE {value} END)"
         )
     return value
+
+
+def _stated(held: Held, column: str, mark: str) -> list[float]:
+    """Numbers that stand for "missing" by the user's word."""
+    said = [*held.missing.get(column, ()), *held.missing.get("*", ())]
+    found: list[float] = []
+    for text in said:
+        with suppress(ValueError):
+            found.append(float(text.replace(",", ".") if mark == "," else text))
+    return found
 
 
 def _placeholders(con: Any, held: Held, value: str) -> list[float]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from data_gen.krama.lakes.ops import Op
+from data_gen.krama.lakes.ops import Op, sources_of
 from rewards.task import TaskError
 from rollouts.sandbox.model import Config, Limits
 from rollouts.sandbox.pool import Pool, plain_path
@@ -167,6 +167,7 @@ def _files(question: Question, folder: Path) -> dict[str, bytes]:
     except (SyntaxError, ValueError):
         return {}
     said = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    said |= {f"data/{source.path}" for source in sources_of(question.ops or ())}
     found: dict[str, bytes] = {}
     for name in sorted(said):
         path = folder / name.removeprefix("data/")

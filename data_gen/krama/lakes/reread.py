@@ -19,11 +19,14 @@ import sqlite3
 import struct
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from data_gen.krama.lakes.ops import Source
 from rewards.extras import install_extra
@@ -48,6 +51,8 @@ class Held:
     columns: tuple[str, ...]
     typed: bool  # the file itself told numbers from text
     sep: str = ""  # between the cells of a text file
+    decimal: str = ""  # as the user says in tables.yaml
+    missing: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
 
 
 def literal(text: str) -> str:
@@ -61,7 +66,10 @@ def ident(name: str) -> str:
 
 
 class Shelf:
-    """A lake's tables in one DuckDB, each read once. Close it after use."""
+    """A lake's tables in one DuckDB, each read once. Close it after use.
+
+    What the user says in `tables.yaml` of decimal marks and missing values holds for both ways.
+    """
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -70,6 +78,7 @@ class Shelf:
             raise TaskError(f"gold is proved with duckdb: {install_extra('build')}") from None
         self.folder = folder
         self.con: Any = duckdb.connect(":memory:", config={"threads": 1})
+        self._said = _stated(folder / "tables.yaml")
         self._held: dict[tuple[str, str], list[Held]] = {}
 
     def __enter__(self) -> Shelf:
@@ -93,6 +102,10 @@ class Shelf:
         except Exception as error:  # whatever a library says of a file it cannot read
             said = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise NotProvable(f"{source.path}: the second reader failed: {said[:120]}") from None
+        for pattern, stated in self._said.items():
+            if fnmatchcase(source.path, pattern):
+                missing = {str(c): _texts(v) for c, v in (stated.get("missing") or {}).items()}
+                held = replace(held, decimal=str(stated.get("decimal") or ""), missing=missing)
         known.append(held)
         return held
 
@@ -166,6 +179,16 @@ class Shelf:
                 "quote='\"', escape='\"', null_padding=true, parallel=false)"
             )
         return Held(name, tuple(names), False, sep)
+
+
+def _stated(path: Path) -> dict[str, dict[str, Any]]:
+    """The user's own file, whose form the first reader has checked."""
+    found: Any = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return {str(k): v for k, v in (found or {}).items() if isinstance(v, dict)}
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(v) for v in (value if isinstance(value, list) else [value])]
 
 
 _TEXTS = "CAST(COLUMNS(*) AS VARCHAR)"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import comb
+from math import prod
 from random import Random
 
-from data_gen.krama.lakes.code import fewest, written
 from data_gen.krama.lakes.links import Link
 from data_gen.krama.lakes.ops import (
     Clean,
@@ -19,32 +18,17 @@ from data_gen.krama.lakes.ops import (
     Limit,
     Load,
     Op,
-    Sign,
     Source,
     Split,
     Summary,
     Years,
 )
+from data_gen.krama.lakes.pandas_code import blocks, fewest, written
 from data_gen.krama.lakes.pipeline import LakeStep, Question, StepKind
 from data_gen.krama.lakes.tables import Table
+from data_gen.krama.lakes.words import CUTS, ONE_ROW, SIGNS, WORDS
 
-WORDS: dict[Summary, str] = {
-    "mean": "mean",
-    "median": "median",
-    "total": "total",
-    "largest": "largest value",
-    "std": "standard deviation (n - 1)",
-}
-_SIGNS: dict[Sign, str] = {">": "above", "<": "below", ">=": "of at least", "<=": "of at most"}
-_CUTS: dict[Cut, str] = {
-    "after_comma": "part of {} after the last comma",
-    "before_comma": "part of {} before the last comma",
-    "in_brackets": "text in brackets at the end of {}",
-}
-ONE_ROW = -1.0  # the margin of a question that summarises a single row
-GUESSES = 20  # lists among which a question asks for one, at least
-NAMES_LEAST = 6  # groups among which a question asks for one name, at least
-_LEAST = (3, 5, 8)
+_LEAST = (2, 3, 5, 8)  # rows that a group must have
 
 
 class NoQuestion(ValueError):
@@ -62,7 +46,6 @@ class Builder:
     steps: list[LakeStep] = field(default_factory=list[LakeStep])
     said: list[str] = field(default_factory=list[str])
     used: list[str] = field(default_factory=list[str])
-    about: list[str] = field(default_factory=list[str])  # columns used, but not to filter by
     keys: list[str] = field(default_factory=list[str])  # tables read
     brought: Link | None = None  # a column of another table, which is still to be used
     phrases: dict[str, str] = field(default_factory=dict[str, str])
@@ -71,11 +54,16 @@ class Builder:
     halved: bool = False
     small: bool = False  # a group may have a single row
     sizes: dict[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    done: set[str] = field(default_factory=set[str])  # columns made ready to group by, as code
     least: str = ""  # what the question says of the rows that a group must have
 
     def add(self, op: Op, text: str, query: str, answer_type: str, optional: bool = False) -> None:
         """A step with its code. `optional`: the answer must change when it is left out."""
         code, value = written(op, self._loads)
+        for block in blocks(op):
+            if block in self.done:
+                code = code.replace(f"{block}\n", "", 1)
+            self.done.add(block)
         kind: StepKind = _KINDS.get(type(op).__name__, "finish")
         self.steps.append(LakeStep(kind, text, code, query, value, answer_type, optional, op))
 
@@ -111,7 +99,6 @@ class Builder:
         if not fitting:
             raise NoQuestion
         name = self.rng.choice(fitting)
-        self.about.append(name)
         self.clean(name)
         return name
 
@@ -130,8 +117,9 @@ class Builder:
             "numeric_exact",
         )
 
-    def group(self, most: int = 60, least: int = 3) -> str:
-        """A column of text to group by; of the other table, if one came."""
+    def group(self, most: int = 60, least: int = 3, years: bool = False) -> str:
+        """A column of text (with `years`, also of years) to group by; of the other table, if one
+        came."""
         if self.brought and self.brought.what == "group":
             link, self.brought, self.small = self.brought, None, True
             self.sizes[link.brings] = self.tables[link.other].values[link.brings]
@@ -148,11 +136,14 @@ class Builder:
             into = self._split(half.column, half.cut)
             self.sizes[into] = half.values
             return into
+        spans = [y for y in self.table.years if least <= len(self.table.spans[y]) <= most]
+        if years and set(spans) - {*self.used} and (not fitting or self.rng.random() < 0.2):
+            self.small = True
+            return self.year()
         if not fitting:
             raise NoQuestion
         name = self.rng.choice(fitting)
         self.used.append(name)
-        self.about.append(name)
         self.sizes[name] = self.table.values[name]
         self.small |= self.table.fewest.get(name, 0) < 2
         return name
@@ -161,9 +152,8 @@ class Builder:
         into = f"{column} part"
         if into in self.table.columns:
             raise NoQuestion
-        phrase = _CUTS[cut].format(self.col(column))
-        self.used.append(column)
-        self.about.append(f"{cut} {column}")
+        phrase = CUTS[cut].format(self.col(column))
+        self.used += [column, cut]
         self.add(
             Split(column, cut, into),
             f"Take the {phrase}",
@@ -190,7 +180,7 @@ class Builder:
             raise NoQuestion
         name = self.rng.choice(fitting)
         self.used.append(name)
-        self.about.append(name)
+        self.sizes[name] = list(map(str, self.table.spans[name]))
         self.holes |= name in self.table.holes
         self.add(
             Years(name),
@@ -217,8 +207,8 @@ class Builder:
     def _threshold(self, name: str) -> None:
         self.clean(name)
         limit = self.rng.choice(list(self.table.levels[name]))
-        sign = self.rng.choice(list(_SIGNS))
-        words = f"with {self.col(name)} {_SIGNS[sign]} {limit:g}"
+        sign = self.rng.choice(list(SIGNS))
+        words = f"with {self.col(name)} {SIGNS[sign]} {limit:g}"
         self.said.append(words)
         self.add(
             Limit(name, sign, limit),
@@ -239,7 +229,6 @@ class Builder:
         self.brought = link
         self.keys.append(other.key)
         self.used += [link.mine, link.brings]
-        self.about += [link.mine, link.brings]
         self.phrases[link.brings] = other.column(link.brings)
         if link.brings in other.totals:
             self.more_totals.add(link.brings)
@@ -283,14 +272,14 @@ class Builder:
 
     def asked(self, text: str, shape: str, margin: str = "1.0") -> Question:
         """The question that the steps so far answer. Its shape names tables, columns and
-        operation, and no filter: questions that differ in a filter alone ask the same."""
+        operation, and no limit: questions that differ in a limit alone ask the same."""
         for op in (s.op for s in self.steps):
             if isinstance(op, Group):
                 margin = f"({margin}) if {fewest(op)} > 1 else {ONE_ROW}"
         columns = [c for c in dict.fromkeys(self.used) if c in self.table.columns]
         first = replace(self.steps[0], op=Load(self.table.source(*columns)))
         text = self._once(text)
-        key = f"{shape}|{sorted(self.keys)}|{sorted(self.about)}"
+        key = f"{shape}|{sorted(self.keys)}|{sorted(self.used)}"
         return Question(text, (first, *self.steps[1:]), key, margin)
 
     def _once(self, text: str) -> str:
@@ -326,7 +315,8 @@ def grouped(b: Builder, names: Sequence[str], number: str, how: Summary) -> None
     whole = tuple(n in b.table.years for n in names)
     pairs = f"values of {keys}" if len(names) == 1 else f"pairs of {keys}"
     if b.small or len(names) > 1 or b.rng.random() < 0.3:
-        rows = b.rng.choice(_LEAST)
+        usual = b.table.rows / prod(len(b.sizes.get(n, (1,))) for n in names)
+        rows = b.rng.choice([r for r in _LEAST if r <= usual / 2] or [2])
         b.least = f"Consider only {pairs} with {rows} or more such rows."
         b.add(
             Least(tuple(names), whole, rows),
@@ -340,19 +330,3 @@ def grouped(b: Builder, names: Sequence[str], number: str, how: Summary) -> None
         f"For how many {pairs} is there a {WORDS[how]} of {b.the(number)}?",
         "numeric_exact",
     )
-
-
-def enough(groups: int, k: int) -> bool:
-    """Whether k of so many groups can hardly be guessed, nor all of them listed for credit."""
-    return groups >= 2 * k and comb(groups, k) >= GUESSES
-
-
-# how far the k-th of the sorted groups is from the next, relative
-GAP = "float(abs(g.iloc[{k}] - g.iloc[{k} - 1]) / max(abs(g.iloc[{k} - 1]), 1e-9))"
-
-
-def decimals(digits: int) -> str:
-    """How a question says to round."""
-    if digits == 0:
-        return "rounded to a whole number"
-    return f"rounded to {digits} decimal{'s' if digits > 1 else ''}"

@@ -60,6 +60,7 @@ class Table:
     levels: Mapping[str, Sequence[float]] = field(default_factory=dict[str, Sequence[float]])
     marks: frozenset[str] = frozenset()  # fingerprints of its columns
     about: About = NOTHING
+    notes: tuple[str, ...] = ()  # what the reader said of it
 
     @property
     def path(self) -> str:

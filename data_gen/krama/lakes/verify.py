@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from data_gen.krama.lakes.ops import Above, Best, Each, Top
 from data_gen.krama.lakes.pipeline import Frames, PipelineFailed, Question, runs, subtask_key
-from data_gen.krama.lakes.steps import NAMES_LEAST, enough
+from data_gen.krama.lakes.words import NAMES_LEAST, enough
 from rewards.krama.answer import score_response
 from rewards.krama.judge import deterministic
 from rollouts.workshop import run_now

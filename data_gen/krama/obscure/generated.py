@@ -16,6 +16,7 @@ from __future__ import annotations
 import importlib
 import re
 import sqlite3
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -250,7 +251,13 @@ class _Rooted:
         found = getattr(self._pandas, name)
         if not name.startswith("read_"):
             return found
-        return lambda path, **how: found(self._folder / str(path).removeprefix("data/"), **how)
+
+        def read(path: str, **how: Any) -> Any:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return found(self._folder / path.removeprefix("data/"), **how)
+
+        return read
 
 
 def layout_of(table: Table, folder: Path, key: Key) -> Layout:

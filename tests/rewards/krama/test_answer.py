@@ -188,8 +188,10 @@ def test_bleu_and_rouge_by_hand() -> None:
         ("numeric_approximate", 200.0, 0, 0.5, 0.0),  # a constant scores, and earns nothing
         ("numeric_approximate", 200.0, 210.0, 1 / 1.05, 0.5),
         ("numeric_approximate", 200.0, 200.0, 1.0, 1.0),
-        ("list_exact", ["a", "b", "c"], ["a", "b", "c", "d"], 6 / 7, 1 / 6),
-        ("list_exact", ["a", "b", "c", "d"], ["a", "b"], 2 / 3, 0.25),
+        ("list_exact", ["a", "b", "c"], ["a", "b", "c", "d"], 6 / 7, 0.0),
+        ("list_exact", ["a", "b", "c", "d"], ["a", "b"], 2 / 3, 0.0),
+        ("list_exact", ["a", "b", "c", "d"], ["a", "b", "c"], 6 / 7, 0.25),
+        ("list_approximate", [10.0, 20.0, 30.0], [20.0], 0.5, 0.0),
         ("list_exact", ["a"], ["a", "b", "c"], 0.5, 0.0),
         ("string_exact", "a", "b", 0.0, 0.0),
     ],

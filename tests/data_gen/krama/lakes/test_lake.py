@@ -73,6 +73,8 @@ def test_gold_is_what_the_cells_say_and_the_shown_pipeline_gives_it(tmp_path: Pa
         column = "Preis" if "'Preis'" in question.text else "Stufe"
         total, unit, count = totals[column]
         digits = last.digits
+        if abs(total / unit / count * 10**digits % 1 - 0.5) < 1e-3:
+            continue  # refused by `validate`: a tie of rounding
         want = round(total / unit / count, digits)
         values = run(question, lake.frames)
         assert values["main-task"] == pytest.approx(want, abs=1e-9), question.text
@@ -96,8 +98,7 @@ def test_gold_is_what_the_cells_say_and_the_shown_pipeline_gives_it(tmp_path: Pa
     [
         (";", ["1,234", "5,678", "9,012"], "'1,234' can have a decimal mark"),
         (";", ["1.234", "5.678", "9.012"], "'1.234' can have a decimal mark"),
-        (";", ["1,2", "3.4", "5,6"], "both '1,2' and '3.4'"),
-        (";", ["1,25", "1,5", "2,5", "0,5", "1.2345,6"], "'1.2345,6' is no number"),
+        (";", ["1,2", "3.4", "5,6"], "has '3.4': two decimal marks"),
         (",", ['"1,5"', '"2,5"', '"3,5"'], "has a decimal comma between commas"),
     ],
 )
@@ -111,6 +112,17 @@ def test_numbers_that_stay_ambiguous_are_refused_with_a_reason(
     assert lake.tables == [] and list(lake.refused) == ["t.csv"] and why in lake.refused["t.csv"]
     assert main(["--lakes", str(tmp_path), "--out", str(tmp_path / "o")]) == 2
     assert why in capsys.readouterr().err
+
+
+def test_a_column_with_a_cell_that_fits_no_mark_is_no_measure_and_said(tmp_path: Path) -> None:
+    cells = ["1,25", "1,5", "2,5", "0,5", "1.2345,6"]
+    lines = ["Art;Wert;Zahl"] + [f"{'abc'[i % 3]};{cells[i % 5]};{i * i % 37}" for i in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    lake = open_lake(tmp_path)
+    (table,) = lake.tables
+    assert table.numbers == ("Zahl",)
+    (line,) = lake.inputs({"t.csv": 3})
+    assert any("'1.2345,6' is no number" in why for why in line.why) and line.tasks == 3
 
 
 def test_a_cell_cannot_end_the_comment_it_stands_in(tmp_path: Path) -> None:

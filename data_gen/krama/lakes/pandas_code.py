@@ -171,6 +171,17 @@ def _group(op: Group) -> str:
     return f"{_ready(op.keys, op.whole)}\n{summed}"
 
 
+def blocks(op: Op) -> list[str]:
+    """What a step does to the columns it groups by or orders by: done once is enough."""
+    match op:
+        case Least(keys, whole) | Group(keys, whole):
+            return [_ready([k], [w]) for k, w in zip(keys, whole, strict=True)]
+        case Years(column):
+            return [_whole(column)]
+        case _:
+            return []
+
+
 def fewest(op: Group) -> str:
     """The expression of how many rows the smallest group has."""
     return f"t.groupby({_keys(op.keys)})[{q(op.of)}].count().min()"
