@@ -6,6 +6,8 @@ import importlib
 import os
 import sys
 
+from rewards import provenance
+
 # name: (module with `main(argv) -> exit status`, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("train.cli.demo", "tasks, SFT, Dr.GRPO, evaluation and report on this machine"),
@@ -60,13 +62,12 @@ def main(argv: list[str] | None = None) -> int:
         print(f"assay: no command {args[0]!r}{hint}\n\n{usage()}", end="", file=sys.stderr)
         return 2
     try:
+        provenance.forget()
         module = importlib.import_module(COMMANDS[args[0]][0])
         status = int(module.main(args[1:]) or 0)
         sys.stdout.flush()  # a reader that went away is met here, not at exit
         if status in _RECORDED:
-            from rewards.provenance import write_records
-
-            write_records(args)
+            provenance.write_records(args)
         return status
     except (Exception, KeyboardInterrupt) as error:
         status = _status(error, f"assay {args[0]}")

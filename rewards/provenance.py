@@ -11,7 +11,7 @@ import hashlib
 import json
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,19 +20,21 @@ from rewards.task import TaskError, json_text
 from rewards.versions import PROVENANCE, installed
 
 NAME = "provenance.json"
+OUT = "{out}"  # in a recorded command: the folder or file that it wrote to
 ROOT = Path(__file__).resolve().parent.parent
 # State of a run that goes on, which its own manifests cover, and what is no result.
-_PASSED = ("checkpoints", ".lock", "wandb", "__pycache__")
-_made: list[Path] = []
+_PASSED = ("checkpoints", "wandb", "__pycache__")
+_HOW = ("workers", "memory", "stage", "shards", "part", "work")
+_made: list[Path | None] = []
 
 
 @dataclass(frozen=True)
 class Made:
-    """One command and what it made. Paths of `inputs` are as the command got them, paths of
-    `outputs` are relative to the folder of the record; both map to SHA-256."""
+    """One command and what it made. `OUT` stands in the command for where it wrote to. Paths of
+    `inputs` are as the command got them, paths of `outputs` are relative to the folder of the
+    record; both map to SHA-256."""
 
     command: tuple[str, ...]
-    out: str
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
     versions: Mapping[str, str]
@@ -54,6 +56,11 @@ def made(out: str | Path) -> None:
     _made.append(Path(out))
 
 
+def part() -> None:
+    """Say, from inside a command, that it made a part of something: there is no record yet."""
+    _made.append(None)
+
+
 def forget() -> None:
     """Forget what `made` was told: a new command begins."""
     _made.clear()
@@ -65,7 +72,9 @@ def write_records(argv: Sequence[str]) -> list[Path]:
     A folder that holds the working directory is not the command's own, and gets no record.
     """
     outs = {Path(word) for word in _values(argv, "out") if word not in ("-", "/dev/stdout")}
-    outs |= set(_made)
+    if None in _made:
+        return []
+    outs |= {out for out in _made if out is not None}
     here = Path.cwd()
     own = [out for out in sorted(outs) if not here.is_relative_to(out.resolve())]
     written = [_write(out, argv) for out in own if out.is_dir() or out.is_file()]
@@ -77,27 +86,45 @@ def _write(out: Path, argv: Sequence[str]) -> Path | None:
     outputs = hashes(out)
     if not outputs:
         return None
-    earlier = [one for one in _earlier(path) if one.command != tuple(argv)]
+    command = tuple(redirected(_what(argv), str(out), OUT))
+    earlier = [one for one in _earlier(path) if _kind(one.command) != _kind(command)]
     kept = [_still(one, outputs) for one in earlier]
     known = {name: digest for one in kept for name, digest in one.outputs.items()}
     fresh = {name: digest for name, digest in outputs.items() if known.get(name) != digest}
-    now = Made(tuple(argv), str(out), _inputs(argv, out), fresh, installed(PROVENANCE), revision())
+    now = Made(command, _inputs(argv, out), fresh, installed(PROVENANCE), revision())
     record = Record((*(one for one in kept if one.outputs), now))
     write_bytes(path, json_text(record.to_json(), indent=1))
     return path
 
 
+def _what(argv: Sequence[str]) -> list[str]:
+    """The words of a command without those that only say how it is done: they change no byte."""
+    kept: list[str] = []
+    skip = False
+    for word in argv:
+        name = word.partition("=")[0]
+        if not skip and name.removeprefix("--") not in _HOW:
+            kept.append(word)
+        skip = not skip and name.startswith("--") and name[2:] in _HOW and "=" not in word
+    return kept
+
+
+def _kind(command: Sequence[str]) -> Sequence[str]:
+    """What a command does: `sft`, `tasks cdr`. Another of the same kind takes its place."""
+    return command[: 2 if command[0] == "tasks" else 1]
+
+
 def _still(one: Made, outputs: Mapping[str, str]) -> Made:
     """The part of an earlier command's outputs that is there unchanged."""
     same = {name: digest for name, digest in one.outputs.items() if outputs.get(name) == digest}
-    return Made(one.command, one.out, one.inputs, same, one.versions, one.code)
+    return replace(one, outputs=same)
 
 
 def _earlier(path: Path) -> tuple[Made, ...]:
     try:
         return read_record(path).made
     except (TaskError, OSError):
-        return ()
+        return ()  # none, or one that nobody can read: it is written anew
 
 
 def record_of(out: Path) -> Path:
@@ -125,7 +152,6 @@ def _read_made(row: Mapping[str, Any]) -> Made:
     code = cast("dict[str, Any] | None", row["code"])
     return Made(
         tuple(str(word) for word in row["command"]),
-        str(row["out"]),
         {str(k): str(v) for k, v in row["inputs"].items()},
         {str(k): str(v) for k, v in row["outputs"].items()},
         {str(k): str(v) for k, v in row["versions"].items()},
@@ -145,9 +171,24 @@ def _files(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
         own = parts[-1].endswith(NAME) or parts[-1].endswith(".tmp")
-        passed = own or any(part in _PASSED for part in parts)
+        passed = own or any(name in _PASSED or name.startswith(".") for name in parts)
         if not passed and path.is_file() and not path.is_symlink():
             yield path
+
+
+def redirected(command: Sequence[str], old: str, new: str) -> Iterator[str]:
+    """The words of a command with `new` where it names its output `old`; `--out new` is added where
+    it does not name it."""
+    named = False
+    for place, word in enumerate(command):
+        head, mark, value = word.partition("=")
+        if place and command[place - 1] == "--out" and word == old:
+            named, word = True, new
+        elif mark and head in ("--out", "out") and value == old:
+            named, word = True, f"{head}={new}"
+        yield word
+    if not named:
+        yield from ("--out", new)
 
 
 def _values(argv: Sequence[str], name: str) -> Iterator[str]:

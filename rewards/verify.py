@@ -20,6 +20,7 @@ from typing import Any, cast
 from rewards import console
 from rewards.provenance import (
     NAME,
+    OUT,
     Made,
     Record,
     changed_inputs,
@@ -28,6 +29,7 @@ from rewards.provenance import (
     other_versions,
     read_record,
     record_of,
+    redirected,
     unrecorded,
 )
 from rewards.task import TaskError
@@ -66,8 +68,8 @@ def main(argv: Sequence[str]) -> int:
     notes += other_versions(record)
     checked = sum(len(one.outputs) for one in record.made)
     if args.replay is not None and not said:
-        single = path.name != NAME
-        again = replayed(record, folder, args.replay, single=single)
+        single = path.name.removesuffix(NAME).removesuffix(".")
+        again = replayed(record, folder, args.replay, single)
         said += again.differ
         notes += again.skipped
     report = {"ok": not said, "files": checked, "differences": said, "notes": notes}
@@ -111,11 +113,11 @@ class Replayed:
         self.skipped: list[str] = []
 
 
-def replayed(record: Record, folder: Path, new: Path, *, single: bool) -> Replayed:
+def replayed(record: Record, folder: Path, new: Path, single: str) -> Replayed:
     """Run every command of the record again, with its output in `new`, and compare with `folder`.
 
-    `single`: the record is that of a file. Raises `TaskError` when `new` holds files, or when a
-    command fails.
+    `single`: the name of the file whose record it is, "" for a folder. Raises `TaskError` when
+    `new` holds files, or when a command fails.
     """
     if new.exists() and (new.is_file() or any(new.iterdir())):
         raise TaskError(f"{new}: is not empty; give --replay a new folder")
@@ -124,14 +126,14 @@ def replayed(record: Record, folder: Path, new: Path, *, single: bool) -> Replay
     for number, one in enumerate(record.made):
         place = new if len(record.made) == 1 else new / str(number)
         place.mkdir(exist_ok=True)
-        out = place / Path(one.out).name if single else place
+        out = place / single if single else place
         _run(one, out)
         _compare(one, folder, out, found)
     return found
 
 
 def _run(one: Made, out: Path) -> None:
-    words = list(redirected(one.command, one.out, str(out)))
+    words = list(redirected(one.command, OUT, str(out)))
     done = subprocess.run(
         [sys.executable, "-m", "assay", *words], check=False, stdout=subprocess.DEVNULL
     )
@@ -139,20 +141,6 @@ def _run(one: Made, out: Path) -> None:
         raise TaskError(
             f"assay {' '.join(words)}: ended with status {done.returncode}; what it said is above"
         )
-
-
-def redirected(command: Sequence[str], old: str, new: str) -> Iterator[str]:
-    """The words of a command that writes to `new` and not to `old`."""
-    named = False
-    for place, word in enumerate(command):
-        head, mark, value = word.partition("=")
-        if place and command[place - 1] == "--out" and word == old:
-            named, word = True, new
-        elif mark and head in ("--out", "out") and value == old:
-            named, word = True, f"{head}={new}"
-        yield word
-    if not named:
-        yield from ("--out", new)
 
 
 def _compare(one: Made, was: Path, out: Path, found: Replayed) -> None:

@@ -39,7 +39,7 @@ from data_gen.cdr.stages.work import (
 from data_gen.chunks import Crew
 from data_gen.inputs import say_inputs
 from data_gen.readers import CorpusError
-from rewards import console
+from rewards import console, provenance
 
 STAGES = ("facts", "library", "traces", "plan", "rows", "merge")
 MAPS = ("facts", "traces", "rows")  # these are run shard by shard
@@ -102,6 +102,8 @@ def stage(config: CdrConfig, corpora: Sequence[str], args: argparse.Namespace) -
         run_stage(work, args.stage, args.shard, crew, args.out)
     if args.stage == STAGES[-1]:
         shutil.rmtree(folder)
+    else:
+        provenance.part()
 
 
 def _parser() -> console.Parser:

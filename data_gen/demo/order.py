@@ -39,7 +39,7 @@ class OrderSettings:
     train_sft: int = 120
     train_rl: int = 160
     heldout: int = 60
-    validation: int = 20
+    validation: int | None = None  # None: a third of `heldout`
     drop_share: float = 2 / 3
     max_chars: int = 100
     operators: tuple[str, ...] = EASY_OPERATORS
@@ -57,7 +57,8 @@ def build_order_tasks(
     `DemoTaskError` when the corpus is too small.
     """
     rest, heldout = split_documents(corpus.documents, settings.heldout_documents, seed, listed)
-    share = settings.validation_documents if settings.validation else 0.0
+    count = settings.heldout // 3 if settings.validation is None else settings.validation
+    share = settings.validation_documents if count else 0.0
     train, chosen = split_documents(rest, share, seed, key="validation")
     pool = PassagePool(p for d in train for p in cut_passages(d, settings.max_chars, 2))
     other = PassagePool(
@@ -70,7 +71,7 @@ def build_order_tasks(
     return {
         "train_sft": _split("train_sft", settings.train_sft, pool, settings, seed, used),
         "train_rl": _split("train_rl", settings.train_rl, pool, settings, seed, used),
-        "validation": _split("validation", settings.validation, between, settings, seed, set()),
+        "validation": _split("validation", count, between, settings, seed, set()),
         "heldout": _split("heldout", settings.heldout, other, settings, seed, set()),
     }
 

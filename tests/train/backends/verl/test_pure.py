@@ -25,7 +25,7 @@ def made(*settings: str) -> dict[str, Any]:
 
 
 def test_the_presets_as_verl_settings() -> None:
-    dr = made()
+    dr = made("rl.max_new_tokens=96")
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
     assert dr[f"{actor}.loss_agg_mode"] == "seq-mean-token-sum-norm"
     assert dr[f"{actor}.loss_scale_factor"] == 96  # never left to the longest answer

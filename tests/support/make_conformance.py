@@ -1,6 +1,6 @@
 """Make the sample of conformance vectors that ships with the repository.
 
-    python tests/conformance/make.py DIR
+    python tests/support/make_conformance.py DIR
 
 `DIR` holds the full sets (docs/conformance.md). Only rows are taken whose texts may be given on:
 short cases written for these sets, records made by Faker from templates written for these sets,
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parents[1] / "conformance"
 Row = dict[str, Any]
 # First words of records that templates made: they hold Faker's words and nothing else.
 MADE = (
