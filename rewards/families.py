@@ -12,6 +12,7 @@ import importlib.metadata
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from rewards.cdr.family import REFINEMENT, STRUCTURED
@@ -95,9 +96,14 @@ def _from_outside(name: str) -> Family | None:
     if specs := [s for s in os.environ.get(VARIABLE, "").split("\n") if s]:
         use_families(specs)
     if name not in _added:
-        points = importlib.metadata.entry_points(group=GROUP, name=name)
-        use_families(point.value for point in points)
+        use_families(point.value for point in _installed() if point.name == name)
     return _added.get(name)
+
+
+@lru_cache(maxsize=1)
+def _installed() -> tuple[importlib.metadata.EntryPoint, ...]:
+    """Families of installed packages; reading them takes milliseconds, and rows are many."""
+    return tuple(importlib.metadata.entry_points(group=GROUP))
 
 
 def family_of(task: Task) -> Family:
