@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 import operator
-import os
-import signal
-import time
 from pathlib import Path
 
 import pytest
+from pickled_jobs import killed_at_three, noted, slow_when_even
 from tqdm import tqdm
 
 from data_gen.chunks import AHEAD, Crew, in_order, in_turn, processes
 from rewards.task import TaskError
-
-
-def slow_when_even(job: int) -> list[int]:
-    time.sleep(0.02 * (job % 2 == 0))
-    return [job, -job]
-
-
-def killed_at_three(job: int) -> list[int]:
-    if job == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return [job]
-
-
-def noted(job: tuple[str, int]) -> int:
-    (Path(job[0]) / str(job[1])).touch()
-    return job[1]
 
 
 def quiet() -> tqdm[int]:
