@@ -130,6 +130,8 @@ def plain_values(column: Any) -> Any:
 
     column = column.dropna()
     if column.dtype.kind == "M":
+        if getattr(column.dtype, "tz", None) is not None:
+            column = column.dt.tz_convert(None)  # numpy's days know no zones
         return column.to_numpy().astype("M8[s]").astype("i8").astype("f8")
     if column.dtype.kind in "iufb":
         return column.to_numpy(dtype="f8")

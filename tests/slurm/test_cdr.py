@@ -7,6 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
 from front import command
 from mini_slurm import MiniSlurm
 from places import ROOT
@@ -15,6 +16,7 @@ from small_corpus import write_corpus
 SMALL = ("instances.min_keep=2", "instances.min_drop=2", "mining.min_recipe_support=2")
 
 
+@pytest.mark.slow  # six jobs, one after the other
 def test_shards_on_slurm_give_the_bytes_of_one_command(slurm: MiniSlurm, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", 30)
     given = ["--corpus", str(corpus), "--workers", "1", *SMALL]

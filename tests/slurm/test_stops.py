@@ -62,6 +62,7 @@ def stand_in(tmp_path: Path) -> str:
     return str(python)
 
 
+@pytest.mark.slow  # a daemon that is waited for
 def test_a_crashed_slurmd_costs_nothing(slurm: MiniSlurm, tmp_path: Path) -> None:
     """The steps outlive it; the run goes on to its end while nobody looks, and is not repeated."""
     log = tmp_path / "log.txt"

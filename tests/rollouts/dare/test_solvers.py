@@ -146,6 +146,7 @@ def test_the_honest_solver_earns_what_the_work_is_worth(tasks: Any, tokenizer: A
     assert labels[2].outcome > 0.5 and series[2].outcome > 0.9
 
 
+@pytest.mark.slow  # every cheat on every visible table
 def test_no_cheat_earns_more_than_a_tenth(tasks: Any, tokenizer: Any) -> None:
     """All of them in one go: a task each, so that the sandbox starts once."""
     root, listed = tasks

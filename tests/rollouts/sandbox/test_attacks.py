@@ -40,6 +40,7 @@ def test_full_stops_all_as_an_ordinary_user(reached: str) -> None:
     assert opened(rows_on(AS, "full")) == {}
 
 
+@pytest.mark.slow  # 128 attacks; as root and as a user they run always
 def test_full_stops_all_as_the_root_of_a_namespace(reached: str) -> None:
     needs("full", reached)
     assert opened(rows_on([*AS, "called_root"], "full")) == {}
@@ -51,6 +52,7 @@ def test_full_stops_all_as_root(reached: str) -> None:
     assert opened(rows_on([], "full")) == {}
 
 
+@pytest.mark.slow  # 128 attacks; the level full runs always
 def test_confined_says_what_is_open(reached: str) -> None:
     needs("confined", reached)
     assert set(opened(rows_on(AS, "confined"))) == OPEN_CONFINED

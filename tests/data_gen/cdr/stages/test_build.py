@@ -90,7 +90,7 @@ def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
     out = tmp_path_factory.mktemp("whole")
     assert main(words(corpus, out)) == 0
     found = files(out)
-    assert len(found) == 5 + 5 + 3 + 5 and all(found[f"{s}.jsonl"] for s in ("train", "heldout"))
+    assert len(found) == 5 + 5 + 3 + 6 and all(found[f"{s}.jsonl"] for s in ("train", "heldout"))
     return found
 
 
@@ -224,7 +224,7 @@ def test_a_build_without_tracks_writes_the_construction_alone(
     assert main(words(corpus, tmp_path, "tracks=false")) == 0
     found = files(tmp_path)
     assert found["pipeline.jsonl"] == whole["pipeline.jsonl"]
-    assert set(found) == {"pipeline.jsonl", "config.yaml", "refused.jsonl"}
+    assert set(found) == {"pipeline.jsonl", "config.yaml", "refused.jsonl", "provenance.json"}
 
 
 @pytest.mark.slow
