@@ -20,6 +20,7 @@ from data_gen.dare.certificate import certificate, inputs_of
 from data_gen.dare.database import Built, Settings
 from data_gen.dare.describe import check_described, describe, read_describe
 from data_gen.dare.importer import tasks_of
+from data_gen.dare.kin import joined
 from data_gen.dare.layout import json_bytes, read_entries, read_table, write_question_list
 from data_gen.dare.licences import read_licences
 from data_gen.dare.proof import need_duckdb
@@ -66,6 +67,9 @@ def build_all(args: argparse.Namespace) -> None:
     for folder in (args.out / "databases").iterdir():  # what was built beyond the number asked
         if folder.name not in named:
             shutil.rmtree(folder)
+    kin = joined(rows, args.out / "databases")
+    for row in rows:
+        row["table_group"] = kin[str(row["table_group"])]
     reworded = _reworded(args, rows)
     write_question_list(args.out, rows)
     groups = {str(row["table_group"]) for row in rows}

@@ -1,0 +1,50 @@
+"""Tables drawn from one another are on one side of a split."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+pd = pytest.importorskip("pandas")
+
+from data_gen.dare.kin import joined  # noqa: E402
+
+
+def table(seed: int, rows: int = 300) -> pd.DataFrame:
+    rng = random.Random(seed)
+    return pd.DataFrame({c: [rng.gauss(0, 1) for _ in range(rows)] for c in "abcde"})
+
+
+def database(
+    top: Path, name: str, frame: pd.DataFrame, file: str = "train_v2.csv"
+) -> dict[str, str]:
+    folder = top / name / "source"
+    folder.mkdir(parents=True)
+    if file.endswith(".parquet"):
+        frame.to_parquet(folder / file, index=False)
+    else:
+        frame.to_csv(folder / file, index=False)
+    return {"file_path": name, "source": name, "table_group": f"group-{name}"}
+
+
+def test_some_rows_of_a_table_in_another_order_are_its_kin(tmp_path: Path) -> None:
+    whole = table(0)
+    drawn = whole.sample(frac=0.6, random_state=1)[list("ecbda")]
+    rows = [
+        database(tmp_path, "whole", whole),
+        database(tmp_path, "drawn", drawn, "train.csv"),
+        database(tmp_path, "packed", drawn.head(150), "train_v2.parquet"),
+        database(tmp_path, "other", table(1)),
+    ]
+    found = joined(rows, tmp_path)
+    assert found["group-whole"] == found["group-drawn"] == found["group-packed"]
+    assert found["group-other"] == "group-other"
+    assert sorted(found) == sorted(row["table_group"] for row in rows)
+
+
+def test_a_second_database_of_a_table_is_not_read_again(tmp_path: Path) -> None:
+    first = database(tmp_path, "first", table(0))
+    again = {**first, "file_path": "gone"}
+    assert joined([first, again], tmp_path) == {"group-first": "group-first"}
