@@ -196,6 +196,8 @@ def main(argv: Sequence[str]) -> int:
     print(f"gold computed twice: {proofs or 'nothing'}")
     refused = ", ".join(f"{n} {why}" for why, n in proof["refused"].items())
     print(f"{args.out / 'certificate.json'}: refused {refused or 'nothing'}")
+    if shared := proof["tables_in_both_splits"]:
+        print(f"assay tasks: {shared} tables are in two splits; do not use these", file=sys.stderr)
     for why in proof["constants_that_pay"]:
         print(f"assay tasks: {why}", file=sys.stderr)
     if sum(proof["tasks"][name] for name in _PARTS) < args.count:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -75,7 +76,10 @@ class Table:
     @property
     def digest(self) -> str:
         """Its content, the same under another order of rows or columns."""
-        return min(self.marks, default=self.key)
+        if not self.marks:
+            return self.key
+        # one column may stand in unrelated tables: a running number, the years of a century
+        return hashlib.sha256(" ".join(sorted(self.marks)).encode()).hexdigest()[:16]
 
     @property
     def said(self) -> str:

@@ -176,3 +176,17 @@ def test_a_description_that_cannot_be_used_is_said_in_one_sentence(
     with pytest.raises(TaskError, match="--describe") as found:
         read_about(file)
     assert why in str(found.value)
+
+
+def test_one_common_column_makes_no_tables_the_same() -> None:
+    from types import SimpleNamespace
+    from typing import cast
+
+    from data_gen.krama.lakes.tables import Table
+
+    def digest(*marks: str) -> str:
+        table = cast("Table", SimpleNamespace(marks=frozenset(marks), key="k"))
+        return str(Table.digest.fget(table))  # type: ignore[misc]
+
+    assert digest("a", "b") == digest("b", "a") != digest("a", "c")
+    assert digest() == "k"
