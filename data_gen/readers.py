@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from rewards.gold.core import GoldError, library
+from rewards.streams import ZstdReader
 from rewards.task import TaskError
 
 TEXT_ENDINGS = {".html": "web", ".htm": "web", ".tex": "latex", ".txt": "", ".md": ""}
@@ -297,8 +298,7 @@ def unpacked(file: BinaryIO) -> Generator[BinaryIO]:
     elif head == _ZSTD:
         zstd = library("zstandard", "reading .zst", extra="build")
         try:
-            with zstd.ZstdDecompressor().stream_reader(file, read_across_frames=True) as plain:
-                yield cast("BinaryIO", io.BufferedReader(plain))
+            yield cast("BinaryIO", io.BufferedReader(ZstdReader(file, zstd)))
         except zstd.ZstdError as error:
             raise OSError(str(error)) from None
     else:

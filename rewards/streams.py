@@ -129,13 +129,13 @@ def _opened(name: str) -> Generator[tuple[BinaryIO, Any]]:
         if ending == "gz":
             yield cast("BinaryIO", stack.enter_context(gzip.GzipFile(fileobj=below))), below
         elif ending == "zst":
-            reader = io.BufferedReader(_ZstdReader(below, _zstd(name)), BLOCK)
+            reader = io.BufferedReader(ZstdReader(below, _zstd(name)), BLOCK)
             yield cast("BinaryIO", stack.enter_context(reader)), below
         else:
             yield below, below
 
 
-class _ZstdReader(io.RawIOBase):
+class ZstdReader(io.RawIOBase):
     """The frames of a .zst file, one after the other. The library's own reader takes a file that
     is cut off for one that ends there; this one raises EOFError."""
 

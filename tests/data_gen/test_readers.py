@@ -151,3 +151,19 @@ def test_a_broken_file_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(head + b"broken" * 20)
     with pytest.raises(CorpusError, match=f"{name}: cannot be read"):
         read_sources([tmp_path / name])
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst"])
+def test_a_compressed_file_that_is_cut_off_loses_no_row_silently(
+    tmp_path: Path, ending: str
+) -> None:
+    text = "".join(json.dumps({"text": f"row {n} " * 40}) + "\n" for n in range(4000)).encode()
+    if ending == "zst":
+        packed = pytest.importorskip("zstandard").ZstdCompressor().compress(text)
+    else:
+        packed = gzip.compress(text)
+    path = tmp_path / f"docs.jsonl.{ending}"
+    path.write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(CorpusError, match=path.name):
+        for piece in cut(sources_of([path]), 1, 0):
+            list(raw_rows(piece, lambda number, why: None))
