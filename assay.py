@@ -6,8 +6,6 @@ import importlib
 import os
 import sys
 
-from rewards import provenance
-
 # name: (module with `main(argv) -> exit status`, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("train.cli.demo", "tasks, SFT, Dr.GRPO, evaluation and report on this machine"),
@@ -62,6 +60,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"assay: no command {args[0]!r}{hint}\n\n{usage()}", end="", file=sys.stderr)
         return 2
     try:
+        from rewards import provenance  # not for the version or the list of commands
+
         provenance.forget()
         module = importlib.import_module(COMMANDS[args[0]][0])
         status = int(module.main(args[1:]) or 0)

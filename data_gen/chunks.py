@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from itertools import chain, islice
@@ -12,6 +11,7 @@ from multiprocessing import get_context
 from types import TracebackType
 from typing import Any, TypeVar
 
+from rewards.processes import queued
 from rewards.task import TaskError
 
 Job = TypeVar("Job")
@@ -45,21 +45,8 @@ def processes(
 def in_turn(
     pool: ProcessPoolExecutor, workers: int, work: Callable[[Job], Found], jobs: Iterable[Job]
 ) -> Iterator[Found]:
-    """What `work` gives for every job, in the order of the jobs, whoever is done first.
-
-    Only some jobs are handed out ahead, so a caller may stop early and lose little.
-    """
-    waiting: deque[Future[Found]] = deque()
-    try:
-        for job in jobs:
-            waiting.append(pool.submit(work, job))
-            if len(waiting) >= AHEAD * workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()
+    """`queued` for a pool of so many workers."""
+    return queued(pool, work, jobs, AHEAD * workers)
 
 
 def in_order(

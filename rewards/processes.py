@@ -44,14 +44,8 @@ def in_turn(
         yield from map(work, jobs)
         return
     pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (start, given))
-    waiting: deque[Future[Found]] = deque()
     try:
-        for job in jobs:
-            waiting.append(pool.submit(work, job))
-            if len(waiting) >= AHEAD * workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        yield from queued(pool, work, jobs, AHEAD * workers)
     except BrokenProcessPool:
         raise TaskError(
             "a worker process was killed before its work was done (often for want of memory); no "
@@ -59,6 +53,26 @@ def in_turn(
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def queued(
+    pool: ProcessPoolExecutor, work: Callable[[Job], Found], jobs: Iterable[Job], ahead: int
+) -> Iterator[Found]:
+    """What `work` gives for every job, in the order of the jobs, whoever is done first.
+
+    At most `ahead` jobs are handed out, so a caller may stop early and lose little.
+    """
+    waiting: deque[Future[Found]] = deque()
+    try:
+        for job in jobs:
+            waiting.append(pool.submit(work, job))
+            if len(waiting) >= ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
 def _begin(start: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
