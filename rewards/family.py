@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from typing import Any, cast
 
+from rewards.explain import Explanation
 from rewards.table_marks import TableMarks
 from rewards.task import Answer, Score, Task, TaskError, unscored
 
@@ -165,6 +166,10 @@ class Family:
 
     tables: Callable[[Sequence[Mapping[str, Any]]], Iterable[Any]] | None = None
     """The benchmark's own result tables and official files, from generic rows."""
+
+    explain: Callable[[Task, Answer], Explanation] | None = None
+    """`explain(task, answer)`: where an answer leaves gold and at which step of the work, for
+    `assay view`. Without it answers are compared with the text of gold, and no step is named."""
 
     origin: str = ""
     """Where the family was loaded from (`FILE.py:NAME`, `pkg.module:NAME`); "" if built in."""

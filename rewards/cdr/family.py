@@ -19,6 +19,7 @@ from rewards.cdr.refinement import (
 from rewards.cdr.spellings import json_benchmark, json_spellings, text_benchmark, text_spellings
 from rewards.cdr.structured import StructuredReward, gold_response, score_structured
 from rewards.cdr.twin import refinement_twin
+from rewards.explain import Explanation
 from rewards.family import Answer, Cheat, Family, Floor, output_of
 from rewards.parse import parse_strict
 from rewards.task import Score, Task
@@ -95,6 +96,12 @@ def _labels(task: Task, answer: Answer) -> tuple[str, str]:
     return str(status), said.status if said.why == "ok" and said.status else "none"
 
 
+def _explain(task: Task, answer: Answer) -> Explanation:
+    from rewards.cdr.explain import explain  # it executes recipes
+
+    return explain(task, answer)
+
+
 def _content(task: Task) -> Iterable[str]:
     return [str(task.gold.get("input_text") or "")]
 
@@ -132,6 +139,7 @@ REFINEMENT = Family(
     content=_content,
     source=_source,
     group_reward=_group_reward,
+    explain=_explain,
     parts=(
         "rg",
         "rs",

@@ -137,6 +137,15 @@ def attribute(gold: Mapping[str, Any], status: str, text: str) -> Attribution:
     return Attribution("none")
 
 
+def counterfactuals(gold: Mapping[str, Any]) -> dict[tuple[str, str], Attribution]:
+    """(status, normalised text) → the simplest change to the recipe that gives it. Raises what the
+    gold executors raise for a recipe that cannot be executed."""
+    found: dict[tuple[str, str], Attribution] = {}
+    for change, (status, text) in _counterfactuals(str(gold["input_text"]), bound_recipe(gold)):
+        found.setdefault((status, normalise(text)), change)
+    return found
+
+
 def _counterfactuals(
     source: str, steps: Sequence[BoundStep]
 ) -> Iterator[tuple[Attribution, tuple[str, str]]]:
