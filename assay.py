@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "eval": ("train.cli.eval", "score a checkpoint on held-out tasks"),
     "compare": ("train.cli.compare", "paired differences between runs on the same tasks"),
     "report": ("train.cli.report", "static HTML report of one or more runs"),
+    "view": ("train.cli.view", "rollouts to read, as a static page or while a run goes on"),
     "audit": (
         "data_gen.audit",
         "the laws of every family over tasks; what cheats and attacks earn",

@@ -1,0 +1,1 @@
+"""A static page of rollouts to read."""

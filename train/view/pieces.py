@@ -1,0 +1,83 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+"""The text of single tokens, read from a model folder's tokenizer.json without its library."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rewards.task import TaskError
+
+FILE = "tokenizer.json"
+_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+class Pieces:
+    """Token id → its bytes; `of` gives the text of a sequence, token by token."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises `TaskError` for a file that is no tokenizer."""
+        try:
+            data: Any = json.loads(path.read_text(encoding="utf-8"))
+            vocab: Any = data["model"]["vocab"]
+            if isinstance(vocab, list):  # Unigram: (token, score)
+                vocab = {pair[0]: i for i, pair in enumerate(vocab)}
+            by_bytes = "ByteLevel" in json.dumps([data.get("decoder"), data.get("pre_tokenizer")])
+            to_bytes = _of_byte_level if by_bytes else _of_pieces
+            self._bytes = {int(i): to_bytes(str(token)) for token, i in vocab.items()}
+            for added in data.get("added_tokens") or ():
+                self._bytes[int(added["id"])] = str(added["content"]).encode()
+        except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+            said = f"{type(error).__name__}: {error}"[:120]
+            raise TaskError(
+                f"{path}: no tokenizer that can be read ({said}); give a model folder with --model"
+            ) from None
+
+    def of(self, ids: Sequence[int]) -> list[str]:
+        """One text a token. A character of several tokens stands at the last of them."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        out: list[str] = []
+        for i in ids:
+            known = self._bytes.get(i)
+            out.append(decoder.decode(known) if known is not None else f"⟨{i}⟩")
+        return out
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """GPT-2's printable stand-ins for bytes."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    rest = [b for b in range(256) if b not in set(plain)]
+    return {chr(b): b for b in plain} | {chr(256 + n): b for n, b in enumerate(rest)}
+
+
+_ALPHABET = _byte_alphabet()
+
+
+def _of_byte_level(token: str) -> bytes:
+    try:
+        return bytes(_ALPHABET[c] for c in token)
+    except KeyError:
+        return token.encode("utf-8", "replace")
+
+
+def _of_pieces(token: str) -> bytes:
+    if found := _BYTE.fullmatch(token):
+        return bytes([int(found[1], 16)])
+    return token.replace("▁", " ").encode("utf-8", "replace")
+
+
+def find_tokenizer(place: Path, record: Any) -> Path | None:
+    """The tokenizer of a run's own model, else of the model it started from."""
+    folder = place if place.is_dir() else place.parent
+    near = [folder / name for name in ("model", "rl", "sft", ".")]
+    config = (record or {}).get("config") if isinstance(record, dict) else None
+    model = (config or {}).get("model") if isinstance(config, dict) else None
+    path = model.get("path") if isinstance(model, dict) else model
+    near += [Path(path)] if isinstance(path, str) and path else []
+    return next((f / FILE for f in near if (f / FILE).is_file()), None)

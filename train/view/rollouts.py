@@ -1,0 +1,286 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+"""One row of any of the files as the page needs it: what the index holds, and a body as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rewards.explain import Explanation
+from rewards.families import family_named
+from rewards.task import Task, TaskError
+from train.view.gold import Tasks, explained, gold_of
+from train.view.pieces import Pieces
+from train.view.sources import Line, Source, crc
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A task as the rollouts show it. `body` is what its detail shows, as JSON."""
+
+    task_id: str
+    prompt: int
+    """A checksum: tasks of one id and another prompt are other tasks."""
+    family: str
+    track: str
+    group: str
+    slices: Mapping[str, str]
+    known: bool
+    body: str
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One rollout. `body` and `tokens` are JSON texts, which chunks are made of."""
+
+    task: tuple[str, int]
+    set_name: str
+    step: int | None
+    sample: int
+    outcome: float | None
+    reward: float | None
+    parts: Mapping[str, float]
+    why: str
+    stop: str
+    length: int | None
+    seconds: float | None
+    calls: int
+    wrong: str
+    answer: int
+    body: str
+    tokens: str
+
+
+class Reader:
+    """Turns rows into rollouts; `asked` collects the tasks they answer."""
+
+    def __init__(self, tasks: Tasks, pieces: Pieces | None) -> None:
+        self._tasks, self._pieces = tasks, pieces
+        self.asked: dict[tuple[str, int], Asked] = {}
+
+    def read(self, line: Line, source: Source) -> Rollout:
+        """Raises `TaskError` naming file and line for a row that is no rollout."""
+        row = line.row
+        task_id, text = _needed(line)
+        messages = [m for m in _list(row.get("messages")) if isinstance(m, dict)]
+        inline = row.get("prompt")
+        task = self._tasks.of(task_id, messages, inline if isinstance(inline, str) else "")
+        prompt = _prompt(task, messages, inline)
+        key = (task_id, crc(json.dumps(prompt, sort_keys=True)))
+        found = explained(task, row, text)
+        known = self.asked.get(key)
+        if known is None or (found is not None and not known.known):
+            self.asked[key] = _asked(task_id, key[1], row, task, prompt, found)
+        calls = _list(row.get("tool_calls"))
+        count = row.get("tool_calls")
+        return Rollout(
+            task=key,
+            set_name=source.set_name,
+            step=source.step,
+            sample=int(_number(row.get("sample")) or 0),
+            outcome=_number(row.get("outcome")),
+            reward=_number(row.get("reward")),
+            parts=_parts(row.get("parts")),
+            why=str(row.get("why") or ""),
+            stop=str(row.get("stop") or ""),
+            length=_length(row),
+            seconds=_number(row.get("wall_s", row.get("seconds"))),
+            calls=count if isinstance(count, int) and not isinstance(count, bool) else len(calls),
+            wrong=_wrong(found),
+            answer=crc(text),
+            body=_body(row, messages, prompt, text, found, line.shown),
+            tokens=_tokens(row, self._pieces),
+        )
+
+
+def _needed(line: Line) -> tuple[str, str]:
+    row = line.row
+    task_id, text = row.get("task_id"), row.get("text", row.get("output"))
+    lacks = [
+        name
+        for name, there in (
+            ("task_id", isinstance(task_id, str | int)),
+            ("text or output", isinstance(text, str)),
+            ("outcome", "outcome" in row),
+        )
+        if not there
+    ]
+    if lacks:
+        raise TaskError(
+            f"{line.where}: no rollout, for it lacks {', '.join(lacks)}; give a run directory, "
+            "`assay rollout` output or an evaluation"
+        )
+    return str(task_id), str(text)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def _parts(value: Any) -> dict[str, float]:
+    held = value if isinstance(value, dict) else {}
+    found = {str(name): _number(part) for name, part in held.items()}
+    return {name: part for name, part in found.items() if part is not None}
+
+
+def _length(row: Mapping[str, Any]) -> int | None:
+    number = _number(row.get("tokens", row.get("tokens_out")))
+    return None if number is None else int(number)
+
+
+def _prompt(task: Task | None, messages: Sequence[Any], inline: Any) -> list[Any]:
+    """The messages that came before the model's first."""
+    if task is not None and not task.tools:
+        return list(task.prompt)
+    if messages:
+        first = next((i for i, m in enumerate(messages) if m.get("role") == "assistant"), None)
+        return list(messages[:first])
+    if task is not None:
+        return list(task.prompt)
+    if isinstance(inline, str):
+        return [{"role": "user", "content": inline}]
+    return _list(inline)
+
+
+def _asked(
+    task_id: str,
+    prompt_crc: int,
+    row: Mapping[str, Any],
+    task: Task | None,
+    prompt: Sequence[Any],
+    found: Explanation | None,
+) -> Asked:
+    body: dict[str, Any] = {"id": task_id, "prompt": prompt}
+    if task is not None:
+        body["gold"] = gold_of(task)
+        body["meta"] = task.meta
+    if found is not None:
+        work = found.work
+        body["work"] = {
+            "input": work.input,
+            "gold": work.gold,
+            "label": work.label,
+            "unknown": work.unknown,
+            "steps": [
+                {"name": s.name, "kind": s.kind, "detail": s.detail, "changes": s.changes}
+                | ({"after": s.after} if s.changes and s.kind != "filter" else {})
+                for s in work.steps
+            ],
+        }
+    return Asked(
+        task_id,
+        prompt_crc,
+        str(row.get("family") or (task.family if task else "")),
+        str(row.get("track") or (task.track if task else "")),
+        str(row.get("group") or (task.group if task else None) or ""),
+        _slices(row, task),
+        found is not None or task is not None,
+        _dumps(body),
+    )
+
+
+def _slices(row: Mapping[str, Any], task: Task | None) -> dict[str, str]:
+    held = row.get("slices")
+    if isinstance(held, dict):
+        return {str(k): str(v) for k, v in held.items()}
+    if task is None:
+        return {}
+    try:
+        return {str(k): str(v) for k, v in family_named(task.family).slices(task).items()}
+    except Exception:  # a family of somebody's own
+        return {}
+
+
+def _wrong(found: Explanation | None) -> str:
+    """The first step that went wrong."""
+    if found is None or not found.finding.wrong:
+        return ""
+    step = found.finding.wrong[0]
+    return found.work.steps[step].name
+
+
+_KEPT = ("failure", "errors", "notes", "files", "turns", "tool_s", "usage", "cost", "seed", "said")
+
+
+def _body(
+    row: Mapping[str, Any],
+    messages: Sequence[Any],
+    prompt: Sequence[Any],
+    text: str,
+    found: Explanation | None,
+    where: str,
+) -> str:
+    body: dict[str, Any] = {"where": where, "text": text}
+    if messages:
+        rest = (
+            list(messages[len(prompt) :])
+            if list(messages[: len(prompt)]) == list(prompt)
+            else (list(messages))
+        )
+        if rest != [{"role": "assistant", "content": text}]:
+            body["messages"] = rest
+    if calls := _list(row.get("tool_calls")):
+        body["calls"] = calls
+    if tools := _list(row.get("tools")):
+        body["tools"] = [str((t.get("function") or t).get("name")) for t in tools if _named(t)]
+    more = row.get("more") if isinstance(row.get("more"), dict) else {}
+    for name in _KEPT:
+        if (value := row.get(name, (more or {}).get(name))) not in (None, {}, []):
+            body[name] = value
+    if found is not None:
+        finding = found.finding
+        body["finding"] = {
+            "text": finding.text if finding.text != text else None,
+            "label": finding.label,
+            "segments": [n for segment in finding.segments for n in segment],
+            "wrong": list(finding.wrong),
+            "said": finding.said,
+            "spaces": finding.spaces_only,
+        }
+    return _dumps(body)
+
+
+def _named(tool: Any) -> bool:
+    return isinstance(tool, dict) and isinstance(tool.get("function", tool), dict)
+
+
+def _tokens(row: Mapping[str, Any], pieces: Pieces | None) -> str:
+    """Pieces and both log-probabilities of the sampled tokens; `null` where they are not known."""
+    ids, mask = _list(row.get("ids")), _list(row.get("loss_mask"))
+    full, sampling = _list(row.get("logprobs")), _list(row.get("sampling_logprobs"))
+    if not ids or not len(ids) == len(mask) == len(full):
+        return "null"
+    places = [i for i, m in enumerate(mask) if m]
+    mine = [int(ids[i]) for i in places]
+    texts = pieces.of(mine) if pieces else [f"⟨{i}⟩" for i in mine]
+    logps = [_round(full[i]) for i in places]
+    found: dict[str, Any] = {"p": texts, "l": logps}
+    if len(sampling) == len(ids):
+        other = [_round(sampling[i]) for i in places]
+        found["s"] = None if other == logps else other
+    breaks = [n for n in range(1, len(places)) if places[n] != places[n - 1] + 1]
+    if breaks:
+        found["b"] = breaks
+    if pieces is None:
+        found["unknown"] = True
+    return _dumps(found)
+
+
+def _round(value: Any) -> float | None:
+    number = _number(value)
+    return None if number is None else round(number, 4)
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=str)

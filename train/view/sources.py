@@ -1,0 +1,177 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+"""Which files hold the rollouts of a run, and reading them while something is still writing.
+
+A folder may hold `rollouts/step_*.jsonl` (training), `rows.jsonl` (the journal of an evaluation)
+and `results.json`; a file is one of the last two or what `assay rollout` wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rewards.task import TaskError, parse_object
+from train.evaluation.results import named_rows, read_results
+from train.view.links import ANSWERS, EVALUATION, TRAINING
+
+_HEAD = 256  # bytes at the start of a file that tell whether it is still the same
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file with rollouts of one set. `step`: of training; `whole`: one JSON document whose rows
+    stand under the name `set_name`, or in a list."""
+
+    path: Path
+    set_name: str
+    step: int | None = None
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row, and where it stands in words: file and line."""
+
+    row: dict[str, Any]
+    where: str
+    shown: str
+    """The same for the page, which says nothing of this machine's folders."""
+
+
+def find_sources(place: Path) -> list[Source]:
+    """The files of a run directory, an evaluation or a single file. Raises `TaskError` that says
+    what to give."""
+    if place.is_dir():
+        found = _in_folder(place)
+        if not found and not _begun(place):
+            raise TaskError(
+                f"{place}: neither rollouts/step_*.jsonl nor rows.jsonl nor results.json is there; "
+                "give a run directory, an evaluation or a file of rollouts"
+            )
+        return found
+    if not place.is_file():
+        raise TaskError(f"{place}: no such file or folder; give a run directory or rollouts")
+    if place.suffix == ".json":
+        return _of_results(place)
+    in_steps = place.name.startswith("step_") and place.parent.name == "rollouts"
+    if in_steps:
+        return [Source(place, TRAINING, _step(place))]
+    name = EVALUATION if place.name == "rows.jsonl" else ANSWERS
+    return [Source(place, name)]
+
+
+def _begun(folder: Path) -> bool:
+    """Whether the folder is a run that has no rollouts yet."""
+    return any((folder / n).is_file() for n in ("run.json", "metrics.jsonl", "eval.json"))
+
+
+def _in_folder(folder: Path) -> list[Source]:
+    steps = sorted((folder / "rollouts").glob("step_*.jsonl"))
+    found = [Source(path, TRAINING, _step(path)) for path in steps]
+    if (folder / "rows.jsonl").is_file():  # it has the conversations, which results.json has not
+        return [*found, Source(folder / "rows.jsonl", EVALUATION)]
+    if (folder / "results.json").is_file():
+        found += _of_results(folder / "results.json")
+    return found
+
+
+def _of_results(path: Path) -> list[Source]:
+    data = read_results(path)
+    if isinstance(data["rows"], list):
+        return [Source(path, EVALUATION, whole=True)]
+    return [Source(path, name, whole=True) for name in named_rows(data)]
+
+
+def _step(path: Path) -> int:
+    try:
+        return int(path.stem.removeprefix("step_"))
+    except ValueError:
+        raise TaskError(f"{path}: no number of a step in its name; rename it") from None
+
+
+class Tail:
+    """A file that may still be written: every call of `more` gives the rows that are new."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._offset = self._number = 0
+        self._head = b""
+        self._stamp: tuple[int, int] | None = None
+
+    def more(self) -> tuple[bool, list[Line]]:
+        """(whether the file is another one than before, so that earlier rows are void; new rows).
+        A last line that is not whole yet is left for later. Raises `TaskError` naming file and
+        line, and `OSError`."""
+        stat = self.source.path.stat()
+        stamp = (stat.st_mtime_ns, stat.st_size)
+        if stamp == self._stamp:
+            return False, []
+        self._stamp = stamp
+        if self.source.whole:
+            return True, list(self._document())
+        with open(self.source.path, "rb") as file:
+            head = file.read(_HEAD)
+            again = stat.st_size < self._offset or not head.startswith(self._head)
+            if again:
+                self._offset = self._number = 0
+            file.seek(self._offset)
+            data = file.read()
+        self._head = (
+            head[: min(_HEAD, self._offset + len(data))]
+            if again or not self._head
+            else (self._head)
+        )
+        return again, list(self._lines(data))
+
+    def _lines(self, data: bytes) -> Iterator[Line]:
+        whole, _, torn = data.rpartition(b"\n")
+        lines = whole.split(b"\n") if whole else []
+        if torn and _complete(torn):
+            lines.append(torn)
+            whole, torn = data, b""
+        for line in lines:
+            self._number += 1
+            if line.strip():
+                where = f"{self.source.path} line {self._number}"
+                shown = f"{_short(self.source.path)} line {self._number}"
+                yield Line(parse_object(line.decode("utf-8", "replace"), where), where, shown)
+        self._offset += len(data) - len(torn)
+
+    def _document(self) -> Iterator[Line]:
+        data = read_results(self.source.path)
+        rows = data["rows"]
+        mine = rows if isinstance(rows, list) else rows.get(self.source.set_name, [])
+        for number, row in enumerate(mine):
+            at = f"row {number} of {self.source.set_name}"
+            yield Line(row, f"{self.source.path} {at}", f"{self.source.path.name} {at}")
+
+
+def _short(path: Path) -> str:
+    return f"rollouts/{path.name}" if path.parent.name == "rollouts" else path.name
+
+
+def _complete(line: bytes) -> bool:
+    """Whether a last line without its end is a whole object all the same."""
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def labels_of(places: Sequence[Path]) -> list[str]:
+    """A short name for each run that no other one has."""
+    names = [place.resolve().name or str(place) for place in places]
+    if len(set(names)) == len(names):
+        return names
+    longer = ["/".join(place.resolve().parts[-2:]) for place in places]
+    return longer if len(set(longer)) == len(longer) else [str(place) for place in places]
+
+
+def crc(text: str) -> int:
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
