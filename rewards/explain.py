@@ -18,7 +18,7 @@ from rapidfuzz.distance import Levenshtein
 Code = tuple[str, int, int, int, int]  # tag, from and to in the old text, from and to in the new
 INPUT, GOLD, ANSWER = 1, 2, 4  # bits of a segment: which of the three texts hold its characters
 NO_STEP = -1
-_WORD = re.compile(r"\w+|\s+|[^\w\s]")
+_WORD = re.compile(r"\w+|\s|[^\w\s]")
 _ISLAND = 2  # equal characters between two longer differences that are read as one difference
 
 

@@ -58,7 +58,7 @@ def explain(task: Task, answer: Answer) -> Explanation:
     work = known.work
     said = parse_strict(answer.text)
     if said.why != "ok":
-        return Explanation(work, Finding("", "", (), (), _NO_FORM))
+        return Explanation(work, Finding(answer.text, "", (), (), _NO_FORM))
     segments = align(known.pieces, work.input, work.gold, said.text)
     same_text = normalise(said.text) == normalise(work.gold)
     spaces = same_text and said.text != work.gold
@@ -184,10 +184,17 @@ def _exactly(named: Attribution, known: _Known, blamed: set[int]) -> tuple[set[i
         "permuted": (blamed, f"the steps are run in another order ({named.detail})"),
         "ignored_filter": (filters, "the filter is ignored"),
         "no_op": (blamed, "nothing is changed"),
-        "stopped_early": (blamed, f"it stops {named.detail} mappers"),
+        "stopped_early": (blamed, f"it stops {_early(named.detail)}"),
     }
     steps, change = kinds[named.kind]
     return steps, f"This is exactly what the recipe gives when {change}."
+
+
+def _early(detail: str) -> str:
+    """`after 2, dropped` in words."""
+    count, _, dropped = detail.removeprefix("after ").partition(", ")
+    said = "after its first mapper" if count == "1" else f"after its first {count} mappers"
+    return said + (" and says DROP" if dropped else "")
 
 
 def _of_status(known: _Known, status: str, text: str) -> tuple[set[int], str]:

@@ -105,15 +105,17 @@ def render(
     data: Mapping[str, Any],
     metrics: Sequence[Mapping[str, Any]],
     record: Mapping[str, Any],
+    viewer: str = "",
 ) -> str:
-    """The whole page from results.json ({} for a run without one), metrics.jsonl and run.json."""
+    """The whole page from results.json ({} for a run without one), metrics.jsonl and run.json.
+    `viewer`: a page of `assay view` beside it, which example answers link to."""
     parts = shown(data) if data else []
     body = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="quiet">{escape(_subtitle(parts, data, record))}</p>',
         *(_evaluation(parts, data) if parts else ()),
         _charts(metrics),
-        samples(named_rows(data)) if data else "",
+        samples(named_rows(data), viewer, isinstance(data["rows"], list)) if data else "",
         _facts(data.get("meta") or {}, record),
     ]
     return (

@@ -13,6 +13,7 @@ from train.evaluation.results import check_results, comparisons, ordered, shown
 from train.report.page import render
 from train.run.log import read_metrics
 from train.run.record import read_run_record
+from train.view.links import PAGE
 
 
 def write_report(run_dir: Path, data: Mapping[str, Any]) -> Path:
@@ -29,7 +30,8 @@ def write_page(run_dir: Path, data: Mapping[str, Any]) -> Path:
     """Write `report.html` from `data` ({}: nothing was evaluated) and the log and record that are
     in `run_dir`."""
     title = f"Assay: {run_dir.resolve().name}"
-    page = render(title, data, read_metrics(run_dir), read_run_record(run_dir))
+    viewer = PAGE if (run_dir / PAGE).is_file() else ""
+    page = render(title, data, read_metrics(run_dir), read_run_record(run_dir), viewer)
     target = run_dir / "report.html"
     write_text(target, page, "backslashreplace")
     return target

@@ -40,12 +40,17 @@ class Run:
             del self.tails[source], self.rollouts[source]
         changed = bool(gone)
         for source in sources:
-            tail = self.tails.setdefault(source, Tail(source))
-            again, lines = tail.more()
-            kept = [] if again else self.rollouts.get(source, [])
-            self.rollouts[source] = [*kept, *(self.reader.read(line, source) for line in lines)]
+            try:
+                tail = self.tails.setdefault(source, Tail(source))
+                again, lines = tail.more()
+                kept = [] if again else self.rollouts.get(source, [])
+                self.rollouts[source] = [*kept, *(self.reader.read(line, source) for line in lines)]
+            except (TaskError, OSError):  # said again at the next look, until it is mended
+                self.tails.pop(source, None)
+                self.rollouts.pop(source, None)
+                raise
             changed |= again or bool(lines)
-        self.tails = {source: self.tails[source] for source in sources}
+        self.rollouts = {source: self.rollouts[source] for source in sources}
         return changed
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -62,7 +67,7 @@ def open_runs(
     runs: list[Run] = []
     for place, label in zip(places, labels_of(places), strict=True):
         records = read_records(place)
-        path = model / "tokenizer.json" if model else find_tokenizer(place, _first(records))
+        path = model / "tokenizer.json" if model else find_tokenizer(place, records)
         pieces = _pieces(path, asked=model is not None)
         reader = Reader(Tasks(tasks, task_files(place, records)), pieces)
         runs.append(Run(place, label, reader, _divides(_first(records))))
@@ -136,8 +141,9 @@ def bind(runs: Sequence[Run], title: str, live: bool = False) -> Book:
             columns["task"].append(tasks(rollout.task))
             columns["answer"].append(answers(rollout.answer))
     asked = [_best(runs, key) for key in tasks.list()]
+    known_sets = cast("list[tuple[int, str]]", sets.list())
     columns |= _plain_columns(rollouts)
-    columns["advantage"] = _advantages(rollouts, columns, runs, sets.list())
+    columns["advantage"] = _advantages(rollouts, columns, runs, known_sets)
     words = {name: Names() for name in ("why", "stop", "wrong")}
     for name, known in words.items():
         columns[name] = [known(getattr(r, name)) for r in rollouts]
@@ -148,7 +154,7 @@ def bind(runs: Sequence[Run], title: str, live: bool = False) -> Book:
         "runs": [run.label for run in runs],
         "sets": [
             {"run": n, "name": name, "key": name if len(runs) == 1 else f"{runs[n].label}:{name}"}
-            for n, name in sets.list()
+            for n, name in known_sets
         ],
         "by_std": [run.by_std for run in runs],
         "tasks": {
@@ -163,7 +169,7 @@ def bind(runs: Sequence[Run], title: str, live: bool = False) -> Book:
         | {"family": families.list(), "track": tracks.list()},
         "parts": _parts(rollouts),
         "rows": columns,
-        "metrics": _metrics(runs, sets.list()),
+        "metrics": _metrics(runs, known_sets),
     }
     return Book(rollouts, [a.body for a in asked], index)
 

@@ -51,7 +51,7 @@ def read_records(place: Path) -> list[dict[str, Any]]:
     names = [folder / n for n in ("run.json", "eval.json", "provenance.json")]
     if not place.is_dir():
         names += [place.with_name(f"{place.name}.provenance.json")]
-        names += [place.with_name(f"{place.stem}.json")]
+        names += [place.with_name(f"{place.name}.settings.json")]
     found: list[dict[str, Any]] = []
     for path in names:
         try:
@@ -120,7 +120,7 @@ def explained(task: Task | None, row: Mapping[str, Any], text: str) -> Explanati
         made = gold_answer(family, task)
     except Exception:  # a family of somebody's own: the page shows the rest
         return None
-    if made is None or not isinstance(made.text, str) or not made.text:
+    if made is None or not made.text:
         return None
     return _texts("", made.text, text, f"family {task.family} names no steps")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +72,13 @@ def _of_pieces(token: str) -> bytes:
     return token.replace("▁", " ").encode("utf-8", "replace")
 
 
-def find_tokenizer(place: Path, record: Any) -> Path | None:
-    """The tokenizer of a run's own model, else of the model it started from."""
+def find_tokenizer(place: Path, records: Iterable[Mapping[str, Any]]) -> Path | None:
+    """The tokenizer of a run's own model, else of the model that its records name."""
     folder = place if place.is_dir() else place.parent
     near = [folder / name for name in ("model", "rl", "sft", ".")]
-    config = (record or {}).get("config") if isinstance(record, dict) else None
-    model = (config or {}).get("model") if isinstance(config, dict) else None
-    path = model.get("path") if isinstance(model, dict) else model
-    near += [Path(path)] if isinstance(path, str) and path else []
+    for record in records:
+        for held in (record.get("config"), record.get("settings"), record):
+            model = held.get("model") if isinstance(held, Mapping) else None
+            path = model.get("path") if isinstance(model, Mapping) else model
+            near += [Path(path)] if isinstance(path, str) and path else []
     return next((f / FILE for f in near if (f / FILE).is_file()), None)

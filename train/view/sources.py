@@ -101,47 +101,53 @@ class Tail:
     def __init__(self, source: Source) -> None:
         self.source = source
         self._offset = self._number = 0
+        self._open = False  # the last line that was read had no end yet
         self._head = b""
-        self._stamp: tuple[int, int] | None = None
+        self._stamp: tuple[int, int, int] | None = None
 
     def more(self) -> tuple[bool, list[Line]]:
         """(whether the file is another one than before, so that earlier rows are void; new rows).
         A last line that is not whole yet is left for later. Raises `TaskError` naming file and
-        line, and `OSError`."""
+        line, and `OSError`; the next call then reads the same again."""
         stat = self.source.path.stat()
-        stamp = (stat.st_mtime_ns, stat.st_size)
+        stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
         if stamp == self._stamp:
             return False, []
-        self._stamp = stamp
         if self.source.whole:
-            return True, list(self._document())
+            lines = list(self._document())
+            self._stamp = stamp
+            return True, lines
+        other = self._stamp is not None and self._stamp[0] != stat.st_ino
         with open(self.source.path, "rb") as file:
             head = file.read(_HEAD)
-            again = stat.st_size < self._offset or not head.startswith(self._head)
+            again = other or stat.st_size < self._offset or not head.startswith(self._head)
             if again:
-                self._offset = self._number = 0
+                self._offset, self._number, self._open = 0, 0, False
             file.seek(self._offset)
             data = file.read()
-        self._head = (
-            head[: min(_HEAD, self._offset + len(data))]
-            if again or not self._head
-            else (self._head)
-        )
-        return again, list(self._lines(data))
+        lines, count, used = self._lines(data)
+        self._offset, self._number = self._offset + used, self._number + count
+        self._head, self._stamp = head[: self._offset], stamp
+        return again, lines
 
-    def _lines(self, data: bytes) -> Iterator[Line]:
-        whole, _, torn = data.rpartition(b"\n")
-        lines = whole.split(b"\n") if whole else []
-        if torn and _complete(torn):
-            lines.append(torn)
-            whole, torn = data, b""
-        for line in lines:
-            self._number += 1
+    def _lines(self, data: bytes) -> tuple[list[Line], int, int]:
+        """(rows, lines, bytes) of what is whole in `data`."""
+        torn = data.rpartition(b"\n")[2]
+        lines = data[: len(data) - len(torn)].split(b"\n")[:-1]
+        used = len(data) - len(torn)
+        if self._open and lines:  # the end of a line that was read before it
+            lines = lines[1:]
+        if data:
+            self._open = bool(torn) and _complete(torn)
+        if torn and self._open:
+            lines, used = [*lines, torn], len(data)
+        found: list[Line] = []
+        for number, line in enumerate(lines, self._number + 1):
             if line.strip():
-                where = f"{self.source.path} line {self._number}"
-                shown = f"{_short(self.source.path)} line {self._number}"
-                yield Line(parse_object(line.decode("utf-8", "replace"), where), where, shown)
-        self._offset += len(data) - len(torn)
+                where = f"{self.source.path} line {number}"
+                row = parse_object(line.decode("utf-8", "replace"), where)
+                found.append(Line(row, where, f"{_short(self.source.path)} line {number}"))
+        return found, len(lines), used
 
     def _document(self) -> Iterator[Line]:
         data = read_results(self.source.path)

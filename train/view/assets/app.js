@@ -44,7 +44,12 @@ class App {
 
   start() {
     put(this.parts.filters, filterBar(this));
+    for (const differ of ["outcome", "answer", ""]) {  // the first of which something is left
+      this.differ = differ;
+      if (this.mode !== "pairs" || this.pairs(this.ix.rows.task.map((_, i) => i)).length) break;
+    }
     this.refilter(true);
+    performance.mark("first-row");
     addEventListener("hashchange", () => this.follow());
     addEventListener("keydown", (event) => this.key(event));
     this.follow();
@@ -69,7 +74,8 @@ class App {
     put(this.parts.listbar, listBar(this));
     const kind = { pairs: "tasks", groups: "groups", rollouts: "rollouts" }[this.mode];
     const reading = this.filter.text && this.store.searched < 1 ? `, ${Math.round(this.store.searched * 100)} % of the texts read` : "";
-    this.parts.count.textContent = `${this.items.length} ${kind}` + (rows.length < this.ix.rows.task.length ? ` (${rows.length} of ${this.ix.rows.task.length} rollouts)` : "") + reading;
+    this.parts.count.textContent = `${this.items.length} ${kind}` + (rows.length < this.ix.rows.task.length ? ` (${rows.length} of ${this.ix.rows.task.length} rollouts)` : "") + reading +
+      (this.mode === "pairs" && !this.items.length ? ": choose “all tasks” to see those that are alike" : "");
     const filtered = rows.length < this.ix.rows.task.length;
     put(this.parts.trend, trendChart(trend(this.ix, filtered && this.filter.pick.step ? this.allSteps() : rows, filtered), (step) => this.pickStep(step), this.filter.pick.step || ""));
   }

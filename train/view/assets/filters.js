@@ -60,7 +60,7 @@ function listBar(app) {
     controls.push(labelled("differ", "Only where", select([["", "all tasks"], ["outcome", "the outcome differs"], ["reward", "the reward differs"], ["answer", "the answer differs"]],
       app.differ, (v) => { app.differ = v; app.refilter(); })));
   } else {
-    controls.push(labelled("sort", "Sort by", select(SORTS.map((s) => [s, s]), app.sort, (v) => { app.sort = v; app.refilter(); })));
+    controls.push(labelled("sort", "Sort by", select(SORTS.map((s) => [s, s === "order" ? "as recorded" : s]), app.sort, (v) => { app.sort = v; app.refilter(); })));
     controls.push(labelled("down", "Order", select([["", "lowest first"], ["1", "highest first"]], app.down ? "1" : "", (v) => { app.down = Boolean(v); app.refilter(); })));
   }
   return el("div", { class: "controls" }, controls);
