@@ -65,11 +65,15 @@ def open_runs(
     """The runs, not read yet. `tasks`: files of tasks beside those that the runs name; `model`: a
     folder with the tokenizer. Raises `TaskError`."""
     runs: list[Run] = []
-    for place, label in zip(places, labels_of(places), strict=True):
-        records = read_records(place)
+    noted = [read_records(place) for place in places]
+    files = [task_files(place, records) for place, records in zip(places, noted, strict=True)]
+    for n, (place, label) in enumerate(zip(places, labels_of(places), strict=True)):
+        records = noted[n]
+        # runs that are compared answer the same tasks: where one does not know them, another may
+        known = [*files[n], *(file for other in files for file in other)]
         path = model / "tokenizer.json" if model else find_tokenizer(place, records)
         pieces = _pieces(path, asked=model is not None)
-        reader = Reader(Tasks(tasks, task_files(place, records)), pieces)
+        reader = Reader(Tasks(tasks, list(dict.fromkeys(known))), pieces)
         runs.append(Run(place, label, reader, _divides(_first(records))))
     return runs
 

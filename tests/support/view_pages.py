@@ -1,0 +1,52 @@
+"""Reading a page of `assay view` without a browser."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from typing import Any
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+CHROMIUM_ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+]
+
+
+class Elements(HTMLParser):
+    """Every start tag with its attributes, as a browser's parser meets them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def elements(page: str) -> list[tuple[str, dict[str, str | None]]]:
+    parser = Elements()
+    parser.feed(page)
+    return parser.found
+
+
+def index_of(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="index">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def unpacked(text: str) -> list[Any]:
+    return json.loads(gzip.decompress(base64.b64decode(text)))
+
+
+def items_of(page: str, kind: str) -> list[Any]:
+    """All bodies of a kind, in order."""
+    chunks = re.findall(rf'<script type="text/plain" id="{kind}-\d+">(.*?)</script>', page)
+    return [item for chunk in chunks for item in unpacked(chunk)]
