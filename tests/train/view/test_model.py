@@ -1,0 +1,154 @@
+"""The page's own functions, run by node on an index: filters, order, groups, pairs and links."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT
+from small_run import make_evaluation, make_run
+
+from train.view.book import Book, bind, open_runs
+from train.view.links import fragment
+
+NODE = shutil.which("node")
+pytestmark = pytest.mark.skipif(NODE is None, reason="needs node")
+ASSETS = ROOT / "train" / "view" / "assets"
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    folder = tmp_path_factory.mktemp("runs")
+    tasks = make_run(folder / "a")
+    make_evaluation(folder / "b", tasks[:3], which=0)
+    make_evaluation(folder / "c", tasks, which=1)
+    runs = open_runs([folder / name for name in "abc"])
+    for run in runs:
+        run.refresh()
+    return bind(runs, "test")
+
+
+def js(book: Book, expression: str, **given: Any) -> Any:
+    """The value of an expression over `ix`, in node."""
+    script = (ASSETS / "model.js").read_text(encoding="utf-8")
+    values = json.dumps({"ix": book.index, **given})
+    script += f"\nconst {{ {', '.join(['ix', *given])} }} = {values};"
+    script += f"\nprocess.stdout.write(JSON.stringify({expression}));"
+    done = subprocess.run(
+        [str(NODE), "-"], input=script, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def picked(book: Book, texts: dict[str, list[str]] | None = None, **filters: Any) -> list[int]:
+    whole = {"pick": {}, "part": "", "partIs": "", "text": "", **filters}
+    texts = texts or {"row": [], "task": []}
+    return js(book, "filterRows(ix, f, texts)", f=whole, texts=texts)
+
+
+def test_filters_find_the_rows_that_python_finds(book: Book) -> None:
+    rows = book.rollouts
+    for field in ("why", "stop", "wrong"):
+        for value in {getattr(r, field) for r in rows}:
+            wanted = [i for i, r in enumerate(rows) if getattr(r, field) == value]
+            assert picked(book, pick={field: value or "\0none"}) == wanted
+    assert picked(book, pick={"step": "2"}) == [i for i, r in enumerate(rows) if r.step == 2]
+    right = [i for i, r in enumerate(rows) if r.outcome == 1.0]
+    assert picked(book, pick={"outcome": "right"}) == right
+    mail = [i for i, r in enumerate(rows) if r.task[0] in ("t/1", "t/3")]
+    assert picked(book, pick={"slice:domain": "mail", "why": ""}) == mail
+    low = [i for i, r in enumerate(rows) if r.parts.get("rs", 1.0) < 0.5]
+    assert picked(book, part="rs", partIs="low") == low
+
+
+def test_search_looks_at_ids_tasks_and_rows(book: Book) -> None:
+    texts = {"row": ["alpha", "beta"], "task": ["", "gamma"]}
+    assert picked(book, texts, text="beta") == [1]
+    wanted = [i for i, r in enumerate(book.rollouts) if r.task[0] == "t/1"]
+    assert picked(book, texts, text="gamma") == wanted
+    assert picked(book, text="t/1") == wanted
+
+
+def test_sorting_puts_rows_without_a_value_last(book: Book) -> None:
+    rewards = [r.reward for r in book.rollouts]
+    got = js(book, "sortRows(ix, ix.rows.task.map((_, i) => i), 'reward', true)")
+    assert [rewards[i] for i in got] == sorted(rewards, key=lambda r: (r is None, -(r or 0.0)))
+    some = {**book.index, "rows": {**book.index["rows"], "reward": [None, 2, None, 1]}}
+    other = Book([], [], some)
+    assert js(other, "sortRows(ix, [0, 1, 2, 3], 'reward', false)") == [3, 1, 0, 2]
+    assert js(other, "sortRows(ix, [0, 1, 2, 3], 'reward', true)") == [1, 3, 0, 2]
+
+
+def test_groups_are_one_task_in_one_step_of_one_set(book: Book) -> None:
+    groups = js(book, "groupRows(ix, ix.rows.task.map((_, i) => i))")
+    assert [len(g) for g in groups] == [4] * 12 + [1] * 7
+    for group in groups:
+        assert js(book, f"groupOf(ix, {group[-1]})") == group
+
+
+def test_pairs_are_tasks_that_both_sets_answer(book: Book) -> None:
+    assert [s["key"] for s in book.index["sets"]] == ["a:training", "b:evaluation", "c:evaluation"]
+    pairs = js(book, "pairTasks(ix, 1, 2)")
+    assert [p["id"] for p in pairs] == ["t/0", "t/1", "t/2"]
+    assert pairs[0]["outcomes"] == [1, 0]
+    assert pairs[0]["differs"] == {"outcome": True, "reward": True, "answer": True}
+    same = js(book, "pairTasks(ix, 1, 1)")
+    assert same == []  # a set beside itself has no second side
+    assert pairs[0]["samePrompt"] is True
+
+
+def test_the_trend_follows_the_filter_and_the_log(book: Book) -> None:
+    lines = js(book, "trend(ix, ix.rows.task.map((_, i) => i), false)")
+    assert [line["key"] for line in lines] == ["a:training"]
+    points = lines[0]["points"]
+    assert [p["step"] for p in points] == [1, 2, 3, 4]
+    assert points[3] == {"step": 4, "count": 0, "reward": 0.4, "outcome": 0.2}
+    rows = [r for r in book.rollouts if r.step == 1]
+    assert points[0]["outcome"] == pytest.approx(sum(r.outcome or 0 for r in rows) / len(rows))
+    only = js(book, "trend(ix, rows, true)", rows=picked(book, pick={"why": "ok"}))
+    assert [p["outcome"] for p in only[0]["points"]] == [1, 1, 1]
+
+
+def test_every_rollout_has_a_link_of_its_own_and_pythons_is_the_same(book: Book) -> None:
+    found = js(book, "links(ix)")
+    assert len(set(found)) == len(found)
+    for link, rollout, number in zip(found, book.rollouts, book.index["rows"]["set"], strict=True):
+        key = book.index["sets"][number]["key"]
+        assert link == fragment(key, rollout.step, rollout.task[0], rollout.sample)
+    odd = "a b/ü'(!)*~\ud83d\ude00 \ud800#?%"
+    name = odd.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    assert js(book, "quoted(odd)", odd=odd) == fragment(name, None, "t", 0).split("/")[1]
+
+
+def test_rollouts_with_one_address_are_counted(book: Book) -> None:
+    index = {
+        "sets": [{"key": "s"}],
+        "tasks": {"id": ["t"]},
+        "rows": {"task": [0, 0, 0], "set": [0, 0, 0], "step": [-1, -1, 3], "sample": [0, 0, 0]},
+    }
+    found = js(Book([], [], index), "links(ix)")
+    assert found == ["/s/-/t/0", "/s/-/t/0/1", "/s/3/t/0"]
+
+
+@pytest.mark.parametrize(("item", "place"), [(0, (0, 0)), (9, (0, 9)), (10, (1, 0)), (99, (2, 69))])
+def test_the_chunk_of_an_item(book: Book, item: int, place: tuple[int, int]) -> None:
+    got = js(book, f"placeIn([0, 10, 30], {item})")
+    assert (got["chunk"], got["at"]) == place
+
+
+def test_every_script_parses() -> None:
+    for path in sorted(ASSETS.glob("*.js")):
+        done = subprocess.run([str(NODE), "--check", str(path)], capture_output=True, text=True)
+        assert done.returncode == 0, f"{path.name}: {done.stderr}"
+
+
+def test_scripts_stay_small_and_write_no_markup() -> None:
+    for path in sorted(Path(ASSETS).iterdir()):
+        text = path.read_text(encoding="utf-8")
+        assert text.count("\n") <= 300, path.name
+        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+            assert word not in text, f"{path.name} uses {word}"
