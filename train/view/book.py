@@ -15,7 +15,7 @@ from train.run.log import read_metrics
 from train.view.gold import Tasks, read_records, task_files
 from train.view.links import TRAINING
 from train.view.pieces import Pieces, find_tokenizer
-from train.view.rollouts import Asked, Reader, Rollout
+from train.view.rollouts import Asked, Reader, Rollout, number_of
 from train.view.sources import Source, Tail, find_sources, labels_of
 
 _METRICS = ("reward/mean", "outcome/mean")
@@ -56,7 +56,8 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """Reward and outcome of each logged RL step, also where the rollouts were not kept."""
         rows = read_metrics(self.place) if self.place.is_dir() else []
-        return [row for row in rows if row.get("stage") == "rl" and "step" in row]
+        found = [row for row in rows if row.get("stage") == "rl"]
+        return [row for row in found if number_of(row.get("step")) is not None]
 
 
 def open_runs(
@@ -101,7 +102,9 @@ def _divides(record: Mapping[str, Any]) -> bool:
 
 def advantages(rewards: Sequence[float | None], by_std: bool) -> list[float | None]:
     """Reward minus the mean of the group's valid rewards, as the trainer computes it; 0 where all
-    are alike, None without a reward."""
+    are alike, None without a reward and in a group of one."""
+    if len(rewards) < 2:
+        return [None] * len(rewards)
     valid = [r for r in rewards if r is not None]
     if not valid or max(valid) <= min(valid):
         return [None if r is None else 0.0 for r in rewards]
@@ -244,12 +247,12 @@ def _metrics(runs: Iterable[Run], sets: Sequence[tuple[int, str]]) -> list[dict[
     for number, run in enumerate(runs):
         mine = sets.index((number, TRAINING)) if (number, TRAINING) in sets else None
         for row in run.metrics():
-            reward, outcome = (row.get(name) for name in _METRICS)
+            reward, outcome = (_short(number_of(row.get(name))) for name in _METRICS)
             found.append(
                 {
                     "run": number,
                     "set": mine,
-                    "step": row["step"],
+                    "step": int(row["step"]),
                     "reward": reward,
                     "outcome": outcome,
                 }

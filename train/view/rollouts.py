@@ -82,14 +82,14 @@ class Reader:
             task=key,
             set_name=source.set_name,
             step=source.step,
-            sample=int(_number(row.get("sample")) or 0),
-            outcome=_number(row.get("outcome")),
-            reward=_number(row.get("reward")),
+            sample=int(number_of(row.get("sample")) or 0),
+            outcome=number_of(row.get("outcome")),
+            reward=number_of(row.get("reward")),
             parts=_parts(row.get("parts")),
             why=str(row.get("why") or ""),
             stop=str(row.get("stop") or ""),
             length=_length(row),
-            seconds=_number(row.get("wall_s", row.get("seconds"))),
+            seconds=number_of(row.get("wall_s", row.get("seconds"))),
             calls=count if isinstance(count, int) and not isinstance(count, bool) else len(calls),
             wrong=_wrong(found),
             answer=crc(text),
@@ -122,7 +122,8 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _number(value: Any) -> float | None:
+def number_of(value: Any) -> float | None:
+    """A finite number, or None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) else None
@@ -130,12 +131,12 @@ def _number(value: Any) -> float | None:
 
 def _parts(value: Any) -> dict[str, float]:
     held = value if isinstance(value, dict) else {}
-    found = {str(name): _number(part) for name, part in held.items()}
+    found = {str(name): number_of(part) for name, part in held.items()}
     return {name: part for name, part in found.items() if part is not None}
 
 
 def _length(row: Mapping[str, Any]) -> int | None:
-    number = _number(row.get("tokens", row.get("tokens_out")))
+    number = number_of(row.get("tokens", row.get("tokens_out")))
     return None if number is None else int(number)
 
 
@@ -278,9 +279,29 @@ def _tokens(row: Mapping[str, Any], pieces: Pieces | None) -> str:
 
 
 def _round(value: Any) -> float | None:
-    number = _number(value)
+    if type(value) is float and -1e9 < value < 1e9:  # nearly all of millions
+        return round(value, 4)
+    number = number_of(value)
     return None if number is None else round(number, 4)
 
 
 def _dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=str)
+    """JSON that a browser reads: it knows no NaN and no infinity, which then become texts."""
+    try:
+        return _json(value)
+    except ValueError:
+        return _json(_finite(value))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=str, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return value

@@ -89,7 +89,7 @@ def tab(browser: Any) -> Iterator[Any]:
 
 def opened(tab: Any, path: Path, fragment: str = "") -> Any:
     tab.goto(path.as_uri() + (f"#{fragment}" if fragment else ""))
-    tab.wait_for_selector(".list")
+    tab.wait_for_selector(".list", state="attached")
     return tab
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +182,30 @@ def test_odd_values_in_a_row_are_shown_and_break_nothing(tmp_path: Path) -> None
     assert [b["text"] for b in items_of(page, "body")] == ["x", "y"]
 
 
+def test_numbers_that_json_does_not_have_leave_the_page_readable(tmp_path: Path) -> None:
+    """Python reads and writes NaN; a browser reads no chunk that holds one."""
+    row = line(refinement(0), 0, "x") | {"notes": {"a": [float("nan")]}, "seconds": float("inf")}
+    row |= {"logprobs": [0.0, 0.0, float("nan"), -1.0], "reward": float("nan")}
+    row |= {"tool_calls": [{"name": "t", "arguments": {"x": float("-inf")}}]}
+    metrics = '{"stage": "rl", "step": NaN}\n{"stage": "rl", "step": 1, "reward/mean": Infinity}\n'
+    (tmp_path / "metrics.jsonl").write_text(metrics)
+    write_jsonl(tmp_path / "rollouts" / "step_000001.jsonl", [row])
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    page = page_of(tmp_path)
+    chunks = re.findall(r'<script type="text/plain" id="\w+-\d+">(.*?)</script>', page)
+    for chunk in chunks:
+        json.loads(gzip.decompress(base64.b64decode(chunk)), parse_constant=refuse)
+    found = re.search(r'id="index">(.*?)</script>', page, re.DOTALL)
+    assert found is not None and len(chunks) == 3
+    index = json.loads(found[1], parse_constant=refuse)
+    assert index["metrics"] == [{"run": 0, "set": 0, "step": 1, "reward": None, "outcome": None}]
+    assert items_of(page, "token")[0]["l"] == [None, -1.0]
+    assert items_of(page, "body")[0]["notes"] == {"a": ["nan"]}
+
+
 def test_gold_of_another_build_is_not_taken(tmp_path: Path) -> None:
     """Task ids say the number of a task, and two seeds give other tasks of the same number."""
     make_run(tmp_path / "run", steps=1, tasks=1)
@@ -279,6 +306,7 @@ def test_advantages_are_the_trainers() -> None:
     assert [a or 0.0 for a in advantages(rewards, by_std=True)] == pytest.approx(scaled, abs=1e-5)
     assert advantages([0.1] * 8, by_std=True) == [0.0] * 8
     assert advantages([None, None], by_std=False) == [None, None]
+    assert advantages([0.5], by_std=False) == [None]  # a group of one says nothing
 
 
 def test_chunks_are_bounded_and_keep_long_items_whole() -> None:

@@ -53,7 +53,8 @@ class App {
     addEventListener("hashchange", () => this.follow());
     addEventListener("keydown", (event) => this.key(event));
     this.follow();
-    if (!this.items.length) put(this.parts.detail, el("p", { class: "quiet" }, "There are no rollouts yet."));
+    if (!location.hash) put(this.parts.detail, el("p", { class: "quiet" }, this.links.length
+      ? "Choose a line of the list, or press j. Press ? for all keys." : "There are no rollouts yet."));
     if (this.where === "server") setInterval(() => this.poll(), 2000);
   }
 
@@ -72,9 +73,9 @@ class App {
     this.at = this.placeOf();
     this.list.show(this.items, this.at, keepPlace);
     put(this.parts.listbar, listBar(this));
-    const kind = { pairs: "tasks", groups: "groups", rollouts: "rollouts" }[this.mode];
+    const kind = { pairs: "task", groups: "group", rollouts: "rollout" }[this.mode];
     const reading = this.filter.text && this.store.searched < 1 ? `, ${Math.round(this.store.searched * 100)} % of the texts read` : "";
-    this.parts.count.textContent = `${this.items.length} ${kind}` + (rows.length < this.ix.rows.task.length ? ` (${rows.length} of ${this.ix.rows.task.length} rollouts)` : "") + reading +
+    this.parts.count.textContent = many(this.items.length, kind) + (rows.length < this.ix.rows.task.length ? ` (${rows.length} of ${this.ix.rows.task.length} rollouts)` : "") + reading +
       (this.mode === "pairs" && !this.items.length ? ": choose “all tasks” to see those that are alike" : "");
     const filtered = rows.length < this.ix.rows.task.length;
     put(this.parts.trend, trendChart(trend(this.ix, filtered && this.filter.pick.step ? this.allSteps() : rows, filtered), (step) => this.pickStep(step), this.filter.pick.step || ""));

@@ -1,6 +1,6 @@
 // The bar of filters. Every change calls `app.refilter`.
 
-const TITLES = { set: "Set", step: "Step", family: "Family", track: "Track", outcome: "Outcome", why: "Why", stop: "Stop reason", wrong: "Step that went wrong" };
+const TITLES = { set: "Set", step: "Step", family: "Family", track: "Track", outcome: "Outcome", why: "Why", stop: "Stop reason", wrong: "Wrong step" };
 
 function titleOf(name) {
   return TITLES[name] || name.replace(/^slice:/, "");

@@ -92,7 +92,7 @@ function groupLine(ix, rows) {
     el("span", { class: "name" }, ix.tasks.id[r.task[i]]),
     el("span", { class: "figure" }, brief(mean(rows.map((k) => r.reward[k])))),
     el("span", { class: "about" }, [ix.sets.length > 1 ? ix.sets[r.set[i]].key : "", step,
-      `${rows.length} rollouts`].filter(Boolean).join(" · ")),
+      many(rows.length, "rollout")].filter(Boolean).join(" · ")),
     el("span", { class: "bars" }, rows.slice(0, 16).map((k) => bar(r.reward[k], `#${r.sample[k]} reward`))),
   ];
 }

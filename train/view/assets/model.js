@@ -253,6 +253,11 @@ function brief(value, places = 3) {
   return Number.isInteger(value) ? String(value) : value.toFixed(places);
 }
 
+/** "1 task", "2 tasks". */
+function many(number, word) {
+  return `${number} ${word}${number === 1 ? "" : "s"}`;
+}
+
 function signed(value) {
   if (value === null || value === undefined) return "–";
   return (value > 0 ? "+" : value < 0 ? "−" : "±") + Math.abs(value).toFixed(3);

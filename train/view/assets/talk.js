@@ -13,7 +13,7 @@ function talkPart(prompt, body) {
   const left = records.map((record, n) => callRecord(record, n));
   return part("Conversation", callSummary(body),
     el("details", { open: prompt.length && lengthOf(prompt) < 1500 ? true : null },
-      el("summary", {}, `Prompt: ${prompt.length} message${prompt.length === 1 ? "" : "s"}, ${lengthOf(prompt)} characters`),
+      el("summary", {}, `Prompt: ${many(prompt.length, "message")}, ${many(lengthOf(prompt), "character")}`),
       prompt.map((m) => messageElement(m, () => undefined))),
     shown, left.length ? [el("h4", {}, "Calls that no message shows"), left] : null);
 }
@@ -36,7 +36,7 @@ function callSummary(body) {
   const failed = calls.filter((c) => c.kind !== "ok" && c.status !== "ok").length;
   const seconds = calls.reduce((sum, c) => sum + (c.seconds || 0), 0);
   const most = Math.max(...calls.map((c) => c.seconds || 0), 1e-9);
-  return [el("p", {}, `${calls.length} tool calls, ${failed} not ok, ${brief(seconds)} s in tools.`),
+  return [el("p", {}, `${many(calls.length, "tool call")}, ${failed} not ok, ${brief(seconds)} s in tools.`),
     el("div", { class: "timing" }, calls.map((c, n) => el("span", { class: "call", title: `call ${n + 1}: ${kindOf(c)}, ${brief(c.seconds)} s` },
       el("i", { class: kindOf(c) === "ok" ? "ok" : "bad", style: `height:${Math.max(8, (c.seconds || 0) / most * 100).toFixed(0)}%` }))))];
 }

@@ -12,7 +12,8 @@ function levelOf(value, by) {
 /** The gap of token k: under the sampling distribution minus under the full one. */
 function gapOf(tokens, k) {
   if (!tokens.s) return tokens.s === null ? 0 : null;
-  return tokens.s[k] === null || tokens.l[k] === null ? null : tokens.s[k] - tokens.l[k];
+  return tokens.s[k] === null || tokens.l[k] === null ? null
+    : Math.round((tokens.s[k] - tokens.l[k]) * 1e4) / 1e4;  // both are rounded to 4 places
 }
 
 function tokenPart(tokens) {
@@ -62,6 +63,6 @@ function unlikely(tokens) {
   if (!order.length) return null;
   const rows = order.map(([l, k]) => el("tr", {}, el("td", {}, String(k)), el("td", {}, el("code", {}, JSON.stringify(tokens.p[k]))),
     el("td", {}, brief(l)), el("td", {}, brief(Math.exp(l)))));
-  return el("details", {}, el("summary", {}, `The ${order.length} least likely tokens`),
+  return el("details", {}, el("summary", {}, `The least likely tokens (${order.length})`),
     el("table", {}, el("thead", {}, el("tr", {}, ["place", "token", "log p", "p"].map((h) => el("th", { scope: "col" }, h)))), el("tbody", {}, rows)));
 }
