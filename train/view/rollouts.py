@@ -239,6 +239,10 @@ def _body(
     for name in _KEPT:
         if (value := row.get(name, (more or {}).get(name))) not in (None, {}, []):
             body[name] = value
+    if rest := {
+        n: v for n, v in (more or {}).items() if n not in _KEPT and v not in (None, {}, [])
+    }:
+        body["more"] = rest
     if found is not None:
         finding = found.finding
         body["finding"] = {

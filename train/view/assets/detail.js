@@ -70,7 +70,7 @@ function partsPart(ix, i) {
 
 function factsPart(ix, i, body, asked) {
   const slices = Object.entries(ix.tasks.slices).map(([name, s]) => [name, s.of[ix.rows.task[i]] < 0 ? "" : s.values[s.of[ix.rows.task[i]]]]);
-  const held = { ...Object.fromEntries(slices.filter(([, v]) => v !== "")), ...asked.meta };
+  const held = { ...Object.fromEntries(slices.filter(([, v]) => v !== "")), ...asked.meta, ...body.more };
   for (const name of ["errors", "notes", "files", "tools", "turns", "tool_s", "usage", "cost", "seed"]) {
     if (body[name] !== undefined) held[name] = body[name];
   }

@@ -175,9 +175,9 @@ function stepTable(work, finding) {
     const wrong = finding.wrong.includes(n);
     const said = wrong ? "went wrong" : !step.changes ? "nothing to do" : judged ? "in order" : "not known";
     return el("tr", { class: wrong ? "bad" : null }, el("td", {}, String(n + 1)), el("td", {}, el("code", {}, step.name)),
-      el("td", { class: "text" }, step.detail, step.after === undefined ? null : el("details", {}, el("summary", {}, "text after it"), pre(step.after))),
-      el("td", {}, said));
+      el("td", { class: "said" }, said),
+      el("td", { class: "text" }, step.detail, step.after === undefined ? null : el("details", {}, el("summary", {}, "text after it"), pre(step.after))));
   });
-  const heads = ["step", "operator", "what gold's run did", "answer"].map((h) => el("th", { scope: "col" }, h));
+  const heads = ["step", "operator", "answer", "what gold's run did"].map((h) => el("th", { scope: "col" }, h));
   return el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Steps of the recipe" }, el("table", { class: "steps" }, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, rows)));
 }
