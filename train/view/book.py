@@ -12,10 +12,11 @@ from typing import Any, cast
 
 from rewards.task import TaskError
 from train.run.log import read_metrics
+from train.view.bodies import number_of
 from train.view.gold import Tasks, read_records, task_files
 from train.view.links import TRAINING
 from train.view.pieces import Pieces, find_tokenizer
-from train.view.rollouts import Asked, Reader, Rollout, number_of
+from train.view.rollouts import Asked, Reader, Rollout
 from train.view.sources import Source, Tail, find_sources, labels_of
 
 _METRICS = ("reward/mean", "outcome/mean")

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from rewards.explain import Explanation
 from rewards.families import family_named
 from rewards.task import Task, TaskError
+from train.view.bodies import body_of, dumps, list_of, number_of, tokens_of
 from train.view.gold import Tasks, explained, gold_of
 from train.view.pieces import Pieces
 from train.view.sources import Line, Source, crc
@@ -67,7 +67,7 @@ class Reader:
         """Raises `TaskError` naming file and line for a row that is no rollout."""
         row = line.row
         task_id, text = _needed(line)
-        messages = [m for m in _list(row.get("messages")) if isinstance(m, dict)]
+        messages = [m for m in list_of(row.get("messages")) if isinstance(m, dict)]
         inline = row.get("prompt")
         task = self._tasks.of(task_id, messages, inline if isinstance(inline, str) else "")
         prompt = _prompt(task, messages, inline)
@@ -76,7 +76,7 @@ class Reader:
         known = self.asked.get(key)
         if known is None or (found is not None and not known.known):
             self.asked[key] = _asked(task_id, key[1], row, task, prompt, found)
-        calls = _list(row.get("tool_calls"))
+        calls = list_of(row.get("tool_calls"))
         count = row.get("tool_calls")
         return Rollout(
             task=key,
@@ -93,8 +93,8 @@ class Reader:
             calls=count if isinstance(count, int) and not isinstance(count, bool) else len(calls),
             wrong=_wrong(found),
             answer=crc(text),
-            body=_body(row, messages, prompt, text, found, line.shown),
-            tokens=_tokens(row, self._pieces),
+            body=body_of(row, messages, prompt, text, found, line.shown),
+            tokens=tokens_of(row, self._pieces),
         )
 
 
@@ -116,17 +116,6 @@ def _needed(line: Line) -> tuple[str, str]:
             "`assay rollout` output or an evaluation"
         )
     return str(task_id), str(text)
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def number_of(value: Any) -> float | None:
-    """A finite number, or None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) else None
 
 
 def _parts(value: Any) -> dict[str, float]:
@@ -151,7 +140,7 @@ def _prompt(task: Task | None, messages: Sequence[Any], inline: Any) -> list[Any
         return list(task.prompt)
     if isinstance(inline, str):
         return [{"role": "user", "content": inline}]
-    return _list(inline)
+    return list_of(inline)
 
 
 def _asked(
@@ -187,7 +176,7 @@ def _asked(
         str(row.get("group") or (task.group if task else None) or ""),
         _slices(row, task),
         found is not None or task is not None,
-        _dumps(body),
+        dumps(body),
     )
 
 
@@ -209,103 +198,3 @@ def _wrong(found: Explanation | None) -> str:
         return ""
     step = found.finding.wrong[0]
     return found.work.steps[step].name
-
-
-_KEPT = ("failure", "errors", "notes", "files", "turns", "tool_s", "usage", "cost", "seed", "said")
-
-
-def _body(
-    row: Mapping[str, Any],
-    messages: Sequence[Any],
-    prompt: Sequence[Any],
-    text: str,
-    found: Explanation | None,
-    where: str,
-) -> str:
-    body: dict[str, Any] = {"where": where, "text": text}
-    if messages:
-        rest = (
-            list(messages[len(prompt) :])
-            if list(messages[: len(prompt)]) == list(prompt)
-            else (list(messages))
-        )
-        if rest != [{"role": "assistant", "content": text}]:
-            body["messages"] = rest
-    if calls := _list(row.get("tool_calls")):
-        body["calls"] = calls
-    if tools := _list(row.get("tools")):
-        body["tools"] = [str((t.get("function") or t).get("name")) for t in tools if _named(t)]
-    more = row.get("more") if isinstance(row.get("more"), dict) else {}
-    for name in _KEPT:
-        if (value := row.get(name, (more or {}).get(name))) not in (None, {}, []):
-            body[name] = value
-    if rest := {
-        n: v for n, v in (more or {}).items() if n not in _KEPT and v not in (None, {}, [])
-    }:
-        body["more"] = rest
-    if found is not None:
-        finding = found.finding
-        body["finding"] = {
-            "text": finding.text if finding.text != text else None,
-            "label": finding.label,
-            "segments": [n for segment in finding.segments for n in segment],
-            "wrong": list(finding.wrong),
-            "said": finding.said,
-            "spaces": finding.spaces_only,
-        }
-    return _dumps(body)
-
-
-def _named(tool: Any) -> bool:
-    return isinstance(tool, dict) and isinstance(tool.get("function", tool), dict)
-
-
-def _tokens(row: Mapping[str, Any], pieces: Pieces | None) -> str:
-    """Pieces and both log-probabilities of the sampled tokens; `null` where they are not known."""
-    ids, mask = _list(row.get("ids")), _list(row.get("loss_mask"))
-    full, sampling = _list(row.get("logprobs")), _list(row.get("sampling_logprobs"))
-    if not ids or not len(ids) == len(mask) == len(full):
-        return "null"
-    places = [i for i, m in enumerate(mask) if m]
-    mine = [int(ids[i]) for i in places]
-    texts = pieces.of(mine) if pieces else [f"⟨{i}⟩" for i in mine]
-    logps = [_round(full[i]) for i in places]
-    found: dict[str, Any] = {"p": texts, "l": logps}
-    if len(sampling) == len(ids):
-        other = [_round(sampling[i]) for i in places]
-        found["s"] = None if other == logps else other
-    breaks = [n for n in range(1, len(places)) if places[n] != places[n - 1] + 1]
-    if breaks:
-        found["b"] = breaks
-    if pieces is None:
-        found["unknown"] = True
-    return _dumps(found)
-
-
-def _round(value: Any) -> float | None:
-    if type(value) is float and -1e9 < value < 1e9:  # nearly all of millions
-        return round(value, 4)
-    number = number_of(value)
-    return None if number is None else round(number, 4)
-
-
-def _dumps(value: Any) -> str:
-    """JSON that a browser reads: it knows no NaN and no infinity, which then become texts."""
-    try:
-        return _json(value)
-    except ValueError:
-        return _json(_finite(value))
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=str, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {name: _finite(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return value

@@ -1,0 +1,127 @@
+# Rows here are parsed JSON, whose types are only known when they are looked at.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+"""What the detail of a rollout shows, as JSON that a browser reads."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rewards.explain import Explanation
+from train.view.pieces import Pieces
+
+
+def number_of(value: Any) -> float | None:
+    """A finite number, or None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def list_of(value: Any) -> list[Any]:
+    """A list, or an empty one for anything else."""
+    return value if isinstance(value, list) else []
+
+
+_KEPT = ("failure", "errors", "notes", "files", "turns", "tool_s", "usage", "cost", "seed", "said")
+
+
+def body_of(
+    row: Mapping[str, Any],
+    messages: Sequence[Any],
+    prompt: Sequence[Any],
+    text: str,
+    found: Explanation | None,
+    where: str,
+) -> str:
+    """Everything but the tokens; a conversation without the messages of its prompt."""
+    body: dict[str, Any] = {"where": where, "text": text}
+    if messages:
+        rest = (
+            list(messages[len(prompt) :])
+            if list(messages[: len(prompt)]) == list(prompt)
+            else (list(messages))
+        )
+        if rest != [{"role": "assistant", "content": text}]:
+            body["messages"] = rest
+    if calls := list_of(row.get("tool_calls")):
+        body["calls"] = calls
+    if tools := list_of(row.get("tools")):
+        body["tools"] = [str((t.get("function") or t).get("name")) for t in tools if _named(t)]
+    more = row.get("more") if isinstance(row.get("more"), dict) else {}
+    for name in _KEPT:
+        if (value := row.get(name, (more or {}).get(name))) not in (None, {}, []):
+            body[name] = value
+    if rest := {
+        n: v for n, v in (more or {}).items() if n not in _KEPT and v not in (None, {}, [])
+    }:
+        body["more"] = rest
+    if found is not None:
+        finding = found.finding
+        body["finding"] = {
+            "text": finding.text if finding.text != text else None,
+            "label": finding.label,
+            "segments": [n for segment in finding.segments for n in segment],
+            "wrong": list(finding.wrong),
+            "said": finding.said,
+            "spaces": finding.spaces_only,
+        }
+    return dumps(body)
+
+
+def _named(tool: Any) -> bool:
+    return isinstance(tool, dict) and isinstance(tool.get("function", tool), dict)
+
+
+def tokens_of(row: Mapping[str, Any], pieces: Pieces | None) -> str:
+    """Pieces and both log-probabilities of the sampled tokens; `null` where they are not known."""
+    ids, mask = list_of(row.get("ids")), list_of(row.get("loss_mask"))
+    full, sampling = list_of(row.get("logprobs")), list_of(row.get("sampling_logprobs"))
+    if not ids or not len(ids) == len(mask) == len(full):
+        return "null"
+    places = [i for i, m in enumerate(mask) if m]
+    mine = [int(ids[i]) for i in places]
+    texts = pieces.of(mine) if pieces else [f"⟨{i}⟩" for i in mine]
+    logps = [_round(full[i]) for i in places]
+    found: dict[str, Any] = {"p": texts, "l": logps}
+    if len(sampling) == len(ids):
+        other = [_round(sampling[i]) for i in places]
+        found["s"] = None if other == logps else other
+    breaks = [n for n in range(1, len(places)) if places[n] != places[n - 1] + 1]
+    if breaks:
+        found["b"] = breaks
+    if pieces is None:
+        found["unknown"] = True
+    return dumps(found)
+
+
+def _round(value: Any) -> float | None:
+    if type(value) is float and -1e9 < value < 1e9:  # nearly all of millions
+        return round(value, 4)
+    number = number_of(value)
+    return None if number is None else round(number, 4)
+
+
+def dumps(value: Any) -> str:
+    """JSON that a browser reads: it knows no NaN and no infinity, which then become texts."""
+    try:
+        return _json(value)
+    except ValueError:
+        return _json(_finite(value))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=str, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return value
