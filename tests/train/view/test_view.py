@@ -343,3 +343,27 @@ def test_the_report_links_its_examples_to_a_page_beside_it(tmp_path: Path) -> No
     link = fragment("rl", None, "t/0", 0)
     assert link == "/rl/-/t%2F0/0"
     assert f'href="view.html#{link}"' in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_a_family_from_outside_names_its_own_steps(tmp_path: Path) -> None:
+    file = tmp_path / "own_steps.py"
+    file.write_text(
+        "from rewards.explain import Explanation, Finding, Step, Work, align, plain_spine\n"
+        "from rewards.family import Family, Score\n"
+        "def explain(task, answer):\n"
+        "    work = Work('', 'b', '', (Step('find', 'search'),))\n"
+        "    segments = align(plain_spine('', 'b'), '', 'b', answer.text)\n"
+        "    return Explanation(work, Finding(answer.text, '', segments, (0,), 'find is wrong'))\n"
+        "FAMILY = Family('own_steps', lambda t, a: Score.of(a.text == 'b'), lambda t: 'b',\n"
+        "                explain=explain)\n"
+    )
+    task = {"id": "o", "family": "own_steps", "track": "t", "split": "train", "gold": {}}
+    task |= {"prompt": [{"role": "user", "content": "?"}]}
+    write_jsonl(tmp_path / "tasks.jsonl", [task])
+    row = {"task_id": "o", "text": "c", "outcome": 0.0, "reward": 0.0, "family": "own_steps"}
+    write_jsonl(tmp_path / "r.jsonl", [row])
+    words = ["--family", str(file), "--tasks", str(tmp_path / "tasks.jsonl")]
+    assert assay.main(["view", str(tmp_path / "r.jsonl"), *words]) == 0
+    page = (tmp_path / "r.view.html").read_text("utf-8")
+    assert index_of(page)["names"]["wrong"] == ["find"]
+    assert items_of(page, "body")[0]["finding"]["said"] == "find is wrong"
