@@ -105,7 +105,7 @@ def read_completion(body: Any, tokenizer: ChatTokenizer, limits: Limits) -> list
     if wanted not in (None, False, True, 0, 1):
         raise RequestError("logprobs: wanted at most 1 (the sampled token's own)", "logprobs")
     most = 16 if row.get("max_tokens") is None else row["max_tokens"]  # the protocol's default
-    logprobs = wanted not in (None, False)
+    logprobs = wanted is not None and wanted is not False  # 0: the sampled token's own
     return [
         _asked(row, ids, most, logprobs, limits, reads_calls=False)
         for ids in _prompts(row.get("prompt"), tokenizer)

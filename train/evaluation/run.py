@@ -19,6 +19,7 @@ from rewards.progress import Progress
 from rewards.provenance import revision
 from rewards.task import Task, json_text
 from rewards.versions import installed
+from rollouts.engines.server.opening import EMBEDDED
 from rollouts.trajectory import Sampling, Trajectory
 from rollouts.workshop import Workshop
 from train.evaluation.answering import Ask, answer_all, is_reference, is_remote, workshop
@@ -119,7 +120,7 @@ def _answered(asked: Asked, args: Any, shop: Workshop, weights: Mapping[str, Any
 
 
 def _ask(asked: Asked, args: Any) -> Ask:
-    remote = is_remote(args.model)
+    remote = is_remote(args.model) and args.engine == EMBEDDED  # else ids have a bound
     sampling = Sampling(0, args.temperature, args.top_k, args.top_p)
     plans = {task.id: _plan(asked, task, args, remote) for task in asked.tasks}
     return Ask(

@@ -18,7 +18,7 @@ from front import command
 
 from rewards.task import read_journal, read_jsonl
 from rollouts.cdr.prompts import MODES
-from train.evaluation.answering import GIVE_UP
+from train.evaluation.gone import GIVE_UP
 
 eval_main = command("eval")
 
