@@ -139,9 +139,9 @@ def test_filters_search_and_groups_show_what_they_should(tab: Any, site: Path) -
     assert count(tab) == "36 groups"
     tab.select_option("#mode", "rollouts")
     tab.fill("#search", "ONERROR")
-    tab.wait_for_function("document.querySelector('.count').textContent.startsWith('36 rollouts')")
+    tab.wait_for_selector(".count >> text=/^36 rollouts/")
     tab.fill("#search", "clean 7:")
-    tab.wait_for_function("document.querySelector('.count').textContent.startsWith('12 rollouts')")
+    tab.wait_for_selector(".count >> text=/^12 rollouts/")
     tab.fill("#search", "")
     tab.select_option("#sort", "reward")
     tab.select_option("#down", "1")
@@ -226,7 +226,7 @@ def test_nothing_stands_over_the_edge_and_axe_finds_no_fault(
     tab = opened(context.new_page(), site / page, fragment)
     if fragment:
         tab.wait_for_selector(".detail .tag")
-        tab.wait_for_function("document.querySelector('.aligned, .detail pre') !== null")
+        tab.wait_for_selector(".aligned, .detail pre")
     else:
         tab.wait_for_selector(".line")
     assert tab.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
