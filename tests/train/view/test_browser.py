@@ -226,7 +226,7 @@ def test_nothing_stands_over_the_edge_and_axe_finds_no_fault(
     tab = opened(context.new_page(), site / page, fragment)
     if fragment:
         tab.wait_for_selector(".detail .tag")
-        tab.wait_for_selector(".aligned, .detail pre")
+        tab.wait_for_selector(".detail pre", state="attached")
     else:
         tab.wait_for_selector(".line")
     assert tab.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
