@@ -167,6 +167,10 @@ class GrpoConfig:
     save_every: int = 5
     """Steps between checkpoints."""
 
+    audit: Literal["refuse", "warn", "off"] = "refuse"
+    """Before the first step a sample of the tasks is audited under the run's own reward settings.
+    refuse: a fault ends the run in one sentence; warn: it is said and noted."""
+
     def __post_init__(self) -> None:
         if self.rollouts_per_prompt == 1:
             raise ValueError(

@@ -37,7 +37,9 @@ from train.run.memory import give_back_memory
 from train.run.progress import Bar
 from train.run.run import Run
 from train.run.settings import weights_of
+from train.run.task_audit import audit_tasks
 from train.run.trained_on import marks_from, trained_before
+from train.run.watch import watch_of
 from train.scoring import scorer
 from train.sft import train_sft
 
@@ -54,12 +56,13 @@ def run_demo(config: DemoConfig) -> Path:
         config, out, times = run.config, run.out, dict[str, float]()
         weights = weights_of(config.reward)
 
-        # 1. The model and the three splits of tasks. Held-out tasks come from other documents.
+        # 1. The model and three splits of tasks. Held-out tasks come from other documents.
         with timed("model and tasks", times):
             source = resolve_model(config.model.path)
             tokenizer = ChatTokenizer(source, template=config.model.chat_template_kwargs)
             tasks = build_tasks(config.tasks, config.seed, out / "tasks")
         run.inputs = {"tasks": out / "tasks", "model": source}
+        audit_tasks(config.rl.audit, tasks["train_rl"], out, config.seed, weights, out)
         examples = of_tasks(tasks["train_sft"], tokenizer)
         sft_settings, rl_settings = fitted(run, source, tokenizer, examples, tasks["train_rl"])
         known = trained_before(source).after("sft", "train_sft.jsonl", (e.marks for e in examples))
@@ -176,7 +179,7 @@ def reinforced(
         tokenizer,
         scorer(weights_of(config.reward)),
         settings,
-        run.loop("rl", validate),
+        run.loop("rl", validate, watch_of(run.out, tasks)),
         reference=reference,
     )
     folder = run.save(policy, "rl")

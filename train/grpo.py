@@ -105,10 +105,11 @@ def train_grpo(
 
         # 4. Evaluate where that is due, log, save.
         done, now = step + 1, time.perf_counter()
-        metrics = rollout_metrics(batch.scores, lengths_of(groups), cuts_of(groups)) | learned
+        metrics = metrics_of(batch) | learned
         metrics |= {"lr": lr, "time/rollout": sampled - began, "time/train": now - sampled}
         loop.validate(done, config.steps)
         metrics["time/step"] = time.perf_counter() - began
+        metrics |= loop.watch(done, metrics, asked, groups)  # signs of a farmed reward
         loop.log.step("rl", done, config.steps, metrics, rollout_lines(batch))
         loop.checkpoints.after_step(done, config.steps, config.save_every, optimiser)
 
@@ -363,6 +364,11 @@ def lengths_of(groups: Groups) -> list[list[int]]:
 def cuts_of(groups: Groups) -> list[list[bool]]:
     """Whether a token limit ended the rollout."""
     return [[t.stop == "length" for t in group] for group in groups]
+
+
+def metrics_of(batch: Batch) -> dict[str, Any]:
+    """What is logged of a step's rollouts."""
+    return dict(rollout_metrics(batch.scores, lengths_of(batch.groups), cuts_of(batch.groups)))
 
 
 def rollout_lines(batch: Batch) -> list[dict[str, Any]]:

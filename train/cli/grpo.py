@@ -50,7 +50,9 @@ def run(config: GrpoRunConfig) -> None:
     from train.grpo import budget_of, drawn, fitting, train_grpo
     from train.model.source import resolve_model
     from train.run.run import Run
+    from train.run.task_audit import audit_tasks
     from train.run.trained_on import marks_from, trained_before
+    from train.run.watch import watch_of
     from train.scoring import scorer
     from train.validation import Validation
 
@@ -75,9 +77,10 @@ def run(config: GrpoRunConfig) -> None:
         tasks = fitting(tasks, tokenizer, config.rl)
         marks = marks_from(drawn(tasks, config.rl, config.seed), root)
         run.trained = trained_before(source).after("rl", config.data, marks)
+        audit_tasks(config.rl.audit, tasks, root, config.seed, weights_of(config.reward), run.out)
         policy = run.load(source, train=True, adapters=config.model)
         reference = run.load(source) if config.rl.kl_coef else None
-        loop = run.loop("rl")
+        loop = run.loop("rl", watch=watch_of(run.out, tasks))
         if held:
             validation = Validation(
                 run,
@@ -89,7 +92,7 @@ def run(config: GrpoRunConfig) -> None:
                 Workshop(Path(str(config.validation)).parent, tools, config.env).maker,
                 budget,
             )
-            loop = run.loop("rl", validation.of(policy))
+            loop = replace(loop, validate=validation.of(policy))
         print(rl_line(policy, tasks, tokenizer, config.rl, loop), flush=True)
         train_grpo(policy, tasks, tokenizer, score, config.rl, loop, shop.maker, reference)
         run_now(shop.close())
@@ -154,7 +157,17 @@ def on_devices(config: GrpoRunConfig) -> int:
     config, said = _fitted_elsewhere(with_folder(config))
     print("\n".join(filter(None, (said, grpo_report(config)))), flush=True)
     with held(Path(config.out)):
+        _audited(config)
         return run(config)
+
+
+def _audited(config: GrpoRunConfig) -> None:
+    """The audit of a run on many GPUs, on this machine and before any of them is taken."""
+    from train.run.task_audit import audit_tasks
+
+    root, weights = Path(config.data).parent, weights_of(config.reward)
+    tasks = training_tasks(config.data)
+    audit_tasks(config.rl.audit, tasks, root, config.seed, weights, Path(config.out))
 
 
 def dry_run(config: GrpoRunConfig, backend: str) -> None:
