@@ -167,6 +167,21 @@ class GrpoConfig:
     save_every: int = 5
     """Steps between checkpoints."""
 
+    curriculum: Literal["none", "pass_rate"] = locked("none")
+    """none: every task in turn. pass_rate: tasks that are likely solved half of the time, by a
+    running estimate of each task's pass rate; those always or never solved are asked less."""
+
+    dynamic_sampling: int = locked(0)
+    """Rounds a step may add: prompts whose rewards are all equal give way to further ones (DAPO).
+    0: off."""
+
+    overlong: Literal["keep", "mask", "soft"] = locked("keep")
+    """Answers that a token limit cut off. keep: as scored; mask: no advantage; soft: the reward
+    falls by up to 1 over the last `overlong_buffer` tokens. The outcome stays as it is (DAPO)."""
+
+    overlong_buffer: int = fitted()
+    """Tokens before the limit in which `overlong: soft` begins. auto: a fifth of the limit."""
+
     audit: Literal["refuse", "warn", "off"] = "refuse"
     """Before the first step a sample of the tasks is audited under the run's own reward settings.
     refuse: a fault ends the run in one sentence; warn: it is said and noted."""
@@ -182,6 +197,7 @@ class GrpoConfig:
         at_least(self, 2, "rollouts_per_prompt")
         at_least(self, 0, "steps", "lr", "warmup", "weight_decay")
         at_least(self, 0, "kl_coef", "clip_low", "clip_high", "top_k")
+        at_least(self, 0, "dynamic_sampling", "overlong_buffer")
         share(self, "top_p")
         check_optimiser(self.betas, self.grad_clip)
         if self.top_p == 0:
@@ -202,6 +218,26 @@ class GrpoConfig:
             raise ValueError(
                 f"max_new_tokens={self.max_new_tokens} leaves no room for a prompt in "
                 f"max_length={self.max_length}; set it lower"
+            )
+
+        self._check_choice()
+
+    def _check_choice(self) -> None:
+        """What chooses prompts, and what counts as too long."""
+        if self.balance == "group" and self.curriculum != "none":
+            raise ValueError(
+                f"curriculum={self.curriculum} chooses single tasks, and balance=group takes whole "
+                "order groups; set one of them to none"
+            )
+        if self.balance == "group" and self.dynamic_sampling:
+            raise ValueError(
+                f"dynamic_sampling={self.dynamic_sampling} exchanges single tasks, and "
+                "balance=group takes whole order groups; set 0, or balance to none"
+            )
+        if self.max_new_tokens and self.overlong_buffer > self.max_new_tokens:
+            raise ValueError(
+                f"overlong_buffer={self.overlong_buffer} is longer than an answer may be "
+                f"(max_new_tokens={self.max_new_tokens}); set it lower"
             )
 
     def also_locked(self) -> tuple[str, ...]:

@@ -28,8 +28,9 @@ from train.evaluation.results import figures, text_table
 from train.evaluation.rows import baseline_rows
 from train.evaluation.rows import scorer as answer_scorer
 from train.examples import Example, of_tasks
-from train.grpo import drawn, train_grpo
+from train.grpo import train_grpo
 from train.lengths import fit_rl, fit_sft, measured, room_of
+from train.model.order import drawn
 from train.model.policy import LlamaPolicy, TransformersPolicy
 from train.model.source import resolve_model
 from train.report.write import write_report

@@ -66,6 +66,7 @@ def rl_line(
     prompt = max((tokenizer.prompt(task.prompt) for task in few), key=len)
     speed = _speed(policy, prompt, prompt[: config.max_new_tokens])
     learn = rollouts * (config.max_new_tokens + len(prompt) / config.rollouts_per_prompt) / speed
+    decode *= 1 + config.dynamic_sampling
     return f"{what}: at most about {_duration(config.steps * (decode + learn))}"
 
 

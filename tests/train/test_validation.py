@@ -60,7 +60,10 @@ def weights(folder: Path) -> bytes:
     return (folder / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize(("main", "more"), [(grpo, RL), (sft, SFT)])
+CHOICE = [*RL, "rl.curriculum=pass_rate", "rl.dynamic_sampling=1", "rl.overlong=soft"]
+
+
+@pytest.mark.parametrize(("main", "more"), [(grpo, RL), (grpo, CHOICE), (sft, SFT)])
 def test_validation_is_logged_and_the_best_kept_and_a_stop_changes_nothing(
     words: list[str],
     tmp_path: Path,

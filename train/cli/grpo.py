@@ -47,7 +47,8 @@ def run(config: GrpoRunConfig) -> None:
     from rollouts.prompts import ChatTokenizer
     from rollouts.workshop import Workshop, tool_settings
     from train.expected import rl_line
-    from train.grpo import budget_of, drawn, fitting, train_grpo
+    from train.grpo import budget_of, train_grpo
+    from train.model.order import drawn, fitting
     from train.model.source import resolve_model
     from train.run.run import Run
     from train.run.task_audit import audit_tasks

@@ -18,7 +18,7 @@ from configs.schema import GrpoConfig, GrpoRunConfig
 from rewards.task import Task, TaskError, read_tasks
 from rollouts.prompts import ChatTokenizer
 from train.backends.verl.overrides import LOOP
-from train.model.order import balanced_batch, strata
+from train.model.order import balanced_batch, fitting, strata
 from train.run.trained_on import marks_from, trained_before, write_trained
 
 TARGET = "train.backends.verl.loop.AssayLoop"
@@ -76,8 +76,6 @@ def prepare(config: GrpoRunConfig, folder: Path) -> dict[str, int]:
     `TaskError` for a tool that is not known or a file that is not there: inside a run verl would
     only log it and leave the whole group out.
     """
-    from train.grpo import fitting
-
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = tokenizer_of(config)
     tasks = list(fitting(_read(config.data, "data", config.env), tokenizer, config.rl))
