@@ -85,18 +85,10 @@ def train_grpo(
     prompts = Prompts(tasks, config, loop.seed)
     start = loop.checkpoints.restore(optimiser, config.steps, prompts.load)
     loop.log.resume("rl", start)
-
-    def ask(rows: Sequence[int], seed: int) -> Batch:
-        asked = [tasks[i] for i in rows]
-        groups = sample(asked, engine, tokenizer, config, seed, maker)
-        give_back_memory()  # what decoding used, before the backward pass wants its own
-        return batch_of(asked, groups, score(asked, groups), config, rows)
-
+    ask = Ask(tasks, engine, tokenizer, score, config, maker)
     for step in range(start, config.steps):
         began = time.perf_counter()
-
-        # 1. Sample, score, and centre: the mean reward of a prompt's G rollouts is the baseline.
-        # The seed depends on `step` alone, so a resumed run draws the same answers.
+        # 1. Sample and score. The seed depends on `step` alone: a resumed run draws the same.
         seed = derive_seed(loop.seed, "rollouts", step)
         first = ask(prompts.of_step(step), seed)
 
@@ -127,8 +119,9 @@ def train_grpo(
         metrics["time/step"] = time.perf_counter() - began
         metrics |= loop.watch(done, metrics, every.tasks, every.groups)  # is the reward farmed?
         loop.log.step("rl", done, config.steps, metrics, rollout_lines(every, batch, config))
-        state = prompts.state()
-        loop.checkpoints.after_step(done, config.steps, config.save_every, optimiser, state)
+        loop.checkpoints.after_step(
+            done, config.steps, config.save_every, optimiser, prompts.state()
+        )
 
 
 def describe(config: GrpoConfig) -> str:
@@ -189,9 +182,28 @@ def sample(
     return run_now(rollout(tasks, engine, tokenizer, sampling, n, seed, maker=maker, budget=budget))
 
 
+@dataclass(frozen=True)
+class Ask:
+    """What turns rows into scored rollouts: P rows and a seed into a `Batch`. Rewards are centred
+    there: the mean reward of a prompt's G rollouts is the baseline."""
+
+    tasks: Sequence[Task]
+    engine: TrainedEngine
+    tokenizer: ChatTokenizer
+    score: Scorer
+    config: GrpoConfig
+    maker: Maker | None = None
+
+    def __call__(self, rows: Sequence[int], seed: int) -> Batch:
+        asked = [self.tasks[i] for i in rows]
+        groups = sample(asked, self.engine, self.tokenizer, self.config, seed, self.maker)
+        give_back_memory()  # what decoding used, before the backward pass wants its own
+        return batch_of(asked, groups, self.score(asked, groups), self.config, rows)
+
+
 def refilled(
     first: Batch,
-    ask: Callable[[Sequence[int], int], Batch],
+    ask: Ask,
     prompts: Prompts,
     step: int,
     seed: int,

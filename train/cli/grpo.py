@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from configs.loader import dump
 from configs.schema import GrpoRunConfig
@@ -14,6 +14,13 @@ from train.cli.options import given, parser_of
 from train.run.data import AUTO, training_tasks, validation_tasks, with_validation
 from train.run.errors import say_known_errors
 from train.run.settings import load_run, weights_of, with_folder
+
+if TYPE_CHECKING:
+    from rollouts.environment import Budget
+    from rollouts.prompts import ChatTokenizer
+    from rollouts.workshop import ToolSettings
+    from train.run.run import Run
+    from train.validation import Validation
 
 # What imports torch or transformers is imported where it is used: `--help` has to be quick.
 
@@ -55,7 +62,6 @@ def run(config: GrpoRunConfig) -> None:
     from train.run.trained_on import marks_from, trained_before
     from train.run.watch import watch_of
     from train.scoring import scorer
-    from train.validation import Validation
 
     source = resolve_model(config.model.path)
     tokenizer = ChatTokenizer(source, config.tools.calls, config.model.chat_template_kwargs)
@@ -83,22 +89,38 @@ def run(config: GrpoRunConfig) -> None:
         reference = run.load(source) if config.rl.kl_coef else None
         loop = run.loop("rl", watch=watch_of(run.out, tasks))
         if held:
-            validation = Validation(
-                run,
-                held,
-                tokenizer,
-                score,
-                config.eval,
-                config.rl.max_new_tokens,
-                Workshop(Path(str(config.validation)).parent, tools, config.env).maker,
-                budget,
-            )
-            loop = replace(loop, validate=validation.of(policy))
+            check = _validation(run, held, tokenizer, tools, budget)
+            loop = replace(loop, validate=check.of(policy))
         print(rl_line(policy, tasks, tokenizer, config.rl, loop), flush=True)
         train_grpo(policy, tasks, tokenizer, score, config.rl, loop, shop.maker, reference)
         run_now(shop.close())
         print(f"model: {run.save(policy, 'model')}")
         run.finish()
+
+
+def _validation(
+    run: Run[GrpoRunConfig],
+    held: Sequence[Task],
+    tokenizer: ChatTokenizer,
+    tools: ToolSettings,
+    budget: Budget,
+) -> Validation:
+    """What evaluates the model while it trains."""
+    from rollouts.workshop import Workshop
+    from train.scoring import scorer
+    from train.validation import Validation
+
+    config = run.config
+    return Validation(
+        run,
+        held,
+        tokenizer,
+        scorer(weights_of(config.reward)),
+        config.eval,
+        config.rl.max_new_tokens,
+        Workshop(Path(str(config.validation)).parent, tools, config.env).maker,
+        budget,
+    )
 
 
 def fitted(
