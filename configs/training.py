@@ -182,6 +182,13 @@ class GrpoConfig:
     overlong_buffer: int = fitted()
     """Tokens before the limit in which `overlong: soft` begins. auto: a fifth of the limit."""
 
+    gold_state: Literal["off", "anneal"] = locked("off")
+    """anneal: tasks of several steps begin at the exact state after some of them: first only the
+    last step is left to do, at the end of the run all of them. Tasks without states stay whole."""
+
+    gold_state_share: float = locked(0.5)
+    """Share of the prompts that begin so."""
+
     audit: Literal["refuse", "warn", "off"] = "refuse"
     """Before the first step a sample of the tasks is audited under the run's own reward settings.
     refuse: a fault ends the run in one sentence; warn: it is said and noted."""
@@ -198,7 +205,7 @@ class GrpoConfig:
         at_least(self, 0, "steps", "lr", "warmup", "weight_decay")
         at_least(self, 0, "kl_coef", "clip_low", "clip_high", "top_k")
         at_least(self, 0, "dynamic_sampling", "overlong_buffer")
-        share(self, "top_p")
+        share(self, "top_p", "gold_state_share")
         check_optimiser(self.betas, self.grad_clip)
         if self.top_p == 0:
             raise ValueError("top_p=0.0 keeps no token; set a share above 0 (1: off)")
@@ -242,4 +249,5 @@ class GrpoConfig:
 
     def also_locked(self) -> tuple[str, ...]:
         """A schedule that ends at `steps` would jump if a resumed run had another number."""
-        return () if self.schedule == "constant" else ("steps",)
+        constant = self.schedule == "constant" and self.gold_state == "off"
+        return () if constant else ("steps",)

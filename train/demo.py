@@ -21,6 +21,7 @@ from configs.schema import DemoConfig, GrpoConfig, SftConfig, TasksConfig
 from data_gen.corpora import read_corpus
 from data_gen.demo.cli import write_demo
 from data_gen.demo.settings import preset
+from rewards.families import states_of
 from rewards.task import Task, read_tasks
 from rollouts.prompts import ChatTokenizer
 from train.evaluation.evaluate import evaluate_tasks
@@ -182,6 +183,7 @@ def reinforced(
         settings,
         run.loop("rl", validate, watch_of(run.out, tasks)),
         reference=reference,
+        states=states_of,
     )
     folder = run.save(policy, "rl")
     record.write_text(json.dumps(steps))

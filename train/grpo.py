@@ -28,11 +28,12 @@ from rewards.seeds import derive_seed
 from rewards.task import Score, Task
 from rollouts.engines.engine import TrainedEngine
 from rollouts.environment import Budget, Maker
-from rollouts.episode import rollout, to_json
+from rollouts.episode import rollout
 from rollouts.now import run_now
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling
 from train.model.batch import (
+    GOLD_STEPS,
     Batch,
     Groups,
     Packed,
@@ -42,8 +43,10 @@ from train.model.batch import (
     joined,
     lengths_of,
     micro_batches,
+    outcomes_of,
     pack,
     part,
+    rollout_lines,
     segments_of,
 )
 from train.model.loss import (
@@ -53,7 +56,7 @@ from train.model.loss import (
     token_weight,
 )
 from train.model.optim import MasterAdamW, learning_rate
-from train.model.order import Prompts, fitting
+from train.model.order import Prompts, States, fitting, posed, whole
 from train.model.policy import Policy, device_of
 from train.run.log import rollout_metrics
 from train.run.loop import Loop
@@ -71,12 +74,13 @@ def train_grpo(
     loop: Loop,
     maker: Maker | None = None,
     reference: Policy | None = None,
+    states: States = whole,
 ) -> None:
     """Train `policy` in place, from the newest checkpoint if there is one.
 
     `score` sees all rollouts of a step at once: in some families siblings decide too. `maker` gives
-    tasks with tools their environments; `reference` is needed for a KL term. Raises `TaskError`
-    when no prompt leaves room for an answer.
+    tasks with tools their environments; `reference` is needed for a KL term, `states` (the states
+    of a task) for `rl.gold_state`. Raises `TaskError` when no prompt leaves room for an answer.
     """
     tasks = fitting(tasks, tokenizer, config)
     print(describe(config), flush=True)
@@ -85,15 +89,14 @@ def train_grpo(
     prompts = Prompts(tasks, config, loop.seed)
     start = loop.checkpoints.restore(optimiser, config.steps, prompts.load)
     loop.log.resume("rl", start)
-    ask = Ask(tasks, engine, tokenizer, score, config, maker)
+    ask = Ask(tasks, engine, tokenizer, score, config, loop.seed, maker, states)
     for step in range(start, config.steps):
         began = time.perf_counter()
         # 1. Sample and score. The seed depends on `step` alone: a resumed run draws the same.
-        seed = derive_seed(loop.seed, "rollouts", step)
-        first = ask(prompts.of_step(step), seed)
+        first = ask(prompts.of_step(step), step)
 
         # 2. Flat groups give way to further prompts, and pass rates are counted, where asked for.
-        batch, every = refilled(first, ask, prompts, step, seed)
+        batch, every = refilled(first, ask, prompts, step)
         prompts.learn(step, every.rows, outcomes_of(every))
         sampled = time.perf_counter()
 
@@ -156,6 +159,11 @@ def _also(config: GrpoConfig) -> Iterator[str]:
         yield "prompts: those likely solved half of the time, by each task's pass rate"
     if config.dynamic_sampling:
         yield f"flat groups: further prompts instead, in up to {config.dynamic_sampling} rounds"
+    if config.gold_state == "anneal":
+        yield (
+            f"{config.gold_state_share:.0%} of the prompts begin at the gold state after some "
+            "steps, of all but one at first and of none at the end"
+        )
     if config.overlong == "mask":
         yield "cut-off answers: no advantage"
     if config.overlong == "soft":
@@ -184,18 +192,21 @@ def sample(
 
 @dataclass(frozen=True)
 class Ask:
-    """What turns rows into scored rollouts: P rows and a seed into a `Batch`. Rewards are centred
-    there: the mean reward of a prompt's G rollouts is the baseline."""
+    """What turns P rows of a step into scored rollouts. Rewards are centred there: the mean reward
+    of a prompt's G rollouts is the baseline."""
 
     tasks: Sequence[Task]
     engine: TrainedEngine
     tokenizer: ChatTokenizer
     score: Scorer
     config: GrpoConfig
-    maker: Maker | None = None
+    seed: int
+    maker: Maker | None
+    states: States
 
-    def __call__(self, rows: Sequence[int], seed: int) -> Batch:
-        asked = [self.tasks[i] for i in rows]
+    def __call__(self, rows: Sequence[int], step: int) -> Batch:
+        asked = [posed(self.tasks[i], step, self.config, self.seed, self.states) for i in rows]
+        seed = derive_seed(self.seed, "rollouts", step)
         groups = sample(asked, self.engine, self.tokenizer, self.config, seed, self.maker)
         give_back_memory()  # what decoding used, before the backward pass wants its own
         return batch_of(asked, groups, self.score(asked, groups), self.config, rows)
@@ -206,7 +217,6 @@ def refilled(
     ask: Ask,
     prompts: Prompts,
     step: int,
-    seed: int,
 ) -> tuple[Batch, Batch]:
     """(the batch to learn from, everything that was sampled for it).
 
@@ -220,7 +230,7 @@ def refilled(
         rows = prompts.instead(step, again, [batch.rows[p] for p in flat], {*every.rows})
         if not rows:
             break
-        more = ask(rows, seed)
+        more = ask(rows, step)
         teaching = [len(every.rows) + p for p in range(len(rows)) if more.adv_PG[p].any()]
         every = joined(every, more)
         places = dict(zip(flat, teaching, strict=False))
@@ -351,11 +361,6 @@ def largest(norms: Sequence[float]) -> float:
     return math.nan if any(map(math.isnan, norms)) else max(norms)
 
 
-def outcomes_of(batch: Batch) -> list[list[float]]:
-    """What each prompt's rollouts reached; failures of the infrastructure are left out."""
-    return [[s.outcome for s in row if s.outcome is not None] for row in batch.scores]
-
-
 def metrics_of(first: Batch, batch: Batch, every: Batch, config: GrpoConfig) -> dict[str, Any]:
     """What is logged of a step's rollouts: means over everything that was sampled, as scored."""
     found: dict[str, Any] = {
@@ -366,28 +371,12 @@ def metrics_of(first: Batch, batch: Batch, every: Batch, config: GrpoConfig) -> 
         for name, part in (("before", first), ("after", batch)):
             flat = (part.adv_PG == 0).all(1).float()
             found[f"by_group/flat_{name}"] = float(flat.mean())
+    if config.gold_state != "off":
+        done = [float(task.meta.get(GOLD_STEPS, 0)) for task in every.tasks]
+        found["gold_state/share"] = sum(k > 0 for k in done) / max(len(done), 1)
+        found["gold_state/steps"] = sum(done) / max(sum(k > 0 for k in done), 1)
     if config.overlong != "keep" and every.valid_PG.any():
         found["reward/used/mean"] = float(every.used_PG[every.valid_PG].mean())
         masked = torch.tensor(cuts_of(every.groups))[every.valid_PG].float().mean()
         found["overlong/masked"] = float(masked) if config.overlong == "mask" else 0.0
     return found
-
-
-def rollout_lines(every: Batch, batch: Batch, config: GrpoConfig) -> list[dict[str, Any]]:
-    """One JSON-ready dict per rollout. Settings that make a difference between the score and what
-    is learned add it: the reward that was used, the mask, and whether the group was in the batch.
-    """
-    lines: list[dict[str, Any]] = []
-    for p, (task, group, row) in enumerate(
-        zip(every.tasks, every.groups, every.scores, strict=True)
-    ):
-        for g, (t, score) in enumerate(zip(group, row, strict=True)):
-            line = to_json(t, score, task)
-            if config.overlong == "soft" and score.outcome is not None:
-                line["reward_used"] = float(every.used_PG[p, g])
-            if config.overlong == "mask":
-                line["masked"] = t.stop == "length"
-            if config.dynamic_sampling:
-                line["learned"] = every.rows[p] in batch.rows
-            lines.append(line)
-    return lines

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from configs.loader import dump
 from configs.schema import GrpoRunConfig
+from rewards.families import states_of
 from rewards.task import Task
 from train.cli.options import given, parser_of
 from train.run.data import AUTO, training_tasks, validation_tasks, with_validation
@@ -92,7 +93,8 @@ def run(config: GrpoRunConfig) -> None:
             check = _validation(run, held, tokenizer, tools, budget)
             loop = replace(loop, validate=check.of(policy))
         print(rl_line(policy, tasks, tokenizer, config.rl, loop), flush=True)
-        train_grpo(policy, tasks, tokenizer, score, config.rl, loop, shop.maker, reference)
+        also = (shop.maker, reference, states_of)
+        train_grpo(policy, tasks, tokenizer, score, config.rl, loop, *also)
         run_now(shop.close())
         print(f"model: {run.save(policy, 'model')}")
         run.finish()

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from configs.training import GrpoConfig
 from rewards.task import Score, Task
+from rollouts.record import to_json
 from rollouts.trajectory import Trajectory, completion_ids
 from train.model.loss import centre, overlong_penalty, spread
 
+GOLD_STEPS = "gold_steps"  # in a task's meta: steps that were done for the model
 Groups = list[list[Trajectory]]  # P prompts, G rollouts each
 
 
@@ -302,3 +305,32 @@ def lengths_of(groups: Groups) -> list[list[int]]:
 def cuts_of(groups: Groups) -> list[list[bool]]:
     """Whether a token limit ended the rollout."""
     return [[t.stop == "length" for t in group] for group in groups]
+
+
+def outcomes_of(batch: Batch) -> list[list[float]]:
+    """What each prompt's rollouts reached; failures of the infrastructure are left out, and tasks
+    that were begun for the model, which say nothing of the whole."""
+    return [
+        [s.outcome for s in row if s.outcome is not None and GOLD_STEPS not in task.meta]
+        for task, row in zip(batch.tasks, batch.scores, strict=True)
+    ]
+
+
+def rollout_lines(every: Batch, batch: Batch, config: GrpoConfig) -> list[dict[str, Any]]:
+    """One JSON-ready dict per rollout. Settings that make a difference between the score and what
+    is learned add it: the reward that was used, the mask, and whether the group was in the batch.
+    """
+    lines: list[dict[str, Any]] = []
+    for p, (task, group, row) in enumerate(
+        zip(every.tasks, every.groups, every.scores, strict=True)
+    ):
+        for g, (t, score) in enumerate(zip(group, row, strict=True)):
+            line = to_json(t, score, task)
+            if config.overlong == "soft" and score.outcome is not None:
+                line["reward_used"] = float(every.used_PG[p, g])
+            if config.overlong == "mask":
+                line["masked"] = t.stop == "length"
+            if config.dynamic_sampling:
+                line["learned"] = every.rows[p] in batch.rows
+            lines.append(line)
+    return lines

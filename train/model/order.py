@@ -8,7 +8,7 @@ was reached before), and the latter is in the checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -263,6 +263,33 @@ class Prompts:
         if self.rates is not None:
             rows: list[Any] = state.get("pass_rates") or []
             self.rates.seen = {int(r): (float(p), float(f), int(s)) for r, p, f, s in rows}
+
+
+# --- tasks that are begun for the model -----------------------------------------------------------
+
+States = Callable[[Task], Sequence[Task]]
+
+
+def whole(task: Task) -> Sequence[Task]:
+    """A task without states."""
+    return ()
+
+
+def posed(task: Task, step: int, config: GrpoConfig, seed: int, states: States) -> Task:
+    """The task as a step asks it: under `rl.gold_state=anneal` from the exact state after k of its
+    n steps, k falling from n − 1 at the first step to 0 at the last.
+
+    A reverse curriculum (Xi et al. 2024, arXiv 2402.05808), with states that are executed and not
+    demonstrated. Whether a prompt begins so (`rl.gold_state_share`) depends on (seed, step, task).
+    """
+    if config.gold_state == "off":
+        return task
+    if derive_seed(seed, "gold state", step, task.id) >= config.gold_state_share * 2**63:
+        return task
+    begun = states(task)
+    left = 1 - step / max(config.steps - 1, 1)
+    done = round(left * len(begun))
+    return begun[done - 1] if done else task
 
 
 def _kind(task: Task) -> str:
