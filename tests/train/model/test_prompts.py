@@ -11,7 +11,7 @@ import pytest
 
 from configs.training import GrpoConfig
 from rewards.task import Task
-from train.model.order import PRIOR, PassRates, Prompts, drawn
+from train.model.order import PRIOR, PassRates, Prompts, drawn, posed, whole
 
 CONFIG = GrpoConfig(prompts_per_step=8, mini_batch=8, rollouts_per_prompt=8, steps=30)
 BY_RATE = replace(CONFIG, curriculum="pass_rate")
@@ -130,3 +130,30 @@ def test_a_record_of_what_was_trained_on_is_not_too_short() -> None:
 def test_settings_that_cannot_go_together(changes: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         replace(CONFIG, **changes)  # type: ignore[arg-type]
+
+
+def states(task: Task) -> list[Task]:
+    """A task of four steps, after one, two and three of them."""
+    return [replace(task, id=f"{task.id}+{k}", meta={"gold_steps": k}) for k in (1, 2, 3)]
+
+
+def test_fewer_steps_are_done_for_the_model_as_a_run_goes_on() -> None:
+    config = replace(CONFIG, steps=7, gold_state="anneal", gold_state_share=1.0)
+    (task, other), seed = tasks(2), 3
+    done = [posed(task, s, config, seed, states).meta.get("gold_steps", 0) for s in range(7)]
+    assert done == [3, 2, 2, 2, 1, 0, 0] and posed(task, 6, config, seed, states) is task
+    assert posed(task, 0, replace(config, steps=1), seed, states).id == "t0+3"
+    assert posed(task, 0, config, seed, whole) is task  # it has no states
+    for changes in ({"gold_state": "off"}, {"gold_state_share": 0.0}):
+        assert posed(task, 0, replace(config, **changes), seed, states) is task
+    half = replace(config, gold_state_share=0.5, steps=1000)
+    begun = [posed(t, s, half, seed, states) is not t for t in (task, other) for s in range(400)]
+    assert 0.44 < sum(begun) / 800 < 0.56
+    assert begun == [
+        posed(t, s, half, 3, states) is not t for t in (task, other) for s in range(400)
+    ]
+
+
+def test_a_run_that_anneals_keeps_its_end() -> None:
+    assert GrpoConfig().also_locked() == ()
+    assert replace(CONFIG, gold_state="anneal").also_locked() == ("steps",)
