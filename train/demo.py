@@ -32,7 +32,6 @@ from train.evaluation.rows import scorer as answer_scorer
 from train.examples import Example, of_tasks
 from train.grpo import train_grpo
 from train.lengths import fit_rl, fit_sft, measured, room_of
-from train.model.order import drawn
 from train.model.policy import LlamaPolicy, TransformersPolicy
 from train.model.source import resolve_model
 from train.report.write import write_report
@@ -40,7 +39,7 @@ from train.run.memory import give_back_memory
 from train.run.run import Run
 from train.run.settings import weights_of
 from train.run.task_audit import audit_tasks
-from train.run.trained_on import marks_from, trained_before
+from train.run.trained_on import drawn, marks_from, trained_before
 from train.run.watch import watch_of
 from train.scoring import scorer
 from train.sft import train_sft

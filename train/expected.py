@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from configs.training import GrpoConfig, SftConfig
+from configs.sft import SftConfig
+from configs.training import GrpoConfig
 from rewards.task import Task
 from rollouts.prompts import ChatTokenizer
 from train.examples import Example

@@ -56,11 +56,11 @@ def run(config: GrpoRunConfig) -> None:
     from rollouts.workshop import Workshop, tool_settings
     from train.expected import rl_line
     from train.grpo import budget_of, train_grpo
-    from train.model.order import drawn, fitting
+    from train.model.order import fitting
     from train.model.source import resolve_model
     from train.run.run import Run
     from train.run.task_audit import audit_tasks
-    from train.run.trained_on import marks_from, trained_before
+    from train.run.trained_on import drawn, marks_from, trained_before
     from train.run.watch import watch_of
     from train.scoring import scorer
 

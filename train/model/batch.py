@@ -246,19 +246,13 @@ def length_penalty(tasks: Sequence[Task], groups: Groups, config: GrpoConfig) ->
 
 def joined(one: Batch, other: Batch) -> Batch:
     """The groups of both."""
-    tensors = zip(
-        (one.adv_PG, one.valid_PG, one.used_PG),
-        (other.adv_PG, other.valid_PG, other.used_PG),
-        strict=True,
-    )
-    adv, valid, used = (torch.cat(pair) for pair in tensors)
     return Batch(
         [*one.tasks, *other.tasks],
         [*one.groups, *other.groups],
         [*one.scores, *other.scores],
-        adv,
-        valid,
-        used,
+        torch.cat([one.adv_PG, other.adv_PG]),
+        torch.cat([one.valid_PG, other.valid_PG]),
+        torch.cat([one.used_PG, other.used_PG]),
         [*one.rows, *other.rows],
     )
 

@@ -123,20 +123,6 @@ def fitting(tasks: Sequence[Task], tokenizer: ChatTokenizer, config: GrpoConfig)
     return kept
 
 
-def drawn(tasks: Sequence[Task], config: GrpoConfig, seed: int) -> list[Task]:
-    """The tasks that `config.steps` steps ask, each once, in their order; all of them where rewards
-    decide what is asked."""
-    if config.curriculum != "none" or config.dynamic_sampling:
-        return list(tasks)
-    pools = strata(tasks, config.balance)
-    size, rows = config.prompts_per_step, set[int]()
-    for step in range(config.steps):
-        rows.update(rows_of_step(step, pools, size, seed, config.balance))
-        if len(rows) == len(tasks):
-            break
-    return [tasks[i] for i in sorted(rows)]
-
-
 # --- prompts that are chosen by what happened to them --------------------------------------------
 
 PRIOR = 2.0  # pseudo-observations of a task's kind, before its own: worth two rollouts

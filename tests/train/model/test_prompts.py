@@ -11,7 +11,7 @@ import pytest
 
 from configs.training import GrpoConfig
 from rewards.task import Task
-from train.model.order import PRIOR, PassRates, Prompts, drawn, posed, whole
+from train.model.order import PRIOR, PassRates, Prompts, posed, whole
 
 CONFIG = GrpoConfig(prompts_per_step=8, mini_batch=8, rollouts_per_prompt=8, steps=30)
 BY_RATE = replace(CONFIG, curriculum="pass_rate")
@@ -109,13 +109,6 @@ def test_what_takes_the_place_of_flat_groups(config: GrpoConfig) -> None:
     assert prompts.instead(2, 0, [], asked) == []
     assert len(prompts.instead(2, 0, [1] * 9, asked)) == 6  # no more of that status
     assert prompts.instead(2, 0, [1], {*range(20)}) == []
-
-
-def test_a_record_of_what_was_trained_on_is_not_too_short() -> None:
-    few = replace(CONFIG, steps=1)
-    assert len(drawn(tasks(), few, 0)) == 8
-    assert len(drawn(tasks(), replace(few, curriculum="pass_rate"), 0)) == 60
-    assert len(drawn(tasks(), replace(few, dynamic_sampling=1), 0)) == 60
 
 
 @pytest.mark.parametrize(
