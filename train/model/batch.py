@@ -1,5 +1,5 @@
 # torch ships partial types: what is unknown there cannot be known here.
-# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 """A step's scored rollouts with their advantages, and how they are packed into flat micro-batches
 in which a prompt stands once before all its completions."""
 
