@@ -22,7 +22,8 @@ from configs.machine import (
     ToolsConfig,
     ValidationConfig,
 )
-from configs.training import GrpoConfig, SftConfig
+from configs.sft import SftConfig
+from configs.training import GrpoConfig
 
 __all__ = [
     "CheckpointConfig",

@@ -1,4 +1,4 @@
-"""Sections of the two loops: supervised fine-tuning and Dr.GRPO."""
+"""The settings of Dr.GRPO."""
 
 from __future__ import annotations
 
@@ -7,41 +7,6 @@ from typing import Any, ClassVar, Literal
 
 from configs.checks import at_least, check_optimiser, share
 from configs.fields import fitted, locked
-
-
-@dataclass(frozen=True)
-class SftConfig:
-    """Supervised fine-tuning; AdamW, linear warm-up, then a cosine to 0."""
-
-    epochs: int = locked(1)
-    """Times every example is seen. Steps follow: examples · epochs / batch_size, rounded up."""
-
-    batch_size: int = locked(8)
-    """Examples in one optimiser step."""
-
-    lr: float = locked(1.5e-4)
-    """Peak learning rate."""
-
-    warmup: int = locked(5)
-    """Steps of linear warm-up."""
-
-    betas: tuple[float, float] = locked((0.9, 0.98))
-    """Of AdamW."""
-
-    weight_decay: float = locked(0.0)
-    """Of AdamW."""
-
-    grad_clip: float = locked(1.0)
-    """Largest gradient norm."""
-
-    max_length: int = fitted()
-    """Prompt and answer, in tokens; longer examples are left out. auto: the longest example, as far
-    as the model's context and memory allow (`--dry-run` says what that is)."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "warmup", "weight_decay", "lr", "max_length")
-        at_least(self, 1, "epochs", "batch_size")
-        check_optimiser(self.betas, self.grad_clip)
 
 
 @dataclass(frozen=True)
@@ -167,6 +132,32 @@ class GrpoConfig:
     save_every: int = 5
     """Steps between checkpoints."""
 
+    curriculum: Literal["none", "pass_rate"] = locked("none")
+    """none: every task in turn. pass_rate: tasks that are likely solved half of the time, by a
+    running estimate of each task's pass rate; those always or never solved are asked less."""
+
+    dynamic_sampling: int = locked(0)
+    """Rounds a step may add: prompts whose rewards are all equal give way to further ones (DAPO).
+    0: off."""
+
+    overlong: Literal["keep", "mask", "soft"] = locked("keep")
+    """Answers that a token limit cut off. keep: as scored; mask: no advantage; soft: the reward
+    falls by up to 1 over the last `overlong_buffer` tokens. The outcome stays as it is (DAPO)."""
+
+    overlong_buffer: int = fitted()
+    """Tokens before the limit in which `overlong: soft` begins. auto: a fifth of the limit."""
+
+    gold_state: Literal["off", "anneal"] = locked("off")
+    """anneal: tasks of several steps begin at the exact state after some of them: first only the
+    last step is left to do, at the end of the run all of them. Tasks without states stay whole."""
+
+    gold_state_share: float = locked(0.5)
+    """Share of the prompts that begin so."""
+
+    audit: Literal["refuse", "warn", "off"] = "refuse"
+    """Before the first step a sample of the tasks is audited under the run's own reward settings.
+    refuse: a fault ends the run in one sentence; warn: it is said and noted."""
+
     def __post_init__(self) -> None:
         if self.rollouts_per_prompt == 1:
             raise ValueError(
@@ -178,7 +169,8 @@ class GrpoConfig:
         at_least(self, 2, "rollouts_per_prompt")
         at_least(self, 0, "steps", "lr", "warmup", "weight_decay")
         at_least(self, 0, "kl_coef", "clip_low", "clip_high", "top_k")
-        share(self, "top_p")
+        at_least(self, 0, "dynamic_sampling", "overlong_buffer")
+        share(self, "top_p", "gold_state_share")
         check_optimiser(self.betas, self.grad_clip)
         if self.top_p == 0:
             raise ValueError("top_p=0.0 keeps no token; set a share above 0 (1: off)")
@@ -200,6 +192,27 @@ class GrpoConfig:
                 f"max_length={self.max_length}; set it lower"
             )
 
+        self._check_choice()
+
+    def _check_choice(self) -> None:
+        """What chooses prompts, and what counts as too long."""
+        if self.balance == "group" and self.curriculum != "none":
+            raise ValueError(
+                f"curriculum={self.curriculum} chooses single tasks, and balance=group takes whole "
+                "order groups; set one of them to none"
+            )
+        if self.balance == "group" and self.dynamic_sampling:
+            raise ValueError(
+                f"dynamic_sampling={self.dynamic_sampling} exchanges single tasks, and "
+                "balance=group takes whole order groups; set 0, or balance to none"
+            )
+        if self.max_new_tokens and self.overlong_buffer > self.max_new_tokens:
+            raise ValueError(
+                f"overlong_buffer={self.overlong_buffer} is longer than an answer may be "
+                f"(max_new_tokens={self.max_new_tokens}); set it lower"
+            )
+
     def also_locked(self) -> tuple[str, ...]:
         """A schedule that ends at `steps` would jump if a resumed run had another number."""
-        return () if self.schedule == "constant" else ("steps",)
+        constant = self.schedule == "constant" and self.gold_state == "off"
+        return () if constant else ("steps",)

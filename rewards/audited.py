@@ -1,11 +1,12 @@
 """The whole audit of one family over tasks, and the short one that training runs first.
 
 `assay audit` prints what `audit_family` finds. `audit_sample` looks at a few tasks of every family
-and says in one sentence why they should not be trained on.
+and says in one sentence why they should not be trained on, under the reward settings of the run.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,8 +14,8 @@ from typing import Any
 from rewards import guard
 from rewards.families import family_named, score_answer
 from rewards.family import Family, floor_of
-from rewards.farming import Earned, Farmed, farm, sample
-from rewards.laws import Broken, Examined, cheat_laws, examine
+from rewards.farming import BY_GROUP, Earned, Farmed, farm, sample
+from rewards.laws import Broken, Examined, Weights, cheat_laws, examine
 from rewards.respelled import Respelled, respelled
 from rewards.seeds import derive_seed
 from rewards.task import Answer, Task
@@ -44,15 +45,13 @@ def audit_family(
     budget: int,
     attacked: int,
     step: Step = lambda: None,
-    huge: bool = True,
 ) -> Audited:
     """Laws of every task, attacks on `attacked` of them (0: all), policies without the work,
     searches with `budget` scorer calls, twins, respellings, and one answer of 100 MB."""
     examined, broken = laws_of(family, tasks, seed, attacked, step)
     if any(b.law in ("scorer", "gold") for b in broken):  # a scorer that fails does so throughout
         return Audited(examined, Farmed(), Twinned(0, (), ()), {}, broken)
-    if huge:
-        broken += huge_law(tasks[0])
+    broken += huge_law(tasks[0])
     farmed = farm(family, tasks, seed, budget, step)
     twins = twinned(family, tasks, seed, step)
     spelled = respelled(family, sample(tasks, RESPELLED, seed, "respelled"))
@@ -61,15 +60,22 @@ def audit_family(
 
 
 def laws_of(
-    family: Family, tasks: Sequence[Task], seed: int, attacked: int, step: Step = lambda: None
+    family: Family,
+    tasks: Sequence[Task],
+    seed: int,
+    attacked: int,
+    step: Step = lambda: None,
+    weights: Weights | None = None,
+    errors: float = 0.0,
 ) -> tuple[list[Examined], list[Broken]]:
-    """Every task of one family examined, `attacked` of them (0: all) by attacks too."""
+    """Every task of one family examined, `attacked` of them (0: all) by attacks too. `errors`:
+    standard errors that a cheat must be above what it admits to."""
     ranked = sorted(range(len(tasks)), key=lambda i: derive_seed(seed, "audit", tasks[i].id))
     chosen = set(ranked[: attacked or None])
     examined: list[Examined] = []
     failed = 0
     for place, task in enumerate(tasks):
-        one = examine(task, attacked=place in chosen)
+        one = examine(task, weights, attacked=place in chosen)
         examined.append(one)
         step()
         failed += any(score.outcome is None for score in one.scores.values()) or not one.scores
@@ -80,7 +86,7 @@ def laws_of(
         why = f"its scorer failed on {failed} tasks; {len(tasks) - len(examined)} were not examined"
         broken.append(Broken("scorer", f"family {family.name}", why))
     broken += [b for one in examined for b in one.broken]
-    return examined, [*broken, *cheat_laws(family, examined)]
+    return examined, [*broken, *cheat_laws(family, examined, errors)]
 
 
 def huge_law(task: Task) -> list[Broken]:
@@ -104,19 +110,28 @@ def huge_law(task: Task) -> list[Broken]:
     return []
 
 
-# --- before training ----------------------------------------------------------------------------
+# --- before training ---------------------------------------------------------------------------
 
-SAMPLE = 24  # tasks of each family
+SAMPLE, FEW = 24, 12  # tasks of each family; the same where one answer costs a table
+ATTACKED, ONE = 6, 1  # of those, tasks that are attacked
+BUDGET, SMALL = 200, 20  # scorer calls of a search
+ERRORS = 2.0  # standard errors: a sample may be above a mean by chance
+MOST_SECONDS = 20.0  # of a family: a scorer that takes long is looked at less
 
 
 @dataclass(frozen=True)
 class SampleReport:
-    """What a short audit found: `refusal` is one sentence that says why not to train, or ""."""
+    """What a short audit found: `refusal` is one sentence that says why not to train, or "".
 
-    tasks: int
+    `broken` are pairs of a family's name and a law, `tasks` counts those looked at by family, and
+    `cut` names families whose scorer was too slow for all of it.
+    """
+
+    tasks: dict[str, int]
     refusal: str
-    broken: tuple[Broken, ...] = ()
+    broken: tuple[tuple[str, Broken], ...] = ()
     best: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    cut: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -124,40 +139,95 @@ class SampleReport:
         return not self.refusal
 
 
-def audit_sample(tasks: Sequence[Task], seed: int, budget: int = 200) -> SampleReport:
-    """Audit a sample of the tasks of every family, with `budget` scorer calls for searches.
+class _Enough(Exception):
+    """The seconds of a family are used up."""
 
-    The same tasks, seed and budget give the same report. `best`: what the most profitable policy
-    without the work earns, by family. Raises `TaskError` for a family that is not known.
+
+def audit_sample(
+    tasks: Sequence[Task],
+    seed: int,
+    budget: int = BUDGET,
+    weights: Weights | None = None,
+    seconds: float = MOST_SECONDS,
+) -> SampleReport:
+    """Audit a sample of the tasks of every family, with `budget` scorer calls for searches, under
+    the reward settings `weights`.
+
+    The same tasks, seed, budget and settings give the same report, unless a family takes longer
+    than `seconds`: then it is named in `cut`. `best`: what the most profitable policy without the
+    work earns, by family. Raises `TaskError` for a family that is not known.
     """
-    broken: list[Broken] = []
+    broken: list[tuple[str, Broken]] = []
     best: dict[str, dict[str, Any]] = {}
-    count = 0
+    counts: dict[str, int] = {}
+    cut: list[str] = []
     for name in sorted({task.family for task in tasks}):
         family = family_named(name)
-        drawn = sample([t for t in tasks if t.family == name], SAMPLE, seed, "sample")
-        count += len(drawn)
-        found = audit_family(family, drawn, seed, budget, SAMPLE // 4, huge=False)
-        broken += found.broken
-        if found.farmed.earned:
-            best[name] = most_paid(family, found.farmed.earned)
-    return SampleReport(count, refusal_of(broken, count), tuple(broken), best)
+        mine = [task for task in tasks if task.family == name]
+        drawn = sample(mine, SAMPLE if family.trusted is None else FEW, seed, "sample")
+        counts[name] = len(drawn)
+        found = Farmed()
+        try:
+            _look_at(found, family, drawn, seed, budget, weights, _within(seconds))
+        except _Enough:
+            cut.append(name)
+        broken += [(name, law) for law in found.broken]
+        # a group may be told by gold: what its constant earns is no policy's
+        if earned := [e for e in found.earned if not e.policy.startswith(BY_GROUP)]:
+            best[name] = most_paid(family, earned)
+    refusal = refusal_of(broken, sum(counts.values()))
+    return SampleReport(counts, refusal, tuple(broken), best, tuple(cut))
 
 
-def refusal_of(broken: Sequence[Broken], tasks: int) -> str:
+def _within(seconds: float) -> Step:
+    """A step that raises `_Enough` once so many seconds have passed."""
+    end = time.monotonic() + seconds
+
+    def step() -> None:
+        if time.monotonic() > end:
+            raise _Enough
+
+    return step
+
+
+def _look_at(
+    found: Farmed,
+    family: Family,
+    tasks: Sequence[Task],
+    seed: int,
+    budget: int,
+    weights: Weights | None,
+    step: Step,
+) -> None:
+    """Put into `found` the broken laws of a sample of one family's tasks, and what policies
+    without the work earn."""
+    slow = family.trusted is not None
+    attacked = ONE if slow else ATTACKED
+    _, broken = laws_of(family, tasks, seed, attacked, step, weights, ERRORS)
+    found.broken += broken
+    if any(b.law in ("scorer", "gold") for b in broken):
+        return
+    farmed = farm(family, tasks, seed, min(budget, SMALL) if slow else budget, step, weights)
+    found.broken += farmed.broken
+    found.earned += farmed.earned
+    found.broken += twinned(family, tasks, seed, step, weights).broken
+
+
+def refusal_of(broken: Sequence[tuple[str, Broken]], tasks: int) -> str:
     """One sentence on the first broken law, floors first; "" without one."""
     if not broken:
         return ""
     order = {"floor": 0, "cheat": 0, "gold": 1}
-    first = min(broken, key=lambda b: order.get(b.law, 2))
+    name, first = min(broken, key=lambda pair: order.get(pair[1].law, 2))
     more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
     paid = first.law in ("floor", "cheat")
     why = (
         "a model would learn that instead of the work" if paid else "no reward of it can be trusted"
     )
     return (
-        f"the audit of {tasks} tasks before training found: {first}{more}; {why}: mend the reward "
-        "or the tasks, see `assay audit` and docs/audit.md"
+        f"the audit of {tasks} tasks before training found: family {name} breaks the law "
+        f"{first.law!r}: {first}{more}; {why}: mend the reward or the tasks, see `assay audit` and "
+        "docs/audit.md"
     )
 
 

@@ -143,6 +143,12 @@ def score_answer(task: Task, answer: Answer, weights: Mapping[str, Any] | None =
     return family.score(task, answer, *arguments)
 
 
+def states_of(task: Task) -> Sequence[Task]:
+    """The task begun for the model (`Family.states`); empty where its family knows no states."""
+    family = family_of(task)
+    return () if family.states is None else family.states(task)
+
+
 def score_groups(
     tasks: Sequence[Task],
     scores: Sequence[Sequence[Score]],

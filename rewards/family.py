@@ -118,6 +118,11 @@ class Family:
     """`twin(task, seed)`: the same problem with other names and numbers and its gold computed
     again, or None where it cannot be made. Gold that is remembered fails on it."""
 
+    states: Callable[[Task], Sequence[Task]] | None = None
+    """`states(task)`: the same task begun for the model, after 1, 2, … of its steps were done
+    exactly: what is left is asked, with the same gold. They say so in `meta.gold_steps`. Empty
+    where there are none. Training may start from them (`rl.gold_state`)."""
+
     trusted: Callable[..., Score] | None = None
     """The same score as `score`, quicker, for answers that our own code wrote: searches use it."""
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rewards.family import Family, Floor, floor_of
-from rewards.laws import Broken, gold_of, scored
+from rewards.laws import Broken, Weights, gold_of, scored
 from rewards.policies import Policy, fixed_policies
-from rewards.search import breed, climb
+from rewards.search import Climbed, breed, climb
 from rewards.seeds import derive_seed
 from rewards.task import Answer, Score, Task, TaskError
 
@@ -90,9 +90,11 @@ def farm(
     seed: int,
     budget: int,
     step: Callable[[], object] = lambda: None,
+    weights: Weights | None = None,
 ) -> Farmed:
     """Let every policy without the work answer a sample of `tasks`, and search with `budget`
-    scorer calls (a task climbed, and the family's bred policies together; 0: no search).
+    scorer calls (a task climbed, and the family's bred policies together; 0: no search). `weights`:
+    reward settings by family name.
 
     A scorer that fails on a policy's answer is a broken law, and ends the audit of its kind.
     """
@@ -104,8 +106,8 @@ def farm(
     def score(task: Task, answer: Answer) -> Score:
         found.calls += 1
         if family.trusted is not None:
-            return family.trusted(task, answer, family.weights())
-        return scored(task, answer)
+            return family.trusted(task, answer, (weights or {}).get(family.name, family.weights()))
+        return scored(task, answer, weights)
 
     for kind, mine in sorted(kinds.items()):
         most = SAMPLED if family.trusted is None else FEW
@@ -119,7 +121,7 @@ def farm(
                 found.broken.append(Broken("policy", f"{one.policy} ({kind})", why))
                 break
     if budget:
-        found.searched = list(_climbs(family, kinds, score, budget, seed))
+        found.searched = list(_climbs(family, kinds, score, budget, seed, step))
     found.broken += floor_laws(family, found.earned, found.searched)
     return found
 
@@ -251,11 +253,15 @@ def _climbs(
     score: Callable[[Task, Answer], Score],
     budget: int,
     seed: int,
+    step: Callable[[], object],
 ) -> Iterator[Searched]:
     each = max(1, (CLIMBED if family.trusted is None else SLOW) // len(kinds))
     for kind, tasks in sorted(kinds.items()):
         drawn = sample(tasks, each, seed, "climbs")
-        found = [climb(family, task, score, budget, seed) for task in drawn]
+        found: list[Climbed] = []
+        for task in drawn:
+            found.append(climb(family, task, score, budget, seed))
+            step()
         yield Searched(
             kind,
             budget,

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from statistics import stdev
 from typing import Any
 
 from rewards import guard
@@ -128,12 +129,16 @@ def attack_law(task: Task, name: str, score: Score, gold: Score) -> Iterator[Bro
             yield Broken("attack", f"task {task.id}", why)
 
 
-def cheat_law(family: Family, name: str, outcomes: Sequence[float]) -> Iterator[Broken]:
-    """A cheat's mean outcome is no more than it admits to."""
+def cheat_law(
+    family: Family, name: str, outcomes: Sequence[float], errors: float = 0.0
+) -> Iterator[Broken]:
+    """A cheat's mean outcome is no more than it admits to. `errors`: standard errors that it must
+    be above that, where `outcomes` are a sample of the tasks."""
     if not outcomes:
         return
     mean, most = sum(outcomes) / len(outcomes), admits(family, name)
-    if mean > most + _ROUNDING:
+    spread = stdev(outcomes) / len(outcomes) ** 0.5 if len(outcomes) > 1 else 0.0
+    if mean > most + errors * spread + _ROUNDING:
         why = f"scores {mean:.3f} on average over {len(outcomes)} tasks; it admits to {most:g}"
         yield Broken("cheat", f"cheat {name}", why)
 
@@ -320,8 +325,11 @@ def mean_scores(examined: Sequence[Examined]) -> dict[str, dict[str, float | int
     return table
 
 
-def cheat_laws(family: Family, examined: Sequence[Examined]) -> Iterator[Broken]:
-    """The law of every cheat of a family, over the tasks examined."""
+def cheat_laws(
+    family: Family, examined: Sequence[Examined], errors: float = 0.0
+) -> Iterator[Broken]:
+    """The law of every cheat of a family, over the tasks examined; `errors` as in `cheat_law`."""
     for name in family.cheats:
         scores = [e.scores[f"cheat {name}"] for e in examined if f"cheat {name}" in e.scores]
-        yield from cheat_law(family, name, [s.outcome for s in scores if s.outcome is not None])
+        outcomes = [s.outcome for s in scores if s.outcome is not None]
+        yield from cheat_law(family, name, outcomes, errors)

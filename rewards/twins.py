@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rewards import guard
 from rewards.family import Family, floor_of
 from rewards.farming import LEAST, Earned, sample
-from rewards.laws import Broken, gold_law, gold_of, scored
+from rewards.laws import Broken, Weights, gold_law, gold_of, scored
 from rewards.task import Score, Task, TaskError
 
 SAMPLED = 20  # tasks of a family that twins are made of
@@ -52,7 +52,11 @@ def twins_of(
 
 
 def twinned(
-    family: Family, tasks: Sequence[Task], seed: int, step: Callable[[], object] = lambda: None
+    family: Family,
+    tasks: Sequence[Task],
+    seed: int,
+    step: Callable[[], object] = lambda: None,
+    weights: Weights | None = None,
 ) -> Twinned:
     """Gold of every twin scores 1; gold of the plain task earns no more than its kind's floor."""
     pairs: dict[str, list[tuple[float, float]]] = {}
@@ -62,9 +66,9 @@ def twinned(
         for plain, twin in twins_of(family, tasks, seed):
             count += 1
             remembered = gold_of(family, plain)
-            score = scored(twin, gold_of(family, twin))
+            score = scored(twin, gold_of(family, twin), weights)
             broken += [Broken("twin", b.where, b.why) for b in gold_law(twin, score)]
-            again = scored(twin, remembered)
+            again = scored(twin, remembered, weights)
             if again.outcome is not None:
                 pairs.setdefault(family.kind(plain), []).append(_pair(again))
             step()

@@ -21,6 +21,7 @@ from configs.schema import DemoConfig, GrpoConfig, SftConfig, TasksConfig
 from data_gen.corpora import read_corpus
 from data_gen.demo.cli import write_demo
 from data_gen.demo.settings import preset
+from rewards.families import states_of
 from rewards.progress import Progress
 from rewards.task import Task, read_tasks
 from rollouts.prompts import ChatTokenizer
@@ -29,7 +30,7 @@ from train.evaluation.results import figures, text_table
 from train.evaluation.rows import baseline_rows
 from train.evaluation.rows import scorer as answer_scorer
 from train.examples import Example, of_tasks
-from train.grpo import drawn, train_grpo
+from train.grpo import train_grpo
 from train.lengths import fit_rl, fit_sft, measured, room_of
 from train.model.policy import LlamaPolicy, TransformersPolicy
 from train.model.source import resolve_model
@@ -37,7 +38,9 @@ from train.report.write import write_report
 from train.run.memory import give_back_memory
 from train.run.run import Run
 from train.run.settings import weights_of
-from train.run.trained_on import marks_from, trained_before
+from train.run.task_audit import audit_tasks
+from train.run.trained_on import drawn, marks_from, trained_before
+from train.run.watch import watch_of
 from train.scoring import scorer
 from train.sft import train_sft
 
@@ -54,12 +57,13 @@ def run_demo(config: DemoConfig) -> Path:
         config, out, times = run.config, run.out, dict[str, float]()
         weights = weights_of(config.reward)
 
-        # 1. The model and the three splits of tasks. Held-out tasks come from other documents.
+        # 1. The model and three splits of tasks. Held-out tasks come from other documents.
         with timed("model and tasks", times):
             source = resolve_model(config.model.path)
             tokenizer = ChatTokenizer(source, template=config.model.chat_template_kwargs)
             tasks = build_tasks(config.tasks, config.seed, out / "tasks")
         run.inputs = {"tasks": out / "tasks", "model": source}
+        audit_tasks(config.rl.audit, tasks["train_rl"], out, config.seed, weights, out)
         examples = of_tasks(tasks["train_sft"], tokenizer)
         sft_settings, rl_settings = fitted(run, source, tokenizer, examples, tasks["train_rl"])
         known = trained_before(source).after("sft", "train_sft.jsonl", (e.marks for e in examples))
@@ -176,8 +180,9 @@ def reinforced(
         tokenizer,
         scorer(weights_of(config.reward)),
         settings,
-        run.loop("rl", validate),
+        run.loop("rl", validate, watch_of(run.out, tasks)),
         reference=reference,
+        states=states_of,
     )
     folder = run.save(policy, "rl")
     record.write_text(json.dumps(steps))

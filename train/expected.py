@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from configs.training import GrpoConfig, SftConfig
+from configs.sft import SftConfig
+from configs.training import GrpoConfig
 from rewards.task import Task
 from rollouts.prompts import ChatTokenizer
 from train.examples import Example
@@ -66,6 +67,7 @@ def rl_line(
     prompt = max((tokenizer.prompt(task.prompt) for task in few), key=len)
     speed = _speed(policy, prompt, prompt[: config.max_new_tokens])
     learn = rollouts * (config.max_new_tokens + len(prompt) / config.rollouts_per_prompt) / speed
+    decode *= 1 + config.dynamic_sampling
     return f"{what}: at most about {_duration(config.steps * (decode + learn))}"
 
 

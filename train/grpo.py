@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,30 +25,43 @@ from torch import Tensor
 
 from configs.training import GrpoConfig
 from rewards.seeds import derive_seed
-from rewards.task import Score, Task, TaskError
+from rewards.task import Score, Task
 from rollouts.engines.engine import TrainedEngine
 from rollouts.environment import Budget, Maker
-from rollouts.episode import completion_ids, rollout, to_json
+from rollouts.episode import rollout
 from rollouts.now import run_now
 from rollouts.prompts import ChatTokenizer
-from rollouts.trajectory import Sampling, Trajectory
-from train.model.batch import Packed, Segment, micro_batches, pack
+from rollouts.trajectory import Sampling
+from train.model.batch import (
+    GOLD_STEPS,
+    Batch,
+    Groups,
+    Packed,
+    Segment,
+    batch_of,
+    cuts_of,
+    joined,
+    lengths_of,
+    micro_batches,
+    outcomes_of,
+    pack,
+    part,
+    rollout_lines,
+    segments_of,
+)
 from train.model.loss import (
-    centre,
     kl_penalty,
     policy_loss,
     sampling_weight,
-    spread,
     token_weight,
 )
 from train.model.optim import MasterAdamW, learning_rate
-from train.model.order import rows_of_step, strata
+from train.model.order import Prompts, States, fitting, posed, whole
 from train.model.policy import Policy, device_of
 from train.run.log import rollout_metrics
 from train.run.loop import Loop
 from train.run.memory import give_back_memory
 
-Groups = list[list[Trajectory]]  # P prompts, G rollouts each
 Scorer = Callable[[Sequence[Task], Groups], list[list[Score]]]
 
 
@@ -61,32 +74,30 @@ def train_grpo(
     loop: Loop,
     maker: Maker | None = None,
     reference: Policy | None = None,
+    states: States = whole,
 ) -> None:
     """Train `policy` in place, from the newest checkpoint if there is one.
 
     `score` sees all rollouts of a step at once: in some families siblings decide too. `maker` gives
-    tasks with tools their environments; `reference` is needed for a KL term. Raises `TaskError`
-    when no prompt leaves room for an answer.
+    tasks with tools their environments; `reference` is needed for a KL term, `states` (the states
+    of a task) for `rl.gold_state`. Raises `TaskError` when no prompt leaves room for an answer.
     """
     tasks = fitting(tasks, tokenizer, config)
     print(describe(config), flush=True)
     optimiser = MasterAdamW(policy.named(), config.betas, weight_decay=config.weight_decay)
     engine = policy.engine(tokenizer.stop_ids, loop.slots)
-    pools = strata(tasks, config.balance)
-    start = loop.checkpoints.restore(optimiser, config.steps)
+    prompts = Prompts(tasks, config, loop.seed)
+    start = loop.checkpoints.restore(optimiser, config.steps, prompts.load)
     loop.log.resume("rl", start)
+    ask = Ask(tasks, engine, tokenizer, score, config, loop.seed, maker, states)
     for step in range(start, config.steps):
         began = time.perf_counter()
-        rows = rows_of_step(step, pools, config.prompts_per_step, loop.seed, config.balance)
-        asked = [tasks[i] for i in rows]
+        # 1. Sample and score. The seed depends on `step` alone: a resumed run draws the same.
+        first = ask(prompts.of_step(step), step)
 
-        # 1. Sample. The seed depends on `step` alone, so a resumed run draws the same answers.
-        seed = derive_seed(loop.seed, "rollouts", step)
-        groups = sample(asked, engine, tokenizer, config, seed, maker)
-        give_back_memory()  # what decoding used, before the backward pass wants its own
-
-        # 2. Score, and centre: the mean reward of a prompt's G rollouts is the baseline.
-        batch = batch_of(asked, groups, score(asked, groups), config)
+        # 2. Flat groups give way to further prompts, and pass rates are counted, where asked for.
+        batch, every = refilled(first, ask, prompts, step)
+        prompts.learn(step, every.rows, outcomes_of(every))
         sampled = time.perf_counter()
 
         # 3. Learn. Gradients add up over micro-batches: `micro_tokens` changes memory only.
@@ -105,43 +116,15 @@ def train_grpo(
 
         # 4. Evaluate where that is due, log, save.
         done, now = step + 1, time.perf_counter()
-        metrics = rollout_metrics(batch.scores, lengths_of(groups), cuts_of(groups)) | learned
+        metrics = metrics_of(first, batch, every, config) | learned
         metrics |= {"lr": lr, "time/rollout": sampled - began, "time/train": now - sampled}
         loop.validate(done, config.steps)
         metrics["time/step"] = time.perf_counter() - began
-        loop.log.step("rl", done, config.steps, metrics, rollout_lines(batch))
-        loop.checkpoints.after_step(done, config.steps, config.save_every, optimiser)
-
-
-def fitting(tasks: Sequence[Task], tokenizer: ChatTokenizer, config: GrpoConfig) -> Sequence[Task]:
-    """Tasks whose prompt leaves room for an answer (all, while the length is not decided). Raises
-    `TaskError` if none does."""
-    if not config.max_length:
-        return tasks
-    room = config.max_length - config.max_new_tokens
-    # with tools the environment writes the prompt; the episode's budget limits its length
-    lengths = [0 if t.tools else len(tokenizer.prompt(t.prompt)) for t in tasks]
-    kept = [t for t, length in zip(tasks, lengths, strict=True) if length <= room]
-    if not kept:
-        wanted = config.max_new_tokens + max(lengths)
-        raise TaskError(
-            f"none of {len(tasks)} tasks has a prompt of at most {room} tokens (rl.max_length − "
-            f"rl.max_new_tokens); raise rl.max_length, to {wanted} for all of them"
+        metrics |= loop.watch(done, metrics, every.tasks, every.groups)  # is the reward farmed?
+        loop.log.step("rl", done, config.steps, metrics, rollout_lines(every, batch, config))
+        loop.checkpoints.after_step(
+            done, config.steps, config.save_every, optimiser, prompts.state()
         )
-    if len(kept) < len(tasks):
-        print(f"{len(tasks) - len(kept)} tasks with longer prompts than {room} tokens left out")
-    return kept
-
-
-def drawn(tasks: Sequence[Task], config: GrpoConfig, seed: int) -> list[Task]:
-    """The tasks that `config.steps` steps ask, each once, in their order."""
-    pools = strata(tasks, config.balance)
-    size, rows = config.prompts_per_step, set[int]()
-    for step in range(config.steps):
-        rows.update(rows_of_step(step, pools, size, seed, config.balance))
-        if len(rows) == len(tasks):
-            break
-    return [tasks[i] for i in sorted(rows)]
 
 
 def describe(config: GrpoConfig) -> str:
@@ -166,7 +149,26 @@ def describe(config: GrpoConfig) -> str:
         f"≤ {config.max_new_tokens or 'auto'} new tokens, lr {config.lr:g} {config.schedule}, "
         f"{config.steps} steps"
         + (f"; equally many of every {config.balance}" if config.balance != "none" else "")
+        + "".join(f"\n{line}" for line in _also(config))
     )
+
+
+def _also(config: GrpoConfig) -> Iterator[str]:
+    """One line for every setting beside the objective that is on."""
+    if config.curriculum == "pass_rate":
+        yield "prompts: those likely solved half of the time, by each task's pass rate"
+    if config.dynamic_sampling:
+        yield f"flat groups: further prompts instead, in up to {config.dynamic_sampling} rounds"
+    if config.gold_state == "anneal":
+        yield (
+            f"{config.gold_state_share:.0%} of the prompts begin at the gold state after some "
+            "steps, of all but one at first and of none at the end"
+        )
+    if config.overlong == "mask":
+        yield "cut-off answers: no advantage"
+    if config.overlong == "soft":
+        buffer = config.overlong_buffer or "a fifth of the limit"
+        yield f"long answers: the reward falls by up to 1 over the last tokens ({buffer})"
 
 
 def budget_of(config: GrpoConfig) -> Budget:
@@ -189,48 +191,52 @@ def sample(
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Scored rollouts of one step; `scores`, `groups` and both tensors align."""
+class Ask:
+    """What turns P rows of a step into scored rollouts. Rewards are centred there: the mean reward
+    of a prompt's G rollouts is the baseline."""
 
     tasks: Sequence[Task]
-    groups: Groups
-    scores: list[list[Score]]
-    adv_PG: Tensor
+    engine: TrainedEngine
+    tokenizer: ChatTokenizer
+    score: Scorer
+    config: GrpoConfig
+    seed: int
+    maker: Maker | None
+    states: States
 
-    valid_PG: Tensor
-    """False where a rollout has no outcome (infrastructure): no advantage, and no part in means."""
-
-
-def batch_of(
-    tasks: Sequence[Task], groups: Groups, scores: list[list[Score]], config: GrpoConfig
-) -> Batch:
-    """The rollouts with their advantages."""
-    valid = torch.tensor([[s.outcome is not None for s in row] for row in scores])
-    rewards = torch.tensor([[s.reward or 0.0 for s in row] for row in scores], dtype=torch.float32)
-    adv = centre(rewards, valid)
-    if config.divide_by_std:
-        adv = adv / (spread(rewards, valid) + 1e-6)
-    return Batch(tasks, groups, scores, adv, valid)
+    def __call__(self, rows: Sequence[int], step: int) -> Batch:
+        asked = [posed(self.tasks[i], step, self.config, self.seed, self.states) for i in rows]
+        seed = derive_seed(self.seed, "rollouts", step)
+        groups = sample(asked, self.engine, self.tokenizer, self.config, seed, self.maker)
+        give_back_memory()  # what decoding used, before the backward pass wants its own
+        return batch_of(asked, groups, self.score(asked, groups), self.config, rows)
 
 
-def segments_of(batch: Batch, prompts: Sequence[int], flat_too: bool = False) -> list[Segment]:
-    """Rollouts of the given prompts that teach something, as segments; rows number P·G rollouts.
+def refilled(
+    first: Batch,
+    ask: Ask,
+    prompts: Prompts,
+    step: int,
+) -> tuple[Batch, Batch]:
+    """(the batch to learn from, everything that was sampled for it).
 
-    Those are the ones with an advantage; with `flat_too` all valid ones, for terms of the loss that
-    need no advantage (KL).
+    Dynamic sampling (DAPO, Yu et al. 2025, arXiv 2503.14476, section 3.2): groups without any
+    advantage give way to groups of further prompts that have one, for at most
+    `rl.dynamic_sampling` rounds. What stays flat stays in the batch, and counts in its size.
     """
-    n = batch.adv_PG.shape[1]
-    teaches_PG = (batch.valid_PG if flat_too else batch.adv_PG != 0).tolist()
-    segments: list[Segment] = []
-    for p in prompts:
-        parts = {g: completion_ids(t) for g, t in enumerate(batch.groups[p])}
-        kept = [g for g in range(n) if teaches_PG[p][g] and parts[g][1]]
-        # environments may open differently per sample; only identical prompts share one
-        for prompt in dict.fromkeys(tuple(parts[g][0]) for g in kept):
-            own = [g for g in kept if tuple(parts[g][0]) == prompt]
-            completions, masks = ([parts[g][i] for g in own] for i in (1, 2))
-            segments.append(Segment(list(prompt), completions, [p * n + g for g in own], masks))
-    return segments
+    batch = every = first
+    for again in range(prompts.config.dynamic_sampling):
+        flat = [p for p in range(len(batch.tasks)) if not batch.adv_PG[p].any()]
+        rows = prompts.instead(step, again, [batch.rows[p] for p in flat], {*every.rows})
+        if not rows:
+            break
+        more = ask(rows, step)
+        teaching = [len(every.rows) + p for p in range(len(rows)) if more.adv_PG[p].any()]
+        every = joined(every, more)
+        places = dict(zip(flat, teaching, strict=False))
+        at = {row: p for p, row in enumerate(every.rows)}
+        batch = part(every, [places.get(p, at[row]) for p, row in enumerate(batch.rows)])
+    return batch, every
 
 
 @dataclass(frozen=True)
@@ -355,20 +361,22 @@ def largest(norms: Sequence[float]) -> float:
     return math.nan if any(map(math.isnan, norms)) else max(norms)
 
 
-def lengths_of(groups: Groups) -> list[list[int]]:
-    """Tokens that the model wrote."""
-    return [[sum(t.loss_mask) for t in group] for group in groups]
-
-
-def cuts_of(groups: Groups) -> list[list[bool]]:
-    """Whether a token limit ended the rollout."""
-    return [[t.stop == "length" for t in group] for group in groups]
-
-
-def rollout_lines(batch: Batch) -> list[dict[str, Any]]:
-    """One JSON-ready dict per rollout."""
-    return [
-        to_json(t, s, task)
-        for task, group, row in zip(batch.tasks, batch.groups, batch.scores, strict=True)
-        for t, s in zip(group, row, strict=True)
-    ]
+def metrics_of(first: Batch, batch: Batch, every: Batch, config: GrpoConfig) -> dict[str, Any]:
+    """What is logged of a step's rollouts: means over everything that was sampled, as scored."""
+    found: dict[str, Any] = {
+        **rollout_metrics(every.scores, lengths_of(every.groups), cuts_of(every.groups))
+    }
+    if config.dynamic_sampling:
+        found["by_group/sampled"] = float(len(every.tasks))
+        for name, part in (("before", first), ("after", batch)):
+            flat = (part.adv_PG == 0).all(1).float()
+            found[f"by_group/flat_{name}"] = float(flat.mean())
+    if config.gold_state != "off":
+        done = [float(task.meta.get(GOLD_STEPS, 0)) for task in every.tasks]
+        found["gold_state/share"] = sum(k > 0 for k in done) / max(len(done), 1)
+        found["gold_state/steps"] = sum(done) / max(sum(k > 0 for k in done), 1)
+    if config.overlong != "keep" and every.valid_PG.any():
+        found["reward/used/mean"] = float(every.used_PG[every.valid_PG].mean())
+        masked = torch.tensor(cuts_of(every.groups))[every.valid_PG].float().mean()
+        found["overlong/masked"] = float(masked) if config.overlong == "mask" else 0.0
+    return found

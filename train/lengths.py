@@ -10,7 +10,8 @@ from typing import Any
 
 from configs.loader import ConfigError
 from configs.machine import EngineConfig, ModelConfig
-from configs.training import GrpoConfig, SftConfig
+from configs.sft import SftConfig
+from configs.training import GrpoConfig
 from rewards.families import family_of
 from rewards.family import gold_answer
 from rewards.task import Task, TaskError

@@ -17,6 +17,7 @@ from rewards.cdr.refinement import (
     score_refinement,
 )
 from rewards.cdr.spellings import json_benchmark, json_spellings, text_benchmark, text_spellings
+from rewards.cdr.states import refinement_states
 from rewards.cdr.structured import StructuredReward, gold_response, score_structured
 from rewards.cdr.twin import refinement_twin
 from rewards.explain import Explanation
@@ -132,6 +133,7 @@ REFINEMENT = Family(
     floors={"": Floor(outcome=0.5, reward=0.6, beyond=0.6)},
     forms=TEXT_FORMS,
     twin=refinement_twin,
+    states=refinement_states,
     spellings=text_spellings,
     benchmark=text_benchmark,
     slices=_slices,

@@ -59,10 +59,10 @@ def test_defaults_in_python_and_through_load_agree() -> None:
     assert load(DemoConfig) == DemoConfig()
 
 
-def test_no_class_has_more_than_27_fields() -> None:
+def test_no_class_has_more_than_34_fields() -> None:
     kinds = [k for k in vars(schema).values() if isinstance(k, type) and k.__name__ != "ClassVar"]
     counts = {k.__name__: len(fields(k)) for k in kinds if hasattr(k, "__dataclass_fields__")}
-    assert max(counts.values()) <= 27 and len(counts) >= 12
+    assert max(counts.values()) <= 34 and len(counts) >= 12
 
 
 def test_dump_loads_back_to_the_same_config(tmp_path: Path) -> None:

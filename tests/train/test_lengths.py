@@ -10,7 +10,8 @@ import pytest
 pytest.importorskip("torch")
 
 from configs.machine import EngineConfig, ModelConfig
-from configs.training import GrpoConfig, SftConfig
+from configs.sft import SftConfig
+from configs.training import GrpoConfig
 from rewards.task import Task, write_jsonl
 from train.cli.sft import main as sft
 from train.examples import Example

@@ -48,6 +48,7 @@ def words(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[s
 
 RL = ["rl.prompts_per_step=4", "rl.mini_batch=4", "rl.rollouts_per_prompt=4", "rl.lr=3e-3"]
 RL += ["rl.max_new_tokens=6", "rl.max_length=64", "rl.save_every=3", "rl.steps=5"]
+RL += ["rl.audit=off"]  # letters pay without any work
 SFT = ["sft.batch_size=4", "sft.epochs=2", "sft.lr=1e-2", "sft.warmup=0", "checkpoint.sft_every=3"]
 
 
@@ -59,7 +60,10 @@ def weights(folder: Path) -> bytes:
     return (folder / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize(("main", "more"), [(grpo, RL), (sft, SFT)])
+CHOICE = [*RL, "rl.curriculum=pass_rate", "rl.dynamic_sampling=1", "rl.overlong=soft"]
+
+
+@pytest.mark.parametrize(("main", "more"), [(grpo, RL), (grpo, CHOICE), (sft, SFT)])
 def test_validation_is_logged_and_the_best_kept_and_a_stop_changes_nothing(
     words: list[str],
     tmp_path: Path,

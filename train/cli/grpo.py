@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from configs.loader import dump
 from configs.schema import GrpoRunConfig
+from rewards.families import states_of
 from rewards.task import Task
 from train.cli.options import given, parser_of
 from train.run.data import AUTO, training_tasks, validation_tasks, with_validation
 from train.run.errors import say_known_errors
 from train.run.settings import load_run, weights_of, with_folder
+
+if TYPE_CHECKING:
+    from rollouts.environment import Budget
+    from rollouts.prompts import ChatTokenizer
+    from rollouts.workshop import ToolSettings
+    from train.run.run import Run
+    from train.validation import Validation
 
 # What imports torch or transformers is imported where it is used: `--help` has to be quick.
 
@@ -47,12 +55,14 @@ def run(config: GrpoRunConfig) -> None:
     from rollouts.prompts import ChatTokenizer
     from rollouts.workshop import Workshop, tool_settings
     from train.expected import rl_line
-    from train.grpo import budget_of, drawn, fitting, train_grpo
+    from train.grpo import budget_of, train_grpo
+    from train.model.order import fitting
     from train.model.source import resolve_model
     from train.run.run import Run
-    from train.run.trained_on import marks_from, trained_before
+    from train.run.task_audit import audit_tasks
+    from train.run.trained_on import drawn, marks_from, trained_before
+    from train.run.watch import watch_of
     from train.scoring import scorer
-    from train.validation import Validation
 
     source = resolve_model(config.model.path)
     tokenizer = ChatTokenizer(source, config.tools.calls, config.model.chat_template_kwargs)
@@ -75,26 +85,44 @@ def run(config: GrpoRunConfig) -> None:
         tasks = fitting(tasks, tokenizer, config.rl)
         marks = marks_from(drawn(tasks, config.rl, config.seed), root)
         run.trained = trained_before(source).after("rl", config.data, marks)
+        audit_tasks(config.rl.audit, tasks, root, config.seed, weights_of(config.reward), run.out)
         policy = run.load(source, train=True, adapters=config.model)
         reference = run.load(source) if config.rl.kl_coef else None
-        loop = run.loop("rl")
+        loop = run.loop("rl", watch=watch_of(run.out, tasks))
         if held:
-            validation = Validation(
-                run,
-                held,
-                tokenizer,
-                score,
-                config.eval,
-                config.rl.max_new_tokens,
-                Workshop(Path(str(config.validation)).parent, tools, config.env).maker,
-                budget,
-            )
-            loop = run.loop("rl", validation.of(policy))
+            check = _validation(run, held, tokenizer, tools, budget)
+            loop = replace(loop, validate=check.of(policy))
         print(rl_line(policy, tasks, tokenizer, config.rl, loop), flush=True)
-        train_grpo(policy, tasks, tokenizer, score, config.rl, loop, shop.maker, reference)
+        also = (shop.maker, reference, states_of)
+        train_grpo(policy, tasks, tokenizer, score, config.rl, loop, *also)
         run_now(shop.close())
         print(f"model: {run.save(policy, 'model')}")
         run.finish()
+
+
+def _validation(
+    run: Run[GrpoRunConfig],
+    held: Sequence[Task],
+    tokenizer: ChatTokenizer,
+    tools: ToolSettings,
+    budget: Budget,
+) -> Validation:
+    """What evaluates the model while it trains."""
+    from rollouts.workshop import Workshop
+    from train.scoring import scorer
+    from train.validation import Validation
+
+    config = run.config
+    return Validation(
+        run,
+        held,
+        tokenizer,
+        scorer(weights_of(config.reward)),
+        config.eval,
+        config.rl.max_new_tokens,
+        Workshop(Path(str(config.validation)).parent, tools, config.env).maker,
+        budget,
+    )
 
 
 def fitted(
@@ -154,7 +182,17 @@ def on_devices(config: GrpoRunConfig) -> int:
     config, said = _fitted_elsewhere(with_folder(config))
     print("\n".join(filter(None, (said, grpo_report(config)))), flush=True)
     with held(Path(config.out)):
+        _audited(config)
         return run(config)
+
+
+def _audited(config: GrpoRunConfig) -> None:
+    """The audit of a run on many GPUs, on this machine and before any of them is taken."""
+    from train.run.task_audit import audit_tasks
+
+    root, weights = Path(config.data).parent, weights_of(config.reward)
+    tasks = training_tasks(config.data)
+    audit_tasks(config.rl.audit, tasks, root, config.seed, weights, Path(config.out))
 
 
 def dry_run(config: GrpoRunConfig, backend: str) -> None:

@@ -42,6 +42,13 @@ def spread(rewards_PG: Tensor, valid_PG: Tensor) -> Tensor:
     return (squares / (weight.sum(1, keepdim=True) - 1).clamp(min=1)).sqrt()
 
 
+def overlong_penalty(used: Tensor, most: Tensor, buffer: Tensor) -> Tensor:
+    """What a rollout's reward loses for its length, in [−1, 0]: nothing up to `most` − `buffer`
+    tokens, then linearly more, 1 at `most`. DAPO's soft overlong punishment (Yu et al. 2025, arXiv
+    2503.14476, equation 13). Same shapes, tokens."""
+    return ((most - buffer - used) / buffer).clamp(-1.0, 0.0)
+
+
 def token_weight(
     normaliser: Normaliser,
     lengths_N: Tensor,

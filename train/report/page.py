@@ -25,6 +25,7 @@ from train.evaluation.results import (
 from train.evaluation.stats import Interval
 from train.evaluation.tables import ends
 from train.report.samples import samples
+from train.report.signs import warnings_of
 from train.report.svg import interval_mark, line_chart
 
 STYLE = """
@@ -114,6 +115,7 @@ def render(
         f"<h1>{escape(title)}</h1>",
         f'<p class="quiet">{escape(_subtitle(parts, data, record))}</p>',
         *(_evaluation(parts, data) if parts else ()),
+        warnings_of(metrics, record),
         _charts(metrics),
         samples(named_rows(data), viewer, isinstance(data["rows"], list)) if data else "",
         _facts(data.get("meta") or {}, record),

@@ -37,8 +37,19 @@ def signs(
 ) -> list[str]:
     """Every sign after a step: of all steps so far, and of the last one's (task id, answer)
     pairs. `expected`: the share of tasks whose gold is the commonest gold."""
-    found = (diverging(steps), repeating(answers, expected), length_change(steps))
-    return [said for said in found if said]
+    return [*named_signs(steps, answers, expected).values()]
+
+
+def named_signs(
+    steps: Sequence[StepMeans], answers: Sequence[tuple[str, str]], expected: float = 0.0
+) -> dict[str, str]:
+    """The same by kind of sign: `diverging`, `repeating`, `length`."""
+    found = {
+        "diverging": diverging(steps),
+        "repeating": repeating(answers, expected),
+        "length": length_change(steps),
+    }
+    return {kind: said for kind, said in found.items() if said}
 
 
 def diverging(steps: Sequence[StepMeans]) -> str:

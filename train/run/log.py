@@ -88,16 +88,17 @@ class RunLog:
         stage: str,
         step: int,
         total: int,
-        metrics: Mapping[str, float],
+        metrics: Mapping[str, Any],
         rollouts: Iterable[Mapping[str, Any]] = (),
     ) -> None:
-        """Log step `step` (from 1) of `total`; non-finite numbers are written as null."""
+        """Log step `step` (from 1) of `total`; non-finite numbers are written as null, and what is
+        no number (`signs`) as it is."""
         if self.keep_rollouts and (rows := list(rollouts)):
             write_jsonl(self.folder / "rollouts" / f"step_{step:06d}.jsonl", rows)
         self.record(stage, step, metrics)
         print(console_line(stage, step, total, metrics), flush=True)
 
-    def record(self, stage: str, step: int, metrics: Mapping[str, float]) -> None:
+    def record(self, stage: str, step: int, metrics: Mapping[str, Any]) -> None:
         """Like `step`, but without a console line."""
         row = {"stage": stage, "step": step, **{k: _finite(v) for k, v in metrics.items()}}
         with open(self._path, "a", encoding="utf-8") as out:
@@ -105,7 +106,7 @@ class RunLog:
         if self._wandb is not None:
             # RL is the run: its names stay plain, those of the other stages get a prefix
             prefix = "" if stage == "rl" else f"{stage}/"
-            named = {f"{prefix}{k}": v for k, v in metrics.items()}
+            named = {f"{prefix}{k}": v for k, v in metrics.items() if not isinstance(v, Mapping)}
             self._wandb.log({f"{prefix}step": step, **named})
 
     def close(self) -> None:
@@ -114,7 +115,7 @@ class RunLog:
             self._wandb = None
 
 
-def console_line(stage: str, step: int, total: int, metrics: Mapping[str, float]) -> str:
+def console_line(stage: str, step: int, total: int, metrics: Mapping[str, Any]) -> str:
     """`step 12/200 | reward  0.41 | ...`; a metric that was not measured shows as `-`."""
     count = f"{step:>{len(str(total))}}/{total}"
     cells = [f"{stage} {count}" if stage != "rl" else f"step {count}"]
@@ -190,7 +191,9 @@ def _mean(values: Sequence[float | bool | None]) -> float:
     return sum(numbers) / len(numbers) if numbers else 0.0
 
 
-def _finite(value: float) -> float | None:
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return value
     number = float(value)
     return number if abs(number) < float("inf") else None
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from rewards.task import Task
+from rollouts.trajectory import Trajectory
 from train.run.log import RunLog
 from train.run.resume import Checkpoints
 
@@ -12,8 +15,19 @@ from train.run.resume import Checkpoints
 Validate = Callable[[int, int], None]
 
 
+# (finished step, its metrics, its tasks, their rollouts) -> what the log says of it beside them
+Watch = Callable[
+    [int, Mapping[str, float], Sequence[Task], Sequence[Sequence[Trajectory]]], Mapping[str, Any]
+]
+
+
 def no_validation(step: int, last: int) -> None:
     """A run without a validation file."""
+
+
+def unwatched(*step: Any) -> Mapping[str, Any]:
+    """A loop by itself, without a run around it."""
+    return {}
 
 
 @dataclass(frozen=True)
@@ -31,3 +45,5 @@ class Loop:
     """Answers decoded side by side."""
 
     validate: Validate = no_validation
+
+    watch: Watch = unwatched

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from configs.loader import config_hash, dump, to_dict
+from rewards.files import write_text
 from rewards.provenance import file_hash, revision
 from rewards.versions import GOLD, installed
 from rollouts.machine import usable_cores
@@ -24,6 +25,7 @@ PACKAGES = (
     "wandb",
     *GOLD,
 )
+KEPT = ("audit",)  # written once, kept by every later start
 
 
 def write_run_record(
@@ -33,14 +35,15 @@ def write_run_record(
     started: str | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """Write `config.yaml` and `run.json`; a resumed run keeps the earlier starts in `starts`.
+    """Write `config.yaml` and `run.json`; a resumed run keeps the earlier starts in `starts`, and
+    what was found of its tasks before the first step (`KEPT`).
 
     `started`: this process's own, when it writes the record again.
     """
     folder.mkdir(parents=True, exist_ok=True)
     dump(config, folder / "config.yaml")
-    path = folder / "run.json"
-    starts: list[str] = read_run_record(folder).get("starts", [])
+    earlier = read_run_record(folder)
+    starts: list[str] = earlier.get("starts", [])
     if started not in starts:
         starts = [*starts, started or now()]
     record: dict[str, Any] = {
@@ -53,12 +56,21 @@ def write_run_record(
         **({"code": code} if (code := revision()) else {}),
         "machine": machine(),
         "inputs": {name: file_hash(p) for name, p in (inputs or {}).items()},
+        **{name: earlier[name] for name in KEPT if name in earlier},
         **more,
     }
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(record, indent=2, default=str) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    _write(folder, record)
     return record
+
+
+def note_in_record(folder: Path, **more: Any) -> None:
+    """Add to the run.json of a folder, or begin it with that."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder, read_run_record(folder) | more)
+
+
+def _write(folder: Path, record: Mapping[str, Any]) -> None:
+    write_text(folder / "run.json", json.dumps(record, indent=2, default=str) + "\n")
 
 
 def now() -> str:

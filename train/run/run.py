@@ -21,7 +21,7 @@ from train.model.policy import LlamaPolicy, TransformersPolicy
 from train.run.checkpoint import require_disk
 from train.run.lock import held
 from train.run.log import RunLog
-from train.run.loop import Loop, Validate, no_validation
+from train.run.loop import Loop, Validate, Watch, no_validation, unwatched
 from train.run.record import now, read_run_record, write_run_record
 from train.run.resume import Checkpoints
 from train.run.setup import Config, load_checked, prepare, publish, put_back, seed_globals, settled
@@ -89,14 +89,22 @@ class Run(Generic[Config]):
         """The model in `folder`, after asking whether it fits."""
         return load_checked(folder, self.config.engine, self.machine, train, adapters)
 
-    def loop(self, stage: str, validate: Validate = no_validation) -> Loop:
+    def loop(
+        self, stage: str, validate: Validate = no_validation, watch: Watch = unwatched
+    ) -> Loop:
         """What the training loop of a stage needs of this run."""
         checkpoints = Checkpoints(
             self.out / "checkpoints" / stage, self.config, self.config.checkpoint.keep, self.stop
         )
         engine = self.config.engine
         return Loop(
-            self.config.seed, self.log, checkpoints, engine.micro_tokens, engine.slots, validate
+            self.config.seed,
+            self.log,
+            checkpoints,
+            engine.micro_tokens,
+            engine.slots,
+            validate,
+            watch,
         )
 
     def save(

@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from configs.training import GrpoConfig
 from rewards.files import write_bytes
 from rewards.marks import marks_of
 from rewards.task import Task, TaskError, with_absolute_files
+from train.model.order import rows_of_step, strata
 
 NAME = "trained_on.bin"
 ADAPTER = "adapter_config.json"  # of a LoRA folder, which names its base model
@@ -155,3 +157,17 @@ def _read(path: Path) -> Trained | None:
             "the model was trained on"
         ) from None
     return Trained(stages, marks)
+
+
+def drawn(tasks: Sequence[Task], config: GrpoConfig, seed: int) -> list[Task]:
+    """The tasks that `config.steps` steps ask, each once, in their order; all of them where rewards
+    decide what is asked."""
+    if config.curriculum != "none" or config.dynamic_sampling:
+        return list(tasks)
+    pools = strata(tasks, config.balance)
+    size, rows = config.prompts_per_step, set[int]()
+    for step in range(config.steps):
+        rows.update(rows_of_step(step, pools, size, seed, config.balance))
+        if len(rows) == len(tasks):
+            break
+    return [tasks[i] for i in sorted(rows)]

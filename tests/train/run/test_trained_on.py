@@ -11,12 +11,14 @@ import pytest
 
 pytest.importorskip("torch")
 
+from configs.training import GrpoConfig
 from rewards.marks import asked_mark, marks_of, row_marks
 from rewards.task import Task, TaskError
 from train.run.trained_on import (
     NAME,
     Stage,
     Trained,
+    drawn,
     marks_from,
     read_trained,
     trained_before,
@@ -112,3 +114,11 @@ def test_rows_of_rollouts_bring_their_marks_and_chats_have_their_words() -> None
     assert row_marks({"messages": chat}) == [asked_mark(task.prompt)]
     assert asked_mark(chat) in marks_of(task).flat()
     assert row_marks({"ids": [1]}) == []
+
+
+def test_a_record_is_not_too_short_where_rewards_decide_what_is_asked() -> None:
+    tasks = [Task(f"t{i}", "toy", "x", "train", [], {}) for i in range(60)]
+    few = GrpoConfig(prompts_per_step=8, mini_batch=8, steps=1)
+    assert len(drawn(tasks, few, 0)) == 8
+    assert len(drawn(tasks, replace(few, curriculum="pass_rate"), 0)) == 60
+    assert len(drawn(tasks, replace(few, dynamic_sampling=1), 0)) == 60

@@ -15,10 +15,11 @@ import yaml
 
 from configs.loader import ConfigError, dump
 from configs.schema import GrpoConfig, GrpoRunConfig
+from rewards.families import states_of
 from rewards.task import Task, TaskError, read_tasks
 from rollouts.prompts import ChatTokenizer
 from train.backends.verl.overrides import LOOP
-from train.model.order import balanced_batch, strata
+from train.model.order import balanced_batch, fitting, posed, strata
 from train.run.trained_on import marks_from, trained_before, write_trained
 
 TARGET = "train.backends.verl.loop.AssayLoop"
@@ -76,8 +77,6 @@ def prepare(config: GrpoRunConfig, folder: Path) -> dict[str, int]:
     `TaskError` for a tool that is not known or a file that is not there: inside a run verl would
     only log it and leave the whole group out.
     """
-    from train.grpo import fitting
-
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = tokenizer_of(config)
     tasks = list(fitting(_read(config.data, "data", config.env), tokenizer, config.rl))
@@ -90,7 +89,9 @@ def prepare(config: GrpoRunConfig, folder: Path) -> dict[str, int]:
     drawn = list({task.id: task for task in ordered}.values())
     before = trained_before(Path(str(config.model.path)))
     write_trained(folder, before.after("rl", config.data, marks_from(drawn, Path("/"))))
-    rows = [row_of(task, i, "train") for i, task in enumerate(ordered)]
+    size = config.rl.prompts_per_step
+    asked = (posed(t, i // size, config.rl, config.seed, states_of) for i, t in enumerate(ordered))
+    rows = [row_of(task, i, "train") for i, task in enumerate(asked)]
     write_parquet(folder / "train.parquet", rows)
     # verl asks for a validation file even when it never validates
     held_rows = [row_of(task, i, "val") for i, task in enumerate(held)] or rows[:1]

@@ -39,6 +39,7 @@ from rollouts.workshop import Workshop, tool_settings
 from train.backends.verl.data import tokenizer_of
 from train.backends.verl.overrides import CPU_ROLLOUT
 from train.grpo import budget_of
+from train.model.batch import length_penalty
 from train.run.settings import load_run, weights_of
 
 ABORTED = ("abort", "aborted")  # SGLang's word for it, and that of verl's other servers
@@ -95,7 +96,14 @@ class AssayLoop(AgentLoopBase):
         if score.outcome is None or not trajectory.sampled:
             print(f"rollout of {task.id} left out: {trajectory.failure or score.why}", flush=True)
             return []
-        return output_of(task, trajectory, score, steps)
+        return output_of(task, trajectory, score, steps, self._penalty(task, trajectory))
+
+    def _penalty(self, task: Task, trajectory: Trajectory) -> float | None:
+        """What `rl.overlong=soft` takes from the reward; None under another setting."""
+        rl = self.run_config.rl
+        if rl.overlong != "soft":
+            return None
+        return float(length_penalty([task], [[trajectory]], rl)[0, 0])
 
     async def _episode(
         self, task: Task, sample: int, run_seed: int, drawn: dict[str, Any], steps: list[int]
@@ -156,9 +164,14 @@ def _short(error: Exception) -> str:
 
 
 def output_of(
-    task: Task, trajectory: Trajectory, score: Score, steps: list[int]
+    task: Task,
+    trajectory: Trajectory,
+    score: Score,
+    steps: list[int],
+    penalty: float | None = None,
 ) -> AgentLoopOutput:
-    """The trajectory in verl's shape: prompt, everything up to the last sampled token, mask."""
+    """The trajectory in verl's shape: prompt, everything up to the last sampled token, mask.
+    `penalty` is added to the reward that verl learns from, and logged beside it."""
     prompt, response, mask = completion_ids(trajectory)
     start = len(prompt)
     row = numbers(task, score)
@@ -170,12 +183,14 @@ def output_of(
         "tool_errors": float(sum(trajectory.errors.values())),
         "tool_seconds": float(trajectory.tool_s),
     }
+    if penalty is not None:
+        info |= {"length_penalty": penalty, "reward_scored": float(reward)}
     return AgentLoopOutput(
         prompt_ids=prompt,
         response_ids=response,
         response_mask=mask,
         response_logprobs=trajectory.logprobs[start : start + len(response)],
-        reward_score=float(reward),
+        reward_score=float(reward) + (penalty or 0.0),
         num_turns=2 * trajectory.turns,
         metrics=AgentLoopMetrics(tool_calls=trajectory.tool_s),
         extra_fields={

@@ -80,6 +80,21 @@ def _refuse(config: GrpoRunConfig) -> None:
             "rl.balance=group: its batches hold whole order groups and are not always full, as "
             "verl's are; set none, status or track, or train with the embedded backend"
         )
+    if rl.curriculum != "none":
+        raise ConfigError(
+            f"rl.curriculum={rl.curriculum}: verl is given its prompts before the run; set none, "
+            "or train with the embedded backend"
+        )
+    if rl.dynamic_sampling:
+        raise ConfigError(
+            f"rl.dynamic_sampling={rl.dynamic_sampling}: verl refills groups by a rule of its own; "
+            "set 0 and, for that rule, cluster.verl.algorithm.filter_groups.enable=true"
+        )
+    if rl.overlong == "mask":
+        raise ConfigError(
+            "rl.overlong=mask: verl computes advantages without knowing what was cut off; set "
+            "keep or soft, or train with the embedded backend"
+        )
     if rl.schedule == "linear":
         raise ConfigError("rl.schedule=linear: verl has constant and cosine; set one of them")
     if config.model.path is None:

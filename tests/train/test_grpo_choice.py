@@ -1,0 +1,167 @@
+"""The loop with prompts by pass rate, flat groups refilled and long answers punished."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from configs.schema import GrpoConfig, GrpoRunConfig  # noqa: E402
+from rewards.task import Score, Task  # noqa: E402
+from rollouts.prompts import ChatTokenizer  # noqa: E402
+from rollouts.trajectory import Trajectory  # noqa: E402
+from train.grpo import describe, train_grpo  # noqa: E402
+from train.model.policy import load_policy  # noqa: E402
+from train.run.log import RunLog, read_metrics  # noqa: E402
+from train.run.loop import Loop  # noqa: E402
+from train.run.resume import Checkpoints  # noqa: E402
+from train.run.stop import Stopped  # noqa: E402
+
+RL = GrpoConfig(
+    steps=6,
+    prompts_per_step=6,
+    rollouts_per_prompt=4,
+    mini_batch=3,
+    lr=3e-3,
+    max_new_tokens=8,
+    max_length=64,
+    save_every=2,
+)
+ALL = replace(RL, curriculum="pass_rate", dynamic_sampling=2, overlong="soft", overlong_buffer=4)
+TASKS = [
+    Task(f"t{i}", "toy", "x", "train", [{"role": "user", "content": f"{i}"}], {"flat": i % 2})
+    for i in range(24)
+]
+
+
+def reward(task: Task, rollout: Trajectory) -> Score:
+    """Every other task pays the same for every answer."""
+    share = sum(c in "abcdefghijklm" for c in rollout.text) / max(len(rollout.text), 1)
+    return Score(1.0, 1.0) if task.gold["flat"] else Score(float(share > 0.5), share)
+
+
+def scores(asked: Any, groups: Any) -> Any:
+    return [[reward(t, r) for r in g] for t, g in zip(asked, groups, strict=True)]
+
+
+def states(task: Task) -> list[Task]:
+    """Each task in two steps; the state after the first is in the prompt."""
+    prompt = [{"role": "user", "content": f"{task.prompt[0]['content']} ab"}]
+    return [replace(task, id=f"{task.id}+1", prompt=prompt, meta={"gold_steps": 1})]
+
+
+def run(folder: Path, out: Path, config: GrpoConfig, stop_at: int = 0, score: Any = scores) -> Any:
+    policy, asked = load_policy(folder, "float32"), [0]
+
+    def stop() -> bool:
+        asked[0] += 1
+        return asked[0] == stop_at
+
+    checkpoints = Checkpoints(out / "ck", GrpoRunConfig(rl=config), stop=stop)
+    loop = Loop(1, RunLog(out), checkpoints, 800, 64)
+    train_grpo(policy, TASKS, ChatTokenizer(folder), score, config, loop, states=states)
+    return policy
+
+
+def lines(out: Path, step: int) -> list[dict[str, Any]]:
+    text = (out / "rollouts" / f"step_{step:06d}.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def plain(out: Path) -> list[dict[str, Any]]:
+    return [{k: v for k, v in r.items() if "time/" not in k} for r in read_metrics(out)]
+
+
+def same(a: Any, b: Any) -> bool:
+    return all(torch.equal(x, y) for (_, x), (_, y) in zip(a.named(), b.named(), strict=True))
+
+
+def test_flat_groups_give_way_to_those_that_teach(tiny_folder: Path, tmp_path: Path) -> None:
+    run(tiny_folder, tmp_path / "on", replace(RL, dynamic_sampling=2, steps=3))
+    for row in read_metrics(tmp_path / "on"):
+        before, after = row["by_group/flat_before"], row["by_group/flat_after"]
+        assert before > 0 and after < before  # half of the tasks are flat
+        assert row["by_group/sampled"] > 6
+        rollouts = lines(tmp_path / "on", row["step"])
+        assert len(rollouts) == 4 * row["by_group/sampled"]
+        learned = {r["task_id"] for r in rollouts if r["learned"]}
+        flat = {r["task_id"] for r in rollouts if int(r["task_id"][1:]) % 2}
+        assert len(learned) == 6 and len(learned & flat) == round(6 * after)
+        assert len({r["task_id"] for r in rollouts}) == row["by_group/sampled"]
+    run(tiny_folder, tmp_path / "off", replace(RL, steps=1))
+    (row,) = read_metrics(tmp_path / "off")
+    assert "by_group/sampled" not in row and "learned" not in lines(tmp_path / "off", 1)[0]
+
+
+def test_when_all_is_flat_the_rounds_end_and_nothing_is_learned(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    def flat(asked: Any, groups: Any) -> Any:
+        return [[Score(0.0, 0.1) for _ in g] for g in groups]
+
+    before = load_policy(tiny_folder, "float32")
+    after = run(tiny_folder, tmp_path, replace(RL, dynamic_sampling=9, steps=1), score=flat)
+    assert same(before, after)
+    (row,) = read_metrics(tmp_path)
+    assert row["by_group/sampled"] == 24 and row["by_group/flat_after"] == 1  # every task, once
+
+
+def test_the_score_and_what_is_learned_from_are_both_logged(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    run(tiny_folder, tmp_path / "soft", replace(ALL, steps=1))
+    (row,) = read_metrics(tmp_path / "soft")
+    rollouts = lines(tmp_path / "soft", 1)
+    assert row["reward/used/mean"] < row["reward/mean"]
+    cut = [r for r in rollouts if r["stop"] == "length"]
+    assert cut and all(r["reward_used"] == pytest.approx(r["reward"] - 1) for r in cut)
+    assert row["reward/mean"] == pytest.approx(sum(r["reward"] for r in rollouts) / len(rollouts))
+    run(tiny_folder, tmp_path / "mask", replace(RL, overlong="mask", steps=1))
+    (row,) = read_metrics(tmp_path / "mask")
+    masked = [r["masked"] for r in lines(tmp_path / "mask", 1)]
+    assert row["overlong/masked"] == pytest.approx(sum(masked) / len(masked)) and any(masked)
+
+
+def test_a_stopped_run_ends_in_the_same_bits(tiny_folder: Path, tmp_path: Path) -> None:
+    whole = run(tiny_folder, tmp_path / "whole", ALL)
+    for at in (1, 3):
+        with pytest.raises(Stopped):
+            run(tiny_folder, tmp_path / f"cut{at}", ALL, stop_at=at)
+        assert same(whole, run(tiny_folder, tmp_path / f"cut{at}", ALL))
+        assert plain(tmp_path / f"cut{at}") == plain(tmp_path / "whole")
+    asked = [{r["task_id"] for r in lines(tmp_path / "whole", s)} for s in range(1, 7)]
+    other = run(tiny_folder, tmp_path / "other", replace(ALL, curriculum="none"))
+    assert not same(whole, other)
+    assert asked != [{r["task_id"] for r in lines(tmp_path / "other", s)} for s in range(1, 7)]
+
+
+def test_tasks_begin_at_their_gold_states_and_end_whole(tiny_folder: Path, tmp_path: Path) -> None:
+    config = replace(RL, gold_state="anneal", gold_state_share=0.5, curriculum="pass_rate")
+    whole = run(tiny_folder, tmp_path / "whole", config)
+    rows = read_metrics(tmp_path / "whole")
+    shares = [row["gold_state/share"] for row in rows]
+    assert any(shares[:3]) and not any(shares[3:])  # of two steps one is done, then none
+    begun = [r for r in lines(tmp_path / "whole", 1) if r["task_id"].endswith("+1")]
+    assert len(begun) == 4 * 6 * shares[0] and all(
+        "ab" in r["messages"][0]["content"] for r in begun
+    )
+    meta = json.loads((tmp_path / "whole" / "ck" / "step_000006" / "meta.json").read_text())
+    counted = {row for row, *_ in meta["meta"]["loop"]["pass_rates"]}
+    asked = {r["task_id"] for s in range(1, 7) for r in lines(tmp_path / "whole", s)}
+    assert counted == {int(name[1:]) for name in asked if "+" not in name}
+    with pytest.raises(Stopped):
+        run(tiny_folder, tmp_path / "cut", config, stop_at=1)
+    assert same(whole, run(tiny_folder, tmp_path / "cut", config))
+    assert plain(tmp_path / "cut") == plain(tmp_path / "whole")
+
+
+def test_what_is_on_is_said_before_the_first_step() -> None:
+    assert len(describe(RL).splitlines()) == 2
+    said = describe(ALL)
+    assert "pass rate" in said and "up to 2 rounds" in said and "last tokens (4)" in said
+    assert "cut-off answers: no advantage" in describe(replace(RL, overlong="mask"))

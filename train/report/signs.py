@@ -1,0 +1,46 @@
+"""What a run warned of: faults of its tasks' audit, and signs of a farmed reward by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import groupby
+from typing import Any, cast
+
+FIELD = "signs"  # of a row of metrics.jsonl (train/run/watch.py)
+
+
+def warnings_of(metrics: Sequence[Mapping[str, Any]], record: Mapping[str, Any]) -> str:
+    """A list of warnings as HTML; "" without any."""
+    lines = [*audit_lines(record.get("audit")), *sign_lines(metrics)]
+    if not lines:
+        return ""
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return (
+        f'<h2>Warnings</h2><ul>{items}</ul><p class="quiet">A sign is no proof: it says which '
+        "rollouts to read (docs/audit.md).</p>"
+    )
+
+
+def audit_lines(audit: Any) -> list[str]:
+    """What the audit of the tasks before the first step found."""
+    refusal = _object(audit).get("refusal")
+    return [str(refusal)] if refusal else []
+
+
+def sign_lines(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One line for every stretch of steps that had a sign: which steps, and what the last said."""
+    rows = [row for row in metrics if row.get("stage") == "rl"]
+    signs = [(int(row["step"]), _object(row.get(FIELD))) for row in rows]
+    lines: list[tuple[int, str]] = []
+    for kind in sorted({kind for _, found in signs for kind in found}):
+        for has, part in groupby(signs, key=lambda pair, kind=kind: kind in pair[1]):
+            stretch = [*part]
+            (first, _), (last, said) = stretch[0], stretch[-1]
+            where = f"step {first}" if first == last else f"steps {first} to {last}"
+            lines += [(first, f"{where}: {said[kind]}")] if has else []
+    return [line for _, line in sorted(lines)]
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
