@@ -48,3 +48,17 @@ def test_a_second_database_of_a_table_is_not_read_again(tmp_path: Path) -> None:
     first = database(tmp_path, "first", table(0))
     again = {**first, "file_path": "gone"}
     assert joined([first, again], tmp_path) == {"group-first": "group-first"}
+
+
+def test_a_table_under_other_labels_in_another_unit_is_kin(tmp_path: Path) -> None:
+    whole = table(0).assign(firm=[f"Firm {i // 10}" for i in range(300)])
+    copy = whole.sample(frac=0.8, random_state=1).rename(columns=str.upper)
+    copy["FIRM"] = pd.factorize(copy["FIRM"])[0] + 100
+    copy[["A", "B"]] *= 0.3048
+    rows = [
+        database(tmp_path, "whole", whole),
+        database(tmp_path, "copy", copy, "train.csv"),
+        database(tmp_path, "other", table(1)),
+    ]
+    found = joined(rows, tmp_path)
+    assert found["group-whole"] == found["group-copy"] != found["group-other"]
