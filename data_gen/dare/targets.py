@@ -28,7 +28,7 @@ _ID_TEXT = re.compile(
     r"\b(identif(ier|ication|ying)|id (number|code)|unique (id|number|key|code)|serial number|"
     r"row (number|name|index)|(subject|patient|case|student|person|household|school) (id|number|"
     r"code)|sequence number|fips|zip code|postal code|(institution|cent(re|er)|hospital|site) "
-    r"(number|code))\b|^ids?\b",
+    r"(number|code))\b|^ids?\b|\bids? of\b",
     re.I,
 )
 _WEIGHT = re.compile(
@@ -129,6 +129,14 @@ def is_identifier(name: str, column: Column, text: str = "") -> bool:
         return False
     counter = _COUNTER.search(name) and is_number(column) and column.min() > 20
     return bool(counter or _ID_TEXT.search(text)) or is_running(column)
+
+
+def stands_for_names(column: Column, text: str) -> bool:
+    """Whether numbers are codes of many names: the source calls them a factor, and there are more
+    of them than a question can list."""
+    if not is_number(column) or not _CODED.match(text) or column.nunique() <= 20:
+        return False
+    return bool((column.dropna() % 1 == 0).all())
 
 
 def is_weight(name: str, text: str = "") -> bool:
