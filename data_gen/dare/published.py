@@ -149,8 +149,10 @@ def plain_values(column: Any) -> Any:
     bare = {v: " ".join(v.split()).casefold() for v in {v for v in said if type(v) is str}}
     words: Any = pd.Series([bare[v] if type(v) is str else _bare(v) for v in said])
     distinct: list[str] = words.unique().tolist()
-    if pd.to_numeric(pd.Series(distinct), errors="coerce").notna().all():
-        return pd.to_numeric(words, errors="coerce").to_numpy(dtype="f8")
+    numbers: Any = pd.to_numeric(pd.Series(distinct), errors="coerce")
+    if numbers.notna().all():
+        plain: Any = pd.to_numeric(words, errors="coerce")
+        return plain.to_numpy(dtype="f8")
     form, _ = date_format(distinct, {})
     days = parse(distinct, form) if form else None
     if days is None:
