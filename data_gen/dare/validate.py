@@ -15,6 +15,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
+from data_gen.dare.given_away import given_away
 from data_gen.dare.layout import table_bytes
 from data_gen.dare.reference_run import run_jobs
 from data_gen.dare.tabular import Candidate, with_noise
@@ -132,6 +133,8 @@ async def prove(
             and len({_row.partition(",")[2] for _row in first.splitlines()[1:]}) < 2
         ):
             return None, "the answer is one label throughout"
+        if name := _decides(made, first):
+            return None, f"{name} alone decides every answer"
         if len(answers) < len(job["runs"]):  # it stops where one of MUST is idle
             return None, "the model or the choice of features does not matter"
         own = iter(answers[len(head) :])
@@ -165,6 +168,22 @@ def _score(made: Candidate, truth: str, answer: Any) -> float:
     kind = f"{made.family}-IF"
     gold = TableGold(kind, truth, ("row_id",), tuple(made.recipe["target"]), {})
     return score_table(gold, answer.encode(), "strict", trusted=True).outcome or 0.0
+
+
+def _decides(made: Candidate, answer: str) -> str:
+    """A feature whose values, looked up in the training rows, give all labels of an answer: nobody
+    would need the rest of the recipe. "" where there is none, and for quantities."""
+    if made.family != "class":
+        return ""
+    import pandas as pd
+
+    said: Any = pd.read_csv(io.StringIO(answer), dtype=str, keep_default_na=False)
+    for target in made.recipe["target"]:
+        test = made.test_v1().assign(**{target: said[target].to_numpy()})
+        names = [n for n in made.recipe["selected_features"] if n in test]
+        if told := given_away(made.clean_v1(), test, target, names, 1.0):
+            return next(iter(told))
+    return ""
 
 
 def plainly_other(truth: str, answer: str) -> bool:
