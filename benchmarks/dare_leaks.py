@@ -5,13 +5,13 @@ feature?
 
 DIR is a folder that `assay tasks dare --tables` wrote. Every target of every variant is tried, with
 nothing but what a solver is handed. A rule is read from the training rows, applied to the rows to
-predict, and counts when it gives 99.5 % of the labels, or R2 of 0.995. Rules of one column: the
-mapping of values, the nearest value, a curve, a line, a parabola, a logarithm, a power; columns
-are the features, the keys, the calendar parts of dates, the entity, the row's place in the file
-and that modulo 2 to 24. Rules of two: weighted sum or difference, product or quotient. Further: a
-column that is the target moved by one to three rows, within each entity of a series. Exit status 1
-when a target is computable. Nothing is shared with the checks of the build
-(`data_gen/dare/leaks.py`).
+predict, and counts when it gives 99.5 % of the labels, or R2 of 0.995, and for IF, whose metric
+asks for it, every answer. Rules of one column: the mapping of values, the nearest value, a curve,
+a line, a parabola, a logarithm, a power; columns are the features, the keys, the calendar parts of
+dates, the entity, the row's place in the file and that modulo 2 to 24. Rules of two: weighted sum
+or difference, product or quotient. Further: a column that is the target moved by one to three
+rows, within each entity of a series. Exit status 1 when a target is computable. Nothing is shared
+with the checks of the build (`data_gen/dare/leaks.py`).
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class Asked:
     truth: Array
     keys: tuple[str, ...]
     time: str = ""
+    exact: bool = False  # IF: every answer has to be right
 
 
 def read(path: Path) -> pd.DataFrame:
@@ -94,6 +95,7 @@ def targets_of(top: Path, row: dict[str, Any]) -> Iterator[Asked]:
                 train[target].to_numpy(),
                 truth[target].to_numpy(),
                 ("row_id",),
+                exact=variant == "v1",
             )
 
 
@@ -138,7 +140,7 @@ def computable(asked: Asked) -> list[str]:
     found: list[str] = []
     for name, x, z in _columns(asked):
         for rule, said in _rules(x, asked.y, z, label):
-            if _score(asked.truth, said, label) >= ENOUGH:
+            if _given(asked, said, label):
                 found.append(f"{rule} {name}")
     if not label:
         found += [f"{rule} of {pair}" for rule, pair in _pairs(asked)]
@@ -159,7 +161,9 @@ def _columns(asked: Asked) -> Iterator[tuple[str, Array, Array]]:
     yield "the row's place among all rows", np.arange(before), before + np.arange(after)
     yield "the share of rows before it", np.arange(before) / before, np.arange(after) / after
     for step in range(2, 25):
-        yield f"its place modulo {step}", np.arange(before) % step, np.arange(after) % step
+        place = np.arange(before) % step
+        yield f"its place modulo {step}", place, np.arange(after) % step
+        yield f"its place among all modulo {step}", place, (before + np.arange(after)) % step
     if len(asked.keys) > 1:
         both = [
             frame[list(asked.keys[1:])].astype(str).agg("|".join, axis=1).to_numpy()
@@ -233,11 +237,11 @@ def _pairs(asked: Asked) -> Iterator[tuple[str, str]]:
         z = np.where(np.isfinite(z), z, np.median(x, axis=0) if len(x) else 0.0)
         if len(x) < 10:
             continue
-        if _score(asked.truth, _sum(x, y, z), False) >= ENOUGH:
+        if _given(asked, _sum(x, y, z), False):
             yield "the weighted sum", " and ".join(pair)
         if min(x.min(), z.min(), y.min()) > 0:
             said = np.exp(_sum(np.log(x), np.log(y), np.log(z)))
-            if _score(asked.truth, said, False) >= ENOUGH:
+            if _given(asked, said, False):
                 yield "the product or quotient", " and ".join(pair)
 
 
@@ -268,6 +272,13 @@ def _lags(asked: Asked) -> Iterator[tuple[str, int]]:
                 r = np.corrcoef(moved[both].astype(float), column[both].astype(float))[0, 1]
                 if r * r >= ENOUGH:
                     yield str(name), step
+
+
+def _given(asked: Asked, said: Array, label: bool) -> bool:
+    """Whether answers are as good as the truth: all of them for IF, whose metric asks for that."""
+    if not asked.exact or label:
+        return _score(asked.truth, said, label) >= (1.0 if asked.exact else ENOUGH)
+    return bool(np.allclose(asked.truth.astype(float), np.asarray(said, float)))
 
 
 def _score(truth: Array, said: Array, label: bool) -> float:
