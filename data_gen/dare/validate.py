@@ -25,6 +25,9 @@ from rollouts.sandbox.pool import Pool
 _OTHER = {"LogisticRegression": "GaussianNB", "Ridge": "LinearRegression"}
 MUST = ("model", "features")  # a task in which these make no difference is refused
 _FILL = {"mean": "median", "median": "mean", "most_frequent": "mean"}
+# what the scorer's reader may take for no value, or for a truth value
+_MISSING = ("", "na", "n/a", "nan", "-nan", "null", "none", "<na>", "#n/a", "#n/a n/a", "#na")
+_WORDS = frozenset([*_MISSING, "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan", "true", "false"])
 _SEEDS = {"DecisionTreeClassifier": 5, "DecisionTreeRegressor": 5, "LinearSVC": 3}  # others: 1
 
 
@@ -201,6 +204,8 @@ def plainly_other(truth: str, answer: str) -> bool:
 
 
 def _far(one: str, other: str) -> bool:
+    if one.lower() in _WORDS or other.lower() in _WORDS:
+        return False
     try:
         a, b = float(one), float(other)
     except ValueError:
