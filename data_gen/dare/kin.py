@@ -16,19 +16,16 @@ from typing import Any
 from rewards.table_files import tables_of
 from rewards.table_marks import TableMarks
 
-TRAINING = ("train_v2", "train")  # names of the clean training file, without its ending
+TRAINING = ("train_v2", "train", "covariates_train")  # clean training files, without their ending
 
 
 def joined(rows: Sequence[Mapping[str, Any]], databases: Path) -> dict[str, str]:
     """Group of a table → the group it belongs to, for the rows of a question list: the least name
     of those whose tables are like each other, directly or through others."""
     marks: dict[str, list[TableMarks]] = {}
-    seen: set[str] = set()
-    for row in rows:
-        if row["source"] not in seen:
-            seen.add(str(row["source"]))
-            found = tables_of(_training(databases / str(row["file_path"]) / "source"))
-            marks.setdefault(str(row["table_group"]), []).extend(found)
+    for row in rows:  # every database: what one of them keeps in other files, another has at hand
+        found = tables_of(_training(databases / str(row["file_path"]) / "source"))
+        marks.setdefault(str(row["table_group"]), []).extend(found)
     head = {name: name for name in marks}
     holders: defaultdict[int, set[str]] = defaultdict(set)
     for name in sorted(marks):
