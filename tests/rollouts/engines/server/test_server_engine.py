@@ -18,7 +18,7 @@ from rewards.task import TaskError
 from rollouts import cli
 from rollouts.engines.request import EndpointError, Patience
 from rollouts.engines.server.engine import ServerEngine
-from rollouts.engines.server.process import Launch, servers
+from rollouts.engines.server.process import Launch, devices, servers
 from rollouts.engines.server.words import WORDS, AnswerError
 from rollouts.engines.torch.engine import TorchEngine
 from rollouts.engines.torch.load import load_llama
@@ -135,6 +135,19 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
     said = r"ended with status 2; .*server-0\.log ends with: .*no-model"
     with pytest.raises(TaskError, match=said), servers(launch, [""], tmp_path):
         pass
+
+
+def test_there_is_one_server_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\nprintf '0\\n1\\n'\n")
+    tool.chmod(0o755)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert devices() == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    assert devices() == ["3", "5"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert devices() == [""]
 
 
 def test_the_commands_of_the_other_servers() -> None:
