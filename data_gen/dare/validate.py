@@ -1,3 +1,6 @@
+# pandas ships no types.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 """Is an IF task worth asking? Its reference twice, a faithful solver, and every step broken once.
 
 One sandbox call a round. A step is *stated* only if breaking it changes the answer; a range whose
