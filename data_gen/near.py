@@ -120,14 +120,13 @@ class Tables:
         if table in self._owner:
             return
         self._owner[table] = owner
-        for mark in (*table.columns, *table.rows):
+        for mark in table.all():
             self._holders[mark].append(table)
 
     def find(self, table: TableMarks) -> int | None:
         """A row whose task has this table, or a copy of it."""
         if table not in self._asked:
-            marks = (*table.columns, *table.rows)
-            near = {other for mark in marks for other in self._holders.get(mark, ())}
+            near = {other for mark in table.all() for other in self._holders.get(mark, ())}
             alike = [self._owner[other] for other in near if table.like(other)]
             self._asked[table] = min(alike, default=None)
         return self._asked[table]

@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from data_gen.demo.passages import canonical_hash
-from rewards.table_marks import spread
+from rewards.mixing import spread
 from rewards.task import Task
 
 # 16 bands of 4: of pairs at a Jaccard similarity of 0.8 the bands miss one in 4,500, at 0.5 a

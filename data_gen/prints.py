@@ -22,7 +22,8 @@ from data_gen.demo.passages import canonical_hash
 from data_gen.overlap import PERMUTATIONS, fingerprint, signature
 from rewards.families import family_of
 from rewards.laws import contents, normal
-from rewards.table_marks import TableMarks, spread
+from rewards.mixing import spread
+from rewards.table_marks import TableMarks
 from rewards.task import Task, TaskError, refuse_unfinished, with_absolute_files
 
 PARTS = ("contents", "inputs", "references")

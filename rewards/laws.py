@@ -253,11 +253,11 @@ def _copies(
     """Pairs of tasks whose tables are copies of each other and not the very same."""
     holders: defaultdict[int, list[TableMarks]] = defaultdict(list)
     for table in other:
-        for mark in (*table.columns, *table.rows):
+        for mark in table.all():
             holders[mark].append(table)
     pairs: list[tuple[str, str]] = []
     for table, task in one.items():
-        near = {t for mark in (*table.columns, *table.rows) for t in holders.get(mark, ())}
+        near = {t for mark in table.all() for t in holders.get(mark, ())}
         alike = [other[t] for t in near if str(t) != str(table) and table.like(t)]
         pairs += [(task, min(alike))] if alike else []
     return pairs

@@ -17,6 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rewards.mixing import spread
+from rewards.table_numbers import Numbers, numbers_of, same_numbers
+
 LEAST = 8  # distinct values of a column that says something
 ENOUGH = 3  # such columns, for rows to be told by them
 SAMPLE = 64  # marks of rows that are kept
@@ -28,10 +31,11 @@ Known = Callable[[Sequence[int]], Sequence[bool]]
 @dataclass(frozen=True)
 class TableMarks:
     """`columns`: one mark for each that says something. `rows`: the smallest marks of its rows, in
-    order, `SAMPLE` at most."""
+    order, `SAMPLE` at most. `numbers`: sketches of its columns of numbers."""
 
     columns: frozenset[int]
     rows: tuple[int, ...] = ()
+    numbers: tuple[Numbers, ...] = ()
 
     def __str__(self) -> str:
         """The same text for the same table."""
@@ -40,13 +44,20 @@ class TableMarks:
     def __bool__(self) -> bool:
         return bool(self.columns)
 
+    def all(self) -> set[int]:
+        """Every mark: tables that are like each other have one in common at least."""
+        sketches = {mark for n in self.numbers for mark in (*n.values, *n.ratios)}
+        return {*self.columns, *self.rows, *sketches}
+
     def like(self, other: TableMarks) -> bool:
-        """Whether most columns of the narrower table are columns of the other, or rows of one are
-        rows of the other."""
+        """Whether most columns of the narrower table are columns of the other, rows of one are rows
+        of the other, or most measured columns of one hold the quantities of the other's."""
         least = min(len(self.columns), len(other.columns))
         if least and len(self.columns & other.columns) >= SAME_COLUMNS * least:
             return True
-        return min(len(self.rows), len(other.rows)) >= LEAST and self._shared(other) >= SAME_ROWS
+        if min(len(self.rows), len(other.rows)) >= LEAST and self._shared(other) >= SAME_ROWS:
+            return True
+        return same_numbers(self.numbers, other.numbers)
 
     def _shared(self, other: TableMarks) -> float:
         """The estimated share of all rows of both that both have (bottom-k Jaccard)."""
@@ -69,6 +80,8 @@ def marks_of_frame(frame: Any) -> TableMarks:
     import numpy as np
 
     columns: list[int] = []
+    made = (numbers_of(frame.iloc[:, place]) for place in range(frame.shape[1]))
+    numbers = tuple(found for found in made if found is not None)
     total = np.zeros(len(frame), dtype=np.uint64)
     with np.errstate(over="ignore"):
         for place in range(frame.shape[1]):  # by place: names may repeat
@@ -78,9 +91,9 @@ def marks_of_frame(frame: Any) -> TableMarks:
             columns.append(_digest(np.sort(cells[cells != 0])))
             total += cells
     if len(columns) < ENOUGH:  # rows of two columns are alike by chance
-        return TableMarks(frozenset(columns))
+        return TableMarks(frozenset(columns), (), numbers)
     rows = np.unique(spread(total[total != 0]) & np.uint64(_MASK))[:SAMPLE]
-    return TableMarks(frozenset(columns), tuple(int(mark) for mark in rows))
+    return TableMarks(frozenset(columns), tuple(int(mark) for mark in rows), numbers)
 
 
 def _cells(column: Any) -> Any:
@@ -132,14 +145,3 @@ def _digest(values: Any) -> int:
     """The mark of a column's sorted cells."""
     digest = hashlib.blake2b(values.astype("<u8").tobytes(), digest_size=8).digest()
     return int.from_bytes(digest, "big") & _MASK
-
-
-def spread(values: Any) -> Any:
-    """Spread 64-bit numbers evenly (splitmix64)."""
-    import numpy as np
-
-    with np.errstate(over="ignore"):
-        x = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return x ^ (x >> np.uint64(31))

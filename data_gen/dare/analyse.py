@@ -18,6 +18,7 @@ from data_gen.dare.targets import (
     is_identifier,
     is_weight,
     number_unfit,
+    stands_for_names,
     unfit,
 )
 
@@ -96,8 +97,9 @@ def clean(
 
 
 def _identifies(name: str, column: Frame, text: str) -> bool:
-    """Whether a column measures nothing: it names rows, or says how much they count."""
-    if is_weight(name, text):
+    """Whether a column measures nothing: it names rows or groups of them, or says how much they
+    count."""
+    if is_weight(name, text) or stands_for_names(name, column, text):
         return True
     return is_identifier(name, column, text) and not is_calendar(name, column)
 

@@ -70,7 +70,7 @@ def build_all(args: argparse.Namespace) -> None:
     kin = joined(rows, args.out / "databases")
     for row in rows:
         row["table_group"] = kin[str(row["table_group"])]
-    reworded = _reworded(args, rows)
+    reworded = _reworded(args, rows, settings.seed)
     write_question_list(args.out, rows)
     groups = {str(row["table_group"]) for row in rows}
     share = args.validation_share
@@ -125,21 +125,29 @@ def _rows(found: Sequence[Built], wanted: int) -> tuple[list[dict[str, Any]], in
     return rows[:wanted], repeats
 
 
-def _reworded(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _reworded(args: argparse.Namespace, rows: list[dict[str, Any]], seed: int) -> dict[str, Any]:
     """Let an endpoint reword the questions, if one is given; what became of it."""
-    if not args.refine_url:
+    if not args.refine_url and not args.writer:
         return {}
     from data_gen.dare.refine import recipe_in, refine_rows
-    from rewards.krama.judge_endpoint import Endpoint
+    from data_gen.dare.writer import reword_rows
 
     recipes: dict[str, Any] = {}
     for row in rows:
         about = args.out / "databases" / row["file_path"] / "verify" / "all_metadata.json"
         if (recipe := recipe_in(about.read_bytes())) is not None:
             recipes[row["file_path"]] = recipe
-    endpoint = Endpoint(args.refine_url, args.refine_model, os.environ.get("ASSAY_REFINE_KEY", ""))
-    report = refine_rows(rows, recipes, endpoint)
-    print(f"wordings: {json.dumps(report)}", file=sys.stderr)
+    if args.writer:
+        report = reword_rows(rows, recipes, args.out, (args.writer, args.writer_model), seed)
+        said = {key: report[key] for key in ("asked", "reworded", "refused")}
+    else:
+        from rewards.krama.judge_endpoint import Endpoint
+
+        key = os.environ.get("ASSAY_REFINE_KEY", "")
+        report = said = refine_rows(
+            rows, recipes, Endpoint(args.refine_url, args.refine_model, key)
+        )
+    print(f"wordings: {json.dumps(said)}", file=sys.stderr)
     return {"reworded": report}
 
 

@@ -55,6 +55,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--refine-model", default="default", help="its model")
     parser.add_argument(
+        "--writer",
+        metavar="URL",
+        help="endpoint that may say the questions in other words; every step, name and number "
+        "stays to the letter (OpenAI-compatible; key: $OPENAI_API_KEY)",
+    )
+    parser.add_argument("--writer-model", default="", metavar="NAME", help="its model")
+    parser.add_argument(
         "--exclude",
         type=Path,
         nargs="*",
@@ -129,6 +136,8 @@ def main(argv: Sequence[str]) -> int:
         if share is not None and not 0 <= share < 1:
             option = f"--{name.replace('_', '-')}"
             raise TaskError(f"{option} {share}: set a share from 0 to below 1")
+    if args.writer is not None:
+        _check_writer(args)
     if args.source is not None:
         asyncio.run(import_official(args.source, args.out, args.split, args.simulate))
     elif args.import_dsbench is not None:
@@ -142,6 +151,17 @@ def main(argv: Sequence[str]) -> int:
 
         build_all(args)
     return 0
+
+
+def _check_writer(args: argparse.Namespace) -> None:
+    """Say before anything is built what `--writer` cannot do."""
+    if args.tables is None:
+        raise TaskError("--writer rewords what is built from --tables; published tasks stay")
+    if not args.writer.startswith(("http://", "https://")) or not args.writer_model:
+        raise TaskError("--writer: give a URL of http or https, and --writer-model NAME")
+    if args.style == "mini" or args.refine_url:
+        other = "--refine-url" if args.refine_url else "--style mini"
+        raise TaskError(f"--writer does not go with {other}; leave one of them out")
 
 
 async def remake(source: Path, out: Path) -> None:

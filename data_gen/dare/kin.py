@@ -1,11 +1,14 @@
 """Tables that are drawn from one another: their tasks belong on one side of a split.
 
 Copies of whole columns are known before anything is built. A table that holds some of the rows of
-another is known by the marks of its rows (`rewards.table_marks`), from the files that are shipped.
+another is known by the marks of its rows, and one that calls its rows something else, or measures
+in another unit, by the sketches of its numbers (`rewards.table_marks`), from the files that are
+shipped: the same marks that `assay tasks check` compares.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,26 +16,26 @@ from typing import Any
 from rewards.table_files import tables_of
 from rewards.table_marks import TableMarks
 
-TRAINING = ("train_v2", "train")  # names of the clean training file, without its ending
+TRAINING = ("train_v2", "train", "covariates_train")  # clean training files, without their ending
 
 
 def joined(rows: Sequence[Mapping[str, Any]], databases: Path) -> dict[str, str]:
     """Group of a table → the group it belongs to, for the rows of a question list: the least name
     of those whose tables are like each other, directly or through others."""
     marks: dict[str, list[TableMarks]] = {}
-    seen: set[str] = set()
-    for row in rows:
-        if row["source"] not in seen:
-            seen.add(str(row["source"]))
-            found = tables_of(_training(databases / str(row["file_path"]) / "source"))
-            marks.setdefault(str(row["table_group"]), []).extend(found)
-    names = sorted(marks)
-    head = {name: name for name in names}
-    for number, name in enumerate(names):
-        for other in names[:number]:
+    for row in rows:  # every database: what one of them keeps in other files, another has at hand
+        found = tables_of(_training(databases / str(row["file_path"]) / "source"))
+        marks.setdefault(str(row["table_group"]), []).extend(found)
+    head = {name: name for name in marks}
+    holders: defaultdict[int, set[str]] = defaultdict(set)
+    for name in sorted(marks):
+        own = {mark for table in marks[name] for mark in table.all()}
+        for other in sorted({near for mark in own for near in holders[mark]}):
             if head[name] != head[other] and _like(marks[name], marks[other]):
                 least, most = sorted((head[name], head[other]))
                 head = {k: least if v == most else v for k, v in head.items()}
+        for mark in own:
+            holders[mark].add(name)
     return head
 
 

@@ -91,8 +91,18 @@ def _alike(one: Sketch, other: Sketch) -> bool:
 
 def sketches_of(frame: Frame) -> list[Sketch]:
     """The sketches of the columns that have enough different values."""
-    found = [_sketch(frame.iloc[:, place].dropna()) for place in range(frame.shape[1])]
+    columns = (frame.iloc[:, place].dropna() for place in range(frame.shape[1]))
+    found = [_sketch(column) for column in columns if not few(column, _DISTINCT)]
     return [s for s in found if s]
+
+
+def few(column: Any, least: int) -> bool:
+    """Whether a column has fewer different values than that; False where they cannot be told
+    apart without reading them as texts."""
+    try:
+        return bool(column.nunique() < least)
+    except TypeError:  # lists and the like
+        return False
 
 
 def _sketch(column: Any) -> Sketch:
@@ -135,16 +145,23 @@ def plain_values(column: Any) -> Any:
         return column.to_numpy().astype("M8[s]").astype("i8").astype("f8")
     if column.dtype.kind in "iufb":
         return column.to_numpy(dtype="f8")
-    words: Any = pd.Series([" ".join(str(v).split()).casefold() for v in column.tolist()])
-    plain: Any = pd.to_numeric(words, errors="coerce")
-    if plain.notna().all():
-        return plain.to_numpy(dtype="f8")
+    said = column.tolist()
+    bare = {v: " ".join(v.split()).casefold() for v in {v for v in said if type(v) is str}}
+    words: Any = pd.Series([bare[v] if type(v) is str else _bare(v) for v in said])
     distinct: list[str] = words.unique().tolist()
+    numbers: Any = pd.to_numeric(pd.Series(distinct), errors="coerce")
+    if numbers.notna().all():
+        plain: Any = pd.to_numeric(words, errors="coerce")
+        return plain.to_numpy(dtype="f8")
     form, _ = date_format(distinct, {})
     days = parse(distinct, form) if form else None
     if days is None:
         return words.tolist()
     return plain_values(words.map(dict(zip(distinct, days, strict=True))))
+
+
+def _bare(value: Any) -> str:
+    return " ".join(str(value).split()).casefold()
 
 
 def _hashed(column: Any) -> Any:

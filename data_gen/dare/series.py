@@ -11,10 +11,11 @@ answer is in it. Resampling bins start at the cut.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from data_gen.dare.baseline import FLOOR_R2, best_r2, design, forecasts
+from data_gen.dare.baseline import TREES, any_beats, design, forecasts
 from data_gen.dare.bins import Resample, binned, choose, named, until
 from data_gen.dare.database import (
     Built,
@@ -163,24 +164,29 @@ def _dull(
     timed: Timed, target: str, known: list[str], parts: Parts, resample: Resample | None
 ) -> str:
     """Why nobody learns from a series: no simple model, or no forecast, finds its answers."""
-    from sklearn.ensemble import ExtraTreesRegressor
-
     early, late = parts.early, parts.late
-    guesses = forecasts(early, late, "_when", timed.keys, target)
-    x, z = design(early.fillna(0), late.fillna(0), known)
-    model = ExtraTreesRegressor(40, random_state=0, min_samples_leaf=2).fit(x, early[target])
-    if best_r2(late[target], guesses | {"known": model.predict(z)}) < FLOOR_R2:
+    told = any_beats(late[target], forecasts(early, late, "_when", timed.keys, target))
+    if not told and not any_beats(late[target], _with_known(early, late, target, known)):
         return "XF: no simple model beats a constant answer"
-    if resample is not None:
-        if parts.answers[target].nunique() < 5:
-            return "CF: the resampled answers hardly vary"
-        whole = binned(timed, target, resample)
-        past, asked = whole[whole["_start"] < parts.cut], whole[whole["_start"] >= parts.cut]
-        guesses = forecasts(past, asked, "_bin", timed.keys, target)
-        late = asked
-    if best_r2(late[target], guesses) < FLOOR_R2:
+    if resample is None:
+        return "" if told else "CF: no simple forecast beats a constant answer"
+    if parts.answers[target].nunique() < 5:
+        return "CF: the resampled answers hardly vary"
+    whole = binned(timed, target, resample)
+    before, asked = whole[whole["_start"] < parts.cut], whole[whole["_start"] >= parts.cut]
+    if not any_beats(asked[target], forecasts(before, asked, "_bin", timed.keys, target)):
         return "CF: no simple forecast beats a constant answer"
     return ""
+
+
+def _with_known(early: Frame, late: Frame, target: str, known: list[str]) -> Iterator[Any]:
+    """Answers from the covariates alone, by a small forest."""
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    x, z = design(early.fillna(0), late.fillna(0), known)
+    for trees in TREES:
+        model = ExtraTreesRegressor(trees, random_state=0, min_samples_leaf=2)
+        yield model.fit(x, early[target]).predict(z)
 
 
 def _write(

@@ -20,7 +20,7 @@ from typing import Any
 
 from data_gen.dare.layout import Frame
 from data_gen.dare.local import local_tables, tables_in
-from data_gen.dare.published import plain_values, same_as_published
+from data_gen.dare.published import few, plain_values, same_as_published
 from data_gen.dare.second.original import Original
 from rewards.task import TaskError
 
@@ -200,7 +200,10 @@ def fingerprints(frame: Frame) -> frozenset[str]:
 
     found: set[str] = set()
     for place in range(frame.shape[1]):  # by place: names may repeat
-        values = plain_values(frame.iloc[:, place])
+        column = frame.iloc[:, place]
+        if few(column, 8):
+            continue
+        values = plain_values(column)
         if len(set(values if isinstance(values, list) else values.tolist())) < 8:
             continue
         if isinstance(values, list):

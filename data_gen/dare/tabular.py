@@ -163,12 +163,13 @@ def with_noise(made: Candidate, ranges: dict[str, Any], rng: random.Random) -> C
 
     clean = replace(made, recipe={**made.recipe, "expected_ranges": ranges})
     base = clean.clean_v1()
+    cells = {name: base[name].to_numpy(object) for name in base.columns}
     rows: list[dict[str, Any]] = []
     names = list(ranges)
     for number in range(int(NOISE * len(base)) if names else 0):
-        values: dict[str, Any] = dict(base.iloc[rng.randrange(len(base))])
-        other = base.iloc[rng.randrange(len(base))]
-        values |= {t: other[t] for t in made.recipe["target"]}
+        place, other = rng.randrange(len(base)), rng.randrange(len(base))
+        values: dict[str, Any] = {name: column[place] for name, column in cells.items()}
+        values |= {t: cells[t][other] for t in made.recipe["target"]}
         broken = {names[number % len(names)]}
         if rng.random() < 0.5:
             broken |= {n for n in names if rng.random() < 0.3}

@@ -28,7 +28,7 @@ _ID_TEXT = re.compile(
     r"\b(identif(ier|ication|ying)|id (number|code)|unique (id|number|key|code)|serial number|"
     r"row (number|name|index)|(subject|patient|case|student|person|household|school) (id|number|"
     r"code)|sequence number|fips|zip code|postal code|(institution|cent(re|er)|hospital|site) "
-    r"(number|code))\b|^ids?\b",
+    r"(number|code))\b|^ids?\b|\bids? of\b",
     re.I,
 )
 _WEIGHT = re.compile(
@@ -79,7 +79,14 @@ _TREATED = re.compile(
     r"assigned to|which eye was treated)\b",
     re.I,
 )
-_CODED = re.compile(r"^\W*(an? )?((un)?ordered )?factor\b", re.I)
+_CODED = re.compile(r"^\W*(an? )?((un)?ordered )?factor\b|^\W*\w+ indicator variable\b", re.I)
+_ENTITY = re.compile(
+    r"^(student|pupil|school|course|class(room)?|teacher|subject|person|patient|hospital|clinic|firm|"
+    r"company|household|family|mother|father|litter|animal|plant|state|county|country|city|town|"
+    r"village|district|precinct|site|station|store|brand|judge|rater|interviewer|player|team)$",
+    re.I,
+)
+_YEAR = re.compile(r"^(1[5-9]|20)\d\d\b")
 _CLOCK = re.compile(r"(^|[._ ])time$", re.I)
 _ANGLE = re.compile(
     r"(^|[._ ])(wind_?dir\w*|direction|bearing|heading|azimuth|aspect|dir|wd)$", re.I
@@ -99,7 +106,7 @@ def is_calendar(name: str, column: Column) -> bool:
         return False
     if not is_number(column):
         words = pd.Series(known.unique()).map(str)
-        return bool(words.map(lambda w: bool(_TIME_WORDS.match(w))).mean() > 0.9)
+        return bool(words.map(lambda w: bool(_TIME_WORDS.match(w) or _YEAR.match(w))).mean() > 0.9)
     whole = bool((known == known.round()).all())
     for words, (low, high) in _WHOLE_TIMES.items():
         ends = "|".join(rf"{w}s?$|^{w}(?=of|built|born|made)" for w in words.split("|"))
@@ -129,6 +136,16 @@ def is_identifier(name: str, column: Column, text: str = "") -> bool:
         return False
     counter = _COUNTER.search(name) and is_number(column) and column.min() > 20
     return bool(counter or _ID_TEXT.search(text)) or is_running(column)
+
+
+def stands_for_names(name: str, column: Column, text: str) -> bool:
+    """Whether numbers are codes of many names: the source calls them a factor or an indicator, or
+    the column is called what they name (a school, a student), and there are more of them than a
+    question can list."""
+    said = _CODED.match(text) or _ENTITY.match(name)
+    if not is_number(column) or not said or column.nunique() <= 20:
+        return False
+    return bool((column.dropna() % 1 == 0).all())
 
 
 def is_weight(name: str, text: str = "") -> bool:

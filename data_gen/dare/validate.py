@@ -1,3 +1,6 @@
+# pandas ships no types.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 """Is an IF task worth asking? Its reference twice, a faithful solver, and every step broken once.
 
 One sandbox call a round. A step is *stated* only if breaking it changes the answer; a range whose
@@ -9,10 +12,13 @@ reader who does only what is stated, with other seeds, must come to the same ans
 
 from __future__ import annotations
 
+import csv
+import io
 import random
 from dataclasses import dataclass, replace
 from typing import Any
 
+from data_gen.dare.given_away import given_away
 from data_gen.dare.layout import table_bytes
 from data_gen.dare.reference_run import run_jobs
 from data_gen.dare.tabular import Candidate, with_noise
@@ -22,6 +28,9 @@ from rollouts.sandbox.pool import Pool
 _OTHER = {"LogisticRegression": "GaussianNB", "Ridge": "LinearRegression"}
 MUST = ("model", "features")  # a task in which these make no difference is refused
 _FILL = {"mean": "median", "median": "mean", "most_frequent": "mean"}
+# what the scorer's reader may take for no value, or for a truth value
+_MISSING = ("", "na", "n/a", "nan", "-nan", "null", "none", "<na>", "#n/a", "#n/a n/a", "#na")
+_WORDS = frozenset([*_MISSING, "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan", "true", "false"])
 _SEEDS = {"DecisionTreeClassifier": 5, "DecisionTreeRegressor": 5, "LinearSVC": 3}  # others: 1
 
 
@@ -130,6 +139,8 @@ async def prove(
             and len({_row.partition(",")[2] for _row in first.splitlines()[1:]}) < 2
         ):
             return None, "the answer is one label throughout"
+        if name := _decides(made, first):
+            return None, f"{name} alone decides every answer"
         if len(answers) < len(job["runs"]):  # it stops where one of MUST is idle
             return None, "the model or the choice of features does not matter"
         own = iter(answers[len(head) :])
@@ -156,9 +167,53 @@ async def prove(
 def _score(made: Candidate, truth: str, answer: Any) -> float:
     if not isinstance(answer, str):
         return 0.0  # it does not even run
+    if answer == truth:
+        return 1.0
+    if plainly_other(truth, answer):
+        return 0.0
     kind = f"{made.family}-IF"
     gold = TableGold(kind, truth, ("row_id",), tuple(made.recipe["target"]), {})
     return score_table(gold, answer.encode(), "strict", trusted=True).outcome or 0.0
+
+
+def _decides(made: Candidate, answer: str) -> str:
+    """A feature whose values, looked up in the training rows, give all labels of an answer: nobody
+    would need the rest of the recipe. "" where there is none, and for quantities."""
+    if made.family != "class":
+        return ""
+    import pandas as pd
+
+    said: Any = pd.read_csv(io.StringIO(answer), dtype=str, keep_default_na=False)
+    for target in made.recipe["target"]:
+        test = made.test_v1().assign(**{target: said[target].to_numpy()})
+        names = [n for n in made.recipe["selected_features"] if n in test]
+        if told := given_away(made.clean_v1(), test, target, names, 1.0):
+            return next(iter(told))
+    return ""
+
+
+def plainly_other(truth: str, answer: str) -> bool:
+    """Whether two answers of ours for the same rows differ beyond doubt: another label somewhere,
+    or a number further off than the scorer's tolerance allows by far. That spares the scorer, which
+    decides all else."""
+    one, other = (list(csv.reader(io.StringIO(text))) for text in (truth, answer))
+    if [row[:1] for row in one] != [row[:1] for row in other] or one[0] != other[0]:
+        return False
+    return any(
+        a != b and _far(a, b)
+        for mine, theirs in zip(one[1:], other[1:], strict=True)
+        for a, b in zip(mine[1:], theirs[1:], strict=False)
+    )
+
+
+def _far(one: str, other: str) -> bool:
+    if one.lower() in _WORDS or other.lower() in _WORDS:
+        return False
+    try:
+        a, b = float(one), float(other)
+    except ValueError:
+        return True
+    return abs(a - b) > 1e-7 + 1e-4 * max(abs(a), abs(b))
 
 
 def finished(proof: Proof) -> Candidate:

@@ -93,7 +93,9 @@ def phrase(text: str) -> str:
     text = re.sub(
         r"\b(an? )?(ordered )?(factor )?with (\d+ )?(the )?levels?\b.*", "", text, flags=re.I
     )
-    whole = re.split(r"(?<=[^\W\d_]{3})\.\s|[.;!]\s+(?=[A-Z])|[;?]\s|(?<=\D)\s[-–]{1,2}\s", text)[0]
+    whole = re.split(
+        r"(?<=[^\W\d_]{3})\.\s+(?![a-z])|[.;!]\s+(?=[A-Z])|[;?]\s|(?<=\D)\s[-–]{1,2}\s", text
+    )[0]
     head = whole.partition(": ")[0]
     whole = head if len(head.split()) > 2 else whole
     for cut in (whole, re.split(r"\s*\(|, (?=[a-z0-9])", whole)[0]):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from own_families import family_file
 from table_copies import homes
@@ -133,7 +134,16 @@ def compare(capsys: pytest.CaptureFixture[str], one: Path, two: Path, *more: str
 
 @pytest.mark.parametrize(
     "sort",
-    ["identical", "sorted", "reordered", "renamed", "reformatted", "sampled", "another file name"],
+    [
+        "identical",
+        "sorted",
+        "reordered",
+        "renamed",
+        "reformatted",
+        "sampled",
+        "another file name",
+        "relabelled",
+    ],
 )
 def test_copies_of_table_tasks_are_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], sort: str
@@ -148,6 +158,14 @@ def test_copies_of_table_tasks_are_found(
         "reformatted": (frame, {"sep": ";", "decimal": ","}),
         "sampled": (frame.sample(frac=0.8, random_state=1), {}),
         "another file name": (frame, {"name": "x.csv"}),
+        "relabelled": (
+            frame.assign(
+                Street=pd.factorize(frame["Street"])[0],
+                Sold=pd.factorize(frame["Sold"])[0],
+                Price=frame["Price"] / 1000,
+            ).sample(frac=0.9, random_state=2),
+            {},
+        ),
     }
     copy, how = made[sort]
     found = compare(capsys, one, table_task(tmp_path / "two", copy, **how))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,67 @@ def test_two_halves_of_one_sample_of_rows_are_kin() -> None:
     frame = homes(1, 900)
     one, two = (marks_of_frame(frame.sample(frac=0.8, random_state=s)) for s in (1, 2))
     assert not one.columns & two.columns and one.like(two)
+
+
+def panel(seed: int, firms: int = 11) -> Any:
+    """A panel of firms over twenty years: names, a year, three quantities."""
+    draw = random.Random(seed)
+    rows = [
+        {
+            "firm": f"Company {firm}",
+            "year": 1935 + year,
+            "invest": round(draw.lognormvariate(4, 1.2), 2),
+            "value": round(draw.lognormvariate(7, 1), 1),
+            "capital": round(draw.lognormvariate(5, 1.5), 1),
+        }
+        for firm in range(firms)
+        for year in range(20)
+    ]
+    return pd.DataFrame(rows)
+
+
+def relabelled(frame: Any) -> Any:
+    """The same firms but the last, by number, under other names, in another order."""
+    kept = frame[frame["firm"] != "Company 10"]
+    out = kept.rename(columns={"invest": "inv", "value": "v", "capital": "k"})
+    out["firm"] = out["firm"].str.removeprefix("Company ").astype(int) + 1
+    return out[["k", "firm", "inv", "v", "year"]].sample(frac=1, random_state=1)
+
+
+RELABELLED = {
+    "numbers for names": lambda f: relabelled(f),
+    "in thousandths": lambda f: relabelled(f).assign(v=lambda r: r["v"] / 1000),
+    "in another unit": lambda f: relabelled(f).assign(
+        **{c: relabelled(f)[c] * 0.45359237 for c in ("inv", "v", "k")}
+    ),
+    "four rows in five": lambda f: relabelled(f).sample(frac=0.8, random_state=4),
+}
+
+
+@pytest.mark.parametrize("how", list(RELABELLED))
+def test_a_copy_under_other_labels_is_found(how: str) -> None:
+    one, two = marks_of_frame(panel(1)), marks_of_frame(RELABELLED[how](panel(1)))
+    assert not one.columns & two.columns
+    assert one.like(two) and two.like(one)
+    assert one.all() & two.all()
+
+
+def test_panels_of_other_firms_are_strangers() -> None:
+    tables = [marks_of_frame(panel(seed)) for seed in range(12)]
+    assert not [1 for i, a in enumerate(tables) for b in tables[:i] if a.like(b)]
+
+
+def test_columns_that_fill_their_range_make_no_kin() -> None:
+    draw = random.Random(0)
+
+    def survey() -> Any:
+        ages = [draw.randrange(18, 90) for _ in range(400)]
+        shares = [draw.randrange(101) for _ in range(400)]
+        years = [draw.randrange(1950, 2000) for _ in range(400)]
+        return pd.DataFrame({"age": ages, "share": shares, "born": years})
+
+    assert not marks_of_frame(survey()).like(marks_of_frame(survey()))
+    assert marks_of_frame(survey()).numbers == ()
 
 
 def test_strangers_are_strangers() -> None:

@@ -44,7 +44,39 @@ def test_some_rows_of_a_table_in_another_order_are_its_kin(tmp_path: Path) -> No
     assert sorted(found) == sorted(row["table_group"] for row in rows)
 
 
-def test_a_second_database_of_a_table_is_not_read_again(tmp_path: Path) -> None:
-    first = database(tmp_path, "first", table(0))
-    again = {**first, "file_path": "gone"}
-    assert joined([first, again], tmp_path) == {"group-first": "group-first"}
+def test_covariates_in_files_of_their_own_tell_kin(tmp_path: Path) -> None:
+    whole = table(0).assign(firm=[f"Firm {i // 10}" for i in range(300)])
+    first = database(tmp_path, "first", whole[["firm", "a"]], "train.csv")
+    copy = whole.sample(frac=0.8, random_state=1).drop(columns="firm")
+    rows = [first, database(tmp_path, "copy", copy), database(tmp_path, "other", table(1))]
+    found = joined(rows, tmp_path)
+    assert found["group-first"] != found["group-copy"]  # one measured column says too little
+    whole[["firm", "b", "c", "d"]].to_csv(
+        tmp_path / "first" / "source" / "covariates_train.csv", index=False
+    )
+    found = joined(rows, tmp_path)
+    assert found["group-first"] == found["group-copy"] != found["group-other"]
+
+
+def test_every_database_of_a_table_is_read(tmp_path: Path) -> None:
+    whole = table(0).assign(firm=[f"Firm {i // 10}" for i in range(300)])
+    first = database(tmp_path, "first", whole[["firm", "a"]], "train.csv")
+    second = {**database(tmp_path, "second", whole, "train.csv"), "source": "first"}
+    second["table_group"] = first["table_group"]
+    copy = whole.sample(frac=0.8, random_state=1).drop(columns="firm")
+    found = joined([first, second, database(tmp_path, "copy", copy)], tmp_path)
+    assert found["group-first"] == found["group-copy"]
+
+
+def test_a_table_under_other_labels_in_another_unit_is_kin(tmp_path: Path) -> None:
+    whole = table(0).assign(firm=[f"Firm {i // 10}" for i in range(300)])
+    copy = whole.sample(frac=0.8, random_state=1).rename(columns=str.upper)
+    copy["FIRM"] = pd.factorize(copy["FIRM"])[0] + 100
+    copy[["A", "B"]] *= 0.3048
+    rows = [
+        database(tmp_path, "whole", whole),
+        database(tmp_path, "copy", copy, "train.csv"),
+        database(tmp_path, "other", table(1)),
+    ]
+    found = joined(rows, tmp_path)
+    assert found["group-whole"] == found["group-copy"] != found["group-other"]

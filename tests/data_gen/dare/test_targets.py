@@ -109,6 +109,37 @@ def test_numbers_that_stand_for_names_are_no_quantity() -> None:
     assert number_unfit(draw(1, 500, 743), "number of ticks") == ""
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "an ordered factor designating the school",
+        "Factor; id of each pig",
+        "id of the litter",
+        "school indicator variable",
+    ],
+)
+def test_numbers_that_name_something_are_no_columns(text: str) -> None:
+    rng = random.Random(1)
+    frame = pd.DataFrame(
+        {
+            "school": [rng.randrange(1000, 1060) for _ in range(300)],
+            **{name: [rng.gauss(0, 1) for _ in range(300)] for name in "abcd"},
+        }
+    )
+    frame = frame.rename(columns={"school": "pupils"})
+    plain, named = (clean(frame, 0, {"pupils": said}) for said in ("pupils", text))
+    assert plain is not None and "pupils" in plain.kinds
+    assert named is not None and "pupils" not in named.kinds
+    called = clean(frame.rename(columns={"pupils": "school"}), 0)
+    assert called is not None and "school" not in called.kinds
+
+
+def test_labels_that_begin_with_a_year_are_of_the_calendar() -> None:
+    games = pd.Series([f"{1924 + 4 * (i % 9)} Winter" for i in range(300)])
+    assert unfit("games", games) == "a part of the calendar"
+    assert unfit("size", pd.Series([f"{100 * (i % 9)} m" for i in range(300)])) == ""
+
+
 def test_of_columns_that_give_each_other_the_derived_one_is_known() -> None:
     assert derived_one(["lwage", "wage"], ["lwage", "wage"]) == "wage"  # no mark: the later
     assert derived_one(["log_wage", "wage"], ["log_wage", "wage"]) == "log_wage"

@@ -60,6 +60,7 @@ def test_descriptions_are_read_from_the_list_of_columns() -> None:
         ("=1 if married when incarc.", "indicator that is 1 if married when incarc"),
         ("Factor indicating travel mode with levels car, air.", "travel mode"),
         ("post high school status: Enrolled in", "post high school status"),
+        ("state cig. price, cents/pack", "state cig. price, cents/pack"),
         ("number of visits (Same as carData::Mroz['k618'])", "number of visits"),
         ("a factor with 8 levels.", ""),
         ("a numeric vector; note that -9999 is used for missing", ""),

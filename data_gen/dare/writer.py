@@ -1,0 +1,118 @@
+"""Questions of a build in an endpoint's words (`--writer`), each kept only where it is proved.
+
+A question is cut at the sentences that say what to do: every step of an IF task, the resampling and
+the names of bins of a forecast, further files, and how to save. These stay to the letter and in
+their order, and so does the opening, which is drawn from many as it is; what is left, the
+description of files and task, may be said otherwise. Names in backticks, numbers and quoted values
+stay everywhere (`data_gen.rewording_facts`); the words for columns, the model, its seed and the
+order of features are checked again (`refine.lacks`). Nothing that a model says decides what is
+asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from data_gen.dare.openings import EXACT, FREE
+from data_gen.dare.refine import lacks
+from data_gen.rewording import FILE, Facts, Rewording, Writer, report, reword_all
+from rewards.seeds import derive_seed
+
+_STEPS = (  # how the sentences begin that say what to do (`wording.py`, `bins.py`)
+    "The training file is a SQLite database",
+    "First rebuild the training set",
+    "The tables of the SQLite training file",
+    "Use library defaults",
+    "Read csv files",
+    "Columns are named in words",
+    "Look the columns up",
+    "The descriptions below",
+    "Filter the training rows",
+    "Drop only rows",
+    "Rows with a missing value",
+    "A missing value violates",
+    "Train on these features",
+    "Numeric: ",
+    "Fill missing ",
+    "Then standardise",
+    "One-hot encode",
+    "Fit one scikit-learn",
+    "Predict every row",
+    "Train on the CPU, predict",
+    "First resample",
+    "Forecast `",
+    "Save `prediction.csv`",
+    "More time points",
+    "A week runs",
+    "A month is",
+    "An interval is",
+    "`entities.csv` holds",
+    "`covariates_train.csv` holds",
+)
+_CUT = re.compile(rf"(?:^|(?<=\s))(?={'|'.join(map(re.escape, _STEPS))})")
+_KIND = re.compile(r"\b(?:classification|regression)\b")
+
+
+def facts_of(question: str, recipe: Mapping[str, Any] | None) -> Facts:
+    """What a rewording of a question must keep. `recipe`: of an IF task, else None."""
+    steps = [part.strip() for part in _CUT.split(question)]
+    fixed = [part for part in steps if part.startswith(_STEPS)]
+    words = cast("dict[str, str]", recipe.get("column_words", {})) if recipe else {}
+    spoken = [said for said in words.values() if said in question]
+    literals = dict.fromkeys([*fixed, *_KIND.findall(question), *spoken])
+    return Facts(tuple(literals), in_order=(tuple(dict.fromkeys(fixed)),) if fixed else ())
+
+
+def opening_of(question: str) -> str:
+    """The first sentences, which say how to go about any task."""
+    return next((said for said in (*EXACT, *FREE) if question.startswith(said)), "")
+
+
+def reword_rows(
+    rows: Sequence[dict[str, Any]],
+    recipes: Mapping[str, Mapping[str, Any]],
+    out: Path,
+    endpoint: tuple[str, str],
+    seed: int,
+) -> dict[str, Any]:
+    """Put proved rewordings in place of the questions of a question list; the report. `endpoint`:
+    URL and model. Raises `TaskError` when the endpoint cannot be had; nothing is changed then."""
+    from tqdm import tqdm
+
+    asked = [(row, v) for row in rows for v in ("question_v1", "question_v2") if row[v]]
+    openings = [opening_of(str(row[v])) for row, v in asked]
+    jobs = [
+        (said := str(row[v]).removeprefix(opening), facts_of(said, recipe), _seed(seed, row, v))
+        for (row, v), opening in zip(asked, openings, strict=True)
+        for recipe in (_recipe(row, v, recipes),)
+    ]
+    with tqdm(total=len(jobs), desc="wordings", unit="question", disable=None) as bar:
+        made = reword_all(jobs, Writer(*endpoint, out / FILE), bar.update)
+    found: dict[str, Rewording] = {}
+    for (row, v), opening, (question, _, _), one in zip(asked, openings, jobs, made, strict=True):
+        recipe = _recipe(row, v, recipes)
+        if not one.refused and (why := _lost(question, one.text, recipe)):
+            one = replace(one, text=question, refused=why)
+        found[f"{row['file_path']} {v.removeprefix('question_')}"] = one
+        row[v] = opening + one.text
+    return report(found)
+
+
+def _seed(seed: int, row: Mapping[str, Any], variant: str) -> int:
+    return derive_seed(seed, str(row["file_path"]), variant, "writer")
+
+
+def _recipe(
+    row: Mapping[str, Any], variant: str, recipes: Mapping[str, Mapping[str, Any]]
+) -> Mapping[str, Any] | None:
+    return recipes.get(str(row["file_path"])) if variant == "question_v1" else None
+
+
+def _lost(question: str, text: str, recipe: Mapping[str, Any] | None) -> str:
+    ordered = list(recipe["selected_features"]) if recipe and "order" in recipe["stated"] else []
+    words = cast("dict[str, str]", recipe.get("column_words", {})) if recipe else {}
+    return lacks(question, text, ordered, words)

@@ -1,0 +1,174 @@
+"""`--writer`: an endpoint says questions in other words, and what it may not change stays."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("sklearn")
+pytest.importorskip("duckdb")
+pytest.importorskip("aiohttp")
+
+from chat_server import serving  # noqa: E402
+from front import command  # noqa: E402
+
+from data_gen.dare.wording import cf_question, if_question, mm_question, xf_question  # noqa: E402
+from data_gen.dare.writer import facts_of, opening_of, reword_rows  # noqa: E402
+from data_gen.rewording import FILE  # noqa: E402
+from rewards.task import read_tasks  # noqa: E402
+
+RECIPE: dict[str, Any] = {
+    "save_file_type": "sqlite",
+    "stated": ["filter", "model", "features", "seed", "order", "scale", "impute"],
+    "column_type_inference": {"size": "numerical", "town": "categorical", "age": "numerical"},
+    "numerical_features": ["size", "age"],
+    "categorical_features": ["town"],
+    "problem_type": "regression",
+    "target": ["price"],
+    "selected_features": ["size", "town", "age"],
+    "expected_ranges": {"size": [2.5, 41], "town": ["Bonn", "Ulm"]},
+    "imputer_type": "mean",
+    "model_type": "Ridge",
+    "random_state": 7,
+    "column_words": {"size": "area in square metres"},
+}
+
+
+def question(seed: int) -> str:
+    return if_question(RECIPE, random.Random(seed))
+
+
+def asked(body: dict[str, Any]) -> str:
+    return str(body["messages"][0]["content"]).rpartition("\n")[2]
+
+
+def row(text: str) -> dict[str, Any]:
+    return {"file_path": "shop_reg", "question_v1": text, "question_v2": ""}
+
+
+def reword(out: Path, text: str, said: Any) -> tuple[str, dict[str, Any]]:
+    rows = [row(text)]
+    with serving(said) as (url, _):
+        report = reword_rows(rows, {"shop_reg": RECIPE}, out, (url, "m"), 0)
+    return rows[0]["question_v1"], report
+
+
+def other(text: str) -> str:
+    """The question with another way to say where its files are."""
+    return text.replace("There are a training file", "You are given the training file")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_another_description_is_kept(tmp_path: Path, seed: int) -> None:
+    text = question(seed)
+    found, report = reword(tmp_path, text, lambda body: other(asked(body)))
+    assert found == other(text) != text
+    assert (report["asked"], report["reworded"]) == (1, 1)
+    assert (tmp_path / FILE).is_file() and len(opening_of(text)) > 40
+    again = [row(text)]  # the journal answers: nobody listens there
+    reword_rows(again, {"shop_reg": RECIPE}, tmp_path, ("http://127.0.0.1:9/v1", "m"), 0)
+    assert again[0]["question_v1"] == found
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("`age`", "`years`"),
+        ("area in square metres", "floor space"),
+        ("41", "42"),
+        ("'Ulm'", "'Cologne'"),
+        ("Ridge", "Lasso"),
+        ("random_state=7", "a fixed seed"),
+        (", in this order", ""),
+        ("standardise", "scale"),
+        ("with the mean", "with the median"),
+        ("`prediction.csv`", "`answers.csv`"),
+        ("regression", "classification"),
+        ("ignoring unknown categories, ", ""),
+    ],
+)
+def test_what_decides_the_answer_stays_to_the_letter(tmp_path: Path, old: str, new: str) -> None:
+    text = question(0)
+    assert old in text
+    found, report = reword(tmp_path, text, lambda body: other(asked(body)).replace(old, new))
+    assert found == text and report["reworded"] == 0 and sum(report["refused"].values()) == 1
+
+
+def test_steps_stay_in_their_order(tmp_path: Path) -> None:
+    text = question(0)
+    fixed = facts_of(text, RECIPE).literals
+    one, two = (next(p for p in fixed if p.startswith(s)) for s in ("Filter", "Fit one"))
+
+    def swapped(body: dict[str, Any]) -> str:
+        return other(asked(body)).replace(one, "<>").replace(two, one).replace("<>", two)
+
+    found, report = reword(tmp_path, text, swapped)
+    assert found == text and list(report["refused"]) == ["another order"]
+
+
+def test_every_kind_of_question_has_its_steps_fixed() -> None:
+    rng = random.Random(0)
+    texts = {
+        mm_question(RECIPE, rng): "Save `prediction.csv`",
+        xf_question("load", rng): "Train on the CPU, predict `load`",
+        cf_question("load", ["day"], ("1W", "mean"), rng): "First resample the training data",
+        cf_question("load", ["day"], None, rng): "Forecast `load` at the later time points",
+    }
+    for text, start in texts.items():
+        fixed = facts_of(text, None).literals
+        assert any(part.startswith(start) for part in fixed)
+        assert all(part in text for part in fixed)
+        assert sum(map(len, fixed)) < len(text) - 40  # something is left to say otherwise
+
+
+def test_a_build_has_its_questions_reworded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = random.Random(1)
+    frame = pd.DataFrame(
+        {c: [rng.gauss(50, 9) for _ in range(300)] for c in ("size", "age", "tax")}
+    )
+    frame["price"] = 3 * frame["size"] - frame["age"] + [rng.gauss(0, 9) for _ in range(300)]
+    (tmp_path / "in").mkdir()
+    frame.round(2).to_csv(tmp_path / "in" / "houses.csv", index=False)
+    command_line = ["dare", "--tables", str(tmp_path / "in"), "--target", "price"]
+    command_line += ["--task-types", "MM", "--workers", "1", "--databases", "1"]
+    run = command("tasks")
+    assert run([*command_line, "--out", str(tmp_path / "plain")]) == 0
+    (plain,) = read_tasks(tmp_path / "plain" / "train.jsonl")
+
+    def said(body: dict[str, Any]) -> str:
+        return asked(body).replace("The columns are described in", "Read about the columns in")
+
+    with serving(said) as (url, seen):
+        out = tmp_path / "out"
+        words = ["--out", str(out), "--writer", url, "--writer-model", "m"]
+        assert run([*command_line, *words]) == 0
+    assert len(seen) == 1 and seen[0]["model"] == "m"
+    (task,) = read_tasks(out / "train.jsonl")
+    told = json.loads((out / "certificate.json").read_text())["reworded"]
+    assert (told["asked"], told["reworded"]) == (1, 1)
+    assert "Read about the columns in `metadata.txt`" in str(task.prompt)
+    assert task.prompt != plain.prompt and task.gold == plain.gold
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--writer", "localhost:1"], "give a URL"),
+        (["--writer", "http://localhost:1/v1"], "--writer-model NAME"),
+        (["--writer", "http://localhost:1/v1", "--writer-model", "m", "--style", "mini"], "mini"),
+    ],
+)
+def test_a_writer_that_cannot_be_used_is_said_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    told = ["dare", "--tables", str(tmp_path), "--out", str(tmp_path / "o")]
+    assert command("tasks")([*told, *words]) == 2
+    assert said in capsys.readouterr().err
