@@ -62,6 +62,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         from rewards import provenance  # not for the version or the list of commands
 
+        if argv is None:  # a program, not a call from Python
+            from rewards.console import listen_to_term
+
+            listen_to_term()
         provenance.forget()
         module = importlib.import_module(COMMANDS[args[0]][0])
         status = int(module.main(args[1:]) or 0)

@@ -18,6 +18,10 @@ class TaskError(ValueError):
     """A task row that cannot be used; the message names the file, the row and the field."""
 
 
+class MachineError(TaskError):
+    """The machine failed, not the request: the same command may well end. Exit status 1."""
+
+
 class SavedAndStopped(Exception):
     """A run was asked to stop and has saved its state: exit status 75."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 # Keys whose values are measured times, and what of a run's settings is the machine's.
-TIMES = re.compile(r"^time/|(^|_)(seconds|wall|wall_s|wall_clock|queue_s|spawn_s|latency)(_|$)")
+TIMES = re.compile(r"^time/|^(seconds|wall_s|tool_s|run_s|queue_s|spawn_s)$")
 URL = re.compile(rb"http://127\.0\.0\.1:\d+/\w+")
 UNNAMED = (".lock",)  # of a folder that is held by one process at a time
 APPENDED = ("metrics.jsonl", "rows.jsonl", "r.jsonl", "out.jsonl")  # a kill may tear the last line
@@ -34,7 +34,9 @@ def print_of(path: Path) -> str:
         data = gzip.decompress(data)
     if path.suffix in (".json", ".jsonl"):
         rows = data.splitlines() if path.suffix == ".jsonl" else [data]
-        data = b"\n".join(json.dumps(_timeless(json.loads(r)), sort_keys=True).encode() for r in rows)
+        data = b"\n".join(
+            json.dumps(_timeless(json.loads(r)), sort_keys=True).encode() for r in rows
+        )
     return hashlib.sha256(URL.sub(b"URL", data)).hexdigest()
 
 

@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,12 +40,15 @@ class Command:
     needs: tuple[str, ...] = ()
     workers: bool = False  # whether it has worker processes to kill
     memory: int = 24 << 20  # bytes more than the warm process has that it may take when starved
-    changing: tuple[str, ...] = field(default=())  # files that no two runs have alike
+    changing: tuple[str, ...] = ()  # files that no two runs have alike
+    few: bool = False  # a run takes seconds: fewer moments
 
 
 ROLLOUT = ("--n", "2", "--temperature", "1", "--seed", "3")
 HERE = ("--device", "cpu", "--dtype", "float32", "--threads", "1")
-RUN_FILES = ("out/run.json", "out/.lock", "out/.lock-holder")
+# Files that hold times, or hashes of such files.
+RUN_FILES = ("out/run.json", "out/provenance.json")
+ROWS_TIMED = ("out/provenance.json", "out/results.json")
 
 COMMANDS: tuple[Command, ...] = (
     Command("tasks demo", ("tasks", "demo", "--out", "out", "--seed", "1", *DEMO), ()),
@@ -55,18 +58,21 @@ COMMANDS: tuple[Command, ...] = (
         + ("--out", "out"),
         ("tables/flowers.csv",),
         needs=("sandbox",),
+        few=True,
     ),
     Command(
         "tasks lake",
         ("tasks", "lake", "--lakes", "in/lake", "--heldout", "in/other", "--count", "6")
         + ("--out", "out"),
         ("lake/things.csv",),
+        few=True,
     ),
     Command(
         "tasks cdr",
         ("tasks", "cdr", "--corpus", "in/corpus", "--out", "out", "--workers", "1", *CDR),
         ("corpus/web.jsonl",),
         state=("out/.work/**/*.json", "out/.work/**/*.facts", "out/.work/**/*.traces"),
+        few=True,
     ),
     Command(
         "execute",
@@ -115,6 +121,8 @@ COMMANDS: tuple[Command, ...] = (
         journal="out/r.jsonl",
         state=("out/r.jsonl",),
         needs=("sandbox",),
+        changing=("out/r.jsonl.provenance.json",),
+        few=True,
     ),
     Command(
         "select",
@@ -151,6 +159,7 @@ COMMANDS: tuple[Command, ...] = (
         saves="rows",
         journal="out/rows.jsonl",
         state=("out/rows.jsonl", "out/eval.json"),
+        changing=ROWS_TIMED,
         needs=("torch",),
     ),
     Command(
@@ -161,6 +170,7 @@ COMMANDS: tuple[Command, ...] = (
         saves="rows",
         journal="out/rows.jsonl",
         state=("out/rows.jsonl", "out/eval.json"),
+        changing=ROWS_TIMED,
         needs=("endpoint",),
     ),
     Command("report", ("report", "out"), (), state=("out/results.json", "out/metrics.jsonl")),

@@ -93,4 +93,6 @@ def _serve(state: Any, told: Any) -> None:
 def _reply(body: Any) -> bytes:
     number = re.search(r"<(\d+)>", body["messages"][-1]["content"])
     text = said(int(number[1]) if number else 0)
-    return json.dumps({"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}).encode()
+    return json.dumps(
+        {"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}
+    ).encode()

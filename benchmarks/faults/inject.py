@@ -121,7 +121,12 @@ def whole_of(command: Command, home: Path, endpoint: Endpoint | None) -> Whole:
 
 
 def inject(
-    injection: Injection, home: Path, whole: Whole, endpoint: Endpoint | None, keep: bool, mounts: bool
+    injection: Injection,
+    home: Path,
+    whole: Whole,
+    endpoint: Endpoint | None,
+    keep: bool,
+    mounts: bool,
 ) -> Row:
     """Everything about one row."""
     name = f"{injection.command.name}-{injection.kind}-{injection.moment}"
@@ -177,15 +182,16 @@ def _prepared(case: Case, mounts: bool) -> Iterator[None]:
 
 def _stop(case: Case) -> Ended:
     signals = {"kill -9": signal.SIGKILL, "TERM": signal.SIGTERM, "interrupt": signal.SIGINT}
-    injection = case.injection
-    seconds = injection.share * case.whole.ended.user
-    return case.run(Fault(launch.send(signals[injection.kind]), injection.at, seconds))
+    number = signals[case.injection.kind]
+    if case.injection.at:
+        return case.run(Fault(launch.send(number), case.injection.at))
+    seconds = case.injection.share * case.whole.ended.wall
+    return case.run(Fault(after=seconds, strike=lambda pid: os.kill(pid, number)))
 
 
 def _worker(case: Case) -> Ended:
-    return case.run(
-        Fault(launch.kill_worker, share=case.injection.share * case.whole.ended.user)
-    )
+    seconds = case.injection.share * case.whole.ended.wall
+    return case.run(Fault(after=seconds, strike=launch.kill_worker))
 
 
 def _disk_full(case: Case) -> Ended:
@@ -306,9 +312,9 @@ def _sandbox(case: Case) -> Ended:
 
     def do() -> None:
         if which == "launcher":
-            launch.kill_worker(oldest=True)
+            launch.kill_worker(os.getpid(), oldest=True)
         else:
-            Timer(0.1, launch.kill_worker).start()
+            Timer(0.1, launch.kill_worker, [os.getpid()]).start()
 
     return case.run(Fault(do, case.injection.at, on="socket.sendmsg", always=times == "always"))
 

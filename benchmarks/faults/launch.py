@@ -2,7 +2,7 @@
 
 A fault at a moment counts what the command does to files (an audit hook), not seconds: moment 7 is
 the same one on every machine, however busy it is. What reaches no hook (a write in native code) is
-met by faults after a share of the undisturbed run's processor time.
+met by faults after a share of the undisturbed run's length.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ LONGEST = 240.0  # seconds by the clock; on a busy machine most of them are wait
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to the process. `at`: the moment, counted in changes of files; `share`: after
-    this many seconds of its own processor time. `do` is run in the process itself; where it raises
-    OSError it is tried again at the next event."""
+    """What happens to the process. `at`: the moment, counted in changes of files, when `do` is run
+    in the process itself; where it raises OSError it is tried again at the next event. `after`:
+    seconds after its start, when `strike` is called from outside with the process's number."""
 
     do: Callable[[], None] | None = None
     at: int = 0
-    share: float = 0.0
+    after: float = 0.0
+    strike: Callable[[int], object] | None = None
     first: Callable[[], None] | None = None  # before the command begins
     on: str = ""  # count these audit events instead
     always: bool = False  # from the moment on, at every event
@@ -51,7 +52,7 @@ class Ended:
     cpu: float = 0.0
     left: tuple[str, ...] = ()  # processes that were still there, by their command lines
     met: bool = True  # whether the fault happened at all
-    user: float = 0.0  # seconds of the command's own process
+    wall: float = 0.0
 
 
 @dataclass
@@ -62,7 +63,9 @@ class Running:
     folder: Path
     name: str
     status: int | None = None
-    usage: Any = field(default=None)
+    usage: Any = None
+    begun: float = field(default_factory=time.monotonic)
+    struck: bool = False
 
 
 def adopt() -> None:
@@ -111,28 +114,40 @@ def ended(run: Running, seconds: float = LONGEST, wait_left: float = 20.0) -> En
         _, _, run.usage = os.wait4(run.pid, 0)
     left = _left(wait_left)
     notes = run.folder / f".{run.name}.events"
-    count, user, met = _noted(notes)
+    count, met = _noted(notes)
     notes.unlink(missing_ok=True)
     place = run.folder / f".{run.name}.said"
     said = place.read_text("utf-8", "replace")
     place.unlink()
     cpu = run.usage.ru_utime + run.usage.ru_stime
-    return Ended(None if hung else run.status, said, count, cpu, left, met, user)
+    wall = time.monotonic() - run.begun
+    return Ended(None if hung else run.status, said, count, cpu, left, met or run.struck, wall)
 
 
 def command(words: Sequence[str], folder: Path, fault: Fault | None = None) -> Ended:
-    return ended(start(words, folder, fault))
+    run = start(words, folder, fault)
+    if fault is not None and fault.strike is not None:
+        _strike(run, fault.after, fault.strike)
+    return ended(run)
 
 
-def _noted(notes: Path) -> tuple[int, float, bool]:
-    """(events, seconds of the process, whether the fault happened)."""
+def _strike(run: Running, after: float, strike: Callable[[int], object]) -> None:
+    while (left := run.begun + after - time.monotonic()) > 0:
+        pid, status, usage = os.wait4(run.pid, os.WNOHANG)
+        if pid:  # it had ended before
+            run.status, run.usage = os.waitstatus_to_exitcode(status), usage
+            return
+        time.sleep(min(left, 0.005))
+    run.struck = strike(run.pid) is not False
+
+
+def _noted(notes: Path) -> tuple[int, bool]:
+    """(events, whether the fault happened)."""
     try:
         words = notes.read_text().split()
     except OSError:
         words = []
-    if len(words) < 2:
-        return 0, 0.0, False
-    return int(words[0]), float(words[1]), "met" in words
+    return int(words[0]) if words else 0, "met" in words
 
 
 def _left(seconds: float) -> tuple[str, ...]:
@@ -230,8 +245,7 @@ class _Notes:
         self._write()
 
     def _write(self) -> None:
-        line = f"{self.count:08d} {os.times().user:012.4f} {self._met:<4}"
-        os.pwrite(self._fd, line.encode(), 0)
+        os.pwrite(self._fd, f"{self.count:08d} {self._met:<4}".encode(), 0)
 
     def end(self) -> None:
         if os.getpid() == self._pid:
@@ -242,7 +256,7 @@ class _Notes:
 
 
 def _arm(fault: Fault, notes: _Notes) -> None:
-    """Let `fault.do` happen at its moment."""
+    """Count events, and let `fault.do` happen at its moment."""
     owner, here, busy = os.getpid(), os.getcwd(), [False]
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
@@ -265,15 +279,6 @@ def _arm(fault: Fault, notes: _Notes) -> None:
             busy[0] = False
 
     sys.addaudithook(hook)
-    if fault.do is not None and fault.share:
-        do = fault.do
-
-        def ring(number: int, frame: Any) -> None:
-            notes.meet()
-            do()
-
-        signal.signal(signal.SIGVTALRM, ring)
-        signal.setitimer(signal.ITIMER_VIRTUAL, max(fault.share, 1e-3))
 
 
 def _changes(event: str, args: tuple[Any, ...], here: str) -> bool:
@@ -302,15 +307,17 @@ def send(number: int) -> Callable[[], None]:
     return do
 
 
-def kill_worker(oldest: bool = False) -> None:
-    """End the newest process that this one has started, as the kernel does for want of memory."""
-    found = _offspring(os.getpid())
-    for pid in found if oldest else reversed(found):
+def kill_worker(pid: int, oldest: bool = False) -> bool:
+    """End the newest process that another one has started, as the kernel does for want of memory;
+    False when there is none."""
+    found = _offspring(pid)
+    for one in found if oldest else reversed(found):
         try:
-            os.kill(pid, signal.SIGKILL)
-            return
+            os.kill(one, signal.SIGKILL)
+            return True
         except OSError:
             continue
+    return False
 
 
 def _offspring(pid: int) -> list[int]:

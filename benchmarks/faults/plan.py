@@ -22,7 +22,7 @@ BUSY = r"another|is running in this folder|wait for"
 @dataclass(frozen=True)
 class Injection:
     """One row: a fault of a kind in a command. `at` counts changes of files; `share` is a share of
-    the undisturbed run's processor time; `amount` is what the kind makes of it. `status`: the exit
+    the undisturbed run's length; `amount` is what the kind makes of it. `status`: the exit
     statuses that are documented; `says`: what the message has to name where it is none of 0, 3."""
 
     command: Command
@@ -37,7 +37,7 @@ class Injection:
     @property
     def moment(self) -> str:
         parts = [f"change {self.at}" if self.at else "", self.which]
-        parts += [f"{self.share:.0%} of its time" if self.share else ""]
+        parts += [f"{self.share:.0%} of its length" if self.share else ""]
         parts += [f"{self.amount:g}" if self.amount else ""]
         return " ".join(filter(None, parts))
 
@@ -45,10 +45,16 @@ class Injection:
 def injections(command: Command, whole: Ended, size: int, seed: int) -> Iterator[Injection]:
     """Those of one command, whose undisturbed run is `whole` and wrote `size` bytes."""
     rng = random.Random(derive_seed(seed, "faults", command.name))
-    yield from _stops(command, whole, rng)
-    yield from _machine(command, whole, size, rng)
-    yield from _damage(command, whole, rng)
-    yield from _together(command, whole, rng)
+    found = [
+        *_stops(command, whole, rng),
+        *_machine(command, whole, size, rng),
+        *_damage(command, whole, rng),
+        *_together(command, whole, rng),
+    ]
+    if command.few:  # one or two of a kind
+        kept = {(i.kind, i.which, number % 2): i for number, i in enumerate(found)}
+        found = list(kept.values())
+    yield from found
     if "endpoint" in command.needs:
         yield from _endpoint(command)
     if "sandbox" in command.needs:
@@ -61,7 +67,10 @@ def _moments(count: int, whole: Ended, rng: random.Random) -> list[int]:
     """Changes of files, one drawn from each of `count` equal parts of the run; the last is one of
     the last three, when files take their places."""
     events = max(whole.events, 1)
-    cut = [rng.randint(1 + i * events // count, max(1, (i + 1) * events // count)) for i in range(count)]
+    cut = [
+        rng.randint(1 + i * events // count, max(1, (i + 1) * events // count))
+        for i in range(count)
+    ]
     return sorted({*cut[:-1], max(1, events - rng.randint(0, 2))})
 
 
@@ -75,7 +84,11 @@ def _stops(command: Command, whole: Ended, rng: random.Random) -> Iterator[Injec
     for at in _moments(2, whole, rng):
         yield Injection(command, "TERM", at, status=(DONE, ENDED, *asked), says=r"TERM|asked to")
     yield Injection(
-        command, "TERM", share=rng.uniform(0.3, 0.8), status=(DONE, ENDED, *asked), says=r"TERM|asked"
+        command,
+        "TERM",
+        share=rng.uniform(0.3, 0.8),
+        status=(DONE, ENDED, *asked),
+        says=r"TERM|asked",
     )
     yield Injection(
         command, "interrupt", _moments(1, whole, rng)[0], status=(130,), says="interrupted"
@@ -87,9 +100,7 @@ def _stops(command: Command, whole: Ended, rng: random.Random) -> Iterator[Injec
             )
 
 
-def _machine(
-    command: Command, whole: Ended, size: int, rng: random.Random
-) -> Iterator[Injection]:
+def _machine(command: Command, whole: Ended, size: int, rng: random.Random) -> Iterator[Injection]:
     for part in (0.0, rng.uniform(0.1, 0.5), rng.uniform(0.6, 0.95)):
         yield Injection(command, "disk full", amount=int(size * part), status=(1, 2), says=DISK)
     yield Injection(command, "disk read-only", status=(1, 2), says=LOCKED)
