@@ -43,8 +43,16 @@ def usage() -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one subcommand; returns its exit status (2 for a command that does not exist)."""
-    args = sys.argv[1:] if argv is None else argv
+    """Run one subcommand; returns its exit status (2 for a command that does not exist). Without
+    words it is the program, takes them from its own, and ends cleanly at TERM."""
+    if argv is not None:
+        return _front(argv)
+    from rewards.console import as_program
+
+    return as_program(lambda: _front(sys.argv[1:]))
+
+
+def _front(args: list[str]) -> int:
     if not args or args[0] in ("-h", "--help", "help"):
         print(usage(), end="")
         return 0 if args else 2
@@ -62,10 +70,6 @@ def main(argv: list[str] | None = None) -> int:
     try:
         from rewards import provenance  # not for the version or the list of commands
 
-        if argv is None:  # a program, not a call from Python
-            from rewards.console import listen_to_term
-
-            listen_to_term()
         provenance.forget()
         module = importlib.import_module(COMMANDS[args[0]][0])
         status = int(module.main(args[1:]) or 0)

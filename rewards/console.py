@@ -11,7 +11,7 @@ import difflib
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -32,11 +32,19 @@ class Terminated(KeyboardInterrupt):
     """TERM ends the command the way an interrupt does: files and processes are cleared away."""
 
 
-def listen_to_term() -> None:
-    """From now on TERM raises `Terminated` in the main thread, once. Whoever saves its state when
-    it is asked to (`train.run.stop`) listens by itself; a TERM that is ignored stays so."""
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+def as_program(command: Callable[[], int]) -> int:
+    """The exit status of a command that is a program of its own: TERM raises `Terminated` in it,
+    once. What saves its state when it is asked to (`train.run.stop`) listens by itself; a TERM that
+    is ignored stays so."""
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return command()
+    try:
         signal.signal(signal.SIGTERM, _on_term)
+        status = command()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # all is done; only the exit is left
+        return status
+    except Terminated:  # outside of what maps errors
+        return ENDED
 
 
 def _on_term(number: int, frame: FrameType | None) -> None:
@@ -160,8 +168,10 @@ def _mapped(error: BaseException, known: tuple[type[Exception], ...]) -> tuple[i
         )
     if type(error).__name__ == "SandboxError":  # this machine cannot run the jail
         return FAILED, str(error)
-    if isinstance(error, MemoryError):
-        return FAILED, "out of memory; lower engine.micro_tokens or engine.slots, or use --limit"
+    if isinstance(error, MemoryError) or "can't start new thread" in str(error):
+        return FAILED, (
+            "out of memory; lower --workers, engine.micro_tokens or engine.slots, or use --limit"
+        )
     if isinstance(error, OSError):
         return _mapped_os(error)
     return None, ""

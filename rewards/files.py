@@ -147,6 +147,37 @@ def _move(new: Path, folder: Path, stale: Iterable[str]) -> None:
 
 
 @contextmanager
+def alone(path: str | Path) -> Generator[None]:
+    """Hold a file that goes on from what it holds: one process at a time.
+
+    The lock ends with the process, however that ends; `.NAME.lock` stands beside the file until
+    then. A file system without locks is used without. Raises `OSError` when another one holds it.
+    """
+    path = Path(os.path.realpath(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mark = path.with_name(f".{path.name}.lock")
+    handle = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            why = "another process writes to it; wait for that to end, or write elsewhere"
+            raise OSError(errno.EBUSY, why, str(path)) from None
+        except OSError:
+            pass
+        if not _is_at(handle, mark):  # its last holder has just left
+            raise OSError(
+                errno.EBUSY, "another process has just left it; run this again", str(path)
+            )
+        try:
+            yield
+        finally:
+            mark.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
 def _alone(folder: Path) -> Generator[None]:
     """Held by one process at a time. A file system without locks is used without."""
     lock = os.open(folder, os.O_RDONLY)

@@ -216,18 +216,6 @@ def parse_object(line: str, where: str) -> dict[str, Any]:
     return cast("dict[str, Any]", row)
 
 
-def read_journal(path: str | Path) -> list[dict[str, Any]]:
-    """The rows of a file that is appended to; a last line that a kill tore is cut off the file."""
-    path = Path(path)
-    if not path.is_file():
-        return []
-    data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if len(whole) < len(data):
-        path.write_bytes(whole)
-    return [row for _, row in read_jsonl(path)]
-
-
 def read_tasks(path: str | Path) -> list[Task]:
     """All tasks of a JSONL file, in order. Raises `TaskError` naming file, line and field, and for
     a file of a build that was killed while it replaced an older one."""

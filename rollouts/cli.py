@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rewards.console import status_of
 from rewards.families import require_families, use_families
+from rewards.files import alone
 from rewards.task import Task, TaskError, read_tasks
 from rollouts.resume import (
     begun_settings,
@@ -131,8 +133,7 @@ def main(argv: list[str]) -> int:
         print(f"assay rollout: {error}", file=sys.stderr)
         return 1
     except (TaskError, OSError) as error:
-        print(f"assay rollout: {error}", file=sys.stderr)
-        return 2
+        return int(status_of(error, "assay rollout", (TaskError,)) or 1)
 
 
 def _at_endpoint(args: argparse.Namespace) -> bool:
@@ -162,7 +163,6 @@ def _settled(args: argparse.Namespace) -> list[Task]:
 def _sample(args: argparse.Namespace) -> int:
     from rollouts.environment import Budget
     from rollouts.krama.folder import LakeSettings
-    from rollouts.now import run_now
     from rollouts.python_executor import ExecutorSettings
     from rollouts.ways import Draw
     from rollouts.workshop import ToolSettings, Workshop
@@ -177,6 +177,14 @@ def _sample(args: argparse.Namespace) -> int:
     long = _at_endpoint(args) or any(t.tools for t in tasks)
     args.max_new_tokens = args.max_new_tokens or (4096 if long else 96)
     sampling = Sampling(args.max_new_tokens, args.temperature, args.top_k, args.top_p, args.seed)
+    with alone(args.out):
+        return _fill(args, tasks, Draw(sampling, args.n, args.seed, shop, budget))
+
+
+def _fill(args: argparse.Namespace, tasks: list[Task], draw: Any) -> int:
+    """Sample what the output does not hold yet; the exit status."""
+    from rollouts.now import run_now
+
     settings = _choose(args) | {k: getattr(args, k) for k in RECORDED}
     check_settings(args.out, settings)
     done = finished(args.out, args.n)
@@ -186,8 +194,7 @@ def _sample(args: argparse.Namespace) -> int:
     todo = [task for task in tasks if task.id not in done]
     if done:
         print(f"{len(done)} tasks are done already; {len(todo)} to go")
-    way = _way(args, tasks, Draw(sampling, args.n, args.seed, shop, budget), chunk)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
+    way = _way(args, tasks, draw, chunk)
     write_settings(args.out, settings)
     give_up = GIVE_UP if _at_endpoint(args) else 0
     with Writer(args.out, args.seed, len(todo), give_up, args.tasks.parent) as writer:
