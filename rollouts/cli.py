@@ -106,6 +106,7 @@ def _add_machine(made: argparse.ArgumentParser) -> None:
     add = made.add_argument
     add("--slots", type=int, default=64, help="answers decoded side by side (default: %(default)s)")
     add("--in-flight", type=int, default=16, help="requests side by side (default: %(default)s)")
+    add("--timeout", type=float, default=600.0, metavar="S", help="seconds one try may take")
     add("--patience", type=float, default=600.0, metavar="S", help="seconds to retry a request for")
     add(
         "--device",
@@ -217,6 +218,7 @@ def _way(args: argparse.Namespace, tasks: Sequence[Task], draw: Any, chunk: int)
             args.endpoint_model,
             in_flight=args.in_flight,
             patience_s=args.patience,
+            timeout_s=args.timeout,
             calls=args.calls,
         )
         return ways.by_chat(engine, draw, args.in_flight)

@@ -154,27 +154,11 @@ def _chosen(commands: Sequence[Any], args: argparse.Namespace) -> list[Any]:
 
 def _warm(torch: bool) -> None:
     """Import what the commands import, once."""
-    import data_gen.cdr.cli
-    import data_gen.dare.build
-    import data_gen.demo.cli
-    import data_gen.krama.lakes.build
-    import data_gen.selection.cli
-    import rewards.cli
-    import rewards.gold.cli
-    import rollouts.cli
-    import rollouts.engines.openai
-    import rollouts.sandbox.pool
-    import train.cli.report
-    import train.cluster.cli
-    import train.evaluation.program
 
     if torch:
         import torch as library
         import transformers
 
-        import train.cli.grpo
-        import train.cli.sft
-        import train.run.run
         from rollouts.engines.torch.engine import load_engine
 
         library.set_num_threads(1)

@@ -13,187 +13,178 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 ENDPOINT = "ENDPOINT"  # in words: the URL of the case's own endpoint
-TINY = ("engine.device=cpu", "engine.threads=1", "engine.dtype=float32", "log.rollouts=false")
-DEMO = ("train_sft=6", "train_rl=4", "heldout=6", "validation=2", "difficulty=easy")
-CDR = (
-    *("instances.min_keep=2", "instances.min_drop=2", "instances.min_groups=2"),
-    *("select.per_operator=0", "select.per_variant=0", "compose.per_domain=2"),
-    *("compose.min_support=4", "instruct.all_prompts=true"),
+_TINY = "engine.device=cpu engine.threads=1 engine.dtype=float32 log.rollouts=false"
+_DEMO = "train_sft=6 train_rl=4 heldout=6 validation=2 difficulty=easy"
+_CDR = (
+    "instances.min_keep=2 instances.min_drop=2 instances.min_groups=2 select.per_operator=0 "
+    "select.per_variant=0 compose.per_domain=2 compose.min_support=4 instruct.all_prompts=true"
 )
+_DRAW = "--n 2 --temperature 1 --seed 3"
+_HERE = "--device cpu --dtype float32 --threads 1"
+_LOCAL = f"--model in/model {_DRAW} --slots 4 --max-new-tokens 6 {_HERE}"
 
 
 @dataclass(frozen=True)
 class Command:
-    """`words` run in a folder with `in/` (see `INPUTS`), and write to `out/`.
+    """`text` runs in a folder with `in/`, and writes to `out/`.
 
-    `saves`: how it goes on after being stopped: "" anew, "rows" from its journal, "steps" from its
-    checkpoints. `journal`: the file it appends to. `state`: patterns of files that a second start
-    reads. `inputs`: those of `in/` that it reads. `needs`: "torch", "sandbox" or "endpoint".
+    `inputs`: the files of `in/` that are damaged. `saves`: how it goes on after being stopped: ""
+    anew, "rows" from its journal, "steps" from its checkpoints. `state`: patterns of files that a
+    second start reads. `needs`: "torch", "sandbox" or "endpoint". `workers`: it has processes to
+    kill. `changing`: files that no two runs have alike, since they hold times or hashes of such.
+    `few`: a run takes seconds, so fewer moments.
     """
 
     name: str
-    words: tuple[str, ...]
-    inputs: tuple[str, ...]
+    text: str
+    inputs: tuple[str, ...] = ()
     saves: str = ""
-    journal: str = ""
     state: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
-    workers: bool = False  # whether it has worker processes to kill
-    memory: int = 24 << 20  # bytes more than the warm process has that it may take when starved
-    changing: tuple[str, ...] = ()  # files that no two runs have alike
-    few: bool = False  # a run takes seconds: fewer moments
+    workers: bool = False
+    changing: tuple[str, ...] = ()
+    few: bool = False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return tuple(self.text.split())
 
 
-ROLLOUT = ("--n", "2", "--temperature", "1", "--seed", "3")
-HERE = ("--device", "cpu", "--dtype", "float32", "--threads", "1")
-# Files that hold times, or hashes of such files.
-RUN_FILES = ("out/run.json", "out/provenance.json")
-ROWS_TIMED = ("out/provenance.json", "out/results.json")
+_RUN_FILES = ("out/run.json", "out/provenance.json")
+_ROWS_FILES = ("out/provenance.json", "out/results.json", "out/report.html")
+_SIDE = ("out/r.jsonl.provenance.json",)
 
 COMMANDS: tuple[Command, ...] = (
-    Command("tasks demo", ("tasks", "demo", "--out", "out", "--seed", "1", *DEMO), ()),
+    Command("tasks demo", f"tasks demo --out out --seed 1 {_DEMO}"),
     Command(
         "tasks dare",
-        ("tasks", "dare", "--tables", "in/tables", "--databases", "1", "--workers", "1")
-        + ("--out", "out"),
+        "tasks dare --tables in/tables --databases 1 --workers 1 --out out",
         ("tables/flowers.csv",),
         needs=("sandbox",),
         few=True,
     ),
     Command(
         "tasks lake",
-        ("tasks", "lake", "--lakes", "in/lake", "--heldout", "in/other", "--count", "6")
-        + ("--out", "out"),
+        "tasks lake --lakes in/lake --heldout in/other --count 3 --out out",
         ("lake/things.csv",),
         few=True,
     ),
     Command(
         "tasks cdr",
-        ("tasks", "cdr", "--corpus", "in/corpus", "--out", "out", "--workers", "1", *CDR),
+        f"tasks cdr --corpus in/corpus --out out --workers 1 {_CDR}",
         ("corpus/web.jsonl",),
         state=("out/.work/**/*.json", "out/.work/**/*.facts", "out/.work/**/*.traces"),
         few=True,
     ),
     Command(
         "execute",
-        ("execute", "in/recipes.jsonl.gz", "out/gold.jsonl", "--workers", "2"),
+        "execute in/recipes.jsonl.gz out/gold.jsonl --workers 2",
         ("recipes.jsonl.gz",),
         workers=True,
     ),
     Command(
         "score",
-        ("score", "--tasks", "in/tasks.jsonl", "in/outputs.jsonl", "--out", "out/scores.jsonl")
-        + ("--workers", "2"),
+        "score --tasks in/tasks.jsonl in/outputs.jsonl --out out/scores.jsonl --workers 2",
         ("tasks.jsonl", "outputs.jsonl"),
         workers=True,
     ),
     Command(
         "score tables",
-        ("score", "--tasks", "in/tables.jsonl", "in/predictions.jsonl", "--out", "out/s.jsonl.gz"),
+        "score --tasks in/tables.jsonl in/predictions.jsonl --out out/s.jsonl.gz",
         ("predictions.jsonl",),
     ),
     Command(
         "rollout model",
-        ("rollout", "--tasks", "in/tasks.jsonl", "--model", "in/model", "--out", "out/r.jsonl")
-        + (*ROLLOUT, "--slots", "4", "--max-new-tokens", "6", *HERE),
+        f"rollout --tasks in/tasks.jsonl --out out/r.jsonl {_LOCAL}",
         ("tasks.jsonl", "model/model.safetensors", "model/tokenizer.json"),
         saves="rows",
-        journal="out/r.jsonl",
         state=("out/r.jsonl", "out/r.jsonl.settings.json"),
         needs=("torch",),
     ),
     Command(
         "rollout endpoint",
-        ("rollout", "--tasks", "in/tasks.jsonl", "--model", ENDPOINT, "--endpoint-model", "m")
-        + ("--out", "out/r.jsonl", *ROLLOUT, "--in-flight", "2", "--patience", "2"),
+        f"rollout --tasks in/tasks.jsonl --model {ENDPOINT} --endpoint-model m --out out/r.jsonl "
+        f"{_DRAW} --in-flight 2 --patience 2",
         ("tasks.jsonl",),
         saves="rows",
-        journal="out/r.jsonl",
         state=("out/r.jsonl", "out/r.jsonl.settings.json"),
         needs=("endpoint",),
+        changing=_SIDE,
     ),
     Command(
         "rollout tools",
-        ("rollout", "--tasks", "in/lakes/train.jsonl", "--solver", "reference", "--limit", "2")
-        + ("--out", "out/r.jsonl", "--n", "1", "--in-flight", "1"),
+        "rollout --tasks in/lakes/train.jsonl --solver reference --limit 2 --out out/r.jsonl "
+        "--n 1 --in-flight 1",
         ("lakes/train.jsonl",),
         saves="rows",
-        journal="out/r.jsonl",
         state=("out/r.jsonl",),
         needs=("sandbox",),
-        changing=("out/r.jsonl.provenance.json",),
+        changing=_SIDE,
         few=True,
     ),
     Command(
         "select",
-        ("select", "--rollouts", "in/rollouts.jsonl", "--strategy", "av", "--valid", "0")
-        + ("--out", "out/s.parquet"),
+        "select --rollouts in/rollouts.jsonl --strategy av --valid 0 --out out/s.parquet",
         ("rollouts.jsonl",),
     ),
     Command(
         "sft",
-        ("sft", "data=in/tasks.jsonl", "model.path=in/model", "out=out", *TINY, "sft.epochs=2")
-        + ("sft.batch_size=4", "checkpoint.sft_every=2"),
+        f"sft data=in/tasks.jsonl model.path=in/model out=out {_TINY} sft.epochs=2 "
+        "sft.batch_size=4 checkpoint.sft_every=2",
         ("tasks.jsonl", "model/model.safetensors", "model/config.json"),
         saves="steps",
         state=("out/checkpoints/sft/*/*", "out/metrics.jsonl", "out/run.json"),
         needs=("torch",),
-        changing=RUN_FILES,
+        changing=_RUN_FILES,
     ),
     Command(
         "grpo",
-        ("grpo", "data=in/tasks.jsonl", "model.path=in/model", "out=out", *TINY, "rl.steps=3")
-        + ("rl.prompts_per_step=2", "rl.mini_batch=2", "rl.rollouts_per_prompt=2")
-        + ("rl.max_new_tokens=6", "rl.save_every=1", "rl.lr=3e-4"),
+        f"grpo data=in/tasks.jsonl model.path=in/model out=out {_TINY} rl.steps=3 rl.lr=3e-4 "
+        "rl.prompts_per_step=2 rl.mini_batch=2 rl.rollouts_per_prompt=2 rl.max_new_tokens=6 "
+        "rl.save_every=1",
         ("tasks.jsonl", "model/model.safetensors"),
         saves="steps",
         state=("out/checkpoints/rl/*/*", "out/metrics.jsonl", "out/run.json"),
         needs=("torch",),
-        changing=RUN_FILES,
+        changing=_RUN_FILES,
     ),
     Command(
         "eval model",
-        ("eval", "--tasks", "in/tasks.jsonl", "--model", "in/model", "--out", "out")
-        + ("--max-new-tokens", "6", "--chunk", "2", *HERE),
+        f"eval --tasks in/tasks.jsonl --model in/model --out out --max-new-tokens 6 --chunk 2 {_HERE}",
         ("tasks.jsonl", "model/model.safetensors"),
         saves="rows",
-        journal="out/rows.jsonl",
         state=("out/rows.jsonl", "out/eval.json"),
-        changing=ROWS_TIMED,
         needs=("torch",),
+        changing=_ROWS_FILES,
     ),
     Command(
         "eval endpoint",
-        ("eval", "--tasks", "in/tasks.jsonl", "--model", ENDPOINT, "--out", "out")
-        + ("--workers", "2"),
+        f"eval --tasks in/tasks.jsonl --model {ENDPOINT} --out out --workers 2 --patience 2",
         ("tasks.jsonl",),
         saves="rows",
-        journal="out/rows.jsonl",
         state=("out/rows.jsonl", "out/eval.json"),
-        changing=ROWS_TIMED,
         needs=("endpoint",),
+        changing=_ROWS_FILES,
     ),
-    Command("report", ("report", "out"), (), state=("out/results.json", "out/metrics.jsonl")),
+    Command("report", "report out"),
     Command(
         "slurm shard",
-        ("slurm", "shard", "out=out", "--input", "in/recipes.jsonl", "--shards", "2", "--index")
-        + ("1", "--", "execute", "{in}", "{out}", "--workers", "1"),
+        "slurm shard out=out --input in/recipes.jsonl --shards 2 --index 1 -- "
+        "execute {in} {out} --workers 1",
         ("recipes.jsonl",),
         state=("out/shard-00001.json", "out/shard-00001.jsonl"),
     ),
     Command(
         "slurm rollouts",
-        ("slurm", "shard", "out=out", "--input", "in/tasks.jsonl", "--shards", "2", "--index", "0")
-        + ("--align", "2", "--", "rollout", "--tasks", "{in}", "--out", "{out}", "--model")
-        + ("in/model", *ROLLOUT, "--slots", "4", "--max-new-tokens", "6", *HERE),
+        "slurm shard out=out --input in/tasks.jsonl --shards 2 --index 0 --align 2 -- "
+        f"rollout --tasks {{in}} --out {{out}} {_LOCAL}",
         ("tasks.jsonl",),
         state=("out/.work-00000/out.jsonl", "out/shard-00000.json"),
         needs=("torch",),
     ),
     Command(
         "slurm merge",
-        ("slurm", "merge", "out=in/shards", "--input", "in/recipes.jsonl", "--shards", "2")
-        + ("--to", "out/merged.jsonl"),
+        "slurm merge out=in/shards --input in/recipes.jsonl --shards 2 --to out/merged.jsonl",
         ("shards/shard-00000.jsonl", "shards/shard-00001.json"),
     ),
 )

@@ -21,7 +21,6 @@ from benchmarks.faults.launch import Ended, Fault
 from benchmarks.faults.plan import BUSY, DONE, KILLED, Injection
 
 MS_RDONLY, MS_REMOUNT, MNT_DETACH = 1, 32, 2
-NOBODY = 65534
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -89,8 +88,8 @@ def _mount(
 def disk(place: Path, size: int) -> Iterator[None]:
     """A file system of its own at `place`, which keeps what was there."""
     files = [(p.relative_to(place), p.read_bytes()) for p in place.rglob("*") if p.is_file()]
-    pages = sum(-(-len(data) // 4096) + 1 for _, data in files)
-    total = max(4096, size // 4096 * 4096) + 4096 * pages
+    pages = sum(-(-len(data) // 4096) for _, data in files)
+    total = max(1 - bool(pages), size // 4096) * 4096 + 4096 * pages  # 0 would be no limit
     if _mount(b"none", os.fsencode(place), b"tmpfs", 0, f"size={total}".encode()) != 0:
         raise OSError(ctypes.get_errno(), "cannot mount")
     try:
@@ -111,12 +110,14 @@ def whole_of(command: Command, home: Path, endpoint: Endpoint | None) -> Whole:
     """The undisturbed run. Raises RuntimeError when it does not end well."""
     folder = home / "whole" / command.name.replace(" ", "-")
     begin(command, home, folder)
+    before = checks.listing(folder)
     case = Case(Injection(command, "none"), folder, None, endpoint)  # type: ignore[arg-type]
     ended = case.run()
     if ended.status != DONE or ended.left:
         raise RuntimeError(f"{command.name}: undisturbed it ended with {ended}")
     found = checks.prints(folder, command.changing)
-    size = sum(p.stat().st_size for p in checks.listing(folder).values())
+    new = [p for name, p in checks.listing(folder).items() if name not in before]
+    size = sum(p.stat().st_size for p in new)
     return Whole(ended, found, checks.outcomes(folder), size)
 
 
@@ -186,7 +187,8 @@ def _stop(case: Case) -> Ended:
     if case.injection.at:
         return case.run(Fault(launch.send(number), case.injection.at))
     seconds = case.injection.share * case.whole.ended.wall
-    return case.run(Fault(after=seconds, strike=lambda pid: os.kill(pid, number)))
+    ended = case.run(Fault(after=seconds, strike=lambda pid: os.kill(pid, number)))
+    return replace(ended, met=ended.met and ended.status != DONE)
 
 
 def _worker(case: Case) -> Ended:
@@ -228,7 +230,7 @@ def _not_ours(case: Case) -> Ended:
     place = case.folder / "out"
     for path in [place, *place.rglob("*")]:
         path.chmod(0o555 if path.is_dir() else 0o444)
-    ended = case.run(Fault(first=launch.as_user(NOBODY)))
+    ended = case.run(Fault(first=launch.obey_modes))
     for path in [place, *place.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
     return ended
@@ -270,9 +272,26 @@ def _state(case: Case) -> Ended:
         found = [p for p in sorted(case.folder.glob(case.injection.which)) if p.is_file()]
     if not found:
         return Ended(KILLED, "", met=False)
-    place = random.Random(case.injection.amount).choice(found)
+    newest = [p for p in found if p.parent == found[-1].parent]  # of checkpoints
+    place = random.Random(case.injection.amount).choice(newest)
+    journal = place.name in checks.APPENDED and place.name != "metrics.jsonl"
+    if journal and not place.with_name(f".{place.name}.sums").is_file():
+        return _finished(case, place)
     place.write_bytes(_damaged(place.read_bytes(), case.injection))
     return Ended(KILLED, f"damaged {place.relative_to(case.folder)}")
+
+
+def _finished(case: Case, place: Path) -> Ended:
+    """A journal that is finished: who asks is told that it changed; nothing is done again."""
+    case.run()
+    whole = place.read_bytes()
+    place.write_bytes(_damaged(whole, case.injection))
+    out = str(place.parent if (place.parent / "provenance.json").is_file() else place)
+    verified = launch.command(("verify", os.path.relpath(out, case.folder)), case.folder)
+    if verified.status != 1 or place.name not in verified.said:
+        case.note(f"`assay verify` ended with {verified.status}: {_told(verified.said)}")
+    place.write_bytes(whole)
+    return Ended(KILLED, f"damaged {place.relative_to(case.folder)} when it was finished")
 
 
 def _two(case: Case) -> Ended:
@@ -381,14 +400,18 @@ def _again(case: Case, first: Ended) -> Ended:
     case.note(*(f"again: left running: {one}" for one in again.left))
     refused = injection.kind.startswith("state") and again.status in (1, 2)
     if refused:
-        if "out/" not in again.said and "shard" not in again.said:
+        if "out" not in again.said and "shard" not in again.said:
             case.note(f"again: refused without naming the file: {_told(again.said)}")
         return again
     if again.status != DONE:
         case.note(f"again: exit status {again.status}: {_told(again.said)}")
         return again
     case.note(*(f"again: {one}" for one in checks.broken_files(case.folder)))
-    for one in checks.differing(case.folder, case.whole.prints, command.changing):
+    wanted = case.whole.prints
+    if injection.kind == "TERM" and command.saves == "steps":  # it saved one step more
+        case.note(*checks.same_model(case.folder, wanted))
+        return again
+    for one in checks.differing(case.folder, wanted, command.changing):
         case.note(f"again: {one}")
     return again
 

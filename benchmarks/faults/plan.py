@@ -108,7 +108,7 @@ def _machine(command: Command, whole: Ended, size: int, rng: random.Random) -> I
         command, "disk turns read-only", _moments(2, whole, rng)[0], status=(1, 2), says=LOCKED
     )
     yield Injection(command, "folder not ours", status=(2,), says=LOCKED)
-    for more in (1 << 20, command.memory):
+    for more in (1 << 20, 24 << 20):
         yield Injection(command, "memory", amount=more, status=(0, 1, 3, -6, KILLED), says=MEMORY)
     for seconds in (-3600, 86400 * 40):
         at = _moments(2, whole, rng)[0]

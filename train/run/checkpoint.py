@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from configs.fields import ConfigError, config_hash, locked_difference, to_dict
 from rewards.provenance import file_hash
+from rollouts.engines.torch.weights import read_weights, write_weights
 
 _STEP = re.compile(r"(?:\.old-)?step_(\d+)$")
 _MANIFEST = "manifest.json"
@@ -65,13 +65,12 @@ def save(
     """
     folder.mkdir(parents=True, exist_ok=True)
     require_disk(folder, tensor_bytes(tensors), f"the checkpoint of step {step}")
-    for leftover in folder.glob(".tmp-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
+    _clear(folder)
     work = folder / f".tmp-{step:06d}-{os.getpid()}"
     work.mkdir()
     numpy_random, states = _random_states()
     for group, named in {**tensors, "random": states}.items():
-        save_file(_saveable(named), str(work / f"{group}.safetensors"), {"format": "pt"})
+        write_weights(work / f"{group}.safetensors", _saveable(named))
     record: dict[str, Any] = {"step": step, "random": numpy_random, "meta": dict(meta)}
     if config is not None:
         record |= {"config": to_dict(config), "config_hash": config_hash(config)}
@@ -100,10 +99,25 @@ def load_latest(folder: Path, config: Any = None) -> Checkpoint | None:
         record = json.loads((path / "meta.json").read_text(encoding="utf-8"))
         if config is not None:
             _refuse_changes(path, record.get("config"), config)
-        tensors = {f.stem: load_file(str(f)) for f in sorted(path.glob("*.safetensors"))}
+        tensors = {f.stem: read_weights(f) for f in sorted(path.glob("*.safetensors"))}
         meta = {**record["meta"], "_random": record["random"]}
         return Checkpoint(path, int(record["step"]), tensors, meta)
     return None
+
+
+def tidy(folder: Path, newest: Checkpoint, keep: int) -> None:
+    """After a kill: `latest` names the newest, and what was half written or damaged is gone."""
+    _clear(folder)
+    _point(folder / "latest", newest.path.name.removeprefix(".old-"))
+    _prune(folder, keep)
+
+
+def _clear(folder: Path) -> None:
+    for leftover in folder.glob(".tmp-*"):
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
 
 
 def restore_random(checkpoint: Checkpoint) -> None:

@@ -16,6 +16,7 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
+from rewards.files import named
 from rewards.task import Score, TaskError, write_jsonl
 
 
@@ -77,7 +78,7 @@ class RunLog:
         """Forget what a killed run logged after `step` of `stage`, so that nothing is repeated."""
         if self._path.exists():
             with open(self._path, "r+b") as file:
-                file.truncate(_keep_bytes(file.read(), stage, step))
+                file.truncate(_keep_bytes(file.read(), stage, step, self._path))
         if stage == "rl":
             for path in (self.folder / "rollouts").glob("step_*.jsonl"):
                 if int(path.stem.removeprefix("step_")) > step:
@@ -100,7 +101,7 @@ class RunLog:
     def record(self, stage: str, step: int, metrics: Mapping[str, float]) -> None:
         """Like `step`, but without a console line."""
         row = {"stage": stage, "step": step, **{k: _finite(v) for k, v in metrics.items()}}
-        with open(self._path, "a", encoding="utf-8") as out:
+        with named(self._path), open(self._path, "a", encoding="utf-8") as out:
             out.write(json.dumps(row) + "\n")
         if self._wandb is not None:
             # RL is the run: its names stay plain, those of the other stages get a prefix
@@ -136,14 +137,20 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(whole.splitlines(), 1):
         if not line.strip():
             continue
-        try:
-            row: Any = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict):
+        row = _parsed(line)
+        if row is None:
             raise LogError(f"{path} line {number}: no JSON object; remove the line or the file")
-        rows.append(cast("dict[str, Any]", row))
+        rows.append(row)
     return rows
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """The object of a line; None for anything else."""
+    try:
+        row: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, Any]", row) if isinstance(row, dict) else None
 
 
 def rollout_metrics(
@@ -195,15 +202,17 @@ def _finite(value: float) -> float | None:
     return number if abs(number) < float("inf") else None
 
 
-def _keep_bytes(data: bytes, stage: str, step: int) -> int:
+def _keep_bytes(data: bytes, stage: str, step: int, path: Path) -> int:
     """Length of `data` up to the first row of `stage` after `step`, or the last whole line."""
     end = 0
-    for line in data.splitlines(keepends=True):
+    for number, line in enumerate(data.splitlines(keepends=True), 1):
         if not line.endswith(b"\n"):
             break
-        row = json.loads(line)
-        mine = row["stage"] in (stage, "eval")  # evaluations belong to the stage they were made in
-        if mine and row["step"] > step:
+        row = _parsed(line)
+        if row is None or not isinstance(row.get("step"), int):
+            raise LogError(f"{path} line {number}: damaged; remove the line, and run this again")
+        # evaluations belong to the stage they were made in
+        if row.get("stage") in (stage, "eval") and row["step"] > step:
             break
         end += len(line)
     return end

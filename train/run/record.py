@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from configs.loader import config_hash, dump, to_dict
+from rewards.files import write_text
 from rewards.provenance import file_hash, revision
 from rewards.versions import GOLD, installed
 from rollouts.machine import usable_cores
@@ -38,7 +39,7 @@ def write_run_record(
     `started`: this process's own, when it writes the record again.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    dump(config, folder / "config.yaml")
+    write_text(folder / "config.yaml", dump(config))
     path = folder / "run.json"
     starts: list[str] = read_run_record(folder).get("starts", [])
     if started not in starts:
@@ -55,9 +56,7 @@ def write_run_record(
         "inputs": {name: file_hash(p) for name, p in (inputs or {}).items()},
         **more,
     }
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(record, indent=2, default=str) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    write_text(path, json.dumps(record, indent=2, default=str) + "\n")
     return record
 
 
