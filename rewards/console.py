@@ -20,6 +20,8 @@ from rewards.task import MachineError
 from rewards.task import SavedAndStopped as SavedAndStopped
 
 DONE, FAILED, UNUSABLE, UNSCORED, STOPPED, INTERRUPTED = 0, 1, 2, 3, 75, 130
+# how Python says that the kernel gave it no memory, where it raises something else
+_NO_MEMORY = ("can't start new thread", "failed to map segment", "Cannot allocate memory")
 ENDED = 143  # what a shell gives to a program that TERM ended
 PIPE = 141  # what a shell gives to a program whose reader went away
 STATUSES = (
@@ -168,7 +170,7 @@ def _mapped(error: BaseException, known: tuple[type[Exception], ...]) -> tuple[i
         )
     if type(error).__name__ == "SandboxError":  # this machine cannot run the jail
         return FAILED, str(error)
-    if isinstance(error, MemoryError) or "can't start new thread" in str(error):
+    if isinstance(error, MemoryError) or any(sign in str(error) for sign in _NO_MEMORY):
         return FAILED, (
             "out of memory; lower --workers, engine.micro_tokens or engine.slots, or use --limit"
         )

@@ -1,4 +1,4 @@
-"""What is looked at after a fault: files under final names, messages, statuses, leftovers, scores."""
+"""What is looked at after a fault: files under final names, messages, leftovers, scores."""
 
 from __future__ import annotations
 

@@ -150,7 +150,8 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "eval model",
-        f"eval --tasks in/tasks.jsonl --model in/model --out out --max-new-tokens 6 --chunk 2 {_HERE}",
+        "eval --tasks in/tasks.jsonl --model in/model --out out --max-new-tokens 6 --chunk 2 "
+        f"{_HERE}",
         ("tasks.jsonl", "model/model.safetensors"),
         saves="rows",
         state=("out/rows.jsonl", "out/eval.json"),

@@ -375,12 +375,12 @@ def _look(case: Case, first: Ended) -> None:
         case.note("it did not end")
     elif wanted and first.status not in wanted:
         case.note(f"exit status {first.status}, wanted {' or '.join(map(str, wanted))}")
-    if first.met and injection.says and first.status not in QUIET:
-        if not _names(injection.says, first.said):
-            case.note(f"the message does not name the cause ({injection.says})")
-    if injection.kind in INPUTS and first.status in (1, 2):
-        if Path(injection.which).parts[0] not in first.said:
-            case.note(f"the message does not name {injection.which}")
+    told = not (first.met and injection.says) or first.status in QUIET
+    if not told and not _names(injection.says, first.said):
+        case.note(f"the message does not name the cause ({injection.says})")
+    told = injection.kind not in INPUTS or first.status not in (1, 2)
+    if not told and Path(injection.which).parts[0] not in first.said:
+        case.note(f"the message does not name {injection.which}")
     case.note(*checks.said_wrong(first.said), *(f"left running: {one}" for one in first.left))
     if not injection.kind.startswith("state"):
         case.note(*checks.broken_files(case.folder))

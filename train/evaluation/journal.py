@@ -34,7 +34,7 @@ class Journal:
         begun = _read_record(out / RECORD)
         if begun is None and self.path.is_file():
             raise TaskError(f"{self.path} belongs to no evaluation; give another --out")
-        if begun is not None and not self.path.is_file():
+        if begun is not None and not (self.path.is_file() and self.path.stat().st_size):
             begun = None  # it ended before its first answer
         if begun is not None:
             _refuse_other(out, begun, json.loads(json_text(record)))

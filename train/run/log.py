@@ -106,8 +106,8 @@ class RunLog:
         if self._wandb is not None:
             # RL is the run: its names stay plain, those of the other stages get a prefix
             prefix = "" if stage == "rl" else f"{stage}/"
-            named = {f"{prefix}{k}": v for k, v in metrics.items()}
-            self._wandb.log({f"{prefix}step": step, **named})
+            values = {f"{prefix}{k}": v for k, v in metrics.items()}
+            self._wandb.log({f"{prefix}step": step, **values})
 
     def close(self) -> None:
         if self._wandb is not None:
