@@ -20,8 +20,11 @@ from rewards.task import MachineError
 from rewards.task import SavedAndStopped as SavedAndStopped
 
 DONE, FAILED, UNUSABLE, UNSCORED, STOPPED, INTERRUPTED = 0, 1, 2, 3, 75, 130
-# how Python says that the kernel gave it no memory, where it raises something else
-_NO_MEMORY = ("can't start new thread", "failed to map segment", "Cannot allocate memory")
+# how Python and torch say that the kernel gave them no memory, where they raise something else
+_NO_MEMORY = (
+    *("can't start new thread", "failed to map segment", "Cannot allocate memory"),
+    *("can't allocate memory", "could not create a primitive"),
+)
 ENDED = 143  # what a shell gives to a program that TERM ended
 PIPE = 141  # what a shell gives to a program whose reader went away
 STATUSES = (

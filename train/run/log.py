@@ -10,6 +10,7 @@ Metric names are the field's: `reward/mean`, `reward/<part>/mean`, `outcome/mean
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
@@ -78,7 +79,11 @@ class RunLog:
         """Forget what a killed run logged after `step` of `stage`, so that nothing is repeated."""
         if self._path.exists():
             with open(self._path, "r+b") as file:
-                file.truncate(_keep_bytes(file.read(), stage, step, self._path))
+                data = file.read()
+                kept = _keep_bytes(data, stage, step, self._path)
+                file.truncate(kept)
+            if lost := step - _last_step(data[:kept], stage):
+                print(f"{self._path}: cut off; its last {lost} steps are missing", file=sys.stderr)
         if stage == "rl":
             for path in (self.folder / "rollouts").glob("step_*.jsonl"):
                 if int(path.stem.removeprefix("step_")) > step:
@@ -200,6 +205,11 @@ def _mean(values: Sequence[float | bool | None]) -> float:
 def _finite(value: float) -> float | None:
     number = float(value)
     return number if abs(number) < float("inf") else None
+
+
+def _last_step(data: bytes, stage: str) -> int:
+    rows = (_parsed(line) or {} for line in data.splitlines())
+    return max((int(row["step"]) for row in rows if row.get("stage") == stage), default=0)
 
 
 def _keep_bytes(data: bytes, stage: str, step: int, path: Path) -> int:
