@@ -86,11 +86,17 @@ def _front(args: list[str]) -> int:
 
 def _status(error: BaseException, command: str) -> int | None:
     """The exit status of an error that a user can mend, which is said; None for a bug."""
-    from configs.loader import ConfigError
     from rewards.console import PIPE, status_of
-    from rewards.task import TaskError
 
-    status = status_of(error, command, (TaskError, ConfigError))
+    known: tuple[type[Exception], ...] = ()
+    try:
+        from configs.loader import ConfigError
+        from rewards.task import TaskError
+
+        known = (TaskError, ConfigError)
+    except MemoryError as more:  # there was none left to load them into
+        error = more
+    status = status_of(error, command, known)
     if status == PIPE:  # what is still buffered has nowhere to go
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     return status

@@ -24,6 +24,7 @@ DONE, FAILED, UNUSABLE, UNSCORED, STOPPED, INTERRUPTED = 0, 1, 2, 3, 75, 130
 _NO_MEMORY = (
     *("can't start new thread", "failed to map segment", "Cannot allocate memory"),
     *("can't allocate memory", "could not create a primitive"),
+    "error return without exception set",
 )
 ENDED = 143  # what a shell gives to a program that TERM ended
 PIPE = 141  # what a shell gives to a program whose reader went away

@@ -50,6 +50,13 @@ def replacing(path: str | Path) -> Generator[BinaryIO]:
         raise
 
 
+def machine_failed(error: BaseException) -> bool:
+    """Whether the disk or the memory gave out: nothing may be concluded from it about the work."""
+    if isinstance(error, OSError):
+        return error.errno in (*_DISK, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+    return isinstance(error, MemoryError)
+
+
 @contextmanager
 def named(path: str | Path) -> Generator[None]:
     """Errors of the disk (full, read-only, failing), which name no file, name `path`."""

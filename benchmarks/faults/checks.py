@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-# Keys whose values are measured times, and what of a run's settings is the machine's.
-TIMES = re.compile(r"^time/|^(seconds|wall_s|tool_s|run_s|queue_s|spawn_s)$")
+# Keys whose values are measured times, and the checkout's state, which may change meanwhile.
+TIMES = re.compile(r"^time/|^(seconds|wall_s|tool_s|run_s|queue_s|spawn_s|code)$")
 URL = re.compile(rb"http://127\.0\.0\.1:\d+/\w+")
 UNNAMED = (".lock",)  # of a folder that is held by one process at a time
 APPENDED = ("metrics.jsonl", "rows.jsonl", "r.jsonl", "out.jsonl")  # a kill may tear the last line
