@@ -7,10 +7,11 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from itertools import chain, islice
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rewards.processes import queued
 from rewards.processes import spawned as processes
+from rewards.progress import Progress
 
 Job = TypeVar("Job")
 Found = TypeVar("Found")
@@ -27,7 +28,7 @@ def in_turn(
 
 
 def in_order(
-    work: Callable[[Job], list[Found]], jobs: Sequence[Job], workers: int, bar: Any
+    work: Callable[[Job], list[Found]], jobs: Sequence[Job], workers: int, bar: Progress
 ) -> list[Found]:
     """What `work` finds for every job, one after the other; the bar counts what was found.
 
@@ -38,7 +39,7 @@ def in_order(
 
     def note(part: list[Found]) -> None:
         found.extend(part)
-        bar.update(len(part))
+        bar.add(len(part))
 
     with bar:
         if workers > 1 and len(jobs) > FEW:

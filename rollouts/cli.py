@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from rewards.console import status_of
 from rewards.families import require_families, use_families
 from rewards.files import alone
 from rewards.task import Task, TaskError, read_tasks
+from rollouts.engines.server.opening import EMBEDDED, add_engine, served
 from rollouts.resume import (
     begun_settings,
     check_settings,
@@ -33,6 +35,7 @@ GIVE_UP = 20  # tasks in a row without an answer, after which an endpoint is tak
 RECORDED = (
     "model",
     "endpoint_model",
+    "engine",
     "solver",
     "env",
     "n",
@@ -104,6 +107,8 @@ def _add_episode(made: argparse.ArgumentParser) -> None:
 
 def _add_machine(made: argparse.ArgumentParser) -> None:
     add = made.add_argument
+    add_engine(made)
+    add("--tokenizer", metavar="FOLDER", help="of a model behind a URL, with --engine")
     add("--slots", type=int, default=64, help="answers decoded side by side (default: %(default)s)")
     add("--in-flight", type=int, default=16, help="requests side by side (default: %(default)s)")
     add("--timeout", type=float, default=600.0, metavar="S", help="seconds one try may take")
@@ -139,6 +144,15 @@ def main(argv: list[str]) -> int:
 
 def _at_endpoint(args: argparse.Namespace) -> bool:
     return not args.solver and str(args.model).startswith(("http://", "https://"))
+
+
+def _by_server(args: argparse.Namespace) -> bool:
+    return not args.solver and args.engine != EMBEDDED
+
+
+def _alone(args: argparse.Namespace) -> bool:
+    """Whether each episode is asked for by itself, from a server or an endpoint."""
+    return _at_endpoint(args) or _by_server(args)
 
 
 def _settled(args: argparse.Namespace) -> list[Task]:
@@ -190,18 +204,37 @@ def _fill(args: argparse.Namespace, tasks: list[Task], draw: Any) -> int:
     check_settings(args.out, settings)
     done = finished(args.out, args.n)
     chunk = max(1, args.slots // args.n)
-    if not args.solver and not _at_endpoint(args):
+    if not args.solver and not _alone(args):
         done = whole_chunks(args.out, tasks, done, chunk)
     todo = [task for task in tasks if task.id not in done]
     if done:
         print(f"{len(done)} tasks are done already; {len(todo)} to go")
-    way = _way(args, tasks, draw, chunk)
+    way = _opened(args, tasks, draw, chunk)
     write_settings(args.out, settings)
-    give_up = GIVE_UP if _at_endpoint(args) else 0
-    with Writer(args.out, args.seed, len(todo), give_up, args.tasks.parent) as writer:
-        run_now(way(todo, writer.add))
+    give_up = GIVE_UP if _alone(args) else 0
+    with (
+        way as asked,
+        Writer(args.out, args.seed, len(todo), give_up, args.tasks.parent) as writer,
+    ):
+        run_now(asked(todo, writer.add))
     in_order(args.out, tasks)
     return writer.report()
+
+
+@contextmanager
+def _opened(
+    args: argparse.Namespace, tasks: Sequence[Task], draw: Any, chunk: int
+) -> Generator[Any]:
+    """How answers come about, with the servers that this needs."""
+    if not _by_server(args):
+        yield _way(args, tasks, draw, chunk)
+        return
+    from rollouts import ways
+
+    folder = None if _at_endpoint(args) else Path(args.model)
+    with served(args, folder, args.out.parent / f"{args.out.name}.servers") as found:
+        engine = found.engine(args.in_flight, "OPENAI_API_KEY")
+        yield ways.by_server(engine, found.tokenizer, draw, args.in_flight)
 
 
 def _way(args: argparse.Namespace, tasks: Sequence[Task], draw: Any, chunk: int) -> Any:
@@ -252,7 +285,7 @@ def _choose(args: argparse.Namespace) -> dict[str, Any]:
 
     Raises `ModelError` for a GPU that is not there.
     """
-    if args.solver or _at_endpoint(args):  # nothing is computed here
+    if args.solver or _alone(args):  # nothing is computed here
         return {}
     from rollouts.engines.torch.device import choose_device, choose_dtype
     from rollouts.engines.torch.engine import set_threads

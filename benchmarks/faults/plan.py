@@ -51,8 +51,8 @@ def injections(command: Command, whole: Ended, size: int, seed: int) -> Iterator
         *_damage(command, whole, rng),
         *_together(command, whole, rng),
     ]
-    if command.few:  # one or two of a kind
-        kept = {(i.kind, i.which, number % 2): i for number, i in enumerate(found)}
+    if command.few:  # the last of a kind, and two kills
+        kept = {(i.kind, bool(i.share)): i for i in found if i.kind == "kill -9" or not i.share}
         found = list(kept.values())
     yield from found
     if "endpoint" in command.needs:

@@ -1,3 +1,5 @@
+# safetensors ships partial types.
+# pyright: reportUnknownVariableType=false
 """Safetensors files, whose library's errors name neither the file nor their kind."""
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ pytest.importorskip("pandas")
 from rewards import families
 from rewards.journal import read_journal
 from rewards.task import Task, write_jsonl
-from train.evaluation.answering import GIVE_UP
+from train.evaluation.gone import GIVE_UP
 from train.evaluation.opening import even_draw
 
 main = front("eval")  # where errors become exit statuses
