@@ -48,9 +48,13 @@ def main(argv: list[str] | None = None) -> int:
     words it is the program, takes them from its own, and ends cleanly at TERM."""
     if argv is not None:
         return _front(argv)
-    from rewards.console import as_program
+    try:
+        from rewards.console import as_program
 
-    return as_program(lambda: _front(sys.argv[1:]))
+        return as_program(lambda: _front(sys.argv[1:]))
+    except MemoryError:  # before the words for it could be loaded
+        print("assay: out of memory", file=sys.stderr)
+        return 1
 
 
 def _front(args: list[str]) -> int:
