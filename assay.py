@@ -45,8 +45,20 @@ def usage() -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one subcommand; returns its exit status (2 for a command that does not exist)."""
-    args = sys.argv[1:] if argv is None else argv
+    """Run one subcommand; returns its exit status (2 for a command that does not exist). Without
+    words it is the program, takes them from its own, and ends cleanly at TERM."""
+    if argv is not None:
+        return _front(argv)
+    try:
+        from rewards.console import as_program
+
+        return as_program(lambda: _front(sys.argv[1:]))
+    except MemoryError:  # before the words for it could be loaded
+        print("assay: out of memory", file=sys.stderr)
+        return 1
+
+
+def _front(args: list[str]) -> int:
     if not args or args[0] in ("-h", "--help", "help"):
         print(usage(), end="")
         return 0 if args else 2
@@ -80,11 +92,17 @@ def main(argv: list[str] | None = None) -> int:
 
 def _status(error: BaseException, command: str) -> int | None:
     """The exit status of an error that a user can mend, which is said; None for a bug."""
-    from configs.loader import ConfigError
     from rewards.console import PIPE, status_of
-    from rewards.task import TaskError
 
-    status = status_of(error, command, (TaskError, ConfigError))
+    known: tuple[type[Exception], ...] = ()
+    try:
+        from configs.loader import ConfigError
+        from rewards.task import TaskError
+
+        known = (TaskError, ConfigError)
+    except MemoryError as more:  # there was none left to load them into
+        error = more
+    status = status_of(error, command, known)
     if status == PIPE:  # what is still buffered has nowhere to go
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     return status

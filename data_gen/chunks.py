@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import chain, islice
-from multiprocessing import get_context
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rewards.processes import queued
+from rewards.processes import spawned as processes
 from rewards.progress import Progress
-from rewards.task import TaskError
 
 Job = TypeVar("Job")
 Found = TypeVar("Found")
 
 FEW = 4  # with so few jobs, starting processes costs more than it saves
 AHEAD = 2  # jobs handed out per process: enough that none waits, few when the caller stops early
-
-
-@contextmanager
-def processes(
-    workers: int, start: Callable[..., None] | None = None, given: tuple[Any, ...] = ()
-) -> Generator[ProcessPoolExecutor, None, None]:
-    """Fresh processes, each of which runs `start(*given)` once; `start` and `given` are pickled.
-
-    A process that is killed ends the work with a `TaskError`; `multiprocessing.Pool` would wait
-    for its answer for ever.
-    """
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), start, given)
-    try:
-        yield pool
-    except BrokenProcessPool:
-        raise TaskError(
-            "a worker process was killed before its work was done (often for want of memory); "
-            "nothing was written: run it again with fewer workers"
-        ) from None
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def in_turn(
@@ -55,8 +32,8 @@ def in_order(
 ) -> list[Found]:
     """What `work` finds for every job, one after the other; the bar counts what was found.
 
-    `work` and the jobs are pickled when `workers` processes share them. Raises `TaskError` when one
-    of these is killed.
+    `work` and the jobs are pickled when `workers` processes share them. Raises `MachineError` when
+    one of these is killed.
     """
     found: list[Found] = []
 

@@ -9,19 +9,53 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
+from rewards.task import MachineError
 from rewards.task import SavedAndStopped as SavedAndStopped
 
 DONE, FAILED, UNUSABLE, UNSCORED, STOPPED, INTERRUPTED = 0, 1, 2, 3, 75, 130
+# how Python and torch say that the kernel gave them no memory, where they raise something else
+_NO_MEMORY = (
+    *("can't start new thread", "failed to map segment", "Cannot allocate memory"),
+    *("can't allocate memory", "could not create a primitive"),
+    "error return without exception set",
+)
+ENDED = 143  # what a shell gives to a program that TERM ended
 PIPE = 141  # what a shell gives to a program whose reader went away
 STATUSES = (
     "exit status: 0 done, 1 failed, 2 the request cannot be used, 3 done but some rows have no\n"
-    "outcome, 75 stopped and saved, 130 interrupted"
+    "outcome, 75 stopped and saved, 130 interrupted, 143 ended by TERM"
 )
+
+
+class Terminated(KeyboardInterrupt):
+    """TERM ends the command the way an interrupt does: files and processes are cleared away."""
+
+
+def as_program(command: Callable[[], int]) -> int:
+    """The exit status of a command that is a program of its own: TERM raises `Terminated` in it,
+    once. What saves its state when it is asked to (`train.run.stop`) listens by itself; a TERM that
+    is ignored stays so."""
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return command()
+    try:
+        signal.signal(signal.SIGTERM, _on_term)
+        status = command()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # all is done; only the exit is left
+        return status
+    except Terminated:  # outside of what maps errors
+        return ENDED
+
+
+def _on_term(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one does not wait
+    raise Terminated
 
 
 class Layout(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -121,12 +155,16 @@ def status_of(error: BaseException, command: str, known: tuple[type[Exception], 
 
 
 def _mapped(error: BaseException, known: tuple[type[Exception], ...]) -> tuple[int | None, str]:
+    if isinstance(error, Terminated):
+        return ENDED, "ended by TERM; run the same command again"
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED, "interrupted; run the same command again to resume"
     if isinstance(error, BrokenPipeError):  # the reader of our output went away
         return PIPE, ""
     if isinstance(error, SavedAndStopped):
         return STOPPED, str(error)
+    if isinstance(error, MachineError):
+        return FAILED, str(error)
     if isinstance(error, known):
         return UNUSABLE, str(error)
     if type(error).__name__ == "OutOfMemoryError":  # torch's; not imported for this
@@ -136,8 +174,10 @@ def _mapped(error: BaseException, known: tuple[type[Exception], ...]) -> tuple[i
         )
     if type(error).__name__ == "SandboxError":  # this machine cannot run the jail
         return FAILED, str(error)
-    if isinstance(error, MemoryError):
-        return FAILED, "out of memory; lower engine.micro_tokens or engine.slots, or use --limit"
+    if isinstance(error, MemoryError) or any(sign in str(error) for sign in _NO_MEMORY):
+        return FAILED, (
+            "out of memory; lower --workers, engine.micro_tokens or engine.slots, or use --limit"
+        )
     if isinstance(error, OSError):
         return _mapped_os(error)
     return None, ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import platform
 import secrets
 import shutil
 from collections.abc import Generator, Iterable
@@ -15,6 +16,8 @@ from typing import BinaryIO
 # In a folder whose files are being replaced by a new set. It stays there after a kill.
 UNFINISHED = ".unfinished"
 _NEW = ".new."
+_SLOTS = 8  # writers of one file side by side that share names of temporary files
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 @contextmanager
@@ -22,8 +25,10 @@ def replacing(path: str | Path) -> Generator[BinaryIO]:
     """A file to write bytes to, which takes the place of `path` when the body ends without an
     error, and leaves nothing behind when it does not.
 
-    The folder is made. The temporary name is unique, so that two writers do not meet; the bytes
-    are on the disk before the name is. What is no regular file (a pipe, /dev/null) is written to.
+    The folder is made. Two writers never meet in one temporary file; what a killed writer left is
+    written over by the next one on the same machine. The bytes are on the disk before the name is.
+    What is no regular file (a pipe, /dev/null) is written to. A disk that is full or fails raises
+    the `OSError` with the name of `path`.
     """
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file() and not path.is_dir():
@@ -33,15 +38,67 @@ def replacing(path: str | Path) -> Generator[BinaryIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
         raise IsADirectoryError(21, "is a folder; give the path of a file", str(path))
-    temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    temporary, out = _temporary(path)
     try:
-        with open(temporary, "xb") as out:
+        with named(path), out:
             yield out
             out.flush()
             os.fsync(out.fileno())
-        temporary.replace(path)
-    finally:
+            temporary.replace(path)  # before the lock is given back
+    except BaseException:
         temporary.unlink(missing_ok=True)
+        raise
+
+
+def machine_failed(error: BaseException) -> bool:
+    """Whether the disk or the memory gave out: nothing may be concluded from it about the work."""
+    if isinstance(error, OSError):
+        return error.errno in (*_DISK, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+    return isinstance(error, MemoryError)
+
+
+@contextmanager
+def named(path: str | Path) -> Generator[None]:
+    """Errors of the disk (full, read-only, failing), which name no file, name `path`."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in _DISK:
+            error.filename = str(path)
+        raise
+
+
+def _temporary(path: Path) -> tuple[Path, BinaryIO]:
+    """A file beside `path` that no other process writes to: this machine's first one that nobody
+    holds a lock on. Where a file system has no locks it gets a name of its own."""
+    start = f".{path.name[:100]}.{platform.node()[:40]}"
+    for slot in range(_SLOTS):
+        temporary = path.with_name(f"{start}.{slot}.tmp")
+        try:
+            handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except PermissionError:  # another user's, or a folder that nobody may write to
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(handle, temporary):
+                os.ftruncate(handle, 0)
+                return temporary, os.fdopen(handle, "wb")
+        except BlockingIOError:
+            pass
+        except OSError:
+            os.close(handle)
+            break
+        os.close(handle)
+    temporary = path.with_name(f"{start}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    return temporary, open(temporary, "xb")
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether an open file is still the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:
@@ -94,6 +151,37 @@ def _move(new: Path, folder: Path, stale: Iterable[str]) -> None:
     for place in {(folder / name).parent for name in names}:
         _sync(place)
     mark.unlink()
+
+
+@contextmanager
+def alone(path: str | Path) -> Generator[None]:
+    """Hold a file that goes on from what it holds: one process at a time.
+
+    The lock ends with the process, however that ends; `.NAME.lock` stands beside the file until
+    then. A file system without locks is used without. Raises `OSError` when another one holds it.
+    """
+    path = Path(os.path.realpath(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mark = path.with_name(f".{path.name}.lock")
+    handle = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            why = "another process writes to it; wait for that to end, or write elsewhere"
+            raise OSError(errno.EBUSY, why, str(path)) from None
+        except OSError:
+            pass
+        if not _is_at(handle, mark):  # its last holder has just left
+            raise OSError(
+                errno.EBUSY, "another process has just left it; run this again", str(path)
+            )
+        try:
+            yield
+        finally:
+            mark.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
 
 
 @contextmanager

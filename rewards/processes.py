@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from contextlib import contextmanager
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from typing import Any, TypeVar
 
-from rewards.task import TaskError
+from rewards.task import MachineError
 
 Job = TypeVar("Job")
 Found = TypeVar("Found")
@@ -36,20 +38,32 @@ def in_turn(
     """What `work` gives for every job, in the order of the jobs, whoever is done first.
 
     `start(*given)` is run once in each process; with one worker all is done in this one. Functions,
-    jobs and results of more are pickled. Raises `TaskError` when a process is killed.
+    jobs and results of more are pickled. Raises `MachineError` when a process is killed.
     """
     if workers == 1:
         if start is not None:
             start(*given)
         yield from map(work, jobs)
         return
+    with spawned(workers, start, given) as pool:
+        yield from queued(pool, work, jobs, AHEAD * workers)
+
+
+@contextmanager
+def spawned(
+    workers: int, start: Callable[..., None] | None = None, given: tuple[Any, ...] = ()
+) -> Generator[ProcessPoolExecutor, None, None]:
+    """Fresh processes, each of which runs `start(*given)` once; `start` and `given` are pickled.
+
+    They end when this process does, however it ends. Raises `MachineError` when one is killed.
+    """
     pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (start, given))
     try:
-        yield from queued(pool, work, jobs, AHEAD * workers)
+        yield pool
     except BrokenProcessPool:
-        raise TaskError(
+        raise MachineError(
             "a worker process was killed before its work was done (often for want of memory); no "
-            "file was written: run it again with fewer --workers"
+            "file was written: run it again with fewer workers"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
@@ -78,5 +92,15 @@ def queued(
 def _begin(start: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
     # An interrupt goes to the whole group; the parent says it, and ends us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
     if start is not None:
         start(*given)
+
+
+def _end_with_parent() -> None:
+    """A pool's process waits for jobs on a pipe whose other end it holds itself: when the parent is
+    killed nothing tells it."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

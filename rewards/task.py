@@ -18,6 +18,10 @@ class TaskError(ValueError):
     """A task row that cannot be used; the message names the file, the row and the field."""
 
 
+class MachineError(TaskError):
+    """The machine failed, not the request: the same command may well end. Exit status 1."""
+
+
 class SavedAndStopped(Exception):
     """A run was asked to stop and has saved its state: exit status 75."""
 
@@ -210,18 +214,6 @@ def parse_object(line: str, where: str) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise TaskError(f"{where}: wanted a JSON object")
     return cast("dict[str, Any]", row)
-
-
-def read_journal(path: str | Path) -> list[dict[str, Any]]:
-    """The rows of a file that is appended to; a last line that a kill tore is cut off the file."""
-    path = Path(path)
-    if not path.is_file():
-        return []
-    data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if len(whole) < len(data):
-        path.write_bytes(whole)
-    return [row for _, row in read_jsonl(path)]
 
 
 def read_tasks(path: str | Path) -> list[Task]:

@@ -15,7 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rewards.console import status_of
 from rewards.families import require_families, use_families
+from rewards.files import alone
 from rewards.task import Task, TaskError, read_tasks
 from rollouts.engines.server.opening import EMBEDDED, add_engine, served
 from rollouts.resume import (
@@ -109,6 +111,7 @@ def _add_machine(made: argparse.ArgumentParser) -> None:
     add("--tokenizer", metavar="FOLDER", help="of a model behind a URL, with --engine")
     add("--slots", type=int, default=64, help="answers decoded side by side (default: %(default)s)")
     add("--in-flight", type=int, default=16, help="requests side by side (default: %(default)s)")
+    add("--timeout", type=float, default=600.0, metavar="S", help="seconds one try may take")
     add("--patience", type=float, default=600.0, metavar="S", help="seconds to retry a request for")
     add(
         "--device",
@@ -136,8 +139,7 @@ def main(argv: list[str]) -> int:
         print(f"assay rollout: {error}", file=sys.stderr)
         return 1
     except (TaskError, OSError) as error:
-        print(f"assay rollout: {error}", file=sys.stderr)
-        return 2
+        return int(status_of(error, "assay rollout", (TaskError,)) or 1)
 
 
 def _at_endpoint(args: argparse.Namespace) -> bool:
@@ -176,7 +178,6 @@ def _settled(args: argparse.Namespace) -> list[Task]:
 def _sample(args: argparse.Namespace) -> int:
     from rollouts.environment import Budget
     from rollouts.krama.folder import LakeSettings
-    from rollouts.now import run_now
     from rollouts.python_executor import ExecutorSettings
     from rollouts.ways import Draw
     from rollouts.workshop import ToolSettings, Workshop
@@ -191,6 +192,14 @@ def _sample(args: argparse.Namespace) -> int:
     long = _at_endpoint(args) or any(t.tools for t in tasks)
     args.max_new_tokens = args.max_new_tokens or (4096 if long else 96)
     sampling = Sampling(args.max_new_tokens, args.temperature, args.top_k, args.top_p, args.seed)
+    with alone(args.out):
+        return _fill(args, tasks, Draw(sampling, args.n, args.seed, shop, budget))
+
+
+def _fill(args: argparse.Namespace, tasks: list[Task], draw: Any) -> int:
+    """Sample what the output does not hold yet; the exit status."""
+    from rollouts.now import run_now
+
     settings = _choose(args) | {k: getattr(args, k) for k in RECORDED}
     check_settings(args.out, settings)
     done = finished(args.out, args.n)
@@ -200,8 +209,7 @@ def _sample(args: argparse.Namespace) -> int:
     todo = [task for task in tasks if task.id not in done]
     if done:
         print(f"{len(done)} tasks are done already; {len(todo)} to go")
-    way = _opened(args, tasks, Draw(sampling, args.n, args.seed, shop, budget), chunk)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
+    way = _opened(args, tasks, draw, chunk)
     write_settings(args.out, settings)
     give_up = GIVE_UP if _alone(args) else 0
     with (
@@ -243,6 +251,7 @@ def _way(args: argparse.Namespace, tasks: Sequence[Task], draw: Any, chunk: int)
             args.endpoint_model,
             in_flight=args.in_flight,
             patience_s=args.patience,
+            timeout_s=args.timeout,
             calls=args.calls,
         )
         return ways.by_chat(engine, draw, args.in_flight)

@@ -8,17 +8,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rewards.task import Task, TaskError, read_journal, write_jsonl
+from rewards.files import write_text
+from rewards.journal import end_journal, key_of, read_journal, rewrite_journal
+from rewards.task import Task, TaskError
 
 
 def finished(out: Path, n: int) -> set[str]:
     """Ids of tasks with all `n` samples in `out`, each with an outcome; rows of the others leave
     the file. A torn last line is cut off it first."""
     rows = read_journal(out)
-    counts = Counter(str(row["task_id"]) for row in rows if row.get("outcome") is not None)
-    again = {str(row["task_id"]) for row in rows} - {t for t, k in counts.items() if k == n}
+    keys = [key_of(row, out) for row in rows]
+    good = {key for key, row in zip(keys, rows, strict=True) if row.get("outcome") is not None}
+    counts = Counter(task for task, _ in good)
+    again = {task for task, _ in keys} - {t for t, k in counts.items() if k == n}
     if again:
-        write_jsonl(out, [row for row in rows if row["task_id"] not in again])
+        rewrite_journal(out, [row for row in rows if row["task_id"] not in again])
     return {task for task in counts if task not in again}
 
 
@@ -33,7 +37,7 @@ def whole_chunks(out: Path, tasks: Sequence[Task], done: set[str], chunk: int) -
     first = {task.id for task in tasks[: len(done)]}
     if not begun or len(done) == len(tasks) or done != first:
         return done
-    write_jsonl(out, [row for row in read_journal(out) if row["task_id"] not in begun])
+    rewrite_journal(out, [row for row in read_journal(out) if row["task_id"] not in begun])
     return done - begun
 
 
@@ -43,7 +47,13 @@ def begun_settings(out: Path) -> dict[str, Any]:
     beside = _beside(out)
     if not (beside.is_file() and out.is_file() and out.stat().st_size):
         return {}
-    return {"dtype": "bfloat16"} | json.loads(beside.read_text(encoding="utf-8"))
+    try:
+        held: Any = json.loads(beside.read_text(encoding="utf-8"))
+        return {"dtype": "bfloat16", **held}
+    except (ValueError, TypeError, RecursionError):
+        raise TaskError(
+            f"{beside}: damaged, so nobody knows how {out.name} was sampled; give another --out"
+        ) from None
 
 
 def check_settings(out: Path, settings: dict[str, Any]) -> None:
@@ -57,7 +67,7 @@ def check_settings(out: Path, settings: dict[str, Any]) -> None:
 def write_settings(out: Path, settings: dict[str, Any]) -> None:
     """Say beside `out` what it is sampled with."""
     text = json.dumps(settings, indent=2) + "\n"
-    _beside(out).write_text(text, encoding="utf-8")
+    write_text(_beside(out), text)
 
 
 def _beside(out: Path) -> Path:
@@ -65,9 +75,11 @@ def _beside(out: Path) -> Path:
 
 
 def in_order(out: Path, tasks: Sequence[Task]) -> None:
-    """Sort the rows by task, where answers came in any order: the same run, the same bytes."""
+    """Sort the rows by task, where answers came in any order: the same run, the same bytes. The
+    journal ends here."""
     rank = {task.id: i for i, task in enumerate(tasks)}
     rows = read_journal(out)
     places = [(rank.get(str(row["task_id"]), len(rank)), int(row["sample"])) for row in rows]
     if places != sorted(places):
-        write_jsonl(out, [rows[i] for i in sorted(range(len(rows)), key=places.__getitem__)])
+        rewrite_journal(out, [rows[i] for i in sorted(range(len(rows)), key=places.__getitem__)])
+    end_journal(out)

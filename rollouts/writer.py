@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import TracebackType
 
 from rewards.families import score_answer
+from rewards.journal import Appender
 from rewards.marks import marks_of
 from rewards.progress import Progress
-from rewards.task import Task, json_line, with_absolute_files
+from rewards.task import Task, with_absolute_files
 from rollouts.record import to_json
 from rollouts.trajectory import Trajectory
 
@@ -26,17 +28,23 @@ class Writer:
         """`root`: what the tasks' files are relative to."""
         self._root = root
         self._out, self._seed, self._give_up = out, seed, give_up
-        self._file = open(out, "ab")  # noqa: SIM115 - closed by __exit__
+        self._journal = Appender(out)
         self._bar = Progress("rollouts", "tasks", total)
         self._outcomes: list[float] = []
         self._missing = self._broken = 0
 
     def __enter__(self) -> Writer:
+        self._journal.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._bar.close()
-        self._file.close()
+        self._journal.__exit__(kind, error, trace)
 
     def add(self, task: Task, group: list[Trajectory]) -> None:
         """Raises `Stopped` after too many tasks in a row whose answers could not be had."""
@@ -48,8 +56,7 @@ class Writer:
             to_json(t, s, task) | {"run_seed": self._seed, "marks": marks}
             for t, s in zip(group, scores, strict=True)
         ]
-        self._file.write(b"".join(map(json_line, rows)))
-        self._file.flush()
+        self._journal.add(rows)
         self._bar.add()
         failed = all(t.failure is not None for t in group)
         self._broken = self._broken + 1 if failed else 0

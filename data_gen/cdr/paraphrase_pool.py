@@ -24,10 +24,11 @@ from data_gen.cdr.paraphrase import Candidate, paraphrase
 from data_gen.cdr.rows import PlannedRow, key_of
 from rewards.cdr.ids import stable_id
 from rewards.gold import Step
+from rewards.journal import read_journal
 from rewards.krama.judge import JudgeError
 from rewards.krama.judge_endpoint import Endpoint
 from rewards.progress import Progress
-from rewards.task import TaskError, json_line, read_journal
+from rewards.task import TaskError, json_line
 
 Row = dict[str, Any]
 FILE = "paraphrases.jsonl"

@@ -32,8 +32,10 @@ from data_gen.dare.validate import Proof, finished, prove
 from data_gen.dare.wishes import Wish
 from data_gen.dare.wording import if_question, metadata_text, mini_question, mm_question
 from data_gen.dare.words import phrases, plain_about
+from rewards.files import machine_failed
 from rewards.seeds import derive_seed
 from rewards.task import TaskError
+from rollouts.sandbox.errors import SandboxError
 from rollouts.sandbox.pool import Pool
 
 TRIES, WISHED = 2, 6  # drafts of a database, and of a wished one
@@ -82,6 +84,8 @@ async def build_table(source: Source, settings: Settings, pool: Pool, room: int)
         built.refused.append(str(error))
         return built
     except Exception as error:  # a table of a package may be anything
+        if machine_failed(error):
+            raise
         built.refused.append(f"unreadable: {type(error).__name__}: {error}"[:200])
         return built
     if looked is None:
@@ -113,6 +117,8 @@ async def _databases(table: Table, built: Built, seed: int, room: int) -> None:
         except Unproved as error:
             why = str(error)
         except Exception as error:  # one odd table must not end a build of hundreds; it is counted
+            if machine_failed(error) or isinstance(error, SandboxError):
+                raise
             why = f"broke: {type(error).__name__}: {error}"[:200]
         if why:
             built.refused.append(f"{plan.family} {', '.join(plan.targets)}: {why}")

@@ -42,6 +42,7 @@ from data_gen.dare.time_columns import (
 from data_gen.dare.wishes import wished_time
 from data_gen.dare.wording import cf_question, metadata_text, xf_question
 from data_gen.dare.words import plain_about
+from rewards.files import machine_failed
 from rewards.seeds import derive_seed
 
 
@@ -74,7 +75,9 @@ def build_series(source: Source, settings: Settings, built: Built, room: int = 1
     rng = random.Random(seed)
     try:
         raw = source.load()
-    except Exception:
+    except Exception as error:
+        if machine_failed(error):
+            raise
         return
     if not 150 <= len(raw) <= 20_000:
         built.refused.append("series: fewer than 150 rows, or more than 20,000")

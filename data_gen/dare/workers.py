@@ -18,6 +18,7 @@ from data_gen.dare.describe import describe
 from data_gen.dare.licences import allowed
 from data_gen.dare.series import build_series
 from data_gen.dare.sources import Source, same_table, sources
+from rewards.files import machine_failed
 from rewards.seeds import derive_seed
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
@@ -74,6 +75,8 @@ def _series(jobs: Sequence[_Job]) -> list[Built]:
         try:
             build_series(listed[i], settings, built, room)
         except Exception as error:  # as in build_table
+            if machine_failed(error):
+                raise
             built.refused.append(f"series broke: {type(error).__name__}: {error}"[:200])
         out.append(built)
     return out

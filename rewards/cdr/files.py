@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -169,12 +170,12 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w", encoding="utf-8", newline="", errors="backslashreplace") as file:
+    with io.StringIO(newline="") as file:
         writer = csv.DictWriter(file, names)
         writer.writeheader()
         for row in rows:
             writer.writerow({k: _cell(v) for k, v in row.items()})
+        write_text(path, file.getvalue(), errors="backslashreplace")
 
 
 def _cell(value: Any) -> Any:
@@ -207,7 +208,7 @@ def reports(root: Path, base_model: str | None = None) -> list[Row]:
     models = _semantic_models(semantic)
     write_csv(out / "semantic_model_summary.csv", models)
     write_json(out / "summary.json", {"core": ranking, "semantic": models})
-    (out / "summary.md").write_text(_markdown(ranking), encoding="utf-8")
+    write_text(out / "summary.md", _markdown(ranking))
     return ranking
 
 

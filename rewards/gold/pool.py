@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 from rewards.gold.rows import row_id
 from rewards.gold.worker import ONE_BY_ONE, TOGETHER, read_frame, write_frame
-from rewards.task import json_line
+from rewards.task import MachineError, json_line
 
 Key = TypeVar("Key")
 _ROOT = str(Path(__file__).resolve().parents[2])
@@ -152,7 +152,7 @@ class Pool:
     def _await(self, worker: subprocess.Popen[bytes]) -> None:
         # Without this a worker that cannot even start would fail every row of the input.
         if read_frame(cast("BinaryIO", worker.stdout)) is None:
-            raise RuntimeError(
+            raise MachineError(
                 f"a worker process ended with status {worker.wait()} before its first row; its "
                 "message stands above"
             )

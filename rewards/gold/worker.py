@@ -44,6 +44,7 @@ def serve() -> None:
     # Whatever a library prints must not land between the frames.
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a parent that was killed reads no answer
     # Python would turn these into exceptions; the default action ends the process instead.
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     first = read_frame(inward)

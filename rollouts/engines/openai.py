@@ -36,7 +36,7 @@ class OpenAIEngine:
 
     `url` ends where `/chat/completions` begins (usually in `/v1`). `in_flight` bounds requests
     side by side, `attempts` the tries of one, `timeout_s` one try, `patience_s` the waiting for an
-    endpoint that says it is busy. The key is read from the
+    endpoint that says it is busy, or that fails. The key is read from the
     environment variable `key_env`, never from settings. `calls` names how calls are spelled in
     the text when the endpoint does not read them itself. `extra` is put into every request last:
     whatever else an endpoint takes, and None for what it refuses (`{"temperature": None}`).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from rewards.files import UNFINISHED, replacing, replacing_all, write_bytes, write_text
+from rewards.files import UNFINISHED, alone, replacing, replacing_all, write_bytes, write_text
 from rewards.task import TaskError, refuse_unfinished, write_jsonl
 
 
@@ -162,3 +163,54 @@ def test_a_kill_at_any_moment_never_leaves_a_mixture_that_reads_as_whole(tmp_pat
     else:
         raise AssertionError("the writer never came to its end")
     assert mixtures > 2
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+KILLED_WRITER = """
+import os, signal, sys
+from rewards.files import replacing
+with replacing(sys.argv[1]) as out:
+    out.write(b"half of a long file")
+    out.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", KILLED_WRITER, str(path)], cwd=ROOT, check=False)
+        assert len(names_in(tmp_path)) == 1 and not path.exists()
+    write_text(path, "new")
+    assert names_in(tmp_path) == ["a.txt"] and path.read_text() == "new"
+
+
+def test_writers_of_one_file_never_share_a_temporary_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    with replacing(path) as one:
+        one.write(b"one" * 1000)
+        with replacing(path) as two:
+            two.write(b"two")
+        assert path.read_bytes() == b"two"
+    assert path.read_bytes() == b"one" * 1000 and names_in(tmp_path) == ["a.txt"]
+
+
+def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    with pytest.raises(OSError, match="No space left") as raised, replacing(path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert raised.value.filename == str(path) and names_in(tmp_path) == []
+
+
+def test_a_file_that_goes_on_has_one_writer(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "r.jsonl"
+    with alone(path):
+        with pytest.raises(OSError, match="another process writes to it") as raised, alone(path):
+            pass
+        assert raised.value.filename == str(path)
+    with alone(path):
+        pass
+    assert names_in(path.parent) == []

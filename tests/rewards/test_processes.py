@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from job_functions import die, start, work
+from mini_slurm import alive, wait_for
+from places import ROOT
 
 from rewards.processes import AHEAD, in_turn
 from rewards.task import TaskError
@@ -39,3 +45,30 @@ def test_jobs_are_taken_as_they_are_needed() -> None:
 def test_a_process_that_is_killed_is_one_sentence() -> None:
     with pytest.raises(TaskError, match="a worker process was killed before its work was done"):
         list(in_turn(die, range(40), 2))
+
+
+PARENT = """
+import os, signal, sys
+from job_functions import start, work
+from rewards.processes import in_turn
+
+def jobs():
+    while True:
+        yield 1
+
+if __name__ == "__main__":
+    found = in_turn(work, jobs(), 2, start, ("x",))
+    print(*{next(found)[2] for _ in range(200)}, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'support'}"}
+    done = subprocess.run([sys.executable, str(script)], env=env, stdout=subprocess.PIPE, text=True)
+    assert done.returncode == -signal.SIGKILL
+    workers = [int(pid) for pid in done.stdout.split()]
+    assert workers
+    wait_for("the workers to end", lambda: not any(map(alive, workers)))

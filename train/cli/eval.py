@@ -108,6 +108,12 @@ def _engine(made: argparse.ArgumentParser) -> None:
         "--workers", type=int, default=16, help="requests side by side (%(default)s)"
     )
     group.add_argument(
+        "--patience", type=float, default=600.0, metavar="S", help="seconds to retry a request for"
+    )
+    group.add_argument(
+        "--timeout", type=float, default=600.0, metavar="S", help="seconds one try may take"
+    )
+    group.add_argument(
         "--price", default="", metavar="IN,OUT", help="dollars a million tokens read and written"
     )
     group.add_argument(

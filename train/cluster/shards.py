@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rewards.task import TaskError, json_line
+from rewards.files import alone, write_bytes, write_text
+from rewards.task import TaskError, json_line, parse_object
 
 Run = Callable[[list[str]], int]
 
@@ -68,6 +69,12 @@ def run_shard(cut: Cut, index: int, command: Sequence[str], run: Run) -> int:
     """
     if not any("{in}" in word for word in command) or not any("{out}" in w for w in command):
         raise ShardError("the command has no {in} or no {out}; it must read one, write the other")
+    with alone(cut.output(index)):
+        return _run_shard(cut, index, command, run)
+
+
+def _run_shard(cut: Cut, index: int, command: Sequence[str], run: Run) -> int:
+    """`run_shard` in the process that holds the shard."""
     lines = _lines(cut.source)
     rows = rows_of(len(lines), cut.shards, cut.align, index)
     record = {
@@ -77,10 +84,11 @@ def run_shard(cut: Cut, index: int, command: Sequence[str], run: Run) -> int:
         "align": cut.align,
         "command": list(command),
     }
+    work = cut.folder / f".work-{index:05d}"
     if _is_done(cut, index, record):
+        shutil.rmtree(work, ignore_errors=True)  # a kill came between the record and this
         print(f"shard {index} is done already")
         return 0
-    work = cut.folder / f".work-{index:05d}"
     source, target = work / "in.jsonl", work / "out.jsonl"
     folder = cut.source.parent.resolve()
     piece = b"".join(_at_home(line, folder) for line in lines[rows.start : rows.stop])
@@ -89,7 +97,7 @@ def run_shard(cut: Cut, index: int, command: Sequence[str], run: Run) -> int:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         source.write_bytes(piece)
-        _write(work / "begun", begun)
+        write_text(work / "begun", begun)
     words = [w.replace("{in}", str(source)).replace("{out}", str(target)) for w in command]
     status = run(words) if len(rows) else 0
     if status:
@@ -100,7 +108,7 @@ def run_shard(cut: Cut, index: int, command: Sequence[str], run: Run) -> int:
         raise ShardError(f"shard {index}: the command wrote no {target}")
     target.replace(cut.output(index))
     record["output"] = hashlib.sha256(cut.output(index).read_bytes()).hexdigest()
-    _write(cut.record(index), json.dumps(record) + "\n")
+    write_text(cut.record(index), json.dumps(record) + "\n")
     shutil.rmtree(work, ignore_errors=True)
     return 0
 
@@ -123,7 +131,7 @@ def merge(cut: Cut, target: Path) -> int:
         times = len(found) // len(wanted)
         if found != [name for name in wanted for _ in range(times)]:
             raise ShardError(f"{cut.folder}: {_first_difference(wanted, found, times)}")
-    _write(target, b"".join(pieces).decode("utf-8"))
+    write_bytes(target, b"".join(pieces))
     return len(rows)
 
 
@@ -200,8 +208,8 @@ def _at_home(line: bytes, folder: Path) -> bytes:
 
 def _is_done(cut: Cut, index: int, record: dict[str, Any]) -> bool:
     try:
-        old = json.loads(cut.record(index).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        old = _record(cut, index)
+    except (OSError, ShardError):
         return False
     output = old.pop("output", None)
     changed = sorted(k for k in record if old.get(k) != record[k])
@@ -218,17 +226,29 @@ def _checked_piece(cut: Cut, index: int, digest: str, total: int) -> bytes:
     path, record = cut.output(index), cut.record(index)
     if not path.is_file() or not record.is_file():
         raise ShardError(f"shard {index} of {cut.shards} is missing in {cut.folder}; run it again")
-    old, piece = json.loads(record.read_text(encoding="utf-8")), path.read_bytes()
+    old, piece = _record(cut, index), path.read_bytes()
     rows = rows_of(total, cut.shards, cut.align, index)
-    if old["input"] != digest or old["rows"] != [rows.start, rows.stop]:
+    if old.get("input") != digest or old.get("rows") != [rows.start, rows.stop]:
         raise ShardError(f"{path} was made from another input, or cut otherwise; run it again")
-    if hashlib.sha256(piece).hexdigest() != old["output"]:
+    if hashlib.sha256(piece).hexdigest() != old.get("output"):
         raise ShardError(f"{path} is not what its task wrote; remove it and run the task again")
     return piece
 
 
+def _record(cut: Cut, index: int) -> dict[str, Any]:
+    """What stands in a shard's record. Raises `ShardError` for one that is damaged."""
+    path = cut.record(index)
+    try:
+        row = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        row = None
+    if not isinstance(row, dict):
+        raise ShardError(f"{path}: damaged; remove it and run shard {index} again")
+    return row
+
+
 def _id(line: bytes, where: str) -> str:
-    row = json.loads(line)
+    row = parse_object(line.decode("utf-8", "replace"), where)
     for name in ("task_id", "id"):
         if name in row:
             return str(row[name])
@@ -243,10 +263,3 @@ def _first_difference(wanted: list[str], found: list[str], times: int) -> str:
         if want != got:
             return f"row {place} is {got}, wanted {want}: one is missing or there twice"
     return f"{len(found)} rows for {len(wanted)} inputs: some are missing or there twice"
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    work = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    work.write_text(text, encoding="utf-8")
-    work.replace(path)

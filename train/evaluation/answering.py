@@ -245,6 +245,8 @@ async def _chat_engine(ask: Ask, args: Any, stack: AsyncExitStack) -> ChatEngine
             args.endpoint_model,
             key_env=args.key_env,
             in_flight=args.workers,
+            patience_s=args.patience,
+            timeout_s=args.timeout,
             calls=args.calls,
             extra=args.request_fields,
         )

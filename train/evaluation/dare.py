@@ -20,6 +20,7 @@ from statistics import fmean
 from typing import Any
 
 from rewards.dare.prediction import mismatch
+from rewards.files import write_text
 from rewards.task import RIGHT, Score, Task, TaskError, read_tasks, with_absolute_files
 from rollouts.dare.failures import CATEGORIES, category
 from rollouts.trajectory import Trajectory
@@ -210,7 +211,7 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> 
     tracks = by_track(rows)
     total = totals(tracks, rows)
     text = text_table(tracks, total)
-    (out / "table.md").write_text(text + "\n", encoding="utf-8")
+    write_text(out / "table.md", text + "\n")
     return Found({"tracks": tracks, **total}, text)
 
 

@@ -17,7 +17,7 @@ from rewards.task import Task
 # options that change neither an answer nor a score; tasks and code stand for themselves
 FREE = (
     *("out", "workers", "threads", "json", "key_env", "name", "price", "chunk"),
-    *("no_baselines", "tasks", "family", "request", "include_trained"),
+    *("no_baselines", "tasks", "family", "request", "include_trained", "patience", "timeout"),
 )
 _ENDS = 1 << 16  # bytes of each end of a weight file that are looked at
 

@@ -16,7 +16,8 @@ from types import TracebackType
 from typing import Any
 
 from rewards.files import write_bytes
-from rewards.task import Task, TaskError, json_line, json_text, read_journal, write_jsonl
+from rewards.journal import Appender, end_journal, key_of, read_journal, rewrite_journal
+from rewards.task import Task, TaskError, json_text
 from train.evaluation.identity import digest
 
 Row = dict[str, Any]
@@ -33,16 +34,18 @@ class Journal:
         begun = _read_record(out / RECORD)
         if begun is None and self.path.is_file():
             raise TaskError(f"{self.path} belongs to no evaluation; give another --out")
+        if begun is not None and not (self.path.is_file() and self.path.stat().st_size):
+            begun = None  # it ended before its first answer
         if begun is not None:
             _refuse_other(out, begun, json.loads(json_text(record)))
         out.mkdir(parents=True, exist_ok=True)
         if begun is None:
             write_bytes(out / RECORD, json_text(record, indent=1))
         rows = [row for row in read_journal(self.path) if row.get("outcome") is not None]
-        self.done = {(str(row["task_id"]), int(row["sample"])): row for row in rows}
+        self.done = {key_of(row, self.path): row for row in rows}
 
     def __enter__(self) -> Journal:
-        self._file = open(self.path, "ab")
+        self._rows = Appender(self.path).__enter__()
         return self
 
     def __exit__(
@@ -51,17 +54,17 @@ class Journal:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._file.close()
+        self._rows.__exit__(kind, error, trace)
 
     def write(self, row: Row) -> None:
         """Keep a row that has an outcome."""
         if row["outcome"] is not None:
-            self._file.write(json_line(row))
-            self._file.flush()
+            self._rows.add([row])
 
     def finish(self, rows: Sequence[Row]) -> None:
         """All rows in the tasks' order, in place of the order in which they came."""
-        write_jsonl(self.path, rows)
+        rewrite_journal(self.path, rows)
+        end_journal(self.path)
 
 
 def _read_record(path: Path) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rewards.files import write_text
 from rewards.krama.coverage import judged_coverage
 from rewards.krama.episode import ANSWER, PIPELINE, read_text
 from rewards.krama.failure import category
@@ -186,7 +187,7 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> 
     numbers = summary(flat)
     meta = {"agent": args.agent, "model": args.model, "reading": args.reading or "table3"}
     shown = text_tables(numbers, meta)
-    (out / "tables.md").write_text(shown, encoding="utf-8")
+    write_text(out / "tables.md", shown)
     return Found({"tables": numbers, **meta}, shown)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from configs.loader import ConfigError, read_section
 from rewards.families import all_families, family_of, use_families
+from rewards.files import alone, write_bytes, write_text
 from rewards.progress import Progress
 from rewards.provenance import revision
 from rewards.task import Task, json_text
@@ -26,7 +27,7 @@ from train.evaluation.answering import Ask, answer_all, is_reference, is_remote,
 from train.evaluation.benchmarks import BENCHMARKS
 from train.evaluation.contract import Plan, plain_plan
 from train.evaluation.identity import settings_of
-from train.evaluation.journal import Journal
+from train.evaluation.journal import ROWS, Journal
 from train.evaluation.opening import Asked, open_all
 from train.evaluation.rows import baseline_rows, row_of, scorer
 from train.evaluation.tables import Draw, tables
@@ -52,7 +53,7 @@ def evaluate(args: Any) -> dict[str, Any]:
     args.out.mkdir(parents=True, exist_ok=True)
     data["benchmarks"] = _official(asked, rows, args)
     data["files"] = _own_tables(rows, args.out)
-    (args.out / "results.json").write_bytes(json_text(data, indent=1, default=str))
+    write_bytes(args.out / "results.json", json_text(data, indent=1, default=str))
     return data
 
 
@@ -98,7 +99,10 @@ def _reading_families(reading: str, tasks: Sequence[Task]) -> list[str]:
 def _answered(asked: Asked, args: Any, shop: Workshop, weights: Mapping[str, Any]) -> list[Row]:
     """All rows in the tasks' order; each is in the journal as soon as it is there."""
     ask, score = _ask(asked, args), scorer(weights)
-    with Journal(args.out, asked.tasks, settings_of(args, asked.tasks)) as journal:
+    with (
+        alone(args.out / ROWS),
+        Journal(args.out, asked.tasks, settings_of(args, asked.tasks)) as journal,
+    ):
         rows = dict(journal.done)
         wanted = [(task, j) for task in asked.tasks for j in range(args.samples)]
         todo = [(task, j) for task, j in wanted if (task.id, j) not in rows]
@@ -212,6 +216,6 @@ def _own_tables(rows: Sequence[Row], out: Path) -> list[str]:
         for file, text in family.tables([row for row in rows if row["family"] == name]):
             if Path(file).name != file:
                 raise ConfigError(f"family {name}: its table {file!r} is no plain file name")
-            (out / file).write_text(str(text), encoding="utf-8", errors="backslashreplace")
+            write_text(out / file, str(text), errors="backslashreplace")
             written.append(file)
     return written

@@ -21,6 +21,7 @@ from configs.machine import ModelConfig
 from rollouts.engines.engine import ModelError, TrainedEngine
 from rollouts.engines.torch.llama import Llama, Shape, rms_norm, rope_tables, rotate, to_state
 from rollouts.engines.torch.load import DTYPES, folder_is_llama, load_llama
+from rollouts.engines.torch.weights import write_weights
 from train.model.batch import Packed
 from train.model.loss import linear_logp
 
@@ -221,12 +222,10 @@ def load_policy(
 
 def save_folder(source: Path, folder: Path, state: dict[str, Tensor]) -> None:
     """Weights beside the source folder's configuration and tokenizer files."""
-    from safetensors.torch import save_file
-
     folder.mkdir(parents=True, exist_ok=True)
     for path in sorted(source.iterdir()):
         weights = path.name.endswith((".safetensors", ".bin", ".gguf", ".index.json"))
         if path.is_file() and not weights and path.resolve() != (folder / path.name).resolve():
             shutil.copyfile(path, folder / path.name)
     cpu = {name: tensor.cpu() for name, tensor in state.items()}
-    save_file(cpu, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    write_weights(folder / "model.safetensors", cpu)

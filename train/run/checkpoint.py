@@ -3,7 +3,7 @@
 """Checkpoints that a kill at any moment cannot tear, and a resume that refuses to mix two runs.
 
 A checkpoint is a folder `step_000012/`: one safetensors file for each group of tensors, the
-random states, `meta.json`, and `manifest.json` with the size of every file. It is written beside
+random states, `meta.json`, and `manifest.json` with the SHA-256 of every file. It is written beside
 its place, flushed to disk and renamed, so a folder of that name is whole; the manifest catches
 what a damaged disk or a half-finished removal leaves. `latest` names the newest for other tools.
 One process writes a folder at a time.
@@ -16,6 +16,7 @@ import os
 import random
 import re
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +24,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from configs.fields import ConfigError, config_hash, locked_difference, to_dict
+from rewards.provenance import file_hash
+from rollouts.engines.torch.weights import read_weights, write_weights
 
 _STEP = re.compile(r"(?:\.old-)?step_(\d+)$")
 _MANIFEST = "manifest.json"
@@ -63,19 +65,18 @@ def save(
     """
     folder.mkdir(parents=True, exist_ok=True)
     require_disk(folder, tensor_bytes(tensors), f"the checkpoint of step {step}")
-    for leftover in folder.glob(".tmp-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
+    _clear(folder)
     work = folder / f".tmp-{step:06d}-{os.getpid()}"
     work.mkdir()
     numpy_random, states = _random_states()
     for group, named in {**tensors, "random": states}.items():
-        save_file(_saveable(named), str(work / f"{group}.safetensors"), {"format": "pt"})
+        write_weights(work / f"{group}.safetensors", _saveable(named))
     record: dict[str, Any] = {"step": step, "random": numpy_random, "meta": dict(meta)}
     if config is not None:
         record |= {"config": to_dict(config), "config_hash": config_hash(config)}
     (work / "meta.json").write_text(json.dumps(record), encoding="utf-8")
-    sizes = {path.name: path.stat().st_size for path in sorted(work.iterdir())}
-    (work / _MANIFEST).write_text(json.dumps(sizes), encoding="utf-8")
+    prints = {path.name: file_hash(path) for path in sorted(work.iterdir())}
+    (work / _MANIFEST).write_text(json.dumps(prints), encoding="utf-8")
     for path in work.iterdir():
         _flush(path)
     _flush(work)
@@ -87,20 +88,36 @@ def save(
 
 
 def load_latest(folder: Path, config: Any = None) -> Checkpoint | None:
-    """The newest whole checkpoint, or None. Torn folders are skipped.
+    """The newest whole checkpoint, or None. One that is damaged is skipped, and said.
 
     With `config`, raises `CheckpointError` naming every locked field that has changed.
     """
     for path in _candidates(folder):
-        if not _is_whole(path):
+        if not _is_whole(path, read=True):
+            print(f"{path}: damaged; the run goes on from an older one", file=sys.stderr)
             continue
         record = json.loads((path / "meta.json").read_text(encoding="utf-8"))
         if config is not None:
             _refuse_changes(path, record.get("config"), config)
-        tensors = {f.stem: load_file(str(f)) for f in sorted(path.glob("*.safetensors"))}
+        tensors = {f.stem: read_weights(f) for f in sorted(path.glob("*.safetensors"))}
         meta = {**record["meta"], "_random": record["random"]}
         return Checkpoint(path, int(record["step"]), tensors, meta)
     return None
+
+
+def tidy(folder: Path, newest: Checkpoint, keep: int) -> None:
+    """After a kill: `latest` names the newest, and what was half written or damaged is gone."""
+    _clear(folder)
+    _point(folder / "latest", newest.path.name.removeprefix(".old-"))
+    _prune(folder, keep)
+
+
+def _clear(folder: Path) -> None:
+    for leftover in folder.glob(".tmp-*"):
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
 
 
 def restore_random(checkpoint: Checkpoint) -> None:
@@ -214,12 +231,20 @@ def _candidates(folder: Path) -> list[Path]:
     return sorted(found, key=order, reverse=True)
 
 
-def _is_whole(path: Path) -> bool:
+def _is_whole(path: Path, read: bool = False) -> bool:
+    """Whether all files of the manifest are there; with `read`, as they were written. Manifests of
+    earlier versions hold sizes."""
     try:
-        sizes = json.loads((path / _MANIFEST).read_text(encoding="utf-8"))
-        return all((path / name).stat().st_size == size for name, size in sizes.items())
+        prints = json.loads((path / _MANIFEST).read_text(encoding="utf-8"))
+        return all(_as_written(path / name, said, read) for name, said in prints.items())
     except (OSError, ValueError, AttributeError):
         return False
+
+
+def _as_written(path: Path, said: int | str, read: bool) -> bool:
+    if isinstance(said, int):
+        return path.stat().st_size == said
+    return file_hash(path) == said if read else path.is_file()
 
 
 def _prune(folder: Path, keep: int) -> None:

@@ -10,12 +10,14 @@ Metric names are the field's: `reward/mean`, `reward/<part>/mean`, `outcome/mean
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
+from rewards.files import named
 from rewards.task import Score, TaskError, write_jsonl
 
 
@@ -77,7 +79,11 @@ class RunLog:
         """Forget what a killed run logged after `step` of `stage`, so that nothing is repeated."""
         if self._path.exists():
             with open(self._path, "r+b") as file:
-                file.truncate(_keep_bytes(file.read(), stage, step))
+                data = file.read()
+                kept = _keep_bytes(data, stage, step, self._path)
+                file.truncate(kept)
+            if lost := step - _last_step(data[:kept], stage):
+                print(f"{self._path}: cut off; its last {lost} steps are missing", file=sys.stderr)
         if stage == "rl":
             for path in (self.folder / "rollouts").glob("step_*.jsonl"):
                 if int(path.stem.removeprefix("step_")) > step:
@@ -101,13 +107,13 @@ class RunLog:
     def record(self, stage: str, step: int, metrics: Mapping[str, Any]) -> None:
         """Like `step`, but without a console line."""
         row = {"stage": stage, "step": step, **{k: _finite(v) for k, v in metrics.items()}}
-        with open(self._path, "a", encoding="utf-8") as out:
+        with named(self._path), open(self._path, "a", encoding="utf-8") as out:
             out.write(json.dumps(row) + "\n")
         if self._wandb is not None:
             # RL is the run: its names stay plain, those of the other stages get a prefix
             prefix = "" if stage == "rl" else f"{stage}/"
-            named = {f"{prefix}{k}": v for k, v in metrics.items() if not isinstance(v, Mapping)}
-            self._wandb.log({f"{prefix}step": step, **named})
+            values = {f"{prefix}{k}": v for k, v in metrics.items() if not isinstance(v, Mapping)}
+            self._wandb.log({f"{prefix}step": step, **values})
 
     def close(self) -> None:
         if self._wandb is not None:
@@ -137,14 +143,20 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(whole.splitlines(), 1):
         if not line.strip():
             continue
-        try:
-            row: Any = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict):
+        row = _parsed(line)
+        if row is None:
             raise LogError(f"{path} line {number}: no JSON object; remove the line or the file")
-        rows.append(cast("dict[str, Any]", row))
+        rows.append(row)
     return rows
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """The object of a line; None for anything else."""
+    try:
+        row: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, Any]", row) if isinstance(row, dict) else None
 
 
 def rollout_metrics(
@@ -198,15 +210,22 @@ def _finite(value: Any) -> Any:
     return number if abs(number) < float("inf") else None
 
 
-def _keep_bytes(data: bytes, stage: str, step: int) -> int:
+def _last_step(data: bytes, stage: str) -> int:
+    rows = (_parsed(line) or {} for line in data.splitlines())
+    return max((int(row["step"]) for row in rows if row.get("stage") == stage), default=0)
+
+
+def _keep_bytes(data: bytes, stage: str, step: int, path: Path) -> int:
     """Length of `data` up to the first row of `stage` after `step`, or the last whole line."""
     end = 0
-    for line in data.splitlines(keepends=True):
+    for number, line in enumerate(data.splitlines(keepends=True), 1):
         if not line.endswith(b"\n"):
             break
-        row = json.loads(line)
-        mine = row["stage"] in (stage, "eval")  # evaluations belong to the stage they were made in
-        if mine and row["step"] > step:
+        row = _parsed(line)
+        if row is None or not isinstance(row.get("step"), int):
+            raise LogError(f"{path} line {number}: damaged; remove the line, and run this again")
+        # evaluations belong to the stage they were made in
+        if row.get("stage") in (stage, "eval") and row["step"] > step:
             break
         end += len(line)
     return end

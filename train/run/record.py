@@ -41,7 +41,7 @@ def write_run_record(
     `started`: this process's own, when it writes the record again.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    dump(config, folder / "config.yaml")
+    write_text(folder / "config.yaml", dump(config))
     earlier = read_run_record(folder)
     starts: list[str] = earlier.get("starts", [])
     if started not in starts:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from train.model.optim import MasterAdamW
-from train.run.checkpoint import CheckpointError, load_latest, restore_random, save
+from train.run.checkpoint import CheckpointError, load_latest, restore_random, save, tidy
 from train.run.stop import Stopped
 
 State = Mapping[str, Any]
@@ -53,6 +53,7 @@ class Checkpoints:
                 f"{found.path}: the run is at step {found.step} already and now ends after {last}; "
                 f"ask for {found.step} steps or more, or set another out="
             )
+        tidy(self.folder, found, self.keep)
         optimiser.load(found.tensors["optimiser"])
         restore_random(found)
         take(found.meta.get(STATE) or {})

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rollouts.engines.engine import ModelError
+from rollouts.engines.torch.weights import read_weights
 
 
 @dataclass(frozen=True)
@@ -167,8 +168,6 @@ def to_state(model: Llama) -> dict[str, Tensor]:
 
 def read_state(folder: Path) -> dict[str, Tensor]:
     """All tensors of a Hugging Face folder with safetensors weights."""
-    from safetensors.torch import load_file
-
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
@@ -179,7 +178,7 @@ def read_state(folder: Path) -> dict[str, Tensor]:
         raise ModelError(f"{folder} has no {missing[0]}; give a Hugging Face folder with weights")
     state: dict[str, Tensor] = {}
     for name in names:
-        state |= load_file(str(folder / name))
+        state |= read_weights(folder / name)
     return state
 
 

@@ -166,3 +166,37 @@ def test_items_appear_whole_and_are_checked(tmp_path: Path) -> None:
         check_items(items)
     assert run_item(items, 1, make) == 0
     assert [row["name"] for row in check_items(items)] == ["a", "b"]
+
+
+def test_a_shard_has_one_process(tmp_path: Path) -> None:
+    cut = cut_of(tmp_path)
+
+    def meets_another(words: list[str]) -> int:
+        with pytest.raises(OSError, match="another process writes to it"):
+            run_shard(cut, 0, ["{in}", "{out}"], double)
+        return double(words)
+
+    assert run_shard(cut, 0, ["{in}", "{out}"], meets_another) == 0
+    assert sorted(path.name for path in cut.folder.iterdir()) == [
+        "shard-00000.json",
+        "shard-00000.jsonl",
+    ]
+
+
+def test_what_a_kill_left_of_a_finished_shard_goes(tmp_path: Path) -> None:
+    cut = cut_of(tmp_path)
+    fill(cut)
+    (cut.folder / ".work-00001").mkdir()
+    assert run_shard(cut, 1, ["{in}", "{out}"], double) == 0
+    assert not (cut.folder / ".work-00001").exists()
+
+
+@pytest.mark.parametrize("text", ['{"input": "x", "ro', "[]", "\0\0"])
+def test_a_damaged_record_is_said(tmp_path: Path, text: str) -> None:
+    cut = cut_of(tmp_path)
+    fill(cut)
+    cut.record(1).write_text(text)
+    with pytest.raises(ShardError, match=r"shard-00001\.json: damaged; remove it"):
+        merge(cut, tmp_path / "all.jsonl")
+    assert run_shard(cut, 1, ["{in}", "{out}"], double) == 0
+    assert merge(cut, tmp_path / "all.jsonl") == 14

@@ -16,7 +16,8 @@ pytest.importorskip("torch")
 
 from front import command
 
-from rewards.task import read_journal, read_jsonl
+from rewards.journal import read_journal
+from rewards.task import read_jsonl
 from rollouts.cdr.prompts import MODES
 from train.evaluation.gone import GIVE_UP
 

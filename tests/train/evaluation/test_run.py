@@ -20,7 +20,8 @@ from places import ROOT
 pytest.importorskip("pandas")
 
 from rewards import families
-from rewards.task import Task, read_journal, write_jsonl
+from rewards.journal import read_journal
+from rewards.task import Task, write_jsonl
 from train.evaluation.gone import GIVE_UP
 from train.evaluation.opening import even_draw
 

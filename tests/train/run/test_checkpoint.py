@@ -19,7 +19,7 @@ from places import ROOT
 
 from configs.loader import locked
 from train.run import checkpoint
-from train.run.checkpoint import CheckpointError, load_latest, restore_random, save
+from train.run.checkpoint import CheckpointError, load_latest, restore_random, save, tidy
 
 
 @dataclass(frozen=True)
@@ -171,3 +171,36 @@ def test_sigkill_in_the_middle_never_loses_a_finished_checkpoint(tmp_path: Path)
             if named[0] != "random":
                 assert all(bool((t == float(got.step % 1000)).all()) for t in named[1].values())
         assert json.loads((got.path / "meta.json").read_text())["step"] == got.step
+
+
+@pytest.mark.parametrize("name", ["optimiser.safetensors", "meta.json", "manifest.json"])
+def test_a_flipped_bit_is_noticed(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, 1, groups(1.0), {})
+    save(tmp_path, 2, groups(2.0), {})
+    place = tmp_path / "step_000002" / name
+    data = bytearray(place.read_bytes())
+    data[-len(data) // 3] ^= 4
+    place.write_bytes(data)
+    got = load_latest(tmp_path)
+    assert got is not None and got.step == 1
+    assert "step_000002: damaged; the run goes on from an older one" in capsys.readouterr().err
+
+
+def test_after_a_kill_latest_names_the_newest_and_nothing_is_left(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        save(tmp_path, step, groups(1.0), {}, keep=3)
+    (tmp_path / "latest").write_text("step_000002\n")
+    (tmp_path / ".tmp-latest").write_text("step_000003\n")
+    (tmp_path / ".tmp-000004-7").mkdir()
+    (tmp_path / "step_000001" / "meta.json").unlink()
+    got = load_latest(tmp_path)
+    assert got is not None
+    tidy(tmp_path, got, 3)
+    assert (tmp_path / "latest").read_text() == "step_000003\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "latest",
+        "step_000002",
+        "step_000003",
+    ]

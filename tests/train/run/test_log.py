@@ -124,3 +124,16 @@ def test_run_record_holds_what_is_needed_to_repeat(tmp_path: Path) -> None:
     assert record["inputs"]["tasks"] == file_hash(data) and len(file_hash(data)) == 64
     assert record["versions"]["python"].startswith("3.") and "torch" in record["versions"]
     assert load(DemoConfig, tmp_path / "config.yaml") == config
+
+
+@pytest.mark.parametrize("line", ["{half", "[]", '{"stage": "rl"}'])
+def test_a_damaged_line_is_said(tmp_path: Path, line: str) -> None:
+    (tmp_path / "metrics.jsonl").write_text(f'{line}\n{{"stage": "rl", "step": 1}}\n')
+    with pytest.raises(LogError, match=r"metrics\.jsonl line 1: damaged; remove the line"):
+        RunLog(tmp_path).resume("rl", 1)
+
+
+def test_lost_steps_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"stage": "rl", "step": 1}\n{"stage": "rl", "st')
+    RunLog(tmp_path).resume("rl", 3)
+    assert "cut off; its last 2 steps are missing" in capsys.readouterr().err
