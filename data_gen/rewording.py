@@ -19,8 +19,8 @@ from typing import Any
 
 from data_gen.rewording_facts import Facts, lacks, named
 from rewards.extras import install_extra
-from rewards.files import write_bytes
-from rewards.task import TaskError, json_line, read_journal
+from rewards.journal import Appender, end_journal, read_journal, rewrite_journal
+from rewards.task import TaskError
 from rollouts.conversation import ContextFull
 from rollouts.engines.openai import EndpointError, OpenAIEngine
 from rollouts.now import run_now
@@ -92,14 +92,15 @@ class Writer:
         self.known[row["request"]] = row
         self.asked += 1
         self.journal.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.journal, "ab") as file:
-            file.write(json_line(row))
+        with Appender(self.journal) as file:
+            file.add([row])
 
     def settle(self, requests: Sequence[str]) -> None:
         """The journal in the order of the requests, then what older commands asked, by hash: which
         reply came first does not show."""
         order = list(dict.fromkeys([*requests, *sorted(self.known)]))
-        write_bytes(self.journal, b"".join(json_line(self.known[name]) for name in order))
+        rewrite_journal(self.journal, (self.known[name] for name in order))
+        end_journal(self.journal)
 
 
 def reworded(question: str, facts: Facts, endpoint: Writer, seed: int) -> Rewording:
