@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
@@ -38,14 +39,26 @@ def in_turn(
     `start(*given)` is run once in each process; with one worker all is done in this one. Functions,
     jobs and results of more are pickled. Raises `TaskError` when a process is killed.
     """
+    with crew(workers, start, given) as turn:
+        yield from turn(work, jobs)
+
+
+Turn = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+
+
+@contextmanager
+def crew(
+    workers: int, start: Callable[..., None] | None = None, given: tuple[Any, ...] = ()
+) -> Generator[Turn]:
+    """`in_turn` for several kinds of work, one after the other, in the same processes."""
     if workers == 1:
         if start is not None:
             start(*given)
-        yield from map(work, jobs)
+        yield map
         return
     pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (start, given))
     try:
-        yield from queued(pool, work, jobs, AHEAD * workers)
+        yield lambda work, jobs: queued(pool, work, jobs, AHEAD * workers)
     except BrokenProcessPool:
         raise TaskError(
             "a worker process was killed before its work was done (often for want of memory); no "

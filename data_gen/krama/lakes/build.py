@@ -24,10 +24,11 @@ from data_gen.krama.lakes.about import Described, read_about
 from data_gen.krama.lakes.carried import carried_about, export_carried
 from data_gen.krama.lakes.constants import best_constants, paying
 from data_gen.krama.lakes.generate import Tally, generate, obscure_lake
-from data_gen.krama.lakes.lake import Lake, open_lake
+from data_gen.krama.lakes.lake import Folder, Lake, open_lakes
 from data_gen.krama.lakes.sides import parted
 from rewards import console
 from rewards.files import write_text
+from rewards.processes import cores, crew
 from rewards.task import Task, TaskError
 from rewards.versions import TABLES, installed
 
@@ -72,11 +73,13 @@ def _counted(parts: Parts, name: Callable[[Task], str]) -> dict[str, dict[str, i
 def _opened(args: argparse.Namespace) -> tuple[list[Lake], list[Lake]]:
     """(training, held-out) lakes. Raises `TaskError`."""
     described: Described = read_about(args.describe) if args.describe else {}
-    held = [open_lake(folder, described, args.licence) for folder in args.heldout]
-    train = [open_lake(folder, described, args.licence) for folder in args.lakes]
-    if args.carried:
-        folders = export_carried(args.out / "carried")
-        train += [open_lake(folder, carried_about(folder)) for folder in folders]
+    with crew(args.workers or cores()) as turn:
+        folders = [Folder(path, described, args.licence) for path in (*args.heldout, *args.lakes)]
+        if args.carried:
+            written = export_carried(args.out / "carried", turn)
+            folders += [Folder(path, carried_about(path)) for path in written]
+        lakes = open_lakes(folders, turn)
+    held, train = lakes[: len(args.heldout)], lakes[len(args.heldout) :]
     names = Counter(lake.name for lake in [*held, *train])
     if twice := [name for name, n in names.items() if n > 1]:
         raise TaskError(f"two lakes are called {twice[0]!r}; rename the folder of one")
@@ -172,6 +175,7 @@ def options() -> console.Parser:
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--count", type=int, default=500, help="tasks in all")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=0, help="processes; 0: as many as cores")
     return parser
 
 
@@ -179,6 +183,8 @@ def main(argv: Sequence[str]) -> int:
     args = options().parse_args(argv)
     if not 0 <= args.validation_share < 1:
         raise TaskError(f"--validation-share {args.validation_share}: give a share from 0 to 1")
+    if args.workers < 0:
+        raise TaskError(f"--workers {args.workers}: give 1 or more, or 0 for as many as cores")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="openpyxl")  # of what a workbook also holds
         proof = build(args)
