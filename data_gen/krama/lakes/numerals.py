@@ -77,7 +77,8 @@ def decimal_mark(con: Any, held: Held) -> str:
     )
     for column in held.columns:
         # each text is looked at once, however often it stands there
-        cells = f"SELECT {_bare(column)} AS c, count(*) AS n FROM {held.name} GROUP BY c"
+        bare = f"SELECT {_bare(column)} AS c FROM {held.name}"
+        cells = f"SELECT c, count(*) AS n FROM ({bare}) GROUP BY c"
         told = (
             f"SELECT c, n, {_is('c', either)} AS number, {_is('c', _SURE_POINT)} AS point, "
             f"{_is('c', _SURE_COMMA)} AS comma, {_is('c', _PLAIN)} AS plain FROM ({cells})"

@@ -134,6 +134,15 @@ def _put(s: _State, column: str, expression: str, test: str = "") -> None:
     s.rows = s.make(f"SELECT * FROM (SELECT {listed} FROM {s.rows}) WHERE {where}")
 
 
+def part_of(cell: str, cut: Cut) -> str:
+    """SQL that gives the part of a text, or NULL where it has none."""
+    pattern, part = _CUTS[cut]
+    found = f"regexp_extract({cell}, {literal(pattern)}, {part})"
+    found = f"CASE WHEN regexp_matches({cell}, {literal(pattern)}) THEN {found} END"
+    trimmed = f"regexp_replace({found}, '^\\s+|\\s+$', '', 'g')"
+    return f"nullif({trimmed}, '')"
+
+
 def _columns(s: _State) -> list[str]:
     return [str(row[0]) for row in s.all(f"DESCRIBE {s.rows}")]
 
@@ -148,12 +157,7 @@ def _of_rows(op: Clean | Years | Split | Keep | Limit | Join | Least, s: _State)
             s.numbers.add(column)
             return _distinct(s, column)
         case Split(column, cut, into):
-            pattern, part = _CUTS[cut]
-            cell = s.text(column)
-            found = f"regexp_extract({cell}, {literal(pattern)}, {part})"
-            found = f"CASE WHEN regexp_matches({cell}, {literal(pattern)}) THEN {found} END"
-            trimmed = f"regexp_replace({found}, '^\\s+|\\s+$', '', 'g')"
-            _put(s, into, f"nullif({trimmed}, '')")
+            _put(s, into, part_of(s.text(column), cut))
             s.texts.add(into)
             return _distinct(s, into)
         case Keep(column, value):
