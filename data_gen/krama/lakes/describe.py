@@ -103,9 +103,9 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
 def _is_matrix(found: _Found) -> bool:
     """Whether half of the columns of numbers are named in a column of names, as in a table of
     correlations: a mean over its rows says nothing."""
-    numbers = set(found.numbers)
-    named = [len(numbers & set(found.values[name])) for name in found.names]
-    return max(named, default=0) >= max(2, 0.5 * len(numbers))
+    ends = [{n, re.split(r"[._ ]", n, maxsplit=1)[-1]} for n in found.numbers]  # "cov.Flags"
+    named = [sum(bool(e & set(found.values[name])) for e in ends) for name in found.names]
+    return max(named, default=0) >= max(2, 0.5 * len(ends))
 
 
 def _plain_name(name: Any) -> bool:

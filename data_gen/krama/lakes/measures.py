@@ -2,13 +2,13 @@
 
 The rule, in this order:
 1. A column that names, orders or places rows is no measure, whatever its numbers: identifiers,
-   codes, ranks, parts of a date, coordinates (by a word of its name or description), a running
-   number, a rank (the whole numbers from 1 to the number of rows), a grid (evenly spaced values,
-   each as often as the others), and whole numbers with few different values (answers on a scale,
-   classes; under a name of money up to 30) unless the name says what is counted, or under a name
-   of things that rows belong to ("site"). Values of several things, named in another column of a
-   long table, are none. Nor is a column whose name says nothing without a
-   description ("v1", "x", "lc_ly_1": no word of three letters).
+   codes, ranks, parts of a date, bounds of an interval, coordinates (by a word of its name or
+   description); a running number, also one that several rows share; the whole numbers from 1 to
+   the number of rows; a grid (evenly spaced values, each as often as the others); whole numbers
+   with few different values (answers on a scale, classes; under a name of money those up to 30)
+   unless the name says what is counted, or under a name of things that rows belong to ("site").
+   Nor is a column whose name says nothing without a description ("v1", "x", "lc_ly_1": no word of
+   three letters), or that holds values of several things, named in another column.
 2. A measure may be summarised by mean, median, largest and standard deviation.
 3. It may be added up only where its name or description says that it is an amount (people,
    cases, money, area …), no word of it says a rate, price, temperature or average, no value is
@@ -129,7 +129,7 @@ def measure(name: str, column: Any, described: str = "") -> Measure:
         return ""  # a running number
     if whole and 0 <= low <= 3 and _is_rank(column, distinct, high):
         return ""
-    if not amount and _is_grid(column):
+    if not amount and (_is_grid(column) or (whole and _is_numbering(column, distinct))):
         return ""
     return "total" if amount and low >= 0 and high > 1 else "mean"
 
@@ -154,6 +154,13 @@ def _says_nothing(name: str) -> bool:
 def _is_rank(column: Any, distinct: int, high: float) -> bool:
     """Nearly every whole number up to the number of rows, nearly each once; some rows may lack."""
     return distinct >= 0.75 * len(column) and high <= 1.2 * len(column) + 1
+
+
+def _is_numbering(column: Any, distinct: int) -> bool:
+    """Whole numbers that rise from row to row with few gaps, as numbers of families or visits do,
+    of which several rows may have one."""
+    dense = float(column.max()) - float(column.min()) <= 3 * distinct
+    return distinct >= 20 and dense and bool(column.is_monotonic_increasing)
 
 
 def _is_grid(column: Any) -> bool:

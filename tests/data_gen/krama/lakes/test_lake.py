@@ -171,8 +171,10 @@ def test_a_matrix_is_no_table_to_ask_about(tmp_path: Path) -> None:
         for i, name in enumerate(names)
     ]
     write(tmp_path / "m.csv", ["name," + ",".join(names), *rows])
+    write(tmp_path / "n.csv", ["name," + ",".join(f"cov.{n}" for n in names), *rows])
     lake = open_lake(tmp_path)
-    assert lake.refused == {"m.csv": "a matrix: its rows are named as its columns"}
+    why = "a matrix: its rows are named as its columns"
+    assert lake.refused == {"m.csv": why, "n.csv": why}
 
 
 def yearly(names: str, shift: int) -> list[str]:

@@ -48,6 +48,7 @@ SCALE = [1 + i % 7 for i in range(80)]
         ("Infanticide", WHOLE, "Infanticides per capita. Ranked ratio", ""),
         ("delay", GRID, "", ""),  # as often each: chosen, not measured
         ("cases", GRID, "", "total"),
+        ("mom", [i // 2 + i // 9 for i in range(80)], "", ""),  # of whom several rows speak
         ("end", WHOLE, "", ""),
         ("income", [1 + i * 7 % 19 for i in range(80)], "", ""),  # in classes
         ("income", WHOLE, "", "mean"),

@@ -166,6 +166,10 @@ def named_lake(folder: Path) -> Path:
         changed = frame.rename(columns={"Weight": f"Weight {layout.form}"})
         for column in ("Yield of Ruritania", "Built", f"Weight {layout.form}"):
             changed[column] += number
+        changed["Hometown"] = [MANY[i * 5 % (70 + number)] for i in rows]
+        changed["Remark"] = [
+            f"{NOTES}, {MANY[i % (70 + number)]}" if i % 3 else "N/A" for i in rows
+        ]
         write_frames(folder, [(layout, changed)])
     return folder
 
