@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "select": ("data_gen.selection.cli", "keep rollouts by a strategy, as a training set"),
     "sft": ("train.cli.sft", "supervised fine-tuning"),
     "grpo": ("train.cli.grpo", "Dr.GRPO on the embedded engine"),
+    "serve": ("train.cli.serve", "an OpenAI-compatible endpoint on the embedded engine"),
     "eval": ("train.cli.eval", "score a checkpoint on held-out tasks"),
     "compare": ("train.cli.compare", "paired differences between runs on the same tasks"),
     "report": ("train.cli.report", "static HTML report of one or more runs"),

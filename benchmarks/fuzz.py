@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.fuzz_readings import READINGS, Read, Reading, drawn
 from benchmarks.fuzz_words import TOKENS, output
 from rewards import guard
+from rewards.progress import progress
 from rewards.seeds import derive_seed
 
 DEADLINE = 10.0  # seconds of processor time for one output, read once
@@ -155,8 +156,6 @@ def main() -> int:
     if args.readings:
         print("\n".join(f"{r.name} (weight {r.weight})" for r in READINGS))
         return 0
-    from tqdm import tqdm
-
     found: list[Finding] = []
     slowest, wall, cpu = 0.0, time.perf_counter(), time.process_time()
     counts: Counter[str] = Counter()
@@ -164,7 +163,7 @@ def main() -> int:
     if args.long:
         numbers = long_findings(args.only)
         args.outputs = sum(not args.only or r.name == args.only for r, _, _ in long_outputs())
-    for one in tqdm(numbers, total=args.outputs, unit="output", disable=None):
+    for one in progress(numbers, "fuzz", "outputs", args.outputs):
         if isinstance(one, Finding):
             found.append(one)
             counts[one.rule] += 1

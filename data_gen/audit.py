@@ -34,6 +34,7 @@ from rewards.console import (
 from rewards.families import family_named, require_families, use_families
 from rewards.family import Family
 from rewards.laws import Broken, Examined, mean_scores, split_law
+from rewards.progress import Progress
 from rewards.respelled import lines as respelled_lines
 from rewards.task import Task, TaskError, read_tasks, with_absolute_files, write_jsonl
 
@@ -75,16 +76,14 @@ def audit(
 ) -> tuple[Report, list[Report]]:
     """(the report, a row a task). `files`: tasks by the path of their file; `budget`: scorer calls
     of a search."""
-    from tqdm import tqdm
-
     everything = [(task, path.parent) for path, tasks in files.items() for task in tasks]
     report: Report = {"ok": True, "tasks": len(everything), "families": {}}
     rows: list[Report] = []
-    with tqdm(total=len(everything), desc="audit", unit="task", disable=None) as bar:
+    with Progress("audit", "tasks", len(everything)) as bar:
         for name in sorted({task.family for task, _ in everything}):
             mine = [task for task, _ in everything if task.family == name]
             family = family_named(name)
-            whole = audit_family(family, mine, seed, budget, attacked, bar.update)
+            whole = audit_family(family, mine, seed, budget, attacked, bar.add)
             examined, broken = whole.examined, whole.broken
             found: Report = {"tasks": len(mine), "earns": mean_scores(examined)}
             found |= _farmed(family, whole)

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from rewards.processes import queued
+from rewards.progress import Progress
 from rewards.task import TaskError
 
 Job = TypeVar("Job")
@@ -50,7 +51,7 @@ def in_turn(
 
 
 def in_order(
-    work: Callable[[Job], list[Found]], jobs: Sequence[Job], workers: int, bar: Any
+    work: Callable[[Job], list[Found]], jobs: Sequence[Job], workers: int, bar: Progress
 ) -> list[Found]:
     """What `work` finds for every job, one after the other; the bar counts what was found.
 
@@ -61,7 +62,7 @@ def in_order(
 
     def note(part: list[Found]) -> None:
         found.extend(part)
-        bar.update(len(part))
+        bar.add(len(part))
 
     with bar:
         if workers > 1 and len(jobs) > FEW:

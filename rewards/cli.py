@@ -72,13 +72,13 @@ def main(argv: list[str]) -> int:
     with ExitStack() as files:
         jobs = blocks(names)
         out = files.enter_context(writing(args.out))
-        bar = files.enter_context(Progress("assay score", total))
+        bar = files.enter_context(Progress("assay score", "rows", total))
         several = len(names) > 1
         workers = _workers(args.workers, names, total)
         for done in in_turn(score_block, jobs, workers, prepare, (listed, weights, several)):
             out.write(done.lines)
             unscored += done.unscored
-            bar.update(done.rows, done.position)
+            bar.add(done.rows, place=done.position)
             if workers == 1:
                 out.flush()  # whoever feeds us row by row reads its answers
         out.flush()

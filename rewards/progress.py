@@ -1,35 +1,53 @@
-"""How far a long command is: rows, rate and time left, on standard error."""
+"""How far a long piece of work is: a bar on a terminal, else a plain line now and then.
+
+Everything goes to standard error: what a command prints as its result stays apart.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import TextIO
+from typing import Any, TextIO, TypeVar
 
-FIRST_S = 2.0  # work that ends before says nothing
-BAR_S, LINE_S = 0.5, 30.0
-_WIDTH = 24
+T = TypeVar("T")
+FIRST_S = 2.0  # work that ends before shows nothing on a terminal
+EVERY_S = 15.0  # between two lines where there is no terminal
 
 
 class Progress:
-    """One line that is drawn over on a terminal, elsewhere a plain line now and then; use as a
-    context manager. `total` is what `update` counts up to, in any unit; None where unknown."""
+    """Counts what is done; says the rate and, with a total, the time left.
+
+    `total` counts units, unless `add` is told where else the work stands (bytes of the input).
+    Work that ends before the first line of a log says nothing there. Use as a context manager.
+    """
 
     def __init__(
         self,
-        what: str,
-        total: int | None,
+        name: str,
+        unit: str,
+        total: int | None = None,
         to: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._what, self._total, self._clock = what, total, clock
+        from tqdm import tqdm
+
         self._to = sys.stderr if to is None else to
-        self._bar = self._to.isatty()
-        self._start, self._rows, self._done = clock(), 0, 0
-        self._next = self._start + (FIRST_S if self._bar else LINE_S)
-        self._drawn = False
+        self._name, self._unit, self._total, self._clock = name, unit, total, clock
+        self._count, self._place, self._apart = 0, 0, False
+        self._start = self._said = clock()
+        self._lines = 0
+        self._bar: tqdm[Any] | None = None
+        if self._to.isatty():
+            self._bar = tqdm(
+                total=total,
+                desc=name,
+                unit=unit,
+                delay=FIRST_S,
+                dynamic_ncols=True,
+                file=self._to,
+            )
 
     def __enter__(self) -> Progress:
         return self
@@ -40,44 +58,60 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._drawn:
-            self._say()
-            self._to.write("\n")
-            self._to.flush()
+        self.close(said=error is None)
 
-    def update(self, rows: int, done: int | None = None) -> None:
-        """`rows` more are done; `done` is the new count of what `total` is of, else the rows."""
-        self._rows += rows
-        self._done = self._rows if done is None else done
-        now = self._clock()
-        if now >= self._next:
-            self._next = now + (BAR_S if self._bar else LINE_S)
-            self._say()
+    def close(self, said: bool = True) -> None:
+        """End the bar; in a log, `said` gives one last line where there was one before."""
+        if self._bar is not None:
+            self._bar.close()
+        elif self._lines and said:
+            self._say(self._clock())
 
-    def _say(self) -> None:
-        text = self.line()
-        if self._bar:
-            self._to.write(f"\r\x1b[K{text}")
-            self._drawn = True
-        else:
-            self._to.write(text + "\n")
-        self._to.flush()
+    def add(self, count: int = 1, total: int | None = None, place: int | None = None) -> None:
+        """`count` more units are done; `total`: a better guess at how many there are; `place`: how
+        much of the total that is, where the total counts something else."""
+        self._count += count
+        self._total = total or self._total
+        self._apart = place is not None
+        done, self._place = self._place, self._count if place is None else place
+        if self._bar is not None:
+            self._bar.total = self._total
+            if self._apart:
+                self._bar.set_description(f"{self._name}: {self._count:,} {self._unit}", False)
+                self._bar.unit, self._bar.unit_scale = "B", True
+            self._bar.update(self._place - done)
+        elif (now := self._clock()) - self._said >= EVERY_S:
+            self._said = now
+            self._say(now)
 
-    def line(self) -> str:
-        """`assay score: 12,000 rows, 4,100 rows/s, 35 %, 0:01:20 left`."""
-        taken = max(self._clock() - self._start, 1e-9)
-        text = f"{self._what}: {self._rows:,} rows, {self._rows / taken:,.0f} rows/s"
+    def _say(self, now: float) -> None:
+        self._lines += 1
+        print(self.line(now - self._start), file=self._to, flush=True)
+
+    def line(self, seconds: float) -> str:
+        """`facts: 12,000 of 20,000 documents, 55 a second, 0:02:25 left`."""
+        rate = self._count / seconds if seconds > 0 else 0.0
+        of = f" of {self._total:,}" if self._total and not self._apart else ""
+        said = f"{self._name}: {self._count:,}{of} {self._unit}, {_rate(rate)} a second"
         if not self._total:
-            return text
-        share = min(1.0, self._done / self._total)
-        text += f", {100 * share:.0f} %"
-        if 0 < share < 1:
-            text += f", {_clock_time(taken * (1 - share) / share)} left"
-        full = round(_WIDTH * share)
-        return text + (f" [{'#' * full}{'.' * (_WIDTH - full)}]" if self._bar else "")
+            return said
+        if self._apart:
+            said += f", {min(1.0, self._place / self._total):.0%}"
+        if 0 < self._place < self._total:
+            left = round(seconds * (self._total - self._place) / self._place)
+            said += f", {left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left"
+        return said
 
 
-def _clock_time(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def progress(items: Iterable[T], name: str, unit: str, total: int | None = None) -> Iterator[T]:
+    """Yield `items` and show how far the caller got; `total` defaults to their number."""
+    if total is None and hasattr(items, "__len__"):
+        total = len(items)  # pyright: ignore[reportArgumentType]
+    with Progress(name, unit, total) as bar:
+        for item in items:
+            yield item
+            bar.add()

@@ -1,4 +1,4 @@
-"""Many episodes with an endpoint: each by itself, a bounded number side by side."""
+"""Many episodes with an endpoint or a server: each by itself, a bounded number side by side."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from functools import partial
 
 from rewards.seeds import derive_seed
 from rewards.task import Task
-from rollouts.conversation import ChatConversation
+from rollouts.conversation import ChatConversation, TokenConversation
 from rollouts.environment import Budget, Closing, Environment, Maker, Opening, Reply, Said
-from rollouts.play import ChatEngine, Episode, play
+from rollouts.play import Ask, ChatEngine, Episode, play
+from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling, Trajectory, retried
 
 
@@ -32,19 +33,22 @@ class Plain:
 
 async def chat_rollout(
     tasks: Sequence[Task],
-    engine: ChatEngine,
+    engine: ChatEngine | Ask,
     sampling: Sampling,
     n: int,
     run_seed: int,
     *,
+    tokenizer: ChatTokenizer | None = None,
     maker: Maker | None = None,
     budget: Budget | None = None,
     in_flight: int = 16,
     on_done: Callable[[], None] | None = None,
     on_group: Callable[[Task, list[Trajectory]], None] | None = None,
 ) -> list[list[Trajectory]]:
-    """`n` trajectories a task, in order; a broken one is tried once more. No ids, no training.
+    """`n` trajectories a task, in order; a broken one is tried once more.
 
+    A `ChatEngine` gives words, no ids, and nothing can be trained on them. What continues ids
+    (`Ask`) needs the model's `tokenizer`, and gives trajectories with ids and log-probabilities.
     `on_done` is called after each trajectory, `on_group` with each task whose samples are all
     there; what it raises ends the run.
     """
@@ -58,7 +62,8 @@ async def chat_rollout(
     async def attempt(task: Task, sample: int) -> Trajectory:
         make = partial(surroundings, task, sample)
         bounds = budget or Budget()
-        episode = Episode(task, sample, run_seed, make, bounds, ChatConversation())
+        talk = ChatConversation() if tokenizer is None else TokenConversation(tokenizer)
+        episode = Episode(task, sample, run_seed, make, bounds, talk)
         return await play(episode, engine, sampling)
 
     groups: dict[int, dict[int, Trajectory]] = {}

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rewards.families import require_families, use_families
 from rewards.task import Task, TaskError, read_tasks
+from rollouts.engines.server.opening import EMBEDDED, add_engine, served
 from rollouts.resume import (
     begun_settings,
     check_settings,
@@ -31,6 +33,7 @@ GIVE_UP = 20  # tasks in a row without an answer, after which an endpoint is tak
 RECORDED = (
     "model",
     "endpoint_model",
+    "engine",
     "solver",
     "env",
     "n",
@@ -102,6 +105,8 @@ def _add_episode(made: argparse.ArgumentParser) -> None:
 
 def _add_machine(made: argparse.ArgumentParser) -> None:
     add = made.add_argument
+    add_engine(made)
+    add("--tokenizer", metavar="FOLDER", help="of a model behind a URL, with --engine")
     add("--slots", type=int, default=64, help="answers decoded side by side (default: %(default)s)")
     add("--in-flight", type=int, default=16, help="requests side by side (default: %(default)s)")
     add("--patience", type=float, default=600.0, metavar="S", help="seconds to retry a request for")
@@ -137,6 +142,15 @@ def main(argv: list[str]) -> int:
 
 def _at_endpoint(args: argparse.Namespace) -> bool:
     return not args.solver and str(args.model).startswith(("http://", "https://"))
+
+
+def _by_server(args: argparse.Namespace) -> bool:
+    return not args.solver and args.engine != EMBEDDED
+
+
+def _alone(args: argparse.Namespace) -> bool:
+    """Whether each episode is asked for by itself, from a server or an endpoint."""
+    return _at_endpoint(args) or _by_server(args)
 
 
 def _settled(args: argparse.Namespace) -> list[Task]:
@@ -181,19 +195,38 @@ def _sample(args: argparse.Namespace) -> int:
     check_settings(args.out, settings)
     done = finished(args.out, args.n)
     chunk = max(1, args.slots // args.n)
-    if not args.solver and not _at_endpoint(args):
+    if not args.solver and not _alone(args):
         done = whole_chunks(args.out, tasks, done, chunk)
     todo = [task for task in tasks if task.id not in done]
     if done:
         print(f"{len(done)} tasks are done already; {len(todo)} to go")
-    way = _way(args, tasks, Draw(sampling, args.n, args.seed, shop, budget), chunk)
+    way = _opened(args, tasks, Draw(sampling, args.n, args.seed, shop, budget), chunk)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     write_settings(args.out, settings)
-    give_up = GIVE_UP if _at_endpoint(args) else 0
-    with Writer(args.out, args.seed, len(todo), give_up, args.tasks.parent) as writer:
-        run_now(way(todo, writer.add))
+    give_up = GIVE_UP if _alone(args) else 0
+    with (
+        way as asked,
+        Writer(args.out, args.seed, len(todo), give_up, args.tasks.parent) as writer,
+    ):
+        run_now(asked(todo, writer.add))
     in_order(args.out, tasks)
     return writer.report()
+
+
+@contextmanager
+def _opened(
+    args: argparse.Namespace, tasks: Sequence[Task], draw: Any, chunk: int
+) -> Generator[Any]:
+    """How answers come about, with the servers that this needs."""
+    if not _by_server(args):
+        yield _way(args, tasks, draw, chunk)
+        return
+    from rollouts import ways
+
+    folder = None if _at_endpoint(args) else Path(args.model)
+    with served(args, folder, args.out.parent / f"{args.out.name}.servers") as found:
+        engine = found.engine(args.in_flight, "OPENAI_API_KEY")
+        yield ways.by_server(engine, found.tokenizer, draw, args.in_flight)
 
 
 def _way(args: argparse.Namespace, tasks: Sequence[Task], draw: Any, chunk: int) -> Any:
@@ -243,7 +276,7 @@ def _choose(args: argparse.Namespace) -> dict[str, Any]:
 
     Raises `ModelError` for a GPU that is not there.
     """
-    if args.solver or _at_endpoint(args):  # nothing is computed here
+    if args.solver or _alone(args):  # nothing is computed here
         return {}
     from rollouts.engines.torch.device import choose_device, choose_dtype
     from rollouts.engines.torch.engine import set_threads

@@ -93,6 +93,8 @@ class ChatTokenizer:
     ) -> list[int]:
         """Ids of the conversation up to where the assistant's answer starts."""
         whole = [_whole(m) for m in messages]
+        if any(m["role"] == "tool" for m in whole) and not self._template_has("tool"):
+            whole = _spoken(whole)
         chat, schemas = self._with_tools(whole, tools)
         ids = self._tokenizer.apply_chat_template(
             chat,
@@ -181,6 +183,15 @@ class ChatTokenizer:
         more = {"split_special_tokens": True} if plain else {}
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False, **more)
         return [int(i) for i in ids]
+
+    @property
+    def size(self) -> int:
+        """How many token ids there are."""
+        return len(self._tokenizer)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a plain text, as the tokenizer itself begins and reads one."""
+        return [int(i) for i in self._tokenizer.encode(_SURROGATE.sub("\ufffd", text))]
 
     def answer(self, text: str) -> list[int]:
         """Ids of an answer, with the stop token a model is to end it with."""

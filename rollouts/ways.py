@@ -13,6 +13,7 @@ from rewards.seeds import derive_seed
 from rewards.task import Answer, Task
 from rollouts.chat_rollout import chat_rollout
 from rollouts.engines.engine import Engine
+from rollouts.engines.server.engine import ServerEngine
 from rollouts.environment import Budget
 from rollouts.episode import rollout
 from rollouts.play import ChatEngine
@@ -81,6 +82,27 @@ def by_chat(engine: Any, draw: Draw, in_flight: int) -> Way:
                 await ask(opened, tasks, done)
         else:
             await ask(engine, tasks, done)
+
+    return run
+
+
+def by_server(engine: ServerEngine, tokenizer: ChatTokenizer, draw: Draw, in_flight: int) -> Way:
+    """Each episode by itself, as token ids: a slow tool holds up its own episode alone."""
+
+    async def run(tasks: Sequence[Task], done: Done) -> None:
+        async with engine as opened:
+            await chat_rollout(
+                tasks,
+                opened.complete,
+                draw.sampling,
+                draw.n,
+                draw.seed,
+                tokenizer=tokenizer,
+                maker=draw.shop.maker,
+                budget=draw.budget,
+                in_flight=in_flight,
+                on_group=done,
+            )
 
     return run
 

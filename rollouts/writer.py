@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rewards.families import score_answer
 from rewards.marks import marks_of
+from rewards.progress import Progress
 from rewards.task import Task, json_line, with_absolute_files
 from rollouts.record import to_json
 from rollouts.trajectory import Trajectory
@@ -23,12 +24,10 @@ class Writer:
         self, out: Path, seed: int, total: int, give_up: int = 0, root: Path = Path()
     ) -> None:
         """`root`: what the tasks' files are relative to."""
-        from tqdm import tqdm
-
         self._root = root
         self._out, self._seed, self._give_up = out, seed, give_up
         self._file = open(out, "ab")  # noqa: SIM115 - closed by __exit__
-        self._bar = tqdm(total=total, desc="rollouts", unit="task")
+        self._bar = Progress("rollouts", "tasks", total)
         self._outcomes: list[float] = []
         self._missing = self._broken = 0
 
@@ -51,7 +50,7 @@ class Writer:
         ]
         self._file.write(b"".join(map(json_line, rows)))
         self._file.flush()
-        self._bar.update()
+        self._bar.add()
         failed = all(t.failure is not None for t in group)
         self._broken = self._broken + 1 if failed else 0
         if self._give_up and self._broken >= self._give_up:

@@ -21,6 +21,7 @@ from configs.schema import DemoConfig, GrpoConfig, SftConfig, TasksConfig
 from data_gen.corpora import read_corpus
 from data_gen.demo.cli import write_demo
 from data_gen.demo.settings import preset
+from rewards.progress import Progress
 from rewards.task import Task, read_tasks
 from rollouts.prompts import ChatTokenizer
 from train.evaluation.evaluate import evaluate_tasks
@@ -34,7 +35,6 @@ from train.model.policy import LlamaPolicy, TransformersPolicy
 from train.model.source import resolve_model
 from train.report.write import write_report
 from train.run.memory import give_back_memory
-from train.run.progress import Bar
 from train.run.run import Run
 from train.run.settings import weights_of
 from train.run.trained_on import marks_from, trained_before
@@ -212,7 +212,7 @@ def answered(
     """One row per task: the model's greedy answer and its score."""
     config = run.config
     engine = policy.engine(tokenizer.stop_ids, config.engine.slots)
-    with Bar(what, len(tasks)) as bar:
+    with Progress(what, "tasks", len(tasks)) as bar:
         return evaluate_tasks(
             tasks,
             engine,

@@ -168,6 +168,7 @@ STYLES = (
     ),
 )
 STYLE_IDS = tuple(style.id for style in STYLES)
+_ORDER = re.compile(r"\b(?:order|sequence|one after the other|first|begin|1\.)", re.IGNORECASE)
 
 
 class InstructionError(TaskError):
@@ -180,17 +181,23 @@ def say(steps: Sequence[Step], style: Style, rng: Random, forms: int = 0) -> str
         if not speakable(step):
             raise InstructionError(f"no words for {step.operator} with {step.params}")
     clauses = [say_step(step, style.mood, rng, forms) for step in steps]
-    opening = pick(rng, style.openings)
+    several = len(steps) > 1
+    opening = pick(rng, _fitting(style.openings, several))
     join = pick(rng, style.joins)
     if opening == "1. ":
         join = ". {number}. "
-    elif "{number}" in join:
+    elif several and "{number}" in join:
         opening = "1. "
     text = opening + clauses[0]
     for number, clause in enumerate(clauses[1:], 2):
         text += join.format(number=number) + clause
-    text += pick(rng, style.closings)
+    text += pick(rng, _fitting(style.closings, several))
     return text[0].upper() + text[1:]
+
+
+def _fitting(words: Sequence[str], several: bool) -> Sequence[str]:
+    """A single step has no order to speak of."""
+    return words if several else [w for w in words if not _ORDER.search(w)]
 
 
 @cache

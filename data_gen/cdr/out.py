@@ -16,7 +16,7 @@ from data_gen.cdr.rows import TRACKS, PlannedRow, Row, filter_of, tasks_of
 from data_gen.cdr.sampling import splitter, unbalanced
 from data_gen.cdr.stages.rowmap import Body, Head
 from data_gen.overlap import Fingerprint, Print, overlaps, shared
-from data_gen.progress import Progress
+from rewards.progress import Progress
 from rewards.task import Task, json_line
 from rewards.versions import installed
 

@@ -26,6 +26,7 @@ from rewards.cdr.ids import stable_id
 from rewards.gold import Step
 from rewards.krama.judge import JudgeError
 from rewards.krama.judge_endpoint import Endpoint
+from rewards.progress import Progress
 from rewards.task import TaskError, json_line, read_journal
 
 Row = dict[str, Any]
@@ -103,18 +104,16 @@ def paraphrase_units(
 
     Raises `ParaphraseError` when the endpoint is gone; what it said is kept.
     """
-    from tqdm import tqdm
-
     jobs = list(jobs_of(units, instruct, config))
     asker = _Asker(config, out / FILE)
     found: list[list[Row]] = []
     with (
-        tqdm(total=len(jobs), desc="paraphrases", unit="style", disable=None, delay=2) as bar,
+        Progress("paraphrases", "styles", len(jobs)) as bar,
         ThreadPoolExecutor(config.workers, "paraphrase") as threads,
     ):
         for rows in threads.map(asker.ask, jobs):
             found.append(rows)
-            bar.update()
+            bar.add()
     asker.rewrite(found)
     return _choose(jobs, found, asker.failed)
 

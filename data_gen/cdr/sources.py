@@ -30,6 +30,7 @@ from data_gen.readers import (
     rows_before,
 )
 from rewards.gold import Profile
+from rewards.progress import Progress
 
 Row = dict[str, Any]
 TEXT_FIELDS = ("text", "content", "raw_content")
@@ -231,9 +232,7 @@ def scan(
     `domains="ranked"` assigns every record by what it activates (spec section 5); "source" does
     so only where a row names no domain of the benchmark.
     """
-    from tqdm import tqdm
-
-    bar = tqdm(total=len(rows), desc="support scan", unit="doc", disable=None, delay=2)
+    bar = Progress("support scan", "documents", len(rows))
     texts = [str(row["text"]) for row in rows]
     jobs: list[tuple[list[str], Profile]] = [
         (texts[i : i + _SCAN_CHUNK], profile) for i in range(0, len(texts), _SCAN_CHUNK)

@@ -23,6 +23,7 @@ from data_gen.cdr.rows import PlannedRow, Row, key_of, release_row
 from data_gen.chunks import in_order
 from rewards.cdr.refinement import gold_answer, score_refinement
 from rewards.gold import OPERATORS, BoundStep, Step, bind, run_bound
+from rewards.progress import Progress
 
 _CHUNK = 64
 
@@ -144,13 +145,11 @@ def word_all(
     wordings: Wordings | None = None,
 ) -> tuple[list[Written], Counter[str]]:
     """Every unit worded, in order, by `workers` processes; and the refusals by reason."""
-    from tqdm import tqdm
-
     jobs = [
         _job(list(units[i : i + _CHUNK]), config, wordings or {})
         for i in range(0, len(units), _CHUNK)
     ]
-    bar = tqdm(total=len(units), desc="wording", unit="unit", disable=None, delay=2)
+    bar = Progress("wording", "units", len(units))
     found = in_order(_word_chunk, jobs, workers, bar)
     return found, Counter(w.refused for w in found if w.refused)
 

@@ -11,8 +11,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tqdm import tqdm
-
 from data_gen.corpora import Corpus, Document
 from data_gen.demo.drafts import THRESHOLDS, Builder, DemoTaskError, Draft, Recipe
 from data_gen.demo.passages import PassagePool, canonical_hash, cut_passages
@@ -21,6 +19,7 @@ from data_gen.demo.wording import filter_number, filter_step, read_requirement
 from data_gen.splits import sentence_keys, shuffled, split_documents
 from rewards.cdr.refinement import gold_answer, score_refinement
 from rewards.gold import Execution, execute
+from rewards.progress import progress
 from rewards.seeds import derive_seed
 from rewards.task import Task
 
@@ -114,7 +113,7 @@ def _split(
     builder = Builder(split, pool, settings, seed, used)
     tasks: list[Task] = []
     plan = _plan(count, settings)
-    for index, statuses in enumerate(tqdm(plan, f"tasks {split}", disable=None, delay=2)):
+    for index, statuses in enumerate(progress(plan, f"tasks {split}", "tasks")):
         step = cells[index % len(cells)] if statuses != ("",) else None
         for recipe, draft in builder.group(index, step, statuses):
             task = _task(f"demo-{split}-{len(tasks):05d}", split, recipe, draft)

@@ -13,8 +13,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from tqdm import tqdm
-
 from data_gen.corpora import Corpus
 from data_gen.demo.build import SYSTEM, DemoTaskError, verify
 from data_gen.demo.inject import Woven, pick, weave
@@ -24,6 +22,7 @@ from data_gen.demo.wording import filter_step, read_requirement, say_recipe
 from data_gen.splits import sentence_keys, split_documents
 from rewards.gold import Execution, Step, execute
 from rewards.parse import normalise
+from rewards.progress import progress
 from rewards.seeds import derive_seed
 from rewards.task import Task
 
@@ -82,7 +81,7 @@ def _split(
     tasks: list[Task] = []
     drops = round(count * settings.drop_share)
     order = sorted(range(count), key=lambda i: derive_seed(seed, split, "kind", i))
-    for index in tqdm(range(count), f"order tasks {split}", disable=None, delay=2):
+    for index in progress(range(count), f"order tasks {split}", "tasks"):
         status = "DROP" if order[index] < drops else "KEEP"
         tasks += _group(split, index, status, pool, settings, seed, used)
     return tasks

@@ -102,7 +102,7 @@ def build(
     index = Index()
     with ExitStack() as stack:
         spool = Spool(names, stack)
-        bar = stack.enter_context(Progress("assay select", total_bytes(names)))
+        bar = stack.enter_context(Progress("assay select", "rollouts", total_bytes(names)))
         digests = index.read(names, spool, bar)
         refuse_unknown("track", wanted.tracks, index.values("track"))
         refuse_unknown("family", wanted.families, index.values("family"))

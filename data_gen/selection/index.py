@@ -87,7 +87,7 @@ class Index:
             for block in blocks([name]):
                 self._block(number, block, spool.start(number, block))
                 position = block.position
-                bar.update(self.rows - rows, before + position)
+                bar.add(self.rows - rows, place=before + position)
                 rows = self.rows
             before += position
             for part in spool.stored(number):

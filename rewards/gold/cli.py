@@ -117,13 +117,13 @@ def _rows(
     with (
         writing(output) as out,
         Pool(workers, args.deadline, options) as pool,
-        Progress("assay execute", total) as bar,
+        Progress("assay execute", "rows", total) as bar,
     ):
         for _, answers in pool.run(_batches(followed()), named=len(inputs) > 1):
             for answer in answers:
                 counts[answer.good] += 1
                 out.write(answer.line)
-            bar.update(len(answers), read[0])
+            bar.add(len(answers), place=read[0])
             out.flush()
     bad = counts[False]
     if bad:
@@ -153,7 +153,7 @@ def _table(
             total += open_parquet(name, stream).metadata.num_rows
     with (
         Pool(args.workers or cores(), args.deadline, options) as pool,
-        Progress("assay execute", total) as bar,
+        Progress("assay execute", "rows", total) as bar,
     ):
         tally = run_parquet(
             inputs,
@@ -161,7 +161,7 @@ def _table(
             args.text_column,
             pool,
             all_rows=args.all_rows,
-            progress=bar.update,
+            progress=bar.add,
         )
     print(f"assay execute: {tally}", file=sys.stderr)
     if tally.failed:

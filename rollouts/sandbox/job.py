@@ -42,8 +42,13 @@ class Watches:
             return "cpu"
         return "disk" if self.disk is not None and self.disk.exceeded(pids) else ""
 
-    def full_disk(self) -> bool:
-        return self.disk is not None and self.disk.exceeded(self.members.pids())
+    def over_at_the_end(self, until: float) -> str:
+        """The limit that is exceeded by what is there when the code has ended: its files, and the
+        memory of processes that it left behind."""
+        pids = self.members.pids()
+        if self.disk is not None and self.disk.exceeded(pids):
+            return "disk"
+        return "memory" if pids and self.memory.exceeded(pids, until) else ""
 
 
 @dataclass

@@ -50,9 +50,11 @@ def supervise(job: Job, pipes: list[int], capture: list[Capture], control: int =
         reap(job)
         if job.status is None and job.end == "exit":
             look = _look(job, look)
-    if job.end in ("exit", "cell") and job.watches is not None and job.watches.full_disk():
-        job.end, job.cell = "disk", None
     if job.watches is not None:
+        # Looks are far apart where looking is slow: what is held at the end is looked at always.
+        ended = job.end in ("exit", "cell")
+        if ended and (over := job.watches.over_at_the_end(job.deadline)):
+            job.end, job.cell = over, None
         job.peak = max(job.peak, job.watches.memory.peak)
     if pidfd >= 0:
         os.close(pidfd)

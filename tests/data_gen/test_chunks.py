@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 from pickled_jobs import killed_at_three, noted, slow_when_even
-from tqdm import tqdm
 
 from data_gen.chunks import AHEAD, Crew, in_order, in_turn, processes
+from rewards.progress import Progress
 from rewards.task import TaskError
 
 
-def quiet() -> tqdm[int]:
-    return tqdm(disable=True)
+def quiet() -> Progress:
+    return Progress("jobs", "jobs")
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 
-from rewards.progress import LINE_S, Progress
+import pytest
+
+from rewards import progress
+from rewards.progress import EVERY_S, Progress
 
 
 class Terminal(io.StringIO):
@@ -20,40 +23,56 @@ class Clock:
         return self.now
 
 
-def test_a_log_gets_a_plain_line_now_and_then() -> None:
+def test_a_log_gets_lines_with_rate_and_time_left() -> None:
     said, clock = io.StringIO(), Clock()
-    with Progress("assay score", 1000, said, clock) as bar:
-        bar.update(10, 10)
-        assert said.getvalue() == ""
-        clock.now = LINE_S
-        bar.update(290, 250)
-        bar.update(10, 260)
-    assert said.getvalue() == "assay score: 300 rows, 10 rows/s, 25 %, 0:01:30 left\n"
+    with Progress("facts", "documents", 4_000, said, clock) as bar:
+        bar.add(500)
+        clock.now = EVERY_S + 5
+        bar.add(500)
+        clock.now = 40.0
+        bar.add(3_000)
+    assert said.getvalue().splitlines() == [
+        "facts: 1,000 of 4,000 documents, 50 a second, 0:01:00 left",
+        "facts: 4,000 of 4,000 documents, 100 a second",
+        "facts: 4,000 of 4,000 documents, 100 a second",
+    ]
 
 
-def test_a_terminal_gets_a_bar_that_is_drawn_over() -> None:
-    said, clock = Terminal(), Clock()
-    with Progress("assay score", 100, said, clock) as bar:
-        clock.now = 3.0
-        bar.update(50)
-        clock.now = 6.0
-        bar.update(50)
-    parts = said.getvalue().split("\r\x1b[K")
-    assert "50 %, 0:00:03 left [############............]" in parts[1]
-    assert parts[-1] == "assay score: 100 rows, 17 rows/s, 100 % [########################]\n"
-
-
-def test_work_that_is_soon_done_says_nothing() -> None:
-    said, clock = Terminal(), Clock()
-    with Progress("assay score", 5, said, clock) as bar:
-        clock.now = 1.0
-        bar.update(5)
+def test_a_total_of_bytes_gives_the_share_and_the_time_left() -> None:
+    said, clock = io.StringIO(), Clock()
+    bar = Progress("assay score", "rows", 1000, said, clock)
+    bar.add(10, place=10)
     assert said.getvalue() == ""
+    clock.now = 30.0
+    bar.add(290, place=250)
+    assert said.getvalue() == "assay score: 300 rows, 10 a second, 25%, 0:01:30 left\n"
 
 
 def test_without_a_total_there_is_no_time_left() -> None:
     clock = Clock()
-    bar = Progress("assay score", None, io.StringIO(), clock)
-    clock.now = 2.0
-    bar.update(5000)
-    assert bar.line() == "assay score: 5,000 rows, 2,500 rows/s"
+    bar = Progress("assay score", "rows", None, io.StringIO(), clock)
+    bar.add(5000)
+    assert bar.line(2.0) == "assay score: 5,000 rows, 2,500 a second"
+
+
+@pytest.mark.parametrize("kind", [io.StringIO, Terminal])
+def test_work_that_is_soon_done_says_nothing(kind: type[io.StringIO]) -> None:
+    said = kind()
+    with Progress("facts", "documents", 5, said) as bar:
+        bar.add(5)
+    assert said.getvalue().strip() == ""
+
+
+def test_a_terminal_gets_a_bar_that_is_drawn_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "FIRST_S", 0.0)
+    said = Terminal()
+    with Progress("facts", "documents", 4, said) as bar:
+        bar.add(2)
+        bar.add(2)
+    last = said.getvalue().split("\r")[-1]
+    assert "facts: 100%" in last and "4/4" in last and "\n" not in last.rstrip("\n")
+
+
+def test_items_are_counted_as_they_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert list(progress.progress(range(5), "counting", "numbers")) == [0, 1, 2, 3, 4]
+    assert capsys.readouterr() == ("", "")

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from rewards import console
+from rollouts.engines.server.opening import add_engine
 from train.evaluation.benchmarks import BENCHMARKS
 
 DESCRIPTION = """Score a model on tasks of any families, mixed, and write results.json, rows.jsonl
@@ -90,6 +91,7 @@ def _sampling(made: argparse.ArgumentParser) -> None:
 
 def _engine(made: argparse.ArgumentParser) -> None:
     group = made.add_argument_group("who answers")
+    add_engine(group)
     group.add_argument(
         "--endpoint-model", default="default", help="its name at the endpoint (%(default)s)"
     )
@@ -108,7 +110,9 @@ def _engine(made: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--price", default="", metavar="IN,OUT", help="dollars a million tokens read and written"
     )
-    group.add_argument("--tokenizer", help="folder whose tokenizer a solver:NAME speaks through")
+    group.add_argument(
+        "--tokenizer", help="folder of the tokenizer of a solver:NAME, or of a URL with --engine"
+    )
     group.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"), help="(auto)")
     group.add_argument(
         "--dtype", default="auto", choices=("auto", "bfloat16", "float32"), help="(auto)"

@@ -8,8 +8,7 @@ sentence.
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +18,18 @@ from configs.schema import ToolsConfig
 from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError
 from rollouts.chat_rollout import Plain
+from rollouts.engines.server.opening import EMBEDDED, served
+from rollouts.episode import Ask as Continue
 from rollouts.episode import ChatEngine, rollout, run_episode
 from rollouts.now import run_now
+from rollouts.prompts import ChatTokenizer
 from rollouts.tools import call_format
 from rollouts.trajectory import Sampling, Trajectory, retried
 from rollouts.workshop import ToolSettings, Workshop, tool_settings
 from train.evaluation.contract import Plan
+from train.evaluation.gone import Gone
 from train.evaluation.rows import CHEAT, REFERENCES, answered, reference_answer
 
-GIVE_UP = 8  # failed episodes in a row after which an endpoint counts as gone
 PLAIN_CHUNK, TOOL_CHUNK = 64, 16  # episodes of an engine side by side
 URLS = ("http://", "https://")
 Item = tuple[Task, int]  # a task and the number of the sample
@@ -55,10 +57,14 @@ def is_remote(model: str) -> bool:
     return model.startswith(URLS)
 
 
-def needs_torch(args: Any) -> bool:
-    """Whether a model is loaded here."""
-    words = args.model.startswith((*URLS, "canned:", "solver:"))
-    return not (is_reference(args.model) or words)
+def is_folder(model: str) -> bool:
+    """Whether it is a model's folder, an adapter's, or a hub name."""
+    words = model.startswith((*URLS, "canned:", "solver:"))
+    return not (is_reference(model) or words)
+
+
+def _has_server(args: Any) -> bool:
+    return args.engine != EMBEDDED and (is_folder(args.model) or is_remote(args.model))
 
 
 def answer_all(ask: Ask, args: Any, shop: Workshop, keep: Keep) -> None:
@@ -69,11 +75,18 @@ def answer_all(ask: Ask, args: Any, shop: Workshop, keep: Keep) -> None:
         return
     shop.check(task for task, _ in ask.todo)
     shop.announce(task for task, _ in ask.todo)
-    if needs_torch(args) or args.tokenizer:
+    if _has_server(args):
+        _by_server(ask, args, shop, keep)
+        return
+    if is_folder(args.model) or args.tokenizer:
         _by_engine(ask, args, shop, keep)
         return
+    _side_by_side(_by_chat(ask, args, shop, keep))
+
+
+def _side_by_side(work: Coroutine[Any, Any, None]) -> None:
     try:
-        run_now(_by_chat(ask, args, shop, keep))
+        run_now(work)
     except ExceptionGroup as errors:  # of the workers: the first one says it
         raise errors.exceptions[0] from None
 
@@ -150,8 +163,6 @@ def sampling_of(ask: Ask, plan: Plan) -> Sampling:
 
 def load_engine(args: Any, tasks: Sequence[Task]) -> tuple[Any, Any]:
     """(engine, tokenizer) of a model folder or of a scripted solver with a tokenizer."""
-    from rollouts.prompts import ChatTokenizer
-
     if args.model.startswith("solver:"):
         from rollouts.engines.scripted import ScriptedEngine
         from rollouts.solvers import script
@@ -171,18 +182,46 @@ async def _by_chat(ask: Ask, args: Any, shop: Workshop, keep: Keep) -> None:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(shop.close)
         engine = await _chat_engine(ask, args, stack)
-        gone = Gone(args.model)
-        queue = iter(ask.todo)
+        await _work(ask, args, keep, lambda task, j: _episode(ask, task, j, engine, shop))
 
-        async def worker() -> None:
-            for task, sample in queue:  # shared: each goes to the first worker that is free
-                run = await _episode(ask, task, sample, engine, shop)
-                keep(task, run)
-                gone.see(run)
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(args.workers, len(ask.todo))):
-                group.create_task(worker())
+def _by_server(ask: Ask, args: Any, shop: Workshop, keep: Keep) -> None:
+    """Each episode by itself, as token ids, from servers of one's own or the one at a URL."""
+    from train.model.source import resolve_model
+
+    folder = resolve_model(args.model) if is_folder(args.model) else None
+    with served(args, folder, args.out / "servers") as found:
+
+        async def run() -> None:
+            async with AsyncExitStack() as stack:
+                stack.push_async_callback(shop.close)
+                engine = await stack.enter_async_context(found.engine(args.workers, args.key_env))
+                words = found.tokenizer
+                await _work(
+                    ask,
+                    args,
+                    keep,
+                    lambda task, j: _episode(ask, task, j, engine.complete, shop, words),
+                )
+
+        _side_by_side(run())
+
+
+async def _work(
+    ask: Ask, args: Any, keep: Keep, episode: Callable[[Task, int], Awaitable[Trajectory]]
+) -> None:
+    gone = Gone(args.model)
+    queue = iter(ask.todo)
+
+    async def worker() -> None:
+        for task, sample in queue:  # shared: each goes to the first worker that is free
+            run = await episode(task, sample)
+            keep(task, run)
+            gone.see(run)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(args.workers, len(ask.todo))):
+            group.create_task(worker())
 
 
 async def _chat_engine(ask: Ask, args: Any, stack: AsyncExitStack) -> ChatEngine:
@@ -213,7 +252,12 @@ async def _chat_engine(ask: Ask, args: Any, stack: AsyncExitStack) -> ChatEngine
 
 
 async def _episode(
-    ask: Ask, task: Task, sample: int, engine: ChatEngine, shop: Workshop
+    ask: Ask,
+    task: Task,
+    sample: int,
+    engine: ChatEngine | Continue,
+    shop: Workshop,
+    tokenizer: ChatTokenizer | None = None,
 ) -> Trajectory:
     """One episode; with tools a broken one is tried once more (requests are by their engine)."""
     plan = ask.plans[task.id]
@@ -222,33 +266,11 @@ async def _episode(
         seed = derive_seed(ask.seed, task.id, sample)
         around = shop.maker(task, sample, seed) if task.tools else Plain(task)
         sampling = sampling_of(ask, plan)
-        return await run_episode(task, sample, around, engine, sampling, ask.seed, plan.budget)
+        return await run_episode(
+            task, sample, around, engine, sampling, ask.seed, plan.budget, tokenizer
+        )
 
     found = await attempt()
     if found.failure is None or not task.tools:
         return found
     return retried(found, await attempt())
-
-
-class Gone:
-    """Counts failures in a row: the first is said at once, `GIVE_UP` of them end the run."""
-
-    def __init__(self, model: str) -> None:
-        self._model, self._row, self._said = model, 0, False
-
-    def see(self, run: Trajectory) -> None:
-        """Raises `TaskError` when the endpoint counts as gone."""
-        self._row = 0 if run.failure is None else self._row + 1
-        if self._row and not self._said:
-            self._said = True
-            print(
-                f"assay eval: {run.failure}; it counts nowhere, and {GIVE_UP} failures in a row "
-                "end the run",
-                file=sys.stderr,
-                flush=True,
-            )
-        if self._row >= GIVE_UP:
-            raise TaskError(
-                f"--model {self._model}: {self._row} requests in a row failed, the last with "
-                f"{run.failure}; what was answered is kept, the same command goes on"
-            )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rewards.progress import Progress
 from rewards.seeds import derive_seed
 from rewards.task import RIGHT, Task
 from rollouts.engines.engine import Engine
@@ -33,7 +34,7 @@ def evaluate_tasks(
     pass_k: int = 0,
     seed: int = 0,
     chunk: int = 128,
-    progress: Any = None,
+    progress: Progress | None = None,
     maker: Maker | None = None,
     budget: Budget | None = None,
 ) -> list[Row]:
@@ -59,5 +60,5 @@ def evaluate_tasks(
                 row["pass@1"] = pass_at_k(pass_k, right, 1)
                 row[f"pass@{pass_k}"] = pass_at_k(pass_k, right, pass_k)
         if progress is not None:
-            progress.update(len(part))
+            progress.add(len(part))
     return rows

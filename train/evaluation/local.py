@@ -41,6 +41,14 @@ def load_local(args: Any) -> tuple[Any, ChatTokenizer]:
     return policy.engine(tokenizer.stop_ids, config.slots), tokenizer
 
 
+def base_folder(model: str) -> Path:
+    """The folder with the model's own configuration: of an adapter, its base model's."""
+    adapter = Path(model).expanduser()
+    if (adapter / ADAPTER).is_file():
+        return resolve_model(_read_adapter(adapter)["base_model_name_or_path"])
+    return resolve_model(model)
+
+
 def merged_weights(base: Path, adapter: Path) -> dict[str, Any]:
     """The base model's weights with a low-rank adapter of peft added in: W + scale · B A.
 

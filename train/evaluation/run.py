@@ -15,9 +15,11 @@ from typing import Any
 
 from configs.loader import ConfigError, read_section
 from rewards.families import all_families, family_of, use_families
+from rewards.progress import Progress
 from rewards.provenance import revision
 from rewards.task import Task, json_text
 from rewards.versions import installed
+from rollouts.engines.server.opening import EMBEDDED
 from rollouts.trajectory import Sampling, Trajectory
 from rollouts.workshop import Workshop
 from train.evaluation.answering import Ask, answer_all, is_reference, is_remote, workshop
@@ -28,7 +30,6 @@ from train.evaluation.journal import Journal
 from train.evaluation.opening import Asked, open_all
 from train.evaluation.rows import baseline_rows, row_of, scorer
 from train.evaluation.tables import Draw, tables
-from train.run.progress import Bar
 from train.run.record import PACKAGES, machine
 from train.run.settings import weights_of
 
@@ -103,13 +104,13 @@ def _answered(asked: Asked, args: Any, shop: Workshop, weights: Mapping[str, Any
         todo = [(task, j) for task, j in wanted if (task.id, j) not in rows]
         if len(todo) < len(wanted):
             print(f"{len(wanted) - len(todo)} answers are there already; {len(todo)} to go")
-        with Bar("evaluating", len(todo)) as bar:
+        with Progress("evaluating", "answers", len(todo)) as bar:
 
             def keep(task: Task, run: Trajectory) -> None:
                 row = _row(task, run, score(task, run), asked, args)
                 rows[task.id, run.sample] = row
                 journal.write(row)
-                bar.update(int(run.failure is None))
+                bar.add(int(run.failure is None))
 
             if todo:
                 answer_all(replace(ask, todo=todo), args, shop, keep)
@@ -119,7 +120,7 @@ def _answered(asked: Asked, args: Any, shop: Workshop, weights: Mapping[str, Any
 
 
 def _ask(asked: Asked, args: Any) -> Ask:
-    remote = is_remote(args.model)
+    remote = is_remote(args.model) and args.engine == EMBEDDED  # else ids have a bound
     sampling = Sampling(0, args.temperature, args.top_k, args.top_p)
     plans = {task.id: _plan(asked, task, args, remote) for task in asked.tasks}
     return Ask(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rewards.task import Task, TaskError
-from train.evaluation.answering import needs_torch
+from train.evaluation.answering import is_folder
 from train.run.trained_on import NAME, read_trained
 
 
@@ -43,7 +43,7 @@ UNKNOWN = Seen()
 
 def without_trained(tasks: Sequence[Task], args: Any) -> tuple[list[Task], Seen]:
     """The tasks to ask, and what is known. Raises `TaskError` where none is left."""
-    if not needs_torch(args):
+    if not is_folder(args.model):
         return list(tasks), UNKNOWN
     record = read_trained(Path(args.model).expanduser())
     if record is None:

@@ -35,7 +35,7 @@ from data_gen.cdr.stages.work import (
 )
 from data_gen.cdr.swaps import swap_pairs
 from data_gen.chunks import Crew
-from data_gen.progress import Progress
+from rewards.progress import Progress
 
 
 class Pieces:

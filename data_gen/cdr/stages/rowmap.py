@@ -24,8 +24,8 @@ from data_gen.cdr.stages.work import Work, cached, documents_at, library_at, ope
 from data_gen.cdr.write import word
 from data_gen.chunks import Crew
 from data_gen.overlap import Print, print_of
-from data_gen.progress import Progress
 from rewards.files import replacing
+from rewards.progress import Progress
 from rewards.task import json_line
 
 PART = 512  # units of a file

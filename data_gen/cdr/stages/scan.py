@@ -21,8 +21,8 @@ from data_gen.cdr.stages.facts import facts_of
 from data_gen.cdr.stages.parts import LONG, UNLICENSED, USED, Columns
 from data_gen.cdr.stages.work import Work, opened
 from data_gen.chunks import Crew
-from data_gen.progress import Progress
 from rewards.files import replacing
+from rewards.progress import Progress
 
 CHUNK = 32  # documents of one job
 Job = tuple[Path, int, list[tuple[Row, int, int, int]]]  # folder, part, (row, state, piece, number)

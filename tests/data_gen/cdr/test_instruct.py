@@ -75,6 +75,14 @@ def test_a_recipe_has_hundreds_of_surface_forms() -> None:
         assert len(seen) >= 300
 
 
+def test_a_single_step_has_no_order() -> None:
+    words = [v.user_requirement for step in MAPPERS + FILTERS for v in pool([step], "k", 3)]
+    odd = re.compile(
+        r"(?i)in (?:this|that|the) (?:order|sequence)|one after the other|^1\. |^first, "
+    )
+    assert [w for w in words if odd.search(w)] == []
+
+
 def test_words_depend_on_key_and_seed_alone() -> None:
     steps = [MAPPERS[1], FILTERS[2]]
     assert pool(steps, "k") == pool(steps, "k")

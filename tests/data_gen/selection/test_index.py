@@ -189,7 +189,7 @@ def held_by_an_index(folder: Path, count: int) -> int:
     index = Index()
     tracemalloc.start()
     try:
-        with ExitStack() as stack, Progress("", None) as bar:
+        with ExitStack() as stack, Progress("", "rows") as bar:
             index.read([source], Spool([source], stack), bar)
             for group in index.groups():
                 index.keep(group[0])

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from harness import Runner, running
+from places import ROOT
 
 from rollouts.sandbox import watch
 from rollouts.sandbox.model import LEVELS, Config, Level, Limits
@@ -354,3 +355,45 @@ def children(pid: int) -> list[int]:
         return watch.children(proc, pid)
     finally:
         os.close(proc)
+
+
+LEFT_BEHIND = """
+import os, subprocess, sys, time
+from rollouts.sandbox import watch
+from rollouts.sandbox.job import Job, Watches
+from rollouts.sandbox.memory import MemoryWatch
+from rollouts.sandbox.orders import BEGUN, CLOSED
+from rollouts.sandbox.processor import ProcessorWatch
+from rollouts.sandbox.scene import Place, Scene
+from rollouts.sandbox.supervise import supervise
+from rollouts.sandbox.watch import Members
+import socket
+proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
+mine, theirs = socket.socketpair()
+code = "x = b'1' * (64 << 20); print(1, flush=True); import time; time.sleep(60)"
+left = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+left.stdout.readline()
+job = Job(mine, Scene(False, False, 0, False, b"", proc), Place("/", "/"), proc, -1, mine)
+limit = int(sys.argv[1]) << 20
+job.watches = Watches(
+    Members(proc, False), MemoryWatch(proc, limit, os.getpid()), ProcessorWatch(proc, 60.0, 4), None
+)
+job.said = CLOSED + BEGUN
+job.user = subprocess.Popen(["true"]).pid
+time.sleep(0.2)  # it has ended before the first look
+job.started = time.monotonic()
+supervise(job, [], [])
+left.kill()
+print(job.end)
+"""
+
+
+@pytest.mark.parametrize(("limit_mb", "end"), [(32, "memory"), (512, "exit")])
+def test_memory_left_behind_counts_though_no_look_was_due(limit_mb: int, end: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LEFT_BEHIND, str(limit_mb)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout.strip(), done.stderr) == (end, "")

@@ -21,7 +21,7 @@ pytest.importorskip("pandas")
 
 from rewards import families
 from rewards.task import Task, read_journal, write_jsonl
-from train.evaluation.answering import GIVE_UP
+from train.evaluation.gone import GIVE_UP
 from train.evaluation.opening import even_draw
 
 main = front("eval")  # where errors become exit statuses

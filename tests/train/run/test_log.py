@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from places import ROOT
 
 from configs.loader import load
 from configs.schema import DemoConfig
 from rewards.provenance import file_hash
 from rewards.task import Score, read_jsonl
 from train.run.log import LogError, RunLog, console_line, read_metrics, rollout_metrics
-from train.run.progress import progress
 from train.run.record import read_run_record, write_run_record
 
 FULL = {
@@ -114,29 +111,6 @@ def test_wandb_offline_writes_a_run_without_an_account(tmp_path: Path) -> None:
     log.step("rl", 1, 1, FULL)
     log.close()
     assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
-
-
-def test_progress_yields_everything_and_is_quiet_when_short(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert list(progress(range(5), "counting")) == [0, 1, 2, 3, 4]
-    assert capsys.readouterr().out == ""
-
-
-def test_progress_prints_a_line_now_and_then_without_a_terminal() -> None:
-    code = (
-        "import train.run.progress as p\np.LINE_SECONDS = p.SHORT_SECONDS = 0.0\n"
-        "list(p.progress('ab', 'reading'))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-    )
-    assert done.stdout.splitlines()[0] == "reading: 1/2 (50%), 0s"
-    assert done.stdout.splitlines()[-1] == "reading: 2/2 (100%), 0s"
 
 
 def test_run_record_holds_what_is_needed_to_repeat(tmp_path: Path) -> None:

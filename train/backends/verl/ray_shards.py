@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rewards.progress import Progress
 from rewards.task import TaskError
 from train.cluster.shards import Cut, ShardError, merge, run_shard
 
@@ -42,13 +43,12 @@ def spread(cut: Cut, words: Sequence[str], cpus: float, gpus: float) -> Counter[
     Raises `ShardError` naming the shards that failed; finished ones are skipped next time.
     """
     import ray
-    from tqdm import tqdm
 
     remote: Any = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES)(run_one)
     waiting = {remote.remote(cut, i, list(words)): i for i in range(cut.shards)}
     failed: list[int] = []
     places: Counter[str] = Counter()
-    with tqdm(total=cut.shards, desc="shards", unit="shard", file=sys.stderr) as bar:
+    with Progress("shards", "shards", cut.shards) as bar:
         while waiting:
             (ready,), _ = ray.wait(list(waiting), num_returns=1)
             index = waiting.pop(ready)
@@ -59,7 +59,7 @@ def spread(cut: Cut, words: Sequence[str], cpus: float, gpus: float) -> Counter[
                 print(f"shard {index}: {type(error).__name__}: {error}", file=sys.stderr)
                 status = 1
             failed += [index] if status else []
-            bar.update()
+            bar.add()
     if failed:
         raise ShardError(
             f"shards {', '.join(map(str, sorted(failed)))} of {cut.shards} failed; their words are "

@@ -1,0 +1,1 @@
+"""Engines of token ids behind HTTP: vLLM, SGLang, and our own `assay serve`."""

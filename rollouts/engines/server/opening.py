@@ -1,0 +1,86 @@
+"""From a command's options to servers that answer: started here, or found at an address."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rewards.task import TaskError
+from rollouts.engines.server.engine import ServerEngine
+from rollouts.engines.server.process import Launch, devices, servers
+from rollouts.engines.server.words import WORDS
+from rollouts.prompts import ChatTokenizer
+
+EMBEDDED = "embedded"
+URLS = ("http://", "https://")
+
+
+def add_engine(to: Any) -> None:
+    """The options of who computes."""
+    add = to.add_argument
+    add(
+        "--engine",
+        default=EMBEDDED,
+        choices=(EMBEDDED, *WORDS),
+        help="vllm, sglang, assay: token ids in and out of a server; a folder as --model starts "
+        "one on each GPU, a URL uses the one there (default: %(default)s)",
+    )
+    add(
+        "--server-python",
+        default=sys.executable,
+        metavar="PYTHON",
+        help="interpreter of the environment that has the server (default: this one)",
+    )
+    add("--server-args", default="", metavar="WORDS", help="more options of the server")
+
+
+@dataclass(frozen=True)
+class Served:
+    """Servers that are ready, and what is needed to ask them."""
+
+    addresses: list[str]
+    kind: str
+    name: str
+    tokenizer: ChatTokenizer
+
+    def engine(self, in_flight: int, key_env: str) -> ServerEngine:
+        return ServerEngine(
+            self.addresses,
+            self.kind,
+            self.name,
+            self.tokenizer.stop_ids,
+            key_env=key_env,
+            in_flight=in_flight,
+        )
+
+
+@contextmanager
+def served(args: argparse.Namespace, folder: Path | None, logs: Path) -> Generator[Served]:
+    """`folder`: of the model, None where `--model` is an address; then `--tokenizer` has the folder
+    of the tokenizer. Raises `TaskError` for what cannot be used."""
+    if folder is None:
+        if not args.tokenizer:
+            raise TaskError(
+                f"--engine {args.engine} --model {args.model}: give the model's tokenizer, "
+                "--tokenizer FOLDER: ids go there and come back"
+            )
+        tokenizer = ChatTokenizer(Path(args.tokenizer), args.calls)
+        yield Served([args.model], args.engine, args.endpoint_model, tokenizer)
+        return
+    tokenizer = ChatTokenizer(folder, args.calls)
+    name = folder.name
+    more = tuple(shlex.split(args.server_args))
+    launch = Launch(args.engine, str(folder), name, args.server_python, more)
+    with servers(launch, devices(), logs) as addresses:
+        yield Served(addresses, args.engine, name, tokenizer)
+
+
+def recorded(args: argparse.Namespace) -> Mapping[str, str]:
+    """What of these options decides what is drawn, where it is not the embedded engine."""
+    return {} if args.engine == EMBEDDED else {"engine": args.engine}

@@ -1,0 +1,135 @@
+"""Servers of one's own: started on free ports, one a device, watched, ended with all they began."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rewards.task import TaskError
+
+END_S = 30.0  # between TERM and KILL
+LOOK_S = 0.5
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a server is started. `python` is the interpreter of the environment that has it."""
+
+    kind: str
+    model: str
+    name: str
+    python: str = sys.executable
+    more: tuple[str, ...] = ()
+    start_s: float = 1800.0  # to load and compile a large model
+
+    def command(self, port: int) -> list[str]:
+        served = ["--host", "127.0.0.1", "--port", str(port)]
+        if self.kind == "vllm":
+            module = ["vllm.entrypoints.openai.api_server", "--model", self.model]
+            served += ["--served-model-name", self.name, "--generation-config", "vllm"]
+        elif self.kind == "sglang":
+            module = ["sglang.launch_server", "--model-path", self.model]
+            served += ["--served-model-name", self.name, "--enable-deterministic-inference"]
+        else:
+            module = ["assay", "serve", "--model", self.model]
+            served += ["--name", self.name]
+        return [self.python, "-m", *module, *served, *self.more]
+
+
+def devices() -> list[str]:
+    """The GPUs that may be used, by their names in CUDA_VISIBLE_DEVICES; one "" without any."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [one for one in named.split(",") if one] or [""]
+    ask = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        said = subprocess.run(ask, capture_output=True, text=True, timeout=60, check=True)
+        return said.stdout.split() or [""]
+    return [""]
+
+
+@contextmanager
+def servers(launch: Launch, on: Sequence[str], logs: Path) -> Generator[list[str]]:
+    """The addresses of one server a device, all of them ready. Raises `TaskError` with the end of
+    the log when one does not start."""
+    logs.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        started: list[tuple[str, subprocess.Popen[bytes], Path]] = []
+        for place, device in enumerate(on):
+            port, log = _free_port(), logs / f"server-{place}.log"
+            process = stack.enter_context(_running(launch.command(port), device, log))
+            started.append((f"http://127.0.0.1:{port}", process, log))
+        for address, process, log in started:
+            _await(address, process, log, launch)
+        yield [address for address, _, _ in started]
+
+
+@contextmanager
+def _running(command: Sequence[str], device: str, log: Path) -> Generator[subprocess.Popen[bytes]]:
+    """A process group of its own: a server starts others, which must not stay behind."""
+    more: Mapping[str, str] = {"CUDA_VISIBLE_DEVICES": device} if device else {}
+    with open(log, "wb") as out:
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **more},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(END_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _await(address: str, process: subprocess.Popen[bytes], log: Path, launch: Launch) -> None:
+    until = time.monotonic() + launch.start_s
+    while time.monotonic() < until:
+        if process.poll() is not None:
+            raise TaskError(
+                f"--engine {launch.kind}: the server ended with status {process.returncode}; "
+                f"{log} ends with: {_last(log)}"
+            )
+        with (
+            contextlib.suppress(OSError),
+            urllib.request.urlopen(f"{address}/health", timeout=5) as answer,
+        ):
+            if answer.status == 200:
+                return
+        time.sleep(LOOK_S)
+    raise TaskError(
+        f"--engine {launch.kind}: the server did not answer within {launch.start_s:.0f} s; {log} "
+        f"ends with: {_last(log)}"
+    )
+
+
+def _last(log: Path) -> str:
+    lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
+    return lines[-1][-300:] if lines else "nothing"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

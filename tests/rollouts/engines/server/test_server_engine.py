@@ -1,0 +1,204 @@
+"""Token ids through a server: what each says, and a real one (our own) beside the engine in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("aiohttp")
+
+from rewards.task import TaskError
+from rollouts import cli
+from rollouts.engines.request import EndpointError, Patience
+from rollouts.engines.server.engine import ServerEngine
+from rollouts.engines.server.process import Launch, devices, servers
+from rollouts.engines.server.words import WORDS, AnswerError
+from rollouts.engines.torch.engine import TorchEngine
+from rollouts.engines.torch.load import load_llama
+from rollouts.prompts import ChatTokenizer
+from rollouts.trajectory import Completion, Sampling
+
+SERVE = ("--dtype", "float32", "--threads", "1")
+GREEDY = Sampling(10, 0.0)
+
+
+@pytest.fixture(scope="module")
+def address(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    logs = tmp_path_factory.mktemp("logs")
+    with servers(Launch("assay", str(tiny_folder), "tiny", more=SERVE), [""], logs) as found:
+        yield found[0]
+
+
+def ask(address: str, folder: Path, prompts: list[list[int]], sampling: Sampling, n: int) -> Any:
+    async def run() -> Any:
+        stops = ChatTokenizer(folder).stop_ids
+        async with ServerEngine([address], "assay", "tiny", stops) as engine:
+            assert engine.length == 2048
+            return await engine.generate(prompts, sampling, n, list(range(len(prompts))))
+
+    return asyncio.run(run())
+
+
+def test_greedy_ids_are_those_of_the_engine_itself(address: str, tiny_folder: Path) -> None:
+    tokenizer = ChatTokenizer(tiny_folder)
+    prompts = [tokenizer.prompt([{"role": "user", "content": "x" * i}]) for i in (1, 5, 9)]
+    here = TorchEngine(load_llama(tiny_folder, "float32"), tokenizer.stop_ids)
+    own = here.generate_now(prompts, GREEDY, 1, [0, 1, 2])
+    there = ask(address, tiny_folder, prompts, GREEDY, 1)
+    assert [g[0].ids for g in there] == [g[0].ids for g in own]
+    assert [g[0].stop for g in there] == [g[0].stop for g in own]
+    for a, b in zip(there, own, strict=True):
+        assert a[0].logprobs == pytest.approx(b[0].logprobs, abs=1e-4)
+
+
+def test_samples_differ_and_come_again_with_their_seed(address: str, tiny_folder: Path) -> None:
+    prompts = [ChatTokenizer(tiny_folder).prompt([{"role": "user", "content": "hello"}])]
+    first = ask(address, tiny_folder, prompts, Sampling(12), 3)
+    assert len({tuple(c.ids) for c in first[0]}) == 3
+    assert [c.ids for c in ask(address, tiny_folder, prompts, Sampling(12), 3)[0]] == [
+        c.ids for c in first[0]
+    ]
+
+
+def test_a_sequence_that_is_full_ends_without_a_request(address: str, tiny_folder: Path) -> None:
+    ((one,),) = ask(address, tiny_folder, [[5] * 2048], GREEDY, 1)
+    assert (one.ids, one.stop) == ([], "length")
+    ((one,),) = ask(address, tiny_folder, [[5] * 2045], GREEDY, 1)
+    assert len(one.ids) <= 3
+
+
+def test_rollouts_of_a_server_hold_ids_and_go_on_where_they_were(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    gold = {"input_text": "a  b", "status": "KEEP", "text": "a b", "recipe": []}
+    tasks = tmp_path / "tasks.jsonl"
+    rows = [
+        {
+            "id": f"t{i}",
+            "family": "refinement",
+            "track": "x",
+            "split": "heldout",
+            "prompt": [{"role": "user", "content": f"tidy {i}"}],
+            "gold": gold,
+        }
+        for i in range(3)
+    ]
+    tasks.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = tmp_path / "out.jsonl"
+    words = ["--tasks", str(tasks), "--model", str(tiny_folder), "--out", str(out), "--n", "2"]
+    words += ["--engine", "assay", "--server-args", " ".join(SERVE), "--max-new-tokens", "8"]
+    assert cli.main(words) == 0
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(r["task_id"], r["sample"]) for r in found] == [
+        (f"t{i}", j) for i in range(3) for j in range(2)
+    ]
+    assert all(len(r["ids"]) == len(r["loss_mask"]) and sum(r["loss_mask"]) for r in found)
+    text = out.read_text()
+    assert cli.main(words) == 0  # nothing is left to do
+    assert out.read_text() == text
+
+
+def test_a_server_that_dies_is_a_failure_and_no_answer(tiny_folder: Path, tmp_path: Path) -> None:
+    launch = Launch("assay", str(tiny_folder), "tiny", more=SERVE)
+    before = groups_below()
+    with servers(launch, [""], tmp_path) as (address,):
+        (server,) = groups_below() - before
+
+        async def run() -> Completion:
+            patience = Patience(attempts=2, pause_s=0.01)
+            engine = ServerEngine([address], "assay", "tiny", [2], patience=patience)
+            async with engine as opened:
+                assert (await opened.complete([5, 6], GREEDY, 0)).ids
+                os.killpg(server, signal.SIGKILL)
+                return await opened.complete([5, 6], GREEDY, 0)
+
+        with pytest.raises(EndpointError):
+            asyncio.run(run())
+
+
+def groups_below() -> set[int]:
+    """Our children that lead a process group of their own."""
+    tasks = Path("/proc/self/task").iterdir()
+    below = {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+    return {pid for pid in below if os.getpgid(pid) == pid}
+
+
+def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
+    launch = Launch("assay", str(tmp_path / "no-model"), "tiny")
+    said = r"ended with status 2; .*server-0\.log ends with: .*no-model"
+    with pytest.raises(TaskError, match=said), servers(launch, [""], tmp_path):
+        pass
+
+
+def test_there_is_one_server_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\nprintf '0\\n1\\n'\n")
+    tool.chmod(0o755)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert devices() == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    assert devices() == ["3", "5"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert devices() == [""]
+
+
+def test_the_commands_of_the_other_servers() -> None:
+    vllm = Launch("vllm", "/m", "m", "/env/python", ("--dtype", "bfloat16")).command(7)
+    assert vllm[:5] == ["/env/python", "-m", "vllm.entrypoints.openai.api_server", "--model", "/m"]
+    assert vllm[-2:] == ["--dtype", "bfloat16"] and "7" in vllm
+    assert "sglang.launch_server" in Launch("sglang", "/m", "m").command(7)
+
+
+VLLM = {
+    "choices": [
+        {
+            "token_ids": [4, 5],
+            "logprobs": {"token_logprobs": [-0.5, -1.5]},
+            "finish_reason": "length",
+        }
+    ]
+}
+SGLANG = {
+    "text": "…",
+    "meta_info": {
+        "finish_reason": {"type": "stop", "matched": 2},
+        "output_token_logprobs": [[-0.5, 4, None], [-1.5, 2, None]],
+    },
+}
+
+
+def test_answers_of_both_kinds_are_read() -> None:
+    whole, cut = Sampling(8), Sampling(8, top_p=0.9)
+    assert WORDS["vllm"].read(VLLM, whole) == Completion(
+        [4, 5], [-0.5, -1.5], [-0.5, -1.5], "length"
+    )
+    assert WORDS["sglang"].read(SGLANG, whole) == Completion(
+        [4, 2], [-0.5, -1.5], [-0.5, -1.5], "eos"
+    )
+    # under truncation the law that was drawn from is not told, at other temperatures neither
+    assert WORDS["sglang"].read(SGLANG, cut).sampling_logprobs == [0.0, 0.0]
+    assert WORDS["vllm"].read(VLLM, Sampling(8, 0.7)).logprobs == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"),
+    [
+        ("vllm", {}),
+        ("vllm", {"choices": [{"text": "no ids"}]}),
+        ("vllm", {"choices": [VLLM["choices"][0] | {"finish_reason": "abort"}]}),
+        ("vllm", {"choices": [VLLM["choices"][0] | {"logprobs": None}]}),
+        ("sglang", {"meta_info": {}}),
+        ("sglang", {"meta_info": SGLANG["meta_info"] | {"finish_reason": {"type": "abort"}}}),  # type: ignore[operator]
+    ],
+)
+def test_answers_without_ids_are_failures(kind: str, row: dict[str, Any]) -> None:
+    with pytest.raises(AnswerError):
+        WORDS[kind].read(row, Sampling(8))

@@ -1,0 +1,315 @@
+"""The endpoint over a real (tiny) model: what clients are told, and what the engine drew."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("aiohttp")
+import aiohttp
+from aiohttp import web
+
+from rollouts.engines.openai import OpenAIEngine
+from rollouts.engines.torch.engine import TorchEngine
+from rollouts.engines.torch.load import load_llama
+from rollouts.prompts import ChatTokenizer
+from rollouts.serving.app import Service
+from rollouts.serving.asked import Limits
+from rollouts.serving.batches import Batches
+from rollouts.trajectory import Completion, Sampling
+
+ASK = [{"role": "user", "content": "Say the number 7."}]
+Asker = Callable[..., Awaitable[tuple[int, Any]]]
+
+
+@pytest.fixture(scope="module")
+def model(tiny_folder: Path) -> tuple[TorchEngine, ChatTokenizer]:
+    tokenizer = ChatTokenizer(tiny_folder)
+    return TorchEngine(load_llama(tiny_folder, "float32"), tokenizer.stop_ids), tokenizer
+
+
+@asynccontextmanager
+async def serving(
+    engine: Any, tokenizer: ChatTokenizer, key: str = "", waiting: int = 100, context: int = 200
+) -> AsyncIterator[tuple[str, Asker, Batches]]:
+    """(URL up to /v1, how to post, the queue)."""
+    batches = Batches(engine, 8, waiting)
+    runner = web.AppRunner(Service(batches, tokenizer, Limits("tiny", context), key, 0).app())
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}/v1"  # type: ignore[union-attr]
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    async with aiohttp.ClientSession(headers=headers) as session:
+
+        async def post(path: str, body: Any) -> tuple[int, Any]:
+            async with session.post(url + path, json=body) as reply:
+                text = await reply.text()
+                stream = text.startswith("data: ")
+                return reply.status, text if stream else json.loads(text)
+
+        yield url, post, batches
+    await runner.cleanup()
+
+
+def test_greedy_answers_are_the_engines_own(model: tuple[TorchEngine, ChatTokenizer]) -> None:
+    engine, tokenizer = model
+    ids = tokenizer.prompt(ASK)
+    ((own,),) = engine.generate_now([ids], Sampling(12, 0.0), 1, [0])
+
+    async def both() -> tuple[Any, Any]:
+        async with serving(engine, tokenizer) as (_, post, _b):
+            chat = {"messages": ASK, "temperature": 0, "max_tokens": 12, "logprobs": True}
+            plain = {"prompt": ids, "temperature": 0, "max_tokens": 12, "logprobs": 1}
+            asked = [{"return_token_ids": True} | body for body in (chat, plain)]
+            return (
+                await post("/chat/completions", asked[0]),
+                await post("/completions", asked[1]),
+            )
+
+    (chat_status, chat), (plain_status, plain) = asyncio.run(both())
+    assert (chat_status, plain_status) == (200, 200)
+    one, two = chat["choices"][0], plain["choices"][0]
+    assert one["token_ids"] == two["token_ids"] == own.ids
+    assert one["prompt_token_ids"] == ids
+    assert one["message"]["content"] == two["text"] == tokenizer.text(own.ids)
+    assert [t["logprob"] for t in one["logprobs"]["content"]] == pytest.approx(own.logprobs, 1e-4)
+    assert two["logprobs"]["token_logprobs"] == pytest.approx(own.logprobs, 1e-4)
+    assert chat["usage"]["prompt_tokens"] == len(ids)
+    assert chat["usage"]["completion_tokens"] == len(own.ids)
+    assert one["finish_reason"] == ("length" if own.stop == "length" else "stop")
+
+
+def test_a_seed_fixes_what_is_drawn_and_neighbours_do_not_matter(
+    model: tuple[TorchEngine, ChatTokenizer],
+) -> None:
+    body = {"messages": ASK, "max_tokens": 16, "n": 2, "seed": 11}
+
+    async def ask() -> tuple[list[Any], list[Any], int]:
+        async with serving(*model) as (_, post, batches):
+            alone = [await post("/chat/completions", body) for _ in range(2)]
+            before = batches.calls
+            others = [
+                {"messages": [{"role": "user", "content": "x" * i}], "max_tokens": 16, "n": 2}
+                for i in range(1, 4)
+            ]
+            together = await asyncio.gather(
+                *(post("/chat/completions", b) for b in [*others, body])
+            )
+            return alone, list(together), batches.calls - before
+
+    alone, together, calls = asyncio.run(ask())
+    texts = [[c["message"]["content"] for c in r["choices"]] for _, r in alone]
+    assert texts[0] == texts[1]
+    assert texts[0][0] != texts[0][1]
+    assert [c["message"]["content"] for c in together[-1][1]["choices"]] == texts[0]
+    assert calls < 4  # they shared a call of the engine
+
+
+class Scripted:
+    """Says what it is told to, as the ids of the tiny tokenizer."""
+
+    def __init__(self, tokenizer: ChatTokenizer, text: str) -> None:
+        self._ids = tokenizer.answer(text)
+        self.asked: list[Sequence[int]] = []
+        self.gate: Any = None
+
+    async def generate(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
+    ) -> list[list[Completion]]:
+        self.asked += prompts
+        if self.gate is not None:
+            self.gate.wait()
+        zeros = [0.0] * len(self._ids)
+        return [[Completion(self._ids, zeros, zeros, "eos")] * n for _ in prompts]
+
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "description": "Adds.",
+        "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}},
+    },
+}
+CALL = 'Let me see.\n<tool_call>\n{"name": "add", "arguments": {"a": 3}}\n</tool_call>'
+
+
+def test_tools_go_in_and_calls_come_out(model: tuple[TorchEngine, ChatTokenizer]) -> None:
+    tokenizer = model[1]
+    engine = Scripted(tokenizer, CALL)
+
+    async def ask() -> tuple[Any, Any]:
+        async with (
+            serving(engine, tokenizer, context=4000) as (url, _, _b),
+            OpenAIEngine(url, "tiny") as client,
+        ):
+            first = await client.chat(ASK, [TOOL], Sampling(64, 0.0), 1)
+            call = {"name": "add", "arguments": '{"a": 3}'}
+            more = [
+                *ASK,
+                {"role": "assistant", "content": None, "tool_calls": [{"function": call}]},
+                {"role": "tool", "tool_call_id": "1", "content": "10"},
+            ]
+            second = await client.chat(more, [TOOL], Sampling(64, 0.0), 1)
+        return first, second
+
+    first, _ = asyncio.run(ask())
+    assert (first.text, first.stop) == ("Let me see.", "eos")
+    assert [(c.name, c.arguments) for c in first.calls] == [("add", {"a": 3})]
+    said = [tokenizer.raw(ids) for ids in engine.asked]
+    assert '"name": "add"' in said[0]  # the schema
+    assert CALL.partition("\n")[2] in said[1] and "<tool_response>\n10\n" in said[1]
+
+
+def test_a_stream_holds_what_the_whole_reply_does(
+    model: tuple[TorchEngine, ChatTokenizer],
+) -> None:
+    body = {"messages": ASK, "max_tokens": 9, "temperature": 0}
+    more = {"stream": True, "stream_options": {"include_usage": True}}
+
+    async def ask() -> tuple[Any, Any]:
+        async with serving(*model) as (_, post, _b):
+            whole = await post("/chat/completions", body)
+            return whole, await post("/chat/completions", body | more)
+
+    (_, whole), (_, text) = asyncio.run(ask())
+    events = [line.removeprefix("data: ") for line in text.split("\n\n") if line]
+    assert events[-1] == "[DONE]"
+    rows = [json.loads(event) for event in events[:-1]]
+    parts = [c["delta"].get("content", "") for r in rows for c in r["choices"]]
+    assert "".join(parts) == whole["choices"][0]["message"]["content"]
+    assert rows[-2]["choices"][0]["finish_reason"] == whole["choices"][0]["finish_reason"]
+    assert rows[-1]["usage"] == whole["usage"]
+
+
+def test_stop_texts_end_an_answer(model: tuple[TorchEngine, ChatTokenizer]) -> None:
+    engine = Scripted(model[1], "one two three")
+
+    async def ask() -> Any:
+        async with serving(engine, model[1]) as (_, post, _b):
+            return await post("/completions", {"prompt": "x", "stop": [" three", " two"]})
+
+    _, reply = asyncio.run(ask())
+    assert (reply["choices"][0]["text"], reply["choices"][0]["finish_reason"]) == ("one", "stop")
+
+
+WRONG: list[tuple[str, Any, int, str]] = [
+    ("/chat/completions", [], 400, "no JSON object"),
+    ("/chat/completions", {}, 400, "messages: wanted a list"),
+    ("/chat/completions", {"messages": [{"role": "king", "content": "x"}]}, 400, "role"),
+    ("/chat/completions", {"messages": [{"role": "user"}]}, 400, "content: it is missing"),
+    ("/chat/completions", {"messages": ASK, "frequency_penalty": 1}, 400, "frequency_penalty"),
+    ("/chat/completions", {"messages": ASK, "top_logprobs": 3}, 400, "top_logprobs"),
+    ("/chat/completions", {"messages": ASK, "temperature": "hot"}, 400, "temperature: wanted"),
+    ("/chat/completions", {"messages": ASK, "top_p": 0}, 400, "top_p: wanted"),
+    ("/chat/completions", {"messages": ASK, "n": 0}, 400, "n: wanted a whole number"),
+    ("/chat/completions", {"messages": ASK, "max_tokens": 500}, 400, "maximum context length"),
+    ("/chat/completions", {"messages": ASK, "model": "gpt"}, 404, "'gpt' is not served"),
+    ("/chat/completions", {"messages": ASK, "tools": [{"type": "x"}]}, 400, "tools[0]"),
+    ("/chat/completions", {"messages": ASK, "thinking": 1}, 400, "thinking: no such field"),
+    ("/chat/completions", {"messages": ASK, "stop": [""]}, 400, "stop: wanted"),
+    ("/completions", {"prompt": []}, 400, "prompt: "),
+    ("/completions", {"prompt": [1, 99999]}, 400, "99999 is no token id"),
+    ("/completions", {"prompt": "x", "logprobs": 5}, 400, "logprobs"),
+    ("/completions", {"prompt": "x", "echo": True}, 400, "echo"),
+]
+
+
+def test_what_cannot_be_done_is_refused_by_name(
+    model: tuple[TorchEngine, ChatTokenizer],
+) -> None:
+    async def ask() -> list[tuple[int, Any]]:
+        async with serving(*model) as (_, post, _b):
+            return [await post(path, body) for path, body, _, _ in WRONG]
+
+    for (path, body, status, words), (got, reply) in zip(WRONG, asyncio.run(ask()), strict=True):
+        assert got == status, (path, body, reply)
+        assert words in reply["error"]["message"]
+
+
+def test_the_key_is_asked_for(model: tuple[TorchEngine, ChatTokenizer]) -> None:
+    async def ask() -> list[int]:
+        async with serving(*model, key="s3cret") as (url, post, _b):
+            with_key, _ = await post("/chat/completions", {"messages": ASK, "max_tokens": 1})
+            async with aiohttp.ClientSession() as stranger:
+                refused = await stranger.get(f"{url}/models")
+                health = await stranger.get(url.removesuffix("/v1") + "/health")
+                return [with_key, refused.status, health.status]
+
+    assert asyncio.run(ask()) == [200, 401, 200]
+
+
+def test_a_full_queue_says_when_to_come_back(model: tuple[TorchEngine, ChatTokenizer]) -> None:
+    import threading
+
+    engine = Scripted(model[1], "hello")
+    engine.gate = threading.Event()
+
+    async def ask() -> tuple[list[int], Any]:
+        async with serving(engine, model[1], waiting=1) as (url, post, batches):
+            body = {"prompt": "x", "max_tokens": 3}
+            first = asyncio.create_task(post("/completions", body))
+            while not engine.asked:
+                await asyncio.sleep(0.01)
+            second = asyncio.create_task(post("/completions", body))
+            while not batches.waiting:
+                await asyncio.sleep(0.01)
+            async with aiohttp.ClientSession() as other:
+                third = await other.post(f"{url}/completions", json=body)
+                wait = third.headers.get("Retry-After")
+            engine.gate.set()
+            return [(await first)[0], (await second)[0], third.status], wait
+
+    assert asyncio.run(ask()) == ([200, 200, 429], "5")
+
+
+def test_an_engine_that_fails_is_a_server_error(model: tuple[TorchEngine, ChatTokenizer]) -> None:
+    class Broken:
+        async def generate(self, *_: Any) -> Any:
+            raise RuntimeError("out of memory")
+
+    async def ask() -> tuple[int, Any]:
+        async with serving(Broken(), model[1]) as (_, post, _b):
+            return await post("/completions", {"prompt": "x"})
+
+    status, reply = asyncio.run(ask())
+    assert (status, reply["error"]["message"]) == (500, "RuntimeError: out of memory")
+
+
+def test_the_official_client_reads_every_answer(
+    model: tuple[TorchEngine, ChatTokenizer],
+) -> None:
+    openai = pytest.importorskip("openai")
+    engine = Scripted(model[1], CALL)
+
+    async def ask() -> None:
+        async with serving(engine, model[1], key="k", context=4000) as (url, _, _b):
+            client = openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
+            chat = client.chat.completions
+            whole = await chat.create(model="tiny", messages=ASK, tools=[TOOL])
+            choice = whole.choices[0]
+            assert (choice.message.content, choice.finish_reason) == ("Let me see.", "tool_calls")
+            assert choice.message.tool_calls[0].function.arguments == '{"a": 3}'
+            again = [*ASK, choice.message.model_dump(exclude_none=True)]
+            again.append({"role": "tool", "content": "4", "tool_call_id": "x"})
+            stream = await chat.create(model="tiny", messages=again, stream=True)
+            parts = [chunk.choices[0].delta.content or "" async for chunk in stream]
+            assert "".join(parts) == CALL
+            plain = await client.completions.create(model="tiny", prompt=["a", "b"], logprobs=1)
+            assert [c.index for c in plain.choices] == [0, 1]
+            assert sum(plain.choices[0].logprobs.token_logprobs) == 0.0
+            assert [m.id for m in (await client.models.list()).data] == ["tiny"]
+            with pytest.raises(openai.BadRequestError, match="maximum context length"):
+                await chat.create(model="tiny", messages=ASK, max_tokens=9999)
+            with pytest.raises(openai.NotFoundError):
+                await chat.create(model="other", messages=ASK)
+            await client.close()
+
+    asyncio.run(ask())
