@@ -52,6 +52,8 @@ def to_task(
         "subtasks": gold_subtasks(question, values),
         "pipeline": question.code(),
     }
+    if gold["answer_type"] == "string_approximate":
+        gold["names_only"] = True  # a judge of texts takes a list of all names for right
     return Task(
         id=f"lake-{lake.name}-{name}",
         family="answer",

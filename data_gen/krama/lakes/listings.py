@@ -11,7 +11,7 @@ question is answered so, in every way there is, and refused where training would
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, permutations
 from typing import Any
 
 from data_gen.krama.lakes.constants import MOST, earns
@@ -19,14 +19,16 @@ from data_gen.krama.lakes.numerals import filled, number_in
 from data_gen.krama.lakes.ops import Op, Split, sources_of
 from data_gen.krama.lakes.reread import NotProvable, Shelf
 from data_gen.krama.lakes.sql import part_of
+from rewards.krama.judge import says_much_more
 
 _LISTED = 1000  # values of one list
+_PAIRED = 6  # columns of text of which two are listed together, as a pair is asked for
 
 
 def everything(ops: tuple[Op, ...], shelf: Shelf) -> list[list[Any]]:
     """Lists of everything that a question could be about: the distinct values of each column it
-    names (as numbers where they are), of each part of a split one, all of them together, and the
-    names of the columns of its tables."""
+    names (as numbers where they are), of each part of a split one, of two columns of text, all of
+    them together, and the names of the columns of its tables."""
     lists: list[list[Any]] = []
     for source in sources_of(ops):
         held = shelf.table(source)
@@ -48,16 +50,20 @@ def everything(ops: tuple[Op, ...], shelf: Shelf) -> list[list[Any]]:
             ).fetchall()
             lists.append([c for (c,) in rows if c is not None])
         lists.append(list(held.columns))
+    texts = [one for one in lists if any(isinstance(c, str) for c in one)]
+    pairs = [[*one, *other] for one, other in permutations(texts[:_PAIRED], 2)]
     together = list(dict.fromkeys(chain.from_iterable(lists)))
-    return [one for one in [*lists, together[:_LISTED]] if one]
+    return [one for one in [*lists, *pairs, together[:_LISTED]] if one]
 
 
 def best_listing(kind: str, target: Any, lists: Sequence[list[Any]]) -> tuple[float, float]:
     """(outcome, reward) of the listing that earns most, as a list or as one text."""
     found = [(0.0, 0.0)]
     for listed in lists:
-        for answer in (listed, ", ".join(map(str, listed)), str(listed)):
+        for answer in (listed, ", ".join(map(str, listed)), " ".join(map(str, listed))):
             outcome, reward = earns(kind, target, answer)
+            if kind == "string_approximate" and says_much_more(str(answer), str(target)):
+                reward = 0.0  # gold says `names_only`
             found.append((outcome, reward))
     return max(f[0] for f in found), max(f[1] for f in found)
 

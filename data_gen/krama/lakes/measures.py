@@ -44,7 +44,7 @@ _NAMES_ROWS = _words(
     class classes category cat type group grp cluster level levels factor treatment trt block plot
     replicate rep stratum strata fold flag dummy sex gender race zone district ward line page
     season session wave round period step lag version status indicator label target hhid idnum
-    number start end begin beginning stop from until
+    number episode start end begin beginning stop from until
     """
 )
 _AMOUNTS = _words(

@@ -18,7 +18,7 @@ from small_lake import make_lake  # noqa: E402
 from data_gen.krama.lakes.listings import best_listing, everything, pays  # noqa: E402
 from data_gen.krama.lakes.ops import Group, Load, Source, Split, Top  # noqa: E402
 from data_gen.krama.lakes.reread import Shelf  # noqa: E402
-from rewards.krama.answer import score_response  # noqa: E402
+from rewards.krama.answer import score_row  # noqa: E402
 
 TYPES = {
     "numeric_exact",
@@ -57,9 +57,11 @@ def test_no_listing_of_what_the_pipeline_sees_is_paid(built: Path) -> None:
         lists = [sorted(frame[c].dropna().unique().tolist(), key=str) for c in frame.columns]
         lists += [[str(v) for v in one] for one in lists] + [list(map(str, frame.columns))]
         lists.append([v for one in lists for v in one])
+        texts = [one for one in lists if all(isinstance(v, str) for v in one)]
+        lists += [[*one, *other] for one in texts for other in texts]
         for listed in lists:
-            for answer in (listed, ", ".join(map(str, listed))):
-                score = score_response(gold["answer_type"], gold["answer"], {"answer": answer})
+            for answer in (listed, *(sep.join(map(str, listed)) for sep in (", ", " "))):
+                score = score_row({"task": gold, "response": {"answer": answer}})
                 assert (score.reward or 0.0) <= 0.05, (task["prompt"][-1]["content"], answer)
                 seen.setdefault(gold["answer_type"], []).append(score.outcome or 0.0)
     assert max(seen["list_exact"]) > 0.3  # the benchmark's metric does pay it
@@ -101,6 +103,13 @@ def test_everything_that_is_listed(tmp_path: Path) -> None:
         ("list_approximate", [1.0, 2.0], [float(i) for i in range(9)], False),
         ("string_exact", "a", ["a", "b"], False),
         ("numeric_exact", 3, [1, 2, 3], False),
+        (
+            "string_approximate",
+            "north, salt",
+            ["north", "south", "east", "west", "salt", "sweet", "sour"],
+            False,
+        ),
+        ("string_approximate", "north, salt", ["north", "south", "salt"], True),
     ],
 )
 def test_what_a_listing_earns(kind: str, target: Any, listed: list[Any], paid: bool) -> None:
