@@ -124,6 +124,22 @@ def listed(lake: Lake, question: Question, answer: Any, tally: Tally) -> tuple[f
     return None
 
 
+def _kept(
+    lake: Lake, question: Question, values: dict[str, Any], watch: Watch, tally: Tally
+) -> bool:
+    """Whether gold is proved, and neither a listing nor a constant is paid; counted either way."""
+    if not proved(lake, question, values, tally):
+        return False
+    pair = listed(lake, question, values["main-task"], tally)
+    if pair is None:
+        return False
+    if not watch.admits(values["main-task"]):
+        tally.reasons["an answer given too often"] += 1
+        return False
+    tally.listed.setdefault(watch.answer_type, []).append(pair)
+    return True
+
+
 def generate(
     lakes: Sequence[Lake],
     count: int,
@@ -169,15 +185,8 @@ def generate(
             if values is None:
                 tally.reasons[why] += 1
                 continue
-            if not proved(lake, question, values, tally):
+            if not _kept(lake, question, values, watches[answer_type], tally):
                 continue
-            pair = listed(lake, question, values["main-task"], tally)
-            if pair is None:
-                continue
-            if not watches[answer_type].admits(values["main-task"]):
-                tally.reasons["an answer given too often"] += 1
-                continue
-            tally.listed.setdefault(answer_type, []).append(pair)
             types[answer_type] += 1
             task = to_task(lake, question, values, split, kind, draw)
             tally.facts[task.id] = facts_of(question, _tables(lake, question), values["main-task"])
