@@ -70,7 +70,8 @@ class Facts:
 
     `literals` (file names, sentences that say how to answer) stand in it to the letter. The parts
     of each of `together` follow one another with no other fact between them ("'Area'", "above",
-    "30"). The first mentions of each of `in_order` keep their order. No text of `gold` may come in.
+    "30"); the first mentions of each of `in_order` keep their order: both as far as the question
+    itself has them so. No text of `gold` may come in.
     """
 
     literals: tuple[str, ...] = ()
@@ -140,12 +141,12 @@ def _meaning(question: str, text: str, facts: Facts) -> str:
             return f"{'lost' if one else 'new'} word: {found.group(0).lower() if found else ''}"
         before, after = pattern.sub(" ", before), pattern.sub(" ", after)
     for group in facts.together:
-        if not _adjoin([t for t, _ in _tokens(text, [*known, *group])], group):
+        asked, said = (_listed(one, [*known, *group]) for one in (question, text))
+        if _adjoin(asked, group) and not _adjoin(said, group):
             return f"parted: {' '.join(group)[:80]}"
     for group in facts.in_order:
-        said = [t for t, _ in _tokens(text, [*known, *group])]
-        places = [said.index(part) if part in said else -1 for part in group]
-        if -1 in places or sorted(places) != places:
+        asked, said = (_listed(one, [*known, *group]) for one in (question, text))
+        if _ordered(asked, group) and not _ordered(said, group):
             return f"another order: {' '.join(group)[:80]}"
     for answer in facts.gold:
         if _holds(text, answer) and not _holds(question, answer):
@@ -184,6 +185,15 @@ def _numbers(tokens: Sequence[Token]) -> Counter[str]:
 
 def _names(tokens: Sequence[Token]) -> Counter[str]:
     return Counter(t for t, number in tokens if not number)
+
+
+def _listed(text: str, known: Iterable[str]) -> list[str]:
+    return [t for t, _ in _tokens(text, known)]
+
+
+def _ordered(said: Sequence[str], group: Sequence[str]) -> bool:
+    places = [said.index(part) if part in said else -1 for part in group]
+    return -1 not in places and sorted(places) == places
 
 
 def _adjoin(said: Sequence[str], group: Sequence[str]) -> bool:

@@ -40,13 +40,25 @@ def in_turn(
     `start(*given)` is run once in each process; with one worker all is done in this one. Functions,
     jobs and results of more are pickled. Raises `MachineError` when a process is killed.
     """
+    with crew(workers, start, given) as turn:
+        yield from turn(work, jobs)
+
+
+Turn = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+
+
+@contextmanager
+def crew(
+    workers: int, start: Callable[..., None] | None = None, given: tuple[Any, ...] = ()
+) -> Generator[Turn]:
+    """`in_turn` for several kinds of work, one after the other, in the same processes."""
     if workers == 1:
         if start is not None:
             start(*given)
-        yield from map(work, jobs)
+        yield map
         return
     with spawned(workers, start, given) as pool:
-        yield from queued(pool, work, jobs, AHEAD * workers)
+        yield lambda work, jobs: queued(pool, work, jobs, AHEAD * workers)
 
 
 @contextmanager

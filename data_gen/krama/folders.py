@@ -53,10 +53,10 @@ def link_view(lake: Path, files: Sequence[str], target: Path) -> Path:
     return target.resolve()
 
 
-def write_tasks(path: Path, tasks: Sequence[Task]) -> None:
+def write_tasks(path: Path, tasks: Sequence[Task], home: Path | None = None) -> None:
     """Write tasks with every file named relative to the tasks file, which can then be moved
-    together with what it names."""
-    here = os.path.realpath(path.parent)
+    together with what it names. `home`: the folder that the file will be moved to."""
+    here = os.path.realpath(home or path.parent)
 
     def relative(task: Task) -> Task:
         files = {n: os.path.relpath(os.path.realpath(p), here) for n, p in task.files.items()}

@@ -12,7 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from rewards.krama import release as release
-from rewards.krama.judge import Judge, JudgeError, NoJudge, deterministic, scripted
+from rewards.krama.judge import (
+    Judge,
+    JudgeError,
+    NoJudge,
+    deterministic,
+    says_much_more,
+    scripted,
+)
 from rewards.krama.match import (
     TOLERANCE,
     as_list,
@@ -259,7 +266,22 @@ def score_row(row: Mapping[str, Any], judge: Judge = deterministic) -> Score:
     if not isinstance(answer_type, str):
         raise TaskError("field 'task' has no 'answer_type'; give one of " + ", ".join(ANSWER_TYPES))
     score = score_response(answer_type, untagged(gold["answer"]), response, reading, judge)
+    score = of_names(score, gold, response)
     return unpaid(score) if gold.get("doubt") else score
+
+
+def of_names(score: Score, gold: Mapping[str, Any], response: Any) -> Score:
+    """The same outcome, and no reward for a text that may list every name there is, where gold says
+    `names_only` (generated tasks): more than 2 words, and more than half as many as the target has,
+    beside the target's."""
+    if not gold.get("names_only") or not isinstance(response, Mapping):
+        return score
+    answer: Any = cast("Mapping[str, Any]", response).get("answer")
+    if not score.reward or not isinstance(answer, str):
+        return score
+    if not says_much_more(answer, str(gold["answer"])):
+        return score
+    return Score(score.outcome, 0.0, score.parts, score.why)
 
 
 def unpaid(score: Score) -> Score:

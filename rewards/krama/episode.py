@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from rewards.krama.answer import Reading, score_response, unpaid
+from rewards.krama.answer import Reading, of_names, score_response, unpaid
 from rewards.krama.coverage import static_coverage, subtask_credit
 from rewards.krama.judge import Judge, deterministic
 from rewards.task import Score, TaskError
@@ -90,6 +90,7 @@ def score_episode(
     score = score_response(
         str(gold["answer_type"]), gold["answer"], response, weights.reading, judge
     )
+    score = of_names(score, gold, response)
     if score.outcome is None:
         return score
     parts = dict(score.parts)

@@ -197,6 +197,16 @@ def _hedges(prediction: str, target: str) -> bool:
     return len(_ITEMS.findall(prediction)) >= len(_ITEMS.findall(target)) + 2
 
 
+_ASIDE = 2  # content words that an answer may have beside those of a short target
+
+
+def says_much_more(prediction: str, target: str) -> bool:
+    """Whether a text has so many words beside the target's that it may list candidates, as all
+    names with blanks between them do."""
+    said, want = _read(prediction).content, _read(target).content
+    return (Counter(said) - Counter(want)).total() > max(_ASIDE, len(want) // 2)
+
+
 def _in_order(wanted: tuple[str, ...], said: tuple[str, ...]) -> bool:
     """Whether the words of `wanted` stand in `said` in this order."""
     left = iter(said)

@@ -19,6 +19,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ PACKED = (".gz", ".bz2", ".xz", ".zst")
 SMALL = 2 << 20  # bytes of a file that is read whole before its reading is given
 _SAMPLED = 4000  # rows whose cells are looked at in a large file
 _ROUNDS = 8
+_MOST = 1 << 30  # tables of one file
+_Kept = dict[str, Frame]  # frames read already, by their expressions; each is used once
 
 
 def form_of(path: Path) -> str:
@@ -68,6 +71,26 @@ def readings(
     """The tables of one file with everything decided, or why they are refused; none for a file
     that is no table. Without `rules`, `tables.yaml` of the root folder counts."""
     root = path.parent if root is None else root
+    small = form_of(path) != "" and path.is_file() and path.stat().st_size <= SMALL
+    return [
+        found if isinstance(found, Reading | Unread) else found[0]
+        for found in _found(path, root, rules, small, _MOST)
+    ]
+
+
+def settled(
+    path: Path, root: Path, rules: Overrules | None = None, most: int = _MOST
+) -> list[tuple[Reading, Frame] | Unread]:
+    """What `settle` gives for each of the first `most` tables of a file, with the file read as
+    seldom as can be; or why a table is refused."""
+    found = _found(path, root, rules, True, most)
+    return [one for one in found if not isinstance(one, Reading)]
+
+
+def _found(
+    path: Path, root: Path, rules: Overrules | None, whole: bool, most: int
+) -> list[Reading | Unread | tuple[Reading, Frame]]:
+    """The tables of a file; with `whole`, each is read to its end and stands beside its frame."""
     form = form_of(path)
     if not form:
         return []
@@ -75,22 +98,27 @@ def readings(
     rule = (overrules(root) if rules is None else rules).of(name)
     if not rule.use:
         return [Unread(name, "tables.yaml says use: false")]
+    kept: _Kept = {}
     try:
         if form == "csv":
-            return [_sure(_delimited(path, name, rule), root)]
-        return [_sure(_typed(t, path, rule), root) for t in tables_of(path, name, form, rule)]
+            found = iter([_delimited(path, name, rule)])
+        else:
+            found = (_typed(t, path, rule, kept) for t in tables_of(path, name, form, rule))
+        return [_sure(one, root, kept) if whole else one for one in islice(found, most)]
     except Unreadable as error:
         return [Unread(name, str(error))]
     except OSError as error:
         return [Unread(name, f"cannot be opened ({error.strerror or error})")]
 
 
-def _sure(found: Reading | Unread, root: Path) -> Reading | Unread:
-    """A reading that the whole of a small table fits; of a large one, what its sample says."""
-    if isinstance(found, Unread) or (root / found.path).stat().st_size > SMALL:
+def _sure(
+    found: Reading | Unread, root: Path, kept: _Kept
+) -> Reading | Unread | tuple[Reading, Frame]:
+    """A reading that the whole of a table fits, and the table."""
+    if isinstance(found, Unread):
         return found
     try:
-        return settle(found, root)[0]
+        return _settle(found, root, kept)
     except Unreadable as error:
         return Unread(found.path, str(error).removeprefix(f"{found.name}: "), found.part)
 
@@ -109,8 +137,12 @@ def load(reading: Reading, root: Path) -> Frame:
 
 def settle(reading: Reading, root: Path) -> tuple[Reading, Frame]:
     """The reading that the whole table fits, and the table as `load` gives it for that reading."""
+    return _settle(reading, root, {})
+
+
+def _settle(reading: Reading, root: Path, kept: _Kept) -> tuple[Reading, Frame]:
     for _ in range(_ROUNDS):
-        raw = _raw(reading, root)
+        raw = _raw(reading, root, kept)
         fitting = revised(reading, raw, _texts(reading, root))
         if fitting == reading:
             return reading, _finished(reading, raw)
@@ -125,9 +157,12 @@ def _names(root: Path, reading: Reading) -> dict[str, Any]:
     return {"pd": importlib.import_module("pandas"), "sqlite3": sqlite3, "str": str}
 
 
-def _raw(reading: Reading, root: Path) -> Frame:
+def _raw(reading: Reading, root: Path, kept: _Kept | None = None) -> Frame:
     """The frame before its statements. The expression is our own, made of quoted parts."""
     place = str((root / reading.path).absolute())
+    frame = (kept or {}).pop(expression(reading, place), None)
+    if frame is not None:
+        return _checked(reading, frame)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -143,6 +178,10 @@ def _raw(reading: Reading, root: Path) -> Frame:
     except Exception as error:  # whatever pandas says of a file it cannot read
         said = " ".join(str(error).split()).removeprefix("Error tokenizing data. C error: ")
         raise Unreadable(f"{reading.name}: {said[:160]}") from None
+    return _checked(reading, frame)
+
+
+def _checked(reading: Reading, frame: Frame) -> Frame:
     index = importlib.import_module("pandas").RangeIndex
     if not isinstance(frame.index, index):
         raise Unreadable(f"{reading.name}: rows have more fields than there are column names")
@@ -172,13 +211,13 @@ def _texts(reading: Reading, root: Path) -> Any:
     return read
 
 
-def _typed(found: Found | Unread, path: Path, rule: Rule) -> Reading | Unread:
+def _typed(found: Found | Unread, path: Path, rule: Rule, kept: _Kept) -> Reading | Unread:
     if isinstance(found, Unread):
         return found
     try:
         reading = found.reading
         if not reading.columns:
-            names = _frame_names(reading, path, found)
+            names = _frame_names(reading, path, kept)
             reading = replace(reading, columns=names)
         columns = [
             column_of(name, found.cells[i] if i < len(found.cells) else ())
@@ -190,10 +229,12 @@ def _typed(found: Found | Unread, path: Path, rule: Rule) -> Reading | Unread:
         return Unread(found.reading.path, str(error), found.reading.part)
 
 
-def _frame_names(reading: Reading, path: Path, found: Found) -> tuple[str, ...]:
-    """The names that pandas gives the columns."""
+def _frame_names(reading: Reading, path: Path, kept: _Kept) -> tuple[str, ...]:
+    """The names that pandas gives the columns; the frame is kept, as it will be wanted next."""
     root = path.parents[len(Path(reading.path).parts) - 1]
-    return tuple(str(c) for c in _raw(reading, root).columns)
+    frame = _raw(reading, root)
+    kept[expression(reading, str((root / reading.path).absolute()))] = frame
+    return tuple(str(c) for c in frame.columns)
 
 
 def _check_named(rule: Rule, reading: Reading) -> None:

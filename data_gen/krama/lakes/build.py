@@ -15,7 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from data_gen.inputs import Input, say_inputs
 from data_gen.krama.folders import write_tasks
@@ -24,12 +24,18 @@ from data_gen.krama.lakes.about import Described, read_about
 from data_gen.krama.lakes.carried import carried_about, export_carried
 from data_gen.krama.lakes.constants import best_constants, paying
 from data_gen.krama.lakes.generate import Tally, generate, obscure_lake
-from data_gen.krama.lakes.lake import Lake, open_lake
+from data_gen.krama.lakes.lake import Folder, Lake, open_lakes
+from data_gen.krama.lakes.listings import listings_earn
 from data_gen.krama.lakes.sides import parted
+from data_gen.krama.lakes.wording import reworded_tasks
 from rewards import console
-from rewards.files import write_text
+from rewards.files import replacing_all, write_text
+from rewards.processes import cores, crew
 from rewards.task import Task, TaskError
 from rewards.versions import TABLES, installed
+
+if TYPE_CHECKING:
+    from data_gen.rewording import Writer
 
 _PARTS = ("train", "validation", "heldout")
 Parts = dict[str, list[Task]]
@@ -60,6 +66,7 @@ def certificate(parts: Parts, tally: Tally, seed: int) -> dict[str, Any]:
         "proof": dict(tally.proof.most_common()),
         "constants": constants,
         "constants_that_pay": pay,
+        "listing_everything": listings_earn(tally.listed),
         "refused": dict(tally.reasons.most_common()),
         "examples": tally.examples,
     }
@@ -72,11 +79,13 @@ def _counted(parts: Parts, name: Callable[[Task], str]) -> dict[str, dict[str, i
 def _opened(args: argparse.Namespace) -> tuple[list[Lake], list[Lake]]:
     """(training, held-out) lakes. Raises `TaskError`."""
     described: Described = read_about(args.describe) if args.describe else {}
-    held = [open_lake(folder, described, args.licence) for folder in args.heldout]
-    train = [open_lake(folder, described, args.licence) for folder in args.lakes]
-    if args.carried:
-        folders = export_carried(args.out / "carried")
-        train += [open_lake(folder, carried_about(folder)) for folder in folders]
+    with crew(args.workers or cores()) as turn:
+        folders = [Folder(path, described, args.licence) for path in (*args.heldout, *args.lakes)]
+        if args.carried:
+            written = export_carried(args.out / "carried", turn)
+            folders += [Folder(path, carried_about(path)) for path in written]
+        lakes = open_lakes(folders, turn)
+    held, train = lakes[: len(args.heldout)], lakes[len(args.heldout) :]
     names = Counter(lake.name for lake in [*held, *train])
     if twice := [name for name, n in names.items() if n > 1]:
         raise TaskError(f"two lakes are called {twice[0]!r}; rename the folder of one")
@@ -94,6 +103,7 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     """Write the folder; returns the certificate. Raises `TaskError`."""
     from tqdm import tqdm
 
+    writer = _writer(args)
     opened, held = _opened(args)
     train, valid, heldout = parted(opened, held, args.validation_share, args.seed)
     sides = {"train": train, "validation": valid, "heldout": heldout}
@@ -113,13 +123,28 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
             parts[name] = generate(side, wanted[name], args.seed, name, tally, bar.update)
     if args.obscured:
         parts |= _obscured(parts, sides, args, tally)
-    args.out.mkdir(parents=True, exist_ok=True)
-    for name, tasks in parts.items():
-        write_tasks(args.out / f"{name}.jsonl", tasks)
-    proof = certificate(parts, tally, args.seed)
-    write_text(args.out / "certificate.json", json.dumps(proof, indent=2) + "\n")
+    wordings: dict[str, Any] = {}
+    if writer is not None:
+        made, told = reworded_tasks(parts, tally.facts, writer, args.seed)
+        parts, wordings = made, {"wordings": told}
+    proof = certificate(parts, tally, args.seed) | wordings
+    with replacing_all(
+        args.out, [f"{n}{o}.jsonl" for n in _PARTS for o in ("", "_obscured")]
+    ) as new:
+        for name, tasks in parts.items():
+            write_tasks(new / f"{name}.jsonl", tasks, args.out)
+        write_text(new / "certificate.json", json.dumps(proof, indent=2) + "\n")
     _say(lakes, parts, args)
     return proof
+
+
+def _writer(args: argparse.Namespace) -> Writer | None:
+    """The endpoint that rewords, if one is given; what it said stands beside the tasks."""
+    if not args.writer:
+        return None
+    from data_gen.rewording import FILE, Writer
+
+    return Writer(args.writer, args.writer_model, args.out / FILE, args.key_env)
 
 
 def _say(lakes: Sequence[Lake], parts: Parts, args: argparse.Namespace) -> None:
@@ -169,9 +194,16 @@ def options() -> console.Parser:
     parser.add_argument("--licence", default="", help="licence of the tables in the folders")
     share = "share of the tables that validate"
     parser.add_argument("--validation-share", type=float, default=0.1, metavar="S", help=share)
+    writer = parser.add_argument_group("an endpoint that rewords; accepted only when proved")
+    url = "OpenAI-compatible endpoint; ends before /chat/completions"
+    writer.add_argument("--writer", default="", metavar="URL", help=url)
+    writer.add_argument("--writer-model", default="", metavar="NAME", help="its model")
+    key = "environment variable with its key (%(default)s)"
+    writer.add_argument("--key-env", default="OPENAI_API_KEY", metavar="NAME", help=key)
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--count", type=int, default=500, help="tasks in all")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=0, help="processes; 0: as many as cores")
     return parser
 
 
@@ -179,6 +211,8 @@ def main(argv: Sequence[str]) -> int:
     args = options().parse_args(argv)
     if not 0 <= args.validation_share < 1:
         raise TaskError(f"--validation-share {args.validation_share}: give a share from 0 to 1")
+    if args.workers < 0:
+        raise TaskError(f"--workers {args.workers}: give 1 or more, or 0 for as many as cores")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="openpyxl")  # of what a workbook also holds
         proof = build(args)
@@ -192,6 +226,9 @@ def main(argv: Sequence[str]) -> int:
     for name in proof["tasks"]:
         kinds = ", ".join(f"{n} {k}" for k, n in proof["answer_types"][name].items())
         print(f"{args.out / name}.jsonl: {proof['tasks'][name]} tasks ({kinds or 'none'})")
+    if told := proof.get("wordings"):
+        why = ", ".join(f"{n} {why}" for why, n in told["refused"].items())
+        print(f"reworded: {told['reworded']} of {told['asked']}; refused {why or 'none'}")
     proofs = ", ".join(f"{n} {why}" for why, n in proof["proof"].items())
     print(f"gold computed twice: {proofs or 'nothing'}")
     refused = ", ".join(f"{n} {why}" for why, n in proof["refused"].items())

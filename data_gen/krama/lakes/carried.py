@@ -16,8 +16,9 @@ import importlib
 import importlib.util
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,6 +27,7 @@ from data_gen.dare.sources import PACKAGES, Source, sources
 from data_gen.krama.lakes.about import About
 from data_gen.krama.lakes.files import BYTES_ELSE, Frame, Layout, can_read, write_frames
 from data_gen.krama.lakes.mess import messy
+from rewards.processes import Turn
 from rewards.seeds import derive_seed
 
 # Packages whose data folders hold plain CSV tables; an absent package is passed over. Those of
@@ -168,42 +170,72 @@ def form_of(owner: str, name: str, rows: int) -> Layout:
             return Layout(f"{name}.csv")
 
 
-def export_carried(target: Path) -> list[Path]:
+Fit = tuple[int, Frame]  # (place among the owner's tables, the table)
+Said = dict[str, dict[str, Any]]  # rows of SOURCES.json by path
+
+
+@cache
+def _owners() -> dict[str, list[Carried]]:
+    """Every carried table by its owner; listed once in each process."""
+    found: dict[str, list[Carried]] = {}
+    for item in carried():
+        found.setdefault(item.owner, []).append(item)
+    return found
+
+
+def export_carried(target: Path, turn: Turn = map) -> list[Path]:
     """Write the lakes below `target` with SOURCES.json (owner and licence); returns the folders.
 
     Owners of few tables share the lake `mixed`. A folder that is there already is written anew.
+    Each owner's tables are read and written in whatever process `turn` has free.
     """
-    owners: dict[str, list[tuple[Carried, Frame]]] = {}
-    for item in carried():
-        if len(owners.get(item.owner, ())) >= LAKE_MOST:
-            continue
+    owners = list(_owners())
+    lakes: dict[str, Said] = {}
+    mixed: list[tuple[str, Fit]] = []
+    for owner, found in zip(owners, turn(_export, [(target, o) for o in owners]), strict=True):
+        if isinstance(found, dict):
+            lakes[owner] = found
+        else:
+            mixed += [(owner, fit) for fit in found]
+    if mixed:
+        lakes["mixed"] = _lay_lake(target, "mixed", mixed)
+    said = {path: row for _, rows in sorted(lakes.items()) for path, row in rows.items()}
+    if said:
+        text = json.dumps(said, indent=1, ensure_ascii=False) + "\n"
+        (target / "SOURCES.json").write_text(text, encoding="utf-8")
+    return [target / lake for lake in sorted(lakes)]
+
+
+def _export(job: tuple[Path, str]) -> Said | list[Fit]:
+    """What is said of the files that an owner's lake got; of an owner of few tables, the tables."""
+    target, owner = job
+    fits: list[Fit] = []
+    for place, item in enumerate(_owners()[owner]):
+        if len(fits) >= LAKE_MOST:
+            break
         try:
             frame = plain(item.load())
         except Exception:  # a table its own package cannot give is none
             continue
         if frame is not None:
-            owners.setdefault(item.owner, []).append((item, frame))
-    lakes: dict[str, list[tuple[Carried, Frame]]] = {}
-    for owner, items in owners.items():
-        lakes.setdefault(owner if len(items) >= _SMALL else "mixed", []).extend(items)
-    said: dict[str, dict[str, Any]] = {}
-    for lake, items in sorted(lakes.items()):
-        names: set[str] = set()
-        for item, frame in items[:LAKE_MOST]:
-            name = item.name if item.name not in names else f"{item.owner}-{item.name}"
-            names.add(name)
-            for part, cells in messy(item.owner, name, frame):
-                path = _lay(target / lake, item.owner, part, cells)
-                columns = {n: w for n, w in item.columns.items() if n in cells.columns}
-                said[f"{lake}/{path}"] = {
-                    "from": item.owner,
-                    "licence": item.licence,
-                    "columns": columns,
-                }
-    if said:
-        text = json.dumps(said, indent=1, ensure_ascii=False) + "\n"
-        (target / "SOURCES.json").write_text(text, encoding="utf-8")
-    return [target / lake for lake in sorted(lakes)]
+            fits.append((place, frame))
+    if len(fits) < _SMALL:
+        return fits
+    return _lay_lake(target, owner, [(owner, fit) for fit in fits])
+
+
+def _lay_lake(target: Path, lake: str, fits: Sequence[tuple[str, Fit]]) -> Said:
+    said: Said = {}
+    names: set[str] = set()
+    for owner, (place, frame) in fits[:LAKE_MOST]:
+        item = _owners()[owner][place]
+        name = item.name if item.name not in names else f"{owner}-{item.name}"
+        names.add(name)
+        for part, cells in messy(owner, name, frame):
+            path = _lay(target / lake, owner, part, cells)
+            columns = {n: w for n, w in item.columns.items() if n in cells.columns}
+            said[f"{lake}/{path}"] = {"from": owner, "licence": item.licence, "columns": columns}
+    return said
 
 
 def carried_about(lake: Path) -> dict[str, About]:

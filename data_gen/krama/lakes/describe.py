@@ -13,7 +13,7 @@ from typing import Any
 
 from data_gen.dare.sources import fingerprints
 from data_gen.krama.lakes.about import About
-from data_gen.krama.lakes.measures import counted, measure, words_of
+from data_gen.krama.lakes.measures import counted, measure, of_many_things, words_of
 from data_gen.krama.lakes.ops import Cut
 from data_gen.krama.lakes.tables import Half, Read, Table
 
@@ -64,10 +64,15 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
             _number(str(name), filled, found, about)
         elif column.dtype.kind not in "mM":
             _text(str(name), filled.astype(str).str.strip(), found)
+    long = {n for n in found.numbers if of_many_things(n, found.groups)}
+    found.numbers = [n for n in found.numbers if n not in long]
+    found.totals = [n for n in found.totals if n not in long]
     if not found.numbers:
         return "no column of measured numbers (names such as v1 need words: --describe)"
     if not (found.groups or found.names or found.years or found.halves):
         return "no column to group by, to match by or to order by"
+    if _is_matrix(found):
+        return "a matrix: its rows are named as its columns"
     listed = tuple(str(c) for c in frame.columns)
     numbers = {n: frame[n].dropna() for n in found.numbers}
     whole = tuple(n for n, column in numbers.items() if bool((column == column.round()).all()))
@@ -93,6 +98,14 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
         marks,
         about,
     )
+
+
+def _is_matrix(found: _Found) -> bool:
+    """Whether half of the columns of numbers are named in a column of names, as in a table of
+    correlations: a mean over its rows says nothing."""
+    ends = [{n, re.split(r"[._ ]", n, maxsplit=1)[-1]} for n in found.numbers]  # "cov.Flags"
+    named = [sum(bool(e & set(found.values[name])) for e in ends) for name in found.names]
+    return max(named, default=0) >= max(2, 0.5 * len(ends))
 
 
 def _plain_name(name: Any) -> bool:

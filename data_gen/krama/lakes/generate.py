@@ -12,13 +12,16 @@ from typing import Any
 from data_gen.krama.importer import LAKE, SYSTEM
 from data_gen.krama.lakes.constants import Watch
 from data_gen.krama.lakes.lake import Lake
+from data_gen.krama.lakes.listings import best_listing, pays
 from data_gen.krama.lakes.ops import sources_of
 from data_gen.krama.lakes.pipeline import Frames, Question, gold_subtasks
 from data_gen.krama.lakes.questions import KINDS, question_for
 from data_gen.krama.lakes.steps import NoQuestion
 from data_gen.krama.lakes.tables import Table
 from data_gen.krama.lakes.verify import score, validate_all
+from data_gen.krama.lakes.wording import facts_of
 from data_gen.krama.obscure.generated import obscure_tables
+from data_gen.rewording_facts import Facts
 from rewards.seeds import derive_seed
 from rewards.task import Task
 
@@ -49,6 +52,8 @@ def to_task(
         "subtasks": gold_subtasks(question, values),
         "pipeline": question.code(),
     }
+    if gold["answer_type"] == "string_approximate":
+        gold["names_only"] = True  # a judge of texts takes a list of all names for right
     return Task(
         id=f"lake-{lake.name}-{name}",
         family="answer",
@@ -82,11 +87,16 @@ def _tables(lake: Lake, question: Question) -> list[Table]:
 @dataclass
 class Tally:
     """What became of the questions. `proof` counts the verdicts of the second way, `examples`
-    holds some sentences of each."""
+    holds some sentences of each, `listed` what listing everything earns on each task, `facts` what
+    a rewording of it must keep."""
 
     reasons: Counter[str] = field(default_factory=Counter[str])
     proof: Counter[str] = field(default_factory=Counter[str])
     examples: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    listed: dict[str, list[tuple[float, float]]] = field(
+        default_factory=dict[str, list[tuple[float, float]]]
+    )
+    facts: dict[str, Facts] = field(default_factory=dict[str, Facts])  # by task: for rewordings
 
     def refused(self, why: str, detail: str = "") -> None:
         self.reasons[why] += 1
@@ -102,6 +112,32 @@ def proved(lake: Lake, question: Question, values: dict[str, Any], tally: Tally)
     if refusal:
         tally.refused(f"proof: {verdict}", f"{lake.name}: {question.text} ({refusal})")
     return not refusal
+
+
+def listed(lake: Lake, question: Question, answer: Any, tally: Tally) -> tuple[float, float] | None:
+    """What the best listing of everything earns; None, and refused, where training would pay."""
+    lists = lake.prover.everything(question)
+    pair = best_listing(question.steps[-1].answer_type, answer, lists)
+    if not pays(pair):
+        return pair
+    tally.refused("listing everything pays", f"{lake.name}: {question.text}")
+    return None
+
+
+def _kept(
+    lake: Lake, question: Question, values: dict[str, Any], watch: Watch, tally: Tally
+) -> bool:
+    """Whether gold is proved, and neither a listing nor a constant is paid; counted either way."""
+    if not proved(lake, question, values, tally):
+        return False
+    pair = listed(lake, question, values["main-task"], tally)
+    if pair is None:
+        return False
+    if not watch.admits(values["main-task"]):
+        tally.reasons["an answer given too often"] += 1
+        return False
+    tally.listed.setdefault(watch.answer_type, []).append(pair)
+    return True
 
 
 def generate(
@@ -149,13 +185,12 @@ def generate(
             if values is None:
                 tally.reasons[why] += 1
                 continue
-            if not proved(lake, question, values, tally):
-                continue
-            if not watches[answer_type].admits(values["main-task"]):
-                tally.reasons["an answer given too often"] += 1
+            if not _kept(lake, question, values, watches[answer_type], tally):
                 continue
             types[answer_type] += 1
-            made.append(to_task(lake, question, values, split, kind, draw))
+            task = to_task(lake, question, values, split, kind, draw)
+            tally.facts[task.id] = facts_of(question, _tables(lake, question), values["main-task"])
+            made.append(task)
             advance(1)
             if len(made) >= count:
                 return made
@@ -199,12 +234,16 @@ def obscure_lake(
             tally.reasons["obscured: another question"] += 1
         elif score(question, values["main-task"], plain) > 0.95:
             tally.reasons["obscured: the same answer"] += 1
-        elif proved(other, question, values, tally):
+        elif proved(other, question, values, tally) and listed(
+            other, question, values["main-task"], tally
+        ):
             new = to_task(other, question, values, task.split, task.meta["kind"], task.meta["draw"])
+            name = f"{task.id}-obscured"
+            tally.facts[name] = facts_of(question, _tables(other, question), values["main-task"])
             made.append(
                 replace(
                     new,
-                    id=f"{task.id}-obscured",
+                    id=name,
                     gold={**new.gold, "plain_answer": plain},
                     meta={**new.meta, "mode": "obscured", "plain": task.id},
                 )

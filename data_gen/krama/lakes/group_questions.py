@@ -5,7 +5,7 @@ from __future__ import annotations
 from data_gen.krama.lakes.ops import Above, Best, Each, Top
 from data_gen.krama.lakes.pipeline import Question
 from data_gen.krama.lakes.steps import Builder, grouped
-from data_gen.krama.lakes.words import GAP, NAMES_LEAST, WORDS, enough
+from data_gen.krama.lakes.words import GAP, NAMES_LEAST, PAIRED, WORDS, enough
 
 _K = (2, 3, 3, 4, 5)
 
@@ -109,5 +109,5 @@ def pair(b: Builder) -> Question:
     return b.asked(
         f"{text} {b.skips()} Answer with both, in this order, separated by a comma.",
         f"pair {how}",
-        GAP.format(k=1),
+        PAIRED.format(gap=GAP.format(k=1)),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,9 +17,10 @@ from data_gen.krama.lakes.links import Links, links_of
 from data_gen.krama.lakes.pipeline import Frames
 from data_gen.krama.lakes.proof import Prover
 from data_gen.krama.lakes.tables import Table
+from rewards.processes import Turn
 from rewards.tables.overrules import Overrules, overrules
-from rewards.tables.read import form_of, readings, settle
-from rewards.tables.reading import Unread, Unreadable
+from rewards.tables.read import form_of, settled
+from rewards.tables.reading import Unread
 from rewards.task import TaskError
 
 FILES_MOST = 150  # of one lake; of more, a choice is asked about
@@ -76,59 +78,84 @@ class Lake:
         return (_FAILED if table.key in self.tried else _UNTRIED,)
 
 
+@dataclass(frozen=True)
+class Folder:
+    """A folder to open: what is said of its tables, and their licence."""
+
+    path: Path
+    described: Described = field(default_factory=dict[str, About])
+    licence: str = ""
+
+
 def open_lake(folder: Path, described: Described | None = None, licence: str = "") -> Lake:
     """Reads every table below a folder. Raises `TaskError` for what is no folder."""
+    return open_lakes([Folder(folder, described or {}, licence)], map)[0]
+
+
+def open_lakes(folders: Sequence[Folder], turn: Turn) -> list[Lake]:
+    """`open_lake` of each; a file is read in whatever process `turn` has free. Raises `TaskError`
+    for what is no folder."""
+    chosen = [_files(folder.path) for folder in folders]
+    rules = [overrules(folder.path) for folder in folders]
+    jobs = [
+        (path, one.path, rule, about(_name(path, one.path), one.described, one.licence))
+        for one, rule, (paths, _) in zip(folders, rules, chosen, strict=True)
+        for path in paths
+    ]
+    found = iter(turn(_tables, jobs))
+    lakes: list[Lake] = []
+    for one, (paths, refused) in zip(folders, chosen, strict=True):
+        tables: list[Table] = []
+        for key, made in (pair for _ in paths for pair in next(found)):
+            if isinstance(made, Table):
+                tables.append(made)
+            else:
+                refused[key] = made
+        folder = one.path
+        name = folder.parent.name if folder.name == "input" else folder.name
+        lakes.append(Lake(folder, name, tables, Frames(folder), refused=refused))
+    return lakes
+
+
+def _files(folder: Path) -> tuple[list[Path], dict[str, str]]:
+    """The files of tables that are opened, and why others are not."""
     if not folder.is_dir():
         raise TaskError(f"{folder}: no such folder; give folders of tables")
-    name = folder.parent.name if folder.name == "input" else folder.name
-    refused: dict[str, str] = {}
-    tables: list[Table] = []
-    rules = overrules(folder)
     paths = sorted(p for p in folder.rglob("*") if p.is_file() and (form_of(p) or _arrays(p)))
-    if len(paths) > FILES_MOST:  # by their names alone
-        chosen = set(Random(0).sample(paths, FILES_MOST))
-        for path in (p for p in paths if p not in chosen):
-            why = f"the lake has more than {FILES_MOST} files; this one is not asked about"
-            refused[path.relative_to(folder).as_posix()] = why
-        paths = sorted(chosen)
-    for path in paths:
-        said = about(path.relative_to(folder).as_posix(), described or {}, licence)
-        for key, found in _tables(path, folder, rules, said):
-            if isinstance(found, Table):
-                tables.append(found)
-            else:
-                refused[key] = found
-    return Lake(folder, name, tables, Frames(folder), refused=refused)
+    if len(paths) <= FILES_MOST:
+        return paths, {}
+    chosen = set(Random(0).sample(paths, FILES_MOST))  # by their names alone
+    why = f"the lake has more than {FILES_MOST} files; this one is not asked about"
+    return sorted(chosen), {_name(p, folder): why for p in paths if p not in chosen}
+
+
+def _name(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix()
 
 
 def _arrays(path: Path) -> bool:
     return path.suffix.lower() == ".npz"
 
 
-def _tables(
-    path: Path, folder: Path, rules: Overrules, said: About
-) -> list[tuple[str, Table | str]]:
+def _tables(job: tuple[Path, Path, Overrules, About]) -> list[tuple[str, Table | str]]:
     """(key, table or why it is refused) for all that is in a file."""
-    name = path.relative_to(folder).as_posix()
+    path, folder, rules, said = job
+    name = _name(path, folder)
     most = _BYTES.get(form_of(path), _BYTES_ELSE)
     if path.stat().st_size > most:
         return [(name, f"larger than {most // 1_000_000} MB; a lake's questions need less")]
     if _arrays(path):
         return [(name, _archive(path, name, said))]
     found: list[tuple[str, Table | str]] = []
-    for reading in readings(path, folder, rules)[:_TABLES]:
-        if isinstance(reading, Unread):
-            key = f"{reading.path} [{reading.part}]" if reading.part else reading.path
-            found.append((key, reading.why))
+    for one in settled(path, folder, rules, _TABLES):
+        if isinstance(one, Unread):
+            key = f"{one.path} [{one.part}]" if one.part else one.path
+            found.append((key, one.why))
             continue
-        try:
-            settled, frame = settle(reading, folder)
-        except Unreadable as error:
-            found.append((reading.name, str(error)))
-            continue
-        holes = tuple(c for c, words in settled.missing.items() if any(w.strip() for w in words))
-        made = describe(settled, frame, said, holes)
-        made = replace(made, notes=settled.notes) if isinstance(made, Table) else made
+        reading, frame = one
+        holes = tuple(c for c, words in reading.missing.items() if any(w.strip() for w in words))
+        made = describe(reading, frame, said, holes)
+        made = replace(made, notes=reading.notes) if isinstance(made, Table) else made
         found.append((reading.name, made))
     return found
 

@@ -11,6 +11,7 @@ from data_gen.krama.lakes.tables import Table
 SHARED_LEAST = 5  # values that both keys must have
 SHARE_LEAST = 0.5  # of the values of the smaller key
 _YEARS_LEAST = 8
+_COMMON = 2  # names of columns, beside the year, that two yearly tables must share
 Brought = Literal["number", "group"]
 
 
@@ -50,12 +51,17 @@ def links_of(tables: Sequence[Table]) -> Links:
 
 
 def _by_year(table: Table, other: Table, at: int) -> list[Link]:
-    """Tables with a row a year can be joined by it."""
+    """Two tables with a row a year can be joined by it, where they speak of one thing: they have
+    other columns of the same names. A yearly figure says nothing of one continent's rows, and two
+    unrelated series that happen to be yearly make no question."""
     found: list[Link] = []
+    shared = {*table.columns} & {*other.columns}
     for theirs in other.single_years:
-        for own in table.years:
-            shared = set(table.spans[own]) & set(other.spans[theirs])
-            if len(shared) >= _YEARS_LEAST:
+        for own in table.single_years:
+            if len(shared - {own, theirs}) < _COMMON:
+                continue
+            years = {*table.spans[own]} & {*other.spans[theirs]}
+            if len(years) >= _YEARS_LEAST:
                 found += _brought(table, other, at, own, theirs, True)
     return found
 

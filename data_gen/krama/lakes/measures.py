@@ -2,10 +2,13 @@
 
 The rule, in this order:
 1. A column that names, orders or places rows is no measure, whatever its numbers: identifiers,
-   codes, ranks, parts of a date, coordinates (by a word of its name or description), a running
-   number, and whole numbers with few different values (answers on a scale, classes) unless the
-   name says what is counted, or under a name of things that rows belong to ("site"). Nor is a
-   column whose name says nothing ("v1", "x") without a description.
+   codes, ranks, parts of a date, bounds of an interval, coordinates (by a word of its name or
+   description); a running number, also one that several rows share; the whole numbers from 1 to
+   the number of rows; a grid (evenly spaced values, each as often as the others); whole numbers
+   with few different values (answers on a scale, classes; under a name of money those up to 30)
+   unless the name says what is counted, or under a name of things that rows belong to ("site").
+   Nor is a column whose name says nothing without a description ("v1", "x", "lc_ly_1": no word of
+   three letters), or that holds values of several things, named in another column.
 2. A measure may be summarised by mean, median, largest and standard deviation.
 3. It may be added up only where its name or description says that it is an amount (people,
    cases, money, area …), no word of it says a rate, price, temperature or average, no value is
@@ -19,6 +22,7 @@ The rule, in this order:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Literal
 
 Measure = Literal["", "mean", "total"]
@@ -40,7 +44,7 @@ _NAMES_ROWS = _words(
     class classes category cat type group grp cluster level levels factor treatment trt block plot
     replicate rep stratum strata fold flag dummy sex gender race zone district ward line page
     season session wave round period step lag version status indicator label target hhid idnum
-    number
+    number episode start end begin beginning stop from until
     """
 )
 _AMOUNTS = _words(
@@ -75,7 +79,15 @@ _ENTITIES = _words(
     hospital doctor team player ward precinct region city state country
     """
 )
-_SAID_CODE = _words("id identifier identification code coded factor indicator dummy index rank")
+_SAID_CODE = _words(
+    """
+    id identifier identification code coded codes factor indicator dummy index rank ranks ranked
+    ranking interval category categories categorical scale likert
+    """
+)
+_OFTEN = 5  # rows with each value of a grid
+_MONEY = _words("income incomes earnings salary salaries wage wages price prices wealth rent")
+_CLASSES = 30  # whole numbers of money up to here are classes
 _OPAQUE = re.compile(r"[A-Za-z]\d*|[A-Za-z]{1,3}[_.]?\d+")  # says nothing: v1, X, z10
 _OF_COUNT = re.compile(r"(?i)\b(?:number|no|num|n)[ _.]+of\b|^n[_.]|\btotal\b|^num[_.]")
 
@@ -100,7 +112,7 @@ def measure(name: str, column: Any, described: str = "") -> Measure:
     amount = counted(name, described)
     if not amount and set(words_of(name)) & _NAMES_ROWS:
         return ""
-    if set(words_of(described)) & _SAID_CODE or (not described and _OPAQUE.fullmatch(name)):
+    if set(words_of(described)) & _SAID_CODE or (not described and _says_nothing(name)):
         return ""
     distinct = column.nunique()
     if distinct < LEAST_DISTINCT:
@@ -110,7 +122,51 @@ def measure(name: str, column: Any, described: str = "") -> Measure:
         return ""
     if whole and distinct <= SCALE_MOST and not amount:
         return ""
+    low, high = float(column.min()), float(column.max())
+    if whole and set(words_of(name)) & _MONEY and low >= 0 and high <= _CLASSES:
+        return ""
     if whole and column.is_unique and bool((column.diff().dropna() == 1).all()):
         return ""  # a running number
-    low, high = float(column.min()), float(column.max())
+    if whole and 0 <= low <= 3 and _is_rank(column, distinct, high):
+        return ""
+    if not amount and (_is_grid(column) or (whole and _is_numbering(column, distinct))):
+        return ""
     return "total" if amount and low >= 0 and high > 1 else "mean"
+
+
+_ANY_VALUE = _words("value values val measurement reading result amount estimate obs_value")
+_OF_WHAT = _words(
+    "variable variables indicator indicators measure metric series parameter statistic item key"
+)
+
+
+def of_many_things(name: str, texts: Iterable[str]) -> bool:
+    """Whether a column holds values of several things, which another column names, as in a long
+    table: `variable, value`. A mean over them says nothing."""
+    said = set(words_of(name))
+    return bool(said & _ANY_VALUE) and any(set(words_of(t)) & _OF_WHAT for t in texts)
+
+
+def _says_nothing(name: str) -> bool:
+    return bool(_OPAQUE.fullmatch(name)) or max(map(len, words_of(name)), default=0) < 3
+
+
+def _is_rank(column: Any, distinct: int, high: float) -> bool:
+    """Nearly every whole number up to the number of rows, nearly each once; some rows may lack."""
+    return distinct >= 0.75 * len(column) and high <= 1.2 * len(column) + 1
+
+
+def _is_numbering(column: Any, distinct: int) -> bool:
+    """Whole numbers that rise from row to row with few gaps, as numbers of families or visits do,
+    of which several rows may have one."""
+    dense = float(column.max()) - float(column.min()) <= 3 * distinct
+    return distinct >= 20 and dense and bool(column.is_monotonic_increasing)
+
+
+def _is_grid(column: Any) -> bool:
+    """Evenly spaced values, each as often as the others: what was chosen, and not measured."""
+    counts = column.value_counts().sort_index()
+    steps = counts.index.to_series().diff().dropna()
+    even = float(steps.max()) - float(steps.min()) <= 1e-6 * float(steps.max())
+    often = int(counts.min()) >= _OFTEN and int(counts.max()) <= 1.5 * int(counts.min())
+    return even and often

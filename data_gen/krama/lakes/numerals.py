@@ -14,7 +14,7 @@ import math
 from contextlib import suppress
 from typing import Any
 
-from data_gen.krama.lakes.reread import Held, NotProvable, ident, literal
+from data_gen.krama.lakes.reread import Held, NotProvable, Shelf, ident, literal
 
 # texts that say "no value" in any column, as statistics programs write them
 ABSENT = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A", "-nan")
@@ -72,15 +72,21 @@ def decimal_mark(con: Any, held: Held) -> str:
         return held.decimal
     marks: set[str] = set()
     open_cell = ""
+    either = "|".join(
+        f"(?:{p})" for p in (_POINTED, _COMMAED, _GROUPED_BY_COMMA, _GROUPED_BY_POINT)
+    )
     for column in held.columns:
-        cell = _bare(column)
-        number = f"({_is(cell, _POINTED)} OR {_is(cell, _COMMAED)} OR "
-        number += f"{_is(cell, _GROUPED_BY_COMMA)} OR {_is(cell, _GROUPED_BY_POINT)})"
+        # each text is looked at once, however often it stands there
+        bare = f"SELECT {_bare(column)} AS c FROM {held.name}"
+        cells = f"SELECT c, count(*) AS n FROM ({bare}) GROUP BY c"
+        told = (
+            f"SELECT c, n, {_is('c', either)} AS number, {_is('c', _SURE_POINT)} AS point, "
+            f"{_is('c', _SURE_COMMA)} AS comma, {_is('c', _PLAIN)} AS plain FROM ({cells})"
+        )
         count, numbers, point, comma, marked = con.execute(
-            f"SELECT count({cell}), count(*) FILTER ({number}), "
-            f"count(*) FILTER ({_is(cell, _SURE_POINT)}), "
-            f"count(*) FILTER ({_is(cell, _SURE_COMMA)}), "
-            f"min({cell}) FILTER ({number} AND NOT {_is(cell, _PLAIN)}) FROM {held.name}"
+            "SELECT coalesce(sum(n) FILTER (c IS NOT NULL), 0), "
+            "coalesce(sum(n) FILTER (number), 0), count(*) FILTER (point), "
+            f"count(*) FILTER (comma), min(c) FILTER (number AND NOT plain) FROM ({told})"
         ).fetchall()[0]
         if not count or numbers < _SHARE * count:
             continue
@@ -94,6 +100,16 @@ def decimal_mark(con: Any, held: Held) -> str:
     if open_cell and held.sep not in (",", "html"):
         raise NotProvable(f"{open_cell!r} can be read in two ways")
     return "."
+
+
+def number_in(shelf: Shelf, held: Held, column: str) -> str:
+    """`number` in a table of the shelf; what the table says is asked once."""
+    if held.name not in shelf.marks:
+        shelf.marks[held.name] = decimal_mark(shelf.con, held)
+    key = (held.name, column)
+    if key not in shelf.numbers:
+        shelf.numbers[key] = number(shelf.con, held, column, shelf.marks[held.name])
+    return shelf.numbers[key]
 
 
 def number(con: Any, held: Held, column: str, mark: str) -> str:

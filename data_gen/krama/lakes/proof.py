@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from data_gen.krama.lakes import sql
+from data_gen.krama.lakes.listings import everything
 from data_gen.krama.lakes.ops import Each, Fit, Op
 from data_gen.krama.lakes.pipeline import Question, subtask_key
 from data_gen.krama.lakes.reread import NotProvable, Shelf
@@ -40,6 +41,11 @@ class Prover:
                 kind = question.steps[number].kind
                 return f"differs: step {number + 1} ({kind}) is {first!r}, by SQL {second!r}"
         return ""
+
+    def everything(self, question: Question) -> list[list[Any]]:
+        """The lists of everything that the question could be about, of a question that is
+        proved."""
+        return everything(question.ops or (), self.shelf)
 
 
 def same(op: Op, first: Any, second: Any) -> bool:

@@ -80,6 +80,8 @@ class Shelf:
         self.con: Any = duckdb.connect(":memory:", config={"threads": 1})
         self._said = _stated(folder / "tables.yaml")
         self._held: dict[tuple[str, str], list[Held]] = {}
+        self.marks: dict[str, str] = {}  # decimal mark by table, asked once (numerals.py)
+        self.numbers: dict[tuple[str, str], str] = {}  # SQL of a number by table and column
 
     def __enter__(self) -> Shelf:
         return self

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from data_gen.krama.lakes.numerals import decimal_mark, filled, number
+from data_gen.krama.lakes.numerals import filled, number_in
 from data_gen.krama.lakes.ops import (
     Above,
     Best,
@@ -78,16 +78,13 @@ class _State:
         self.shelf.con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
         return name
 
-    def marks(self, held: Held) -> str:
-        return decimal_mark(self.shelf.con, held)
-
     def number(self, column: str) -> str:
         """A column of the rows as a number."""
         if column in self.numbers:
             return ident(column)
         if self.home is None or column not in self.home.columns:
             raise NotProvable(f"column {column!r} is of no file")
-        return number(self.shelf.con, self.home, column, self.marks(self.home))
+        return number_in(self.shelf, self.home, column)
 
     def text(self, column: str) -> str:
         return ident(column) if column in self.texts else filled(column)
@@ -137,6 +134,15 @@ def _put(s: _State, column: str, expression: str, test: str = "") -> None:
     s.rows = s.make(f"SELECT * FROM (SELECT {listed} FROM {s.rows}) WHERE {where}")
 
 
+def part_of(cell: str, cut: Cut) -> str:
+    """SQL that gives the part of a text, or NULL where it has none."""
+    pattern, part = _CUTS[cut]
+    found = f"regexp_extract({cell}, {literal(pattern)}, {part})"
+    found = f"CASE WHEN regexp_matches({cell}, {literal(pattern)}) THEN {found} END"
+    trimmed = f"regexp_replace({found}, '^\\s+|\\s+$', '', 'g')"
+    return f"nullif({trimmed}, '')"
+
+
 def _columns(s: _State) -> list[str]:
     return [str(row[0]) for row in s.all(f"DESCRIBE {s.rows}")]
 
@@ -151,12 +157,7 @@ def _of_rows(op: Clean | Years | Split | Keep | Limit | Join | Least, s: _State)
             s.numbers.add(column)
             return _distinct(s, column)
         case Split(column, cut, into):
-            pattern, part = _CUTS[cut]
-            cell = s.text(column)
-            found = f"regexp_extract({cell}, {literal(pattern)}, {part})"
-            found = f"CASE WHEN regexp_matches({cell}, {literal(pattern)}) THEN {found} END"
-            trimmed = f"regexp_replace({found}, '^\\s+|\\s+$', '', 'g')"
-            _put(s, into, f"nullif({trimmed}, '')")
+            _put(s, into, part_of(s.text(column), cut))
             s.texts.add(into)
             return _distinct(s, into)
         case Keep(column, value):
@@ -176,15 +177,15 @@ def _of_rows(op: Clean | Years | Split | Keep | Limit | Join | Least, s: _State)
 
 
 def _join(op: Join, s: _State) -> None:
-    con, other = s.shelf.con, s.shelf.table(op.table)
+    other = s.shelf.table(op.table)
     brought = filled(op.brings)
     if op.number:
-        brought = number(con, other, op.brings, s.marks(other))
+        brought = number_in(s.shelf, other, op.brings)
         s.numbers.add(op.brings)
     else:
         s.texts.add(op.brings)
     if op.whole:
-        theirs, mine = number(con, other, op.theirs, s.marks(other)), s.number(op.mine)
+        theirs, mine = number_in(s.shelf, other, op.theirs), s.number(op.mine)
         s.numbers.add(op.mine)
     else:
         theirs, mine = filled(op.theirs), s.text(op.mine)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from data_gen.krama.lakes.ops import Above, Best, Each, Top
+from data_gen.krama.lakes.ops import Above, Best, Correlate, Each, Fit, Top
 from data_gen.krama.lakes.pipeline import Frames, PipelineFailed, Question, runs, subtask_key
 from data_gen.krama.lakes.words import NAMES_LEAST, enough
 from rewards.krama.answer import score_response
@@ -16,6 +16,7 @@ from rollouts.workshop import run_now
 
 LEAST_MARGIN = 1e-3  # relative distance to another answer (ties, rounding boundaries)
 SHUFFLES = (1, 2)
+_FITTED = 10  # rows that a line is fitted to, or a correlation computed of
 _ALIKE = 0.5  # outcome of the middle figure, given for every group
 _BASELINES: tuple[Any, ...] = (0, 1, "", "Yes", [], None)
 
@@ -46,7 +47,8 @@ def reject(question: Question, values: Mapping[str, Any]) -> str:
         if few or size == 1 or not 1e-9 < size < 1e12:
             return "trivial"
     counts = [v for k, v in values.items() if k.startswith("subtask") and isinstance(v, int)]
-    if any(count < 3 for count in counts):
+    least = _FITTED if isinstance(last.op, Fit | Correlate) else 3
+    if any(count < least for count in counts):
         return "too few rows"
     return "" if score(question, answer, answer) == 1.0 else "gold does not score 1"
 

@@ -26,6 +26,11 @@ NAMES_LEAST = 6  # groups among which a question asks for one name, at least
 # how far the k-th of the sorted groups is from the next, relative
 GAP = "float(abs(g.iloc[{k}] - g.iloc[{k} - 1]) / max(abs(g.iloc[{k} - 1]), 1e-9))"
 
+# a title and its code ask for one thing twice: some name must meet several of the other column
+PAIRED = (
+    "({gap}) if max(g.groupby(level=0).size().max(), g.groupby(level=1).size().max()) > 1 else 0.0"
+)
+
 
 def enough(groups: int, k: int) -> bool:
     """Whether k of so many groups can hardly be guessed, nor all of them listed for credit."""

@@ -1,7 +1,8 @@
 """Generated tasks obscured: the same questions over tables whose names and numbers are others.
 
-Words (of file names, column names and cells) are exchanged by a bijection, measured columns are
-multiplied by a factor each (whole numbers by a whole one), years moved. A question is composed
+Words (of file names, column names, every text cell and title lines) are exchanged by a bijection,
+measured columns are multiplied by a factor each (whole numbers by a whole one), years moved. A
+question is composed
 again from the same draws over the changed tables, so thresholds follow, and its gold pipeline is
 run again: the answer is computed, never carried over. What a model remembers of a public table
 answers the plain question and not this one (specification notes, section 9).
@@ -17,7 +18,7 @@ import importlib
 import re
 import sqlite3
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
@@ -34,6 +35,9 @@ from rewards.tables.reading import Reading
 
 _MARKED = re.compile(r"(\s*[-+]?\$?)([\d,]*\.?\d+(?:[eE][-+]?\d+)?)(\s*%?\s*)")
 _WHOLE = (2, 3, 4, 6, 7, 8, 9)
+_ABSENT = frozenset(  # texts that say "no value"
+    ("NA", "N/A", "n/a", "NaN", "nan", "-nan", "NULL", "null", "None", "<NA>", "#N/A", "(null)")
+)
 _SHIFTS = (-17, -13, -11, -7, 7, 11, 13, 17)
 
 
@@ -55,9 +59,10 @@ class Key:
         return self.said(stem) + dot + suffix
 
 
-def make_key(name: str, tables: Sequence[Table], seed: int) -> Key:
-    """A key for a lake, from its name, its tables and the seed alone."""
-    spoken: set[str] = set()
+def make_key(name: str, tables: Sequence[Table], seed: int, texts: Iterable[str] = ()) -> Key:
+    """A key for a lake, from its name, its tables, the seed and the `texts` that its files hold
+    beside what the tables' descriptions tell."""
+    spoken = {w.lower() for text in texts for w in WORD.findall(text)}
     factors: dict[str, Decimal] = {}
     for table in tables:
         heads = [table.path.rpartition(".")[0], _part(table.reading), table.about.title]
@@ -91,7 +96,9 @@ def scaled(cell: Any, factor: Decimal, mark: str = ".") -> Any:
             return cell
         before, digits, after = match.groups()
         value = Decimal(digits.replace(",", "")) * factor
-        return f"{before}{value:,f}{after}" if "," in digits else f"{before}{_plain(value)}{after}"
+        return (
+            f"{before}{value:,f}{after}" if "," in digits else f"{before}{_written(value)}{after}"
+        )
     if cell is None or isinstance(cell, bool) or cell != cell:
         return cell
     try:
@@ -101,7 +108,7 @@ def scaled(cell: Any, factor: Decimal, mark: str = ".") -> Any:
     return int(value) if value == value.to_integral_value() and abs(value) < 2**53 else float(value)
 
 
-def _plain(value: Decimal) -> str:
+def _written(value: Decimal) -> str:
     return f"{value:f}" if -12 < value.adjusted() < 16 else str(value)
 
 
@@ -133,8 +140,11 @@ def change_frame(frame: Frame, table: Table, key: Key) -> Frame:
             out[column] = out[column].map(
                 lambda v, k=kept: v if _said(v) in k else moved(v, key.shift)
             )
-        else:
-            out[column] = out[column].map(lambda v: key.said(v) if isinstance(v, str) else v)
+        elif str(column) not in _plain(table):
+            gone = kept | _ABSENT
+            out[column] = out[column].map(
+                lambda v, k=gone: key.said(v) if isinstance(v, str) and v.strip() not in k else v
+            )
         if kinds[column].kind in "iuf":  # a typed file keeps a column of numbers
             whole = kinds[column].kind != "f" and all(isinstance(v, int) for v in out[column])
             out[column] = out[column].astype("int64" if whole else "float64")
@@ -143,6 +153,22 @@ def change_frame(frame: Frame, table: Table, key: Key) -> Frame:
         raise ValueError("two columns have one name under the key")
     out.columns = names
     return out
+
+
+def _plain(table: Table) -> frozenset[str]:
+    """Columns whose cells are numbers or dates: no names stand there."""
+    reading = table.reading
+    return frozenset((*getattr(reading, "numbers", ()), *getattr(reading, "dates", {})))
+
+
+def texts_in(frame: Frame, table: Table) -> list[str]:
+    """Every distinct text of a table's cells, whatever its column is good for."""
+    found: set[str] = set()
+    for column in frame.columns:
+        if str(column) not in _plain(table) and frame[column].dtype.kind not in "iufbmM":
+            cells = frame[column].dropna().unique().tolist()
+            found |= {c for c in cells if isinstance(c, str) and c.strip() not in _ABSENT}
+    return sorted(found)
 
 
 def change_table(table: Table, key: Key) -> Table:
@@ -265,11 +291,17 @@ def layout_of(table: Table, folder: Path, key: Key) -> Layout:
     new, old = change_reading(table.reading, key), table.reading
     if not isinstance(new, Reading) or not isinstance(old, Reading):
         return Layout(new.path, "npz")
-    top: tuple[str, ...] = ()
-    if old.form in ("csv", "excel"):
-        top = top_lines(folder / old.path, old.form, old.part, old.skip, old.encoding)
+    top = _above(old, folder)
     form = cast("Any", new.form)
     return Layout(new.path, form, new.sep, sheet=new.part, top=tuple(map(key.said, top)))
+
+
+def _above(reading: Read, folder: Path) -> tuple[str, ...]:
+    """The lines above the column names."""
+    if not isinstance(reading, Reading) or reading.form not in ("csv", "excel"):
+        return ()
+    place = folder / reading.path
+    return top_lines(place, reading.form, reading.part, reading.skip, reading.encoding)
 
 
 def obscure_tables(
@@ -277,17 +309,27 @@ def obscure_tables(
 ) -> list[Table]:
     """The changed descriptions of all tables, in order; the files in `used` (old paths) are written
     below `target`. A file that cannot be written under the key is left out, as all others are."""
-    key = make_key(name, tables, seed)
-    files: dict[str, list[tuple[Layout, Frame]]] = {}
-    found = [change_table(table, key) for table in tables]
-    for table, changed in zip(tables, found, strict=True):
+    raw: dict[str, Frame] = {}
+    texts: list[str] = []
+    for table in tables:
         if table.path not in used:
             continue
         try:
-            frame = change_frame(raw_frame(table.reading, folder), table, key)
-            layout = layout_of(table, folder, key)
+            raw[table.key] = raw_frame(table.reading, folder)
         except (ValueError, TypeError, OverflowError):
             continue  # questions about it then find no file, and are dropped
+        texts += [*texts_in(raw[table.key], table), *_above(table.reading, folder)]
+    key = make_key(name, tables, seed, texts)
+    files: dict[str, list[tuple[Layout, Frame]]] = {}
+    found = [change_table(table, key) for table in tables]
+    for table, changed in zip(tables, found, strict=True):
+        if table.key not in raw:
+            continue
+        try:
+            frame = change_frame(raw[table.key], table, key)
+            layout = layout_of(table, folder, key)
+        except (ValueError, TypeError, OverflowError):
+            continue
         files.setdefault(changed.path, []).append((layout, frame))
     for parts in files.values():
         write_frames(target, parts)

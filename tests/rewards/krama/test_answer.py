@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rewards.cli import score_lines
-from rewards.krama.answer import ANSWER_TYPES, READINGS, score_response, table3
-from rewards.krama.episode import read_text
+from rewards.krama.answer import ANSWER_TYPES, READINGS, score_response, score_row, table3
+from rewards.krama.episode import read_text, score_episode
 from rewards.krama.judge import deterministic
 from rewards.krama.judge_endpoint import Endpoint, EndpointJudge
 from rewards.krama.match import as_list, equal, pairs_found
@@ -283,3 +283,24 @@ def test_endpoint_judge(judge_server: tuple[str, list[Body]]) -> None:
         score = ask(model)
         assert (score.outcome, score.reward) == (None, None)
         assert score.why.startswith("judge_failed")
+
+
+@pytest.mark.parametrize(
+    ("answer", "reward"),
+    [
+        ("north, salt", 1.0),
+        ("The pair is: north, salt", 1.0),
+        ("north south east salt sweet", 0.0),
+    ],
+)
+def test_a_text_that_lists_every_name_earns_nothing_where_names_are_asked(
+    answer: str, reward: float
+) -> None:
+    """The outcome stays the benchmark's; only what training pays is changed."""
+    gold = {"answer_type": "string_approximate", "answer": "north, salt", "names_only": True}
+    score = score_row({"task": gold, "output": answer})
+    assert (score.outcome, score.reward) == (1.0, reward)
+    left = {"answer.json": json.dumps({"response": {"answer": answer}}).encode()}
+    episode = score_episode(gold, "", left, False)
+    assert (episode.outcome, episode.reward) == (1.0, reward)
+    assert score_row({"task": gold | {"names_only": False}, "output": answer}).reward == 1.0

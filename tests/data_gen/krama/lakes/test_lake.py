@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from front import command
+from lake_files import lake_of_all
+from small_lake import make_lake
 
 from data_gen.krama.lakes.lake import open_lake
 from data_gen.krama.lakes.ops import Figure
@@ -154,3 +156,60 @@ def test_a_cell_cannot_end_the_comment_it_stands_in(tmp_path: Path) -> None:
     assert validate(question, lake.frames)[1] == ""
     assert sum(line.startswith("# Keep x") for line in question.code().splitlines()) == 10
     assert not mark.exists()
+
+
+def write(path: Path, lines: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def test_a_matrix_is_no_table_to_ask_about(tmp_path: Path) -> None:
+    """Rows named as the columns: correlations, distances."""
+    names = [f"part{c}" for c in "abcdefghijklmnop"]
+    rows = [
+        ",".join([name, *(str((i * j * 37) % 101 / 101) for j in range(16))])
+        for i, name in enumerate(names)
+    ]
+    write(tmp_path / "m.csv", ["name," + ",".join(names), *rows])
+    write(tmp_path / "n.csv", ["name," + ",".join(f"cov.{n}" for n in names), *rows])
+    lake = open_lake(tmp_path)
+    why = "a matrix: its rows are named as its columns"
+    assert lake.refused == {"m.csv": why, "n.csv": why}
+
+
+def yearly(names: str, shift: int) -> list[str]:
+    lines = [
+        f"{year},{(year * shift) % 97 / 7},{(year * 13) % 89 / 7},{year * 31 % 83}"
+        for year in range(1960, 2000)
+    ]
+    return [f"year,{names}", *lines]
+
+
+def test_yearly_tables_are_joined_where_they_speak_of_one_thing(tmp_path: Path) -> None:
+    write(tmp_path / "rain.csv", yearly("north,south,east", 17))
+    write(tmp_path / "heat.csv", yearly("mean heat,south,east", 19))
+    write(tmp_path / "deaths.csv", yearly("lions,tigers,bears", 23))
+    rows = [f"{'abc'[i % 3]},{1960 + i % 40},{i * 37 % 101 / 3}" for i in range(240)]
+    write(tmp_path / "lands.csv", ["land,year,height", *rows])
+    lake = open_lake(tmp_path)
+    at = {t.path: n for n, t in enumerate(lake.tables)}
+    found = {
+        (t.path, lake.tables[link.other].path)
+        for t, own in zip(lake.tables, lake.links, strict=True)
+        for link in own
+    }
+    assert len(at) == 4
+    assert found == {("rain.csv", "heat.csv"), ("heat.csv", "rain.csv")}
+
+
+def test_the_number_of_workers_does_not_show(tmp_path: Path) -> None:
+    """The same bytes from one process and from two, over files of many forms."""
+    lake = lake_of_all(make_lake(tmp_path / "lake"))
+    for workers in ("1", "2"):
+        command = ["--lakes", str(lake), "--count", "12", "--seed", "3", "--workers", workers]
+        assert main([*command, "--obscured", "--out", str(tmp_path / workers)]) == 0
+    one, two = tmp_path / "1", tmp_path / "2"
+    files = sorted(p.relative_to(one) for p in one.rglob("*") if p.is_file())
+    files = [f for f in files if f.name != "provenance.json"]
+    assert len(files) > 6
+    assert all((one / f).read_bytes() == (two / f).read_bytes() for f in files)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import zipfile
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -125,6 +127,95 @@ def test_a_model_that_answers_from_memory_is_found_out(built: Path, tmp_path: Pa
         assert (cell["tasks"], cell["right"]) == (len(tasks), right * len(tasks))
         kinds = tables["end-to-end categories"]
         assert kinds == {"recalled" if right == 0.0 else "right": len(tasks)}
+
+
+NAMES = ("Wollongong", "Kirribilli", "Esperanza", "Thistlewood", "Ostrobothnia", "Quixada")
+MANY = [
+    f"{a}{b}"
+    for a in ("Bran", "Cald", "Dorn", "Fenn", "Garr", "Holm", "Ivel", "Jarn", "Kest")
+    for b in ("wick", "ton", "dale", "ford", "mere", "ham", "stead", "holt", "ley")
+]
+NOTES = "Measured by Archibald Featherstone near Lake Winnipesaukee"
+
+
+def named_lake(folder: Path) -> Path:
+    """Proper names wherever a lake can hold them: files, sheets, lines above the names, headers,
+    groups, names of rows, columns that are good for nothing, long notes, and beside numbers."""
+    from data_gen.krama.lakes.files import Layout, write_frames
+
+    rows = range(162)
+    frame = pd.DataFrame(
+        {
+            "Winner": [NAMES[i * 7 % 6] for i in rows],
+            "Hometown": [MANY[i * 5 % 81] for i in rows],  # too many to group by, none is unique
+            "Remark": [f"{NOTES}, {MANY[i % 81]}" if i % 3 else "N/A" for i in rows],
+            "Yield of Ruritania": [10 + i * 37 % 101 / 3 for i in rows],
+            "Built": [1950 + (i * 11) % 60 for i in rows],
+            "Weight": [5 + i * i * 13 % 97 / 7 for i in rows],
+        }
+    )
+    top = ("Harvest of Ruritania", "Collected by Ebenezer")
+    layouts = (
+        Layout("Ruritania.csv", top=top),
+        Layout("Borduria.xlsx", "excel", sheet="Syldavia", top=top),
+        Layout("Poldavia.json", "json"),
+        Layout("Slaka.sqlite", "sqlite", sheet="Elbonia"),
+        Layout("Genovia.parquet", "parquet"),
+    )
+    for number, layout in enumerate(layouts, 1):  # none a copy of another
+        changed = frame.rename(columns={"Weight": f"Weight {layout.form}"})
+        for column in ("Yield of Ruritania", "Built", f"Weight {layout.form}"):
+            changed[column] += number
+        changed["Hometown"] = [MANY[i * 5 % (70 + number)] for i in rows]
+        changed["Remark"] = [
+            f"{NOTES}, {MANY[i % (70 + number)]}" if i % 3 else "N/A" for i in rows
+        ]
+        write_frames(folder, [(layout, changed)])
+    return folder
+
+
+FOREIGN = {
+    w.lower()
+    for text in (
+        *NAMES,
+        *MANY,
+        "Archibald Featherstone Winnipesaukee Ruritania Ebenezer Borduria Syldavia Poldavia",
+        "Slaka Elbonia Genovia Winner Hometown Remark Yield Harvest",
+    )
+    for w in text.split()
+}
+
+
+def test_no_proper_name_of_the_plain_lake_survives(tmp_path: Path) -> None:
+    """Searched in every file's bytes and name (workbooks and Parquet opened), and in every text of
+    every task that a model or a scorer sees."""
+    lake = named_lake(tmp_path / "first")
+    command = ["--lakes", str(lake), "--count", "24", "--seed", "3", "--workers", "1"]
+    assert main([*command, "--obscured", "--out", str(tmp_path / "o")]) == 0
+    texts: dict[str, str] = {}
+    folder = tmp_path / "o" / "obscured"
+    for path in (p for p in folder.rglob("*") if p.is_file()):
+        texts[f"name of {path.name}"] = path.name
+        data = path.read_bytes()
+        if path.suffix == ".xlsx":
+            with zipfile.ZipFile(path) as book:
+                data = b"\n".join(book.read(name) for name in book.namelist())
+        elif path.suffix == ".parquet":
+            data = pd.read_parquet(path).to_csv().encode() + data
+        texts[path.name] = data.decode("utf-8", "replace")
+    assert {Path(n).suffix for n in texts} >= {".csv", ".xlsx", ".json", ".sqlite", ".parquet"}
+    other = [t for s in SPLITS for t in rows(tmp_path / "o" / f"{s}_obscured.jsonl")]
+    assert len(other) >= 12
+    for task in other:
+        gold = {k: v for k, v in task["gold"].items() if k != "plain_answer"}
+        seen = [task["prompt"], gold, task["meta"]["gold_files"], task["meta"]["keys"]]
+        texts[task["id"]] = json.dumps(seen, ensure_ascii=False)
+    for name, text in texts.items():
+        found = FOREIGN & {w.lower() for w in re.findall(r"[^\W\d_]+", text)}
+        assert not found, (name, found)
+        assert not any(word in text.lower() for word in FOREIGN if len(word) > 6), name
+    csv = next(t for n, t in texts.items() if n.endswith(".csv") and not n.startswith("name"))
+    assert "N/A" in csv  # what says "no value" still does
 
 
 def test_a_key_depends_on_the_seed_and_keeps_words_apart(tmp_path: Path) -> None:
