@@ -49,6 +49,23 @@ def _parser() -> argparse.ArgumentParser:
         "--per-table", type=int, default=0, help="databases from one table at most (0: 2; mini 4)"
     )
     parser.add_argument(
+        "--exclude",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="official folders whose tables must not be used",
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=0, help="0: all cores")
+    _words(parser)
+    _shares(parser)
+    _wishes(parser)
+    return parser
+
+
+def _words(parser: argparse.ArgumentParser) -> None:
+    """Who may say the questions otherwise."""
+    parser.add_argument(
         "--refine-url",
         help="endpoint that may reword questions; kept only when "
         "proved (OpenAI-compatible; key: $ASSAY_REFINE_KEY)",
@@ -61,15 +78,9 @@ def _parser() -> argparse.ArgumentParser:
         "stays to the letter (OpenAI-compatible; key: $OPENAI_API_KEY)",
     )
     parser.add_argument("--writer-model", default="", metavar="NAME", help="its model")
-    parser.add_argument(
-        "--exclude",
-        type=Path,
-        nargs="*",
-        default=[],
-        help="official folders whose tables must not be used",
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=0, help="0: all cores")
+
+
+def _shares(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--heldout-share",
         type=float,
@@ -83,8 +94,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SHARE",
         help="of the tables, to validate on while training (default: 0.1 from ten tables on)",
     )
-    _wishes(parser)
-    return parser
 
 
 def _wishes(parser: argparse.ArgumentParser) -> None:

@@ -129,18 +129,9 @@ async def prove(
         answers = ran.answers
         if len(answers) < 3:
             return None, "the reference does not run, or not twice alike"
-        first, second, faithful = answers[:3]
-        if not isinstance(first, str) or first != second:
-            return None, "the reference does not run, or not twice alike"
-        if _score(made, first, faithful) != 1.0:
-            return None, "filtering the noisy file does not give the reference's answer"
-        if (
-            made.family == "class"
-            and len({_row.partition(",")[2] for _row in first.splitlines()[1:]}) < 2
-        ):
-            return None, "the answer is one label throughout"
-        if name := _decides(made, first):
-            return None, f"{name} alone decides every answer"
+        if why := _unsound(made, *answers[:3]):
+            return None, why
+        first = str(answers[0])
         if len(answers) < len(job["runs"]):  # it stops where one of MUST is idle
             return None, "the model or the choice of features does not matter"
         own = iter(answers[len(head) :])
@@ -162,6 +153,19 @@ async def prove(
         kept = {n: r for n, r in ranges.items() if n not in idle}
         made = with_noise(made, kept, rng)
     return None, "no set of ranges in which each matters"
+
+
+def _unsound(made: Candidate, first: Any, second: Any, faithful: Any) -> str:
+    """What is wrong with the reference's own answers, "" for nothing."""
+    if not isinstance(first, str) or first != second:
+        return "the reference does not run, or not twice alike"
+    if _score(made, first, faithful) != 1.0:
+        return "filtering the noisy file does not give the reference's answer"
+    labels = {row.partition(",")[2] for row in first.splitlines()[1:]}
+    if made.family == "class" and len(labels) < 2:
+        return "the answer is one label throughout"
+    name = _decides(made, first)
+    return f"{name} alone decides every answer" if name else ""
 
 
 def _score(made: Candidate, truth: str, answer: Any) -> float:
