@@ -18,6 +18,7 @@ from data_gen.dare.layout import Frame, csv_bytes, read_table
 from rewards.dare.metrics import raw_r2
 from rewards.dare.prediction import TableGold, read_gold, score_table
 from rewards.laws import Broken
+from rewards.progress import progress
 from rewards.task import Task, TaskError
 
 CHEAT_LIMIT = 0.1  # what a cheat may earn in the strict reading
@@ -149,13 +150,9 @@ def audit_tables(
 ) -> tuple[list[Finding], Finding, list[Broken]]:
     """(a row a task, the summary, broken laws): what `assay audit` says of table tasks beside the
     laws of every family. Raises `TaskError` for files that are not there."""
-    from tqdm import tqdm
-
     rows = [
         audited(task, root)
-        for task, root in tqdm(
-            list(zip(tasks, roots, strict=True)), "audit of tables", unit="task", disable=None
-        )
+        for task, root in progress(list(zip(tasks, roots, strict=True)), "audit of tables", "tasks")
     ]
     same: dict[str, int] = defaultdict(int)
     for task in tasks:

@@ -13,6 +13,7 @@ from data_gen.dare.importer import read_licences, remade, tasks_of
 from data_gen.dare.layout import read_entries
 from rewards import console
 from rewards.dare.prediction import read_gold, score_table
+from rewards.progress import progress
 from rewards.task import Task, TaskError, read_tasks, write_jsonl
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
@@ -192,15 +193,13 @@ async def remake(source: Path, out: Path) -> None:
 
 async def import_official(source: Path, out: Path, split: str, again: bool) -> list[Task]:
     """Write `out/tasks.jsonl` from a folder in the official format; returns the tasks."""
-    from tqdm import tqdm
-
     entries, licences = read_entries(source), read_licences(source)
     if split.startswith("train"):
         raise TaskError(f"--split {split}: published tasks are for evaluation only; use eval")
     tasks: list[Task] = []
     workers = len(os.sched_getaffinity(0))
     async with Pool(Config(workers=workers)) as pool:
-        for entry in tqdm(entries, desc="databases", unit="db"):
+        for entry in progress(entries, "import", "databases"):
             meta = {
                 "published": True,
                 "domain": entry.row.get("domain"),

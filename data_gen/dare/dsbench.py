@@ -25,6 +25,7 @@ from data_gen.dare.layout import (
     write_question_list,
 )
 from data_gen.dare.wording import mm_question
+from rewards.progress import progress
 from rewards.seeds import derive_seed
 from rewards.task import TaskError, write_jsonl
 
@@ -122,13 +123,11 @@ def convert(top: Path, name: str, out: Path) -> dict[str, Any]:
 
 async def import_dsbench(top: Path, out: Path) -> None:
     """All tasks of the folder → databases, question list and `tasks.jsonl` (split eval)."""
-    from tqdm import tqdm
-
     names = sorted(p.name for p in (top / "data_resplit").glob("*") if p.is_dir())
     if not names:
         raise TaskError(f"{top}: no data_resplit/<task> folders; give data_modeling/data")
     out.mkdir(parents=True, exist_ok=True)
-    rows = [convert(top, name, out) for name in tqdm(names, desc="tasks", unit="task")]
+    rows = [convert(top, name, out) for name in progress(names, "import", "tasks")]
     write_question_list(out, rows)
     meta = {"published": True, "benchmark": "DSBench"}
     tasks = [

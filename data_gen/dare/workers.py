@@ -9,8 +9,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from tqdm import tqdm
-
 from data_gen.chunks import in_turn, processes
 from data_gen.dare.class_reg import build_table
 from data_gen.dare.database import Built, Settings
@@ -19,6 +17,7 @@ from data_gen.dare.licences import allowed
 from data_gen.dare.series import build_series
 from data_gen.dare.sources import Source, same_table, sources
 from rewards.files import machine_failed
+from rewards.progress import Progress
 from rewards.seeds import derive_seed
 from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
@@ -102,7 +101,7 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
     seen: dict[str, frozenset[str]] = {}
     with (
         processes(workers, _start, (list(specs), settings)) as pool,
-        tqdm(total=wanted, desc="databases", unit="db") as bar,
+        Progress("tables", "databases", wanted) as bar,
     ):
 
         def through(step: _Step, jobs: Sequence[_Job], most: int) -> list[Built]:
@@ -112,7 +111,7 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
             for part in in_turn(pool, workers, step, shares):
                 new = [without_copies(built, seen) for built in part]
                 made += new
-                bar.update(sum(len(built.rows) for built in new))
+                bar.add(sum(len(built.rows) for built in new))
                 if sum(len(built.rows) for built in made) >= most:
                     break
             return made

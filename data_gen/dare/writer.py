@@ -20,6 +20,7 @@ from typing import Any, cast
 from data_gen.dare.openings import EXACT, FREE
 from data_gen.dare.refine import lacks
 from data_gen.rewording import FILE, Facts, Rewording, Writer, report, reword_all
+from rewards.progress import Progress
 from rewards.seeds import derive_seed
 
 _STEPS = (  # how the sentences begin that say what to do (`wording.py`, `bins.py`)
@@ -81,8 +82,6 @@ def reword_rows(
 ) -> dict[str, Any]:
     """Put proved rewordings in place of the questions of a question list; the report. `endpoint`:
     URL and model. Raises `TaskError` when the endpoint cannot be had; nothing is changed then."""
-    from tqdm import tqdm
-
     asked = [(row, v) for row in rows for v in ("question_v1", "question_v2") if row[v]]
     openings = [opening_of(str(row[v])) for row, v in asked]
     jobs = [
@@ -90,8 +89,8 @@ def reword_rows(
         for (row, v), opening in zip(asked, openings, strict=True)
         for recipe in (_recipe(row, v, recipes),)
     ]
-    with tqdm(total=len(jobs), desc="wordings", unit="question", disable=None) as bar:
-        made = reword_all(jobs, Writer(*endpoint, out / FILE), bar.update)
+    with Progress("wordings", "questions", len(jobs)) as bar:
+        made = reword_all(jobs, Writer(*endpoint, out / FILE), bar.add)
     found: dict[str, Rewording] = {}
     for (row, v), opening, (question, _, _), one in zip(asked, openings, jobs, made, strict=True):
         recipe = _recipe(row, v, recipes)

@@ -31,6 +31,7 @@ from data_gen.krama.lakes.wording import reworded_tasks
 from rewards import console
 from rewards.files import replacing_all, write_text
 from rewards.processes import cores, crew
+from rewards.progress import Progress
 from rewards.task import Task, TaskError
 from rewards.versions import TABLES, installed
 
@@ -101,8 +102,6 @@ def _wanted(count: int, validation: bool, held: bool, train: bool) -> dict[str, 
 
 def build(args: argparse.Namespace) -> dict[str, Any]:
     """Write the folder; returns the certificate. Raises `TaskError`."""
-    from tqdm import tqdm
-
     writer = _writer(args)
     opened, held = _opened(args)
     train, valid, heldout = parted(opened, held, args.validation_share, args.seed)
@@ -117,10 +116,9 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     tally = Tally()
     wanted = _wanted(args.count, bool(valid), bool(held), bool(opened))
     parts: Parts = {}
-    quiet = not sys.stderr.isatty()
-    with tqdm(total=sum(wanted.values()), desc="lake tasks", unit="task", disable=quiet) as bar:
+    with Progress("lakes", "tasks", sum(wanted.values())) as bar:
         for name, side in sides.items():
-            parts[name] = generate(side, wanted[name], args.seed, name, tally, bar.update)
+            parts[name] = generate(side, wanted[name], args.seed, name, tally, bar.add)
     if args.obscured:
         parts |= _obscured(parts, sides, args, tally)
     wordings: dict[str, Any] = {}
@@ -166,18 +164,16 @@ def _say(lakes: Sequence[Lake], parts: Parts, args: argparse.Namespace) -> None:
 def _obscured(
     parts: Parts, sides: dict[str, list[Lake]], args: argparse.Namespace, tally: Tally
 ) -> Parts:
-    from tqdm import tqdm
-
     made: Parts = {}
     total = sum(map(len, parts.values()))
-    with tqdm(total=total, desc="obscured", unit="task", disable=not sys.stderr.isatty()) as bar:
+    with Progress("obscured lakes", "tasks", total) as bar:
         for split, tasks in parts.items():
             found = made.setdefault(f"{split}_obscured", [])
             for lake in sides[split]:
                 here = str(lake.folder.resolve())
                 own = [t for t in tasks if t.files[LAKE] == here]
                 target = args.out / "obscured" / split / lake.name
-                found += obscure_lake(lake, own, args.seed, target, tally, bar.update)
+                found += obscure_lake(lake, own, args.seed, target, tally, bar.add)
     return made
 
 

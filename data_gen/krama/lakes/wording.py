@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -25,6 +24,7 @@ from data_gen.krama.lakes.pipeline import Question
 from data_gen.krama.lakes.tables import Table
 from data_gen.krama.lakes.words import SIGNS
 from data_gen.rewording_facts import Facts
+from rewards.progress import Progress
 from rewards.seeds import derive_seed
 from rewards.task import Task
 
@@ -96,15 +96,12 @@ def reworded_tasks(
 ) -> tuple[dict[str, list[Task]], dict[str, Any]]:
     """(the tasks of each part with their accepted rewordings, what became of all). Raises
     `TaskError` when the endpoint cannot be had."""
-    from tqdm import tqdm
-
     from data_gen.rewording import report, reword_all
 
     tasks = [task for part in parts.values() for task in part]
     jobs = [(_asked(t), facts[t.id], derive_seed(seed, "rewording", t.id)) for t in tasks]
-    quiet = not sys.stderr.isatty()
-    with tqdm(total=len(jobs), desc="rewordings", unit="question", disable=quiet) as bar:
-        found = reword_all(jobs, writer, bar.update)
+    with Progress("rewordings", "questions", len(jobs)) as bar:
+        found = reword_all(jobs, writer, bar.add)
     said = {task.id: one for task, one in zip(tasks, found, strict=True)}
     made = {
         name: [_with(task, said[task.id].text) for task in part] for name, part in parts.items()
