@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import platform
 import secrets
@@ -208,3 +209,16 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file; of a folder, over the names and hashes of its files in order."""
+    digest = hashlib.sha256()
+    if path.is_dir():
+        for inner in sorted(p for p in path.rglob("*") if p.is_file()):
+            digest.update(f"{inner.relative_to(path)}\n{file_hash(inner)}\n".encode())
+        return digest.hexdigest()
+    with open(path, "rb") as data:
+        while block := data.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -7,7 +7,6 @@ commands again. The record holds no time and no machine, so the same work gives 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from rewards.files import write_bytes
+from rewards.files import file_hash, write_bytes
 from rewards.task import TaskError, json_text
 from rewards.versions import PROVENANCE, installed
 
@@ -242,19 +241,6 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for inner in cast("list[Any]", value):
             yield from _texts(inner)
-
-
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file; of a folder, over the names and hashes of its files in order."""
-    digest = hashlib.sha256()
-    if path.is_dir():
-        for inner in sorted(p for p in path.rglob("*") if p.is_file()):
-            digest.update(f"{inner.relative_to(path)}\n{file_hash(inner)}\n".encode())
-        return digest.hexdigest()
-    with open(path, "rb") as data:
-        while block := data.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def revision(root: Path = ROOT) -> dict[str, Any] | None:

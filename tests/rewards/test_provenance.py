@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from assay_command import assay, run
 
+from rewards.files import file_hash
 from rewards.provenance import (
     NAME,
     OUT,
     changed_inputs,
     differing,
-    file_hash,
     read_record,
     write_records,
 )

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from places import ROOT
 
-MAX_LINES = 5000
-MAX_FILES = 34  # besides the packages' own one-line files
+MAX_LINES = 5250  # with curricula, refilled groups, gold states and checkpoints that are checked
+MAX_FILES = 36  # besides the packages' own one-line files
 OURS = ("configs", "rewards", "rollouts", "data_gen", "train")
 
 

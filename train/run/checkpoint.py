@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from configs.fields import ConfigError, config_hash, locked_difference, to_dict
-from rewards.provenance import file_hash
+from rewards.files import file_hash
 from rollouts.engines.torch.weights import read_weights, write_weights
 
 _STEP = re.compile(r"(?:\.old-)?step_(\d+)$")

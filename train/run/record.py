@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from configs.loader import config_hash, dump, to_dict
-from rewards.files import write_text
-from rewards.provenance import file_hash, revision
+from rewards.files import file_hash, write_text
+from rewards.provenance import revision
 from rewards.versions import GOLD, installed
 from rollouts.machine import usable_cores
 

@@ -118,7 +118,7 @@ def test_memory_that_the_sum_did_not_see(name: str, level: Level, reached: str) 
     assert result.status in ("memory", "error") and "OPEN" not in result.stdout, result
 
 
-@pytest.mark.parametrize("level", ["full", "confined"])
+@pytest.mark.parametrize("level", ["full", pytest.param("confined", marks=pytest.mark.slow)])
 def test_locks_of_others_are_not_counted(level: Level, reached: str, tmp_path: Path) -> None:
     """Those of an open file belong to no process, and every jail's /proc shows them."""
     with (tmp_path / "f").open("wb") as file:

@@ -10,7 +10,7 @@ import pytest
 
 from configs.loader import load
 from configs.schema import DemoConfig
-from rewards.provenance import file_hash
+from rewards.files import file_hash
 from rewards.task import Score, read_jsonl
 from train.run.log import LogError, RunLog, console_line, read_metrics, rollout_metrics
 from train.run.record import read_run_record, write_run_record

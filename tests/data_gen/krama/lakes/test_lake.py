@@ -202,6 +202,7 @@ def test_yearly_tables_are_joined_where_they_speak_of_one_thing(tmp_path: Path) 
     assert found == {("rain.csv", "heat.csv"), ("heat.csv", "rain.csv")}
 
 
+@pytest.mark.slow
 def test_the_number_of_workers_does_not_show(tmp_path: Path) -> None:
     """The same bytes from one process and from two, over files of many forms."""
     lake = lake_of_all(make_lake(tmp_path / "lake"))

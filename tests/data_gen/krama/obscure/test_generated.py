@@ -48,6 +48,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "o"
 
 
+@pytest.mark.slow
 def test_questions_are_paired_and_nothing_of_the_plain_lake_is_left(built: Path) -> None:
     plain = {t["id"]: t for s in SPLITS for t in rows(built / f"{s}.jsonl")}
     other = [t for s in SPLITS for t in rows(built / f"{s}_obscured.jsonl")]
@@ -78,6 +79,7 @@ def test_questions_are_paired_and_nothing_of_the_plain_lake_is_left(built: Path)
         assert category(gold, twin["gold"]["answer"], recalled, "ran", "", []) == "recalled"
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_the_pipeline_on_the_obscured_files(built: Path) -> None:
     """Workbook, JSON and Parquet once each, by a plain interpreter beside the obscured lake."""
     seen: Counter[str] = Counter()
