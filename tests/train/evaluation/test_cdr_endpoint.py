@@ -183,10 +183,11 @@ def test_a_run_that_was_killed_goes_on_where_it_was(bench: Path, tmp_path: Path)
         journal = out / "rows.jsonl"
         with open(journal, "a") as file:
             file.write('{"task_id": "torn')
-        assert len(answered) == 4
+        kept, before = len(read_journal(journal)), len(answered)
+        assert kept <= before == 4  # an answer that was under way when the run gave up is lost
         alive[0] = 1000
         assert run(url, bench, out) == 0
-        assert len(answered) == 3 * GIVE_UP + 3  # each row was answered once
+        assert len(answered) - before == 3 * GIVE_UP + 3 - kept  # what is there is not asked again
     assert len(read_journal(out / "rows.jsonl")) == 3 * GIVE_UP + 3
     other = {"prompt_variants": [{"style_id": "s0", "user_requirement": "Other words."}]}
     many.write_text("".join(json.dumps(r | other) + "\n" for r in rows))

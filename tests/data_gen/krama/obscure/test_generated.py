@@ -188,6 +188,7 @@ FOREIGN = {
 }
 
 
+@pytest.mark.slow
 def test_no_proper_name_of_the_plain_lake_survives(tmp_path: Path) -> None:
     """Searched in every file's bytes and name (workbooks and Parquet opened), and in every text of
     every task that a model or a scorer sees."""
