@@ -116,7 +116,8 @@ def _job(args: argparse.Namespace, home: Path, chosen: Sequence[Any], out: Path)
     """The rows of some commands, one after the other."""
     from benchmarks.faults import launch
     from benchmarks.faults.endpoint import serve
-    from benchmarks.faults.inject import can_mount, inject, whole_of
+    from benchmarks.faults.inject import inject, whole_of
+    from benchmarks.faults.mounts import can_mount
     from benchmarks.faults.plan import injections
 
     launch.adopt()

@@ -181,10 +181,10 @@ def test_a_run_that_was_killed_goes_on_where_it_was(bench: Path, tmp_path: Path)
         assert run(url, bench, out) == 2  # an endpoint that is gone is said, not scored
         assert not list((out / "data").rglob("predictions_*.jsonl"))
         journal = out / "rows.jsonl"
-        with open(journal, "a") as file:
-            file.write('{"task_id": "torn')
         kept, before = len(read_journal(journal)), len(answered)
         assert kept <= before == 4  # an answer that was under way when the run gave up is lost
+        with open(journal, "a") as file:
+            file.write('{"task_id": "torn')
         alive[0] = 1000
         assert run(url, bench, out) == 0
         assert len(answered) - before == 3 * GIVE_UP + 3 - kept  # what is there is not asked again
