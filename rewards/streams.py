@@ -258,7 +258,7 @@ def _file_system(name: str) -> tuple[Any, str]:
     """(fsspec's file system of a URL, the path there). Raises `TaskError`: what to install."""
     try:
         core = importlib.import_module("fsspec.core")
-    except ImportError:
+    except ModuleNotFoundError:
         raise TaskError(f"{name}: URLs need fsspec; {install_extra('build')}") from None
     scheme = name.partition("://")[0]
     try:
@@ -284,5 +284,5 @@ def _driver(scheme: str) -> str:
 def _zstd(name: str) -> Any:
     try:
         return importlib.import_module("zstandard")
-    except ImportError:
+    except ModuleNotFoundError:
         raise TaskError(f"{name}: .zst needs zstandard; {install_extra('build')}") from None

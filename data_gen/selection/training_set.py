@@ -27,7 +27,7 @@ def write_parquet(
     try:
         import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
         import pyarrow.parquet as pq  # pyright: ignore[reportMissingTypeStubs]
-    except ImportError:
+    except ModuleNotFoundError:
         raise TaskError(f"writing parquet needs pyarrow; {install_extra('parquet')}") from None
     library: Any = pa  # its annotations are partial
     parquet: Any = pq

@@ -232,7 +232,7 @@ def _names(task: Mapping[str, Any], field: str) -> tuple[str, ...]:
 def _checked(gold: TableGold) -> TableGold:
     try:
         truth = read_truth(gold.truth_csv)
-    except ImportError:
+    except ModuleNotFoundError:
         raise TaskError(f"family 'table' needs pandas; {install_extra('sandbox')}") from None
     except (ValueError, OverflowError) as error:
         raise TaskError(f"task field 'truth_csv' cannot be read: {error}") from None

@@ -41,7 +41,7 @@ def unpacked(path: Path) -> IO[bytes]:
     if suffix == ".zst":
         try:
             zstandard: Any = importlib.import_module("zstandard")
-        except ImportError:
+        except ModuleNotFoundError:
             raise Unreadable(f"zstandard is not installed; {install_extra('build')}") from None
         return cast("IO[bytes]", zstandard.open(path, "rb"))
     return open(path, "rb")

@@ -71,7 +71,7 @@ def main(argv: list[str]) -> int:
     args = parser().parse_args(argv)
     try:
         from aiohttp import web
-    except ImportError:
+    except ModuleNotFoundError:
         raise TaskError(f"assay serve needs aiohttp; {install_extra('client')}") from None
     from configs.schema import EngineConfig
     from rollouts.serving.app import Service

@@ -22,7 +22,7 @@ def with_adapters(module: Any, config: ModelConfig) -> Any:
     """
     try:
         from peft import LoraConfig, get_peft_model
-    except ImportError:
+    except ModuleNotFoundError:
         raise ConfigError(
             f"model.lora_rank={config.lora_rank}: peft is not installed; install the extra `lora`"
         ) from None

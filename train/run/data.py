@@ -93,7 +93,7 @@ def _json_rows(path: str) -> Iterator[tuple[str, Row]]:
 def _parquet_rows(path: str) -> Iterator[tuple[str, Row]]:
     try:
         import pyarrow.parquet as pq
-    except ImportError:
+    except ModuleNotFoundError:
         raise TaskError(f"reading parquet needs pyarrow; {install_extra('parquet')}") from None
     try:
         table: Any = pq.read_table(path)

@@ -237,7 +237,7 @@ def start_wandb(
     """A Weights & Biases run; raises `LogError` when it is not installed or lets nobody in."""
     try:
         import wandb  # pyright: ignore[reportMissingImports]
-    except ImportError:
+    except ModuleNotFoundError:
         raise LogError(
             f"log.wandb={mode}: the package wandb is not installed; "
             "install it with `pip install wandb`, or set log.wandb=off"

@@ -147,7 +147,7 @@ def _excel(path: Path, part: str) -> Opened:
     """A sheet's cells by openpyxl; what a formula last gave counts."""
     try:
         openpyxl = importlib.import_module("openpyxl")
-    except ImportError:
+    except ModuleNotFoundError:
         raise TaskError(
             f"{path.name} is proved with openpyxl, which is not installed: {install_extra('build')}"
         ) from None

@@ -54,7 +54,7 @@ def connect() -> Any:
     """An empty database in memory, one thread. Raises `TaskError` where DuckDB is missing."""
     try:
         duckdb = importlib.import_module("duckdb")
-    except ImportError:
+    except ModuleNotFoundError:
         raise TaskError(
             f"gold is proved with DuckDB, which is not installed: {install_extra('build')}"
         ) from None

@@ -74,7 +74,7 @@ class Shelf:
     def __init__(self, folder: Path) -> None:
         try:
             duckdb: Any = importlib.import_module("duckdb")
-        except ImportError:
+        except ModuleNotFoundError:
             raise TaskError(f"gold is proved with duckdb: {install_extra('build')}") from None
         self.folder = folder
         self.con: Any = duckdb.connect(":memory:", config={"threads": 1})

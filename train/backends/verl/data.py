@@ -56,7 +56,7 @@ def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError:
+    except ModuleNotFoundError:
         raise ConfigError("--backend verl writes parquet; install the extra `cluster`") from None
     work = path.with_suffix(".tmp")
     pq.write_table(pa.Table.from_pylist(list(rows)), work)

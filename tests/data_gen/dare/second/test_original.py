@@ -1,0 +1,30 @@
+"""DuckDB, as the second way opens it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+from data_gen.dare.second.original import connect
+from rewards.task import TaskError
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (ModuleNotFoundError("No module named 'duckdb'"), TaskError),
+        (ImportError("failed to map segment from shared object"), ImportError),
+    ],
+)
+def test_a_library_that_cannot_be_loaded_is_not_one_that_is_missing(
+    error: ImportError, raised: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(name: str) -> Any:
+        raise error
+
+    monkeypatch.setattr(importlib, "import_module", load)
+    with pytest.raises(raised) as said:
+        connect()
+    assert ("not installed" in str(said.value)) == (raised is TaskError)
