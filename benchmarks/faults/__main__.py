@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -56,6 +57,7 @@ def options() -> argparse.ArgumentParser:
 
 def main() -> int:
     args = options().parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's & makes it ignored
     os.environ.update(QUIET)
     os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[2])
     sys.path.insert(0, os.environ["PYTHONPATH"])

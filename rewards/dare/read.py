@@ -15,6 +15,7 @@ import atexit
 import io
 import json
 import os
+import resource
 import socket
 import stat
 import struct
@@ -99,12 +100,28 @@ def read_prediction(data: bytes, wanted: Sequence[str]) -> Frame:
     """
     check_shape(data)
     status, reply = _reader().ask(data, wanted)
-    if status != 0:
+    try:
+        if status == 0:
+            return _decoded(reply)
         number = os.waitstatus_to_exitcode(status)
         if number in (-9, 3):  # no limit of ours: the machine's own, or the jail did not close
             raise ReaderLost(f"the reader of predictions ended with {number}")
         raise Unreadable("reading it went over a limit of time or memory, or crashed the reader")
-    return _decoded(reply)
+    except Unreadable:
+        if short_of_memory(ReadLimits().memory_mb):
+            raise ReaderLost("less memory may be had here than reading is promised") from None
+        raise
+
+
+def short_of_memory(megabytes: int, statm: Path = Path("/proc/self/statm")) -> bool:
+    """Whether a bound of this process (`ulimit -v`, `-d`) leaves less than so much to be had."""
+    kinds = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
+    bounds = [soft for kind in kinds if (soft := resource.getrlimit(kind)[0]) >= 0]
+    try:
+        mapped = int(statm.read_text().split()[0]) * resource.getpagesize()
+    except (OSError, ValueError, IndexError):
+        mapped = 0
+    return any(bound < mapped + (megabytes << 20) for bound in bounds)
 
 
 def _decoded(reply: bytes) -> Frame:

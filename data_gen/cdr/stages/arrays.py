@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from rewards.files import replacing, write_text
+from rewards.task import TaskError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 T = TypeVar("T")
@@ -39,13 +40,20 @@ def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
             out.write(b"\0" * (-array.nbytes % 8))
 
 
+def _damaged(path: Path) -> TaskError:
+    return TaskError(f"{path}: is cut off or damaged; remove it and run the same command again")
+
+
 class Arrays:
     """The arrays of a file by name. Only what is read of them comes into memory."""
 
     def __init__(self, path: Path) -> None:
         with open(path, "rb") as file:
             length = int.from_bytes(file.read(_HEAD), "little")
-            self._header: dict[str, Any] = json.loads(file.read(length))
+            try:
+                self._header: dict[str, Any] = json.loads(file.read(length))
+            except (ValueError, OverflowError, MemoryError):
+                raise _damaged(path) from None
         self._path, self._start = path, _HEAD + length
 
     def __getitem__(self, name: str) -> Array:
@@ -53,7 +61,10 @@ class Arrays:
         dtype = np.dtype(kind if isinstance(kind, str) else [tuple(field) for field in kind])
         if not all(shape):
             return np.empty(shape, dtype)
-        return np.memmap(self._path, dtype, "r", self._start + at, tuple(shape))
+        try:
+            return np.memmap(self._path, dtype, "r", self._start + at, tuple(shape))
+        except ValueError:  # it ends before the array does
+            raise _damaged(self._path) from None
 
     def load(self, name: str) -> Array:
         """A copy in memory, for arrays that are gone through more than once."""

@@ -1,0 +1,22 @@
+"""Arrays of a build on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data_gen.cdr.stages.arrays import Arrays, save_arrays
+from rewards.task import TaskError
+
+
+@pytest.mark.parametrize("kept", [0.02, 0.5, 0.9])
+def test_a_file_that_is_cut_off_is_named(tmp_path: Path, kept: float) -> None:
+    path = tmp_path / "0.traces"
+    save_arrays(path, {"a": np.arange(1000), "b": np.arange(1000.0)})
+    assert Arrays(path)["b"][-1] == 999.0
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * kept)])
+    with pytest.raises(TaskError, match=r"0\.traces: is cut off or damaged; remove it"):
+        Arrays(path).load("b")
