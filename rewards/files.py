@@ -166,13 +166,9 @@ def alone(path: str | Path) -> Generator[None]:
     mark = path.with_name(f".{path.name}.lock")
     handle = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            why = "another process writes to it; wait for that to end, or write elsewhere"
-            raise OSError(errno.EBUSY, why, str(path)) from None
-        except OSError:
-            pass
+        _lock(
+            handle, path, "another process writes to it; wait for that to end, or write elsewhere"
+        )
         if not _is_at(handle, mark):  # its last holder has just left
             raise OSError(
                 errno.EBUSY, "another process has just left it; run this again", str(path)
@@ -190,16 +186,21 @@ def _alone(folder: Path) -> Generator[None]:
     """Held by one process at a time. A file system without locks is used without."""
     lock = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            why = "another build writes to this folder; wait for it"
-            raise OSError(errno.EBUSY, why, str(folder)) from None
-        except OSError:
-            pass
+        _lock(lock, folder, "another build writes to this folder; wait for it")
         yield
     finally:
         os.close(lock)
+
+
+def _lock(handle: int, path: Path, held: str) -> None:
+    """Lock an open file, where its file system can. Raises `OSError` saying `held` where another
+    process has."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError(errno.EBUSY, held, str(path)) from None
+    except OSError:
+        pass
 
 
 def _sync(path: Path) -> None:

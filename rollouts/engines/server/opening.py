@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,8 +79,3 @@ def served(args: argparse.Namespace, folder: Path | None, logs: Path) -> Generat
     launch = Launch(args.engine, str(folder), name, args.server_python, more)
     with servers(launch, devices(), logs) as addresses:
         yield Served(addresses, args.engine, name, tokenizer)
-
-
-def recorded(args: argparse.Namespace) -> Mapping[str, str]:
-    """What of these options decides what is drawn, where it is not the embedded engine."""
-    return {} if args.engine == EMBEDDED else {"engine": args.engine}
