@@ -143,7 +143,7 @@ def test_a_library_that_is_missing_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(name: str) -> None:
-        raise ImportError(name)
+        raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(streams.importlib, "import_module", gone)
     (tmp_path / "a.zst").write_bytes(b"")

@@ -379,7 +379,8 @@ job.watches = Watches(
     Members(proc, False), MemoryWatch(proc, limit, os.getpid()), ProcessorWatch(proc, 60.0, 4), None
 )
 job.said = CLOSED + BEGUN
-job.user = subprocess.Popen(["true"]).pid
+ended = subprocess.Popen(["true"])  # kept: a Popen that goes takes its process's status with it
+job.user = ended.pid
 time.sleep(0.2)  # it has ended before the first look
 job.started = time.monotonic()
 supervise(job, [], [])
