@@ -17,9 +17,10 @@ from typing import Any
 
 from rewards.console import DONE, UNSCORED, Parser, add_family, parser
 from rewards.families import all_families, use_families
+from rewards.parts import parts
 from rewards.processes import cores, in_turn
 from rewards.progress import Progress
-from rewards.score_rows import prepare, score_block
+from rewards.score_rows import numbered, prepare, score_block
 from rewards.score_rows import score_lines as score_lines
 from rewards.score_rows import score_row as score_row
 from rewards.streams import STANDARD, blocks, compressed, matching, total_bytes, writing
@@ -70,17 +71,19 @@ def main(argv: list[str]) -> int:
     listed = None if args.tasks is None else open_tasks(args.tasks)
     unscored = 0
     with ExitStack() as files:
-        jobs = blocks(names)
         out = files.enter_context(writing(args.out))
         bar = files.enter_context(Progress("assay score", "rows", total))
         several = len(names) > 1
         workers = _workers(args.workers, names, total)
-        for done in in_turn(score_block, jobs, workers, prepare, (listed, weights, several)):
-            out.write(done.lines)
+        # whoever feeds us row by row is answered so: what comes is scored as it comes
+        jobs = blocks(names) if workers == 1 else parts(names)
+        found = in_turn(score_block, jobs, workers, prepare, (listed, weights))
+        for done, lines in numbered(found, several):
+            out.write(lines)
             unscored += done.unscored
             bar.add(done.rows, place=done.position)
             if workers == 1:
-                out.flush()  # whoever feeds us row by row reads its answers
+                out.flush()
         out.flush()
     if unscored:
         print(

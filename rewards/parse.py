@@ -50,8 +50,9 @@ def parse_strict(output: str) -> Parsed:
 
     `bad_status` is a well-formed answer whose status is neither KEEP nor DROP.
     """
-    if any(output.count(tag) != 1 for tag in _TAGS):
-        return Parsed("", "", "no_answer")
+    for tag in _TAGS:
+        if output.count(tag) != 1:
+            return Parsed("", "", "no_answer")
     match = _STRICT.fullmatch(output)
     if match is None:
         return Parsed("", "", "no_answer")
@@ -81,6 +82,22 @@ def normalise_lines(text: str) -> str:
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     body = "\n".join([*(line.rstrip(" \t") for line in lines[:-1]), lines[-1]])
     return (_BLANK_LINES.sub("\n\n", body) if "\n\n\n" in body else body).strip()
+
+
+def same_text(one: str, other: str) -> bool:
+    """Whether two texts are equal after `normalise`."""
+    if one == other:
+        return True
+    # It only takes away spaces, tabs and line ends, beside what stands around the whole: where
+    # more differs, as in most wrong answers, counting tells sooner.
+    return _solid(one) == _solid(other) and normalise(one) == normalise(other)
+
+
+def _solid(text: str) -> int:
+    """How many characters of a text no normalisation takes away."""
+    text = text.strip()
+    blanks = text.count(" ") + text.count("\n")
+    return len(text) - blanks - text.count("\t") - text.count("\r")
 
 
 def normalise(text: str) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, cast
 
 from rewards.families import all_families, family_named, score_answer
 from rewards.family import Family, output_of
+from rewards.parts import Part, lines_of
 from rewards.streams import Block
 from rewards.task import Answer, Score, Task, TaskError, json_line
 from rewards.task_file import Tasks
@@ -72,6 +73,21 @@ def _answer(row: Row) -> Answer:
     return Answer(str(row.get("output") or ""), bool(row.get("truncated")), left)
 
 
+@dataclass(frozen=True)
+class Fault:
+    """A line that cannot be scored: the row's id where it has one, its number from 1, and why.
+    `place` is where its error belongs among the bytes of the results."""
+
+    id: Any
+    number: int
+    why: str
+    place: int = 0
+
+    def row(self, where: str, before: int) -> Row:
+        """Its result, of a line that `before` others precede."""
+        return {"id": self.id, "error": f"{where} {before + self.number}: {self.why}"}
+
+
 def score_lines(
     lines: Iterable[str],
     tasks: Tasks | None = None,
@@ -81,33 +97,54 @@ def score_lines(
 ) -> Iterator[Row]:
     """A result for every non-blank line, in order; a bad line gives `{id, error}`, which names it
     as `where` and its number, from `first` on."""
-    for number, line in enumerate(lines, first):
-        if not line.strip():
-            continue
-        name: Any = None
-        try:
-            row: Any = json.loads(line)
-            if not isinstance(row, dict):
-                raise TaskError("wanted a JSON object")
-            name = cast("Row", row).get("id")
-            result = score_row(cast("Row", row), tasks, weights)
-        except json.JSONDecodeError as error:
-            result = {"id": None, "error": f"{where} {number}: not valid JSON ({error.msg})"}
-        except RecursionError:
-            result = {"id": name, "error": f"{where} {number}: JSON nested too deep"}
-        except ValueError as error:
-            result = {"id": name, "error": f"{where} {number}: {error}"}
-        yield result
+    for found in _results(lines, tasks, weights):
+        yield found.row(where, first - 1) if isinstance(found, Fault) else found
+
+
+def _results(lines: Iterable[str], tasks: Tasks | None, weights: Weights) -> Iterator[Row | Fault]:
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield _result(number, line, tasks, weights)
+
+
+def _result(number: int, line: str, tasks: Tasks | None, weights: Weights) -> Row | Fault:
+    name: Any = None
+    try:
+        row: Any = json.loads(line)
+        if not isinstance(row, dict):
+            raise TaskError("wanted a JSON object")
+        name = cast("Row", row).get("id")
+        return score_row(cast("Row", row), tasks, weights)
+    except json.JSONDecodeError as error:
+        return Fault(None, number, f"not valid JSON ({error.msg})")
+    except RecursionError:
+        return Fault(name, number, "JSON nested too deep")
+    except ValueError as error:
+        return Fault(name, number, str(error))
 
 
 @dataclass(frozen=True)
 class Scored:
-    """The results of a block as JSON lines, and how many of its rows have no outcome."""
+    """The results of some lines of `source` as JSON lines, without those of the faults, which are
+    numbered when all lines before are known. `unscored`: rows without an outcome, faults too;
+    `read`: lines, blank ones too; `position` is the job's."""
 
-    lines: bytes
+    source: str
+    results: bytes
+    faults: tuple[Fault, ...]
     rows: int
     unscored: int
-    position: int  # of the block
+    read: int
+    position: int
+
+    def lines(self, where: str, before: int) -> bytes:
+        """All results, of lines that `before` others of the source precede."""
+        made: list[bytes] = []
+        done = 0
+        for fault in self.faults:
+            made += self.results[done : fault.place], json_line(fault.row(where, before))
+            done = fault.place
+        return b"".join([*made, self.results[done:]]) if made else self.results
 
 
 @dataclass
@@ -116,27 +153,48 @@ class _Settings:
 
     tasks: Tasks | None = None
     weights: Weights = field(default_factory=dict[str, Any])
-    several: bool = False
 
 
 _settings = _Settings()
 
 
-def prepare(tasks: Tasks | None, weights: Weights, several: bool) -> None:
-    """Set what `score_block` scores with in this process; `several`: errors name the file too."""
-    _settings.tasks, _settings.weights, _settings.several = tasks, weights, several
+def prepare(tasks: Tasks | None, weights: Weights) -> None:
+    """Set what `score_block` scores with in this process."""
+    _settings.tasks, _settings.weights = tasks, weights
 
 
-def score_block(block: Block) -> Scored:
-    """Results for the lines of a block, in order."""
-    where = f"{block.source} line" if _settings.several else "line"
+def score_block(job: Part | Block) -> Scored:
+    """Results for the lines of a job, in order."""
+    data = lines_of(job)
     # A byte that is not UTF-8 becomes a replacement character: its row may still be readable.
-    lines = block.data.decode("utf-8", "replace").split("\n")
-    found = score_lines(lines, _settings.tasks, _settings.weights, where, block.number)
-    rows = unscored = 0
+    lines = data.decode("utf-8", "replace").split("\n")
+    rows = unscored = place = 0
     made: list[bytes] = []
-    for result in found:
+    faults: list[Fault] = []
+    for result in _results(lines, _settings.tasks, _settings.weights):
         rows += 1
-        unscored += result.get("outcome") is None
+        if isinstance(result, Fault):
+            faults.append(replace(result, place=place))
+            continue
+        unscored += result["outcome"] is None
         made.append(json_line(result))
-    return Scored(b"".join(made), rows, unscored, block.position)
+        place += len(made[-1])
+    return Scored(
+        job.source,
+        b"".join(made),
+        tuple(faults),
+        rows,
+        unscored + len(faults),
+        data.count(b"\n"),
+        job.position,
+    )
+
+
+def numbered(found: Iterable[Scored], several: bool) -> Iterator[tuple[Scored, bytes]]:
+    """Each job's results with all lines; errors name the input too where there are `several`."""
+    source, before = "", 0
+    for scored in found:
+        if scored.source != source:
+            source, before = scored.source, 0
+        yield scored, scored.lines(f"{source} line" if several else "line", before)
+        before += scored.read

@@ -66,11 +66,10 @@ def total_bytes(names: Sequence[str]) -> int | None:
     """How many bytes the inputs hold as they are stored; None where that cannot be known."""
     sizes: list[int] = []
     for name in names:
-        here = _local(name)
-        path = Path(here) if here is not None and name != STANDARD else None
-        if path is None or not path.is_file():
+        path = local_file(name)
+        if path is None:
             return None
-        sizes.append(path.stat().st_size)
+        sizes.append(os.path.getsize(path))
     return sum(sizes)
 
 
@@ -233,6 +232,12 @@ def folder_of(name: str) -> Path | None:
 
 def compressed(name: str) -> bool:
     return name.lower().endswith((".gz", ".zst"))
+
+
+def local_file(name: str) -> str | None:
+    """The path of a regular file of this machine; None for anything else."""
+    here = _local(name)
+    return here if here is not None and name != STANDARD and os.path.isfile(here) else None
 
 
 def is_url(name: str) -> bool:

@@ -258,6 +258,7 @@ def refuse_published(tasks: Iterable[Task], where: str | Path) -> None:
 
 
 # in JSON they stand inside texts only
+_PLAIN = json.JSONEncoder(ensure_ascii=False)  # made once: rows are many
 _LINE_ENDS = (("\u0085", "\\u0085"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029"))
 
 
@@ -273,9 +274,13 @@ def json_text(
     value with lone surrogates, which UTF-8 cannot hold, is escaped throughout, so that it reads
     back as it was; so are the three characters that other readers take for the end of a line."""
     try:
-        text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
-        for end, escape in _LINE_ENDS:
-            text = text.replace(end, escape)
+        if indent is None and default is None:
+            text = _PLAIN.encode(value)
+        else:
+            text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
+        if not text.isascii():
+            for end, escape in _LINE_ENDS:
+                text = text.replace(end, escape)
         return (text + "\n").encode("utf-8")
     except UnicodeEncodeError:
         return (json.dumps(value, indent=indent, default=default) + "\n").encode("ascii")

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from rapidfuzz.distance import Levenshtein
 
-from rewards.parse import Parsed, normalise, parse, parse_strict, render
+from rewards.parse import Parsed, parse, parse_strict, render, same_text
 from rewards.task import Score, TaskError
 
 STATUSES = ("KEEP", "DROP")
@@ -55,8 +55,7 @@ class RefinementReward:
 _DEFAULTS = RefinementReward()
 
 
-@dataclass(frozen=True)
-class Metrics:
+class Metrics(NamedTuple):
     """The published per-prediction numbers (distances in characters, the rest in [0, 1])."""
 
     d_in: int
@@ -69,11 +68,7 @@ class Metrics:
     edit_calibration: float
 
 
-_METRICS = tuple(spec.name for spec in fields(Metrics))
-
-
-@dataclass(frozen=True)
-class _Gold:
+class _Gold(NamedTuple):
     input_text: str
     status: str
     text: str
@@ -81,10 +76,13 @@ class _Gold:
 
 @lru_cache(maxsize=256)  # all answers to a task share it
 def _to_do(input_text: str, gold_text: str) -> int:
-    return Levenshtein.distance(input_text, gold_text)
+    return _distance(input_text, gold_text)
 
 
-_normal_gold = lru_cache(maxsize=256)(normalise)
+def _distance(one: str, other: str) -> int:
+    """Edits from one text to the other. They are near to each other as a rule, and the hint, which
+    changes no result, lets the library look there first."""
+    return Levenshtein.distance(one, other, score_hint=abs(len(one) - len(other)))
 
 
 def refinement_metrics(
@@ -96,8 +94,8 @@ def refinement_metrics(
     """
     d_in = _to_do(input_text, gold_text)
     exact = text == gold_text
-    d_pred = 0 if exact else d_in if text == input_text else Levenshtein.distance(text, gold_text)
-    d_edit = d_in if exact else Levenshtein.distance(input_text, text)
+    d_pred = 0 if exact else d_in if text == input_text else _distance(text, gold_text)
+    d_edit = d_in if exact else _distance(input_text, text)
     match = status.strip().upper() == gold_status.strip().upper()
     rg = 1.0 if d_pred == 0 else min(1.0, max(0.0, (d_in - d_pred) / max(d_in, 1)))
     return Metrics(
@@ -105,7 +103,7 @@ def refinement_metrics(
         d_pred=d_pred,
         d_edit=d_edit,
         status_match=match,
-        rs=match and (exact or normalise(text) == _normal_gold(gold_text)),
+        rs=match and (exact or same_text(text, gold_text)),
         rg=rg,
         strict_equal=match and exact,
         edit_calibration=max(0.0, 1.0 - abs(d_edit - d_in) / max(d_edit, d_in, 1)),
@@ -233,7 +231,7 @@ def _score(gold: _Gold, answer: Parsed, well_formed: bool, weights: RefinementRe
     metrics = refinement_metrics(
         gold.input_text, gold.status, gold.text, answer.status, answer.text
     )
-    parts = {name: float(getattr(metrics, name)) for name in _METRICS}
+    parts = dict(zip(Metrics._fields, map(float, metrics), strict=True))
     parts["format"] = float(well_formed)
     parts["said_drop"] = float(answer.status == "DROP")
     parts["progress"] = progress(metrics, len(gold.text))
@@ -245,24 +243,23 @@ def _score(gold: _Gold, answer: Parsed, well_formed: bool, weights: RefinementRe
 
 
 def _nothing(why: str) -> Score:
-    names = [name for name in _METRICS if not name.startswith("d_")]
+    names = [name for name in Metrics._fields if not name.startswith("d_")]
     names += ["format", "said_drop", "progress"]
     return Score(0.0, 0.0, dict.fromkeys(names, 0.0), why)
 
 
 def _read_gold(row: Mapping[str, Any]) -> _Gold:
     """The three fields scoring needs, from a task's gold or a release row."""
-    found = {
-        "input_text": row.get("input_text"),
-        "status": row.get("status", row.get("reference_status")),
-        "text": row.get("text", row.get("reference_text")),
-    }
-    for name, value in found.items():
-        if not isinstance(value, str):
-            wanted = name if name == "input_text" else f"reference_{name}"
-            got = "missing" if value is None else type(value).__name__
-            raise TaskError(f"task field {wanted!r} is {got}; give it as a string")
-    gold = _Gold(**{name: str(value) for name, value in found.items()})
-    if gold.status.strip().upper() not in STATUSES:
-        raise TaskError(f"task field 'reference_status' is {gold.status!r}; wanted KEEP or DROP")
-    return gold
+    text = _need(row.get("input_text"), "input_text")
+    status = _need(row.get("status", row.get("reference_status")), "reference_status")
+    gold = _need(row.get("text", row.get("reference_text")), "reference_text")
+    if status not in STATUSES and status.strip().upper() not in STATUSES:
+        raise TaskError(f"task field 'reference_status' is {status!r}; wanted KEEP or DROP")
+    return _Gold(text, status, gold)
+
+
+def _need(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        got = "missing" if value is None else type(value).__name__
+        raise TaskError(f"task field {name!r} is {got}; give it as a string")
+    return value

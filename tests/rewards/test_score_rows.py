@@ -147,8 +147,8 @@ def held(path: Path) -> int:
     """The most memory that scoring a file takes at a time, beside what stays."""
     tracemalloc.start()
     try:
-        done = in_turn(score_block, blocks([str(path)], 1 << 14), 1, prepare, (None, {}, False))
-        assert sum(len(scored.lines) for scored in done)
+        done = in_turn(score_block, blocks([str(path)], 1 << 14), 1, prepare, (None, {}))
+        assert sum(len(scored.results) for scored in done)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
