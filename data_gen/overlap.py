@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, cast
 
 import numpy as np
@@ -24,8 +25,10 @@ from rewards.task import Task
 # 16 bands of 4: of pairs at a Jaccard similarity of 0.8 the bands miss one in 4,500, at 0.5 a
 # third. The estimate over 64 permutations is off by about 0.05.
 PERMUTATIONS, BANDS = 64, 16
+SIGNATURE = 8 * PERMUTATIONS  # bytes
 NEAR = 0.8
 _WORD = re.compile(r"\w+")
+_SHINGLE = 5  # words
 _LEAST_WORDS = 8  # shorter texts are alike by chance
 
 
@@ -52,13 +55,22 @@ def _coefficients() -> tuple[np.ndarray, np.ndarray]:
 _A, _B = _coefficients()
 
 
+def _with_space(word: str) -> int:
+    return (len(word) if word.isascii() else len(word.encode())) + 1
+
+
 @lru_cache(maxsize=4096)  # many tasks share an input
 def signature(text: str) -> bytes | None:
     """MinHash of the text's 5-word shingles (lower case), as bytes; None for short texts."""
-    words = [w.encode() for w in _WORD.findall(text.lower())]
+    words = _WORD.findall(text.lower())
     if len(words) < _LEAST_WORDS:
         return None
-    shingles = {zlib.crc32(b" ".join(words[i : i + 5])) for i in range(len(words) - 4)}
+    said = memoryview(" ".join(words).encode())
+    ends = list(accumulate(map(_with_space, words)))
+    starts = [0, *ends]
+    # five words with the spaces between them
+    pairs = zip(starts, ends[_SHINGLE - 1 :], strict=False)
+    shingles = {zlib.crc32(said[start : end - 1]) for start, end in pairs}
     # spread first: a product of small numbers keeps their order, and all minima would be of one
     values = spread(np.fromiter(shingles, dtype=np.uint64, count=len(shingles)))
     with np.errstate(over="ignore"):

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from configs.cdr import CdrConfig
-from data_gen.cdr.rows import TRACKS, PlannedRow, Row, filter_of, tasks_of
+from data_gen.cdr.rows import TRACKS, PlannedRow
 from data_gen.cdr.sampling import splitter, unbalanced
-from data_gen.cdr.stages.rowmap import Body, Head
+from data_gen.cdr.stages.bodies import Lines
+from data_gen.cdr.stages.rowmap import Head
 from data_gen.overlap import Fingerprint, Print, overlaps, shared
 from rewards.progress import Progress
-from rewards.task import Task, json_line
 from rewards.versions import installed
 
 SPLITS = ("train", "validation", "heldout")
@@ -71,14 +71,6 @@ class Tracks:
     rows_of: Counter[str]
 
 
-@dataclass(frozen=True)
-class Lines:
-    """What one unit adds: lines by file, counts, and its document."""
-
-    files: list[tuple[str, bytes]]
-    counts: Counter[str]
-
-
 # Gives the lines of units, by their number and the sides of their rows, in that order.
 Writer = Callable[[Iterable[tuple[int, list[str]]]], Iterator[Lines]]
 
@@ -115,32 +107,6 @@ def write_tracks(
     _json(out / "manifest.json", manifest)
     _json(out / "certificate.json", certificate(prints) | {"counts": manifest["tasks"]})
     return Tracks(manifest, rows_of)
-
-
-def lines_of(
-    unit: Sequence[PlannedRow], sides: Sequence[str], head: Head, body: Body, config: CdrConfig
-) -> Lines:
-    """The lines of one unit, rows first and then their tasks, and what they count as."""
-    files: list[tuple[str, bytes]] = []
-    counts: Counter[str] = Counter()
-    for place, (planned, side) in enumerate(zip(unit, sides, strict=True)):
-        row, full = body.rows[place], _of_source(planned, head)
-        track = row["source_track"]
-        files.append((f"tracks/{track}.jsonl", json_line(row)))
-        if config.instruct.all_prompts:
-            whole = _all_prompts(row, body.pools[place])
-            files.append((f"tracks_all_prompts/{track}.jsonl", json_line(whole)))
-        mode = config.instruct.mode
-        tasks = tasks_of(full, row, body.asked[place], side, mode) if side else []
-        files += [(f"{side}.jsonl", json_line(task.to_json())) for task in tasks]
-        counts.update(_counted(full, side, row, tasks))
-    return Lines(files, counts)
-
-
-def _of_source(planned: PlannedRow, head: Head) -> PlannedRow:
-    """With what its document's record says of its source."""
-    record = replace(planned.instance.record, source=head.source, licence=head.licence)
-    return replace(planned, instance=replace(planned.instance, record=record))
 
 
 def _sided(
@@ -205,34 +171,6 @@ def _print(planned: PlannedRow, head: Head, reference: Print) -> Fingerprint:
         input_signature=head.input[1],
         reference_signature=reference[1],
     )
-
-
-def _all_prompts(row: Row, variants: Sequence[Any]) -> Row:
-    return row | {
-        "prompt_variants": [v.to_json() for v in variants],
-        "prompt_variant_count": len(variants),
-        "selected_prompt_variant_indices": list(range(len(variants))),
-        "prompt_sampling_policy": "all",
-    }
-
-
-def _counted(planned: PlannedRow, side: str, row: Row, tasks: Sequence[Task]) -> Iterator[str]:
-    yield "rows"
-    yield f"track {row['source_track']}"
-    yield f"domain {row['domain']}"
-    yield f"status {row['reference_status']}"
-    yield f"status of {row['source_track']} {row['reference_status']}"
-    yield f"difficulty {row['difficulty_label']}"
-    yield f"split {side or 'unused'}"
-    yield f"recipe_length {row['recipe_length']}"
-    for name in set(row["operator_sequence"]):
-        yield f"operator {name}"
-    held = filter_of(planned)
-    for task in tasks:
-        yield f"tasks of {task.split} {task.track}"
-        yield f"styles of {task.split} {task.meta['style']}"
-        for name in ("any_filter", held) if held else ("no_filter",):
-            yield f"filter and status of {task.split} {name}:{row['reference_status']}"
 
 
 def _manifest(

@@ -4,8 +4,8 @@ its own words."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,17 +15,18 @@ from data_gen.cdr.instruct import (
     PromptVariant,
     chosen,
     pool,
-    read_instruction,
+    steps_of,
     wordings_of,
 )
 from data_gen.cdr.paraphrase_pool import Wordings
 from data_gen.cdr.rows import PlannedRow, Row, key_of, release_row
 from data_gen.chunks import in_order
 from rewards.cdr.refinement import gold_answer, score_refinement
-from rewards.gold import OPERATORS, BoundStep, Step, bind, run_bound
+from rewards.gold import OPERATORS, BoundStep, Execution, Step, bind, run_bound
 from rewards.progress import Progress
 
 _CHUNK = 64
+_Frozen = tuple[str, tuple[tuple[str, Any], ...]]  # operator and parameters
 
 
 @dataclass(frozen=True)
@@ -44,22 +45,59 @@ def _pool(key: str, steps: tuple[tuple[str, tuple[Any, ...]], ...], seed: int, f
     return pool([Step(name, dict(params)) for name, params in steps], key, seed, forms)
 
 
-@lru_cache(maxsize=20_000)
-def _read(text: str) -> tuple[Step, ...]:
-    return tuple(read_instruction(text)[0])
+class Proof:
+    """Runs recipes on the texts of one document again, apart from what made its gold.
+
+    What an operator does to a text is computed once here, and remembered for the other tasks and
+    readings that ask for the same.
+    """
+
+    def __init__(self) -> None:
+        self._steps: dict[_Frozen, BoundStep] = {}
+        self._known: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def run(self, text: str, steps: Iterable[Step]) -> Execution:
+        """What `run_bound` gives."""
+        return run_bound(text, [self._step(step) for step in steps])
+
+    def _step(self, step: Step) -> BoundStep:
+        name = step.operator, tuple(sorted(step.params.items()))
+        if name not in self._steps:
+            self._steps[name] = self._remembering(_bind(*name))
+        return self._steps[name]
+
+    def _remembering(self, step: BoundStep) -> BoundStep:
+        if step.verdict is not None:
+            return step
+        # readings that differ in a filter's bounds alone share its statistic
+        known = self._known.setdefault((step.operator.name, repr(step.params)), {})
+
+        def call(text: str, **params: Any) -> Any:
+            if text not in known:
+                known[text] = step.call(text, **params)
+            return known[text]
+
+        return replace(step, call=call)
 
 
-def word(unit: Sequence[PlannedRow], config: InstructConfig, wordings: Wordings) -> Written:
+def word(
+    unit: Sequence[PlannedRow],
+    config: InstructConfig,
+    wordings: Wordings,
+    proof: Proof | None = None,
+) -> Written:
     """The rows of a unit with their prompt variants, each proved; all or none are kept.
 
     `wordings` are paraphrases that stand in for the grammar's own words, with the recipes that
-    were recovered from them.
+    were recovered from them. `proof`: of the unit's document.
     """
+    proof = proof or Proof()
     rows: list[Row] = []
     pools: list[list[PromptVariant]] = []
     asked: list[list[PromptVariant]] = []
     for planned in unit:
-        frozen = tuple((s.operator, tuple(sorted(s.params.items()))) for s in planned.steps)
+        steps = planned.steps
+        frozen = tuple((s.operator, tuple(sorted(s.params.items()))) for s in steps)
         key = key_of(planned)
         try:
             variants: list[PromptVariant] = _pool(key, frozen, config.seed, config.forms)
@@ -67,7 +105,7 @@ def word(unit: Sequence[PlannedRow], config: InstructConfig, wordings: Wordings)
             return Written(refused=f"unspoken: {str(error)[:60]}")
         variants = [paraphrased(v, key, wordings) for v in variants]
         picked = chosen(len(variants), config.variants, config.seed, key, planned.instance.id)
-        row = release_row(planned, variants, picked, config.variants, config.seed)
+        row = release_row(planned, key, variants, picked, config.variants, config.seed)
         trained = wordings_of(
             len(variants),
             picked,
@@ -77,7 +115,7 @@ def word(unit: Sequence[PlannedRow], config: InstructConfig, wordings: Wordings)
             planned.instance.id,
         )
         said = [_said(variants[i], key, wordings) for i in dict.fromkeys([*picked, *trained])]
-        if why := refusal(row, planned.steps, said):
+        if why := refusal(row, steps, said, proof):
             return Written(refused=why)
         rows.append(row)
         pools.append(variants)
@@ -97,10 +135,10 @@ def _said(variant: PromptVariant, key: str, wordings: Wordings) -> tuple[Step, .
     """What the words of a variant say: as the grammar reads them, or as it was recovered."""
     if variant.source == "paraphrase":
         return wordings[key, variant.style_id].steps
-    return _read(variant.user_requirement)
+    return steps_of(variant.user_requirement)
 
 
-def refusal(row: Row, steps: Sequence[Step], read: Sequence[Sequence[Step]]) -> str:
+def refusal(row: Row, steps: Sequence[Step], read: Sequence[Sequence[Step]], proof: Proof) -> str:
     """Why a row must not be written, or "". `read` is what each of its variants says.
 
     What the first one says is run on the input, once with the operators as they are and once to
@@ -111,19 +149,15 @@ def refusal(row: Row, steps: Sequence[Step], read: Sequence[Sequence[Step]]) -> 
     if not read or any(list(said) != list(steps) for said in read):
         return "its words do not say its recipe"
     said = read[0]
-    run = run_bound(text, [_bound(step) for step in said])
+    run = proof.run(text, said)
     if (run.status, run.text) != gold:
         return "its recipe does not lead to its gold"
     if any(s.operator in OPERATORS and OPERATORS[s.operator].kind == "filter" for s in said):
-        literal = run_bound(text, [_bound(_literal(step)) for step in said])
+        literal = proof.run(text, map(_literal, said))
         if (literal.status, literal.text) != gold:
             return "an unspoken bound of a filter decides it"
     score = score_refinement(row, gold_answer(row))
     return "" if (score.outcome, score.reward) == (1.0, 1.0) else "its gold does not score 1"
-
-
-def _bound(step: Step) -> BoundStep:
-    return _bind(step.operator, tuple(sorted(step.params.items())))
 
 
 @lru_cache(maxsize=20_000)

@@ -36,11 +36,19 @@ def plain(text: str) -> str:
     return re.sub(r"\s+", " ", html.unescape(_TAG.sub("", text))).strip()
 
 
+_LETTERS = re.compile(r"[^\W_]+")  # the characters for which str.isalnum holds
+_NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
+
+
 @lru_cache(maxsize=1 << 16)  # the same sentences are asked about by every pool and certificate
 def canonical_hash(text: str) -> str:
     """Same hash for texts that differ only in case, space, markup or punctuation."""
-    letters = "".join(c for c in plain(text).lower() if c.isalnum())
-    return hashlib.sha256(letters.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    said = html.unescape(_TAG.sub("", text)).lower()
+    if said.isascii():  # the same by bytes, ten times as fast
+        letters = said.encode().translate(None, _NO_LETTERS)
+    else:
+        letters = "".join(_LETTERS.findall(said)).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(letters).hexdigest()[:24]
 
 
 def cut_passages(document: Document, max_chars: int, max_sentences: int = 3) -> list[Passage]:

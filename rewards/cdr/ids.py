@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -22,8 +22,12 @@ def stable_id(*parts: object, digits: int = 16) -> str:
     Strings stay as they are, other scalars go through `str()`, lists and objects become JSON with
     sorted keys and no spaces.
     """
-    text = "||".join(_part(part) for part in parts)
-    return hashlib.sha1(text.encode("utf-8", "surrogatepass")).hexdigest()[:digits]
+    return _sha1(parts).hexdigest()[:digits]
+
+
+def _sha1(parts: Iterable[object]) -> hashlib._Hash:
+    text = "||".join([part if type(part) is str else _part(part) for part in parts])
+    return hashlib.sha1(text.encode("utf-8", "surrogatepass"))
 
 
 def prompt_key(
@@ -49,8 +53,11 @@ def sample_variants(pool: int, k: int, seed: int, key: str, instance_id: str) ->
     """
     if k <= 0 or k >= pool:
         return list(range(pool))
-    ranked = sorted(
-        range(pool),
-        key=lambda i: stable_id("prompt-variant-sample", seed, key, instance_id, i),
-    )
-    return sorted(ranked[:k])
+    begun = _sha1(("prompt-variant-sample", seed, key, instance_id, ""))
+
+    def rank(index: int) -> str:  # the stable id of all five
+        whole = begun.copy()
+        whole.update(str(index).encode())
+        return whole.hexdigest()[:16]
+
+    return sorted(sorted(range(pool), key=rank)[:k])

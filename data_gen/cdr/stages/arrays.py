@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import mmap
+import os
 import types
 import typing
 from collections.abc import Mapping
@@ -17,6 +20,7 @@ from rewards.task import TaskError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 T = TypeVar("T")
+OPEN = 128  # files of a process
 _HEAD = 8  # bytes that say how long the header is
 
 
@@ -44,6 +48,26 @@ def _damaged(path: Path) -> TaskError:
     return TaskError(f"{path}: is cut off or damaged; remove it and run the same command again")
 
 
+class OpenFiles:
+    """Files to read from at many places; the last `OPEN` of them stay open."""
+
+    def __init__(self) -> None:
+        self._handles: dict[Path, int] = {}
+
+    def read(self, path: Path, start: int, count: int) -> bytes:
+        handle = self._handles.pop(path, None)
+        if handle is None:
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._handles[path] = handle
+        while len(self._handles) > OPEN:
+            os.close(self._handles.pop(next(iter(self._handles))))
+        return os.pread(handle, count, start)
+
+    def __del__(self) -> None:
+        while self._handles:
+            os.close(self._handles.popitem()[1])
+
+
 class Arrays:
     """The arrays of a file by name. Only what is read of them comes into memory."""
 
@@ -54,6 +78,10 @@ class Arrays:
                 self._header: dict[str, Any] = json.loads(file.read(length))
             except (ValueError, OverflowError, MemoryError):
                 raise _damaged(path) from None
+            try:
+                self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            except ValueError:  # an empty file
+                raise _damaged(path) from None
         self._path, self._start = path, _HEAD + length
 
     def __getitem__(self, name: str) -> Array:
@@ -62,7 +90,8 @@ class Arrays:
         if not all(shape):
             return np.empty(shape, dtype)
         try:
-            return np.memmap(self._path, dtype, "r", self._start + at, tuple(shape))
+            flat = np.frombuffer(self._bytes, dtype, math.prod(shape), self._start + at)
+            return flat.reshape(shape)
         except ValueError:  # it ends before the array does
             raise _damaged(self._path) from None
 

@@ -15,11 +15,12 @@ import numpy as np
 from configs.loader import dump
 from data_gen.cdr.construct import activation_row, library_rows
 from data_gen.cdr.domains import ALL_MAPPERS, label
-from data_gen.cdr.out import FILES, Lines, Tracks, lines_of, write_tracks
+from data_gen.cdr.out import FILES, Tracks, write_tracks
 from data_gen.cdr.paraphrase_pool import paraphrase_units
 from data_gen.cdr.rows import PlannedRow
 from data_gen.cdr.sampling import balance, thin
 from data_gen.cdr.stages.arrays import Array, Arrays, read_json, save_arrays, write_json
+from data_gen.cdr.stages.bodies import Lines, unpacked
 from data_gen.cdr.stages.choose import FILTER, MAPPER, ORDER, SWAP, Unit
 from data_gen.cdr.stages.documents import Documents
 from data_gen.cdr.stages.facts import CALIBRATED_FILTERS, DOMAINS, bits_set, names_of
@@ -34,7 +35,7 @@ from rewards.files import replacing, replacing_all
 from rewards.progress import Progress
 from rewards.task import json_line
 
-_CHUNK = 32  # units of one writing job
+_CHUNK, _MANY = 32, 512  # units of one writing job: tasks, lines of pipeline.jsonl
 ROWS = {ORDER: 3, SWAP: 2}  # rows of a unit; of others one
 
 
@@ -81,7 +82,7 @@ def _planned(work: Work, units: Array) -> Iterator[list[PlannedRow]]:
 
 
 def planned_unit(work: Work, units: Array, number: int) -> list[PlannedRow]:
-    unit = Unit(*map(int, units[number]))
+    unit = Unit(*units[number].tolist())
     part, place = disk_part(documents_at(work.folder), unit.document)
     variants = work.config.select.filter_variants
     return planned(maker_at(work.folder), unit, number, part.light(place), variants)
@@ -96,7 +97,7 @@ def merge(work: Work, crew: Crew, out: Path) -> Built:
     with replacing_all(out, stale=FILES) as new:
         dump(work.config, new / "config.yaml")
         with replacing(new / "pipeline.jsonl") as file:
-            for line in _pipeline(work, documents, units, worded):
+            for line in _pipeline(work, documents, units, crew):
                 file.write(line)
         if work.config.tracks:
             chosen = Arrays(work.plan / "chosen").load("numbers").tolist()
@@ -118,18 +119,13 @@ def merge(work: Work, crew: Crew, out: Path) -> Built:
 
 def _lines_chunk(job: tuple[Path, list[tuple[int, list[str]]]]) -> list[Lines]:
     folder, sides = job
-    work, worded = opened(folder), worded_at(folder)
-    units = Arrays(work.plan / "units")["units"]
-    return [
-        lines_of(
-            planned_unit(work, units, number),
-            own,
-            worded.head(number),
-            worded.body(number),
-            work.config,
-        )
-        for number, own in sides
-    ]
+    worded, config = worded_at(folder), opened(folder).config.instruct
+    return [unpacked(worded.body(number), own, config) for number, own in sides]
+
+
+def _pipeline_chunk(job: tuple[Path, list[int]]) -> bytes:
+    folder, numbers = job
+    return b"".join(map(worded_at(folder).pipeline, numbers))
 
 
 @lru_cache(maxsize=1)
@@ -138,7 +134,7 @@ def worded_at(folder: Path) -> Worded:
     return Worded(work, len(Arrays(work.plan / "units")["units"]))
 
 
-def _pipeline(work: Work, documents: Documents, units: Array, worded: Worded) -> Iterator[bytes]:
+def _pipeline(work: Work, documents: Documents, units: Array, crew: Crew) -> Iterator[bytes]:
     """The lines of pipeline.jsonl."""
     for part in disk(documents):
         for place in part.places(USED):
@@ -150,9 +146,11 @@ def _pipeline(work: Work, documents: Documents, units: Array, worded: Worded) ->
     ranks = np.array([0, 0, 1, 3, 2])[units["kind"]]  # order pairs come last here
     order = np.argsort(ranks, kind="stable").tolist()
     with Progress("pipeline.jsonl", "units", len(order)) as progress:
-        for number in order:
-            yield worded.pipeline(number)
-            progress.add(1)
+        chunks = [order[first : first + _MANY] for first in range(0, len(order), _MANY)]
+        jobs = ((work.folder, chunk) for chunk in chunks)
+        for chunk, lines in zip(chunks, crew.map(_pipeline_chunk, jobs), strict=True):
+            yield lines
+            progress.add(len(chunk))
 
 
 def _built(work: Work, documents: Documents, units: Array, tracks: Tracks | None) -> Built:

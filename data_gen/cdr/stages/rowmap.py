@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,45 +13,41 @@ from typing import Any
 import numpy as np
 
 from data_gen.cdr.construct import instance_row, swap_row
-from data_gen.cdr.instruct import PromptVariant
 from data_gen.cdr.paraphrase_pool import Wording, Wordings
 from data_gen.cdr.records import Record, Replays
-from data_gen.cdr.rows import PlannedRow, Row, planned_instances, planned_pair
-from data_gen.cdr.stages.arrays import Array, Arrays, decoded, read_json, save_arrays
+from data_gen.cdr.rows import PlannedRow, planned_instances, planned_pair
+from data_gen.cdr.stages.arrays import (
+    Array,
+    Arrays,
+    OpenFiles,
+    decoded,
+    read_json,
+    save_arrays,
+)
+from data_gen.cdr.stages.bodies import packed
 from data_gen.cdr.stages.choose import SWAP, Unit
 from data_gen.cdr.stages.units import Maker, Rules
 from data_gen.cdr.stages.work import Work, cached, documents_at, library_at, opened
-from data_gen.cdr.write import word
+from data_gen.cdr.write import Proof, word
 from data_gen.chunks import Crew
-from data_gen.overlap import Print, print_of
+from data_gen.overlap import SIGNATURE, Print, print_of
 from rewards.files import replacing
 from rewards.progress import Progress
 from rewards.task import json_line
 
 PART = 512  # units of a file
-CHUNK = 32  # of a job
-KINDS = 3  # what is kept of a unit: rows of pipeline.jsonl, head, body
+CHUNK = 32  # of a job, at least
+KINDS = 3  # pieces of a unit: rows of pipeline.jsonl, head, body
 
 
 @dataclass(frozen=True)
 class Head:
     """What decides where a unit's rows go: why it is refused, and what its texts are compared
-    by. `source` and `licence` are its document's."""
+    by."""
 
     refused: str
     input: Print
     references: list[Print]
-    source: str
-    licence: str
-
-
-@dataclass(frozen=True)
-class Body:
-    """The rows of a unit; `pools` only where all prompts are written."""
-
-    rows: list[Row]
-    asked: list[list[PromptVariant]]
-    pools: list[list[PromptVariant]] = field(default_factory=list[list[PromptVariant]])
 
 
 @lru_cache(maxsize=2)
@@ -108,8 +104,7 @@ def word_shard(work: Work, shard: int, crew: Crew) -> None:
     jobs = (
         (work.folder, numbers.tolist(), units[numbers], worded[numbers])
         for n in missing
-        for first in range(0, len(parts[n]), CHUNK)
-        for numbers in [parts[n][first : first + CHUNK]]
+        for numbers in chunks(parts[n], units["document"])
     )
     with Progress("rows", "units", sum(len(parts[n]) for n in missing)) as progress:
         done = crew.map(word_chunk, jobs)
@@ -122,6 +117,18 @@ def word_shard(work: Work, shard: int, crew: Crew) -> None:
     work.finish("rows", shard, {"parts": len(parts)})
 
 
+def chunks(numbers: Array, documents: Array) -> Iterator[Array]:
+    """Runs of units, `CHUNK` or some more: what is remembered of a document serves all of its
+    units."""
+    own = documents[numbers]
+    first = 0
+    while first < len(numbers):
+        last = own[min(first + CHUNK, len(numbers)) - 1]
+        stop = int(np.searchsorted(own, last, "right"))
+        yield numbers[first:stop]
+        first = stop
+
+
 def _save(path: Path, numbers: Array, blobs: Sequence[bytes]) -> None:
     with replacing(path.with_suffix(".texts")) as out:
         out.writelines(blobs)
@@ -129,6 +136,7 @@ def _save(path: Path, numbers: Array, blobs: Sequence[bytes]) -> None:
     save_arrays(path, {"numbers": numbers, "at": at})
 
 
+_NO_WORDS = [zlib.compress(b"", 1)] * 2
 Job = tuple[Path, list[int], Array, Array]
 
 
@@ -137,16 +145,15 @@ def word_chunk(job: Job) -> list[bytes]:
     folder, numbers, units, worded = job
     documents, maker = documents_at(folder), maker_at(folder)
     blobs: list[bytes] = []
-    record, replays, last = Record("", "", ""), Replays(), -1
-    for place, number in enumerate(numbers):
-        unit = Unit(*map(int, units[place]))
+    record, replays, proof, last = Record("", "", ""), Replays(), Proof(), -1
+    for place, (number, fields) in enumerate(zip(numbers, units.tolist(), strict=True)):
+        unit = Unit(*fields)
         if unit.document != last:
-            record, replays, last = documents.record(unit.document), Replays(), unit.document
+            record, last = documents.record(unit.document), unit.document
+            replays, proof = Replays(), Proof()
         pipeline, rows = executed(maker, unit, number, record, replays)
-        head, body = b"", b""
-        if worded[place]:
-            head, body = _worded(folder, rows, record)
-        blobs += [zlib.compress(blob, 1) for blob in (pipeline, head, body)]
+        blobs.append(zlib.compress(pipeline, 1))
+        blobs += _worded(folder, rows, record, proof) if worded[place] else _NO_WORDS
     return blobs
 
 
@@ -163,27 +170,20 @@ def executed(
     )
 
 
-def _worded(folder: Path, rows: list[PlannedRow], record: Record) -> tuple[bytes, bytes]:
+def _worded(folder: Path, rows: list[PlannedRow], record: Record, proof: Proof) -> list[bytes]:
+    """Head and body."""
     config = opened(folder).config.instruct
-    done = word(rows, config, wordings_at(folder))
-    head = {
-        "refused": done.refused,
-        "input": _packed(print_of(record.text)),
-        "references": [_packed(print_of(row["reference_text"])) for row in done.rows],
-        "source": record.source,
-        "licence": record.licence,
-    }
-    pools = done.pools if config.all_prompts else []
-    body = {
-        "rows": done.rows,
-        "asked": [[v.to_json() for v in variants] for variants in done.asked],
-        "pools": [[v.to_json() for v in variants] for variants in pools],
-    }
-    return json.dumps(head).encode(), json.dumps(body).encode()
+    done = word(rows, config, wordings_at(folder), proof)
+    references = [print_of(row["reference_text"]) for row in done.rows]
+    head = _packed(done.refused, [print_of(record.text), *references])
+    body = b"" if done.refused else packed(rows, done, config)
+    return [zlib.compress(head, 0), zlib.compress(body, 1)]
 
 
-def _packed(one: Print) -> list[str | None]:
-    return [one[0], None if one[1] is None else one[1].hex()]
+def _packed(refused: str, prints: Sequence[Print]) -> bytes:
+    """Why a unit is refused, what its texts are compared by, and behind that all signatures."""
+    words = [refused, [[digest, sign is not None] for digest, sign in prints]]
+    return b"".join([json.dumps(words).encode(), b"\n", *(sign or b"" for _, sign in prints)])
 
 
 class Worded:
@@ -201,40 +201,33 @@ class Worded:
                 self._file[numbers] = len(self._files)
                 self._place[numbers] = np.arange(len(numbers))
                 self._files.append((path.with_suffix(".texts"), arrays.load("at")))
+        self._open = OpenFiles()
         self._signs: dict[bytes, bytes] = {}
 
     def _piece(self, number: int, kind: int) -> bytes:
         path, at = self._files[int(self._file[number])]
         place = KINDS * int(self._place[number]) + kind
-        with open(path, "rb") as file:
-            file.seek(int(at[place]))
-            return zlib.decompress(file.read(int(at[place + 1] - at[place])))
+        start, stop = int(at[place]), int(at[place + 1])
+        return zlib.decompress(self._open.read(path, start, stop - start))
 
     def pipeline(self, number: int) -> bytes:
         return self._piece(number, 0)
 
     def head(self, number: int) -> Head:
-        value: dict[str, Any] = json.loads(self._piece(number, 1))
-        value["input"] = self._print(value["input"])
-        value["references"] = [self._print(one) for one in value["references"]]
-        return Head(**value)
+        data = self._piece(number, 1)
+        at = data.index(b"\n") + 1
+        refused, digests = json.loads(data[:at])
+        prints: list[Print] = []
+        for digest, signed in digests:
+            sign = data[at : at + SIGNATURE] if signed else None
+            at += SIGNATURE * signed
+            # equal signatures are held once: many rows share a text
+            prints.append((digest, None if sign is None else self._signs.setdefault(sign, sign)))
+        return Head(refused, prints[0], prints[1:])
 
-    def _print(self, packed: list[str | None]) -> Print:
-        """Equal signatures are held once: many rows share a text."""
-        digest, sign = packed
-        if sign is None:
-            return str(digest), None
-        made = bytes.fromhex(sign)
-        return str(digest), self._signs.setdefault(made, made)
-
-    def body(self, number: int) -> Body:
-        value: dict[str, Any] = json.loads(self._piece(number, 2))
-        return Body(value["rows"], list(_variants(value["asked"])), list(_variants(value["pools"])))
-
-
-def _variants(rows: list[list[dict[str, str]]]) -> Iterator[list[PromptVariant]]:
-    for row in rows:
-        yield [PromptVariant(**variant) for variant in row]
+    def body(self, number: int) -> bytes:
+        """For `bodies.unpacked`."""
+        return self._piece(number, 2)
 
 
 cached.extend([maker_at.cache_clear, wordings_at.cache_clear])

@@ -1,0 +1,145 @@
+"""A worded unit as the lines it adds to the files, all but the split that its tasks go to.
+
+They are made where the unit is worded, so that the merge has only to put bytes together. Texts
+that stand in several lines are kept once: bytes that no JSON has mark their places.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, islice, pairwise
+from typing import Any
+
+from configs.cdr import InstructConfig
+from data_gen.cdr.instruct import PromptVariant
+from data_gen.cdr.rows import PlannedRow, Row, filter_of, tasks_of
+from data_gen.cdr.write import Written
+from rewards.task import Task, json_line, json_text
+
+TRAIN, ELSEWHERE = "train", "heldout"  # splits in which a row's tasks differ
+_TEXTS = ("input_text", "reference_text", "reference_text_full_run")
+_SPLIT, *_MARKS = b"\0", b"\1", b"\2", b"\3"
+_LONG = 64  # bytes of a text that is worth a mark
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What one unit adds: lines by file, and counts."""
+
+    files: list[tuple[str, bytes]]
+    counts: Counter[str]
+
+
+def packed(unit: Sequence[PlannedRow], done: Written, config: InstructConfig) -> bytes:
+    """A worded unit, whose instances have texts."""
+    texts: dict[bytes, int] = {}
+    lines: list[bytes] = []
+    rows: list[dict[str, Any]] = []
+    for place, (planned, row) in enumerate(zip(unit, done.rows, strict=True)):
+        said = [_said(row[name]) for name in _TEXTS]
+        tasks = tasks_of(planned, row, done.asked[place], TRAIN, config.mode)
+        held = filter_of(planned)
+        rows.append(
+            {
+                "track": row["source_track"],
+                "status": row["reference_status"],
+                "filters": ["any_filter", held] if held else ["no_filter"],
+                "counted": list(_counted(row)),
+                "styles": [task.meta["style"] for task in tasks],
+                "texts": [texts.setdefault(text, len(texts)) for text in said],
+            }
+        )
+        if len(tasks) > 1:  # a group of their own, which the one of another split is not in
+            tasks += tasks_of(planned, row, done.asked[place], ELSEWHERE, config.mode)
+        made = [json_line(row)]
+        if config.all_prompts:
+            made.append(json_line(_all_prompts(row, done.pools[place])))
+        lines += (_marked(line, said) for line in (*made, *map(_open_line, tasks)))
+    head = {"rows": rows, "lengths": list(map(len, (*texts, *lines)))}
+    return b"".join([json.dumps(head).encode(), b"\n", *texts, *lines])
+
+
+def unpacked(data: bytes, sides: Sequence[str], config: InstructConfig) -> Lines:
+    """The lines of a unit whose rows go to these splits ("": none), rows first and then their
+    tasks, and what they count as."""
+    at = data.index(b"\n") + 1
+    head: dict[str, Any] = json.loads(data[:at])
+    ends = accumulate(head["lengths"], initial=at)
+    parts = iter([data[start:end] for start, end in pairwise(ends)])
+    texts = list(islice(parts, 1 + max(place for row in head["rows"] for place in row["texts"])))
+    files: list[tuple[str, bytes]] = []
+    counts: Counter[str] = Counter()
+    for row, side in zip(head["rows"], sides, strict=True):
+        said = [texts[place] for place in row["texts"]]
+        styles: list[str] = row["styles"]
+        folders = ("tracks", "tracks_all_prompts")[: 1 + config.all_prompts]
+        for folder in folders:
+            files.append((f"{folder}/{row['track']}.jsonl", _filled(next(parts), said)))
+        tasks = list(islice(parts, len(styles) + (len(styles) > 1)))
+        if side != TRAIN:  # asked once, or not at all
+            tasks, styles = (tasks[-1:], styles[:1]) if side else ([], [])
+        else:
+            tasks = tasks[: len(styles)]
+        opened = (_filled(line, said).replace(_SPLIT, side.encode(), 1) for line in tasks)
+        files += ((f"{side}.jsonl", line) for line in opened)
+        counts.update(row["counted"])
+        counts.update([f"split {side or 'unused'}", *_asked(row, side, styles)])
+    return Lines(files, counts)
+
+
+def _said(text: str | None) -> bytes:
+    """A text as it stands in a line; nothing for one that is not worth a mark."""
+    said = json_text(text)[1:-2] if text else b""
+    return said if len(said) >= _LONG else b""
+
+
+def _open_line(task: Task) -> bytes:
+    """The line of a task with a mark for its split."""
+    line = json_line(replace(task, split="").to_json())
+    before, mark, after = line.partition(b', "split": "')
+    assert mark, "the split stands behind the track"
+    return before + mark + _SPLIT + after
+
+
+def _marked(line: bytes, texts: Sequence[bytes]) -> bytes:
+    for mark, text in zip(_MARKS, texts, strict=True):
+        line = line.replace(text, mark) if text else line
+    return line
+
+
+def _filled(line: bytes, texts: Sequence[bytes]) -> bytes:
+    for mark, text in zip(_MARKS, texts, strict=True):
+        line = line.replace(mark, text)
+    return line
+
+
+def _all_prompts(row: Row, variants: Sequence[PromptVariant]) -> Row:
+    return row | {
+        "prompt_variants": [v.to_json() for v in variants],
+        "prompt_variant_count": len(variants),
+        "selected_prompt_variant_indices": list(range(len(variants))),
+        "prompt_sampling_policy": "all",
+    }
+
+
+def _counted(row: Row) -> Iterator[str]:
+    yield "rows"
+    yield f"track {row['source_track']}"
+    yield f"domain {row['domain']}"
+    yield f"status {row['reference_status']}"
+    yield f"status of {row['source_track']} {row['reference_status']}"
+    yield f"difficulty {row['difficulty_label']}"
+    yield f"recipe_length {row['recipe_length']}"
+    for name in sorted(set(row["operator_sequence"])):
+        yield f"operator {name}"
+
+
+def _asked(row: dict[str, Any], split: str, styles: Sequence[str]) -> Iterator[str]:
+    for style in styles:
+        yield f"tasks of {split} {row['track']}"
+        yield f"styles of {split} {style}"
+        for name in row["filters"]:
+            yield f"filter and status of {split} {name}:{row['status']}"
