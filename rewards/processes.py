@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context, parent_process
-from threading import Thread
+from multiprocessing import active_children, get_context, parent_process
+from threading import Event, ExceptHookArgs, Thread
 from typing import Any, TypeVar
 
 from rewards.task import MachineError
@@ -19,6 +20,9 @@ Job = TypeVar("Job")
 Found = TypeVar("Found")
 
 AHEAD = 3  # jobs handed out per process
+LOOK_S = 1.0  # between two looks whether the threads that serve a pool are there
+_OF_A_POOL = ("_ExecutorManagerThread", "QueueFeederThread")  # class of the one, name of the other
+_lost = Event()  # such a thread has died of an exception
 
 
 def cores() -> int:
@@ -69,16 +73,41 @@ def spawned(
 
     They end when this process does, however it ends. Raises `MachineError` when one is killed.
     """
+    before = set(active_children())
     pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (start, given))
     try:
-        yield pool
+        with _noted_threads():
+            yield pool
     except BrokenProcessPool:
         raise MachineError(
             "a worker process was killed before its work was done (often for want of memory); no "
             "file was written: run it again with fewer workers"
         ) from None
     finally:
+        if _lost.is_set():  # nobody is left to tell the workers to end, and our own end waits
+            for process in set(active_children()) - before:
+                process.kill()
+            _lost.clear()
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _noted_threads() -> Generator[None]:
+    """Note when a thread that serves a pool dies: without it the pool never answers."""
+    usual = threading.excepthook
+
+    def note(died: ExceptHookArgs) -> None:
+        thread = died.thread
+        if thread is not None and {type(thread).__name__, thread.name} & set(_OF_A_POOL):
+            _lost.set()
+        else:
+            usual(died)
+
+    threading.excepthook = note
+    try:
+        yield
+    finally:
+        threading.excepthook = usual
 
 
 def queued(
@@ -93,12 +122,24 @@ def queued(
         for job in jobs:
             waiting.append(pool.submit(work, job))
             if len(waiting) >= ahead:
-                yield waiting.popleft().result()
+                yield _result(waiting.popleft())
         while waiting:
-            yield waiting.popleft().result()
+            yield _result(waiting.popleft())
     finally:
         for future in waiting:
             future.cancel()
+
+
+def _result(future: Future[Found]) -> Found:
+    """What a job gave. Raises `MachineError` when nobody is left who could say it."""
+    while not future.done():
+        wait([future], LOOK_S)
+        if _lost.is_set() and not future.done():
+            raise MachineError(
+                "a thread that serves the worker processes ended before their work was done (often "
+                "for want of memory); no file was written: run it again with fewer workers"
+            )
+    return future.result()
 
 
 def _begin(start: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
