@@ -79,7 +79,7 @@ def audit(
     everything = [(task, path.parent) for path, tasks in files.items() for task in tasks]
     report: Report = {"ok": True, "tasks": len(everything), "families": {}}
     rows: list[Report] = []
-    with Progress("audit", "tasks", len(everything)) as bar:
+    with Progress("audit", "steps") as bar:  # of tasks, policies and searches
         for name in sorted({task.family for task, _ in everything}):
             mine = [task for task, _ in everything if task.family == name]
             family = family_named(name)

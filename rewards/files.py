@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 # In a folder whose files are being replaced by a new set. It stays there after a kill.
 UNFINISHED = ".unfinished"
+_ABOUT = ("provenance.json", "refused.jsonl")  # written after a set of files, and about it
 _NEW = ".new."
 _SLOTS = 8  # writers of one file side by side that share names of temporary files
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
@@ -120,8 +121,8 @@ def replacing_all(folder: str | Path, stale: Iterable[str] = ()) -> Generator[Pa
 
     While they are moved, `folder` holds the file `.unfinished`, which a kill leaves there: readers
     that ask for it never mix two generations of a set. `stale` are files of an older set, by their
-    names in `folder`; they go unless they were written again. Other files stay. Raises `OSError`
-    when another process writes a set to the folder.
+    names in `folder`; they go unless they were written again, and so does what was said about the
+    older set. Other files stay. Raises `OSError` when another process writes a set to the folder.
     """
     folder = Path(os.path.realpath(folder))
     folder.mkdir(parents=True, exist_ok=True)
@@ -137,6 +138,24 @@ def replacing_all(folder: str | Path, stale: Iterable[str] = ()) -> Generator[Pa
             shutil.rmtree(new, ignore_errors=True)
 
 
+@contextmanager
+def unfinished(folder: str | Path) -> Generator[None]:
+    """Mark `folder` while a set of files is written right into it, and after a body that did not
+    end well: readers that ask for the mark refuse the set. Raises `OSError` when another process
+    writes a set to the folder."""
+    folder = Path(os.path.realpath(folder))
+    folder.mkdir(parents=True, exist_ok=True)
+    with _alone(folder):
+        mark = folder / UNFINISHED
+        mark.touch()
+        _sync(folder)
+        for name in _ABOUT:
+            (folder / name).unlink(missing_ok=True)
+        yield
+        mark.unlink()
+        _sync(folder)
+
+
 def _move(new: Path, folder: Path, stale: Iterable[str]) -> None:
     names = sorted(p.relative_to(new) for p in new.rglob("*") if p.is_file())
     for name in names:
@@ -144,7 +163,7 @@ def _move(new: Path, folder: Path, stale: Iterable[str]) -> None:
     mark = folder / UNFINISHED
     mark.touch()
     _sync(folder)
-    for name in {Path(old) for old in stale} - set(names):
+    for name in {Path(old) for old in (*stale, *_ABOUT)} - set(names):
         (folder / name).unlink(missing_ok=True)
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -33,6 +33,7 @@ QUIET = {
 }
 SHORT = (  # (command, kind) of the short form: one row of each
     *(("tasks demo", kind) for kind in ("kill -9", "TERM", "disk full", "two at once")),
+    ("tasks demo", "killed over older"),
     *(("execute", kind) for kind in ("kill -9", "worker killed", "input cut off")),
     *(("score", kind) for kind in ("kill -9", "TERM", "worker killed", "disk full")),
     *(("score tables", kind) for kind in ("memory", "clock jumps")),

@@ -49,7 +49,7 @@ def _timeless(value: Any) -> Any:
 def broken_files(folder: Path) -> Iterator[str]:
     """A sentence for every file under a final name that does not parse to its end."""
     for name, path in listing(folder).items():
-        if _temporary(name):
+        if temporary(name):
             continue
         why = _broken(path)
         if why:
@@ -112,11 +112,11 @@ def differing(folder: Path, wanted: Mapping[str, str], free: tuple[str, ...] = (
 def same_model(folder: Path, wanted: Mapping[str, str]) -> list[str]:
     """The same for a run whose checkpoints are of other steps: model and metrics are the same."""
     kept = {n: p for n, p in wanted.items() if n.startswith("model/") or n == "metrics.jsonl"}
-    free = tuple(n for n in listing(folder) if n not in kept and not _temporary(n))
+    free = tuple(n for n in listing(folder) if n not in kept and not temporary(n))
     return differing(folder, kept, free)
 
 
-def _temporary(name: str) -> bool:
+def temporary(name: str) -> bool:
     return any(part.startswith(".") for part in Path(name).parts) or name.endswith(".tmp")
 
 

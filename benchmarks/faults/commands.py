@@ -32,7 +32,7 @@ class Command:
     anew, "rows" from its journal, "steps" from its checkpoints. `state`: patterns of files that a
     second start reads. `needs`: "torch", "sandbox" or "endpoint". `workers`: it has processes to
     kill. `changing`: files that no two runs have alike, since they hold times or hashes of such.
-    `few`: a run takes seconds, so fewer moments.
+    `few`: a run takes seconds, so fewer moments. `older`: makes an older build in the same folder.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Command:
     workers: bool = False
     changing: tuple[str, ...] = ()
     few: bool = False
+    older: str = ""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -55,19 +56,25 @@ _ROWS_FILES = ("out/provenance.json", "out/results.json", "out/report.html")
 _SIDE = ("out/r.jsonl.provenance.json",)
 
 COMMANDS: tuple[Command, ...] = (
-    Command("tasks demo", f"tasks demo --out out --seed 1 {_DEMO}"),
+    Command(
+        "tasks demo",
+        f"tasks demo --out out --seed 1 {_DEMO}",
+        older=f"tasks demo --out out --seed 2 {_DEMO}",
+    ),
     Command(
         "tasks dare",
         "tasks dare --tables in/tables --databases 1 --workers 1 --out out",
         ("tables/flowers.csv",),
         needs=("sandbox",),
         few=True,
+        older="tasks dare --tables in/tables --databases 1 --workers 1 --out out --seed 5",
     ),
     Command(
         "tasks lake",
         "tasks lake --lakes in/lake --heldout in/other --count 3 --out out",
         ("lake/things.csv",),
         few=True,
+        older="tasks lake --lakes in/lake --heldout in/other --count 2 --out out --seed 5",
     ),
     Command(
         "tasks cdr",
@@ -75,6 +82,7 @@ COMMANDS: tuple[Command, ...] = (
         ("corpus/web.jsonl",),
         state=("out/.work/**/*.json", "out/.work/**/*.facts", "out/.work/**/*.traces"),
         few=True,
+        older=f"tasks cdr --corpus in/corpus --out out --workers 1 --seed 5 {_CDR}",
     ),
     Command(
         "execute",

@@ -300,7 +300,14 @@ def _sandbox(case: Case) -> Ended:
     return case.run(Fault(do, case.injection.at, on="socket.sendmsg", always=times == "always"))
 
 
+def _over_older(case: Case) -> Ended:
+    from benchmarks.faults.older import killed_over_older  # it needs `Case`
+
+    return killed_over_older(case)
+
+
 KINDS = {
+    "killed over older": _over_older,
     "worker killed": _worker,
     "disk full": _disk_full,
     "disk read-only": _read_only,

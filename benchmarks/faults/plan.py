@@ -55,6 +55,9 @@ def injections(command: Command, whole: Ended, size: int, seed: int) -> Iterator
         kept = {(i.kind, bool(i.share)): i for i in found if i.kind == "kill -9" or not i.share}
         found = list(kept.values())
     yield from found
+    if command.older:
+        for at in sorted({max(1, whole.events - back) for back in range(4)}):  # files take places
+            yield Injection(command, "killed over older", at, status=(KILLED,))
     if "endpoint" in command.needs:
         yield from _endpoint(command)
     if "sandbox" in command.needs:

@@ -17,9 +17,12 @@ from data_gen.demo.order import OrderSettings, build_order_tasks
 from data_gen.demo.settings import DemoTaskSettings, preset
 from data_gen.splits import add_splits, certificate, read_list, say_empty
 from rewards.console import Parser, add_out, add_seed, parser
-from rewards.files import write_bytes
+from rewards.files import replacing_all, write_bytes
 from rewards.task import Task, json_text, write_jsonl
 from rewards.versions import GOLD, installed
+
+CERTIFICATE = "certificate.json"
+FILES = (CERTIFICATE, *(f"{n}.jsonl" for n in ("train_sft", "train_rl", "validation", "heldout")))
 
 
 def parse_settings(words: Sequence[str]) -> DemoTaskSettings:
@@ -39,14 +42,14 @@ def write_splits(splits: Mapping[str, Sequence[Task]], out: Path, **more: Any) -
     proof = certificate(splits)
     if not proof["ok"]:
         raise DemoTaskError(f"the splits overlap: {proof['overlaps']}; nothing was written")
-    (out / "certificate.json").unlink(missing_ok=True)  # an older build's files come apart now
-    for name, tasks in splits.items():
-        write_jsonl(out / f"{name}.jsonl", (task.to_json() for task in tasks))
-    proof |= more | {
-        "sha256": {f"{n}.jsonl": _sha256(out / f"{n}.jsonl") for n in splits},
-        "versions": installed(("assay", *GOLD)),
-    }
-    write_bytes(out / "certificate.json", json_text(dict(sorted(proof.items())), indent=2))
+    with replacing_all(out, stale=FILES) as new:
+        for name, tasks in splits.items():
+            write_jsonl(new / f"{name}.jsonl", (task.to_json() for task in tasks))
+        proof |= more | {
+            "sha256": {f"{n}.jsonl": _sha256(new / f"{n}.jsonl") for n in splits},
+            "versions": installed(("assay", *GOLD)),
+        }
+        write_bytes(new / CERTIFICATE, json_text(dict(sorted(proof.items())), indent=2))
     return proof
 
 

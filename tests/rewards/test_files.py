@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from rewards.files import UNFINISHED, alone, replacing, replacing_all, write_bytes, write_text
+from rewards.files import (
+    UNFINISHED,
+    alone,
+    replacing,
+    replacing_all,
+    unfinished,
+    write_bytes,
+    write_text,
+)
 from rewards.task import TaskError, refuse_unfinished, write_jsonl
 
 
@@ -214,3 +222,26 @@ def test_a_file_that_goes_on_has_one_writer(tmp_path: Path) -> None:
     with alone(path):
         pass
     assert names_in(path.parent) == []
+
+
+def test_what_was_said_of_an_older_set_goes_with_it(tmp_path: Path) -> None:
+    for name in ("a.jsonl", "provenance.json", "refused.jsonl", "mine.txt"):
+        (tmp_path / name).write_text("old")
+    with replacing_all(tmp_path) as new:
+        (new / "a.jsonl").write_text("new")
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {
+        "a.jsonl": "new",
+        "mine.txt": "old",
+    }
+
+
+def test_a_set_that_did_not_end_well_stays_marked(tmp_path: Path) -> None:
+    with pytest.raises(ValueError), unfinished(tmp_path):
+        (tmp_path / "tasks.jsonl").write_text("half")
+        raise ValueError
+    with pytest.raises(TaskError, match="run the same `assay tasks` command again"):
+        refuse_unfinished(tmp_path / "tasks.jsonl")
+    with unfinished(tmp_path), pytest.raises(OSError, match="another build"):
+        with unfinished(tmp_path):
+            pass
+    refuse_unfinished(tmp_path / "tasks.jsonl")
