@@ -19,6 +19,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -105,6 +106,8 @@ def _all(args: argparse.Namespace, home: Path) -> list[Any]:
             try:
                 _job(args, home, chosen[job :: args.jobs], home / f"rows-{job}.jsonl")
                 status = 0
+            except BaseException:
+                traceback.print_exc()  # `_exit` says nothing
             finally:
                 sys.stdout.flush()
                 os._exit(status)

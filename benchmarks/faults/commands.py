@@ -82,7 +82,7 @@ COMMANDS: tuple[Command, ...] = (
         ("corpus/web.jsonl",),
         state=("out/.work/**/*.json", "out/.work/**/*.facts", "out/.work/**/*.traces"),
         few=True,
-        older=f"tasks cdr --corpus in/corpus --out out --workers 1 --seed 5 {_CDR}",
+        older=f"tasks cdr --corpus in/corpus --out out --workers 1 {_CDR} instruct.seed=5",
     ),
     Command(
         "execute",
