@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -57,6 +58,7 @@ class Links:
 
 
 NO_LINKS = Links()
+HEAD = re.compile(r'<section id="([^"]*)"><h2>(.*?)</h2>')
 DRAWN = '<td class="drawn">'
 Line = tuple[str, Sequence[str]]  # class of the row, its cells as HTML
 
@@ -98,7 +100,9 @@ def part(head: str) -> str:
 def section(head: str, *inner: str) -> str:
     """A heading and what stands under it; "" where nothing does."""
     body = "".join(inner)
-    return f'<h2 id="{part(head)}">{escape(head)}</h2>{body}' if body else ""
+    if not body:
+        return ""
+    return f'<section id="{part(head)}"><h2>{escape(head)}</h2>{body}</section>'
 
 
 def quiet(text: str) -> str:
@@ -116,11 +120,8 @@ def plain(lines: Sequence[Sequence[str]], label: str, kind: str = "") -> str:
 def document(title: str, subtitle: str, sections: Sequence[str]) -> str:
     """The whole page; sections with a heading are listed at its top."""
     there = [s for s in sections if s]
-    heads = [s.partition("</h2>")[0].partition(">") for s in there if s.startswith('<h2 id="')]
-    items = "".join(
-        f'<li><a href="#{tag.partition(chr(34))[2].rstrip(chr(34))}">{text}</a></li>'
-        for tag, _, text in heads
-    )
+    heads = [m for s in there if (m := HEAD.match(s))]
+    items = "".join(f'<li><a href="#{m[1]}">{m[2]}</a></li>' for m in heads)
     contents = f'<nav aria-label="On this page"><ul>{items}</ul></nav>' if len(heads) > 2 else ""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'

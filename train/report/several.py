@@ -156,7 +156,7 @@ def _change_table(lines: Sequence[Line], first: str) -> str:
     if not lines:
         return ""
     heads = (first, "change", "tasks", "sources", "outcome [95 %]", "", "mean over runs (range)")
-    return wide(table((*heads, "gained", "lost"), lines), "Changes") + quiet(
+    return wide(table((*heads, "gained", "lost"), lines), f"Changes by {first}") + quiet(
         "Paired over the same tasks, with a bootstrap over their sources."
     )
 

@@ -59,17 +59,16 @@ def slices(parts: Sequence[Shown], data: Mapping[str, Any], links: Links) -> str
     lines: list[Line] = []
     last = ("", "")
     for one in found:
-        if (one.family, one.name) != last:
-            last = (one.family, one.name)
-            head = f"{one.family}: {one.name}" if families > 1 else one.name
-            lines.append(("part", [escape(head), *[""] * (1 + len(models) + 2 * bool(pair))]))
+        kind = "part" if (one.family, one.name) != last else ""
+        last = (one.family, one.name)
+        head = f"{one.family}: {one.name}" if families > 1 else one.name
         cells = [
             _cell(cell, part, links, one.words(families))
             for cell, part in zip(one.cells, models, strict=True)
         ]
         comparison = changes.get((one.family, one.name, one.value))
         more = _change(comparison, links, one.words(families), reach) if pair else []
-        lines.append(("", [escape(one.value), str(one.tasks), *cells, *more]))
+        lines.append((kind, [escape(f"{head} = {one.value}"), str(one.tasks), *cells, *more]))
     heads = ["slice", "tasks", *(p.name for p in models)]
     heads += [f"{pair[0]} → {pair[1]}", ""] if pair else []
     if not lines:

@@ -25,13 +25,16 @@ from train.view.sources import labels_of
 RUNS_PAGE = "runs.html"
 
 
-def write_report(run_dir: Path, data: Mapping[str, Any]) -> Path:
-    """Write `results.json` and `report.html` into `run_dir`; returns the page's path."""
+def write_report(run_dir: Path, data: Mapping[str, Any], rollouts: bool = False) -> Path:
+    """Write `results.json` and `report.html` into `run_dir`; returns the page's path. `rollouts`:
+    also `view.html`, which it links to."""
     check_results(data)
     run_dir.mkdir(parents=True, exist_ok=True)
     # a model's output may hold lone surrogates, which UTF-8 cannot
     text = json.dumps(data, ensure_ascii=False) + "\n"
     write_text(run_dir / "results.json", text, "backslashreplace")
+    if rollouts:
+        write_rollouts(run_dir)
     return write_page(run_dir, data)
 
 
