@@ -74,9 +74,22 @@ def test_a_number_opens_the_rollouts_behind_it(tab: Any, site: Path) -> None:
     assert gained == "4 tasks"
     lost = followed(tab, page, "sft → rl", 7, "what-each-stage-changed")
     assert lost == "1 task"
-    assert followed(tab, page, "wrong_status", 2, "how-answers-ended").startswith("4 rollouts")
+    assert followed(tab, page, "ok", 2, "how-answers-ended").startswith("4 rollouts")
     by_slice = followed(tab, page, "gold status = DROP", 3, "slices")
     assert by_slice.startswith("4 rollouts")
+
+
+def test_every_count_is_the_number_of_rollouts_that_it_opens(tab: Any, site: Path) -> None:
+    page = site / "a" / "report.html"
+    tab.goto(page.as_uri())
+    links = tab.locator("#how-answers-ended td a, #gold-against-answer td a")
+    found = [(a.inner_text(), a.get_attribute("href")) for a in links.all()]
+    assert len(found) > 12
+    for text, address in found:
+        tab.goto("about:blank")
+        tab.goto(f"{page.parent.as_uri()}/{address}")
+        tab.wait_for_selector(".list", state="attached")
+        assert tab.inner_text(".count").split()[0] == text.split()[0], address
 
 
 def test_a_point_of_a_curve_opens_its_step(tab: Any, site: Path) -> None:
