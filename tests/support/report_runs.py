@@ -18,7 +18,7 @@ TASKS = 8
 def make_report_run(folder: Path, seed: int = 0, lr: float = 1e-5) -> Path:
     """A run whose SFT model is right in half of the tasks, and whose RL model in all but one."""
     make_run(folder, steps=3, tasks=4)
-    tasks = [refinement(n, least=3 if n % 2 else 30) for n in range(TASKS)]
+    tasks = [refinement(100 + n, least=3 if n % 2 else 30) for n in range(TASKS)]
     wrong, right = evaluation_rows(tasks, 2), evaluation_rows(tasks, 0)
     rows = {
         "untouched": evaluation_rows(tasks, 3),
