@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from train.evaluation.results import is_baseline, named_rows
-from train.report.html import Line, Links, plain, section, table, wide
+from train.report.markup import Line, Links, plain, section, table, wide
 
 Metrics = Sequence[Mapping[str, Any]]
 LONGEST_REASON = 90  # characters

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from train.report.html import Links, quiet, section, table, wide
+from train.report.markup import Links, quiet, section, table, wide
 from train.report.svg import COLOURS, line_chart, stacked_chart
 
 Metrics = Sequence[Mapping[str, Any]]

@@ -24,7 +24,17 @@ from train.evaluation.results import (
 )
 from train.evaluation.stats import Interval
 from train.evaluation.tables import ends
-from train.report.html import NO_LINKS, Line, Links, bounds_text, plain, quiet, section, table, wide
+from train.report.markup import (
+    NO_LINKS,
+    Line,
+    Links,
+    bounds_text,
+    plain,
+    quiet,
+    section,
+    table,
+    wide,
+)
 from train.report.slicing import slices
 from train.report.svg import interval_mark
 

@@ -10,7 +10,7 @@ from train.evaluation.results import heldout, named_rows, shown
 from train.report.costs import left_out, provenance, spent
 from train.report.curves import training
 from train.report.evaluated import evaluation
-from train.report.html import Links, document
+from train.report.markup import Links, document
 from train.report.samples import samples
 from train.report.signs import warnings_of
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from rewards.task import RIGHT
 from train.evaluation.results import is_baseline
-from train.report.html import Links, section
+from train.report.markup import Links, section
 
 Row = Mapping[str, Any]
 SHOWN, OF_A_KIND, LONGEST = 16, 2, 20_000

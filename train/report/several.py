@@ -14,7 +14,17 @@ from train.evaluation.comparing import Comparison, signed
 from train.evaluation.results import number, ordered, shown
 from train.evaluation.tables import ends
 from train.report.curves import figure, line_of, validation_key
-from train.report.html import Line, Links, bounds_text, document, plain, quiet, section, table, wide
+from train.report.markup import (
+    Line,
+    Links,
+    bounds_text,
+    document,
+    plain,
+    quiet,
+    section,
+    table,
+    wide,
+)
 from train.report.pooled import One, are_seeds, between, differing, groups, pooled, stages
 from train.report.svg import interval_mark, line_chart
 from train.view.links import PAGE

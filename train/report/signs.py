@@ -7,7 +7,7 @@ from html import escape
 from itertools import groupby
 from typing import Any, cast
 
-from train.report.html import quiet, section
+from train.report.markup import quiet, section
 
 FIELD = "signs"  # of a row of metrics.jsonl (train/run/watch.py)
 

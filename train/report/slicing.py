@@ -20,7 +20,7 @@ from train.evaluation.results import (
     number,
 )
 from train.evaluation.tables import Draw, ends
-from train.report.html import Line, Links, bounds_text, quiet, section, table, wide
+from train.report.markup import Line, Links, bounds_text, quiet, section, table, wide
 from train.report.svg import interval_mark
 
 Row = Mapping[str, Any]
