@@ -9,12 +9,13 @@ CUDA := cuda-bindings cuda-pathfinder cuda-toolkit $(addprefix nvidia-,cublas cu
   cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand cusolver cusparse cusparselt-cu13 nccl-cu13 \
   nvjitlink nvshmem-cu13 nvtx)
 
-.PHONY: help lock setup demo test test-slow test-slurm check clean
+.PHONY: help lock setup demo test test-slow test-slurm check docs clean
 
 help:
 	@echo "make demo   train a real model against gold, evaluate it, write runs/demo/report.html"
 	@echo "make test   run the tests"
 	@echo "make check  ruff and pyright"
+	@echo "make docs   the documentation site, in site/"
 	@echo "make setup  make .venv (the others call it first)"
 	@echo "make lock   make requirements.lock again, from pyproject.toml"
 	@echo "make clean  remove .venv"
@@ -52,5 +53,11 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
+# The site in site/. Fails where a link leads nowhere or the generated pages are not up to date.
+docs: setup
+	@$(PYTHON) -m train.install --extras docs
+	$(BIN)/python docs/generate.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean:
-	rm -rf .venv
+	rm -rf .venv site

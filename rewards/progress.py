@@ -20,7 +20,8 @@ class Progress:
     """Counts what is done; says the rate and, with a total, the time left.
 
     `total` counts units, unless `add` is told where else the work stands (bytes of the input).
-    Work that ends before the first line of a log says nothing there. Use as a context manager.
+    `done` units were done before: they count, but not in the rate. Work that ends before the first
+    line of a log says nothing there. Use as a context manager.
     """
 
     def __init__(
@@ -30,14 +31,16 @@ class Progress:
         total: int | None = None,
         to: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
+        done: int = 0,
     ) -> None:
         from tqdm import tqdm
 
         self._to = sys.stderr if to is None else to
         self._name, self._unit, self._total, self._clock = name, unit, total, clock
-        self._count, self._place, self._apart = 0, 0, False
+        self._done = self._count = self._place = done
+        self._apart = False
         self._start = self._said = clock()
-        self._lines = 0
+        self._lines, self._note = 0, ""
         self._bar: tqdm[Any] | None = None
         if self._to.isatty():
             self._bar = tqdm(
@@ -47,6 +50,7 @@ class Progress:
                 delay=FIRST_S,
                 dynamic_ncols=True,
                 file=self._to,
+                initial=done,
             )
 
     def __enter__(self) -> Progress:
@@ -84,23 +88,39 @@ class Progress:
             self._said = now
             self._say(now)
 
+    def note(self, text: str) -> None:
+        """What is known so far (`outcome 0.41, 118 tok/s`), shown behind the count."""
+        self._note = text
+        if self._bar is not None:
+            self._bar.set_postfix_str(text, False)
+
+    def above(self, line: str) -> None:
+        """A line of the command's own output, on standard output, above the bar if there is one."""
+        if self._bar is None:
+            print(line, flush=True)
+        else:
+            self._bar.write(line, file=sys.stdout)
+            sys.stdout.flush()
+
     def _say(self, now: float) -> None:
         self._lines += 1
         print(self.line(now - self._start), file=self._to, flush=True)
 
     def line(self, seconds: float) -> str:
         """`facts: 12,000 of 20,000 documents, 55 a second, 0:02:25 left`."""
-        rate = self._count / seconds if seconds > 0 else 0.0
+        rate = (self._count - self._done) / seconds if seconds > 0 else 0.0
         of = f" of {self._total:,}" if self._total and not self._apart else ""
         said = f"{self._name}: {self._count:,}{of} {self._unit}, {_rate(rate)} a second"
+        note = f", {self._note}" if self._note else ""
         if not self._total:
-            return said
+            return said + note
         if self._apart:
             said += f", {min(1.0, self._place / self._total):.0%}"
-        if 0 < self._place < self._total:
-            left = round(seconds * (self._total - self._place) / self._place)
+        made = self._place - self._done
+        if made > 0 and self._place < self._total:
+            left = round(seconds * (self._total - self._place) / made)
             said += f", {left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left"
-        return said
+        return said + note
 
 
 def _rate(rate: float) -> str:

@@ -43,6 +43,7 @@ from train.run.trained_on import drawn, marks_from, trained_before
 from train.run.watch import watch_of
 from train.scoring import scorer
 from train.sft import train_sft
+from train.view.links import PAGE
 
 Row = dict[str, Any]
 Policy = LlamaPolicy | TransformersPolicy
@@ -102,11 +103,11 @@ def run_demo(config: DemoConfig) -> Path:
         draw = {"bootstrap": config.eval.bootstrap, "bootstrap_seed": config.eval.seed}
         meta = {"seed": config.seed, "times": times, "tasks": len(held), **draw}
         data = {"rows": rows, "meta": meta}
-        page = write_report(out, data)
+        page = write_report(out, data, rollouts=True)
         spent = ", ".join(f"{name} {seconds:.0f}s" for name, seconds in times.items())
         print(
             f"\n{text_table(data)}\n\ntime: {spent}; {sum(times.values()) / 60:.1f} minutes\n"
-            f"report: {page}"
+            f"report: {page}, which links to the rollouts in {page.with_name(PAGE)}"
         )
         run.finish()
     return page

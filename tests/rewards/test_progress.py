@@ -76,3 +76,23 @@ def test_a_terminal_gets_a_bar_that_is_drawn_over(monkeypatch: pytest.MonkeyPatc
 def test_items_are_counted_as_they_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(progress.progress(range(5), "counting", "numbers")) == [0, 1, 2, 3, 4]
     assert capsys.readouterr() == ("", "")
+
+
+def test_what_is_known_so_far_stands_behind_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    bar = Progress("evaluating", "answers", 100, io.StringIO(), clock)
+    bar.note("outcome 0.41")
+    bar.add(50)
+    assert bar.line(10.0) == "evaluating: 50 of 100 answers, 5 a second, 0:00:10 left, outcome 0.41"
+    monkeypatch.setattr(progress, "FIRST_S", 0.0)
+    said = Terminal()
+    with Progress("facts", "documents", 4, said) as drawn:
+        drawn.note("outcome 0.41")
+        drawn.add(4)
+    assert "outcome 0.41" in said.getvalue()
+
+
+def test_what_was_done_before_counts_but_not_in_the_rate() -> None:
+    bar = Progress("SFT", "steps", 100, io.StringIO(), Clock(), done=40)
+    bar.add(10)
+    assert bar.line(10.0) == "SFT: 50 of 100 steps, 1 a second, 0:00:50 left"

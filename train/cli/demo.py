@@ -8,6 +8,7 @@ from configs.schema import DemoConfig
 from train.cli.options import given, parser_of
 from train.run.errors import say_known_errors
 from train.run.settings import load_run
+from train.run.summary import machine_output
 
 DEFAULT_CONFIG = Path(__file__).resolve().parents[2] / "configs" / "demo.yaml"
 
@@ -22,9 +23,10 @@ def main(argv: list[str]) -> int:
         DemoConfig,
     )
     asked = given(parser, argv)
-    with say_known_errors("assay demo") as status:
+    with say_known_errors("assay demo") as status, machine_output(asked.json) as done:
         config = load_run(DemoConfig, asked.config or DEFAULT_CONFIG, asked.settings)
         from train.demo import run_demo  # imports torch
 
         run_demo(config)
+        done(config.out)
     return status.code

@@ -15,6 +15,7 @@ from train.cli.options import given, parser_of
 from train.run.data import AUTO, training_tasks, validation_tasks, with_validation
 from train.run.errors import say_known_errors
 from train.run.settings import load_run, weights_of, with_folder
+from train.run.summary import machine_output
 
 if TYPE_CHECKING:
     from rollouts.environment import Budget
@@ -35,7 +36,7 @@ def main(argv: list[str]) -> int:
         ("embedded", "verl"),
     )
     asked = given(parser, argv)
-    with say_known_errors("assay grpo") as status:
+    with say_known_errors("assay grpo") as status, machine_output(asked.json) as done:
         config = load_run(GrpoRunConfig, asked.config, asked.settings, asked.families)
         if asked.dry_run:
             dry_run(config, asked.backend)
@@ -43,6 +44,7 @@ def main(argv: list[str]) -> int:
             return on_devices(config)
         else:
             run(config)
+            done(config.out)
     return status.code
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from configs.describe import dotted_docs
-from rewards.console import STATUSES, Parser, add_config, add_family, parser
+from rewards.console import STATUSES, Parser, add_config, add_family, add_json, parser
 
 # a flag and the setting that it stands for
 FLAGS: dict[str, tuple[str, str]] = {
@@ -29,6 +29,7 @@ class Given:
     families: list[str]
     backend: str
     dry_run: bool
+    json: bool = False
 
 
 def parser_of(
@@ -40,6 +41,7 @@ def parser_of(
     lines = [f"  {name}={value}\n      {doc}" for name, (value, doc) in docs.items()]
     made.epilog = "settings, with their defaults:\n" + "\n".join(lines) + f"\n\n{STATUSES}"
     add_config(made)
+    add_json(made)
     for flag, (name, text) in FLAGS.items():
         if name in docs:
             same = f"{text}; the same as {name}=X (default: {docs[name][0] or 'none'})"
@@ -57,6 +59,8 @@ def parser_of(
 def given(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Given:
     """The parsed command line; flags and settings may stand in any order."""
     args = vars(parser.parse_intermixed_args(list(argv)))
+    if args.get("json") and args.get("backend", "embedded") != "embedded":
+        parser.error("--json: only with --backend embedded; others print what their processes say")
     flags = [f"{name}={args[name]}" for name, _ in FLAGS.values() if args.get(name) is not None]
     return Given(
         args["config"],
@@ -64,4 +68,5 @@ def given(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Given:
         args.get("family", []),
         args.get("backend", "embedded"),
         args.get("dry_run", False),
+        args.get("json", False),
     )

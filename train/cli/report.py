@@ -1,7 +1,8 @@
-"""`assay report RUN...`: a run's results and curves as one static HTML file."""
+"""`assay report RUN...`: results, curves and rollouts of runs as static HTML pages."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from rewards import console
 from rewards.families import use_families
 from train.evaluation.benchmarks import BENCHMARKS
 from train.evaluation.results import ResultsError, read_results, text_table
-from train.report.write import seeds_table, write_page
+from train.report.write import seeds_table, write_page, write_rollouts, write_several
 
 # what shows that a folder is a run; one of them is enough
 PIECES = ("results.json", "metrics.jsonl", "run.json")
@@ -28,21 +29,47 @@ def read_run(run: Path) -> dict[str, Any]:
     )
 
 
+def parser() -> argparse.ArgumentParser:
+    made = console.parser("report", __doc__)
+    made.add_argument(
+        "runs",
+        nargs="+",
+        type=Path,
+        metavar="RUN",
+        help="run directory; several are also shown side by side, with the seeds of one setting "
+        "pooled",
+    )
+    made.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE.html",
+        help="page of several runs (default: runs.html in the folder that holds the first)",
+    )
+    made.add_argument(
+        "--no-view",
+        action="store_true",
+        help="do not write view.html, the page of rollouts that numbers link to",
+    )
+    console.add_family(made)
+    return made
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status 0. Raises `ResultsError` for a folder that is no run."""
-    parser = console.parser("report", __doc__)
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directory")
-    console.add_family(parser)
-    options = parser.parse_args(argv)
+    options = parser().parse_args(argv)
     use_families(options.family)
-    runs = {str(run): read_run(run) for run in options.runs}
+    runs = {run: read_run(run) for run in options.runs}
     for run, data in runs.items():
+        rollouts = None if options.no_view else write_rollouts(run)
         table = text_table(data) if data else "not evaluated"
-        print(f"{run}\n{table}\nreport: {write_page(Path(run), data)}\n")
+        print(f"{run}\n{table}\nreport: {write_page(run, data)}")
+        print(f"rollouts: {rollouts}\n" if rollouts else "")
         for benchmark in BENCHMARKS.values():
-            if more := benchmark.report and benchmark.report(Path(run)):
+            if more := benchmark.report and benchmark.report(run):
                 print(f"{more}\n")
-    evaluated = {run: data for run, data in runs.items() if data}
+    evaluated = {str(run): data for run, data in runs.items() if data}
     if len(evaluated) > 1:
         print(seeds_table(evaluated))
+    if len(runs) > 1:
+        print(f"side by side: {write_several(runs, options.out)}")
     return 0

@@ -16,6 +16,7 @@ from train.cli.options import given, parser_of
 from train.run.data import AUTO, Row, training_rows, validation_tasks, with_validation
 from train.run.errors import say_known_errors
 from train.run.settings import load_run, weights_of, with_folder
+from train.run.summary import machine_output
 
 # What imports torch or transformers is imported where it is used: `--help` has to be quick.
 
@@ -29,7 +30,7 @@ def main(argv: list[str]) -> int:
         ("embedded", "deepspeed"),
     )
     asked = given(parser, argv)
-    with say_known_errors("assay sft") as status:
+    with say_known_errors("assay sft") as status, machine_output(asked.json) as done:
         config = load_run(SftRunConfig, asked.config, asked.settings, asked.families)
         if asked.dry_run:
             dry_run(config, asked.backend)
@@ -37,6 +38,7 @@ def main(argv: list[str]) -> int:
             return on_devices(config)
         else:
             run(config)
+            done(config.out)
     return status.code
 
 

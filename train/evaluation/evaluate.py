@@ -18,6 +18,7 @@ from rollouts.episode import rollout
 from rollouts.now import run_now
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling
+from train.evaluation.live import Tally
 from train.evaluation.rows import Row, Scorer, baseline_rows, row_of, scorer
 from train.evaluation.stats import pass_at_k
 
@@ -40,6 +41,7 @@ def evaluate_tasks(
 ) -> list[Row]:
     """One greedy row a task; with `pass_k`, also the unbiased pass@1 and pass@k at T = 1."""
     rows: list[Row] = []
+    tally = Tally()
     for at in range(0, len(tasks), chunk):
         part = tasks[at : at + chunk]
 
@@ -51,6 +53,7 @@ def evaluate_tasks(
         greedy = Sampling(max_new_tokens, temperature=0.0)
         for task, (answer,) in zip(part, ask(greedy, 1, seed), strict=True):
             rows.append(row_of(task, answer, score(task, answer)))
+            tally.add(rows[-1])
         if pass_k:
             drawn = Sampling(max_new_tokens, temperature=1.0)
             samples = ask(drawn, pass_k, derive_seed(seed, "pass_k"))
@@ -60,5 +63,6 @@ def evaluate_tasks(
                 row["pass@1"] = pass_at_k(pass_k, right, 1)
                 row[f"pass@{pass_k}"] = pass_at_k(pass_k, right, pass_k)
         if progress is not None:
+            progress.note(tally.text())
             progress.add(len(part))
     return rows

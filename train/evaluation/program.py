@@ -15,8 +15,9 @@ from configs.loader import ConfigError
 from train.evaluation.answering import URLS, is_reference
 from train.evaluation.results import text_table
 from train.evaluation.run import evaluate
-from train.report.write import write_page
+from train.report.write import write_page, write_rollouts
 
+MOST_SHOWN = 10_000  # answers that a page is written of unasked; `assay view` writes any
 CUT_OFTEN = 0.1  # share of answers cut by the token limit from which that is said
 
 
@@ -26,6 +27,8 @@ def run(args: Any) -> int:
     aside = sys.stderr if args.json else sys.stdout  # --json: nothing but one object on stdout
     with contextlib.redirect_stdout(aside):
         data = evaluate(args)
+    if len(data["rows"]) <= MOST_SHOWN:
+        write_rollouts(args.out)
     page = write_page(args.out, data)
     if args.json:
         shown = {k: v for k, v in data.items() if k != "rows"}

@@ -28,6 +28,7 @@ from train.evaluation.benchmarks import BENCHMARKS
 from train.evaluation.contract import Plan, plain_plan
 from train.evaluation.identity import settings_of
 from train.evaluation.journal import ROWS, Journal
+from train.evaluation.live import Tally
 from train.evaluation.opening import Asked, open_all
 from train.evaluation.rows import baseline_rows, row_of, scorer
 from train.evaluation.tables import Draw, tables
@@ -108,12 +109,15 @@ def _answered(asked: Asked, args: Any, shop: Workshop, weights: Mapping[str, Any
         todo = [(task, j) for task, j in wanted if (task.id, j) not in rows]
         if len(todo) < len(wanted):
             print(f"{len(wanted) - len(todo)} answers are there already; {len(todo)} to go")
+        tally = Tally()
         with Progress("evaluating", "answers", len(todo)) as bar:
 
             def keep(task: Task, run: Trajectory) -> None:
                 row = _row(task, run, score(task, run), asked, args)
                 rows[task.id, run.sample] = row
                 journal.write(row)
+                tally.add(row)
+                bar.note(tally.text())
                 bar.add(int(run.failure is None))
 
             if todo:

@@ -12,15 +12,14 @@ from typing import Any
 
 from rewards.task import RIGHT
 from train.evaluation.results import is_baseline
-from train.view.links import EVALUATION, fragment
+from train.report.markup import Links, section
 
 Row = Mapping[str, Any]
 SHOWN, OF_A_KIND, LONGEST = 16, 2, 20_000
 
 
-def samples(rows: Mapping[str, Sequence[Row]], viewer: str = "", one: bool = False) -> str:
-    """Two tasks of every kind of difference between the last two models, then of every failure.
-    `viewer`: the page that answers link to; `one`: the rows are one evaluation's."""
+def samples(rows: Mapping[str, Sequence[Row]], links: Links) -> str:
+    """Two tasks of every kind of difference between the last two models, then of every failure."""
     models = [name for name in rows if not is_baseline(name)] or list(rows)[-1:]
     if not models or not any(rows[name] for name in models):
         return ""
@@ -35,9 +34,9 @@ def samples(rows: Mapping[str, Sequence[Row]], viewer: str = "", one: bool = Fal
         if seen[kind] <= OF_A_KIND and len(chosen) < SHOWN:
             chosen.append(task)
     parts = "".join(
-        _sample(task, {n: by_task[n].get(task) for n in models}, viewer, one) for task in chosen
+        _sample(task, {n: by_task[n].get(task) for n in models}, links) for task in chosen
     )
-    return f"<h2>Sample answers</h2>{parts}"
+    return section("Sample answers", parts)
 
 
 def _first(rows: Sequence[Row]) -> dict[str, Row]:
@@ -51,7 +50,7 @@ def _right(row: Row) -> bool | None:
     return None if row["outcome"] is None else float(row["outcome"]) >= RIGHT
 
 
-def _sample(task: str, answers: Mapping[str, Row | None], viewer: str, one: bool) -> str:
+def _sample(task: str, answers: Mapping[str, Row | None], links: Links) -> str:
     first = next(row for row in answers.values() if row is not None)
     tags, blocks = [], []
     for field, label in (("prompt", "prompt"), ("input_text", "input"), ("gold_text", "gold text")):
@@ -65,10 +64,9 @@ def _sample(task: str, answers: Mapping[str, Row | None], viewer: str, one: bool
         tags.append(f'<span class="tag {kind}">{escape(name)}: {escape(str(row["why"]))}</span>')
         numbers = f"outcome {_brief(row['outcome'])}, reward {_brief(row['reward'])}"
         label = f"{escape(name)} ({numbers}, {row.get('tokens_out', '–')} tokens)"
-        if viewer:
+        if links.page:
             sample = int(row.get("sample") or 0)
-            place = fragment(EVALUATION if one else name, None, task, sample)
-            label += f' <a href="{escape(viewer)}#{escape(place)}">in the viewer</a>'
+            label += " " + links.rollout("in the viewer", name, task, sample)
         output = escape(str(row.get("output", ""))[:LONGEST])
         blocks.append(f'<div class="label">{label}</div><pre>{output}</pre>')
     gold = f"gold {escape(str(first['label']))}" if first.get("label") else ""

@@ -7,6 +7,8 @@ from html import escape
 from itertools import groupby
 from typing import Any, cast
 
+from train.report.markup import quiet, section
+
 FIELD = "signs"  # of a row of metrics.jsonl (train/run/watch.py)
 
 
@@ -16,10 +18,8 @@ def warnings_of(metrics: Sequence[Mapping[str, Any]], record: Mapping[str, Any])
     if not lines:
         return ""
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    return (
-        f'<h2>Warnings</h2><ul>{items}</ul><p class="quiet">A sign is no proof: it says which '
-        "rollouts to read (docs/audit.md).</p>"
-    )
+    said = "A sign is no proof: it says which rollouts to read (docs/audit.md)."
+    return section("Warnings", f"<ul>{items}</ul>", quiet(said))
 
 
 def audit_lines(audit: Any) -> list[str]:

@@ -10,16 +10,60 @@ from train.evaluation.stats import Interval
 
 WIDTH, HEIGHT = 340, 170
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 10, 24
+COLOURS = 4
 Point = tuple[float, float]
+Link = Callable[[str, float], str]
+"""(name of a line, x) → an address, "" for none."""
 
 
-def line_chart(series: Sequence[tuple[str, Sequence[Point]]], x_label: str = "step") -> str:
-    """Up to four named lines over one axis; points with their values as tooltips."""
+def line_chart(
+    series: Sequence[tuple[str, Sequence[Point]]],
+    x_label: str = "step",
+    title: str = "",
+    link: Link | None = None,
+) -> str:
+    """Named lines over one axis, four colours and then dashed; points have their values as
+    tooltips. `link`: the address behind the points of an x, where there is one."""
     points = [p for _, line in series for p in line]
     if not points:
         return '<p class="quiet">nothing logged</p>'
     low_x, high_x = _range([x for x, _ in points], 0.0)
     low_y, high_y = _range([y for _, y in points], 0.08)
+    at, parts = _axes(low_x, high_x, low_y, high_y, title, link is not None)
+    for index, (name, line) in enumerate(series):
+        parts += _line(name, line, index, at, x_label, link)
+    return "".join(parts) + "</svg>"
+
+
+def stacked_chart(
+    names: Sequence[str],
+    shares: Sequence[tuple[float, Sequence[float]]],
+    title: str = "",
+    link: Link | None = None,
+) -> str:
+    """Shares of a whole by step, one on top of the other: (x, a share for each name)."""
+    low_x, high_x = _range([x for x, _ in shares], 0.0)
+    at, parts = _axes(low_x, high_x, 0.0, 1.0, title, link is not None)
+    sums = [[sum(values[:n]) for n in range(len(names) + 1)] for _, values in shares]
+    half = (high_x - low_x) / 2 if len(shares) == 1 else 0.0
+    for n, name in enumerate(names):
+        edge: list[str] = []
+        for sides, order in ((n + 1, 1), (n, -1)):
+            for (x, _), heights in list(zip(shares, sums, strict=True))[::order]:
+                for shift in (-half * order, half * order) if half else (0.0,):
+                    px, py = at(min(max(x + shift, low_x), high_x), min(heights[sides], 1.0))
+                    edge.append(f"{px:.1f},{py:.1f}")
+        tip = f"{escape(name)}: {shares[-1][1][n]:.0%} at the last step"
+        points = " ".join(edge)
+        parts.append(f'<polygon class="area c{n % 6}" points="{points}">')
+        parts.append(f"<title>{tip}</title></polygon>")
+    return "".join(parts) + "</svg>"
+
+
+def _axes(
+    low_x: float, high_x: float, low_y: float, high_y: float, title: str, linked: bool
+) -> tuple[Callable[[float, float], Point], list[str]]:
+    """Where a point of the plane stands, and the beginning of the picture with its grid."""
 
     def at(x: float, y: float) -> Point:
         across = (x - low_x) / (high_x - low_x)
@@ -29,7 +73,10 @@ def line_chart(series: Sequence[tuple[str, Sequence[Point]]], x_label: str = "st
             HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM),
         )
 
-    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">']
+    # a picture may not hold links
+    role = "group" if linked else "img"
+    label = escape(title or "chart")
+    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="{role}" aria-label="{label}">']
     for tick in _ticks(low_y, high_y, 4):
         y = at(low_x, tick)[1]
         parts.append(
@@ -42,23 +89,35 @@ def line_chart(series: Sequence[tuple[str, Sequence[Point]]], x_label: str = "st
         if tick == int(tick):
             x = at(tick, low_y)[0]
             parts.append(f'<text x="{x:.1f}" y="{HEIGHT - 8}" text-anchor="middle">{tick:g}</text>')
-    for index, (name, line) in enumerate(series):
-        parts += _line(name, line, index, at, x_label)
-    return "".join(parts) + "</svg>"
+    return at, parts
 
 
 def _line(
-    name: str, line: Sequence[Point], index: int, at: Callable[[float, float], Point], x_label: str
+    name: str,
+    line: Sequence[Point],
+    index: int,
+    at: Callable[[float, float], Point],
+    x_label: str,
+    link: Link | None,
 ) -> list[str]:
     places = [at(x, y) for x, y in line]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    marks = [f'<polyline class="line c{index}" points="{path}"/>']
+    dashed = " dashed" if index >= COLOURS else ""
+    index %= COLOURS
+    marks = [f'<polyline class="line c{index}{dashed}" points="{path}"/>']
     radius = 2.2 if len(line) <= 60 else 1.2
     for (x, y), (cx, cy) in zip(line, places, strict=True):
         tip = f"{escape(name)}: {y:.4g} at {x_label} {x:g}"
-        marks.append(
+        dot = (
             f'<circle class="dot c{index}" cx="{cx:.1f}" cy="{cy:.1f}" r="{radius}">'
             f"<title>{tip}</title></circle>"
+        )
+        place = link(name, x) if link else ""
+        # steps are linked from a table too: hundreds of points are no tab stops
+        marks.append(
+            f'<a href="{escape(place)}" tabindex="-1" aria-label="{tip}">{dot}</a>'
+            if place
+            else dot
         )
     return marks
 
@@ -79,7 +138,8 @@ def interval_mark(interval: Interval, low: float = 0.0, high: float = 1.0) -> st
     )
     left, right = x(interval.low), x(interval.high)
     return (
-        f'<svg class="mark" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
+        f'<svg class="mark" aria-hidden="true" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}">'
         f'<line class="grid" x1="{pad}" x2="{width - pad}" y1="9" y2="9"/>{zero}'
         f'<line class="whisker" x1="{left:.1f}" x2="{right:.1f}" y1="9" y2="9"/>'
         f'<circle class="value" cx="{x(interval.value):.1f}" cy="9" r="3.2"/></svg>'

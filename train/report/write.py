@@ -1,28 +1,40 @@
-"""Pages of runs: results.json, metrics.jsonl and run.json as one static HTML file."""
+"""Pages of runs: results.json, metrics.jsonl and run.json as static HTML files."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from rewards.files import write_text
+from rewards.task import TaskError
 from train.evaluation.results import check_results, comparisons, ordered, shown
 from train.report.page import render
+from train.report.pooled import One
+from train.report.several import several
 from train.run.log import read_metrics
 from train.run.record import read_run_record
+from train.view.book import bind, open_runs
 from train.view.links import PAGE
+from train.view.page import write_page as write_view
+from train.view.sources import labels_of
+
+RUNS_PAGE = "runs.html"
 
 
-def write_report(run_dir: Path, data: Mapping[str, Any]) -> Path:
-    """Write `results.json` and `report.html` into `run_dir`; returns the page's path."""
+def write_report(run_dir: Path, data: Mapping[str, Any], rollouts: bool = False) -> Path:
+    """Write `results.json` and `report.html` into `run_dir`; returns the page's path. `rollouts`:
+    also `view.html`, which it links to."""
     check_results(data)
     run_dir.mkdir(parents=True, exist_ok=True)
     # a model's output may hold lone surrogates, which UTF-8 cannot
     text = json.dumps(data, ensure_ascii=False) + "\n"
     write_text(run_dir / "results.json", text, "backslashreplace")
+    if rollouts:
+        write_rollouts(run_dir)
     return write_page(run_dir, data)
 
 
@@ -37,6 +49,35 @@ def write_page(run_dir: Path, data: Mapping[str, Any]) -> Path:
     return target
 
 
+def write_rollouts(run_dir: Path) -> Path | None:
+    """Write `view.html`, which the numbers of `report.html` link to. None, and a line on standard
+    error, where the run has no rollouts that can be read: the report then has no links."""
+    try:
+        runs = open_runs([run_dir])
+        for run in runs:
+            run.refresh()
+        book = bind(runs, f"Assay: {runs[0].label}")
+    except (TaskError, OSError) as error:
+        (run_dir / PAGE).unlink(missing_ok=True)  # an earlier one shows other rollouts
+        print(f"{run_dir}: no page of rollouts: {error}", file=sys.stderr)
+        return None
+    return write_view(book, run_dir / PAGE) if book.rollouts else None
+
+
+def write_several(runs: Mapping[Path, Mapping[str, Any]], out: Path | None = None) -> Path:
+    """Write one page of several runs side by side; `out`: its path (default: `runs.html` in the
+    folder that holds the first run)."""
+    folders = list(runs)
+    target = out or folders[0].resolve().parent / RUNS_PAGE
+    found = [
+        One(label, folder, runs[folder], read_metrics(folder), read_run_record(folder))
+        for label, folder in zip(labels_of(folders), folders, strict=True)
+    ]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_text(target, several(found, target.parent), "backslashreplace")
+    return target
+
+
 def seeds_table(runs: Mapping[str, Mapping[str, Any]]) -> str:
     """Several runs side by side: each model's mean outcome, and what each stage changed."""
     cells: dict[str, list[Mapping[str, Any]]] = {}
@@ -47,7 +88,7 @@ def seeds_table(runs: Mapping[str, Mapping[str, Any]]) -> str:
     for name in ordered(list(cells)):
         line = f"  {name:<18}"
         for title, key in (("outcome", "mean_outcome"), ("balanced", "balanced")):
-            found = [c[key] for c in cells[name] if c.get(key) is not None]
+            found: Sequence[float] = [c[key] for c in cells[name] if c.get(key) is not None]
             if found:
                 line += f" {title} {fmean(found):.3f} ({min(found):.3f} to {max(found):.3f}) "
         lines.append(line.rstrip())

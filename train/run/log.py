@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -53,6 +53,10 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 }
 
 
+Show = Callable[[str, int, int, str, Mapping[str, Any]], None]
+"""(stage, step, of how many, console line, metrics): puts a step on the screen."""
+
+
 class LogError(TaskError):
     """Logging that was asked for and cannot be had; the message says what to do."""
 
@@ -68,11 +72,13 @@ class RunLog:
         project: str = "assay",
         config: Mapping[str, Any] | None = None,
         keep_rollouts: bool = True,
+        show: Show | None = None,
     ) -> None:
         self.folder = folder
         self.keep_rollouts = keep_rollouts
         self._path = folder / "metrics.jsonl"
         folder.mkdir(parents=True, exist_ok=True)
+        self._show = show
         self._wandb = start_wandb(folder, wandb, project, config) if wandb != "off" else None
 
     def resume(self, stage: str, step: int) -> None:
@@ -102,7 +108,11 @@ class RunLog:
         if self.keep_rollouts and (rows := list(rollouts)):
             write_jsonl(self.folder / "rollouts" / f"step_{step:06d}.jsonl", rows)
         self.record(stage, step, metrics)
-        print(console_line(stage, step, total, metrics), flush=True)
+        line = console_line(stage, step, total, metrics)
+        if self._show is None:
+            print(line, flush=True)
+        else:
+            self._show(stage, step, total, line, metrics)
 
     def record(self, stage: str, step: int, metrics: Mapping[str, Any]) -> None:
         """Like `step`, but without a console line."""

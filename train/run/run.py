@@ -19,6 +19,7 @@ from rewards import provenance
 from rollouts.prompts import keep_template, template_arguments
 from train.model.policy import LlamaPolicy, TransformersPolicy
 from train.run.checkpoint import require_disk
+from train.run.live import LiveLine
 from train.run.lock import held
 from train.run.log import RunLog
 from train.run.loop import Loop, Validate, Watch, no_validation, unwatched
@@ -64,13 +65,15 @@ class Run(Generic[Config]):
             (self.out / DONE).unlink(missing_ok=True)
             provenance.made(self.out)
             self.record()
-            log = self.config.log
+            log, live = self.config.log, LiveLine()
+            entered.callback(live.close)
             self.log = RunLog(
                 self.out,
                 wandb=log.wandb,
                 project=log.project,
                 config=to_dict(self.config),
                 keep_rollouts=log.rollouts,
+                show=live.step,
             )
             entered.callback(self.log.close)
             self._leave = entered.pop_all()

@@ -152,7 +152,7 @@ def bind(runs: Sequence[Run], title: str, live: bool = False) -> Book:
     known_sets = cast("list[tuple[int, str]]", sets.list())
     columns |= _plain_columns(rollouts)
     columns["advantage"] = _advantages(rollouts, columns, runs, known_sets)
-    words = {name: Names() for name in ("why", "stop", "wrong")}
+    words = {name: Names() for name in ("why", "stop", "wrong", "label", "said")}
     for name, known in words.items():
         columns[name] = [known(getattr(r, name)) for r in rollouts]
     families, tracks = Names(), Names()

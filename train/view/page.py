@@ -25,6 +25,7 @@ MOST = 128  # items in a chunk
 # in the order in which they build on one another
 SCRIPTS = (
     "model",
+    "address",
     "store",
     "dom",
     "chart",

@@ -51,6 +51,8 @@ class Rollout:
     seconds: float | None
     calls: int
     wrong: str
+    label: str
+    said: str
     answer: int
     body: str
     tokens: str
@@ -92,6 +94,8 @@ class Reader:
             seconds=number_of(row.get("wall_s", row.get("seconds"))),
             calls=count if isinstance(count, int) and not isinstance(count, bool) else len(calls),
             wrong=_wrong(found),
+            label=str(row.get("label") or ""),
+            said=_said(row),
             answer=crc(text),
             body=body_of(row, messages, prompt, text, found, line.shown),
             tokens=tokens_of(row, self._pieces),
@@ -190,6 +194,13 @@ def _slices(row: Mapping[str, Any], task: Task | None) -> dict[str, str]:
         return {str(k): str(v) for k, v in family_named(task.family).slices(task).items()}
     except Exception:  # a family of somebody's own
         return {}
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    """The class the answer names, where gold has one; "none" where it names none."""
+    if row.get("label"):
+        return str(row.get("said") or "none")
+    return ""
 
 
 def _wrong(found: Explanation | None) -> str:

@@ -142,10 +142,15 @@ class Tags(HTMLParser):
         self.open: list[str] = []
         self.seen: set[str] = set()
         self.outside: list[str] = []
+        self.inside: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.seen.add(tag)
-        self.outside += [f"{k}={v}" for k, v in attrs if k in ("src", "href")]
+        for name, value in attrs:
+            if name == "href" and value is not None and value.startswith("#"):
+                self.inside.append(value[1:])  # a place of the page itself
+            elif name in ("src", "href"):
+                self.outside.append(f"{name}={value}")
         if tag not in self.VOID:
             self.open.append(tag)
 
@@ -175,6 +180,7 @@ def test_the_page_is_well_formed_and_hostile_text_is_only_text(tmp_path: Path) -
     tags = Tags()
     tags.feed(page)
     assert tags.open == [] and tags.outside == []
+    assert tags.inside and all(f'id="{place}"' in page for place in tags.inside)
     assert not tags.seen & {"script", "img", "link", "iframe"}
     assert "alert(&quot;x&quot;)" in page and "url(" not in page
     assert page.count("<svg") >= 4 + 2 * 2 + 3  # table, comparisons, charts

@@ -13,7 +13,7 @@ from places import ROOT
 from small_run import make_evaluation, make_run
 
 from train.view.book import Book, bind, open_runs
-from train.view.links import fragment
+from train.view.links import fragment, list_fragment
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="needs node")
@@ -152,3 +152,38 @@ def test_scripts_stay_small_and_write_no_markup() -> None:
         assert text.count("\n") <= 300, path.name
         for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
             assert word not in text, f"{path.name} uses {word}"
+
+
+def listed(book: Book, address: str) -> Any:
+    script = (ASSETS / "address.js").read_text(encoding="utf-8")
+    return js(book, f"(() => {{ {script}\n return listOf(ix, address); }})()", address=address)
+
+
+def test_an_address_names_a_list_and_is_read_as_it_was_written(book: Book) -> None:
+    address = list_fragment({"why": "wrong_text", "slice:domain": "mail & <b>"})
+    found = listed(book, address.removeprefix("?"))
+    assert found["filter"]["pick"] == {"why": "wrong_text", "slice:domain": "mail & <b>"}
+    assert (found["mode"], found["sides"]) == ("rollouts", None)
+    keys = [s["key"] for s in book.index["sets"]]
+    pairs = listed(book, f"left={keys[1]}&right={keys[2]}&differ=down")
+    assert (pairs["mode"], pairs["sides"], pairs["differ"]) == ("pairs", [1, 2], "down")
+    assert "no field “colour”" in listed(book, "colour=red")
+    assert "no set “none”" in listed(book, f"left={keys[1]}&right=none")
+    assert "no reward part “none”" in listed(book, "part=none")
+    assert picked(book, pick={"why": "never"}) == []  # a value that no rollout has
+
+
+def test_tasks_that_went_up_and_down_are_told_apart(book: Book) -> None:
+    assert {p["moved"] for p in js(book, "pairTasks(ix, 1, 2)")} == {"down"}
+    assert {p["moved"] for p in js(book, "pairTasks(ix, 2, 1)")} == {"up"}
+    assert {p["moved"] for p in js(book, "pairTasks(ix, 1, 1)")} == set()
+
+
+def test_the_class_of_gold_and_of_the_answer_are_columns(tmp_path: Path) -> None:
+    make_evaluation(tmp_path / "e", make_run(tmp_path / "a"), which=2)
+    runs = open_runs([tmp_path / "e"])
+    runs[0].refresh()
+    found = bind(runs, "test")
+    assert {(r.label, r.said) for r in found.rollouts} == {("KEEP", "DROP")}
+    assert picked(found, pick={"label": "KEEP", "said": "DROP"}) == [0, 1, 2, 3]
+    assert picked(found, pick={"label": "DROP"}) == []

@@ -53,8 +53,7 @@ class App {
     addEventListener("hashchange", () => this.follow());
     addEventListener("keydown", (event) => this.key(event));
     this.follow();
-    if (!location.hash) put(this.parts.detail, el("p", { class: "quiet" }, this.links.length
-      ? "Choose a line of the list, or press j. Press ? for all keys." : "There are no rollouts yet."));
+    if (!location.hash) put(this.parts.detail, this.hint());
     if (this.where === "server") setInterval(() => this.poll(), 2000);
   }
 
@@ -95,7 +94,7 @@ class App {
   pairs(rows) {
     const there = new Set(rows);
     return pairTasks(this.ix, this.sides[0], this.sides[1])
-      .filter((p) => (!this.differ || p.differs[this.differ]) && [...p.a, ...p.b].some((i) => there.has(i)));
+      .filter((p) => (!this.differ || p.differs[this.differ] || p.moved === this.differ) && [...p.a, ...p.b].some((i) => there.has(i)));
   }
 
   sortedGroups(rows) {
@@ -139,6 +138,7 @@ class App {
   async follow() {
     const link = location.hash.slice(1);
     if (!link) return this.back();
+    if (link.startsWith("?")) return this.followList(link.slice(1));
     const pairId = link.startsWith("~/") ? decodeURIComponent(link.slice(2)) : null;
     const i = this.byLink.get(link);
     if (pairId !== null && this.mode !== "pairs" && this.ix.sets.length > 1) this.setMode("pairs");
@@ -149,6 +149,27 @@ class App {
     this.list.choose(this.at);
     document.body.classList.add("reading");
     await this.show(() => pairId === null ? rolloutDetail(this, i) : this.pairOf(pairId));
+  }
+
+  /** Show the list that an address asks for. */
+  followList(address) {
+    const list = listOf(this.ix, address);
+    if (typeof list === "string") return this.say(list);
+    this.filter = list.filter;
+    this.mode = list.mode;
+    if (list.sides) Object.assign(this, { sides: list.sides, differ: list.differ });
+    this.search.value = list.filter.text;
+    this.current = undefined;
+    put(this.parts.filters, filterBar(this));
+    if (list.filter.text) this.readTexts();
+    this.refilter();
+    put(this.parts.detail, this.hint());
+    this.back();
+  }
+
+  hint() {
+    return el("p", { class: "quiet" }, this.links.length
+      ? "Choose a line of the list, or press j. Press ? for all keys." : "There are no rollouts yet.");
   }
 
   async pairOf(id) {
@@ -258,16 +279,6 @@ class App {
       this.live.textContent = "the server does not answer";
     }
   }
-}
-
-/** The first two sets that can be compared: of the same name in two runs, else the last two. */
-function defaultSides(ix) {
-  for (let a = 0; a < ix.sets.length; a++) {
-    const b = ix.sets.findIndex((s) => s.run > ix.sets[a].run && s.name === ix.sets[a].name);
-    if (b >= 0) return [a, b];
-  }
-  const other = ix.sets.findIndex((s) => s.run > 0);
-  return other > 0 ? [0, other] : [Math.max(0, ix.sets.length - 2), ix.sets.length - 1];
 }
 
 function setTheme(name) {

@@ -1,6 +1,6 @@
 // The bar of filters. Every change calls `app.refilter`.
 
-const TITLES = { set: "Set", step: "Step", family: "Family", track: "Track", outcome: "Outcome", why: "Why", stop: "Stop reason", wrong: "Wrong step" };
+const TITLES = { set: "Set", step: "Step", family: "Family", track: "Track", outcome: "Outcome", why: "Why", stop: "Stop reason", wrong: "Wrong step", label: "Gold is", said: "Answer says" };
 
 function titleOf(name) {
   return TITLES[name] || name.replace(/^slice:/, "");
@@ -19,7 +19,7 @@ function select(options, value, change) {
 /** All controls of the filter bar. */
 function filterBar(app) {
   const { ix, filter } = app;
-  const found = facets(ix).map(({ name, values }) => {
+  const found = facets(ix, filter.pick).map(({ name, values }) => {
     const options = [["", "all"], ...values.map((v) => [v.value === "" ? NOTHING : v.value, `${v.value || "none named"} (${v.count})`])];
     const control = select(options, filter.pick[name] || "", (v) => { filter.pick[name] = v; app.refilter(); });
     return labelled(`pick-${name.replace(/\W/g, "-")}`, titleOf(name), control);
@@ -57,13 +57,14 @@ function listBar(app) {
     const sets = ix.sets.map((s, n) => [String(n), s.key]);
     [0, 1].forEach((side) => controls.push(labelled(`side-${side}`, side ? "with" : "Compare",
       select(sets, String(app.sides[side]), (v) => { app.sides[side] = Number(v); app.refilter(); }))));
-    controls.push(labelled("differ", "Only where", select([["", "all tasks"], ["outcome", "the outcome differs"], ["reward", "the reward differs"], ["answer", "the answer differs"]],
+    controls.push(labelled("differ", "Only where", select([["", "all tasks"], ["outcome", "the outcome differs"], ["up", "the outcome is higher"], ["down", "the outcome is lower"], ["reward", "the reward differs"], ["answer", "the answer differs"]],
       app.differ, (v) => { app.differ = v; app.refilter(); })));
   } else {
     controls.push(labelled("sort", "Sort by", select(SORTS.map((s) => [s, s === "order" ? "as recorded" : s]), app.sort, (v) => { app.sort = v; app.refilter(); })));
     controls.push(labelled("down", "Order", select([["", "lowest first"], ["1", "highest first"]], app.down ? "1" : "", (v) => { app.down = Boolean(v); app.refilter(); })));
   }
-  return el("div", { class: "controls" }, controls);
+  const address = el("a", { href: `#${addressOf(ix, app)}` }, "Link to this list");
+  return [el("div", { class: "controls" }, controls), el("p", { class: "address" }, address)];
 }
 
 const KEYS = [["j or ↓", "next in the list"], ["k or ↑", "previous"], ["/", "search"], ["g", "groups or rollouts"], ["c", "clear all filters"], ["t", "light or dark"], ["?", "this help"], ["Esc", "close, or back to the list"]];

@@ -9,7 +9,7 @@
  */
 
 /** Columns that are chosen from a list of names. */
-const NAMED = ["why", "stop", "wrong"];
+const NAMED = ["why", "stop", "wrong", "label", "said"];
 const TASK_NAMED = ["family", "track"];
 
 /** Class of an outcome: right, partly, wrong, or none where the infrastructure failed. */
@@ -32,10 +32,10 @@ function facetValue(ix, name, i) {
   return number < 0 ? "" : slice.values[number];
 }
 
-/** Facets that have more than one value, with their values and how many rollouts have each. */
-function facets(ix) {
+/** Facets that have more than one value or are picked: their values, and how many rollouts have each. */
+function facets(ix, pick = {}) {
   const n = ix.rows.task.length;
-  const names = ["set", "step", "family", "track", "outcome", "why", "stop", "wrong",
+  const names = ["set", "step", "family", "track", "outcome", "why", "stop", "wrong", "label", "said",
     ...Object.keys(ix.tasks.slices).map((name) => `slice:${name}`)];
   const found = [];
   for (const name of names) {
@@ -45,10 +45,12 @@ function facets(ix) {
       counts.set(value, (counts.get(value) || 0) + 1);
     }
     if (name !== "wrong") counts.delete("");
-    if (counts.size > 1) found.push({ name, values: ordered(counts) });
+    if (counts.size > 1 || pick[name]) found.push({ name, values: ordered(counts) });
   }
   const same = (a, b) => JSON.stringify(a.values) === JSON.stringify(b.values);
-  return found.filter((f) => f.name !== "slice:track" || !found.some((g) => g.name === "track" && same(f, g)));
+  // a slice may say what a column says too
+  const twice = (f) => f.name.startsWith("slice:") && found.some((g) => !g.name.startsWith("slice:") && same(f, g));
+  return found.filter((f) => pick[f.name] || !twice(f));
 }
 
 function ordered(counts) {
@@ -70,13 +72,13 @@ function facetTest(ix, name, wanted) {
   }
   if (NAMED.includes(name)) {
     const number = ix.names[name].indexOf(wanted);
-    return (i) => rows[name][i] === number;
+    return (i) => number >= 0 && rows[name][i] === number;
   }
   const slice = TASK_NAMED.includes(name) ? null : ix.tasks.slices[name.slice("slice:".length)];
   const values = slice ? slice.values : ix.names[name];
   const of = slice ? slice.of : ix.tasks[name];
   const number = values.indexOf(wanted);
-  return (i) => of[rows.task[i]] === number;
+  return (i) => number >= 0 && of[rows.task[i]] === number;
 }
 
 /**
@@ -212,8 +214,19 @@ function pair(ix, id, a, b) {
   return {
     id, a, b, outcomes, rewards,
     differs: { outcome: apart(outcomes), reward: apart(rewards), answer: said(a) !== said(b) },
+    moved: outcomes.includes(null) || !apart(outcomes) ? "" : outcomes[1] > outcomes[0] ? "up" : "down",
     samePrompt: ix.tasks.prompt[ix.rows.task[a[0]]] === ix.tasks.prompt[ix.rows.task[b[0]]],
   };
+}
+
+/** The first two sets that can be compared: of the same name in two runs, else the last two. */
+function defaultSides(ix) {
+  for (let a = 0; a < ix.sets.length; a++) {
+    const b = ix.sets.findIndex((s) => s.run > ix.sets[a].run && s.name === ix.sets[a].name);
+    if (b >= 0) return [a, b];
+  }
+  const other = ix.sets.findIndex((s) => s.run > 0);
+  return other > 0 ? [0, other] : [Math.max(0, ix.sets.length - 2), ix.sets.length - 1];
 }
 
 /** The links of all rows; rollouts with the same four parts are counted. */

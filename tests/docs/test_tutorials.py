@@ -1,0 +1,128 @@
+"""Every command of docs/tutorials/ runs, on a tiny model and few tasks."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from assay_command import run
+from chat_server import serving
+from places import ROOT
+
+pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+
+TUTORIALS = ROOT / "docs" / "tutorials"
+TINY = ["engine.threads=1", "engine.dtype=float32", "engine.device=cpu"]
+# what is given on top of a tutorial's words; of two values of a setting the later holds
+SMALL = {
+    "sft": ["sft.epochs=1", "sft.batch_size=4", "sft.max_length=12000", *TINY],
+    "grpo": [
+        *("rl.steps=1", "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.rollouts_per_prompt=2"),
+        *("rl.max_new_tokens=16", "rl.max_length=2048", "rl.audit=warn", *TINY),
+    ],
+    "eval": ["--max-new-tokens", "16", "--limit", "4"],
+    "tasks demo": ["train_sft=8", "train_rl=8", "heldout=8"],
+    "tasks lake": ["--count", "8"],
+    "tasks json_repair": ["count=16"],
+    "tasks shop": ["count=16"],
+}
+
+
+def commands(name: str) -> list[list[str]]:
+    """The words of every command of a tutorial."""
+    text = (TUTORIALS / f"{name}.md").read_text("utf-8")
+    blocks = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
+    return [shlex.split(line) for block in blocks for line in block.splitlines() if line.strip()]
+
+
+def play(name: str, folder: Path, **words: str) -> str:
+    """Run a tutorial in a folder, its placeholders replaced; everything that was printed."""
+    said: list[str] = []
+    for given in commands(name):
+        assert given[0] == "assay"
+        line = [words.get(word, word) for word in given[1:]]
+        small = SMALL.get(" ".join(line[:2]), SMALL.get(line[0], []))
+        if line[0] == "eval" and "--turns" not in line and name in ("tables", "lake"):
+            small = [*small, "--turns", "1"]
+        done = run(folder, *line, *small)
+        assert done.returncode == 0, f"{' '.join(line)}\n{done.stdout}\n{done.stderr}"
+        said.append(done.stdout)
+    return "".join(said)
+
+
+def test_every_tutorial_is_run_here() -> None:
+    here = {"documents", "tables", "lake", "reward", "tools", "endpoint", "cluster"}
+    assert {path.stem for path in TUTORIALS.glob("*.md")} == here
+    assert all(commands(name) for name in here)
+
+
+def test_code_that_tutorials_show_is_that_of_the_examples() -> None:
+    for name, example in (("reward", "own_family.py"), ("tools", "own_tools.py")):
+        text = (TUTORIALS / f"{name}.md").read_text("utf-8")
+        for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+            assert block.strip() in (ROOT / "examples" / example).read_text("utf-8")
+
+
+def test_a_cluster(tmp_path: Path) -> None:
+    text = (TUTORIALS / "cluster.md").read_text("utf-8")
+    (plan,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "plan.yaml").write_text(plan)
+    assert "sbatch" in play("cluster", tmp_path)
+
+
+@pytest.mark.slow
+def test_own_documents(tiny_folder: Path, tmp_path: Path) -> None:
+    corpus = ROOT / "data_gen" / "corpus" / "documents.jsonl.gz"
+    lines = gzip.decompress(corpus.read_bytes()).splitlines()[::3]
+    (tmp_path / "mine.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    said = play("documents", tmp_path, MODEL=str(tiny_folder))
+    assert "side by side" in said and (tmp_path / "runs.html").is_file()
+
+
+def make_tables(folder: Path, names: range) -> None:
+    folder.mkdir()
+    for name in names:
+        draw = random.Random(name)
+        rows = ["site,area,rooms,price,kind"]
+        for _ in range(240):
+            area, rooms = draw.uniform(20, 200), draw.randrange(1, 8)
+            price = 900 * area + 5000 * rooms + draw.gauss(0, 4000)
+            kind = "house" if area + draw.gauss(0, 12) > 110 else "flat"
+            rows.append(f"{draw.choice('abcdefgh')},{area:.1f},{rooms},{price:.2f},{kind}")
+        (folder / f"homes{name}.csv").write_text("\n".join(rows) + "\n", "utf-8")
+
+
+@pytest.mark.slow
+def test_own_tables(tiny_folder: Path, tmp_path: Path) -> None:
+    make_tables(tmp_path / "tables", range(4))
+    play("tables", tmp_path, MODEL=str(tiny_folder))
+    assert (tmp_path / "eval" / "view.html").is_file()
+
+
+@pytest.mark.slow
+def test_a_data_lake(tiny_folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("duckdb", reason="needs the extra `build`")
+    make_tables(tmp_path / "lake", range(3))
+    make_tables(tmp_path / "other", range(3, 6))
+    play("lake", tmp_path, MODEL=str(tiny_folder))
+    assert (tmp_path / "eval" / "results.json").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "example"), [("reward", "own_family"), ("tools", "own_tools")])
+def test_an_example_of_ones_own(tiny_folder: Path, tmp_path: Path, name: str, example: str) -> None:
+    shutil.copy(ROOT / "examples" / f"{example}.py", tmp_path)
+    play(name, tmp_path, MODEL=str(tiny_folder))
+    assert (tmp_path / "eval" / "view.html").is_file()
+
+
+def test_an_endpoint(tmp_path: Path) -> None:
+    with serving(lambda body: "<status>DROP</status><clean_text></clean_text>") as (url, seen):
+        said = play("endpoint", tmp_path, URL=url, NAME="any")
+    assert len(seen) == 4 and "cheat:drop" in said
