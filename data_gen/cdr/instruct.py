@@ -284,5 +284,7 @@ def wordings_of(
     def rank(index: int) -> int:
         return derive_seed(seed, "wording", key, instance_id, index)
 
-    others = sorted(set(range(size)) - set(picked), key=rank)
-    return [*sorted(picked, key=rank), *others][:count]
+    own = sorted(picked, key=rank)
+    if count > len(own):
+        own += sorted(set(range(size)) - set(picked), key=rank)
+    return own[:count]
