@@ -30,8 +30,8 @@ from data_gen.cdr.stages.plan import plan_units
 from data_gen.cdr.stages.recipes import Library
 from data_gen.cdr.stages.rowmap import Worded, maker_at, planned
 from data_gen.cdr.stages.work import Work, cached, documents_at, library_at, opened
-from data_gen.chunks import Crew
 from rewards.files import replacing, replacing_all
+from rewards.processes import Crew
 from rewards.progress import Progress
 from rewards.task import json_line
 

@@ -29,9 +29,9 @@ from data_gen.cdr.stages.choose import SWAP, Unit
 from data_gen.cdr.stages.units import Maker, Rules
 from data_gen.cdr.stages.work import Work, cached, documents_at, library_at, opened
 from data_gen.cdr.write import Proof, word
-from data_gen.chunks import Crew
 from data_gen.overlap import SIGNATURE, Print, print_of
 from rewards.files import replacing
+from rewards.processes import Crew
 from rewards.progress import Progress
 from rewards.task import json_line
 
