@@ -17,6 +17,7 @@ from data_gen.cdr.construct import activation_row, library_rows
 from data_gen.cdr.domains import ALL_MAPPERS, label
 from data_gen.cdr.out import FILES, Tracks, write_tracks
 from data_gen.cdr.paraphrase_pool import paraphrase_units
+from data_gen.cdr.pools import Asked, Pool, distinct, pool_of
 from data_gen.cdr.rows import PlannedRow
 from data_gen.cdr.sampling import balance, thin
 from data_gen.cdr.stages.arrays import Array, Arrays, read_json, save_arrays, write_json
@@ -35,6 +36,7 @@ from rewards.processes import Crew
 from rewards.progress import Progress
 from rewards.task import json_line
 
+_RECIPES = 8  # of a wording job
 _CHUNK, _MANY = 32, 512  # units of one writing job: tasks, lines of pipeline.jsonl
 ROWS = {ORDER: 3, SWAP: 2}  # rows of a unit; of others one
 
@@ -70,8 +72,29 @@ def make_plan(work: Work, crew: Crew, kept: Path) -> None:
         said = [[key, style, asdict(w)] for (key, style), w in spoken.wordings.items()]
         write_json(work.plan / "wordings.json", said)
         write_json(work.plan / "paraphrases.json", spoken.counts)
+    _make_pools(work, chosen, crew)
     numbers = np.array([unit[0].unit for unit in chosen], np.int64)
     save_arrays(work.plan / "chosen", {"numbers": numbers})
+
+
+def _make_pools(work: Work, chosen: list[list[PlannedRow]], crew: Crew) -> None:
+    """Word every recipe that is asked for; the map over units reads it."""
+    asked = distinct(chosen)
+    chunks = [asked[first : first + _RECIPES] for first in range(0, len(asked), _RECIPES)]
+    rows: list[Any] = []
+    with Progress("wordings", "recipes", len(asked)) as progress:
+        made = crew.map(_pool_chunk, ((work.folder, chunk) for chunk in chunks))
+        for chunk, pools in zip(chunks, made, strict=True):
+            for (key, steps), found in zip(chunk, pools, strict=True):
+                variants = [[v.style_id, v.style_label, v.user_requirement] for v in found.variants]
+                rows.append([key, steps, variants, found.refused])
+            progress.add(len(chunk))
+    write_json(work.plan / "pools.json", rows)
+
+
+def _pool_chunk(job: tuple[Path, list[Asked]]) -> list[Pool]:
+    folder, asked = job
+    return [pool_of(one, opened(folder).config.instruct) for one in asked]
 
 
 def _planned(work: Work, units: Array) -> Iterator[list[PlannedRow]]:

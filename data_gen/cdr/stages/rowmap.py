@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from data_gen.cdr.construct import instance_row, swap_row
+from data_gen.cdr.instruct import PromptVariant
 from data_gen.cdr.paraphrase_pool import Wording, Wordings
+from data_gen.cdr.pools import Pool, Pools
 from data_gen.cdr.records import Record, Replays
 from data_gen.cdr.rows import PlannedRow, planned_instances, planned_pair
 from data_gen.cdr.stages.arrays import (
@@ -62,6 +64,19 @@ def wordings_at(folder: Path) -> Wordings:
     path = folder / "plan" / "wordings.json"
     rows: list[Any] = read_json(path) if path.is_file() else []
     return {(key, style): decoded(Wording, value) for key, style, value in rows}
+
+
+@lru_cache(maxsize=2)
+def pools_at(folder: Path) -> Pools:
+    """The pools that the plan left."""
+    path = folder / "plan" / "pools.json"
+    rows: list[Any] = read_json(path) if path.is_file() else []
+    return {
+        (key, tuple((name, tuple(map(tuple, params))) for name, params in steps)): Pool(
+            tuple(PromptVariant(*variant) for variant in variants), refused
+        )
+        for key, steps, variants, refused in rows
+    }
 
 
 def planned(
@@ -173,7 +188,7 @@ def executed(
 def _worded(folder: Path, rows: list[PlannedRow], record: Record, proof: Proof) -> list[bytes]:
     """Head and body."""
     config = opened(folder).config.instruct
-    done = word(rows, config, wordings_at(folder), proof)
+    done = word(rows, config, wordings_at(folder), proof, pools_at(folder))
     references = [print_of(row["reference_text"]) for row in done.rows]
     head = _packed(done.refused, [print_of(record.text), *references])
     body = b"" if done.refused else packed(rows, done, config)
@@ -230,4 +245,4 @@ class Worded:
         return self._piece(number, 2)
 
 
-cached.extend([maker_at.cache_clear, wordings_at.cache_clear])
+cached.extend([maker_at.cache_clear, pools_at.cache_clear, wordings_at.cache_clear])
