@@ -22,6 +22,7 @@ from data_gen.cdr.stages.arrays import (
     Array,
     Arrays,
     OpenFiles,
+    damaged,
     decoded,
     read_json,
     save_arrays,
@@ -223,7 +224,10 @@ class Worded:
         path, at = self._files[int(self._file[number])]
         place = KINDS * int(self._place[number]) + kind
         start, stop = int(at[place]), int(at[place + 1])
-        return zlib.decompress(self._open.read(path, start, stop - start))
+        try:
+            return zlib.decompress(self._open.read(path, start, stop - start))
+        except zlib.error:
+            raise damaged(path) from None
 
     def pipeline(self, number: int) -> bytes:
         return self._piece(number, 0)
