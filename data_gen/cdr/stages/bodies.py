@@ -31,10 +31,21 @@ _LIKE_MARKS = re.compile(r"[\0-\3]|\\u000")
 
 @dataclass(frozen=True)
 class Lines:
-    """What one unit adds: lines by file, and counts."""
+    """What some units add: lines by file, and counts."""
 
     files: list[tuple[str, bytes]]
     counts: Counter[str]
+
+
+def joined(units: Sequence[Lines]) -> Lines:
+    """Those of several units, each file once."""
+    files: dict[str, list[bytes]] = {}
+    counts: Counter[str] = Counter()
+    for unit in units:
+        counts.update(unit.counts)
+        for name, lines in unit.files:
+            files.setdefault(name, []).append(lines)
+    return Lines([(name, b"".join(lines)) for name, lines in files.items()], counts)
 
 
 def packed(unit: Sequence[PlannedRow], done: Written, config: InstructConfig) -> bytes:
