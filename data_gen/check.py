@@ -110,7 +110,11 @@ def _prints(workers: int) -> Generator[Any]:
         return (chunk for path in files for chunk in chunks_of(path))
 
     with Crew(workers) as crew:
-        yield lambda files: crew.map(prints_of, chunks(files))
+
+        def made(files: Sequence[Path]) -> Iterator[Prints]:
+            return crew.map(prints_of, chunks(files))
+
+        yield made
 
 
 @dataclass

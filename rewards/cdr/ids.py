@@ -25,7 +25,7 @@ def stable_id(*parts: object, digits: int = 16) -> str:
     return _sha1(parts).hexdigest()[:digits]
 
 
-def _sha1(parts: Iterable[object]) -> hashlib._Hash:
+def _sha1(parts: Iterable[object]) -> Any:
     text = "||".join([part if type(part) is str else _part(part) for part in parts])
     return hashlib.sha1(text.encode("utf-8", "surrogatepass"))
 

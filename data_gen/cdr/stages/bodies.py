@@ -86,11 +86,13 @@ def unpacked(data: bytes, sides: Sequence[str], config: InstructConfig) -> Lines
     head: dict[str, Any] = json.loads(data[:at])
     ends = accumulate(head["lengths"], initial=at)
     parts = iter([data[start:end] for start, end in pairwise(ends)])
-    texts = list(islice(parts, 1 + max(place for row in head["rows"] for place in row["texts"])))
+    rows: list[dict[str, Any]] = head["rows"]
+    texts = list(islice(parts, 1 + max(place for row in rows for place in row["texts"])))
     files: list[tuple[str, bytes]] = []
     counts: Counter[str] = Counter()
-    for row, side in zip(head["rows"], sides, strict=True):
-        said = [texts[place] for place in row["texts"]]
+    for row, side in zip(rows, sides, strict=True):
+        places: list[int] = row["texts"]
+        said = [texts[place] for place in places]
         styles: list[str] = row["styles"]
         folders = ("tracks", "tracks_all_prompts")[: 1 + config.all_prompts]
         for folder in folders:

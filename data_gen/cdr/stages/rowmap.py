@@ -139,7 +139,7 @@ def chunks(numbers: Array, documents: Array) -> Iterator[Array]:
     own = documents[numbers]
     first = 0
     while first < len(numbers):
-        last = own[min(first + CHUNK, len(numbers)) - 1]
+        last = int(own[min(first + CHUNK, len(numbers)) - 1])
         stop = int(np.searchsorted(own, last, "right"))
         yield numbers[first:stop]
         first = stop
