@@ -93,7 +93,7 @@ def word(
         key = wanted[0]
         variants = [paraphrased(v, key, wordings) for v in found.variants]
         picked = chosen(len(variants), config.variants, config.seed, key, planned.instance.id)
-        row = release_row(planned, key, variants, picked, config.variants, config.seed)
+        row = release_row(planned, variants, picked, config.variants, config.seed)
         trained = wordings_of(
             len(variants),
             picked,
