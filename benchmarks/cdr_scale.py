@@ -20,17 +20,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.cdr_corpus import write_corpus
+from benchmarks.memory import MemoryWatch
 from data_gen.cdr.cli import MAPS, STAGES
 
 ROOT = Path(__file__).resolve().parents[1]
-EVERY = 0.25  # seconds between two looks at the memory
 
 
 @dataclass(frozen=True)
@@ -52,24 +51,6 @@ class Measured:
         )
 
 
-def proportional_memory(process: int) -> int:
-    """PSS of a process and everything below it, in bytes; 0 when it is gone."""
-    total = 0
-    waiting = [process]
-    while waiting:
-        one = waiting.pop()
-        place = Path(f"/proc/{one}")
-        try:
-            for line in (place / "smaps_rollup").read_text().splitlines():
-                if line.startswith("Pss:"):
-                    total += int(line.split()[1]) * 1024
-            for task in (place / "task").iterdir():
-                waiting += map(int, (task / "children").read_text().split())
-        except OSError:  # ended meanwhile
-            continue
-    return total
-
-
 def size_of(folder: Path) -> int:
     total = 0
     for path in folder.rglob("*"):
@@ -80,25 +61,18 @@ def size_of(folder: Path) -> int:
     return total
 
 
-class Watch(threading.Thread):
-    """Looks at a process until it is told to stop."""
+class Watch(MemoryWatch):
+    """Also at the size of a folder, now and then."""
 
     def __init__(self, process: int, folder: Path) -> None:
-        super().__init__(daemon=True)
-        self._process, self._folder, self._over = process, folder, threading.Event()
-        self.memory = self.folder = 0
+        super().__init__(process)
+        self._folder = folder
+        self.folder = 0
 
-    def run(self) -> None:
-        looks = 0
-        while not self._over.wait(EVERY):
-            self.memory = max(self.memory, proportional_memory(self._process))
-            if looks % 40 == 0:
-                self.folder = max(self.folder, size_of(self._folder))
-            looks += 1
-
-    def end(self) -> None:
-        self._over.set()
-        self.join()
+    def look(self) -> None:
+        super().look()
+        if self.looks % 40 == 0:
+            self.folder = max(self.folder, size_of(self._folder))
 
 
 def command(words: Sequence[str], work: Path) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """`assay score` and `assay execute`: rates, and two workers against one, in one run.
 
     python -m benchmarks.scoring [--rows 300000] [--execute-rows 20000] [--pairs 2]
+    python -m benchmarks.scoring --memory [--rows 300000] [--execute-rows 300000]
 
 Rows are made up from a seed: refinement tasks of some 90 words with answers that are right, copied,
 wrong in part, of the wrong status or unreadable; and recipes of four operators over texts four
@@ -8,9 +9,13 @@ times as long. Runs with one and with two workers take turns, and their outputs 
 
 A machine that does other work makes seconds by the clock mean little. So the rate is rows for each
 second of processor time of the command and its processes; and beside the ratio by the clock stands
-the ratio that processor time allows where both workers have a core of their own: reading and
-writing stay in the parent process, the rest is divided. `--against FOLDER` is another checkout (an
-older commit), whose `assay score` takes turns with ours.
+the ratio that processor time allows where both workers have a core of their own: what the parent
+process does stays there, the rest is divided. `--against FOLDER` is another checkout (an older
+commit), whose `assay score` takes turns with ours.
+
+`--memory` measures the peak of PSS summed over all processes of a command, with two workers, for a
+tenth of the rows and for all of them. Every process may have 1 GB of address space at most; a
+command that needs more fails.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ import hashlib
 import json
 import os
 import random
+import resource
 import statistics
 import subprocess
 import sys
@@ -29,6 +35,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from benchmarks.memory import MemoryWatch
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (
@@ -42,6 +50,7 @@ STEPS = [
     {"operator": "remove_repeat_sentences_mapper"},
     {"operator": "words_num_filter", "params": {"min_num": 10}},
 ]
+LIMIT = 1_000_000_000  # bytes
 TIMES = 4  # the texts of executed rows: some 2,700 characters, the benchmark's mean
 # Runs the command and says what the parent and its children took, in seconds.
 CHILD = """
@@ -57,31 +66,44 @@ sys.exit(status)
 
 @dataclass(frozen=True)
 class Run:
-    """Seconds of one command: processor time of the parent and of its processes, and the clock."""
+    """Seconds of one command: processor time of the parent and of its processes, and the clock;
+    and the bytes of memory that all of them together had at most."""
 
     parent: float
     children: float
     clock: float
+    memory: int
 
     @property
     def processor(self) -> float:
         return self.parent + self.children
 
 
-def run(words: Sequence[str], checkout: Path = ROOT) -> Run:
-    """One command, which must succeed."""
+def run(words: Sequence[str], checkout: Path = ROOT, limit: int | None = None) -> Run:
+    """One command, which must succeed; `limit`: bytes of address space of each process."""
+
+    def limited() -> None:
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
     start = time.perf_counter()
-    done = subprocess.run(
+    process = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(checkout), *words],
         cwd=checkout,
         stdout=subprocess.PIPE,
         text=True,
-        check=True,
+        preexec_fn=limited,
     )
+    watch = MemoryWatch(process.pid)
+    watch.start()
+    said, _ = process.communicate()
     clock = time.perf_counter() - start
-    took = next(line for line in done.stdout.splitlines() if line.startswith("took "))
+    watch.end()
+    if process.returncode:
+        raise SystemExit(f"assay {' '.join(words)}: exit status {process.returncode}")
+    took = next(line for line in said.splitlines() if line.startswith("took "))
     parent, children = map(float, took.split()[1:])
-    return Run(parent, children, clock)
+    return Run(parent, children, clock, watch.memory)
 
 
 def texts(count: int) -> Iterator[tuple[str, str]]:
@@ -175,17 +197,46 @@ def against(other: Path, source: Path, target: Path, rows: int, pairs: int) -> N
     )
 
 
+def grown(words: Sequence[str], out: str, sources: Sequence[Path], target: Path) -> tuple[int, int]:
+    """The memory of a command with two workers over few and many rows."""
+    rest = [*([out] if out else []), str(target), "--workers", "2"]
+    few, many = (run([*words, str(s), *rest], limit=LIMIT).memory for s in sources)
+    return few, many
+
+
+def memory(folder: Path, rows: int, execute_rows: int) -> None:
+    """Both commands over a tenth of the rows and over all of them."""
+    target = folder / "out.jsonl"
+    for name, made, count in (("score", answered, rows), ("execute", executed, execute_rows)):
+        counts = (count // 10, count)
+        sources = [write(folder / f"{name}-{n}.jsonl", made(n)) for n in counts]
+        few, many = grown([name], "--out" if name == "score" else "", sources, target)
+        print(
+            f"{name}: {few / 1e6:.0f} MB for {counts[0]:,} rows, {many / 1e6:.0f} MB for {count:,} "
+            f"({many / few:.2f}×): peak PSS of all processes, two workers, each process held to "
+            f"{LIMIT / 1e9:.0f} GB of address space",
+            flush=True,
+        )
+        for path in (*sources, target):
+            path.unlink()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="assay score and assay execute: rates and ratios")
     parser.add_argument("--rows", type=int, default=300_000)
     parser.add_argument("--execute-rows", type=int, default=20_000)
     parser.add_argument("--pairs", type=int, default=2)
     parser.add_argument("--against", type=Path, metavar="FOLDER", help="another checkout")
+    parser.add_argument("--memory", action="store_true", help="peak memory for two sizes instead")
     args = parser.parse_args()
     load = os.getloadavg()[0]
     print(f"{os.cpu_count()} cores, load {load:.1f} at the start")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     with tempfile.TemporaryDirectory(prefix="assay-scoring-") as name:
         folder = Path(name)
+        if args.memory:
+            memory(folder, args.rows, args.execute_rows)
+            return
         source = write(folder / "answered.jsonl", answered(args.rows))
         target = folder / "scores.jsonl"
         compare("score", ["score", str(source)], "--out", target, args.rows, args.pairs)

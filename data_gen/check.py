@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from data_gen.chunks import in_turn, processes
 from data_gen.corpora import CorpusError
 from data_gen.near import Side
 from data_gen.prints import PARTS, Lines, Prints, chunks_of, prints_of
 from rewards.console import DONE, FAILED, Parser, add_family, add_json, add_out, parser
 from rewards.families import use_families
 from rewards.files import write_bytes
+from rewards.processes import Crew
 from rewards.task import TaskError, json_text
 from rollouts.machine import usable_cores
 
@@ -105,17 +105,14 @@ def compared(
 @contextmanager
 def _prints(workers: int) -> Generator[Any]:
     """A function from files to what is compared of them, chunk after chunk."""
-    pool: AbstractContextManager[Any] = processes(workers) if workers > 1 else nullcontext()
 
     def chunks(files: Sequence[Path]) -> Iterator[Lines]:
         return (chunk for path in files for chunk in chunks_of(path))
 
-    with pool as running:
+    with Crew(workers) as crew:
 
         def made(files: Sequence[Path]) -> Iterator[Prints]:
-            if running is None:
-                return map(prints_of, chunks(files))
-            return in_turn(running, workers, prints_of, chunks(files))
+            return crew.map(prints_of, chunks(files))
 
         yield made
 

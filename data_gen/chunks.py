@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
-from itertools import chain, islice
-from types import TracebackType
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from rewards.processes import queued
-from rewards.processes import spawned as processes
+from rewards.processes import FEW, Crew
 from rewards.progress import Progress
 
 Job = TypeVar("Job")
 Found = TypeVar("Found")
-
-FEW = 4  # with so few jobs, starting processes costs more than it saves
-AHEAD = 2  # jobs handed out per process: enough that none waits, few when the caller stops early
-
-
-def in_turn(
-    pool: ProcessPoolExecutor, workers: int, work: Callable[[Job], Found], jobs: Iterable[Job]
-) -> Iterator[Found]:
-    """`queued` for a pool of so many workers."""
-    return queued(pool, work, jobs, AHEAD * workers)
 
 
 def in_order(
@@ -36,50 +21,8 @@ def in_order(
     one of these is killed.
     """
     found: list[Found] = []
-
-    def note(part: list[Found]) -> None:
-        found.extend(part)
-        bar.add(len(part))
-
-    with bar:
-        if workers > 1 and len(jobs) > FEW:
-            with processes(workers) as pool:
-                for part in in_turn(pool, workers, work, jobs):
-                    note(part)
-        else:
-            for job in jobs:
-                note(work(job))
+    with bar, Crew(workers, few=FEW) as crew:
+        for part in crew.map(work, jobs):
+            found.extend(part)
+            bar.add(len(part))
     return found
-
-
-class Crew:
-    """`workers` processes for several maps one after the other, started when they are first worth
-    it; with one worker everything runs here. Use as a context manager."""
-
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
-        self._stack = ExitStack()
-        self._pool: ProcessPoolExecutor | None = None
-
-    def __enter__(self) -> Crew:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
-
-    def map(self, work: Callable[[Job], Found], jobs: Iterable[Job]) -> Iterator[Found]:
-        """What `work` gives for every job, in the order of the jobs, which are taken as they are
-        needed. `work` and the jobs are pickled when processes share them."""
-        waiting = iter(jobs)
-        first = list(islice(waiting, FEW + 1))
-        jobs = chain(first, waiting)
-        if self.workers < 2 or (self._pool is None and len(first) <= FEW):
-            return map(work, jobs)
-        if self._pool is None:
-            self._pool = self._stack.enter_context(processes(self.workers))
-        return in_turn(self._pool, self.workers, work, jobs)

@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any, cast
 
 import numpy as np
@@ -55,10 +54,6 @@ def _coefficients() -> tuple[np.ndarray, np.ndarray]:
 _A, _B = _coefficients()
 
 
-def _with_space(word: str) -> int:
-    return (len(word) if word.isascii() else len(word.encode())) + 1
-
-
 @lru_cache(maxsize=4096)  # many tasks share an input
 def signature(text: str) -> bytes | None:
     """MinHash of the text's 5-word shingles (lower case), as bytes; None for short texts."""
@@ -66,11 +61,11 @@ def signature(text: str) -> bytes | None:
     if len(words) < _LEAST_WORDS:
         return None
     said = memoryview(" ".join(words).encode())
-    ends = list(accumulate(map(_with_space, words)))
-    starts = [0, *ends]
+    spaces = np.flatnonzero(np.frombuffer(said, dtype=np.uint8) == ord(" ")).tolist()
+    starts = [0, *(place + 1 for place in spaces)]
     # five words with the spaces between them
-    pairs = zip(starts, ends[_SHINGLE - 1 :], strict=False)
-    shingles = {zlib.crc32(said[start : end - 1]) for start, end in pairs}
+    ends = [*spaces[_SHINGLE - 1 :], len(said)]
+    shingles = {zlib.crc32(said[a:b]) for a, b in zip(starts, ends, strict=False)}
     # spread first: a product of small numbers keeps their order, and all minima would be of one
     values = spread(np.fromiter(shingles, dtype=np.uint64, count=len(shingles)))
     with np.errstate(over="ignore"):

@@ -7,12 +7,14 @@ on (`train/run/trained_on.py`) and the rows of rollouts hold nothing else.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from rewards.laws import contents, normal
-from rewards.table_marks import TableMarks
+from rewards.table_marks import Known, KnownNumbers, TableMarks
+from rewards.table_numbers import packed
 from rewards.task import Task
 
 MASK = (1 << 63) - 1  # positive, and an int64 for every reader of JSON and parquet
@@ -26,14 +28,18 @@ class Marks:
     tables: tuple[TableMarks, ...] = ()
 
     def flat(self) -> list[int]:
-        """All of them, each once, in order."""
+        """All of them, each once, in order; behind them the sketches of each table's columns of
+        numbers (`rewards.table_numbers.packed`), which begin with a negative number."""
         own = [mark for table in self.tables for mark in (*table.columns, *table.rows)]
-        return sorted({*self.texts, *own})
+        sketches = sorted({tuple(packed(table.numbers)) for table in self.tables})
+        return [*sorted({*self.texts, *own}), *chain.from_iterable(sketches)]
 
-    def within(self, known: Callable[[Sequence[int]], Sequence[bool]]) -> bool:
-        """Whether these are marks of something in a set; `known` says of each mark whether it is
-        in the set."""
-        return any(known(self.texts)) or any(table.within(known) for table in self.tables)
+    def within(self, known: Known, measured: KnownNumbers) -> bool:
+        """Whether these are marks of something in a set: `known` says of each mark whether it is
+        in the set, `measured` of a table's columns of numbers whether a table there has them."""
+        if any(known(self.texts)):
+            return True
+        return any(table.within(known, measured) for table in self.tables)
 
 
 def text_mark(text: str) -> int:

@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from rapidfuzz.distance import Levenshtein
+
 Parsing = Literal["strict", "release"]
 PARSINGS: tuple[Parsing, ...] = ("strict", "release")
 
@@ -82,6 +84,12 @@ def normalise_lines(text: str) -> str:
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     body = "\n".join([*(line.rstrip(" \t") for line in lines[:-1]), lines[-1]])
     return (_BLANK_LINES.sub("\n\n", body) if "\n\n\n" in body else body).strip()
+
+
+def edit_distance(one: str, other: str) -> int:
+    """Edits of a character each (Levenshtein). Texts are near to each other as a rule, and the
+    hint, which changes no result, lets the library look there first."""
+    return Levenshtein.distance(one, other, score_hint=abs(len(one) - len(other)))
 
 
 def same_text(one: str, other: str) -> bool:

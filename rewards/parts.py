@@ -56,10 +56,12 @@ def lines_of(job: Part | Block) -> bytes:
         raise FileNotFoundError(2, "was there when the work began", job.source)
     with open(path, "rb") as file:
         if not job.start:
-            data = file.read(job.end).removeprefix(b"\xef\xbb\xbf")
+            data = file.read(job.end)
         else:
             # A line begins behind a line's end. The one that begins before is another part's.
             file.seek(job.start - 1)
             read = file.read(job.end - job.start + 1)
             data = read[read.find(b"\n") + 1 :] if b"\n" in read else b""
-        return data + file.readline() if data and not data.endswith(b"\n") else data
+        if data and not data.endswith(b"\n"):
+            data += file.readline()
+    return data if job.start else data.removeprefix(b"\xef\xbb\xbf")

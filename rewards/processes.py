@@ -9,9 +9,11 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import chain, islice
 from multiprocessing import active_children, get_context, parent_process
 from threading import Event, ExceptHookArgs, Thread
+from types import TracebackType
 from typing import Any, TypeVar
 
 from rewards.task import MachineError
@@ -19,7 +21,9 @@ from rewards.task import MachineError
 Job = TypeVar("Job")
 Found = TypeVar("Found")
 
-AHEAD = 3  # jobs handed out per process
+AHEAD = 3  # jobs handed out per process: enough that none waits, few when the caller stops early
+FEW = 4  # with so few short jobs, starting processes costs more than it saves
+Turn = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]  # `Crew.map`
 LOOK_S = 1.0  # between two looks whether the threads that serve a pool are there
 _OF_A_POOL = ("_ExecutorManagerThread", "QueueFeederThread")  # class of the one, name of the other
 _lost = Event()  # such a thread has died of an exception
@@ -44,25 +48,64 @@ def in_turn(
     `start(*given)` is run once in each process; with one worker all is done in this one. Functions,
     jobs and results of more are pickled. Raises `MachineError` when a process is killed.
     """
-    with crew(workers, start, given) as turn:
-        yield from turn(work, jobs)
+    with Crew(workers, start, given) as crew:
+        yield from crew.map(work, jobs)
 
 
-Turn = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+class Crew:
+    """`workers` processes for several maps, one after the other. Use as a context manager.
 
+    `start(*given)` is run once in each of them. One worker is this process, unless `apart`; and so
+    are several until a map has more than `few` jobs, which starting them is worth. Raises
+    `MachineError` when one of them is killed.
+    """
 
-@contextmanager
-def crew(
-    workers: int, start: Callable[..., None] | None = None, given: tuple[Any, ...] = ()
-) -> Generator[Turn]:
-    """`in_turn` for several kinds of work, one after the other, in the same processes."""
-    if workers == 1:
-        if start is not None:
-            start(*given)
-        yield map
-        return
-    with spawned(workers, start, given) as pool:
-        yield lambda work, jobs: queued(pool, work, jobs, AHEAD * workers)
+    def __init__(
+        self,
+        workers: int,
+        start: Callable[..., None] | None = None,
+        given: tuple[Any, ...] = (),
+        *,
+        few: int = 0,
+        apart: bool = False,
+    ) -> None:
+        self.workers = workers
+        self._start, self._given = start, given
+        self._few, self._apart = few, apart
+        self._begun = False
+        self._stack = ExitStack()
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def map(self, work: Callable[[Job], Found], jobs: Iterable[Job]) -> Iterator[Found]:
+        """What `work` gives for every job, in the order of the jobs, which are taken as they are
+        needed. `work`, the jobs and the results are pickled when processes share them."""
+        if self.workers == 1 and not self._apart:
+            return self._here(work, jobs)
+        if self._pool is None:
+            waiting = iter(jobs)
+            first = list(islice(waiting, self._few + 1))
+            jobs = chain(first, waiting)
+            if len(first) <= self._few:
+                return self._here(work, jobs)
+            self._pool = self._stack.enter_context(spawned(self.workers, self._start, self._given))
+        return queued(self._pool, work, jobs, AHEAD * self.workers)
+
+    def _here(self, work: Callable[[Job], Found], jobs: Iterable[Job]) -> Iterator[Found]:
+        if self._start is not None and not self._begun:
+            self._start(*self._given)
+        self._begun = True
+        return map(work, jobs)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewards.mixing import spread
-from rewards.table_numbers import Numbers, numbers_of, same_numbers
+from rewards.table_numbers import COLUMNS, Numbers, numbers_of, same_numbers
 
 LEAST = 8  # distinct values of a column that says something
 ENOUGH = 3  # such columns, for rows to be told by them
@@ -26,6 +26,11 @@ SAMPLE = 64  # marks of rows that are kept
 SAME_COLUMNS, SAME_ROWS = 0.6, 0.25
 _MASK = (1 << 63) - 1
 Known = Callable[[Sequence[int]], Sequence[bool]]
+KnownNumbers = Callable[[Sequence[Numbers]], bool]
+
+
+def _none(numbers: Sequence[Numbers]) -> bool:
+    return False
 
 
 @dataclass(frozen=True)
@@ -65,8 +70,11 @@ class TableMarks:
         common = {*self.rows} & {*other.rows}
         return sum(mark in common for mark in both) / len(both)
 
-    def within(self, known: Known) -> bool:
-        """Whether the table is one of those whose marks are in a set."""
+    def within(self, known: Known, measured: KnownNumbers = _none) -> bool:
+        """Whether the table is one of those whose marks are in a set, or whose measured columns
+        `measured` knows."""
+        if len(self.numbers) >= COLUMNS and measured(self.numbers):
+            return True
         if not self.columns:
             return False
         if sum(known(sorted(self.columns))) >= SAME_COLUMNS * len(self.columns):

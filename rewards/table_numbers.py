@@ -12,7 +12,7 @@ leaves alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ APART = 0.003  # neighbours whose ratio is counted are so far apart: nearer ones
 SAME_VALUES, SAME_RATIOS = 0.35, 0.5  # share of two columns' sets that both have, estimated
 COLUMNS, SHARE = 2, 0.6  # columns of the narrower table that must be in the other
 _MASK = (1 << 63) - 1
+_TABLE, _COLUMN, _RATIOS = -1, -2, -3  # before what they say, in a list of sketches
 
 Array = Any  # a numpy array
 
@@ -44,6 +45,36 @@ class Numbers:
         if shared(self.values, other.values) >= SAME_VALUES:
             return True
         return shared(self.ratios, other.ratios) >= SAME_RATIOS
+
+
+def packed(numbers: Sequence[Numbers]) -> list[int]:
+    """The sketches of a table as one list: no hash is below 0, so that negative numbers tell where
+    a table, the values and the ratios of a column begin. Empty where nothing can be like it."""
+    if len(numbers) < COLUMNS:
+        return []
+    found = [_TABLE]
+    for column in sorted(numbers, key=lambda n: (n.values, n.ratios)):
+        found += (_COLUMN, *column.values, _RATIOS, *column.ratios)
+    return found
+
+
+def unpacked(marks: Iterable[int]) -> list[tuple[Numbers, ...]]:
+    """The tables of such lists, one behind the other. Raises ValueError for anything else."""
+    tables: list[list[tuple[list[int], list[int]]]] = []
+    part: list[int] | None = None
+    for mark in marks:
+        if mark == _TABLE:
+            tables.append([])
+            part = None
+        elif mark == _COLUMN and tables:
+            tables[-1].append((part := [], []))
+        elif mark == _RATIOS and tables and tables[-1]:
+            part = tables[-1][-1][1]
+        elif mark >= 0 and part is not None:
+            part.append(mark)
+        else:
+            raise ValueError("sketches of tables are out of order")
+    return [tuple(Numbers(tuple(v), tuple(r)) for v, r in table) for table in tables]
 
 
 def shared(one: Sequence[int], other: Sequence[int]) -> float:

@@ -36,10 +36,10 @@ from data_gen.cdr.stages.work import (
     documents_at,
     layout_of,
 )
-from data_gen.chunks import Crew
 from data_gen.inputs import say_inputs
 from data_gen.readers import CorpusError
 from rewards import console, provenance
+from rewards.processes import FEW, Crew
 
 STAGES = ("facts", "library", "traces", "plan", "rows", "merge")
 MAPS = ("facts", "traces", "rows")  # these are run shard by shard
@@ -98,7 +98,7 @@ def stage(config: CdrConfig, corpora: Sequence[str], args: argparse.Namespace) -
         raise StageError(f"--shard {args.shard}: wanted 0 to {args.shards - 1}")
     folder = args.work or args.out / WORK
     work = begin(folder, layout_of(config, corpora, args.shards, args.part))
-    with Crew(config.workers) as crew:
+    with Crew(config.workers, few=FEW) as crew:
         run_stage(work, args.stage, args.shard, crew, args.out)
     if args.stage == STAGES[-1]:
         shutil.rmtree(folder)
@@ -252,7 +252,7 @@ def build(
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     begun = begin_new(folder, layout)
     try:
-        with Crew(workers_of(config.workers, None)) as crew:
+        with Crew(workers_of(config.workers, None), few=FEW) as crew:
             for stage in STAGES:
                 run_stage(begun, stage, 0, crew, out)
     except CorpusError:  # nothing to go on from

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from random import Random
 
 from rewards.cdr.ids import sample_variants
@@ -245,12 +245,6 @@ class PromptVariant:
         return row if self.source == "grammar" else row | {"source": self.source}
 
 
-@lru_cache(maxsize=20_000)
-def steps_of(text: str) -> tuple[Step, ...]:
-    """The recipe that an instruction says. Raises `InstructionError` as `read_instruction` does."""
-    return tuple(read_instruction(text)[0])
-
-
 def pool(steps: Sequence[Step], key: str, seed: int = 0, forms: int = 0) -> list[PromptVariant]:
     """One variant a style, by style id. The same key and seed give the same words.
 
@@ -261,7 +255,7 @@ def pool(steps: Sequence[Step], key: str, seed: int = 0, forms: int = 0) -> list
     for style in STYLES:
         rng = Random(derive_seed(seed, "instruction", key, style.id))
         text = say(wanted, style, rng, forms)
-        if list(steps_of(text)) != wanted:
+        if read_instruction(text)[0] != wanted:
             raise InstructionError(f"{text!r} does not read back to its recipe")
         found.append(PromptVariant(style.id, style.label, text))
     return found
@@ -284,5 +278,7 @@ def wordings_of(
     def rank(index: int) -> int:
         return derive_seed(seed, "wording", key, instance_id, index)
 
-    others = sorted(set(range(size)) - set(picked), key=rank)
-    return [*sorted(picked, key=rank), *others][:count]
+    own = sorted(picked, key=rank)
+    if count > len(own):
+        own += sorted(set(range(size)) - set(picked), key=rank)
+    return own[:count]

@@ -71,7 +71,8 @@ class Tracks:
     rows_of: Counter[str]
 
 
-# Gives the lines of units, by their number and the sides of their rows, in that order.
+# Gives the lines of units, by their number and the sides of their rows, in that order; those of
+# some units at a time.
 Writer = Callable[[Iterable[tuple[int, list[str]]]], Iterator[Lines]]
 
 
@@ -89,17 +90,18 @@ def write_tracks(
     made, aside = _sided(units, heads, config)
     counts: Counter[str] = Counter()
     rows_of: Counter[str] = Counter()
-    with ExitStack() as stack, Progress("tracks", "units", len(made)) as progress:
+    with ExitStack() as stack, Progress("tracks", "rows", sum(map(len, made))) as progress:
         sink = Sink(out, stack)
         for split in SPLITS:
             sink.open(f"{split}.jsonl")
         sides = ((unit[0].planned.unit, [one.side for one in unit]) for unit in made)
-        for unit, found in zip(made, lines(sides), strict=True):
+        for found in lines(sides):
             for name, data in found.files:
                 sink.write(name, data)
             counts.update(found.counts)
-            rows_of[unit[0].planned.instance.record.id] += len(unit)
-            progress.add(1)
+            progress.add(found.counts["rows"])
+    for unit in made:
+        rows_of[unit[0].planned.instance.record.id] += len(unit)
     manifest = _manifest(config, counts, refused, len(units)) | {"left_out_of_splits": aside}
     if paraphrases is not None:
         manifest["paraphrases"] = paraphrases

@@ -130,14 +130,9 @@ def key_of(planned: PlannedRow) -> str:
 
 
 def release_row(
-    planned: PlannedRow,
-    key: str,
-    variants: Sequence[PromptVariant],
-    picked: Sequence[int],
-    k: int,
-    seed: int,
+    planned: PlannedRow, variants: Sequence[PromptVariant], picked: Sequence[int], k: int, seed: int
 ) -> Row:
-    """A row of `tracks/*.jsonl` with the `picked` variants of its pool; `key` is its `key_of`."""
+    """A row of `tracks/*.jsonl` with the `picked` variants of its pool."""
     row = planned.instance
     text, atomic = row.record.text, row.track == "atomic"
     score = difficulty(len(text), len(row.sequence))
@@ -160,7 +155,7 @@ def release_row(
         "operator_sequence": list(row.sequence),
         "semantic_operator": None,
         "recipe_id": row.recipe_id,
-        "recipe_prompt_key": key,
+        "recipe_prompt_key": key_of(planned),
         "recipe_type": row.recipe_type,
         "recipe_length": len(row.sequence),
         "order_family_id": row.family_id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from configs.cdr import SelectConfig, SplitConfig
 from data_gen.cdr.rows import PlannedRow, difficulty, filter_of, template
@@ -14,25 +15,59 @@ from rewards.seeds import derive_seed
 Unit = list[PlannedRow]
 
 
-def thin(units: Iterable[Unit], config: SelectConfig) -> list[Unit]:
+class Choice(NamedTuple):
+    """What is known of a unit when it is chosen. `length`: characters of its document; `cap`: what
+    it counts for, of which there are `most` (0: no limit); `family`: its recipe and order family;
+    `cell`: what is balanced; `rank`: its place in the cell."""
+
+    number: int
+    rows: int
+    length: int
+    cap: str
+    most: int
+    family: tuple[str, str] | None
+    cell: tuple[str, int, str, int]
+    rank: str
+
+
+def choice_of(unit: Unit, config: SelectConfig) -> Choice:
+    row = unit[0].instance
+    statuses = sum(d.instance.status == "DROP" for d in unit)
+    cell = (
+        unit[0].track,
+        difficulty(row.record.length, len(row.sequence)),
+        row.domain,
+        (statuses * 2 > len(unit)) - (statuses * 2 < len(unit)),
+    )
+    return Choice(
+        unit[0].unit,
+        len(unit),
+        row.record.length,
+        *_cap(unit[0], config),
+        (str(row.recipe_id), str(row.family_id)) if unit[0].track == "order_f" else None,
+        cell,
+        stable_id("balance", row.id),
+    )
+
+
+def thin(units: Iterable[Choice], config: SelectConfig) -> list[Choice]:
     """At most so many a variant, an operator, a family and a recipe; 0: no limit."""
-    kept: list[Unit] = []
+    kept: list[Choice] = []
     counts: Counter[str] = Counter()
     families: defaultdict[str, list[str]] = defaultdict(list)
     for unit in units:
-        if config.max_chars and unit[0].instance.record.length > config.max_chars:
+        if config.max_chars and unit.length > config.max_chars:
             continue
-        key, most = _cap(unit[0], config)
-        row = unit[0].instance
-        if unit[0].track == "order_f" and config.families_per_recipe:
-            known = families[str(row.recipe_id)]
-            if str(row.family_id) not in known:
+        if unit.family is not None and config.families_per_recipe:
+            recipe, family = unit.family
+            known = families[recipe]
+            if family not in known:
                 if len(known) >= config.families_per_recipe:
                     continue
-                known.append(str(row.family_id))
-        if most and counts[key] >= most:
+                known.append(family)
+        if unit.most and counts[unit.cap] >= unit.most:
             continue
-        counts[key] += 1
+        counts[unit.cap] += 1
         kept.append(unit)
     return kept
 
@@ -50,24 +85,16 @@ def _cap(planned: PlannedRow, config: SelectConfig) -> tuple[str, int]:
     return "order_m", 0
 
 
-def balance(units: Sequence[Unit], config: SelectConfig) -> list[Unit]:
+def balance(units: Sequence[Choice], config: SelectConfig) -> list[Choice]:
     """With `difficulty_balanced`, units of tracks, difficulties, domains and statuses in turns,
     until `max_tasks` rows; a cell that runs dry leaves its turns to the others."""
     if not config.difficulty_balanced:
         return _until(units, config.max_tasks)
-    cells: defaultdict[tuple[object, ...], list[Unit]] = defaultdict(list)
+    cells: defaultdict[tuple[object, ...], list[Choice]] = defaultdict(list)
     for unit in units:
-        row = unit[0].instance
-        statuses = sum(d.instance.status == "DROP" for d in unit)
-        cell = (
-            unit[0].track,
-            difficulty(row.record.length, len(row.sequence)),
-            row.domain,
-            (statuses * 2 > len(unit)) - (statuses * 2 < len(unit)),
-        )
-        cells[cell].append(unit)
-    for key in cells:
-        cells[key].sort(key=lambda u: stable_id("balance", u[0].instance.id))
+        cells[unit.cell].append(unit)
+    for own in cells.values():
+        own.sort(key=lambda unit: unit.rank)
     queues = [cells[key] for key in sorted(cells, key=str)]
     turns = (
         queue[i]
@@ -75,17 +102,17 @@ def balance(units: Sequence[Unit], config: SelectConfig) -> list[Unit]:
         for queue in queues
         if i < len(queue)
     )
-    return _until(list(turns), config.max_tasks)
+    return _until(turns, config.max_tasks)
 
 
-def _until(units: Sequence[Unit], most: int) -> list[Unit]:
-    kept: list[Unit] = []
+def _until(units: Iterable[Choice], most: int) -> list[Choice]:
+    kept: list[Choice] = []
     rows = 0
     for unit in units:
-        if most and rows + len(unit) > most:
+        if most and rows + unit.rows > most:
             break
         kept.append(unit)
-        rows += len(unit)
+        rows += unit.rows
     return kept
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rapidfuzz.distance import Levenshtein
-
 from configs.cdr import SwapConfig
 from data_gen.cdr.library import LibraryRecipe
 from data_gen.cdr.records import Record, Replays
 from data_gen.cdr.tracks import SwapPair
 from rewards.cdr.ids import stable_id
-from rewards.parse import normalise
+from rewards.parse import edit_distance, same_text
 
 
 def swap_pairs(
@@ -28,7 +26,7 @@ def swap_pairs(
             states = replays.states(record.text, order)
             for i in range(len(order) - 1):
                 text = replays.states(states[i], swapped(order, i)[i:])[-1]
-                if count < config.per_recipe and normalise(text) != normalise(states[-1]):
+                if count < config.per_recipe and not same_text(text, states[-1]):
                     count += 1
                     yield swap_pair(entry, record, i, states[-1], text)
         except (ValueError, RecursionError):
@@ -55,7 +53,7 @@ def swap_pair(entry: LibraryRecipe, record: Record, i: int, one: str, other: str
         swapped=swapped(entry.recipe.ordered, i),
         canonical_text=one,
         swapped_text=other,
-        edit_distance=Levenshtein.distance(one, other),
+        edit_distance=edit_distance(one, other),
         domain=entry.domain,
         composed=entry.recipe.composed,
     )

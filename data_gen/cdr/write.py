@@ -10,15 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 from configs.cdr import InstructConfig
-from data_gen.cdr.instruct import (
-    InstructionError,
-    PromptVariant,
-    chosen,
-    pool,
-    steps_of,
-    wordings_of,
-)
+from data_gen.cdr.instruct import PromptVariant, chosen, wordings_of
 from data_gen.cdr.paraphrase_pool import Wordings
+from data_gen.cdr.pools import Frozen, Pools, asked_of, frozen, pool_of
 from data_gen.cdr.rows import PlannedRow, Row, key_of, release_row
 from data_gen.chunks import in_order
 from rewards.cdr.refinement import gold_answer, score_refinement
@@ -26,7 +20,6 @@ from rewards.gold import OPERATORS, BoundStep, Execution, Step, bind, run_bound
 from rewards.progress import Progress
 
 _CHUNK = 64
-_Frozen = tuple[str, tuple[tuple[str, Any], ...]]  # operator and parameters
 
 
 @dataclass(frozen=True)
@@ -40,11 +33,6 @@ class Written:
     refused: str = ""
 
 
-@lru_cache(maxsize=10_000)
-def _pool(key: str, steps: tuple[tuple[str, tuple[Any, ...]], ...], seed: int, forms: int) -> Any:
-    return pool([Step(name, dict(params)) for name, params in steps], key, seed, forms)
-
-
 class Proof:
     """Runs recipes on the texts of one document again, apart from what made its gold.
 
@@ -53,7 +41,7 @@ class Proof:
     """
 
     def __init__(self) -> None:
-        self._steps: dict[_Frozen, BoundStep] = {}
+        self._steps: dict[Frozen, BoundStep] = {}
         self._known: dict[tuple[str, str], dict[str, Any]] = {}
 
     def run(self, text: str, steps: Iterable[Step]) -> Execution:
@@ -61,7 +49,7 @@ class Proof:
         return run_bound(text, [self._step(step) for step in steps])
 
     def _step(self, step: Step) -> BoundStep:
-        name = step.operator, tuple(sorted(step.params.items()))
+        name = frozen(step)
         if name not in self._steps:
             self._steps[name] = self._remembering(_bind(*name))
         return self._steps[name]
@@ -85,11 +73,12 @@ def word(
     config: InstructConfig,
     wordings: Wordings,
     proof: Proof | None = None,
+    known: Pools | None = None,
 ) -> Written:
     """The rows of a unit with their prompt variants, each proved; all or none are kept.
 
     `wordings` are paraphrases that stand in for the grammar's own words, with the recipes that
-    were recovered from them. `proof`: of the unit's document.
+    were recovered from them. `proof`: of the unit's document. `known`: the pools made before.
     """
     proof = proof or Proof()
     rows: list[Row] = []
@@ -97,15 +86,14 @@ def word(
     asked: list[list[PromptVariant]] = []
     for planned in unit:
         steps = planned.steps
-        frozen = tuple((s.operator, tuple(sorted(s.params.items()))) for s in steps)
-        key = key_of(planned)
-        try:
-            variants: list[PromptVariant] = _pool(key, frozen, config.seed, config.forms)
-        except InstructionError as error:
-            return Written(refused=f"unspoken: {str(error)[:60]}")
-        variants = [paraphrased(v, key, wordings) for v in variants]
+        wanted = asked_of(planned, steps)
+        found = (known or {}).get(wanted) or pool_of(wanted, config)
+        if found.refused:
+            return Written(refused=found.refused)
+        key = wanted[0]
+        variants = [paraphrased(v, key, wordings) for v in found.variants]
         picked = chosen(len(variants), config.variants, config.seed, key, planned.instance.id)
-        row = release_row(planned, key, variants, picked, config.variants, config.seed)
+        row = release_row(planned, variants, picked, config.variants, config.seed)
         trained = wordings_of(
             len(variants),
             picked,
@@ -114,7 +102,11 @@ def word(
             key,
             planned.instance.id,
         )
-        said = [_said(variants[i], key, wordings) for i in dict.fromkeys([*picked, *trained])]
+        said = [
+            # the grammar's words were read back to the recipe when their pool was made
+            wordings[key, v.style_id].steps if v.source == "paraphrase" else steps
+            for v in (variants[i] for i in dict.fromkeys([*picked, *trained]))
+        ]
         if why := refusal(row, steps, said, proof):
             return Written(refused=why)
         rows.append(row)
@@ -129,13 +121,6 @@ def paraphrased(variant: PromptVariant, key: str, wordings: Wordings) -> PromptV
     if found is None:
         return variant
     return PromptVariant(variant.style_id, variant.style_label, found.text, "paraphrase")
-
-
-def _said(variant: PromptVariant, key: str, wordings: Wordings) -> tuple[Step, ...]:
-    """What the words of a variant say: as the grammar reads them, or as it was recovered."""
-    if variant.source == "paraphrase":
-        return wordings[key, variant.style_id].steps
-    return steps_of(variant.user_requirement)
 
 
 def refusal(row: Row, steps: Sequence[Step], read: Sequence[Sequence[Step]], proof: Proof) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from data_gen.chunks import in_turn, processes
 from data_gen.dare.class_reg import build_table
 from data_gen.dare.database import Built, Settings
 from data_gen.dare.describe import describe
@@ -17,6 +16,7 @@ from data_gen.dare.licences import allowed
 from data_gen.dare.series import build_series
 from data_gen.dare.sources import Source, same_table, sources
 from rewards.files import machine_failed
+from rewards.processes import Crew
 from rewards.progress import Progress
 from rewards.seeds import derive_seed
 from rollouts.sandbox.model import Config
@@ -100,7 +100,7 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
     random.Random(derive_seed(settings.seed, "tables")).shuffle(order)
     seen: dict[str, frozenset[str]] = {}
     with (
-        processes(workers, _start, (list(specs), settings)) as pool,
+        Crew(workers, _start, (list(specs), settings), apart=True) as crew,
         Progress("tables", "databases", wanted) as bar,
     ):
 
@@ -108,7 +108,7 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
             """What `step` builds, in the order of `jobs`, until `most` databases are there."""
             made: list[Built] = []
             shares = [jobs[i : i + SHARE] for i in range(0, len(jobs), SHARE)]
-            for part in in_turn(pool, workers, step, shares):
+            for part in crew.map(step, shares):
                 new = [without_copies(built, seen) for built in part]
                 made += new
                 bar.add(sum(len(built.rows) for built in new))

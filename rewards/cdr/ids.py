@@ -25,9 +25,13 @@ def stable_id(*parts: object, digits: int = 16) -> str:
     return _sha1(parts).hexdigest()[:digits]
 
 
-def _sha1(parts: Iterable[object]) -> hashlib._Hash:
+def _sha1(parts: Iterable[object]) -> Any:
     text = "||".join([part if type(part) is str else _part(part) for part in parts])
     return hashlib.sha1(text.encode("utf-8", "surrogatepass"))
+
+
+_KEPT = 4096  # keys: all rows of a recipe share one
+_prompt_keys: dict[tuple[object, ...], str] = {}
 
 
 def prompt_key(
@@ -43,7 +47,14 @@ def prompt_key(
     `track` is the construction-time name: atomic, main, order_sensitivity or
     mapper_order_sensitivity.
     """
-    return stable_id(track, domain, recipe_type, order_slot, list(operators), filter_params or {})
+    # repr, because 1 and 1.0 are equal and written differently
+    known = (track, domain, recipe_type, order_slot, tuple(operators), repr(filter_params))
+    if known not in _prompt_keys:
+        if len(_prompt_keys) >= _KEPT:
+            _prompt_keys.clear()
+        parts = (*known[:4], list(operators), filter_params or {})
+        _prompt_keys[known] = stable_id(*parts)
+    return _prompt_keys[known]
 
 
 def sample_variants(pool: int, k: int, seed: int, key: str, instance_id: str) -> list[int]:

@@ -218,8 +218,9 @@ def read_clauses(text: str) -> list[Clause]:
     """
     found: list[Clause] = []
     at = 0
-    while word := _WORD.search(text, at):
-        at = word.end()
+    for word in _WORD.finditer(text):
+        if word.start() < at:  # inside the last clause, which ends with a word
+            continue
         reader = _reader_of(word.group())
         match = reader[0].match(text, word.start()) if reader else None
         if reader is not None and match is not None:

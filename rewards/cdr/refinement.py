@@ -13,9 +13,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from rapidfuzz.distance import Levenshtein
-
-from rewards.parse import Parsed, parse, parse_strict, render, same_text
+from rewards.parse import Parsed, edit_distance, parse, parse_strict, render, same_text
 from rewards.task import Score, TaskError
 
 STATUSES = ("KEEP", "DROP")
@@ -76,13 +74,7 @@ class _Gold(NamedTuple):
 
 @lru_cache(maxsize=256)  # all answers to a task share it
 def _to_do(input_text: str, gold_text: str) -> int:
-    return _distance(input_text, gold_text)
-
-
-def _distance(one: str, other: str) -> int:
-    """Edits from one text to the other. They are near to each other as a rule, and the hint, which
-    changes no result, lets the library look there first."""
-    return Levenshtein.distance(one, other, score_hint=abs(len(one) - len(other)))
+    return edit_distance(input_text, gold_text)
 
 
 def refinement_metrics(
@@ -94,8 +86,8 @@ def refinement_metrics(
     """
     d_in = _to_do(input_text, gold_text)
     exact = text == gold_text
-    d_pred = 0 if exact else d_in if text == input_text else _distance(text, gold_text)
-    d_edit = d_in if exact else _distance(input_text, text)
+    d_pred = 0 if exact else d_in if text == input_text else edit_distance(text, gold_text)
+    d_edit = d_in if exact else edit_distance(input_text, text)
     match = status.strip().upper() == gold_status.strip().upper()
     rg = 1.0 if d_pred == 0 else min(1.0, max(0.0, (d_in - d_pred) / max(d_in, 1)))
     return Metrics(

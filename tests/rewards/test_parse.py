@@ -3,16 +3,19 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rapidfuzz.distance import Levenshtein
 from vectors import vectors
 
 from rewards.parse import (
     Parsed,
+    edit_distance,
     normalise,
     normalise_lines,
     parse,
     parse_release,
     parse_strict,
     render,
+    same_text,
 )
 
 settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure
@@ -102,3 +105,23 @@ def test_normalisation_equals_the_published_one():
     for row in vectors("scorer", "normalise"):
         text = row["input_text"]
         assert {"n1": normalise_lines(text), "n2": normalise(text)} == row["expected"]
+
+
+SPACED = st.text(st.sampled_from(" \t\n\r\x0b\xa0\u3000,.ab"), max_size=12)
+
+
+@given(SPACED, SPACED)
+def test_texts_are_the_same_when_their_normal_forms_are(one: str, other: str) -> None:
+    assert same_text(one, other) == (normalise(one) == normalise(other))
+
+
+@given(SPACED)
+def test_a_text_is_the_same_with_other_spaces(text: str) -> None:
+    assert same_text(f"a{text} b", f" a{text}   b\n")
+    assert not same_text(f"a{text} b", f"a{text} bc")
+
+
+@given(ANYTHING, ANYTHING)
+def test_the_edit_distance_is_that_of_the_library(one: str, other: str) -> None:
+    assert edit_distance(one, other) == Levenshtein.distance(one, other)
+    assert edit_distance(one * 9, other) == Levenshtein.distance(one * 9, other)

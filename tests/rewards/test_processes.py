@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import signal
 import subprocess
@@ -12,9 +13,10 @@ from pathlib import Path
 import pytest
 from job_functions import die, start, work
 from mini_slurm import alive, wait_for
+from pickled_jobs import noted
 from places import ROOT
 
-from rewards.processes import AHEAD, in_turn
+from rewards.processes import AHEAD, Crew, in_turn
 from rewards.task import TaskError
 
 
@@ -45,6 +47,41 @@ def test_jobs_are_taken_as_they_are_needed() -> None:
 def test_a_process_that_is_killed_is_one_sentence() -> None:
     with pytest.raises(TaskError, match="a worker process was killed before its work was done"):
         list(in_turn(die, range(40), 2))
+
+
+def test_who_stops_early_leaves_most_jobs_undone(tmp_path: Path) -> None:
+    jobs = [(str(tmp_path), n) for n in range(200)]
+    with Crew(2) as crew:
+        assert next(iter(crew.map(noted, jobs))) == 0
+    assert 1 <= len(list(tmp_path.iterdir())) <= 2 * AHEAD
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("few", [0, 4])
+def test_a_crew_keeps_the_order_over_several_maps(workers: int, few: int) -> None:
+    with Crew(workers, few=few) as crew:
+        for count in (0, 3, 40, 5):
+            jobs = (number for number in range(count))
+            assert list(crew.map(operator.neg, jobs)) == [-number for number in range(count)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_crew_starts_processes_when_they_are_worth_it(workers: int) -> None:
+    with Crew(workers, start, ("begun",), few=4) as crew:
+        few = list(crew.map(work, range(4)))
+        many = list(crew.map(work, range(40)))
+        few_again = list(crew.map(work, range(4)))
+    assert {word for _, word, _ in (*few, *many, *few_again)} == {"begun"}
+    assert {pid for *_, pid in few} == {os.getpid()}
+    for found in (many, few_again):
+        assert (os.getpid() in {pid for *_, pid in found}) == (workers == 1)
+
+
+def test_one_worker_may_be_a_process_of_its_own() -> None:
+    with Crew(1, start, ("begun",), apart=True) as crew:
+        found = list(crew.map(work, range(3)))
+    assert os.getpid() not in {pid for *_, pid in found}
+    assert {word for _, word, _ in found} == {"begun"}
 
 
 PARENT = """

@@ -16,10 +16,11 @@ import pytest
 from front import command
 from places import ROOT
 
+from rewards.parts import parts
 from rewards.processes import in_turn
-from rewards.score_rows import prepare, score_block
+from rewards.score_rows import numbered, prepare, score_block, score_lines
 from rewards.streams import blocks
-from rewards.task import Task, TaskError, write_jsonl
+from rewards.task import Task, TaskError, json_line, write_jsonl
 from rewards.task_file import KEPT, TaskFile, open_tasks
 
 main = command("score")
@@ -60,6 +61,28 @@ def test_workers_give_the_bytes_of_one_process(tmp_path: Path) -> None:
     assert [e.split(":")[0] for e in errors] == [f"line {number + i}" for i in (0, 2, 3)]
     assert len(found) == 3003 and found[0]["id"] == "r0" and found[-1]["id"] == "r2999"
     assert one.decode().splitlines() == one.decode().split("\n")[:-1]  # no line ends inside
+
+
+@pytest.mark.parametrize("size", [7, 400, 5000])
+def test_bad_rows_are_numbered_however_a_file_is_cut(tmp_path: Path, size: int) -> None:
+    made = rows(40)
+    made[33]["task"]["reference_text"] = None
+    texts = lines(made).decode().split("\n")
+    for place, bad in ((3, "{torn"), (4, ""), (17, "[1]"), (18, "nan nan"), (41, '{"id": "x"}')):
+        texts.insert(place, bad)
+    names = [str(tmp_path / name) for name in ("a.jsonl", "b.jsonl")]
+    for name in names:
+        Path(name).write_text("\n".join(texts))
+    prepare(None, {})
+    found = numbered(map(score_block, parts(names, size)), several=True)
+    wanted = [
+        json_line(result)
+        for name in names
+        for result in score_lines(texts, None, where=f"{name} line")
+    ]
+    assert b"".join(data for _, data in found) == b"".join(wanted)
+    errors = [json.loads(line)["error"] for line in wanted if b'"error"' in line]
+    assert [int(e.split(" line ")[1].split(":")[0]) for e in errors[:5]] == [4, 18, 19, 38, 42]
 
 
 def test_several_inputs_are_scored_in_turn_and_errors_name_them(tmp_path: Path) -> None:

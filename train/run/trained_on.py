@@ -1,9 +1,11 @@
 """What a model was trained on: `trained_on.bin` beside its weights, through all stages.
 
-The file is one line of JSON (format, stages, how many marks) and the marks of every task
-(rewards/marks.py) as sorted little-endian int64: about 16 bytes a task of text, so 160 MB for ten
-million. Training copies an ancestor's marks into the new file; the folder it stands in is renamed
-into place as a whole, so the file is there with the weights or not at all.
+The file is one line of JSON (format, stages, how many marks and numbers of sketches) and, as
+little-endian int64, the sorted marks of every task (rewards/marks.py) and the sketches of each
+distinct table's columns of numbers (rewards/table_numbers.py): about 16 bytes a task of text, so
+160 MB for ten million, and 0.4 kB a column. Training copies an ancestor's marks into the new file;
+the folder it stands in is renamed into place as a whole, so the file is there with the weights or
+not at all.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ from rewards.files import write_bytes
 from rewards.marks import marks_of
 from rewards.task import Task, TaskError, with_absolute_files
 from train.model.order import rows_of_step, strata
+from train.run.known_tables import NO_TABLES, Tables
 
 NAME = "trained_on.bin"
 ADAPTER = "adapter_config.json"  # of a LoRA folder, which names its base model
-FORMAT = 1
+FORMAT = 2  # 1 has no sketches of tables, and is written where there are none
 Marks = NDArray[np.int64]
 
 
@@ -44,10 +47,12 @@ class Stage:
 
 @dataclass(frozen=True)
 class Trained:
-    """The record of one model. `marks` are sorted, each once."""
+    """The record of one model. `marks` are sorted, each once; `tables`: what is known of each
+    table's columns of numbers."""
 
     stages: tuple[Stage, ...]
     marks: Marks
+    tables: Tables = NO_TABLES
 
     def has(self, marks: Sequence[int]) -> list[bool]:
         """Of each mark whether it is in the record."""
@@ -60,7 +65,7 @@ class Trained:
     def saw(self, task: Task) -> bool:
         """Whether the task, or what it must not share with training tasks, was trained on. Its
         files have paths that can be opened."""
-        return marks_of(task).within(self.has)
+        return marks_of(task).within(self.has, self.tables.have)
 
     def after(self, stage: str, data: str, rows: Iterable[Sequence[int]]) -> Trained:
         """The record after one more training, on rows with these marks."""
@@ -69,7 +74,8 @@ class Trained:
             count += 1
             new.add(marks)
         together = np.union1d(self.marks, new.array())
-        return Trained((*self.stages, Stage(stage, count, Path(data).name)), together)
+        tables = self.tables.and_those_of(new.sketches)
+        return Trained((*self.stages, Stage(stage, count, Path(data).name)), together, tables)
 
     def __str__(self) -> str:
         return ", then ".join(map(str, self.stages))
@@ -81,9 +87,13 @@ class _Buffer:
     def __init__(self) -> None:
         self._parts: list[Marks] = []
         self._open: list[int] = []
+        self.sketches: set[bytes] = set()  # int64, of the tables of each list of marks
 
     def add(self, marks: Sequence[int]) -> None:
-        self._open += marks
+        first = next((place for place, mark in enumerate(marks) if mark < 0), len(marks))
+        if first < len(marks):
+            self.sketches.add(np.asarray(marks[first:], dtype=np.int64).tobytes())
+        self._open += marks[:first]
         if len(self._open) >= 1 << 20:
             self._close()
 
@@ -104,7 +114,8 @@ def read_trained(folder: Path) -> Trained | None:
         base = _read(_base_of(folder) / NAME)
     if own is None or base is None:
         return own or base
-    return Trained((*base.stages, *own.stages), np.union1d(base.marks, own.marks))
+    tables = base.tables.and_those_of([own.tables.sketches.tobytes()])
+    return Trained((*base.stages, *own.stages), np.union1d(base.marks, own.marks), tables)
 
 
 def trained_before(source: Path) -> Trained:
@@ -115,12 +126,15 @@ def trained_before(source: Path) -> Trained:
 
 def write_trained(folder: Path, trained: Trained) -> None:
     """Write `trained_on.bin` into a folder, whole or not at all."""
+    sketches = trained.tables.sketches
     head: dict[str, Any] = {
-        "format": FORMAT,
+        "format": FORMAT if len(sketches) else 1,
         "marks": len(trained.marks),
         "stages": [asdict(stage) for stage in trained.stages],
     }
-    data = trained.marks.astype("<i8").tobytes()
+    if len(sketches):
+        head["sketches"] = len(sketches)
+    data = np.concatenate([trained.marks, sketches]).astype("<i8").tobytes()
     write_bytes(folder / NAME, json.dumps(head).encode() + b"\n" + data)
 
 
@@ -144,11 +158,14 @@ def _read(path: Path) -> Trained | None:
         line, _, data = path.read_bytes().partition(b"\n")
         head = json.loads(line)
         stages = tuple(Stage(s["stage"], int(s["tasks"]), s["data"]) for s in head["stages"])
-        if head["format"] != FORMAT:
-            raise TaskError(f"{path}: format {head['format']}; this Assay reads format {FORMAT}")
-        marks = np.frombuffer(data, dtype="<i8").astype(np.int64)
-        if len(marks) != head["marks"]:
+        if head["format"] not in range(1, FORMAT + 1):
+            said = f"this Assay reads formats 1 to {FORMAT}"
+            raise TaskError(f"{path}: format {head['format']}; {said}")
+        numbers = np.frombuffer(data, dtype="<i8").astype(np.int64)
+        count = int(head["marks"])
+        if len(numbers) != count + int(head.get("sketches", 0)):
             raise ValueError("marks are missing")
+        tables = Tables(numbers[count:])
     except TaskError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -156,7 +173,7 @@ def _read(path: Path) -> Trained | None:
             f"{path}: damaged ({error}); restore it, or remove it if nothing need be known of what "
             "the model was trained on"
         ) from None
-    return Trained(stages, marks)
+    return Trained(stages, numbers[:count], tables)
 
 
 def drawn(tasks: Sequence[Task], config: GrpoConfig, seed: int) -> list[Task]:

@@ -44,7 +44,7 @@ def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
             out.write(b"\0" * (-array.nbytes % 8))
 
 
-def _damaged(path: Path) -> TaskError:
+def damaged(path: Path) -> TaskError:
     return TaskError(f"{path}: is cut off or damaged; remove it and run the same command again")
 
 
@@ -77,11 +77,11 @@ class Arrays:
             try:
                 self._header: dict[str, Any] = json.loads(file.read(length))
             except (ValueError, OverflowError, MemoryError):
-                raise _damaged(path) from None
+                raise damaged(path) from None
             try:
                 self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             except ValueError:  # an empty file
-                raise _damaged(path) from None
+                raise damaged(path) from None
         self._path, self._start = path, _HEAD + length
 
     def __getitem__(self, name: str) -> Array:
@@ -93,7 +93,7 @@ class Arrays:
             flat = np.frombuffer(self._bytes, dtype, math.prod(shape), self._start + at)
             return flat.reshape(shape)
         except ValueError:  # it ends before the array does
-            raise _damaged(self._path) from None
+            raise damaged(self._path) from None
 
     def load(self, name: str) -> Array:
         """A copy in memory, for arrays that are gone through more than once."""

@@ -1,15 +1,18 @@
 """A worded unit as the lines it adds to the files, all but the split that its tasks go to.
 
 They are made where the unit is worded, so that the merge has only to put bytes together. Texts
-that stand in several lines are kept once: bytes that no JSON has mark their places.
+that stand in several lines are encoded and kept once; their places, and that of the split, are
+marked by control characters, which JSON never has as they are.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import accumulate, islice, pairwise
 from typing import Any
 
@@ -22,15 +25,27 @@ from rewards.task import Task, json_line, json_text
 TRAIN, ELSEWHERE = "train", "heldout"  # splits in which a row's tasks differ
 _TEXTS = ("input_text", "reference_text", "reference_text_full_run")
 _SPLIT, *_MARKS = b"\0", b"\1", b"\2", b"\3"
-_LONG = 64  # bytes of a text that is worth a mark
+_ESCAPED = [f"\\u000{place}".encode() for place in (1, 2, 3)]  # the marks of texts in JSON
+_LIKE_MARKS = re.compile(r"[\0-\3]|\\u000")
 
 
 @dataclass(frozen=True)
 class Lines:
-    """What one unit adds: lines by file, and counts."""
+    """What some units add: lines by file, and counts."""
 
     files: list[tuple[str, bytes]]
     counts: Counter[str]
+
+
+def joined(units: Sequence[Lines]) -> Lines:
+    """Those of several units, each file once."""
+    files: dict[str, list[bytes]] = {}
+    counts: Counter[str] = Counter()
+    for unit in units:
+        counts.update(unit.counts)
+        for name, lines in unit.files:
+            files.setdefault(name, []).append(lines)
+    return Lines([(name, b"".join(lines)) for name, lines in files.items()], counts)
 
 
 def packed(unit: Sequence[PlannedRow], done: Written, config: InstructConfig) -> bytes:
@@ -39,8 +54,9 @@ def packed(unit: Sequence[PlannedRow], done: Written, config: InstructConfig) ->
     lines: list[bytes] = []
     rows: list[dict[str, Any]] = []
     for place, (planned, row) in enumerate(zip(unit, done.rows, strict=True)):
-        said = [_said(row[name]) for name in _TEXTS]
-        tasks = tasks_of(planned, row, done.asked[place], TRAIN, config.mode)
+        light = _without_texts(planned, row, done.pools[place])
+        said = [b"" if light is row else _said(row[name] or "") for name in _TEXTS]
+        tasks = tasks_of(planned, light, done.asked[place], TRAIN, config.mode)
         held = filter_of(planned)
         rows.append(
             {
@@ -53,11 +69,12 @@ def packed(unit: Sequence[PlannedRow], done: Written, config: InstructConfig) ->
             }
         )
         if len(tasks) > 1:  # a group of their own, which the one of another split is not in
-            tasks += tasks_of(planned, row, done.asked[place], ELSEWHERE, config.mode)
-        made = [json_line(row)]
+            tasks += tasks_of(planned, light, done.asked[place], ELSEWHERE, config.mode)
+        made = [json_line(light)]
         if config.all_prompts:
-            made.append(json_line(_all_prompts(row, done.pools[place])))
-        lines += (_marked(line, said) for line in (*made, *map(_open_line, tasks)))
+            made.append(json_line(_all_prompts(light, done.pools[place])))
+        made += map(_open_line, tasks)
+        lines += made if light is row else map(_marked, made)
     head = {"rows": rows, "lengths": list(map(len, (*texts, *lines)))}
     return b"".join([json.dumps(head).encode(), b"\n", *texts, *lines])
 
@@ -69,11 +86,13 @@ def unpacked(data: bytes, sides: Sequence[str], config: InstructConfig) -> Lines
     head: dict[str, Any] = json.loads(data[:at])
     ends = accumulate(head["lengths"], initial=at)
     parts = iter([data[start:end] for start, end in pairwise(ends)])
-    texts = list(islice(parts, 1 + max(place for row in head["rows"] for place in row["texts"])))
+    rows: list[dict[str, Any]] = head["rows"]
+    texts = list(islice(parts, 1 + max(place for row in rows for place in row["texts"])))
     files: list[tuple[str, bytes]] = []
     counts: Counter[str] = Counter()
-    for row, side in zip(head["rows"], sides, strict=True):
-        said = [texts[place] for place in row["texts"]]
+    for row, side in zip(rows, sides, strict=True):
+        places: list[int] = row["texts"]
+        said = [texts[place] for place in places]
         styles: list[str] = row["styles"]
         folders = ("tracks", "tracks_all_prompts")[: 1 + config.all_prompts]
         for folder in folders:
@@ -90,10 +109,30 @@ def unpacked(data: bytes, sides: Sequence[str], config: InstructConfig) -> Lines
     return Lines(files, counts)
 
 
-def _said(text: str | None) -> bytes:
-    """A text as it stands in a line; nothing for one that is not worth a mark."""
-    said = json_text(text)[1:-2] if text else b""
-    return said if len(said) >= _LONG else b""
+def _without_texts(planned: PlannedRow, row: Row, variants: Sequence[PromptVariant]) -> Row:
+    """The row with marks for its texts; as it is where what else it says might be taken for marks,
+    or where UTF-8 cannot hold it, so that whole lines are escaped."""
+    record = planned.instance.record
+    others = [record.id, record.source, record.licence, *(v.user_requirement for v in variants)]
+    said = "".join([*others, *(row[name] or "" for name in _TEXTS)])
+    if any(map(_LIKE_MARKS.search, others)) or not _in_utf8(said):
+        return row
+    marks = zip(_TEXTS, _MARKS, strict=True)
+    return row | {name: mark.decode() for name, mark in marks if row[name] is not None}
+
+
+def _in_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=16)  # rows of a unit, and units of a document, share texts
+def _said(text: str) -> bytes:
+    """A text as it stands in a line."""
+    return json_text(text)[1:-2]
 
 
 def _open_line(task: Task) -> bytes:
@@ -104,9 +143,9 @@ def _open_line(task: Task) -> bytes:
     return before + mark + _SPLIT + after
 
 
-def _marked(line: bytes, texts: Sequence[bytes]) -> bytes:
-    for mark, text in zip(_MARKS, texts, strict=True):
-        line = line.replace(text, mark) if text else line
+def _marked(line: bytes) -> bytes:
+    for escaped, mark in zip(_ESCAPED, _MARKS, strict=True):
+        line = line.replace(escaped, mark)
     return line
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ from data_gen.cdr.construct import activation_row, library_rows
 from data_gen.cdr.domains import ALL_MAPPERS, label
 from data_gen.cdr.out import FILES, Tracks, write_tracks
 from data_gen.cdr.paraphrase_pool import paraphrase_units
+from data_gen.cdr.pools import Asked, Pool, distinct, pool_of
 from data_gen.cdr.rows import PlannedRow
-from data_gen.cdr.sampling import balance, thin
+from data_gen.cdr.sampling import Choice, balance, choice_of, thin
 from data_gen.cdr.stages.arrays import Array, Arrays, read_json, save_arrays, write_json
-from data_gen.cdr.stages.bodies import Lines, unpacked
+from data_gen.cdr.stages.bodies import Lines, joined, unpacked
 from data_gen.cdr.stages.choose import FILTER, MAPPER, ORDER, SWAP, Unit
 from data_gen.cdr.stages.documents import Documents
 from data_gen.cdr.stages.facts import CALIBRATED_FILTERS, DOMAINS, bits_set, names_of
@@ -30,12 +31,13 @@ from data_gen.cdr.stages.plan import plan_units
 from data_gen.cdr.stages.recipes import Library
 from data_gen.cdr.stages.rowmap import Worded, maker_at, planned
 from data_gen.cdr.stages.work import Work, cached, documents_at, library_at, opened
-from data_gen.chunks import Crew
 from rewards.files import replacing, replacing_all
+from rewards.processes import Crew
 from rewards.progress import Progress
 from rewards.task import json_line
 
-_CHUNK, _MANY = 32, 512  # units of one writing job: tasks, lines of pipeline.jsonl
+_RECIPES = 8  # of a wording job
+_CHUNK, _MANY = 32, 512  # units of a job: that writes tasks, that does less
 ROWS = {ORDER: 3, SWAP: 2}  # rows of a unit; of others one
 
 
@@ -62,23 +64,70 @@ def make_plan(work: Work, crew: Crew, kept: Path) -> None:
         return
     units = plan_units(work, crew)
     config = work.config
-    chosen: list[list[PlannedRow]] = []
+    numbers: list[int] = []
     if config.tracks:
-        chosen = balance(thin(_planned(work, units), config.select), config.select)
+        numbers = [one.number for one in _chosen(work, units, crew)]
     if config.tracks and config.paraphrase.url:
+        chosen = [planned_unit(work, units, number) for number in numbers]
         spoken = paraphrase_units(chosen, config.instruct, config.paraphrase, kept)
         said = [[key, style, asdict(w)] for (key, style), w in spoken.wordings.items()]
         write_json(work.plan / "wordings.json", said)
         write_json(work.plan / "paraphrases.json", spoken.counts)
-    numbers = np.array([unit[0].unit for unit in chosen], np.int64)
-    save_arrays(work.plan / "chosen", {"numbers": numbers})
+    _make_pools(work, numbers, crew)
+    save_arrays(work.plan / "chosen", {"numbers": np.array(numbers, np.int64)})
 
 
-def _planned(work: Work, units: Array) -> Iterator[list[PlannedRow]]:
-    """The units that may be worded, in the order of the tracks, without texts."""
-    for number in np.argsort(units["kind"], kind="stable").tolist():
-        if unit := planned_unit(work, units, number):
-            yield unit
+def _chosen(work: Work, units: Array, crew: Crew) -> list[Choice]:
+    """The units to word, of those that may be, in the order of the tracks."""
+    order = np.argsort(units["kind"], kind="stable").tolist()
+    found: list[Choice] = []
+    with Progress("units", "units", len(order)) as progress:
+        for choices in crew.map(_choices, _chunks(work, order)):
+            found += choices
+            progress.add(len(choices))
+    return balance(thin(found, work.config.select), work.config.select)
+
+
+def _chunks(work: Work, numbers: Sequence[int]) -> Iterator[tuple[Path, Sequence[int]]]:
+    for first in range(0, len(numbers), _MANY):
+        yield work.folder, numbers[first : first + _MANY]
+
+
+def _choices(job: tuple[Path, Sequence[int]]) -> list[Choice]:
+    config = opened(job[0]).config.select
+    return [choice_of(unit, config) for unit in _planned(*job) if unit]
+
+
+def _planned(folder: Path, numbers: Sequence[int]) -> Iterator[list[PlannedRow]]:
+    """Units without texts; empty where they are no rows of the tracks."""
+    work = opened(folder)
+    units = Arrays(work.plan / "units")["units"]
+    return (planned_unit(work, units, number) for number in numbers)
+
+
+def _make_pools(work: Work, numbers: Sequence[int], crew: Crew) -> None:
+    """Word every recipe that is asked for; the map over units reads it."""
+    parts = crew.map(_asked, _chunks(work, numbers))
+    asked = list(dict.fromkeys(chain.from_iterable(parts)))
+    chunks = [asked[first : first + _RECIPES] for first in range(0, len(asked), _RECIPES)]
+    rows: list[Any] = []
+    with Progress("wordings", "recipes", len(asked)) as progress:
+        made = crew.map(_pool_chunk, ((work.folder, chunk) for chunk in chunks))
+        for chunk, pools in zip(chunks, made, strict=True):
+            for (key, steps), found in zip(chunk, pools, strict=True):
+                variants = [[v.style_id, v.style_label, v.user_requirement] for v in found.variants]
+                rows.append([key, steps, variants, found.refused])
+            progress.add(len(chunk))
+    write_json(work.plan / "pools.json", rows)
+
+
+def _asked(job: tuple[Path, Sequence[int]]) -> list[Asked]:
+    return distinct(_planned(*job))
+
+
+def _pool_chunk(job: tuple[Path, list[Asked]]) -> list[Pool]:
+    folder, asked = job
+    return [pool_of(one, opened(folder).config.instruct) for one in asked]
 
 
 def planned_unit(work: Work, units: Array, number: int) -> list[PlannedRow]:
@@ -110,17 +159,16 @@ def merge(work: Work, crew: Crew, out: Path) -> Built:
             def lines(sides: Iterable[tuple[int, list[str]]]) -> Iterator[Lines]:
                 waiting = iter(sides)
                 chunks = iter(lambda: list(islice(waiting, _CHUNK)), [])
-                for done in crew.map(_lines_chunk, ((work.folder, chunk) for chunk in chunks)):
-                    yield from done
+                yield from crew.map(_lines_chunk, ((work.folder, chunk) for chunk in chunks))
 
             tracks = write_tracks(rows, heads, lines, work.config, new, counts)
     return _built(work, documents, units, tracks)
 
 
-def _lines_chunk(job: tuple[Path, list[tuple[int, list[str]]]]) -> list[Lines]:
+def _lines_chunk(job: tuple[Path, list[tuple[int, list[str]]]]) -> Lines:
     folder, sides = job
     worded, config = worded_at(folder), opened(folder).config.instruct
-    return [unpacked(worded.body(number), own, config) for number, own in sides]
+    return joined([unpacked(worded.body(number), own, config) for number, own in sides])
 
 
 def _pipeline_chunk(job: tuple[Path, list[int]]) -> bytes:

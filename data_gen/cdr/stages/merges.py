@@ -17,8 +17,8 @@ from data_gen.cdr.stages.documents import Documents
 from data_gen.cdr.stages.parts import UNLICENSED, DiskPart
 from data_gen.cdr.stages.recipes import Support, Tables, build_library, replay_support
 from data_gen.cdr.stages.work import Work, documents_at, documents_of
-from data_gen.chunks import Crew
 from data_gen.readers import CorpusError
+from rewards.processes import Crew
 from rewards.progress import Progress
 
 HELD = 16_000_000  # document ids that are compared side by side

@@ -34,7 +34,7 @@ from data_gen.cdr.stages.work import (
     trace_of,
 )
 from data_gen.cdr.swaps import swap_pairs
-from data_gen.chunks import Crew
+from rewards.processes import Crew
 from rewards.progress import Progress
 
 

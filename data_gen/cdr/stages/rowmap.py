@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 
 from data_gen.cdr.construct import instance_row, swap_row
+from data_gen.cdr.instruct import PromptVariant
 from data_gen.cdr.paraphrase_pool import Wording, Wordings
+from data_gen.cdr.pools import Pool, Pools
 from data_gen.cdr.records import Record, Replays
 from data_gen.cdr.rows import PlannedRow, planned_instances, planned_pair
 from data_gen.cdr.stages.arrays import (
     Array,
     Arrays,
     OpenFiles,
+    damaged,
     decoded,
     read_json,
     save_arrays,
@@ -29,9 +32,9 @@ from data_gen.cdr.stages.choose import SWAP, Unit
 from data_gen.cdr.stages.units import Maker, Rules
 from data_gen.cdr.stages.work import Work, cached, documents_at, library_at, opened
 from data_gen.cdr.write import Proof, word
-from data_gen.chunks import Crew
 from data_gen.overlap import SIGNATURE, Print, print_of
 from rewards.files import replacing
+from rewards.processes import Crew
 from rewards.progress import Progress
 from rewards.task import json_line
 
@@ -62,6 +65,19 @@ def wordings_at(folder: Path) -> Wordings:
     path = folder / "plan" / "wordings.json"
     rows: list[Any] = read_json(path) if path.is_file() else []
     return {(key, style): decoded(Wording, value) for key, style, value in rows}
+
+
+@lru_cache(maxsize=2)
+def pools_at(folder: Path) -> Pools:
+    """The pools that the plan left."""
+    path = folder / "plan" / "pools.json"
+    rows: list[Any] = read_json(path) if path.is_file() else []
+    return {
+        (key, tuple((name, tuple(map(tuple, params))) for name, params in steps)): Pool(
+            tuple(PromptVariant(*variant) for variant in variants), refused
+        )
+        for key, steps, variants, refused in rows
+    }
 
 
 def planned(
@@ -123,7 +139,7 @@ def chunks(numbers: Array, documents: Array) -> Iterator[Array]:
     own = documents[numbers]
     first = 0
     while first < len(numbers):
-        last = own[min(first + CHUNK, len(numbers)) - 1]
+        last = int(own[min(first + CHUNK, len(numbers)) - 1])
         stop = int(np.searchsorted(own, last, "right"))
         yield numbers[first:stop]
         first = stop
@@ -173,7 +189,7 @@ def executed(
 def _worded(folder: Path, rows: list[PlannedRow], record: Record, proof: Proof) -> list[bytes]:
     """Head and body."""
     config = opened(folder).config.instruct
-    done = word(rows, config, wordings_at(folder), proof)
+    done = word(rows, config, wordings_at(folder), proof, pools_at(folder))
     references = [print_of(row["reference_text"]) for row in done.rows]
     head = _packed(done.refused, [print_of(record.text), *references])
     body = b"" if done.refused else packed(rows, done, config)
@@ -208,7 +224,10 @@ class Worded:
         path, at = self._files[int(self._file[number])]
         place = KINDS * int(self._place[number]) + kind
         start, stop = int(at[place]), int(at[place + 1])
-        return zlib.decompress(self._open.read(path, start, stop - start))
+        try:
+            return zlib.decompress(self._open.read(path, start, stop - start))
+        except zlib.error:
+            raise damaged(path) from None
 
     def pipeline(self, number: int) -> bytes:
         return self._piece(number, 0)
@@ -230,4 +249,4 @@ class Worded:
         return self._piece(number, 2)
 
 
-cached.extend([maker_at.cache_clear, wordings_at.cache_clear])
+cached.extend([maker_at.cache_clear, pools_at.cache_clear, wordings_at.cache_clear])

@@ -20,8 +20,8 @@ from data_gen.cdr.stages.documents import key_of
 from data_gen.cdr.stages.facts import facts_of
 from data_gen.cdr.stages.parts import LONG, UNLICENSED, USED, Columns
 from data_gen.cdr.stages.work import Work, opened
-from data_gen.chunks import Crew
 from rewards.files import replacing
+from rewards.processes import Crew
 from rewards.progress import Progress
 
 CHUNK = 32  # documents of one job

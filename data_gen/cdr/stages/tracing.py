@@ -10,7 +10,7 @@ import numpy as np
 from data_gen.cdr.stages.arrays import save_arrays
 from data_gen.cdr.stages.traces import Trace, trace_part
 from data_gen.cdr.stages.work import Work, documents_at, library_at, opened, shard_parts
-from data_gen.chunks import Crew
+from rewards.processes import Crew
 from rewards.progress import Progress
 
 _TRACED = 32  # documents of one job

@@ -36,6 +36,7 @@ from data_gen.readers import Piece, Source, cut
 from rewards.task import TaskError
 from rewards.versions import installed
 
+FORMAT = "2"  # of the files here; a folder of another one cannot be gone on from
 OPEN = 100_000  # documents whose columns a process holds
 
 
@@ -98,7 +99,8 @@ def layout_of(config: CdrConfig, corpora: Sequence[str], shards: int, part: int)
     """What is built from these corpora. Files are known by their place and size."""
     plain = to_dict(config)
     plain["workers"] = 0
-    return Layout(plain, tuple(sources_of(corpora)), shards, part, installed())
+    versions = installed() | {"work folder": FORMAT}
+    return Layout(plain, tuple(sources_of(corpora)), shards, part, versions)
 
 
 def begin(folder: Path, layout: Layout) -> Work:
@@ -144,7 +146,7 @@ def differences(old: Layout, new: Layout) -> list[str]:
         "sources": "corpus files",
         "shards": "--shards",
         "part": "--part",
-        "versions": "versions of libraries",
+        "versions": "versions of libraries or of Assay",
     }
     plain = [json.loads(json.dumps(_plain(one), sort_keys=True)) for one in (old, new)]
     return [said for name, said in names.items() if plain[0][name] != plain[1][name]]

@@ -30,7 +30,7 @@ from data_gen.krama.lakes.sides import parted
 from data_gen.krama.lakes.wording import reworded_tasks
 from rewards import console
 from rewards.files import replacing_all, write_text
-from rewards.processes import cores, crew
+from rewards.processes import Crew, cores
 from rewards.progress import Progress
 from rewards.task import Task, TaskError
 from rewards.versions import TABLES, installed
@@ -80,7 +80,8 @@ def _counted(parts: Parts, name: Callable[[Task], str]) -> dict[str, dict[str, i
 def _opened(args: argparse.Namespace) -> tuple[list[Lake], list[Lake]]:
     """(training, held-out) lakes. Raises `TaskError`."""
     described: Described = read_about(args.describe) if args.describe else {}
-    with crew(args.workers or cores()) as turn:
+    with Crew(args.workers or cores()) as crew:
+        turn = crew.map
         folders = [Folder(path, described, args.licence) for path in (*args.heldout, *args.lakes)]
         if args.carried:
             written = export_carried(args.out / "carried", turn)

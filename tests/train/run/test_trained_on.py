@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 pytest.importorskip("torch")
@@ -122,3 +123,66 @@ def test_a_record_is_not_too_short_where_rewards_decide_what_is_asked() -> None:
     assert len(drawn(tasks, few, 0)) == 8
     assert len(drawn(tasks, replace(few, curriculum="pass_rate"), 0)) == 60
     assert len(drawn(tasks, replace(few, dynamic_sampling=1), 0)) == 60
+
+
+def measured(seed: int) -> pd.DataFrame:
+    draw = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "firm": [f"Company {n % 15}" for n in range(300)],
+            "value": draw.lognormal(7, 1, 300).round(1),
+            "capital": draw.lognormal(5, 1.5, 300).round(2),
+        }
+    )
+
+
+def relabelled(frame: pd.DataFrame) -> pd.DataFrame:
+    """Other names, other order, thousands for units, and nine rows in ten."""
+    made = frame.sample(frac=0.9, random_state=1).rename(columns={"value": "v", "capital": "k"})
+    return made.assign(firm=range(len(made)), v=made["v"] / 1000)[["k", "firm", "v"]]
+
+
+def table_task(folder: Path, name: str, frame: pd.DataFrame) -> Task:
+    frame.to_csv(folder / f"{name}.csv", index=False)
+    asked = [{"role": "user", "content": "Predict."}]
+    files = {"data.csv": str(folder / f"{name}.csv")}
+    return Task(name, "table", "class", "train", asked, {"truth_csv": ""}, files=files)
+
+
+def test_a_relabelled_copy_of_a_training_table_is_known(tmp_path: Path) -> None:
+    trained = [table_task(tmp_path, f"t{seed}", measured(seed)) for seed in range(8)]
+    write_trained(tmp_path, record(*trained, text_task(1)))
+    known = read_trained(tmp_path)
+    assert known is not None and known.saw(text_task(1)) and not known.saw(text_task(2))
+    for seed in range(8):
+        assert known.saw(table_task(tmp_path, "copy", relabelled(measured(seed))))
+    for seed in range(8, 16):
+        assert not known.saw(table_task(tmp_path, "stranger", measured(seed)))
+    again = known.after("rl", "rl.jsonl", marks_from(trained[:3], Path()))
+    assert np.array_equal(again.tables.sketches, known.tables.sketches), "each table once"
+
+
+def test_tables_go_through_rows_adapters_and_older_records(tmp_path: Path) -> None:
+    base, lora = tmp_path / "base", tmp_path / "lora"
+    tasks = [table_task(tmp_path, f"t{seed}", measured(seed)) for seed in (1, 2)]
+    copies = [table_task(tmp_path, f"c{seed}", relabelled(measured(seed))) for seed in (1, 2)]
+    for folder, task in zip((base, lora), tasks, strict=True):
+        folder.mkdir()
+        rows = [row_marks({"marks": json.loads(json.dumps(marks_of(task).flat()))})]
+        write_trained(folder, Trained((), np.empty(0, np.int64)).after("sft", "x", rows))
+    said = {"base_model_name_or_path": str(base)}
+    (lora / "adapter_config.json").write_text(json.dumps(said))
+    both = read_trained(lora)
+    assert both is not None and all(both.saw(task) for task in (*tasks, *copies))
+    # a record of the first format has marks alone
+    line, _, data = (base / NAME).read_bytes().partition(b"\n")
+    head = json.loads(line)
+    assert head["format"] == 2 and head["sketches"] > 0
+    old = {name: value for name, value in head.items() if name != "sketches"} | {"format": 1}
+    (base / NAME).write_bytes(json.dumps(old).encode() + b"\n" + data[: 8 * head["marks"]])
+    first = read_trained(base)
+    assert first is not None and first.saw(tasks[0]) and not first.saw(copies[0])
+    damaged = data[: 8 * head["marks"]] + data[8 * head["marks"] + 8 :] + bytes(8)
+    (base / NAME).write_bytes(line + b"\n" + damaged)
+    with pytest.raises(TaskError, match="out of order"):
+        read_trained(base)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_gen.cdr.stages.arrays import Arrays, save_arrays
+from data_gen.cdr.stages.arrays import OPEN, Arrays, OpenFiles, save_arrays
 from rewards.task import TaskError
 
 
@@ -20,3 +20,16 @@ def test_a_file_that_is_cut_off_is_named(tmp_path: Path, kept: float) -> None:
     path.write_bytes(data[: int(len(data) * kept)])
     with pytest.raises(TaskError, match=r"0\.traces: is cut off or damaged; remove it"):
         Arrays(path).load("b")
+
+
+def test_files_stay_open_for_the_next_read_up_to_a_number(tmp_path: Path) -> None:
+    files = OpenFiles()
+    paths = [tmp_path / str(number) for number in range(OPEN + 5)]
+    for number, path in enumerate(paths):
+        path.write_bytes(b"%05d" % number)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(2):
+        assert [files.read(path, 1, 4) for path in paths] == [b"%04d" % n for n in range(OPEN + 5)]
+    assert len(list(Path("/proc/self/fd").iterdir())) == before + OPEN
+    del files
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

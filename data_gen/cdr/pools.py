@@ -1,0 +1,54 @@
+"""The wordings of every recipe that is asked for, made and read back once for a build."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from configs.cdr import InstructConfig
+from data_gen.cdr.instruct import InstructionError, PromptVariant, pool
+from data_gen.cdr.rows import PlannedRow, key_of
+from rewards.gold import Step
+
+Frozen = tuple[str, tuple[tuple[str, Any], ...]]  # operator and parameters
+Asked = tuple[str, tuple[Frozen, ...]]  # recipe_prompt_key and recipe
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The variants of a recipe, each read back to exactly that recipe; or why it has none."""
+
+    variants: tuple[PromptVariant, ...]
+    refused: str = ""
+
+
+# By recipe_prompt_key and recipe; one that is not there is made where it is needed.
+Pools = Mapping[Asked, Pool]
+
+
+def frozen(step: Step) -> Frozen:
+    return step.operator, tuple(sorted(step.params.items()))
+
+
+def asked_of(planned: PlannedRow, steps: Iterable[Step]) -> Asked:
+    """What the pool of a row depends on; `steps` are the row's."""
+    return key_of(planned), tuple(map(frozen, steps))
+
+
+def distinct(units: Iterable[Sequence[PlannedRow]]) -> list[Asked]:
+    """What the rows of some units ask for, each once, in their order."""
+    rows = (planned for unit in units for planned in unit)
+    return list(dict.fromkeys(asked_of(planned, planned.steps) for planned in rows))
+
+
+@lru_cache(maxsize=10_000)
+def pool_of(asked: Asked, config: InstructConfig) -> Pool:
+    """The pool of a recipe."""
+    key, steps = asked
+    wanted = [Step(name, dict(params)) for name, params in steps]
+    try:
+        return Pool(tuple(pool(wanted, key, config.seed, config.forms)))
+    except InstructionError as error:
+        return Pool((), f"unspoken: {str(error)[:60]}")

@@ -1,0 +1,81 @@
+"""What is written was run again from its own words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from configs.cdr import InstructConfig
+from data_gen.cdr.pools import asked_of, distinct, pool_of
+from data_gen.cdr.records import Record
+from data_gen.cdr.rows import PlannedRow
+from data_gen.cdr.tracks import Instance
+from data_gen.cdr.write import Proof, word
+from rewards.gold import Step, bind_recipe, execute, run_bound
+from rewards.gold.recipe import BoundStep
+
+TEXT = "Mail ana@acme.io or see https://acme.io/x now. Mail ana@acme.io or see it now."
+MAPPERS = ("clean_email_mapper", "clean_links_mapper")
+
+
+def row(text: str, gold: str, sequence: tuple[str, ...] = MAPPERS) -> PlannedRow:
+    record = Record("d", "web", text)
+    instance = Instance("main", "i", record, sequence, "KEEP", gold, recipe_type="clean-only")
+    return PlannedRow("agnostic_m", instance, None, None)
+
+
+def test_a_gold_that_its_words_do_not_lead_to_is_refused() -> None:
+    steps = [Step(name) for name in MAPPERS]
+    gold = execute(TEXT, steps).text
+    fine = word([row(TEXT, gold)], InstructConfig(), {})
+    assert not fine.refused and len(fine.rows) == 1
+    wrong = word([row(TEXT, gold + ".")], InstructConfig(), {})
+    assert wrong.refused == "its recipe does not lead to its gold" and not wrong.rows
+    proof = Proof()  # what one task made it remember proves no other
+    assert not word([row(TEXT, gold)], InstructConfig(), {}, proof).refused
+    assert word([row(TEXT, gold + ".")], InstructConfig(), {}, proof).refused
+
+
+@pytest.mark.parametrize("bounds", [{"min_num": 3}, {"min_num": 30}, {"max_num": 5}, {}])
+def test_a_proof_gives_what_a_run_gives(bounds: dict[str, Any]) -> None:
+    proof = Proof()
+    for first in (*MAPPERS, "remove_repeat_sentences_mapper"):
+        recipe = [Step(first), Step("words_num_filter", bounds), Step("clean_links_mapper")]
+        assert proof.run(TEXT, recipe) == run_bound(TEXT, bind_recipe(recipe))
+        assert proof.run(TEXT, recipe) == run_bound(TEXT, bind_recipe(recipe))
+
+
+def test_a_proof_runs_an_operator_once_on_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def counting(name: str, params: Any) -> BoundStep:
+        step = bind_recipe([Step(name, dict(params))])[0]
+
+        def call(text: str, **given: Any) -> Any:
+            calls.append(name)
+            return step.call(text, **given)
+
+        return replace(step, call=call)
+
+    monkeypatch.setattr("data_gen.cdr.write._bind", counting)
+    proof = Proof()
+    for bounds in ({"min_num": 3}, {"min_num": 4}, {"min_num": 3, "max_num": 9}):
+        proof.run(TEXT, [Step("clean_email_mapper"), Step("words_num_filter", bounds)])
+    assert sorted(calls) == ["clean_email_mapper", "words_num_filter"]
+    proof.run(TEXT + " more", [Step("clean_email_mapper")])
+    assert len(calls) == 3
+
+
+def test_pools_that_were_made_before_give_the_same_words() -> None:
+    config = InstructConfig()
+    gold = execute(TEXT, [Step(name) for name in MAPPERS]).text
+    rows = [row(TEXT, gold), row(TEXT + "!", gold + "!")]
+    asked = distinct([[one] for one in rows])
+    assert len(asked) == 1 and asked[0] == asked_of(rows[0], rows[0].steps)
+    known = {asked[0]: pool_of(asked[0], config)}
+    assert len(known[asked[0]].variants) == 11
+    assert word(rows[:1], config, {}, known=known) == word(rows[:1], config, {})
+    refused = {asked[0]: replace(known[asked[0]], variants=(), refused="unspoken: x")}
+    assert word(rows[:1], config, {}, known=refused).refused == "unspoken: x"
