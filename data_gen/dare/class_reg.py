@@ -28,6 +28,8 @@ from data_gen.dare.layout import KIND, json_bytes
 from data_gen.dare.plans import Plan, narrowed, plans
 from data_gen.dare.sources import Source, database_name, fingerprints
 from data_gen.dare.tabular import Candidate, files_of, metadata_json, propose
+from data_gen.dare.targets import is_background
+from data_gen.dare.time_columns import is_one_series
 from data_gen.dare.validate import Proof, finished, prove
 from data_gen.dare.wishes import Wish
 from data_gen.dare.wording import if_question, metadata_text, mini_question, mm_question
@@ -91,6 +93,9 @@ async def build_table(source: Source, settings: Settings, pool: Pool, room: int)
     if looked is None:
         built.refused.append("fewer than 4 usable columns or 120 different rows")
         return built
+    if not wish.targets and is_one_series(raw):
+        built.refused.append("its rows are points of one series: no random split of them is fair")
+        return built
     if lost := [n for n in (*wish.targets, *wish.features) if n not in looked.kinds]:
         built.refused.append(f"{', '.join(lost)}: too many missing values, or no usable column")
         return built
@@ -111,6 +116,8 @@ async def _databases(table: Table, built: Built, seed: int, room: int) -> None:
     for number, plan in enumerate(made[: 3 * room]):
         if len(built.rows) >= room:
             break
+        if built.rows and not table.wish.targets and is_background(plan.targets[0]):
+            continue  # who or where: only where nothing else can be asked for
         own = random.Random(derive_seed(seed, number, plan.family, *plan.targets))
         try:
             why = await _database(table, plan, own, built)

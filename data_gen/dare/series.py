@@ -150,7 +150,8 @@ def _one(
     known, why = beside(timed, target, others, settings.wishes.of(source.name))
     if why:
         return why
-    known = [c for c in known if kinds[c] == "numerical" or timed.frame[c].nunique() <= 60]
+    fewest = {c: timed.frame[c].nunique() for c in known}
+    known = [c for c in known if fewest[c] > 1 and (kinds[c] == "numerical" or fewest[c] <= 60)]
     known = [c for c in known if c in timed.keys or not shifted(timed, target, c)]
     known += [k for k in timed.keys if k not in known]
     if not [c for c in known if c not in timed.keys]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from data_gen.dare.combined import made_of, two_labels
+from data_gen.dare.combined import made_of, shared_in_group, two_labels
 from data_gen.dare.layout import Frame
 from data_gen.dare.leaks import is_label, is_number, tells
 
@@ -40,7 +40,7 @@ _WEIGHT_NAME = re.compile(
 )
 _COUNTER = re.compile(r"[^\W\d_]{3,}[._ ]?(number|num|no|nr)$", re.I)
 _DESIGN = re.compile(
-    r"^(treat(ed|ment)?s?|trt|trts?|arm|block|rep|replicate|plot|fold|train|test|batch|run|runs|"
+    r"^(treat(ed|ment)?s?|trt\w{0,2}|arm|armcd|actarm(cd)?|block|rep|replicate|plot|fold|train|test|batch|run|runs|"
     r"trial|order|sequence|seq|session|wave|visit|occasion|set|sample|split|design|phase|round|pair|"
     r"freq|frequency)$",
     re.I,
@@ -181,7 +181,7 @@ def unfit(name: str, column: Column, text: str = "") -> str:
             return "free text or names" if near or lengths.max() > 60 else "more than 20 categories"
     if is_weight(name, text):
         return "a weight of the sample"
-    if _DESIGN.match(name) or _TREATED.search(text):
+    if _DESIGN.match(name) or _TREATED.search(text) or _names_placebo(known):
         return "a part of the design, not an outcome"
     if _STEP.match(name) and known.nunique() <= len(known) / 3 and is_number(column):
         return "a point of time"
@@ -192,6 +192,13 @@ def unfit(name: str, column: Column, text: str = "") -> str:
     if known.value_counts(normalize=True).iloc[0] > 0.97:
         return "nearly constant"
     return ""
+
+
+def _names_placebo(known: Column) -> bool:
+    """Whether one of the values is a placebo: somebody drew lots for them."""
+    if is_number(known) or known.nunique() > 20:
+        return False
+    return any("placebo" in str(value).lower() for value in known.unique())
 
 
 def class_unfit(column: Column, text: str = "") -> str:
@@ -269,6 +276,8 @@ def judge(frame: Frame, target: str, features: Sequence[str], wished: bool = Fal
     rest = [f for f in features if f not in left]
     if is_label(y) and not wished and (pair := two_labels(frame, target, rest)):
         return Verdict(f"{' and '.join(pair)} give it (equal values of them have equal labels)")
+    if not wished and (pair := shared_in_group(frame, target, rest)):
+        return Verdict(f"{' and '.join(pair)} give it (they name groups of rows that share it)")
     while True:
         made, how = made_of(frame, target, rest)
         if not made:

@@ -110,3 +110,13 @@ def without_counters(frame: Frame) -> Frame:
         )
     ]
     return frame.drop(columns=counts)
+
+
+def is_one_series(frame: Frame) -> bool:
+    """Whether the rows are the points of one series: times that never come twice, evenly apart. A
+    random split would put the neighbours of every asked row among the training rows."""
+    found = find_time(without_counters(frame))
+    if found is None or not len(frame) or found[1].duplicated().any():
+        return False
+    gaps = found[1].sort_values().diff().dropna().dt.total_seconds()
+    return bool(len(gaps) and gaps.std() <= 0.5 * gaps.mean())

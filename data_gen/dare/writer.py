@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from data_gen.dare.openings import EXACT, FREE
 from data_gen.dare.refine import lacks
-from data_gen.rewording import FILE, Facts, Rewording, Writer, report, reword_all
+from data_gen.rewording import FILE, Endpoint, Facts, Rewording, report, reword_all
 from rewards.progress import Progress
 from rewards.seeds import derive_seed
 
@@ -90,7 +90,7 @@ def reword_rows(
         for recipe in (_recipe(row, v, recipes),)
     ]
     with Progress("wordings", "questions", len(jobs)) as bar:
-        made = reword_all(jobs, Writer(*endpoint, out / FILE), bar.add)
+        made = reword_all(jobs, Endpoint(*endpoint, out / FILE), bar.add)
     found: dict[str, Rewording] = {}
     for (row, v), opening, (question, _, _), one in zip(asked, openings, jobs, made, strict=True):
         recipe = _recipe(row, v, recipes)

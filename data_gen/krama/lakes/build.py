@@ -36,7 +36,7 @@ from rewards.task import Task, TaskError
 from rewards.versions import TABLES, installed
 
 if TYPE_CHECKING:
-    from data_gen.rewording import Writer
+    from data_gen.rewording import Endpoint
 
 _PARTS = ("train", "validation", "heldout")
 Parts = dict[str, list[Task]]
@@ -136,13 +136,13 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     return proof
 
 
-def _writer(args: argparse.Namespace) -> Writer | None:
+def _writer(args: argparse.Namespace) -> Endpoint | None:
     """The endpoint that rewords, if one is given; what it said stands beside the tasks."""
     if not args.writer:
         return None
-    from data_gen.rewording import FILE, Writer
+    from data_gen.rewording import FILE, Endpoint
 
-    return Writer(args.writer, args.writer_model, args.out / FILE, args.key_env)
+    return Endpoint(args.writer, args.writer_model, args.out / FILE, args.key_env)
 
 
 def _say(lakes: Sequence[Lake], parts: Parts, args: argparse.Namespace) -> None:
