@@ -13,7 +13,15 @@ from typing import Any
 
 from data_gen.dare.sources import fingerprints
 from data_gen.krama.lakes.about import About
-from data_gen.krama.lakes.measures import counted, measure, of_many_things, words_of
+from data_gen.krama.lakes.measures import (
+    counted,
+    is_cell_of_counts,
+    is_running,
+    measure,
+    of_many_things,
+    stands_for,
+    words_of,
+)
 from data_gen.krama.lakes.ops import Cut
 from data_gen.krama.lakes.tables import Half, Read, Table
 
@@ -64,9 +72,9 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
             _number(str(name), filled, found, about)
         elif column.dtype.kind not in "mM":
             _text(str(name), filled.astype(str).str.strip(), found)
-    long = {n for n in found.numbers if of_many_things(n, found.groups)}
-    found.numbers = [n for n in found.numbers if n not in long]
-    found.totals = [n for n in found.totals if n not in long]
+    odd = _unmeasured(frame, found)
+    found.numbers = [n for n in found.numbers if n not in odd]
+    found.totals = [n for n in found.totals if n not in odd]
     if not found.numbers:
         return "no column of measured numbers (names such as v1 need words: --describe)"
     if not (found.groups or found.names or found.years or found.halves):
@@ -98,6 +106,20 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
         marks,
         about,
     )
+
+
+def _unmeasured(frame: Any, found: _Found) -> set[str]:
+    """Columns of numbers that the other columns show to be no measures."""
+    odd = {n for n in found.numbers if of_many_things(n, found.groups)}
+    plain = [str(c) for c in frame.columns if not is_running(frame[c])]
+    for name in found.numbers:
+        others = [c for c in plain if c != name]
+        if set(others) <= set(found.groups):
+            sizes = [len(found.values[c]) for c in others]
+            odd |= {name} if is_cell_of_counts(name, sizes, len(frame)) else set()
+        if name not in found.totals:
+            odd |= {name for text in found.groups if stands_for(frame[name], frame[text])}
+    return odd
 
 
 def _is_matrix(found: _Found) -> bool:

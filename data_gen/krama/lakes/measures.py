@@ -22,7 +22,8 @@ The rule, in this order:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from math import prod
 from typing import Any, Literal
 
 Measure = Literal["", "mean", "total"]
@@ -125,8 +126,8 @@ def measure(name: str, column: Any, described: str = "") -> Measure:
     low, high = float(column.min()), float(column.max())
     if whole and set(words_of(name)) & _MONEY and low >= 0 and high <= _CLASSES:
         return ""
-    if whole and column.is_unique and bool((column.diff().dropna() == 1).all()):
-        return ""  # a running number
+    if whole and is_running(column):
+        return ""
     if whole and 0 <= low <= 3 and _is_rank(column, distinct, high):
         return ""
     if not amount and (_is_grid(column) or (whole and _is_numbering(column, distinct))):
@@ -134,7 +135,7 @@ def measure(name: str, column: Any, described: str = "") -> Measure:
     return "total" if amount and low >= 0 and high > 1 else "mean"
 
 
-_ANY_VALUE = _words("value values val measurement reading result amount estimate obs_value")
+_ANY_VALUE = _words("value values val measurement reading result score amount estimate obs_value")
 _OF_WHAT = _words(
     "variable variables indicator indicators measure metric series parameter statistic item key"
 )
@@ -145,6 +146,34 @@ def of_many_things(name: str, texts: Iterable[str]) -> bool:
     table: `variable, value`. A mean over them says nothing."""
     said = set(words_of(name))
     return bool(said & _ANY_VALUE) and any(set(words_of(t)) & _OF_WHAT for t in texts)
+
+
+_CELLS = _words("freq frequency count counts n number")
+_CODED_LEAST = 8  # names that numbers stand for
+
+
+def is_cell_of_counts(name: str, sizes: Sequence[int], rows: int) -> bool:
+    """Whether a column counts the cases of each cell of a table by categories, which are all the
+    other columns (with so many values): a mean over cells says nothing of the cases."""
+    return bool(sizes) and bool(set(words_of(name)) & _CELLS) and prod(sizes) <= 2 * rows
+
+
+def stands_for(column: Any, names: Any) -> bool:
+    """Whether whole numbers are codes of the names beside them: each name, found in several rows,
+    has a number of its own."""
+    known = column.notna() & names.notna()
+    one, two = column[known], names[known]
+    count = one.nunique()
+    if not _CODED_LEAST <= count <= len(one) / 2 or two.nunique() != count:
+        return False
+    return bool((one.groupby(two).nunique() == 1).all()) and bool((one == one.round()).all())
+
+
+def is_running(column: Any) -> bool:
+    """Whether a column numbers the rows."""
+    if column.dtype.kind not in "iuf" or column.isna().any():
+        return False
+    return bool(column.is_unique) and bool((column.diff().dropna() == 1).all())
 
 
 def _says_nothing(name: str) -> bool:
