@@ -25,6 +25,7 @@ from rollouts.trajectory import Sampling
 
 FILE = "rewordings.jsonl"  # the journal beside a build: rewordings and proposals
 SAMPLING = Sampling(max_new_tokens=4000, temperature=0.8)
+GREEDY = Sampling(max_new_tokens=4000, temperature=0.0)  # to read something, and not to write it
 
 Request = tuple[str, int]  # (prompt, seed)
 Reply = Mapping[str, str]  # request, model, text, stop
@@ -72,9 +73,9 @@ class Endpoint:
             found[row["request"]] = row
         return found
 
-    def name(self, prompt: str, seed: int) -> str:
+    def name(self, prompt: str, seed: int, sampling: Sampling = SAMPLING) -> str:
         """The hash of a request: of everything that decides the reply, and not of where it went."""
-        body = [self.model, prompt, SAMPLING.temperature, SAMPLING.max_new_tokens, seed]
+        body = [self.model, prompt, sampling.temperature, sampling.max_new_tokens, seed]
         text = json.dumps(body, ensure_ascii=True)
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 
@@ -98,16 +99,17 @@ def answers(
     endpoint: Endpoint,
     requests: Sequence[Request],
     advance: Callable[[int], Any] = lambda _: None,
+    sampling: Sampling = SAMPLING,
 ) -> list[Reply]:
     """The reply to each request, several side by side, in the order of the requests.
 
     Raises `TaskError` when the endpoint cannot be had; what it said until then is in the journal.
     """
-    names = [endpoint.name(*request) for request in requests]
+    names = [endpoint.name(*request, sampling) for request in requests]
     missing = {n: r for n, r in zip(names, requests, strict=True) if n not in endpoint.known}
     advance(len(names) - len(missing))
     if missing:
-        run_now(_ask(endpoint, missing, advance))
+        run_now(_ask(endpoint, missing, advance, sampling))
     if names:
         endpoint.order += names
         endpoint.settle()
@@ -120,7 +122,10 @@ def said(reply: Reply) -> str:
 
 
 async def _ask(
-    endpoint: Endpoint, missing: Mapping[str, Request], advance: Callable[[int], Any]
+    endpoint: Endpoint,
+    missing: Mapping[str, Request],
+    advance: Callable[[int], Any],
+    sampling: Sampling,
 ) -> None:
     engine = OpenAIEngine(
         endpoint.url,
@@ -135,7 +140,7 @@ async def _ask(
 
     async def one(name: str, prompt: str, seed: int) -> None:
         try:
-            reply = await engine.chat([{"role": "user", "content": prompt}], (), SAMPLING, seed)
+            reply = await engine.chat([{"role": "user", "content": prompt}], (), sampling, seed)
             text, stop = reply.text, str(reply.stop)
         except ContextFull:
             text, stop = "", "length"

@@ -43,17 +43,25 @@ def reworded(question: str, facts: Facts, endpoint: Endpoint, seed: int) -> Rewo
 
 
 def reword_all(
-    jobs: Sequence[Job], endpoint: Endpoint, advance: Callable[[int], Any] = lambda _: None
+    jobs: Sequence[Job],
+    endpoint: Endpoint,
+    advance: Callable[[int], Any] = lambda _: None,
+    prompts: Sequence[str] = (),
 ) -> list[Rewording]:
     """`reworded` for many questions, several requests side by side, in the order of the jobs.
+    `prompts` are what is asked in place of the usual words, "" where these are.
 
     Raises `TaskError` when the endpoint cannot be had; what it said until then is in the journal.
     """
-    prompts = [(_prompt(question, facts), seed) for question, facts, seed in jobs]
+    own = prompts or [""] * len(jobs)
+    requests = [
+        (prompt or _prompt(question, facts), seed)
+        for (question, facts, seed), prompt in zip(jobs, own, strict=True)
+    ]
     return [
         _decided(question, facts, reply)
         for (question, facts, _), reply in zip(
-            jobs, answers(endpoint, prompts, advance), strict=True
+            jobs, answers(endpoint, requests, advance), strict=True
         )
     ]
 

@@ -34,6 +34,19 @@ NOISE = 0.2
 
 
 @dataclass(frozen=True)
+class Steps:
+    """What somebody wants of an IF recipe; what is empty is drawn."""
+
+    train_on: tuple[str, ...] = ()  # features, in the order of training
+    filter: tuple[str, ...] = ()  # columns whose range the training rows must keep
+    impute: str = ""
+    model: str = ""
+
+
+DRAWN = Steps()
+
+
+@dataclass(frozen=True)
 class Candidate:
     """A database before its answer is known. `recipe` holds what the reference needs."""
 
@@ -53,9 +66,15 @@ class Candidate:
 
 
 def propose(
-    looked: Looked, family: str, targets: list[str], rng: random.Random, mini: bool
+    looked: Looked,
+    family: str,
+    targets: list[str],
+    rng: random.Random,
+    mini: bool,
+    steps: Steps = DRAWN,
 ) -> Candidate | None:
-    """Split and noise for one choice of targets; None when too little is left."""
+    """Split and noise for one choice of targets; None when too little is left, or when `steps`
+    want a feature that has one value or a range that says nothing."""
     frame = looked.frame.dropna(subset=targets)
     features = looked.features(targets)
     if mini:
@@ -81,9 +100,20 @@ def propose(
         return None
     kept = _kept(train, targets, usable, rng.randint(2, 3) if mini else rng.randint(3, 8), rng)
     chosen = rng.sample(kept, max(2, len(kept) - (0 if mini else rng.randint(0, 2))))
+    if steps.train_on:
+        chosen = list(steps.train_on)
+    if steps.train_on or steps.filter:
+        more: list[str] = [] if steps.train_on else kept
+        kept = list(dict[str, None].fromkeys([*chosen, *steps.filter, *more]))
+        if not set(kept) <= set(usable):
+            return None
     ranges = {f: r for f in kept if (r := _range(train[f], looked.kinds[f])) is not None}
     if mini:
         ranges = dict(list(ranges.items())[: rng.randint(1, 2)])
+    if steps.filter:
+        if not set(steps.filter) <= set(ranges):
+            return None
+        ranges = {f: ranges[f] for f in steps.filter}
     numbers = [f for f in chosen if looked.kinds[f] == "numerical"]
     recipe: dict[str, Any] = {
         "target": targets,
@@ -101,6 +131,8 @@ def propose(
         "random_state": rng.randint(0, 99),
         "model_type": rng.choice(MODELS[family][: 4 - mini]),
     }
+    recipe["imputer_type"] = steps.impute or recipe["imputer_type"]
+    recipe["model_type"] = steps.model or recipe["model_type"]
     test = test.copy()
     test.insert(0, "row_id", range(1, len(test) + 1))
     made = Candidate(

@@ -14,11 +14,13 @@ from typing import Any
 from data_gen.dare.sources import fingerprints
 from data_gen.krama.lakes.about import About
 from data_gen.krama.lakes.measures import (
+    are_cells,
     counted,
     is_cell_of_counts,
     is_running,
     measure,
     of_many_things,
+    opaque_group,
     stands_for,
     words_of,
 )
@@ -70,9 +72,9 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
             continue
         if pd.api.types.is_numeric_dtype(column):
             _number(str(name), filled, found, about)
-        elif column.dtype.kind not in "mM":
+        elif column.dtype.kind not in "mM" and not _unsaid(str(name), about):
             _text(str(name), filled.astype(str).str.strip(), found)
-    odd = _unmeasured(frame, found)
+    odd = _unmeasured(frame, found, about)
     found.numbers = [n for n in found.numbers if n not in odd]
     found.totals = [n for n in found.totals if n not in odd]
     if not found.numbers:
@@ -108,15 +110,22 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
     )
 
 
-def _unmeasured(frame: Any, found: _Found) -> set[str]:
+def _unmeasured(frame: Any, found: _Found, about: About) -> set[str]:
     """Columns of numbers that the other columns show to be no measures."""
     odd = {n for n in found.numbers if of_many_things(n, found.groups)}
     plain = [str(c) for c in frame.columns if not is_running(frame[c])]
+    numbers = {n: frame[n].dropna() for n in found.numbers}
+    whole = {n for n, column in numbers.items() if bool((column == column.round()).all())}
     for name in found.numbers:
         others = [c for c in plain if c != name]
-        if set(others) <= set(found.groups):
-            sizes = [len(found.values[c]) for c in others]
-            odd |= {name} if is_cell_of_counts(name, sizes, len(frame)) else set()
+        crossed = set(others) <= set(found.groups)
+        sizes = [len(found.values[c]) for c in others] if crossed else []
+        if name in whole and is_cell_of_counts(name, sizes, len(frame)):
+            odd.add(name)
+        if name in whole and counted(name, about.columns.get(name, "")):
+            cells = are_cells([int(frame[c].nunique()) for c in others], len(frame))
+            if cells and not frame[others].duplicated().any():
+                odd |= set(found.numbers)  # the others are what is counted by
         if name not in found.totals:
             odd |= {name for text in found.groups if stands_for(frame[name], frame[text])}
     return odd
@@ -150,6 +159,10 @@ def _levels(column: Any, whole: bool) -> list[float]:
     found = [float(round(v)) for v in found] if whole else found
     low, high = float(column.min()), float(column.max())
     return [v for v in dict.fromkeys(found) if low < v < high]
+
+
+def _unsaid(name: str, about: About) -> bool:
+    return not about.columns.get(name) and opaque_group(name)
 
 
 def _number(name: str, filled: Any, found: _Found, about: About) -> None:

@@ -68,7 +68,8 @@ _RATES = _words(
     temperatures degrees price prices age ages height log ln prob probability chance grade rating
     ratings gpa growth change diff difference yield std sd var variance error deviation quantile
     percentile z level capita mpg kmh ph hour efficiency relative pc normalized
-    years year months days hours minutes seconds points cup
+    years year months days hours minutes seconds points cup length lngth width height depth
+    thickness diameter circumference
     """
 )
 # things that rows belong to: whole numbers under such a name tell one from the other
@@ -149,13 +150,23 @@ def of_many_things(name: str, texts: Iterable[str]) -> bool:
 
 
 _CELLS = _words("freq frequency count counts n number")
+_FREQUENCY = re.compile(r"(?i)freq(uency|uencies)?\.?")  # of a cell, whatever stands beside it
 _CODED_LEAST = 8  # names that numbers stand for
+_VALUES_MOST, _CELLS_EACH = 60, 8  # of a column that cases are counted by
 
 
 def is_cell_of_counts(name: str, sizes: Sequence[int], rows: int) -> bool:
     """Whether a column counts the cases of each cell of a table by categories, which are all the
     other columns (with so many values): a mean over cells says nothing of the cases."""
+    if _FREQUENCY.fullmatch(name):
+        return True
     return bool(sizes) and bool(set(words_of(name)) & _CELLS) and prod(sizes) <= 2 * rows
+
+
+def are_cells(count: Sequence[int], rows: int) -> bool:
+    """Whether the other columns of a count, with so many different values each, are what its cases
+    are counted by: each value of each is found in many rows."""
+    return len(count) > 1 and max(count) <= _VALUES_MOST and rows >= _CELLS_EACH * max(count)
 
 
 def stands_for(column: Any, names: Any) -> bool:
@@ -174,6 +185,13 @@ def is_running(column: Any) -> bool:
     if column.dtype.kind not in "iuf" or column.isna().any():
         return False
     return bool(column.is_unique) and bool((column.diff().dropna() == 1).all())
+
+
+def opaque_group(name: str) -> bool:
+    """Whether the name of a column to group by says nothing without a description (`e2b`)."""
+    return bool(_OPAQUE.fullmatch(name)) or (
+        any(map(str.isdigit, name)) and max(map(len, words_of(name)), default=0) < 3
+    )
 
 
 def _says_nothing(name: str) -> bool:
@@ -197,5 +215,5 @@ def _is_grid(column: Any) -> bool:
     counts = column.value_counts().sort_index()
     steps = counts.index.to_series().diff().dropna()
     even = float(steps.max()) - float(steps.min()) <= 1e-6 * float(steps.max())
-    often = int(counts.min()) >= _OFTEN and int(counts.max()) <= 1.5 * int(counts.min())
-    return even and often
+    least, most = int(counts.min()), int(counts.max())
+    return even and ((least >= _OFTEN and most <= 1.5 * least) or least == most >= 2)

@@ -15,6 +15,7 @@ pytest.importorskip("duckdb")
 pytest.importorskip("aiohttp")
 
 from chat_server import serving  # noqa: E402
+from dare_recipes import house_recipe  # noqa: E402
 from front import command  # noqa: E402
 
 from data_gen.dare.wording import cf_question, if_question, mm_question, xf_question  # noqa: E402
@@ -22,21 +23,11 @@ from data_gen.dare.writer import facts_of, opening_of, reword_rows  # noqa: E402
 from data_gen.rewording import FILE  # noqa: E402
 from rewards.task import read_tasks  # noqa: E402
 
-RECIPE: dict[str, Any] = {
-    "save_file_type": "sqlite",
-    "stated": ["filter", "model", "features", "seed", "order", "scale", "impute"],
-    "column_type_inference": {"size": "numerical", "town": "categorical", "age": "numerical"},
-    "numerical_features": ["size", "age"],
-    "categorical_features": ["town"],
-    "problem_type": "regression",
-    "target": ["price"],
-    "selected_features": ["size", "town", "age"],
-    "expected_ranges": {"size": [2.5, 41], "town": ["Bonn", "Ulm"]},
-    "imputer_type": "mean",
-    "model_type": "Ridge",
-    "random_state": 7,
-    "column_words": {"size": "area in square metres"},
-}
+RECIPE = house_recipe(
+    save_file_type="sqlite",
+    expected_ranges={"size": [2.5, 41], "town": ["Bonn", "Ulm"]},
+    column_words={"size": "area in square metres"},
+)
 
 
 def question(seed: int) -> str:

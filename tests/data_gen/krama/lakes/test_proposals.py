@@ -35,7 +35,8 @@ def lake(tmp_path: Path) -> Path:
         lines.append(
             f"{7000 + i},n{i},{'abcdefgh'[i * 7 % 8]},{'xyzuvw'[i // 3 % 6]},"
             f"{20 + (i * 37 + 5) % 101 / 3:.3f},{1990 + i % 25},"
-            f"{10 + 3 * (i * 7 % 8) + (i * i * 13 + 7) % 89 / 7:.3f},{5 + (i * 53 + i % 8 * 40) % 97 / 7:.3f}"
+            f"{10 + 3 * (i * 7 % 8) + (i * i * 13 + 7) % 89 / 7:.3f},"
+            f"{5 + (i * 53 + i % 8 * 40) % 97 / 7:.3f}"
         )
     (folder / "things.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     more = ["Name,Depth"] + [f"n{i},{3 + (i * i * 7 + 3) % 83 / 9:.3f}" for i in range(300)]
