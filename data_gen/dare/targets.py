@@ -80,6 +80,9 @@ _TREATED = re.compile(
     re.I,
 )
 _CODED = re.compile(r"^\W*(an? )?((un)?ordered )?factor\b|^\W*\w+ indicator variable\b", re.I)
+_CHANGE = re.compile(
+    r"^\W*(change|difference|growth) in \w+\W*$|^\W*(\w+) - \2(_1|\[_?n ?- ?1\])\W*$", re.I
+)
 _ENTITY = re.compile(
     r"^(student|pupil|school|course|class(room)?|teacher|subject|person|patient|hospital|clinic|firm|"
     r"company|household|family|mother|father|litter|animal|plant|state|county|country|city|town|"
@@ -225,6 +228,8 @@ def number_unfit(column: Column, text: str = "") -> str:
         return "no numbers"
     if _CODED.match(text):
         return "numbers that stand for names"
+    if _CHANGE.search(text):
+        return "a change from another row"
     counts = column.value_counts()
     if len(counts) < 30 or len(counts) < 0.1 * len(column):
         return "too few different values for a quantity"

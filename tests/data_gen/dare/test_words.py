@@ -117,3 +117,8 @@ def test_wording_holds_no_odd_numbers() -> None:
         for words in ({}, WORDS):
             text = if_question(house_recipe(column_words=words), random.Random(seed))
             assert not [mark for mark in odd if mark in text]
+
+
+def test_an_item_without_words_does_not_take_the_next_one() -> None:
+    page = "Format\n\n  * **y82:**\n\n  * **y93:**\n\n  * **age:** years of age\n"
+    assert described(page, ["y82", "y93", "age"]) == {"age": "years of age"}

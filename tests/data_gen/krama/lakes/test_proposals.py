@@ -215,6 +215,25 @@ def test_what_a_draft_may_not_want_is_refused_with_a_reason(
     assert why in str(error.value)
 
 
+def test_a_figure_that_many_rows_find_is_not_joined(tmp_path: Path) -> None:
+    """A yearly panel by state and one figure a state: a total over years counts it many times."""
+    states = [f"S{n}" for n in range(12)]
+    panel = ["state,year,crime"] + [
+        f"{s},{1980 + y},{40 + (n * 37 + y * 53) % 101 / 7:.3f}"
+        for n, s in enumerate(states)
+        for y in range(10)
+    ]
+    (tmp_path / "panel.csv").write_text("\n".join(panel) + "\n", encoding="utf-8")
+    firms = ["state,side,firms"] + [
+        f"{s},{'ns'[n % 2]},{100 + n * n * 37 % 101}" for n, s in enumerate(states * 1)
+    ]
+    firms += [f"X{n},{'ns'[n % 2]},{90 + n * 31}" for n in range(6)]
+    (tmp_path / "firms.csv").write_text("\n".join(firms) + "\n", encoding="utf-8")
+    one = open_lake(tmp_path)
+    place = next(n for n, t in enumerate(one.tables) if t.key == "panel.csv")
+    assert {link.brings for link in one.links[place]} == {"side"}
+
+
 def test_the_endpoint_sees_what_the_builder_knows(lake: Path) -> None:
     one = open_lake(lake)
     place = next(n for n, t in enumerate(one.tables) if t.key == "things.csv")
