@@ -16,7 +16,7 @@ from data_gen.krama.lakes.about import About
 from data_gen.krama.lakes.measures import (
     are_cells,
     counted,
-    is_cell_of_counts,
+    counts_cases,
     is_running,
     measure,
     of_many_things,
@@ -113,22 +113,23 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
 def _unmeasured(frame: Any, found: _Found, about: About) -> set[str]:
     """Columns of numbers that the other columns show to be no measures."""
     odd = {n for n in found.numbers if of_many_things(n, found.groups)}
-    plain = [str(c) for c in frame.columns if not is_running(frame[c])]
     numbers = {n: frame[n].dropna() for n in found.numbers}
     whole = {n for n, column in numbers.items() if bool((column == column.round()).all())}
+    said = {n: about.columns.get(n, "") for n in map(str, frame.columns)}
+    counts = [n for n in whole if counts_cases(n, said[n])]
+    sizes = _sizes(frame, [c for c in said if c not in counts]) if counts else []
     for name in found.numbers:
-        others = [c for c in plain if c != name]
-        crossed = set(others) <= set(found.groups)
-        sizes = [len(found.values[c]) for c in others] if crossed else []
-        if name in whole and is_cell_of_counts(name, sizes, len(frame)):
-            odd.add(name)
-        if name in whole and counted(name, about.columns.get(name, "")):
-            cells = are_cells([int(frame[c].nunique()) for c in others], len(frame))
-            if cells and not frame[others].duplicated().any():
-                odd |= set(found.numbers)  # the others are what is counted by
+        if name in whole and are_cells(name, said[name], sizes, len(frame)):
+            odd |= {name, *(n for n in whole if sizes)}
         if name not in found.totals:
             odd |= {name for text in found.groups if stands_for(frame[name], frame[text])}
     return odd
+
+
+def _sizes(frame: Any, names: list[str]) -> list[int]:
+    """How many values each column has that numbers no rows; none where two rows have the same."""
+    keys = frame[[n for n in names if not is_running(frame[n])]].astype(str)
+    return [] if keys.empty or keys.duplicated().any() else [int(keys[c].nunique()) for c in keys]
 
 
 def _is_matrix(found: _Found) -> bool:

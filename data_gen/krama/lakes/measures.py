@@ -45,7 +45,7 @@ _NAMES_ROWS = _words(
     class classes category cat type group grp cluster level levels factor treatment trt block plot
     replicate rep stratum strata fold flag dummy sex gender race zone district ward line page
     season session wave round period step lag version status indicator label target hhid idnum
-    number episode start end begin beginning stop from until
+    number episode start end begin beginning stop from until dose dosage
     """
 )
 _AMOUNTS = _words(
@@ -127,7 +127,7 @@ def measure(name: str, column: Any, described: str = "") -> Measure:
     low, high = float(column.min()), float(column.max())
     if whole and set(words_of(name)) & _MONEY and low >= 0 and high <= _CLASSES:
         return ""
-    if whole and is_running(column):
+    if whole and (is_running(column) or _is_clock(column)):
         return ""
     if whole and 0 <= low <= 3 and _is_rank(column, distinct, high):
         return ""
@@ -150,23 +150,31 @@ def of_many_things(name: str, texts: Iterable[str]) -> bool:
 
 
 _CELLS = _words("freq frequency count counts n number")
-_FREQUENCY = re.compile(r"(?i)freq(uency|uencies)?\.?")  # of a cell, whatever stands beside it
+_FREQUENCY = re.compile(r"(?i)\W*(the )?freq(uency|uencies)?\W*$")  # of a cell, by itself
+_CASES = re.compile(
+    r"(?i)\b(number|count) of (\w+ )?(cases|subjects|people|persons|individuals|respondents|"
+    r"observations|patients|men|women|children)\b"
+)
 _CODED_LEAST = 8  # names that numbers stand for
 _VALUES_MOST, _CELLS_EACH = 60, 8  # of a column that cases are counted by
 
 
-def is_cell_of_counts(name: str, sizes: Sequence[int], rows: int) -> bool:
-    """Whether a column counts the cases of each cell of a table by categories, which are all the
-    other columns (with so many values): a mean over cells says nothing of the cases."""
-    if _FREQUENCY.fullmatch(name):
+def counts_cases(name: str, described: str = "") -> bool:
+    """Whether a column of whole numbers says how many cases a row stands for."""
+    return bool(set(words_of(name)) & _CELLS or _CASES.search(described))
+
+
+def are_cells(name: str, described: str, sizes: Sequence[int], rows: int) -> bool:
+    """Whether rows are the cells of a table by categories, in which a column counts the cases: a
+    mean over cells says nothing of the cases. `sizes`: of every other column that counts nothing,
+    how many different values it has; no two rows have the same ones."""
+    if _FREQUENCY.match(name) or _FREQUENCY.match(described):
         return True
-    return bool(sizes) and bool(set(words_of(name)) & _CELLS) and prod(sizes) <= 2 * rows
-
-
-def are_cells(count: Sequence[int], rows: int) -> bool:
-    """Whether the other columns of a count, with so many different values each, are what its cases
-    are counted by: each value of each is found in many rows."""
-    return len(count) > 1 and max(count) <= _VALUES_MOST and rows >= _CELLS_EACH * max(count)
+    if not sizes or not counts_cases(name, described):
+        return False
+    crossed = prod(sizes) <= 2 * rows
+    often = len(sizes) > 1 and max(sizes) <= _VALUES_MOST and rows >= _CELLS_EACH * max(sizes)
+    return crossed or often
 
 
 def stands_for(column: Any, names: Any) -> bool:
@@ -196,6 +204,13 @@ def opaque_group(name: str) -> bool:
 
 def _says_nothing(name: str) -> bool:
     return bool(_OPAQUE.fullmatch(name)) or max(map(len, words_of(name)), default=0) < 3
+
+
+def _is_clock(column: Any) -> bool:
+    """Whether whole numbers are times of a day, such as 930 and 2345."""
+    low, high = float(column.min()), float(column.max())
+    fives = bool((column % 5 == 0).all()) and bool((column % 100 < 60).all())
+    return fives and low >= 0 and 300 < high <= 2400 and column.nunique() >= LEAST_DISTINCT
 
 
 def _is_rank(column: Any, distinct: int, high: float) -> bool:

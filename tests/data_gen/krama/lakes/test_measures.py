@@ -8,7 +8,6 @@ pd = pytest.importorskip("pandas")
 
 from data_gen.krama.lakes.measures import (  # noqa: E402
     are_cells,
-    is_cell_of_counts,
     measure,
     of_many_things,
     opaque_group,
@@ -78,13 +77,25 @@ def test_a_long_table_holds_values_of_many_things() -> None:
     assert not of_many_things("height", ["variable"])
 
 
-def test_counts_in_the_cells_of_a_table_are_no_measures() -> None:
-    assert is_cell_of_counts("Freq", [], 180)
-    assert is_cell_of_counts("count", [3, 4, 5], 60) and is_cell_of_counts("n", [3, 4, 5], 40)
-    assert not is_cell_of_counts("count", [3, 4, 5], 20)  # most cells are empty: rows of their own
-    assert not is_cell_of_counts("price", [3, 4, 5], 60)
-    assert are_cells([10, 4, 15, 38], 570) and not are_cells([10, 4, 15, 200], 570)
-    assert not are_cells([10], 570)
+@pytest.mark.parametrize(
+    ("name", "described", "sizes", "rows", "cells"),
+    [
+        ("Freq", "", [], 180, True),
+        ("f", "frequency", [], 180, True),
+        ("count", "", [3, 4, 5], 60, True),
+        ("n", "", [3, 4, 5], 40, True),
+        ("count", "", [3, 4, 5], 20, False),  # most cells are empty: rows of their own
+        ("y", "The number of AIDS cases reported", [10, 4, 15, 38], 570, True),
+        ("y", "The number of AIDS cases reported", [10, 4, 15, 200], 570, False),
+        ("agree", "number of subjects in agreement", [21, 2], 42, True),
+        ("sales", "", [12, 5], 60, False),  # by month and shop: each row is a figure of its own
+        ("price", "", [3, 4, 5], 60, False),
+    ],
+)
+def test_counts_in_the_cells_of_a_table_are_no_measures(
+    name: str, described: str, sizes: list[int], rows: int, cells: bool
+) -> None:
+    assert are_cells(name, described, sizes, rows) is cells
 
 
 def test_whole_numbers_that_stand_for_names_are_no_measures() -> None:
@@ -97,6 +108,7 @@ def test_whole_numbers_that_stand_for_names_are_no_measures() -> None:
 
 def test_a_total_of_lengths_means_nothing_and_an_even_grid_is_no_measure() -> None:
     assert measure("totlngth", pd.Series(PARTS), "total length") == "mean"
+    assert measure("tst", pd.Series([400 + 100 * (i // 2) + 30 * (i % 2) for i in range(20)])) == ""
     assert measure("education", pd.Series([i % 21 for i in range(42)]), "") == ""
     assert opaque_group("e2b") and opaque_group("v1") and not opaque_group("drv")
 

@@ -54,12 +54,10 @@ GOOD = {
 }
 JOINED = {
     "kind": "one_number",
-    "file": "things.csv",
     "join": {"file": "more.csv", "brings": "Depth"},
     "measure": "Depth",
     "summary": "median",
-    "value": "b",
-    "by": "Kind",
+    "filter": {"column": "Kind", "is": "c"},
 }
 
 
@@ -117,6 +115,7 @@ def test_a_good_draft_becomes_a_proved_task_and_others_are_refused(
     "draft",
     [
         GOOD,
+        JOINED,
         {"kind": "portion", "measure": "Area", "limit": 30, "side": "above"},
         {
             "kind": "difference",
