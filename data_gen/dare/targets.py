@@ -14,6 +14,7 @@ from typing import Any
 from data_gen.dare.combined import made_of, shared_in_group, two_labels
 from data_gen.dare.layout import Frame
 from data_gen.dare.leaks import is_label, is_number, tells
+from data_gen.dare.words import phrase
 
 Column = Any  # a pandas Series
 
@@ -28,7 +29,8 @@ _ID_TEXT = re.compile(
     r"\b(identif(ier|ication|ying)|id (number|code)|unique (id|number|key|code)|serial number|"
     r"row (number|name|index)|(subject|patient|case|student|person|household|school) (id|number|"
     r"code)|sequence number|fips|zip code|postal code|(institution|cent(re|er)|hospital|site) "
-    r"(number|code))\b|^ids?\b|\bids? of\b",
+    r"(number|code)|(interview|respondent|questionnaire|record|account|policy|order|invoice|ticket|"
+    r"employee|customer|member) (number|code))\b|^ids?\b|\bids? of\b",
     re.I,
 )
 _WEIGHT = re.compile(
@@ -74,6 +76,10 @@ _BACKGROUND = re.compile(
     r"([._ ].*|\d*)$",
     re.I,
 )
+_WHO = re.compile(
+    r"^(sex|gender|female|male|woman|man|race|ethn\w*|hisp\w*|afam|nonwhite)\d*$", re.I
+)
+_OPAQUE = re.compile(r"^[A-Za-z]{1,2}[._]?\d+$")  # y4, z10: says nothing without a description
 _TREATED = re.compile(
     r"\b(treatment (group|arm|level|condition|indicator|status)|\w+ treatment/|randomi[sz]ed|"
     r"assigned to|which eye was treated)\b",
@@ -184,6 +190,10 @@ def unfit(name: str, column: Column, text: str = "") -> str:
             return "free text or names" if near or lengths.max() > 60 else "more than 20 categories"
     if is_weight(name, text):
         return "a weight of the sample"
+    if _WHO.match(name):
+        return "it says who a row is of, and nobody asks for that"
+    if _OPAQUE.match(name) and not phrase(text):
+        return "its name says nothing, and nothing describes it"
     if _DESIGN.match(name) or _TREATED.search(text) or _names_placebo(known):
         return "a part of the design, not an outcome"
     if _STEP.match(name) and known.nunique() <= len(known) / 3 and is_number(column):

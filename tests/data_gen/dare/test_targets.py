@@ -217,3 +217,18 @@ def test_what_was_drawn_by_lot_is_no_outcome(
 )
 def test_a_change_from_the_row_before_is_no_quantity(text: str, refused: bool) -> None:
     assert (number_unfit(draw(3), text) == "a change from another row") is refused
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "text", "why"),
+    [
+        ("intnum", draw(1, 4, 9306), "1968 interview number", "an identifier"),
+        ("y4", draw(1), "a numeric vector", "its name says nothing"),
+        ("y4", draw(1), "yield of the fourth plot, in kg", ""),
+        ("sex", pd.Series(["f", "m"] * 150), "", "it says who a row is of"),
+        ("income", draw(1), "", ""),
+    ],
+)
+def test_what_nobody_asks_for_is_refused(name: str, values: Any, text: str, why: str) -> None:
+    said = unfit(name, values, text)
+    assert said.startswith(why) if why else said == ""
