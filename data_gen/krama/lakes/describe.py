@@ -112,10 +112,11 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
 
 def _unmeasured(frame: Any, found: _Found, about: About) -> set[str]:
     """Columns of numbers that the other columns show to be no measures."""
-    odd = {n for n in found.numbers if of_many_things(n, found.groups)}
+    words = about.columns
+    odd = {n for n in found.numbers if of_many_things(n, found.groups, words.get(n, ""))}
     numbers = {n: frame[n].dropna() for n in found.numbers}
     whole = {n for n, column in numbers.items() if bool((column == column.round()).all())}
-    said = {n: about.columns.get(n, "") for n in map(str, frame.columns)}
+    said = {n: words.get(n, "") for n in map(str, frame.columns)}
     counts = [n for n in whole if counts_cases(n, said[n])]
     sizes = _sizes(frame, [c for c in said if c not in counts]) if counts else []
     for name in found.numbers:

@@ -142,11 +142,11 @@ _OF_WHAT = _words(
 )
 
 
-def of_many_things(name: str, texts: Iterable[str]) -> bool:
+def of_many_things(name: str, texts: Iterable[str], described: str = "") -> bool:
     """Whether a column holds values of several things, which another column names, as in a long
     table: `variable, value`. A mean over them says nothing."""
-    said = set(words_of(name))
-    return bool(said & _ANY_VALUE) and any(set(words_of(t)) & _OF_WHAT for t in texts)
+    several = set(words_of(name)) & _ANY_VALUE or set(words_of(described)) & _OF_WHAT
+    return bool(several) and any(set(words_of(t)) & _OF_WHAT for t in texts)
 
 
 _CELLS = _words("freq frequency count counts n number")

@@ -114,4 +114,6 @@ def test_a_total_of_lengths_means_nothing_and_an_even_grid_is_no_measure() -> No
 
 
 def test_scores_of_several_things_say_nothing_together() -> None:
+    assert of_many_things("prf_rate", ["measure_title"], "Measure performance rate")
+    assert not of_many_things("prf_rate", ["city"], "Measure performance rate")
     assert of_many_things("score", ["measure_abbr"]) and not of_many_things("score", ["school"])
