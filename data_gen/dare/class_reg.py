@@ -29,7 +29,7 @@ from data_gen.dare.plans import Plan, narrowed, plans
 from data_gen.dare.sources import Source, database_name, fingerprints
 from data_gen.dare.tabular import Candidate, files_of, metadata_json, propose
 from data_gen.dare.targets import is_background
-from data_gen.dare.time_columns import is_one_series
+from data_gen.dare.time_columns import is_one_series, keys_of
 from data_gen.dare.validate import Proof, finished, prove
 from data_gen.dare.wishes import Wish
 from data_gen.dare.wording import if_question, metadata_text, mini_question, mm_question
@@ -54,6 +54,7 @@ class Table:
     wish: Wish
     settings: Settings
     pool: Pool
+    keys: frozenset[str] = frozenset()  # columns that with a time name its rows
 
 
 def column_lines(texts: Mapping[str, str], looked: Looked) -> dict[str, str]:
@@ -112,12 +113,14 @@ def opened(source: Source, settings: Settings, pool: Pool, built: Built) -> Tabl
     if published(built.marks, settings):
         built.refused.append("the table of a published evaluation database")
         return None
-    return Table(source, raw, looked, texts, wish, settings, pool)
+    return Table(source, raw, looked, texts, wish, settings, pool, frozenset(keys_of(raw)))
 
 
 async def _databases(table: Table, built: Built, seed: int, room: int) -> None:
     made, refused = plans(table.looked, table.texts, table.wish, table.settings, seed)
     built.refused += refused
+    if not table.wish.targets:
+        made = [plan for plan in made if not set(plan.targets) & table.keys]
     if not made and not refused:
         built.refused.append("no column can be a target")
     for number, plan in enumerate(made[: 3 * room]):

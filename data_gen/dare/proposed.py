@@ -144,6 +144,8 @@ class _Maker:
         table, plan = self.table, proposal.plan
         if table is None:
             return self.no_table
+        if named := sorted(set(plan.targets) & table.keys):
+            return f"target '{named[0]}': it names what a row is of"
         if why := unwanted(table.looked, table.raw, plan, table.texts):
             return why
         return await tried(table, plan, random.Random(seed), self.built)

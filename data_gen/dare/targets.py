@@ -17,6 +17,7 @@ from data_gen.dare.leaks import is_label, is_number, tells
 from data_gen.dare.words import phrase
 
 Column = Any  # a pandas Series
+MOST_ONE = 0.95  # of the rows with one value: what is said of such a feature may be chance
 
 INDEX = re.compile(
     r"^(unnamed.*|rownames?|index|row_?id|id|.*[ ._-]id|obs|case|(subj(ect)?|school|stud(ent)?|"
@@ -30,7 +31,8 @@ _ID_TEXT = re.compile(
     r"row (number|name|index)|(subject|patient|case|student|person|household|school) (id|number|"
     r"code)|sequence number|fips|zip code|postal code|(institution|cent(re|er)|hospital|site) "
     r"(number|code)|(interview|respondent|questionnaire|record|account|policy|order|invoice|ticket|"
-    r"employee|customer|member) (number|code))\b|^ids?\b|\bids? of\b",
+    r"employee|customer|member|district|building|county|firm|company|branch|department|municipality|"
+    r"occupation|industry) (number|code))\b|^ids?\b|\bids? of\b",
     re.I,
 )
 _WEIGHT = re.compile(
@@ -80,6 +82,8 @@ _WHO = re.compile(
     r"^(sex|gender|female|male|woman|man|race|ethn\w*|hisp\w*|afam|nonwhite)\d*$", re.I
 )
 _OPAQUE = re.compile(r"^[A-Za-z]{1,2}[._]?\d+$")  # y4, z10: says nothing without a description
+_SPELL = re.compile(r"^t?[._]?(start|stop|begin|end)([._ ]?time)?$", re.I)
+_FREQUENCY = re.compile(r"^\W*(the )?(frequency|frequencies)\W*$", re.I)
 _TREATED = re.compile(
     r"\b(treatment (group|arm|level|condition|indicator|status)|\w+ treatment/|randomi[sz]ed|"
     r"assigned to|which eye was treated)\b",
@@ -200,6 +204,8 @@ def unfit(name: str, column: Column, text: str = "") -> str:
         return "a point of time"
     if is_number(column) and re.match(r"\W*(julian )?(date|time ?stamp)\b", text, re.I):
         return "a date"
+    if is_number(column) and (_SPELL.match(name) or _FREQUENCY.match(text)):
+        return "a bound of a spell, or the count of a cell"
     if is_number(column) and _ANGLE.search(name) and known.between(0, 360).all():
         return "an angle"
     if known.value_counts(normalize=True).iloc[0] > 0.97:
@@ -293,6 +299,9 @@ def judge(frame: Frame, target: str, features: Sequence[str], wished: bool = Fal
         return Verdict(f"{' and '.join(pair)} give it (equal values of them have equal labels)")
     if not wished and (pair := shared_in_group(frame, target, rest)):
         return Verdict(f"{' and '.join(pair)} give it (they name groups of rows that share it)")
+    coarser = [f for f in rest if _coarser(frame[f], y)]
+    left |= dict.fromkeys(coarser, "it is a coarser form of the target")
+    rest = [f for f in rest if f not in left]
     while True:
         made, how = made_of(frame, target, rest)
         if not made:
@@ -304,6 +313,14 @@ def judge(frame: Frame, target: str, features: Sequence[str], wished: bool = Fal
         gone = made if wished else (odd,)
         left |= {name: f"with others it gives the target ({how})" for name in gone}
         rest = [f for f in rest if f not in gone]
+
+
+def _coarser(x: Column, y: Column) -> bool:
+    """Whether a feature of few values is a function of the target: a grouping of its classes, or of
+    its numbers, says much of it, though not all."""
+    if not is_label(x) or x.value_counts(normalize=True).iloc[:1].sum() > MOST_ONE:
+        return False
+    return bool(tells(y, x))
 
 
 def is_label_target(column: Column) -> bool:

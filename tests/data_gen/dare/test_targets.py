@@ -226,9 +226,23 @@ def test_a_change_from_the_row_before_is_no_quantity(text: str, refused: bool) -
         ("y4", draw(1), "a numeric vector", "its name says nothing"),
         ("y4", draw(1), "yield of the fourth plot, in kg", ""),
         ("sex", pd.Series(["f", "m"] * 150), "", "it says who a row is of"),
+        ("Tstart", draw(1), "", "a bound of a spell"),
+        ("f", draw(1), "frequency.", "a bound of a spell, or the count of a cell"),
+        ("dcode", draw(1, 1010, 83070), "district code", "an identifier"),
         ("income", draw(1), "", ""),
     ],
 )
 def test_what_nobody_asks_for_is_refused(name: str, values: Any, text: str, why: str) -> None:
     said = unfit(name, values, text)
     assert said.startswith(why) if why else said == ""
+
+
+def test_a_coarser_form_of_the_target_is_no_feature() -> None:
+    rng = random.Random(4)
+    answer = [rng.choice(["no", "perhaps", "yes"]) for _ in range(ROWS)]
+    frame = pd.DataFrame({"answer": answer, "other": [rng.choice("ab") for _ in range(ROWS)]})
+    frame["said"] = frame["answer"].map(lambda a: "N" if a == "no" else "Y")
+    assert set(judge(frame, "answer", ["said", "other"]).left_out) == {"said"}
+    age = pd.DataFrame({"age": [rng.uniform(18, 90) for _ in range(ROWS)], "x": draw(5)})
+    age["old"] = age["age"].map(lambda a: "old" if a > 50 else "young")
+    assert set(judge(age, "age", ["old", "x"]).left_out) == {"old"}
