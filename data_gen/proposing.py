@@ -135,8 +135,13 @@ def short(value: Any) -> str:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     except (ValueError, RecursionError):
         text = "…"
-    text = "".join(c if c.isprintable() else " " for c in text[: 2 * _SHOWN])
+    text = printable(text[: 2 * _SHOWN])
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 2]} …"
+
+
+def printable(text: str) -> str:
+    """The text with a blank for every mark that no file may hold as it is (halves of a pair)."""
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def check_fields(row: Mapping[str, Any], known: Sequence[str], where: str = "") -> None:

@@ -19,7 +19,7 @@ from data_gen.dare.plans import unwanted
 from data_gen.dare.proposals import Proposal, kinds_of, prompt, read
 from data_gen.dare.series import build_wanted
 from data_gen.dare.sources import Source
-from data_gen.proposing import Outcome, Unfit, read_reply, short
+from data_gen.proposing import Outcome, Unfit, printable, read_reply, short
 from rewards.files import machine_failed
 from rewards.seeds import derive_seed
 from rewards.task import TaskError
@@ -91,7 +91,7 @@ async def build_proposed(source: Source, settings: Settings, pool: Pool, job: Jo
     for draft in job.drafts:
         why = "not needed: the table gave enough"
         if len(built.rows) < job.room:
-            why = await maker.why_not(draft)
+            why = printable(await maker.why_not(draft))
         built.outcomes.append(Outcome(source.name, draft[""], short(draft), why))
         if why:
             built.refused.append(f"proposal {draft['']}: {why}")

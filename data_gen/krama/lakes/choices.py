@@ -114,7 +114,7 @@ class Proposed(Drawn):
         if isinstance(wanted, bool) or not isinstance(wanted, int | float):
             raise Unfit(f"{what}: wanted a number from {low:g} to {high:g}, not {short(wanted)}")
         if not low <= wanted <= high:
-            raise Unfit(f"{what}: {wanted:g} is not between {low:g} and {high:g}")
+            raise Unfit(f"{what}: {short(wanted)} is not between {low:g} and {high:g}")
         found = float(f"{wanted:.6g}")
         if found != float(wanted):
             raise Unfit(f"{what}: {wanted!r} has more than six digits")

@@ -23,7 +23,7 @@ from data_gen.krama.lakes.questions import proposed_question
 from data_gen.krama.lakes.tables import Table
 from data_gen.krama.lakes.verify import validate_all
 from data_gen.krama.lakes.wording import facts_of
-from data_gen.proposing import Outcome, Unfit, read_reply, short
+from data_gen.proposing import Outcome, Unfit, printable, read_reply, short
 from rewards.seeds import derive_seed
 from rewards.task import Task
 
@@ -180,7 +180,7 @@ class _Makers:
                 yield self._task(lake, question, values, kind, draw)
 
     def _note(self, of: str, draft: Mapping[str, Any], why: str) -> None:
-        self.tally.outcomes.append(Outcome(of, draft[""], short(draft), why))
+        self.tally.outcomes.append(Outcome(of, draft[""], short(draft), printable(why)))
 
     def _task(
         self, lake: Lake, question: Question, values: dict[str, Any], kind: str, draw: int
