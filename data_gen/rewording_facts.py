@@ -87,10 +87,15 @@ def named(question: str, facts: Facts) -> list[str]:
 
 def lacks(question: str, text: str, facts: Facts) -> str:
     """Why a rewording may not stand for the question, in a few words; "" when it may."""
-    return _form(question, text) or _facts(question, text, facts) or _meaning(question, text, facts)
+    return (
+        malformed(question, text)
+        or _facts(question, text, facts)
+        or _meaning(question, text, facts)
+    )
 
 
-def _form(question: str, text: str) -> str:
+def malformed(question: str, text: str) -> str:
+    """Why a text is no question in other words, whatever it says; "" when it may be one."""
     if not text.strip():
         return "empty"
     if "\n" in text and "\n" not in question:

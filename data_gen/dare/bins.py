@@ -33,16 +33,19 @@ def choose(timed: Timed, rng: random.Random) -> Resample | None:
     """A rule and an aggregate that fit a series, for some of those that any fits."""
     if timed.form == "%Y" or rng.random() >= 0.5:
         return None
+    rules, hows = fitting(timed)
+    return (rng.choice(rules), rng.choice(hows)) if rules else None
+
+
+def fitting(timed: Timed) -> tuple[list[str], tuple[str, ...]]:
+    """(the rules, the aggregates) that fit a series; no rules where none does."""
     gaps = _gaps(timed)
-    if not len(gaps):
-        return None
+    if timed.form == "%Y" or not len(gaps):
+        return [], HOWS
     step = float(gaps.median())
     rules = next((rules for most, rules in _FITS if step <= most), ())
-    rules = [r for r in rules if _many(timed, r)]
-    if not rules:
-        return None
     uneven = bool(gaps.std() > 0.5 * gaps.mean())
-    return rng.choice(rules), rng.choice(HOWS if uneven else HOWS[:2])
+    return [r for r in rules if _many(timed, r)], HOWS if uneven else HOWS[:2]
 
 
 def _gaps(timed: Timed) -> Any:

@@ -10,11 +10,12 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from data_gen.asking import Endpoint
 from data_gen.dare.alike import without_repeats
 from data_gen.dare.certificate import certificate, inputs_of
 from data_gen.dare.database import Built, Settings
@@ -28,8 +29,9 @@ from data_gen.dare.shares import default_validation, empty_splits, splits_of
 from data_gen.dare.sources import fingerprints, sources
 from data_gen.dare.sources import groups as groups_of
 from data_gen.dare.wishes import read_wishes
-from data_gen.dare.workers import run_tables
-from data_gen.inputs import REFUSED, say_inputs
+from data_gen.dare.workers import run_proposed, run_tables
+from data_gen.inputs import REFUSED, Input, say_inputs
+from data_gen.proposing import proposer, told
 from rewards.dare.prediction import read_gold, score_table
 from rewards.task import Task, TaskError, write_jsonl
 
@@ -53,17 +55,19 @@ def published_marks(folders: Sequence[Path]) -> frozenset[str]:
 def build_all(args: argparse.Namespace) -> None:
     """The command: databases, question list, tasks by split, certificate."""
     need_duckdb()
-    settings = _settings(args)
+    settings, endpoint = _settings(args), _proposer(args)
     args.out.mkdir(parents=True, exist_ok=True)
     workers = args.workers or len(os.sched_getaffinity(0))
-    found = run_tables(args.tables, settings, workers, args.databases)
+    asked = (args.tables, settings, workers, args.databases)
+    found = run_tables(*asked) if endpoint is None else run_proposed(*asked, endpoint)
     rows, repeats = _rows(found, args.databases)
     if len(rows) < args.databases:
         print(f"{len(rows)} of {args.databases} databases: no table gave more", file=sys.stderr)
     if not rows:
-        say_inputs(inputs_of(found, rows), args.out)
+        say_inputs(inputs_of(found, rows), args.out, members=_refused(found))
         raise TaskError(f"no table gave a task; {args.out / REFUSED} says why for each")
     named = {str(row["file_path"]) for row in rows}
+    found = [_settled(built, named) for built in found]
     for folder in (args.out / "databases").iterdir():  # what was built beyond the number asked
         if folder.name not in named:
             shutil.rmtree(folder)
@@ -79,17 +83,45 @@ def build_all(args: argparse.Namespace) -> None:
     tasks = asyncio.run(_tasks(args.out, rows, splits))
     for name in ("train", "validation", "heldout"):
         write_jsonl(args.out / f"{name}.jsonl", (t.to_json() for t in tasks if t.split == name))
-    asked = args.validation_share is not None
-    for sentence in empty_splits(len(groups), args.heldout_share, share, asked):
+    chosen = args.validation_share is not None
+    for sentence in empty_splits(len(groups), args.heldout_share, share, chosen):
         print(f"{args.out}: {sentence}", file=sys.stderr)
     report = certificate(found, rows, tasks, settings.seed, repeats) | reworded
+    if endpoint is not None:
+        outcomes = [one for built in found for one in built.outcomes]
+        report["proposals"] = told(endpoint.model, len(endpoint.order), outcomes)
+        print(f"proposals: {json.dumps(report['proposals'])}", file=sys.stderr)
     (args.out / "certificate.json").write_bytes(json_bytes(report))
-    say_inputs(inputs_of(found, rows), args.out)
+    say_inputs(inputs_of(found, rows), args.out, members=_refused(found))
     print(
         f"{args.out}: {report['databases']} databases from {report['tables']} tables, "
         f"{report['tasks']} tasks {json.dumps(report['tracks'])}",
         file=sys.stderr,
     )
+
+
+def _proposer(args: argparse.Namespace) -> Endpoint | None:
+    """The endpoint that proposes tasks, if one is given. Raises `TaskError`."""
+    if not args.proposer:
+        return None
+    return proposer(args.proposer, args.proposer_model, "OPENAI_API_KEY", args.out)
+
+
+def _settled(built: Built, named: Set[str]) -> Built:
+    """The same, with a reason for the proposals that gave a database which is not used: each
+    accepted proposal gave one, in their order."""
+    rows = iter(built.rows)
+    left = "asks nearly the same as another database, or there were enough"
+    told = [
+        one if one.why or str(next(rows)["file_path"]) in named else replace(one, why=left)
+        for one in built.outcomes
+    ]
+    return replace(built, outcomes=told)
+
+
+def _refused(found: Sequence[Built]) -> list[Input]:
+    """A row of refused.jsonl for every refused proposal."""
+    return [one.row(built.licence) for built in found for one in built.outcomes if one.why]
 
 
 def _settings(args: argparse.Namespace) -> Settings:
@@ -127,9 +159,9 @@ def _rows(found: Sequence[Built], wanted: int) -> tuple[list[dict[str, Any]], in
 
 def _reworded(args: argparse.Namespace, rows: list[dict[str, Any]], seed: int) -> dict[str, Any]:
     """Let an endpoint reword the questions, if one is given; what became of it."""
-    if not args.refine_url and not args.writer:
+    if not args.writer:
         return {}
-    from data_gen.dare.refine import recipe_in, refine_rows
+    from data_gen.dare.refine import recipe_in
     from data_gen.dare.writer import reword_rows
 
     recipes: dict[str, Any] = {}
@@ -137,16 +169,8 @@ def _reworded(args: argparse.Namespace, rows: list[dict[str, Any]], seed: int) -
         about = args.out / "databases" / row["file_path"] / "verify" / "all_metadata.json"
         if (recipe := recipe_in(about.read_bytes())) is not None:
             recipes[row["file_path"]] = recipe
-    if args.writer:
-        report = reword_rows(rows, recipes, args.out, (args.writer, args.writer_model), seed)
-        said = {key: report[key] for key in ("asked", "reworded", "refused")}
-    else:
-        from rewards.krama.judge_endpoint import Endpoint
-
-        key = os.environ.get("ASSAY_REFINE_KEY", "")
-        report = said = refine_rows(
-            rows, recipes, Endpoint(args.refine_url, args.refine_model, key)
-        )
+    report = reword_rows(rows, recipes, args.out, (args.writer, args.writer_model), seed)
+    said = {key: report[key] for key in ("asked", "reworded", "refused")}
     print(f"wordings: {json.dumps(said)}", file=sys.stderr)
     return {"reworded": report}
 

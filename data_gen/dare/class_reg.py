@@ -24,10 +24,12 @@ from data_gen.dare.database import (
     write_proved,
 )
 from data_gen.dare.given_away import given_away
-from data_gen.dare.layout import KIND, json_bytes
+from data_gen.dare.layout import KIND, Frame, json_bytes
 from data_gen.dare.plans import Plan, narrowed, plans
 from data_gen.dare.sources import Source, database_name, fingerprints
 from data_gen.dare.tabular import Candidate, files_of, metadata_json, propose
+from data_gen.dare.targets import is_background
+from data_gen.dare.time_columns import is_one_series, keys_of
 from data_gen.dare.validate import Proof, finished, prove
 from data_gen.dare.wishes import Wish
 from data_gen.dare.wording import if_question, metadata_text, mini_question, mm_question
@@ -46,11 +48,13 @@ class Table:
     """A table on its way to databases: what it holds, what is said of its columns, and the wish."""
 
     source: Source
+    raw: Frame
     looked: Looked
     texts: Mapping[str, str]
     wish: Wish
     settings: Settings
     pool: Pool
+    keys: frozenset[str] = frozenset()  # columns that with a time name its rows
 
 
 def column_lines(texts: Mapping[str, str], looked: Looked) -> dict[str, str]:
@@ -74,6 +78,14 @@ def column_lines(texts: Mapping[str, str], looked: Looked) -> dict[str, str]:
 async def build_table(source: Source, settings: Settings, pool: Pool, room: int) -> Built:
     """Up to `room` class and reg databases of one table; never raises for what a table is."""
     built = Built(source.name, licence=source.licence)
+    table = opened(source, settings, pool, built)
+    if table is not None:
+        await _databases(table, built, derive_seed(settings.seed, source.name), room)
+    return built
+
+
+def opened(source: Source, settings: Settings, pool: Pool, built: Built) -> Table | None:
+    """The table, ready to be asked about; None, with the reason noted, where it is not fit."""
     seed = derive_seed(settings.seed, source.name)
     wish = settings.wishes.of(source.name)
     try:
@@ -82,46 +94,56 @@ async def build_table(source: Source, settings: Settings, pool: Pool, room: int)
         looked = clean(raw, seed, texts, wish.named())
     except TaskError as error:
         built.refused.append(str(error))
-        return built
+        return None
     except Exception as error:  # a table of a package may be anything
         if machine_failed(error):
             raise
         built.refused.append(f"unreadable: {type(error).__name__}: {error}"[:200])
-        return built
+        return None
     if looked is None:
         built.refused.append("fewer than 4 usable columns or 120 different rows")
-        return built
+        return None
+    if not wish.targets and is_one_series(raw):
+        built.refused.append("its rows are points of one series: no random split of them is fair")
+        return None
     if lost := [n for n in (*wish.targets, *wish.features) if n not in looked.kinds]:
         built.refused.append(f"{', '.join(lost)}: too many missing values, or no usable column")
-        return built
+        return None
     built.marks = fingerprints(raw)
     if published(built.marks, settings):
         built.refused.append("the table of a published evaluation database")
-        return built
-    table = Table(source, looked, texts, wish, settings, pool)
-    await _databases(table, built, seed, room)
-    return built
+        return None
+    return Table(source, raw, looked, texts, wish, settings, pool, frozenset(keys_of(raw)))
 
 
 async def _databases(table: Table, built: Built, seed: int, room: int) -> None:
     made, refused = plans(table.looked, table.texts, table.wish, table.settings, seed)
     built.refused += refused
+    if not table.wish.targets:
+        made = [plan for plan in made if not set(plan.targets) & table.keys]
     if not made and not refused:
         built.refused.append("no column can be a target")
     for number, plan in enumerate(made[: 3 * room]):
         if len(built.rows) >= room:
             break
+        if built.rows and not table.wish.targets and is_background(plan.targets[0]):
+            continue  # who or where: only where nothing else can be asked for
         own = random.Random(derive_seed(seed, number, plan.family, *plan.targets))
-        try:
-            why = await _database(table, plan, own, built)
-        except Unproved as error:
-            why = str(error)
-        except Exception as error:  # one odd table must not end a build of hundreds; it is counted
-            if machine_failed(error) or isinstance(error, SandboxError):
-                raise
-            why = f"broke: {type(error).__name__}: {error}"[:200]
-        if why:
+        if why := await tried(table, plan, own, built):
             built.refused.append(f"{plan.family} {', '.join(plan.targets)}: {why}")
+
+
+async def tried(table: Table, plan: Plan, rng: random.Random, built: Built) -> str:
+    """Build one database of a plan; "" or why it was refused. Raises only when the machine or the
+    sandbox fails."""
+    try:
+        return await _database(table, plan, rng, built)
+    except Unproved as error:
+        return str(error)
+    except Exception as error:  # one odd table must not end a build of hundreds; it is counted
+        if machine_failed(error) or isinstance(error, SandboxError):
+            raise
+        return f"broke: {type(error).__name__}: {error}"[:200]
 
 
 async def _database(table: Table, plan: Plan, rng: random.Random, built: Built) -> str:
@@ -131,26 +153,28 @@ async def _database(table: Table, plan: Plan, rng: random.Random, built: Built) 
     if bare is None:
         return why
     wanted = table.settings.wishes.variants(plan.family)
+    wanted = [track for track in wanted if track in (plan.tracks or wanted)]
     made: Candidate | None = None
     for _ in range(WISHED if table.wish.targets else TRIES):
-        made = propose(bare, plan.family, list(plan.targets), rng, table.settings.mini)
+        mini = table.settings.mini
+        made = propose(bare, plan.family, list(plan.targets), rng, mini, plan.steps)
         if made is None:
-            return "too few rows or features"
+            return "too few rows or features, or a step that its columns do not allow"
         if why := _dull(made, table.settings.mini):
             return why
         made = _worded(made, table)
         if "IF" not in wanted:
-            built.rows.append(_write(table, bare, made, None, rng))
+            built.rows.append(_write(table, bare, made, None, rng, wanted))
             return ""
         try:
             proof, why = await prove(table.pool, made, rng)
         except TaskError as error:
             proof, why = None, str(error)
         if proof is not None:
-            built.rows.append(_write(table, bare, finished(proof), proof, rng))
+            built.rows.append(_write(table, bare, finished(proof), proof, rng, wanted))
             return ""
     if made is not None and table.wish.targets and "MM" in wanted and not table.settings.mini:
-        built.rows.append(_write(table, bare, made, None, rng))
+        built.rows.append(_write(table, bare, made, None, rng, wanted))
         return f"only the modelling task: {why}"
     return why
 
@@ -176,7 +200,12 @@ def _worded(made: Candidate, table: Table) -> Candidate:
 
 
 def _write(
-    table: Table, bare: Looked, made: Candidate, proof: Proof | None, rng: random.Random
+    table: Table,
+    bare: Looked,
+    made: Candidate,
+    proof: Proof | None,
+    rng: random.Random,
+    wanted: Sequence[str],
 ) -> dict[str, Any]:
     """Write a database; returns its row of the question list. Without proof it has no IF
     variant."""
@@ -192,14 +221,16 @@ def _write(
         files["verify/made_with.json"] = json_bytes(proof.versions)
         files["verify/fitted.json"] = json_bytes(proof.fitted)
     write_proved(source, settings, name, files)
-    asked = _asked(made, settings, proof is not None, rng)
+    asked = _asked(made, settings, proof is not None, rng, "MM" in wanted)
     return list_row(source, about, name, KIND[made.family], asked)
 
 
-def _asked(made: Candidate, settings: Settings, proved: bool, rng: random.Random) -> dict[str, Any]:
+def _asked(
+    made: Candidate, settings: Settings, proved: bool, rng: random.Random, modelling: bool
+) -> dict[str, Any]:
     """The questions of the variants that are wanted, and the files they need."""
     recipe, ext = made.recipe, made.recipe["save_file_type"]
-    modelling = "MM" in settings.wishes.variants(made.family) and not settings.mini
+    modelling = modelling and not settings.mini
     ask = mini_question if settings.mini else if_question
     described: Sequence[str] = [] if settings.mini else ["metadata.txt"]
     return {

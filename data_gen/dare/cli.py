@@ -11,6 +11,7 @@ from pathlib import Path
 
 from data_gen.dare.importer import read_licences, remade, tasks_of
 from data_gen.dare.layout import read_entries
+from data_gen.proposing import add_options
 from rewards import console
 from rewards.dare.prediction import read_gold, score_table
 from rewards.progress import progress
@@ -19,7 +20,7 @@ from rollouts.sandbox.model import Config
 from rollouts.sandbox.pool import Pool
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> console.Parser:
     parser = console.parser("tasks dare", __doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--import", dest="source", type=Path, help="folder with question_list.json")
@@ -59,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=0, help="0: all cores")
     _words(parser)
+    add_options(parser)
     _shares(parser)
     _wishes(parser)
     return parser
@@ -66,17 +68,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _words(parser: argparse.ArgumentParser) -> None:
     """Who may say the questions otherwise."""
-    parser.add_argument(
-        "--refine-url",
-        help="endpoint that may reword questions; kept only when "
-        "proved (OpenAI-compatible; key: $ASSAY_REFINE_KEY)",
-    )
-    parser.add_argument("--refine-model", default="default", help="its model")
+    for gone in ("--refine-url", "--refine-model"):
+        parser.add_argument(gone, dest="refine", help=argparse.SUPPRESS)
     parser.add_argument(
         "--writer",
         metavar="URL",
-        help="endpoint that may say the questions in other words; every step, name and number "
-        "stays to the letter (OpenAI-compatible; key: $OPENAI_API_KEY)",
+        help="endpoint that may say the questions in other words, kept only when proved "
+        "(OpenAI-compatible; key: $OPENAI_API_KEY)",
     )
     parser.add_argument("--writer-model", default="", metavar="NAME", help="its model")
 
@@ -146,8 +144,15 @@ def main(argv: Sequence[str]) -> int:
         if share is not None and not 0 <= share < 1:
             option = f"--{name.replace('_', '-')}"
             raise TaskError(f"{option} {share}: set a share from 0 to below 1")
+    if args.refine is not None:
+        raise TaskError(
+            "--refine-url and --refine-model are gone: give --writer URL --writer-model NAME; it "
+            "rewords the steps too, where the endpoint reads the recipe back"
+        )
     if args.writer is not None:
         _check_writer(args)
+    if args.proposer:
+        _check_proposer(args)
     if args.source is not None:
         asyncio.run(import_official(args.source, args.out, args.split, args.simulate))
     elif args.import_dsbench is not None:
@@ -169,9 +174,21 @@ def _check_writer(args: argparse.Namespace) -> None:
         raise TaskError("--writer rewords what is built from --tables; published tasks stay")
     if not args.writer.startswith(("http://", "https://")) or not args.writer_model:
         raise TaskError("--writer: give a URL of http or https, and --writer-model NAME")
-    if args.style == "mini" or args.refine_url:
-        other = "--refine-url" if args.refine_url else "--style mini"
-        raise TaskError(f"--writer does not go with {other}; leave one of them out")
+    if args.style == "mini":
+        raise TaskError("--writer does not go with --style mini; leave one of them out")
+
+
+def _check_proposer(args: argparse.Namespace) -> None:
+    """Say before anything is built what `--proposer` cannot do."""
+    if args.tables is None:
+        raise TaskError("--proposer proposes tasks over --tables; leave it out for other sources")
+    if args.style == "mini":
+        raise TaskError("--proposer does not go with --style mini; leave one of them out")
+    if args.target or args.features or args.time:
+        raise TaskError(
+            "--proposer does not go with --target, --features or --time, which say what to ask; "
+            "leave one of them out"
+        )
 
 
 async def remake(source: Path, out: Path) -> None:

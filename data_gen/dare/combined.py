@@ -10,10 +10,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from data_gen.dare.layout import Frame
-from data_gen.dare.leaks import CLASSES, FEW, LIMIT, is_label, is_number, purity, shuffled
+from data_gen.dare.leaks import (
+    CLASSES,
+    FEW,
+    LIMIT,
+    explained,
+    is_label,
+    is_number,
+    purity,
+    shuffled,
+)
 
 EXACT = 0.9995  # R2 of a sum or product of two columns
 MANY = 1e-4  # share of variance that a weighted sum of many columns may leave
+NAMING = 12  # columns of which two may name a group of rows
 
 Array = Any  # a numpy array
 
@@ -60,6 +70,31 @@ def two_labels(frame: Frame, target: str, features: Sequence[str]) -> tuple[str,
         for other in names[i + 1 :]:
             both = pd.factorize(codes[one] * (CLASSES + 2) + codes[other])[0]
             if purity(both[y >= 0], y[y >= 0]) >= LIMIT:
+                return one, other
+    return ()
+
+
+def shared_in_group(frame: Frame, target: str, features: Sequence[str]) -> tuple[str, ...]:
+    """Two columns that together name a group of rows (a school by its size and its share of
+    minorities, a state in a year by income and unemployment) in which the target is the same, ()
+    where there are none: rows of one group would stand on both sides of a split. Those with the
+    most values, each found in two rows or more on average, are looked at."""
+    import pandas as pd
+
+    rows = frame[target].notna().to_numpy()
+    y = frame[target][rows]
+    many = [(int(frame[f].nunique()), f) for f in features]
+    fits = [(count, f) for count, f in many if 3 <= count <= len(y) / 2]
+    names = [f for _, f in sorted(fits, key=lambda pair: (-pair[0], pair[1]))[:NAMING]]
+    codes = {f: pd.factorize(frame[f][rows], use_na_sentinel=False)[0] for f in names}
+    label = is_label(y)
+    own = pd.factorize(y)[0] if label else y.to_numpy(float)
+    if len(y) < FEW or y.nunique() < 2:
+        return ()
+    for i, one in enumerate(names):
+        for other in names[i + 1 :]:
+            both = pd.factorize(codes[one] * (len(y) + 1) + codes[other])[0]
+            if (purity(both, own) if label else explained(both, own)) >= LIMIT:
                 return one, other
     return ()
 

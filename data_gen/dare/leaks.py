@@ -116,7 +116,7 @@ def _tells_number(x: Column, y: Column) -> str:
     values = y.to_numpy(float)
     if not np.isfinite(values).all() or np.ptp(values) == 0:
         return ""
-    if _mapped(_groups(x), values) >= LIMIT:
+    if explained(_groups(x), values) >= LIMIT:
         return "equal values of it have equal values"
     if not is_number(x):
         return ""
@@ -136,7 +136,7 @@ def _tells_number(x: Column, y: Column) -> str:
     return ""
 
 
-def _mapped(groups: Array, values: Array) -> float:
+def explained(groups: Array, values: Array) -> float:
     """R2 of the mean of a row's group, over groups of two rows or more, corrected for their
     number; 0 where those are less than a third of the rows."""
     import numpy as np

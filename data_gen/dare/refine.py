@@ -1,4 +1,4 @@
-"""Freer wordings of questions from any OpenAI-compatible endpoint, accepted only when proved.
+"""What a free rewording of an IF question must hold: the steps themselves said in other words.
 
 A rewrite is kept when (1) every name in backticks, every number and every quoted value of the
 original is in it, and no other; (2) a list whose order counts keeps its order; (3) each step that
@@ -11,15 +11,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
-from data_gen.cdr.paraphrase import say
 from rewards.cdr.json_score import parse_json
-from rewards.krama.judge import JudgeError
-from rewards.krama.judge_endpoint import Endpoint
 
 _NAME = re.compile(r"`([^`]+)`")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w])")
@@ -47,19 +42,6 @@ _MODELS = re.compile(
     r"\b(?:LogisticRegression|DecisionTreeClassifier|GaussianNB|LinearSVC|MLPClassifier|Linear"
     r"Regression|DecisionTreeRegressor|Ridge|Lasso|MLPRegressor|MultiOutputClassifier)\b"
 )
-
-
-@dataclass
-class Refined:
-    """How many wordings were asked for, kept, and refused for which reason."""
-
-    asked: int = 0
-    kept: int = 0
-    refused: Counter[str] | None = None
-
-    def no(self, why: str) -> None:
-        self.refused = self.refused or Counter()
-        self.refused[why] += 1
 
 
 def _numbers(text: str) -> set[float]:
@@ -108,18 +90,20 @@ def lacks(
     return ""
 
 
-def misread(recipe: Mapping[str, Any], rewrite: str, endpoint: Endpoint) -> str:
-    """Which part of an IF recipe the endpoint does not read out of the rewrite alone, "" if it
-    reads all. Raises `JudgeError`."""
-    answer = say(
-        endpoint,
+def read_back(rewrite: str) -> str:
+    """What an endpoint is asked to prove that a rewrite of an IF question says its recipe."""
+    return (
         "Read the instruction and answer with one JSON object: model (class name), random_state "
         "(number, or null if none is stated), features (list of the names or words that stand for "
         "columns, in the order of training), "
         "ranges (object: name to [low, high] or to the list of allowed values), keep_missing (true "
         "or false: do rows with a missing value stay), imputer (mean, median, most_frequent or "
-        f"null), scale (true or false).\n\n{rewrite}",
+        f"null), scale (true or false).\n\n{rewrite}"
     )
+
+
+def misread(recipe: Mapping[str, Any], answer: str) -> str:
+    """Which part of an IF recipe the answer to `read_back` does not hold, "" if it holds all."""
     try:
         said = cast("dict[str, Any]", parse_json(answer))
         stated, words = recipe["stated"], cast("dict[str, str]", recipe.get("column_words", {}))
@@ -152,52 +136,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(k): _plain(v) for k, v in cast("dict[Any, Any]", value).items()}
     return value
-
-
-def refined(
-    question: str, recipe: Mapping[str, Any] | None, endpoint: Endpoint, counts: Refined
-) -> str:
-    """A proved rewrite of one question, or the question. `recipe`: of an IF task, else None.
-    Raises `JudgeError` when the endpoint cannot be had."""
-    counts.asked += 1
-    text = say(
-        endpoint,
-        "Rewrite this task in other words, as one colleague would ask another. Keep every name in "
-        "backticks exactly as it is, every number, every quoted value, every step and the order of "
-        f"lists; add nothing. Answer with the task alone.\n\n{question}",
-        0.8,
-    ).strip()
-    ordered = list(recipe["selected_features"]) if recipe and "order" in recipe["stated"] else []
-    words = cast("dict[str, str]", recipe.get("column_words", {})) if recipe else {}
-    if why := lacks(question, text, ordered, words):
-        counts.no(why.partition(":")[0])
-        return question
-    if recipe is not None and (why := misread(recipe, text, endpoint)):
-        counts.no(f"read back: {why}")
-        return question
-    counts.kept += 1
-    return text
-
-
-def refine_rows(
-    rows: list[dict[str, Any]], recipes: Mapping[str, Mapping[str, Any]], endpoint: Endpoint
-) -> dict[str, Any]:
-    """Reword the questions of a question list in place; a report. `recipes`: database → recipe of
-    its IF variant. The first failure of the endpoint ends it, the rest stays as it is."""
-    counts = Refined()
-    failed = ""
-    for row in rows:
-        for variant in ("question_v1", "question_v2"):
-            if not row.get(variant) or failed:
-                continue
-            recipe = recipes.get(str(row["file_path"])) if variant == "question_v1" else None
-            try:
-                row[variant] = refined(str(row[variant]), recipe, endpoint, counts)
-            except JudgeError as error:
-                failed = str(error)
-    refused = dict((counts.refused or Counter[str]()).most_common())
-    report = {"asked": counts.asked, "kept": counts.kept, "refused": refused}
-    return report | ({"stopped": failed} if failed else {})
 
 
 def recipe_in(metadata: bytes) -> Mapping[str, Any] | None:

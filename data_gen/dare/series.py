@@ -11,12 +11,12 @@ answer is in it. Resampling bins start at the cut.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from data_gen.dare.baseline import TREES, any_beats, design, forecasts
-from data_gen.dare.bins import Resample, binned, choose, named, until
+from data_gen.dare.bins import Resample, binned, choose, fitting, named, until
 from data_gen.dare.database import (
     Built,
     Settings,
@@ -39,7 +39,7 @@ from data_gen.dare.time_columns import (
     shifted,
     without_counters,
 )
-from data_gen.dare.wishes import wished_time
+from data_gen.dare.wishes import Wish, nearest_names, wished_time
 from data_gen.dare.wording import cf_question, metadata_text, xf_question
 from data_gen.dare.words import plain_about
 from rewards.files import machine_failed
@@ -68,35 +68,25 @@ class Plan:
     shape: Shape
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What somebody wants of a series: columns, and with `fixed` also how it is resampled."""
+
+    wish: Wish = field(default_factory=Wish)
+    fixed: bool = False
+    resample: Resample | None = None
+    tracks: tuple[str, ...] = ()
+
+
 def build_series(source: Source, settings: Settings, built: Built, room: int = 1) -> None:
     """At most `room` databases, each with a target of its own; the reason is noted when a table
     with a time column gives none."""
     seed = derive_seed(settings.seed, source.name, "series")
     rng = random.Random(seed)
-    try:
-        raw = source.load()
-    except Exception as error:
-        if machine_failed(error):
-            raise
-        return
-    if not 150 <= len(raw) <= 20_000:
-        built.refused.append("series: fewer than 150 rows, or more than 20,000")
-        return
-    loaded, raw = raw, without_counters(raw)
     wish = settings.wishes.of(source.name)
-    time = wished_time(raw, wish.time) if wish.time in raw.columns else find_time(raw)
-    if time is None:
+    timed = opened(source, settings, built, wish.time)
+    if timed is None:
         return
-    built.marks = fingerprints(loaded)
-    if published(built.marks, settings):
-        built.refused.append("series: the table of a published evaluation database")
-        return
-    column, when, form = time
-    keys = entity_keys(raw, when, entities(raw, entity_columns(raw, column)))
-    if keys is None:
-        built.refused.append("series: nothing names a row but the row")
-        return
-    timed = Timed(raw.assign(_when=when), column, form, keys)
     numbers, refused = series_targets(timed, source, wish)
     built.refused += refused
     rng.shuffle(numbers)
@@ -104,11 +94,71 @@ def build_series(source: Source, settings: Settings, built: Built, room: int = 1
         if len(built.rows) >= room:
             return
         try:
-            why = _one(source, timed, target, rng, settings, built)
+            why = _one(source, timed, target, rng, settings, built, Wanted(wish))
         except Unproved as error:
             why = str(error)
         if why:
             built.refused.append(f"series {target}: {why}")
+
+
+def build_wanted(
+    source: Source, settings: Settings, built: Built, target: str, wanted: Wanted, seed: int
+) -> str:
+    """The database that somebody proposes; "" or why it is refused, by the builder's own rules."""
+    before = len(built.refused)
+    time = wanted.wish.time
+    timed = opened(source, settings, built, time)
+    why = built.refused[before:]
+    del built.refused[before:]
+    if timed is None:
+        return why[0] if why else "no column is a time"
+    if time and timed.column != time:
+        return f"time '{time}': its values are no times, or there is no such column"
+    columns = [str(c) for c in timed.frame.columns if c != "_when"]
+    for name in (target, *wanted.wish.features):
+        if name not in columns:
+            return f"no column '{name}' beside the numbers of rows; {nearest_names(name, columns)}"
+    numbers, refused = series_targets(timed, source, Wish())
+    if target not in numbers:
+        own = [why for why in refused if why.startswith(f"series {target}: ")]
+        return f"target '{target}': {own[0].partition(': ')[2] if own else _no_target(timed)}"
+    rng = random.Random(seed)
+    try:
+        return _one(source, timed, target, rng, settings, built, wanted)
+    except Unproved as error:
+        return str(error)
+
+
+def _no_target(timed: Timed) -> str:
+    told = " and ".join([timed.column, *timed.keys])
+    return f"not a number in every row with 30 different values, or what names a row ({told})"
+
+
+def opened(source: Source, settings: Settings, built: Built, time: str) -> Timed | None:
+    """The table as a series; None, with the reason noted where it has one, when it is none."""
+    try:
+        raw = source.load()
+    except Exception as error:
+        if machine_failed(error):
+            raise
+        return None
+    if not 150 <= len(raw) <= 20_000:
+        built.refused.append("series: fewer than 150 rows, or more than 20,000")
+        return None
+    loaded, raw = raw, without_counters(raw)
+    found = wished_time(raw, time) if time in raw.columns else find_time(raw)
+    if found is None:
+        return None
+    built.marks = fingerprints(loaded)
+    if published(built.marks, settings):
+        built.refused.append("series: the table of a published evaluation database")
+        return None
+    column, when, form = found
+    keys = entity_keys(raw, when, entities(raw, entity_columns(raw, column)))
+    if keys is None:
+        built.refused.append("series: nothing names a row but the row")
+        return None
+    return Timed(raw.assign(_when=when), column, form, keys)
 
 
 def split(timed: Timed, target: str, ratio: float, resample: Resample | None) -> Any:
@@ -132,12 +182,22 @@ def split(timed: Timed, target: str, ratio: float, resample: Resample | None) ->
 
 
 def _one(
-    source: Source, timed: Timed, target: str, rng: random.Random, settings: Settings, built: Built
+    source: Source,
+    timed: Timed,
+    target: str,
+    rng: random.Random,
+    settings: Settings,
+    built: Built,
+    wanted: Wanted,
 ) -> str:
     """Write the database for one target; "" or why not."""
     ratio = rng.choice((0.7, 0.8, 0.9))
     resample = choose(timed, rng)
-    if resample is not None and resample[1] == "sum" and not adds_up(timed.frame[target]):
+    if wanted.fixed:
+        if why := _no_resampling(timed, target, wanted.resample):
+            return why
+        resample = wanted.resample
+    elif resample is not None and resample[1] == "sum" and not adds_up(timed.frame[target]):
         resample = (resample[0], "mean")
     parts = split(timed, target, ratio, resample)
     if parts is None:
@@ -147,10 +207,11 @@ def _one(
         return "too few rows before or after the cut"
     others = [c for c in timed.frame.columns if c not in (target, "_when", timed.column)]
     kinds = {c: "numerical" if timed.frame[c].dtype.kind in "if" else "categorical" for c in others}
-    known, why = beside(timed, target, others, settings.wishes.of(source.name))
+    known, why = beside(timed, target, others, wanted.wish)
     if why:
         return why
-    known = [c for c in known if kinds[c] == "numerical" or timed.frame[c].nunique() <= 60]
+    fewest = {c: timed.frame[c].nunique() for c in known}
+    known = [c for c in known if fewest[c] > 1 and (kinds[c] == "numerical" or fewest[c] <= 60)]
     known = [c for c in known if c in timed.keys or not shifted(timed, target, c)]
     known += [k for k in timed.keys if k not in known]
     if not [c for c in known if c not in timed.keys]:
@@ -159,7 +220,21 @@ def _one(
         return why
     shape = shape_of(timed, known, rng)
     plan = Plan(target, known, {**kinds, target: "numerical"}, ratio, resample, shape)
-    _write(source, timed, plan, parts, rng, settings, built)
+    tracks = [t for t in settings.wishes.variants("ts") if t in (wanted.tracks or ("XF", "CF"))]
+    _write(source, timed, plan, parts, rng, settings, built, tracks)
+    return ""
+
+
+def _no_resampling(timed: Timed, target: str, resample: Resample | None) -> str:
+    """Why a series cannot be resampled so, "" where it can, or is not."""
+    if resample is None:
+        return ""
+    rules, hows = fitting(timed)
+    if resample[0] not in rules or resample[1] not in hows:
+        fit = f"{', '.join(rules)} with {', '.join(hows)}" if rules else "none"
+        return f"resample: {' '.join(resample)} does not fit the series; what fits: {fit}"
+    if resample[1] == "sum" and not adds_up(timed.frame[target]):
+        return "resample: a sum over times means nothing for this target"
     return ""
 
 
@@ -200,6 +275,7 @@ def _write(
     rng: random.Random,
     settings: Settings,
     built: Built,
+    wanted: Sequence[str],
 ) -> None:
     """Write a database, proved, and its row of the question list. Raises `Unproved`."""
     target, shape, resample = plan.target, plan.shape, plan.resample
@@ -228,7 +304,6 @@ def _write(
     files["verify/all_metadata.json"] = json_bytes({"question": question, "data_info": about})
     write_proved(source, settings, name, files)
     keys = [timed.column, *timed.keys]
-    wanted = settings.wishes.variants("ts")
     more = sentences(timed, shape)
     names = f" {named(resample[0])}" if resample else ""
     exogenous = xf_question(target, rng) + more["v1"]

@@ -34,6 +34,19 @@ NOISE = 0.2
 
 
 @dataclass(frozen=True)
+class Steps:
+    """What somebody wants of an IF recipe; what is empty is drawn."""
+
+    train_on: tuple[str, ...] = ()  # features, in the order of training
+    filter: tuple[str, ...] = ()  # columns whose range the training rows must keep
+    impute: str = ""
+    model: str = ""
+
+
+DRAWN = Steps()
+
+
+@dataclass(frozen=True)
 class Candidate:
     """A database before its answer is known. `recipe` holds what the reference needs."""
 
@@ -53,15 +66,69 @@ class Candidate:
 
 
 def propose(
-    looked: Looked, family: str, targets: list[str], rng: random.Random, mini: bool
+    looked: Looked,
+    family: str,
+    targets: list[str],
+    rng: random.Random,
+    mini: bool,
+    steps: Steps = DRAWN,
 ) -> Candidate | None:
-    """Split and noise for one choice of targets; None when too little is left."""
-    frame = looked.frame.dropna(subset=targets)
+    """Split and noise for one choice of targets; None when too little is left, or when `steps`
+    want a feature that has one value or a range that says nothing."""
     features = looked.features(targets)
     if mini:
         features = [f for f in features if looked.kinds[f] == "numerical" and len(f) <= 14]
-    if len(features) < 2:
+    parts = _split(looked, family, targets, features, rng, mini) if len(features) > 1 else None
+    if parts is None:
         return None
+    train, test, ratio = parts
+    usable = [f for f in features if train[f].nunique() > 1]
+    if len(usable) < 2:
+        return None
+    kept = _kept(train, targets, usable, rng.randint(2, 3) if mini else rng.randint(3, 8), rng)
+    chosen = rng.sample(kept, max(2, len(kept) - (0 if mini else rng.randint(0, 2))))
+    chosen = list(steps.train_on) or chosen
+    if steps.train_on or steps.filter:
+        more: list[str] = [] if steps.train_on else kept
+        kept = list(dict[str, None].fromkeys([*chosen, *steps.filter, *more]))
+    ranges = {
+        f: r for f in kept if f in usable and (r := _range(train[f], looked.kinds[f])) is not None
+    }
+    if not {*kept} <= {*usable} or not {*steps.filter} <= {*ranges}:
+        return None
+    if mini:
+        ranges = dict(list(ranges.items())[: rng.randint(1, 2)])
+    ranges = {f: ranges[f] for f in steps.filter} or ranges
+    recipe: dict[str, Any] = {
+        "target": targets,
+        "related_features": features,
+        "not_filtered_related_features": kept,
+        "selected_features": chosen,
+        "numerical_features": [f for f in chosen if looked.kinds[f] == "numerical"],
+        "categorical_features": [f for f in chosen if looked.kinds[f] != "numerical"],
+        "column_type_inference": {c: looked.kinds[c] for c in [*targets, *features]},
+        "expected_ranges": ranges,
+        "train_test_ratio": ratio,
+        "problem_type": "classification" if family == "class" else "regression",
+        **_drawn(family, rng, mini, steps),
+    }
+    test.insert(0, "row_id", range(1, len(test) + 1))
+    made = Candidate(
+        family, recipe, train, test[["row_id", *features]], test[["row_id", *targets]], train
+    )
+    return with_noise(made, ranges, rng)
+
+
+def _split(
+    looked: Looked,
+    family: str,
+    targets: list[str],
+    features: list[str],
+    rng: random.Random,
+    mini: bool,
+) -> tuple[Frame, Frame, float] | None:
+    """(training rows, test rows, share of the first) of different features; None for too few."""
+    frame = looked.frame.dropna(subset=targets)
     frame = frame[[*targets, *features]].drop_duplicates(subset=features)
     order = list(range(len(frame)))
     rng.shuffle(order)
@@ -75,38 +142,19 @@ def propose(
     labels = (part[t].nunique() for part in (train, test) for t in targets)
     if family == "class" and min(labels) < 2:
         return None
-    train, test = train.reset_index(drop=True), test.reset_index(drop=True)
-    usable = [f for f in features if train[f].nunique() > 1]
-    if len(usable) < 2:
-        return None
-    kept = _kept(train, targets, usable, rng.randint(2, 3) if mini else rng.randint(3, 8), rng)
-    chosen = rng.sample(kept, max(2, len(kept) - (0 if mini else rng.randint(0, 2))))
-    ranges = {f: r for f in kept if (r := _range(train[f], looked.kinds[f])) is not None}
-    if mini:
-        ranges = dict(list(ranges.items())[: rng.randint(1, 2)])
-    numbers = [f for f in chosen if looked.kinds[f] == "numerical"]
-    recipe: dict[str, Any] = {
-        "target": targets,
-        "related_features": features,
-        "not_filtered_related_features": kept,
-        "selected_features": chosen,
-        "numerical_features": numbers,
-        "categorical_features": [f for f in chosen if f not in numbers],
-        "column_type_inference": {c: looked.kinds[c] for c in [*targets, *features]},
-        "expected_ranges": ranges,
-        "train_test_ratio": ratio,
-        "problem_type": "classification" if family == "class" else "regression",
+    return train.reset_index(drop=True), test.reset_index(drop=True).copy(), ratio
+
+
+def _drawn(family: str, rng: random.Random, mini: bool, steps: Steps) -> dict[str, Any]:
+    """The parts of a recipe that no column decides."""
+    drawn = {
         "save_file_type": "csv" if mini else rng.choice(("csv", "sqlite", "parquet")),
         "imputer_type": rng.choice(("mean", "median", "most_frequent")),
         "random_state": rng.randint(0, 99),
         "model_type": rng.choice(MODELS[family][: 4 - mini]),
     }
-    test = test.copy()
-    test.insert(0, "row_id", range(1, len(test) + 1))
-    made = Candidate(
-        family, recipe, train, test[["row_id", *features]], test[["row_id", *targets]], train
-    )
-    return with_noise(made, ranges, rng)
+    wanted = {"imputer_type": steps.impute, "model_type": steps.model}
+    return drawn | {name: value for name, value in wanted.items() if value}
 
 
 def _kept(

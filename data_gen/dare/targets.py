@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from data_gen.dare.combined import made_of, two_labels
+from data_gen.dare.combined import made_of, shared_in_group, two_labels
 from data_gen.dare.layout import Frame
 from data_gen.dare.leaks import is_label, is_number, tells
+from data_gen.dare.words import phrase
 
 Column = Any  # a pandas Series
+MOST_ONE = 0.95  # of the rows with one value: what is said of such a feature may be chance
 
 INDEX = re.compile(
     r"^(unnamed.*|rownames?|index|row_?id|id|.*[ ._-]id|obs|case|(subj(ect)?|school|stud(ent)?|"
@@ -28,7 +30,9 @@ _ID_TEXT = re.compile(
     r"\b(identif(ier|ication|ying)|id (number|code)|unique (id|number|key|code)|serial number|"
     r"row (number|name|index)|(subject|patient|case|student|person|household|school) (id|number|"
     r"code)|sequence number|fips|zip code|postal code|(institution|cent(re|er)|hospital|site) "
-    r"(number|code))\b|^ids?\b|\bids? of\b",
+    r"(number|code)|(interview|respondent|questionnaire|record|account|policy|order|invoice|ticket|"
+    r"employee|customer|member|district|building|county|firm|company|branch|department|municipality|"
+    r"occupation|industry) (number|code))\b|^ids?\b|\bids? of\b",
     re.I,
 )
 _WEIGHT = re.compile(
@@ -40,7 +44,7 @@ _WEIGHT_NAME = re.compile(
 )
 _COUNTER = re.compile(r"[^\W\d_]{3,}[._ ]?(number|num|no|nr)$", re.I)
 _DESIGN = re.compile(
-    r"^(treat(ed|ment)?s?|trt|trts?|arm|block|rep|replicate|plot|fold|train|test|batch|run|runs|"
+    r"^(treat(ed|ment)?s?|trt\w{0,2}|arm|armcd|actarm(cd)?|block|rep|replicate|plot|fold|train|test|batch|run|runs|"
     r"trial|order|sequence|seq|session|wave|visit|occasion|set|sample|split|design|phase|round|pair|"
     r"freq|frequency)$",
     re.I,
@@ -74,12 +78,21 @@ _BACKGROUND = re.compile(
     r"([._ ].*|\d*)$",
     re.I,
 )
+_WHO = re.compile(
+    r"^(sex|gender|female|male|woman|man|race|ethn\w*|hisp\w*|afam|nonwhite)\d*$", re.I
+)
+_OPAQUE = re.compile(r"^[A-Za-z]{1,2}[._]?\d+$")  # y4, z10: says nothing without a description
+_SPELL = re.compile(r"^t?[._]?(start|stop|begin|end)([._ ]?time)?$", re.I)
+_FREQUENCY = re.compile(r"^\W*(the )?(frequency|frequencies)\W*$", re.I)
 _TREATED = re.compile(
     r"\b(treatment (group|arm|level|condition|indicator|status)|\w+ treatment/|randomi[sz]ed|"
     r"assigned to|which eye was treated)\b",
     re.I,
 )
 _CODED = re.compile(r"^\W*(an? )?((un)?ordered )?factor\b|^\W*\w+ indicator variable\b", re.I)
+_CHANGE = re.compile(
+    r"^\W*(change|difference|growth) in \w+\W*$|^\W*(\w+) - \2(_1|\[_?n ?- ?1\])\W*$", re.I
+)
 _ENTITY = re.compile(
     r"^(student|pupil|school|course|class(room)?|teacher|subject|person|patient|hospital|clinic|firm|"
     r"company|household|family|mother|father|litter|animal|plant|state|county|country|city|town|"
@@ -181,17 +194,30 @@ def unfit(name: str, column: Column, text: str = "") -> str:
             return "free text or names" if near or lengths.max() > 60 else "more than 20 categories"
     if is_weight(name, text):
         return "a weight of the sample"
-    if _DESIGN.match(name) or _TREATED.search(text):
+    if _WHO.match(name):
+        return "it says who a row is of, and nobody asks for that"
+    if _OPAQUE.match(name) and not phrase(text):
+        return "its name says nothing, and nothing describes it"
+    if _DESIGN.match(name) or _TREATED.search(text) or _names_placebo(known):
         return "a part of the design, not an outcome"
     if _STEP.match(name) and known.nunique() <= len(known) / 3 and is_number(column):
         return "a point of time"
     if is_number(column) and re.match(r"\W*(julian )?(date|time ?stamp)\b", text, re.I):
         return "a date"
+    if is_number(column) and (_SPELL.match(name) or _FREQUENCY.match(text)):
+        return "a bound of a spell, or the count of a cell"
     if is_number(column) and _ANGLE.search(name) and known.between(0, 360).all():
         return "an angle"
     if known.value_counts(normalize=True).iloc[0] > 0.97:
         return "nearly constant"
     return ""
+
+
+def _names_placebo(known: Column) -> bool:
+    """Whether one of the values is a placebo: somebody drew lots for them."""
+    if is_number(known) or known.nunique() > 20:
+        return False
+    return any("placebo" in str(value).lower() for value in known.unique())
 
 
 def class_unfit(column: Column, text: str = "") -> str:
@@ -218,6 +244,8 @@ def number_unfit(column: Column, text: str = "") -> str:
         return "no numbers"
     if _CODED.match(text):
         return "numbers that stand for names"
+    if _CHANGE.search(text):
+        return "a change from another row"
     counts = column.value_counts()
     if len(counts) < 30 or len(counts) < 0.1 * len(column):
         return "too few different values for a quantity"
@@ -269,6 +297,11 @@ def judge(frame: Frame, target: str, features: Sequence[str], wished: bool = Fal
     rest = [f for f in features if f not in left]
     if is_label(y) and not wished and (pair := two_labels(frame, target, rest)):
         return Verdict(f"{' and '.join(pair)} give it (equal values of them have equal labels)")
+    if not wished and (pair := shared_in_group(frame, target, rest)):
+        return Verdict(f"{' and '.join(pair)} give it (they name groups of rows that share it)")
+    coarser = [f for f in rest if _coarser(frame[f], y)]
+    left |= dict.fromkeys(coarser, "it is a coarser form of the target")
+    rest = [f for f in rest if f not in left]
     while True:
         made, how = made_of(frame, target, rest)
         if not made:
@@ -280,6 +313,14 @@ def judge(frame: Frame, target: str, features: Sequence[str], wished: bool = Fal
         gone = made if wished else (odd,)
         left |= {name: f"with others it gives the target ({how})" for name in gone}
         rest = [f for f in rest if f not in gone]
+
+
+def _coarser(x: Column, y: Column) -> bool:
+    """Whether a feature of few values is a function of the target: a grouping of its classes, or of
+    its numbers, says much of it, though not all."""
+    if not is_label(x) or x.value_counts(normalize=True).iloc[:1].sum() > MOST_ONE:
+        return False
+    return bool(tells(y, x))
 
 
 def is_label_target(column: Column) -> bool:

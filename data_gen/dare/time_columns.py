@@ -110,3 +110,24 @@ def without_counters(frame: Frame) -> Frame:
         )
     ]
     return frame.drop(columns=counts)
+
+
+def is_one_series(frame: Frame) -> bool:
+    """Whether the rows are the points of one series: times that never come twice, evenly apart. A
+    random split would put the neighbours of every asked row among the training rows."""
+    found = find_time(without_counters(frame))
+    if found is None or not len(frame) or found[1].duplicated().any():
+        return False
+    gaps = found[1].sort_values().diff().dropna().dt.total_seconds()
+    return bool(len(gaps) and gaps.std() <= 0.5 * gaps.mean())
+
+
+def keys_of(frame: Frame) -> list[str]:
+    """Columns that together with a time name the rows of a panel (a state, a disease); none where
+    the table is none. Nobody predicts what a row is of."""
+    plain = without_counters(frame)
+    found = find_time(plain)
+    if found is None:
+        return []
+    names = [c for c in entity_columns(plain, found[0]) if plain[c].dtype.kind not in "iufM"]
+    return entity_keys(plain, found[1], names) or []

@@ -67,8 +67,8 @@ def described(about: str, names: Sequence[str]) -> dict[str, str]:
     following = re.compile(rf"\n\s*[-*]\s|\s-{{3,}}|\n\s*{marks}(?:{other}){marks}\s*[:=]")
     for name in names:
         hit = re.search(_ITEM.format(name=re.escape(name)), text, re.M)
-        if hit is None:
-            continue
+        if hit is None or re.match(rf"(?:{other}){marks}\s*[:=]", hit[1]):
+            continue  # nothing is said of it: the next item follows
         said = following.split(hit[1])[0]
         found[name] = tidy(said)[:400]
     return {name: said for name, said in found.items() if re.search(r"[^\W\d_]{2}", said)}

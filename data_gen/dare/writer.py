@@ -1,11 +1,14 @@
 """Questions of a build in an endpoint's words (`--writer`), each kept only where it is proved.
 
-A question is cut at the sentences that say what to do: every step of an IF task, the resampling and
-the names of bins of a forecast, further files, and how to save. These stay to the letter and in
-their order, and so does the opening, which is drawn from many as it is; what is left, the
-description of files and task, may be said otherwise. Names in backticks, numbers and quoted values
-stay everywhere (`data_gen.rewording_facts`); the words for columns, the model, its seed and the
-order of features are checked again (`refine.lacks`). Nothing that a model says decides what is
+Of an IF question the endpoint may say everything otherwise, as in the published tasks; such a
+wording is kept where nothing that counts is lost (`refine.lacks`) and the endpoint reads the recipe
+back out of it. Every other question, and an IF question of which that cannot be proved, has to keep
+more: a question is cut at the sentences that say what to do: every step of an IF task, the
+resampling and the names of bins of a forecast, further files, and how to save. These stay to the
+letter and in their order, and so does the opening, which is drawn from many as it is; what is left,
+the description of files and task, may be said otherwise. Names in backticks, numbers and quoted
+values stay everywhere (`data_gen.rewording_facts`); the words for columns, the model, its seed and
+the order of features are checked again (`refine.lacks`). Nothing that a model says decides what is
 asked.
 """
 
@@ -17,9 +20,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from data_gen.asking import FILE, GREEDY, Endpoint, answers
+from data_gen.asking import said as text_of
 from data_gen.dare.openings import EXACT, FREE
-from data_gen.dare.refine import lacks
-from data_gen.rewording import FILE, Facts, Rewording, Writer, report, reword_all
+from data_gen.dare.refine import lacks, misread, read_back
+from data_gen.rewording import Job, Rewording, report, reword_all
+from data_gen.rewording_facts import Facts, malformed
 from rewards.progress import Progress
 from rewards.seeds import derive_seed
 
@@ -53,6 +59,12 @@ _STEPS = (  # how the sentences begin that say what to do (`wording.py`, `bins.p
     "An interval is",
     "`entities.csv` holds",
     "`covariates_train.csv` holds",
+)
+_FREE = (
+    "Rewrite this task in other words, as one colleague would ask another. Keep every name in "
+    "backticks exactly as it is, every number, every quoted value, the words that describe "
+    "columns, every step and the order of lists; add nothing. Answer with the task alone, on one "
+    "line.\n\n{question}"
 )
 _CUT = re.compile(rf"(?:^|(?<=\s))(?={'|'.join(map(re.escape, _STEPS))})")
 _KIND = re.compile(r"\b(?:classification|regression)\b")
@@ -89,8 +101,14 @@ def reword_rows(
         for (row, v), opening in zip(asked, openings, strict=True)
         for recipe in (_recipe(row, v, recipes),)
     ]
+    recipes_of = [_recipe(row, v, recipes) for row, v in asked]
+    writer = Endpoint(*endpoint, out / FILE)
+    prompts = [
+        _FREE.format(question=q) if r else "" for (q, _, _), r in zip(jobs, recipes_of, strict=True)
+    ]
     with Progress("wordings", "questions", len(jobs)) as bar:
-        made = reword_all(jobs, Writer(*endpoint, out / FILE), bar.add)
+        made = reword_all(jobs, writer, bar.add, prompts)
+    made = _freely(jobs, made, recipes_of, writer)
     found: dict[str, Rewording] = {}
     for (row, v), opening, (question, _, _), one in zip(asked, openings, jobs, made, strict=True):
         recipe = _recipe(row, v, recipes)
@@ -99,6 +117,38 @@ def reword_rows(
         found[f"{row['file_path']} {v.removeprefix('question_')}"] = one
         row[v] = opening + one.text
     return report(found)
+
+
+def _freely(
+    jobs: Sequence[Job],
+    made: Sequence[Rewording],
+    recipes: Sequence[Mapping[str, Any] | None],
+    writer: Endpoint,
+) -> list[Rewording]:
+    """The rewordings, and with them those of IF questions that say the steps otherwise, where the
+    endpoint reads the recipe back. Raises `TaskError` when it cannot be had."""
+    free = [
+        place
+        for place, (job, one, recipe) in enumerate(zip(jobs, made, recipes, strict=True))
+        if recipe is not None and one.refused and _may_be_free(job[0], one, recipe)
+    ]
+    asked = [(read_back(made[place].said), jobs[place][2]) for place in free]
+    found = list(made)
+    for place, reply in zip(free, answers(writer, asked, sampling=GREEDY), strict=True):
+        one, recipe = made[place], recipes[place] or {}
+        if why := misread(recipe, text_of(reply)):
+            reason = one.refused.partition(":")[0]
+            found[place] = replace(one, refused=f"{reason}: and not read back: {why}")
+        else:
+            found[place] = replace(one, text=one.said, refused="")
+    return found
+
+
+def _may_be_free(question: str, one: Rewording, recipe: Mapping[str, Any]) -> bool:
+    """Whether all that counts stands in what was said."""
+    if one.refused.startswith(("cut off", "not changed")) or malformed(question, one.said):
+        return False
+    return not _lost(question, one.said, recipe)
 
 
 def _seed(seed: int, row: Mapping[str, Any], variant: str) -> int:

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("aiohttp")
 from chat_server import serving
 
-from data_gen.rewording import FILE, Facts, Job, Writer, report, reword_all, reworded
+from data_gen.rewording import FILE, Endpoint, Facts, Job, report, reword_all, reworded
 from rewards.task import TaskError
 
 QUESTION = "What is the mean of 'Rain' in rain.csv, rounded to 2 decimals?"
@@ -19,8 +19,8 @@ FACTS = Facts(("rain.csv",))
 OTHER = "Rounded to 2 decimals, what does the mean of 'Rain' in rain.csv come to?"
 
 
-def writer(url: str, folder: Path, **more: Any) -> Writer:
-    return Writer(url, "m", folder / FILE, pause_s=0.001, **more)
+def writer(url: str, folder: Path, **more: Any) -> Endpoint:
+    return Endpoint(url, "m", folder / FILE, pause_s=0.001, **more)
 
 
 def jobs(count: int) -> list[Job]:
@@ -136,7 +136,7 @@ def test_what_cannot_be_asked_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="starts with http"):
         writer("localhost:8000", tmp_path)
     with pytest.raises(TaskError, match="name the model"):
-        Writer("http://x/v1", "", tmp_path / FILE)
+        Endpoint("http://x/v1", "", tmp_path / FILE)
     (tmp_path / FILE).write_text('{"request": 1}\n', encoding="utf-8")
     with pytest.raises(TaskError, match=r"rewordings.jsonl line 1: no journalled reply"):
         writer("http://x/v1", tmp_path)

@@ -13,7 +13,17 @@ from typing import Any
 
 from data_gen.dare.sources import fingerprints
 from data_gen.krama.lakes.about import About
-from data_gen.krama.lakes.measures import counted, measure, of_many_things, words_of
+from data_gen.krama.lakes.measures import (
+    are_cells,
+    counted,
+    counts_cases,
+    is_running,
+    measure,
+    of_many_things,
+    opaque_group,
+    stands_for,
+    words_of,
+)
 from data_gen.krama.lakes.ops import Cut
 from data_gen.krama.lakes.tables import Half, Read, Table
 
@@ -62,11 +72,11 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
             continue
         if pd.api.types.is_numeric_dtype(column):
             _number(str(name), filled, found, about)
-        elif column.dtype.kind not in "mM":
+        elif column.dtype.kind not in "mM" and not _unsaid(str(name), about):
             _text(str(name), filled.astype(str).str.strip(), found)
-    long = {n for n in found.numbers if of_many_things(n, found.groups)}
-    found.numbers = [n for n in found.numbers if n not in long]
-    found.totals = [n for n in found.totals if n not in long]
+    odd = _unmeasured(frame, found, about)
+    found.numbers = [n for n in found.numbers if n not in odd]
+    found.totals = [n for n in found.totals if n not in odd]
     if not found.numbers:
         return "no column of measured numbers (names such as v1 need words: --describe)"
     if not (found.groups or found.names or found.years or found.halves):
@@ -100,6 +110,29 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
     )
 
 
+def _unmeasured(frame: Any, found: _Found, about: About) -> set[str]:
+    """Columns of numbers that the other columns show to be no measures."""
+    words = about.columns
+    odd = {n for n in found.numbers if of_many_things(n, found.groups, words.get(n, ""))}
+    numbers = {n: frame[n].dropna() for n in found.numbers}
+    whole = {n for n, column in numbers.items() if bool((column == column.round()).all())}
+    said = {n: words.get(n, "") for n in map(str, frame.columns)}
+    counts = [n for n in whole if counts_cases(n, said[n])]
+    sizes = _sizes(frame, [c for c in said if c not in counts]) if counts else []
+    for name in found.numbers:
+        if name in whole and are_cells(name, said[name], sizes, len(frame)):
+            odd |= {name, *(n for n in whole if sizes)}
+        if name not in found.totals:
+            odd |= {name for text in found.groups if stands_for(frame[name], frame[text])}
+    return odd
+
+
+def _sizes(frame: Any, names: list[str]) -> list[int]:
+    """How many values each column has that numbers no rows; none where two rows have the same."""
+    keys = frame[[n for n in names if not is_running(frame[n])]].astype(str)
+    return [] if keys.empty or keys.duplicated().any() else [int(keys[c].nunique()) for c in keys]
+
+
 def _is_matrix(found: _Found) -> bool:
     """Whether half of the columns of numbers are named in a column of names, as in a table of
     correlations: a mean over its rows says nothing."""
@@ -128,6 +161,10 @@ def _levels(column: Any, whole: bool) -> list[float]:
     found = [float(round(v)) for v in found] if whole else found
     low, high = float(column.min()), float(column.max())
     return [v for v in dict.fromkeys(found) if low < v < high]
+
+
+def _unsaid(name: str, about: About) -> bool:
+    return not about.columns.get(name) and opaque_group(name)
 
 
 def _number(name: str, filled: Any, found: _Found, about: About) -> None:

@@ -10,17 +10,18 @@ from random import Random
 from typing import Any
 
 from data_gen.krama.importer import LAKE, SYSTEM
+from data_gen.krama.lakes.choices import NoQuestion
 from data_gen.krama.lakes.constants import Watch
 from data_gen.krama.lakes.lake import Lake
 from data_gen.krama.lakes.listings import best_listing, pays
 from data_gen.krama.lakes.ops import sources_of
 from data_gen.krama.lakes.pipeline import Frames, Question, gold_subtasks
 from data_gen.krama.lakes.questions import KINDS, question_for
-from data_gen.krama.lakes.steps import NoQuestion
 from data_gen.krama.lakes.tables import Table
 from data_gen.krama.lakes.verify import score, validate_all
 from data_gen.krama.lakes.wording import facts_of
 from data_gen.krama.obscure.generated import obscure_tables
+from data_gen.proposing import Outcome
 from data_gen.rewording_facts import Facts
 from rewards.seeds import derive_seed
 from rewards.task import Task
@@ -34,7 +35,7 @@ TYPES = (
     "list_approximate",
 )
 TRIES = 60  # questions a wanted task, before a lake is given up
-_BATCH = 16  # questions that are run side by side; fixed, so that no machine changes the tasks
+BATCH = 16  # questions that are run side by side; fixed, so that no machine changes the tasks
 _AGENT = "ds_guru_few_shot"
 _EXAMPLES = 5  # sentences kept of a reason
 
@@ -44,7 +45,7 @@ def to_task(
 ) -> Task:
     """A validated question as a task; its id is a hash of what it asks. `draw` is its seed."""
     name = f"{derive_seed('lake-task', lake.name, question.shape):016x}"
-    used = _tables(lake, question)
+    used = tables_of(lake, question)
     opened = sorted({t.path for t in used})
     gold = {
         "answer_type": question.steps[-1].answer_type,
@@ -78,7 +79,7 @@ def to_task(
     )
 
 
-def _tables(lake: Lake, question: Question) -> list[Table]:
+def tables_of(lake: Lake, question: Question) -> list[Table]:
     """The tables that a question reads."""
     read = [(source.path, source.part) for source in sources_of(question.ops or ())]
     return [t for t in lake.tables if (t.path, t.reading.part) in read]
@@ -97,6 +98,8 @@ class Tally:
         default_factory=dict[str, list[tuple[float, float]]]
     )
     facts: dict[str, Facts] = field(default_factory=dict[str, Facts])  # by task: for rewordings
+    requests: int = 0  # to an endpoint that proposes
+    outcomes: list[Outcome] = field(default_factory=list[Outcome])  # of what it proposed
 
     def refused(self, why: str, detail: str = "") -> None:
         self.reasons[why] += 1
@@ -104,14 +107,14 @@ class Tally:
             self.examples[why].append(detail)
 
 
-def proved(lake: Lake, question: Question, values: dict[str, Any], tally: Tally) -> bool:
-    """Whether the second way gives the same values; counted either way."""
+def unproved(lake: Lake, question: Question, values: dict[str, Any], tally: Tally) -> str:
+    """Why the second way does not give the same values, "" where it does; counted either way."""
     refusal = lake.prover.refusal(question, values)
     verdict = refusal.partition(":")[0] or "agreed"
     tally.proof[verdict] += 1
     if refusal:
         tally.refused(f"proof: {verdict}", f"{lake.name}: {question.text} ({refusal})")
-    return not refusal
+    return refusal
 
 
 def listed(lake: Lake, question: Question, answer: Any, tally: Tally) -> tuple[float, float] | None:
@@ -124,20 +127,21 @@ def listed(lake: Lake, question: Question, answer: Any, tally: Tally) -> tuple[f
     return None
 
 
-def _kept(
+def unfit(
     lake: Lake, question: Question, values: dict[str, Any], watch: Watch, tally: Tally
-) -> bool:
-    """Whether gold is proved, and neither a listing nor a constant is paid; counted either way."""
-    if not proved(lake, question, values, tally):
-        return False
+) -> str:
+    """Why gold is not proved, or a listing or a constant is paid, "" for a task; counted either
+    way."""
+    if refusal := unproved(lake, question, values, tally):
+        return f"the second computation: {refusal}"
     pair = listed(lake, question, values["main-task"], tally)
     if pair is None:
-        return False
+        return "listing everything pays"
     if not watch.admits(values["main-task"]):
         tally.reasons["an answer given too often"] += 1
-        return False
+        return "an answer given too often"
     tally.listed.setdefault(watch.answer_type, []).append(pair)
-    return True
+    return ""
 
 
 def generate(
@@ -158,9 +162,9 @@ def generate(
     most = -(-count // len(TYPES))
     usable = [lake for lake in lakes if lake.tables]
     total = count * TRIES if usable else 0
-    for start in range(0, total, _BATCH):
+    for start in range(0, total, BATCH):
         drawn: list[tuple[Lake, Question, str, int]] = []
-        for number in range(start, min(start + _BATCH, total)):
+        for number in range(start, min(start + BATCH, total)):
             lake = usable[number % len(usable)]
             kind = Random(derive_seed(seed, "lake-draft", lake.name, number)).choice(list(KINDS))
             draw = derive_seed(seed, lake.name, number, kind)
@@ -175,7 +179,7 @@ def generate(
                 tally.reasons["asked already"] += 1
                 continue
             lake.seen.add(question.shape)
-            lake.tried.update(t.key for t in _tables(lake, question))
+            lake.tried.update(t.key for t in tables_of(lake, question))
             drawn.append((lake, question, kind, draw))
         checked = validate_all([(question, lake.frames) for lake, question, _, _ in drawn])
         for (lake, question, kind, draw), (values, why) in zip(drawn, checked, strict=True):
@@ -185,11 +189,13 @@ def generate(
             if values is None:
                 tally.reasons[why] += 1
                 continue
-            if not _kept(lake, question, values, watches[answer_type], tally):
+            if unfit(lake, question, values, watches[answer_type], tally):
                 continue
             types[answer_type] += 1
             task = to_task(lake, question, values, split, kind, draw)
-            tally.facts[task.id] = facts_of(question, _tables(lake, question), values["main-task"])
+            tally.facts[task.id] = facts_of(
+                question, tables_of(lake, question), values["main-task"]
+            )
             made.append(task)
             advance(1)
             if len(made) >= count:
@@ -220,9 +226,9 @@ def obscure_lake(
     ]
     checked = [
         found
-        for at in range(0, len(questions), _BATCH)
+        for at in range(0, len(questions), BATCH)
         for found in validate_all(
-            [(question, other.frames) for question in questions[at : at + _BATCH]]
+            [(question, other.frames) for question in questions[at : at + BATCH]]
         )
     ]
     for task, question, (values, why) in zip(tasks, questions, checked, strict=True):
@@ -234,12 +240,12 @@ def obscure_lake(
             tally.reasons["obscured: another question"] += 1
         elif score(question, values["main-task"], plain) > 0.95:
             tally.reasons["obscured: the same answer"] += 1
-        elif proved(other, question, values, tally) and listed(
+        elif not unproved(other, question, values, tally) and listed(
             other, question, values["main-task"], tally
         ):
             new = to_task(other, question, values, task.split, task.meta["kind"], task.meta["draw"])
             name = f"{task.id}-obscured"
-            tally.facts[name] = facts_of(question, _tables(other, question), values["main-task"])
+            tally.facts[name] = facts_of(question, tables_of(other, question), values["main-task"])
             made.append(
                 replace(
                     new,

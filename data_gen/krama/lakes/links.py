@@ -44,7 +44,8 @@ def links_of(tables: Sequence[Table]) -> Links:
                     shared = len(sets[place][own] & sets[at][key])
                     least = min(len(sets[place][own]), len(sets[at][key]))
                     if shared >= SHARED_LEAST and shared >= SHARE_LEAST * least:
-                        mine += _brought(table, other, at, own, key, False)
+                        once = own in table.names
+                        mine += _brought(table, other, at, own, key, False, once)
             mine += _by_year(table, other, at)
         found.append(mine)
     return found
@@ -67,14 +68,15 @@ def _by_year(table: Table, other: Table, at: int) -> list[Link]:
 
 
 def _brought(
-    table: Table, other: Table, at: int, mine: str, theirs: str, whole: bool
+    table: Table, other: Table, at: int, mine: str, theirs: str, whole: bool, once: bool = True
 ) -> list[Link]:
-    """What is new to the first table: measures, and columns to group by."""
+    """What is new to the first table: columns to group by and, where each row of the other table
+    is found `once`, measures. One that is found by many rows would be counted as often."""
     taken = set(table.columns)
     found = [
         Link(at, mine, theirs, name, "number", whole)
         for name in other.numbers
-        if name not in taken and name != theirs
+        if once and name not in taken and name != theirs
     ]
     return found + [
         Link(at, mine, theirs, name, "group", whole)

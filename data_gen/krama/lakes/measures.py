@@ -22,7 +22,8 @@ The rule, in this order:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from math import prod
 from typing import Any, Literal
 
 Measure = Literal["", "mean", "total"]
@@ -44,7 +45,7 @@ _NAMES_ROWS = _words(
     class classes category cat type group grp cluster level levels factor treatment trt block plot
     replicate rep stratum strata fold flag dummy sex gender race zone district ward line page
     season session wave round period step lag version status indicator label target hhid idnum
-    number episode start end begin beginning stop from until
+    number episode start end begin beginning stop from until dose dosage
     """
 )
 _AMOUNTS = _words(
@@ -67,7 +68,8 @@ _RATES = _words(
     temperatures degrees price prices age ages height log ln prob probability chance grade rating
     ratings gpa growth change diff difference yield std sd var variance error deviation quantile
     percentile z level capita mpg kmh ph hour efficiency relative pc normalized
-    years year months days hours minutes seconds points cup
+    years year months days hours minutes seconds points cup length lngth width height depth
+    thickness diameter circumference
     """
 )
 # things that rows belong to: whole numbers under such a name tell one from the other
@@ -125,8 +127,8 @@ def measure(name: str, column: Any, described: str = "") -> Measure:
     low, high = float(column.min()), float(column.max())
     if whole and set(words_of(name)) & _MONEY and low >= 0 and high <= _CLASSES:
         return ""
-    if whole and column.is_unique and bool((column.diff().dropna() == 1).all()):
-        return ""  # a running number
+    if whole and (is_running(column) or _is_clock(column)):
+        return ""
     if whole and 0 <= low <= 3 and _is_rank(column, distinct, high):
         return ""
     if not amount and (_is_grid(column) or (whole and _is_numbering(column, distinct))):
@@ -134,21 +136,81 @@ def measure(name: str, column: Any, described: str = "") -> Measure:
     return "total" if amount and low >= 0 and high > 1 else "mean"
 
 
-_ANY_VALUE = _words("value values val measurement reading result amount estimate obs_value")
+_ANY_VALUE = _words("value values val measurement reading result score amount estimate obs_value")
 _OF_WHAT = _words(
     "variable variables indicator indicators measure metric series parameter statistic item key"
 )
 
 
-def of_many_things(name: str, texts: Iterable[str]) -> bool:
+def of_many_things(name: str, texts: Iterable[str], described: str = "") -> bool:
     """Whether a column holds values of several things, which another column names, as in a long
     table: `variable, value`. A mean over them says nothing."""
-    said = set(words_of(name))
-    return bool(said & _ANY_VALUE) and any(set(words_of(t)) & _OF_WHAT for t in texts)
+    several = set(words_of(name)) & _ANY_VALUE or set(words_of(described)) & _OF_WHAT
+    return bool(several) and any(set(words_of(t)) & _OF_WHAT for t in texts)
+
+
+_CELLS = _words("freq frequency count counts n number")
+_FREQUENCY = re.compile(r"(?i)\W*(the )?freq(uency|uencies)?\W*$")  # of a cell, by itself
+_CASES = re.compile(
+    r"(?i)\b(number|count) of (\w+ )?(cases|subjects|people|persons|individuals|respondents|"
+    r"observations|patients|men|women|children)\b"
+)
+_CODED_LEAST = 8  # names that numbers stand for
+_VALUES_MOST, _CELLS_EACH = 60, 8  # of a column that cases are counted by
+
+
+def counts_cases(name: str, described: str = "") -> bool:
+    """Whether a column of whole numbers says how many cases a row stands for."""
+    return bool(set(words_of(name)) & _CELLS or _CASES.search(described))
+
+
+def are_cells(name: str, described: str, sizes: Sequence[int], rows: int) -> bool:
+    """Whether rows are the cells of a table by categories, in which a column counts the cases: a
+    mean over cells says nothing of the cases. `sizes`: of every other column that counts nothing,
+    how many different values it has; no two rows have the same ones."""
+    if _FREQUENCY.match(name) or _FREQUENCY.match(described):
+        return True
+    if not sizes or not counts_cases(name, described):
+        return False
+    crossed = prod(sizes) <= 2 * rows
+    often = len(sizes) > 1 and max(sizes) <= _VALUES_MOST and rows >= _CELLS_EACH * max(sizes)
+    return crossed or often
+
+
+def stands_for(column: Any, names: Any) -> bool:
+    """Whether whole numbers are codes of the names beside them: each name, found in several rows,
+    has a number of its own."""
+    known = column.notna() & names.notna()
+    one, two = column[known], names[known]
+    count = one.nunique()
+    if not _CODED_LEAST <= count <= len(one) / 2 or two.nunique() != count:
+        return False
+    return bool((one.groupby(two).nunique() == 1).all()) and bool((one == one.round()).all())
+
+
+def is_running(column: Any) -> bool:
+    """Whether a column numbers the rows."""
+    if column.dtype.kind not in "iuf" or column.isna().any():
+        return False
+    return bool(column.is_unique) and bool((column.diff().dropna() == 1).all())
+
+
+def opaque_group(name: str) -> bool:
+    """Whether the name of a column to group by says nothing without a description (`e2b`)."""
+    return bool(_OPAQUE.fullmatch(name)) or (
+        any(map(str.isdigit, name)) and max(map(len, words_of(name)), default=0) < 3
+    )
 
 
 def _says_nothing(name: str) -> bool:
     return bool(_OPAQUE.fullmatch(name)) or max(map(len, words_of(name)), default=0) < 3
+
+
+def _is_clock(column: Any) -> bool:
+    """Whether whole numbers are times of a day, such as 930 and 2345."""
+    low, high = float(column.min()), float(column.max())
+    fives = bool((column % 5 == 0).all()) and bool((column % 100 < 60).all())
+    return fives and low >= 0 and 300 < high <= 2400 and column.nunique() >= LEAST_DISTINCT
 
 
 def _is_rank(column: Any, distinct: int, high: float) -> bool:
@@ -168,5 +230,5 @@ def _is_grid(column: Any) -> bool:
     counts = column.value_counts().sort_index()
     steps = counts.index.to_series().diff().dropna()
     even = float(steps.max()) - float(steps.min()) <= 1e-6 * float(steps.max())
-    often = int(counts.min()) >= _OFTEN and int(counts.max()) <= 1.5 * int(counts.min())
-    return even and often
+    least, most = int(counts.min()), int(counts.max())
+    return even and ((least >= _OFTEN and most <= 1.5 * least) or least == most >= 2)

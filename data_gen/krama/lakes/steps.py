@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import InitVar, dataclass, field, replace
 from math import prod
 from random import Random
+from typing import Any
 
+from data_gen.krama.lakes.choices import SIDES, Drawn, NoQuestion, Proposed
 from data_gen.krama.lakes.links import Link
 from data_gen.krama.lakes.ops import (
     Clean,
@@ -18,6 +20,7 @@ from data_gen.krama.lakes.ops import (
     Limit,
     Load,
     Op,
+    Sign,
     Source,
     Split,
     Summary,
@@ -25,14 +28,11 @@ from data_gen.krama.lakes.ops import (
 )
 from data_gen.krama.lakes.pandas_code import blocks, fewest, written
 from data_gen.krama.lakes.pipeline import LakeStep, Question, StepKind
-from data_gen.krama.lakes.tables import Table
+from data_gen.krama.lakes.tables import Half, Table
 from data_gen.krama.lakes.words import CUTS, ONE_ROW, SIGNS, WORDS
+from data_gen.proposing import Unfit
 
 _LEAST = (2, 3, 5, 8)  # rows that a group must have
-
-
-class NoQuestion(ValueError):
-    """These tables do not have what this kind of question needs."""
 
 
 @dataclass
@@ -56,6 +56,11 @@ class Builder:
     sizes: dict[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     done: set[str] = field(default_factory=set[str])  # columns made ready to group by, as code
     least: str = ""  # what the question says of the rows that a group must have
+    draw: Drawn = field(init=False)  # who makes the choices
+    draft: InitVar[Mapping[str, Any] | None] = None
+
+    def __post_init__(self, draft: Mapping[str, Any] | None) -> None:
+        self.draw = Drawn(self.rng) if draft is None else Proposed(self.rng, draft)
 
     def add(self, op: Op, text: str, query: str, answer_type: str, optional: bool = False) -> None:
         """A step with its code. `optional`: the answer must change when it is left out."""
@@ -94,18 +99,19 @@ class Builder:
         """A measured column, without the rows that have none; of the other table, if one came."""
         if self.brought and self.brought.what == "number" and not taken:
             name, self.brought = self.brought.brings, None
+            self.draw.took("measure", name)
             return name
         fitting = [n for n in self.table.numbers if n not in self.used]
         if not fitting:
-            raise NoQuestion
-        name = self.rng.choice(fitting)
+            raise NoQuestion("no column of measured numbers is left")
+        name = self.draw.one("measure", fitting)
         self.clean(name)
         return name
 
     def summary(self, name: str, among: Sequence[Summary]) -> Summary:
         """A summary that means something for the column."""
         fits = name in self.table.totals or name in self.more_totals
-        return self.rng.choice([s for s in among if s != "total" or fits])
+        return self.draw.one("summary", [s for s in among if s != "total" or fits])
 
     def clean(self, name: str) -> None:
         self.used.append(name)
@@ -123,26 +129,47 @@ class Builder:
         if self.brought and self.brought.what == "group":
             link, self.brought, self.small = self.brought, None, True
             self.sizes[link.brings] = self.tables[link.other].values[link.brings]
+            self.draw.took("by", link.brings)
             if not least <= len(self.sizes[link.brings]) <= most:
-                raise NoQuestion
+                raise NoQuestion(f"by: wanted {least} to {most} groups")
             return link.brings
         fitting = [g for g in self.table.groups if least <= len(self.table.values[g]) <= most]
         both = {h.column for h in self.table.halves}
         fitting = [g for g in fitting if g not in self.used and g not in both]
         halves = [h for h in self.table.halves if least <= len(h.values) <= most]
         halves = [h for h in halves if h.column not in self.used]
-        if halves and (not fitting or self.rng.random() < 0.5):
-            half = self.rng.choice(halves)
-            into = self._split(half.column, half.cut)
-            self.sizes[into] = half.values
-            return into
         spans = [y for y in self.table.years if least <= len(self.table.spans[y]) <= most]
-        if years and set(spans) - {*self.used} and (not fitting or self.rng.random() < 0.2):
+        spans = [y for y in spans if years and y not in self.used]
+        if isinstance(self.draw, Proposed):
+            return self._proposed_group(self.draw, fitting, halves, spans)
+        if halves and (not fitting or self.rng.random() < 0.5):
+            return self._half(self.rng.choice(halves))
+        if spans and (not fitting or self.rng.random() < 0.2):
             self.small = True
             return self.year()
         if not fitting:
             raise NoQuestion
-        name = self.rng.choice(fitting)
+        return self._whole_group(self.rng.choice(fitting))
+
+    def _proposed_group(
+        self, draw: Proposed, fitting: list[str], halves: list[Half], spans: list[str]
+    ) -> str:
+        """The column that a draft groups by."""
+        if part := draw.part():
+            parts = [h for h in halves if h.cut == part]
+            name = draw.one("by", [h.column for h in parts])
+            return self._half(next(h for h in parts if h.column == name))
+        if draw.next_is("by", spans):
+            self.small = True
+            return self.year()
+        return self._whole_group(draw.one("by", fitting))
+
+    def _half(self, half: Half) -> str:
+        into = self._split(half.column, half.cut)
+        self.sizes[into] = half.values
+        return into
+
+    def _whole_group(self, name: str) -> str:
         self.used.append(name)
         self.sizes[name] = self.table.values[name]
         self.small |= self.table.fewest.get(name, 0) < 2
@@ -177,8 +204,8 @@ class Builder:
     def year(self) -> str:
         fitting = [y for y in self.table.years if y not in self.used]
         if not fitting:
-            raise NoQuestion
-        name = self.rng.choice(fitting)
+            raise NoQuestion("no column of years is left")
+        name = self.draw.one("by", fitting)
         self.used.append(name)
         self.sizes[name] = list(map(str, self.table.spans[name]))
         self.holes |= name in self.table.holes
@@ -190,24 +217,52 @@ class Builder:
         )
         return name
 
+    def year_next(self, share: float) -> bool:
+        """Whether a column of years is grouped by next."""
+        if isinstance(self.draw, Proposed):
+            return self.draw.next_is("by", self.table.years)
+        return self.rng.random() < share
+
     def maybe_filter(self, chance: float = 0.6) -> None:
         """With some chance, keep one group or one side of a threshold."""
-        if self.rng.random() > chance:
-            return
         free = [g for g in self.table.groups if g not in self.used]
         numbers = [n for n in self.table.numbers if n not in self.used and self.table.levels[n]]
+        if isinstance(self.draw, Proposed):
+            self._proposed_filter(self.draw, free, numbers)
+            return
+        if self.rng.random() > chance:
+            return
         if free and (not numbers or self.rng.random() < 0.6):
             name = self.rng.choice(free)
-            value = self.rng.choice(list(self.table.values[name]))
-            self.used.append(name)
-            self.keep(name, value)
+            self._kept(name, self.rng.choice(list(self.table.values[name])))
         elif numbers:
-            self._threshold(self.rng.choice(numbers))
+            name = self.rng.choice(numbers)
+            self.clean(name)
+            limit = self.rng.choice(list(self.table.levels[name]))
+            self._limited(name, limit, self.rng.choice(list(SIGNS)))
 
-    def _threshold(self, name: str) -> None:
-        self.clean(name)
-        limit = self.rng.choice(list(self.table.levels[name]))
-        sign = self.rng.choice(list(SIGNS))
+    def _proposed_filter(self, draw: Proposed, free: list[str], numbers: list[str]) -> None:
+        """The filter of a draft, if it has one."""
+        wanted = draw.filtered()
+        if wanted is None:
+            return
+        name, side, value = wanted
+        if side == "is" and name in free:
+            if value not in self.table.values[name]:
+                raise Unfit(f"filter: '{name}' is never {str(value)[:60]!r}")
+            self._kept(name, str(value))
+        elif side != "is" and name in numbers:
+            limit = draw.within(value, f"filter of '{name}'", self.table.levels[name])
+            self.clean(name)
+            self._limited(name, limit, SIDES[side])
+        else:
+            raise Unfit(f"filter: '{name}' is no column to filter by so, or is used already")
+
+    def _kept(self, name: str, value: str) -> None:
+        self.used.append(name)
+        self.keep(name, value)
+
+    def _limited(self, name: str, limit: float, sign: Sign) -> None:
         words = f"with {self.col(name)} {SIGNS[sign]} {limit:g}"
         self.said.append(words)
         self.add(
@@ -221,9 +276,14 @@ class Builder:
     def maybe_join(self, what: str = "any", chance: float = 0.8) -> None:
         """Join another table on a key that both have; its column is used next."""
         options = [k for k in self.links if what in ("any", k.what)]
-        if not options or self.rng.random() > chance:
+        if isinstance(self.draw, Proposed):
+            link = self.draw.link(options, self.tables)
+        elif not options or self.rng.random() > chance:
             return
-        link = self.rng.choice(options)
+        else:
+            link = self.rng.choice(options)
+        if link is None:
+            return
         other = self.tables[link.other]
         self.links = (link,)
         self.brought = link
@@ -314,9 +374,9 @@ def grouped(b: Builder, names: Sequence[str], number: str, how: Summary) -> None
     keys = " and ".join(b.the(n) for n in names)
     whole = tuple(n in b.table.years for n in names)
     pairs = f"values of {keys}" if len(names) == 1 else f"pairs of {keys}"
-    if b.small or len(names) > 1 or b.rng.random() < 0.3:
+    if b.small or len(names) > 1 or b.draw.yes("rows", 0.3):
         usual = b.table.rows / prod(len(b.sizes.get(n, (1,))) for n in names)
-        rows = b.rng.choice([r for r in _LEAST if r <= usual / 2] or [2])
+        rows = b.draw.one("rows", [r for r in _LEAST if r <= usual / 2] or [2])
         b.least = f"Consider only {pairs} with {rows} or more such rows."
         b.add(
             Least(tuple(names), whole, rows),

@@ -29,7 +29,7 @@ from rewards.seeds import derive_seed
 from rewards.task import Task
 
 if TYPE_CHECKING:
-    from data_gen.rewording import Writer
+    from data_gen.rewording import Endpoint
 
 # sentences that say how to count and how to answer
 _FIXED = re.compile(
@@ -92,7 +92,7 @@ def _in_order(op: Op, ops: Sequence[Op]) -> tuple[str, ...]:
 
 
 def reworded_tasks(
-    parts: Mapping[str, Sequence[Task]], facts: Mapping[str, Facts], writer: Writer, seed: int
+    parts: Mapping[str, Sequence[Task]], facts: Mapping[str, Facts], writer: Endpoint, seed: int
 ) -> tuple[dict[str, list[Task]], dict[str, Any]]:
     """(the tasks of each part with their accepted rewordings, what became of all). Raises
     `TaskError` when the endpoint cannot be had."""

@@ -167,3 +167,82 @@ def test_values_that_only_look_like_marks_stay() -> None:
     grades = pd.Series([float(v) for v in draw(1, 40, 99)])
     frost = pd.Series([float(v) for v in draw(1, -99, 40)])
     assert without_marks(grades).notna().all() and without_marks(frost).notna().all()
+
+
+def grouped(told: bool) -> Any:
+    """Pupils of 40 schools; a pair of the school's figures names it, and where `told`, its mood is
+    what is asked for."""
+    rng = random.Random(8)
+    schools = [(5 + n % 8, 20 + n // 8, rng.gauss(0, 1)) for n in range(40)]
+    rows = [(*schools[n % 40], rng.gauss(0, 1), n % 2) for n in range(400)]
+    frame = pd.DataFrame(rows, columns=["classes", "staff", "mood", "own", "girl"])
+    frame["mood"] = frame["mood"] if told else frame["own"] + frame["mood"] / 9
+    return frame.drop(columns="own")
+
+
+def test_a_target_that_all_rows_of_a_group_share_is_refused_where_the_group_is_named() -> None:
+    features = ["classes", "staff", "girl"]
+    why = judge(grouped(True), "mood", features).why
+    assert "classes and staff" in why.replace("staff and classes", "classes and staff")
+    assert "groups of rows that share it" in why
+    assert judge(grouped(False), "mood", features).why == ""
+    assert judge(grouped(True), "mood", ["classes", "girl"]).why == ""  # no group is named
+    assert judge(grouped(True), "mood", features, wished=True).why == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "text", "why"),
+    [
+        ("TRTA", ["Drug 1", "Placebo"] * 60, "", "a part of the design"),
+        ("given", ["active", "placebo"] * 60, "", "a part of the design"),
+        ("colour", ["red", "blue"] * 60, "", ""),
+    ],
+)
+def test_what_was_drawn_by_lot_is_no_outcome(
+    name: str, values: list[str], text: str, why: str
+) -> None:
+    said = unfit(name, pd.Series(values), text)
+    assert said.startswith(why) if why else said == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("change in metro", True),
+        ("lcriv - lcriv_1", True),
+        ("lpris - lpris[n-1]", True),
+        ("proportion in metro areas", False),
+        ("change in weight after the diet, in kg", False),
+    ],
+)
+def test_a_change_from_the_row_before_is_no_quantity(text: str, refused: bool) -> None:
+    assert (number_unfit(draw(3), text) == "a change from another row") is refused
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "text", "why"),
+    [
+        ("intnum", draw(1, 4, 9306), "1968 interview number", "an identifier"),
+        ("y4", draw(1), "a numeric vector", "its name says nothing"),
+        ("y4", draw(1), "yield of the fourth plot, in kg", ""),
+        ("sex", pd.Series(["f", "m"] * 150), "", "it says who a row is of"),
+        ("Tstart", draw(1), "", "a bound of a spell"),
+        ("f", draw(1), "frequency.", "a bound of a spell, or the count of a cell"),
+        ("dcode", draw(1, 1010, 83070), "district code", "an identifier"),
+        ("income", draw(1), "", ""),
+    ],
+)
+def test_what_nobody_asks_for_is_refused(name: str, values: Any, text: str, why: str) -> None:
+    said = unfit(name, values, text)
+    assert said.startswith(why) if why else said == ""
+
+
+def test_a_coarser_form_of_the_target_is_no_feature() -> None:
+    rng = random.Random(4)
+    answer = [rng.choice(["no", "perhaps", "yes"]) for _ in range(ROWS)]
+    frame = pd.DataFrame({"answer": answer, "other": [rng.choice("ab") for _ in range(ROWS)]})
+    frame["said"] = frame["answer"].map(lambda a: "N" if a == "no" else "Y")
+    assert set(judge(frame, "answer", ["said", "other"]).left_out) == {"said"}
+    age = pd.DataFrame({"age": [rng.uniform(18, 90) for _ in range(ROWS)], "x": draw(5)})
+    age["old"] = age["age"].map(lambda a: "old" if a > 50 else "young")
+    assert set(judge(age, "age", ["old", "x"]).left_out) == {"old"}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pytest
+from dare_recipes import house_recipe
 
 from data_gen.dare.openings import EXACT, FREE
 from data_gen.dare.wording import cf_question, if_question, mm_question, xf_question
@@ -78,47 +78,30 @@ def test_a_phrase_belongs_to_one_column_alone() -> None:
     assert phrases([*"abcd", "age"], texts) == {"c": "weight of the person"}
 
 
-def recipe(**more: Any) -> dict[str, Any]:
-    return {
-        "save_file_type": "csv",
-        "stated": ["filter", "model", "features", "seed", "order", "scale", "impute"],
-        "column_type_inference": {"size": "numerical", "town": "categorical", "age": "numerical"},
-        "numerical_features": ["size", "age"],
-        "categorical_features": ["town"],
-        "problem_type": "regression",
-        "target": ["price"],
-        "selected_features": ["size", "town", "age"],
-        "expected_ranges": {"size": [2, 41], "town": ["Bonn", "Ulm"]},
-        "imputer_type": "mean",
-        "model_type": "Ridge",
-        "random_state": 7,
-    } | more
-
-
 WORDS = {"size": "floor area in square metres", "town": "town, as registered"}
 
 
 def test_a_question_names_columns_in_words_where_there_are_some() -> None:
-    said = if_question(recipe(column_words=WORDS), random.Random(1))
+    said = if_question(house_recipe(column_words=WORDS), random.Random(1))
     assert "“floor area in square metres” must" in said and "`size`" not in said
     assert "`age`" in said and "`price`" in said and "metadata.txt" in said
-    bare = if_question(recipe(), random.Random(1))
+    bare = if_question(house_recipe(), random.Random(1))
     assert "`size` must" in bare and "“" not in bare
 
 
 def test_several_targets_are_named_everywhere() -> None:
-    two = recipe(target=["price", "rent"])
+    two = house_recipe(target=["price", "rent"])
     for text in (if_question(two, random.Random(1)), mm_question(two, random.Random(1))):
         assert "`price` and `rent`" in text and "`row_id`, `price` and `rent`" in text
-    wrapped = recipe(target=["a", "b"], model_type="LinearSVC", problem_type="classification")
+    wrapped = house_recipe(target=["a", "b"], model_type="LinearSVC", problem_type="classification")
     assert "MultiOutputClassifier" in if_question(wrapped, random.Random(1))
 
 
 def test_questions_open_in_a_dozen_ways() -> None:
     assert min(len(set(EXACT)), len(set(FREE))) >= 12
     asked = {
-        "IF": lambda rng: if_question(recipe(), rng),
-        "MM": lambda rng: mm_question(recipe(), rng),
+        "IF": lambda rng: if_question(house_recipe(), rng),
+        "MM": lambda rng: mm_question(house_recipe(), rng),
         "XF": lambda rng: xf_question("y", rng),
         "CF": lambda rng: cf_question("y", ["day"], None, rng),
     }
@@ -132,5 +115,10 @@ def test_wording_holds_no_odd_numbers() -> None:
     odd = ("1 decimals", "-9999", "at least -99 ", ".0.", "None", "nan", "inf", "  ", "`, and")
     for seed in range(60):
         for words in ({}, WORDS):
-            text = if_question(recipe(column_words=words), random.Random(seed))
+            text = if_question(house_recipe(column_words=words), random.Random(seed))
             assert not [mark for mark in odd if mark in text]
+
+
+def test_an_item_without_words_does_not_take_the_next_one() -> None:
+    page = "Format\n\n  * **y82:**\n\n  * **y93:**\n\n  * **age:** years of age\n"
+    assert described(page, ["y82", "y93", "age"]) == {"age": "years of age"}

@@ -15,6 +15,7 @@ pytest.importorskip("duckdb")
 pytest.importorskip("aiohttp")
 
 from chat_server import serving  # noqa: E402
+from dare_recipes import house_recipe  # noqa: E402
 from front import command  # noqa: E402
 
 from data_gen.dare.wording import cf_question, if_question, mm_question, xf_question  # noqa: E402
@@ -22,21 +23,11 @@ from data_gen.dare.writer import facts_of, opening_of, reword_rows  # noqa: E402
 from data_gen.rewording import FILE  # noqa: E402
 from rewards.task import read_tasks  # noqa: E402
 
-RECIPE: dict[str, Any] = {
-    "save_file_type": "sqlite",
-    "stated": ["filter", "model", "features", "seed", "order", "scale", "impute"],
-    "column_type_inference": {"size": "numerical", "town": "categorical", "age": "numerical"},
-    "numerical_features": ["size", "age"],
-    "categorical_features": ["town"],
-    "problem_type": "regression",
-    "target": ["price"],
-    "selected_features": ["size", "town", "age"],
-    "expected_ranges": {"size": [2.5, 41], "town": ["Bonn", "Ulm"]},
-    "imputer_type": "mean",
-    "model_type": "Ridge",
-    "random_state": 7,
-    "column_words": {"size": "area in square metres"},
-}
+RECIPE = house_recipe(
+    save_file_type="sqlite",
+    expected_ranges={"size": [2.5, 41], "town": ["Bonn", "Ulm"]},
+    column_words={"size": "area in square metres"},
+)
 
 
 def question(seed: int) -> str:
@@ -172,3 +163,47 @@ def test_a_writer_that_cannot_be_used_is_said_first(
     told = ["dare", "--tables", str(tmp_path), "--out", str(tmp_path / "o")]
     assert command("tasks")([*told, *words]) == 2
     assert said in capsys.readouterr().err
+
+
+READ = {
+    "model": "Ridge",
+    "random_state": 7,
+    "features": ["area in square metres", "town", "age"],
+    "ranges": {"area in square metres": [2.5, 41], "town": ["Bonn", "Ulm"]},
+    "keep_missing": True,
+    "imputer": "mean",
+    "scale": True,
+}
+
+
+def freely(body: dict[str, Any], read: dict[str, Any]) -> str:
+    """An endpoint that says a step otherwise, and reads a recipe back."""
+    said = str(body["messages"][0]["content"])
+    if said.startswith("Read the instruction"):
+        return f"```json\n{json.dumps(read)}\n```"
+    return asked(body).replace("Filter the training rows by", "Keep only training rows that meet")
+
+
+def test_steps_in_other_words_are_kept_where_the_recipe_is_read_back(tmp_path: Path) -> None:
+    text = question(0)
+    found, report = reword(tmp_path, text, lambda body: freely(body, READ))
+    assert found == text.replace("Filter the training rows by", "Keep only training rows that meet")
+    assert found != text and report["reworded"] == 1
+    assert len((tmp_path / FILE).read_text("utf-8").splitlines()) == 2  # both are journalled
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": "Lasso"},
+        {"random_state": None},
+        {"features": ["town", "area in square metres", "age"]},
+        {"keep_missing": False},
+    ],
+)
+def test_steps_that_read_otherwise_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    text = question(0)
+    found, report = reword(tmp_path, text, lambda body: freely(body, READ | change))
+    assert found == text and report["reworded"] == 0
+    (refusal,) = report["refusals"].values()
+    assert f"not read back: {next(iter(change))}" in refusal["why"]
