@@ -47,10 +47,9 @@ def focus_of(plan: Plan, unit: Unit) -> tuple[Focus, ...]:
     return tuple((table, f.field.name, f.value) for f in plan.filters)
 
 
-def databases(unit: Unit, focus: tuple[Focus, ...], seed: int) -> list[Database]:
-    """The data, and its twins."""
-    base = unit.database
-    return [base, *(twin(base, focus, seed, number) for number in range(WIDE))]
+def twins(base: Database, focus: tuple[Focus, ...], seed: int, places: range) -> list[Database]:
+    """The twins of these numbers."""
+    return [twin(base, focus, seed, number) for number in places]
 
 
 def proved(
@@ -64,9 +63,12 @@ def proved(
         raise Refused("the query does not run", f"{one.sql} ({found.why})")
     _usable(plan, found)
     agreed(plan, unit, found, one, second, rows)
-    tried = databases(unit, focus, seed)
+    tried = [base, *twins(base, focus, seed, range(TWINS))]
     golds = [found, *(_rows(d, one.sql) for d in tried[1:])]
     _telling(golds, one)
+    wide = twins(base, focus, seed, range(TWINS, WIDE))
+    tried += wide
+    golds += [_rows(d, one.sql) for d in wide]
     clauses = told_apart(one, text, tried, golds)
     _no_shortcut(plan, unit, one, tried, golds)
     return Proved(found, clauses, focus)
@@ -111,14 +113,13 @@ def agreed(
 def frames(plan: Plan, unit: Unit, second: Second, rows: int) -> list[object]:
     """The tables of a plan as the second way reads them."""
     first, *rest = unit.made
-    own = {f.name for f in first.fields}
-    joined = [f for f in (plan.theirs, plan.group if plan.kind == "join" else None) if f]
-    mine = [f for f in (*plan.columns, *([plan.mine] if plan.mine else [])) if f.name in own]
-    if rest:
-        mine = [f for f in mine if f not in joined]
+    # by place, never by name: both tables may have a column of one name
+    theirs = [f for f in (plan.theirs, plan.group if plan.kind == "join" else None) if f]
+    whole = plan if not rest else replace(plan, group=None)
+    mine = [*whole.columns, *([plan.mine] if plan.mine else [])]
     made: list[object] = [second.frame(first.described, mine, rows)]
-    if rest and joined:
-        made.append(second.frame(rest[0].described, joined, rows))
+    if rest:
+        made.append(second.frame(rest[0].described, theirs, rows))
     return made
 
 

@@ -23,7 +23,7 @@ from rewards.tables.reading import Reading
 Frame = Any
 LONGEST = 120  # characters of a cell
 COLUMNS = 12  # of a table; those that questions can use come first
-_WORDS = 48  # characters of what is said of a column
+_WORDS = 40  # characters of what is said of a column
 
 
 @dataclass(frozen=True)
@@ -165,11 +165,18 @@ def _kind(
     return "year" if original in described.years and distinct >= 5 else "other"
 
 
+_ARTICLE = re.compile(r"^(the|an?) ", re.I)
+# sentences, conditions and figures are no names of a column
+_NO_NAME = re.compile(
+    r"^(indicat|whether|is |was |are |if |as |see |same|did |does |has |\d)|['=?]", re.I
+)
+
+
 def _words(said: str, name: str) -> str:
     """How a question names a column."""
     plain = name.strip("_").replace("_", " ").lower()
-    text = " ".join(said.split())
-    fits = 3 < len(text) <= _WORDS and text.isprintable() and "'" not in text
+    text = _ARTICLE.sub("", " ".join(said.split()))
+    fits = 3 < len(text) <= _WORDS and text.isprintable() and not _NO_NAME.search(text)
     return (text[0].lower() + text[1:] if text[1:2].islower() else text) if fits else plain
 
 

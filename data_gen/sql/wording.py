@@ -52,11 +52,10 @@ _OPENINGS: dict[str, tuple[str, ...]] = {
     "top": (
         "Which {k} of {table}{where} {have} the {most} {measure}? Return {shown}, {order} "
         "{measure} first.",
-        "Order the rows of {table}{where} by {measure}, {order} first, and return {shown} of the "
-        "first {limit}.",
+        "Order the rows of {table}{where} by {measure}, {order} first, and return {shown} of "
+        "{first}.",
         "Return {shown} of the {k} of {table}{where} with the {most} {measure}, {order} first.",
-        "Sorted by {measure} with the {order} first, what is {shown} of the first {limit} rows of "
-        "{table}{where}?",
+        "Sorted by {measure} with the {order} first, what is {shown} of {first} of {table}{where}?",
     ),
     "distinct": (
         "Which different values of {group} occur in the rows of {table}{where}?",
@@ -109,7 +108,7 @@ _OPENINGS: dict[str, tuple[str, ...]] = {
     ),
     "best_group": (
         "By {group}, which {limit} of {table} {have} the {most} {value}{where_rows}? Return "
-        "{group}, {order} first.",
+        "each {group}, {order} first.",
         "Rank each {group} of {table} by {value}, {order} first{where_rows}, and return {group} of "
         "the first {limit}.",
         "Return {group} of the {limit} with the {most} {value} in {table}{where_rows}, {order} "
@@ -162,6 +161,7 @@ def _words(plan: Plan, unit: Unit) -> dict[str, str]:
         "than": {">": "above", "<": "below"}.get(plan.sign, ""),
         "limit": str(plan.limit),
         "k": f"{plan.limit} rows" if plan.limit != 1 else "1 row",
+        "first": f"the first {plan.limit} rows" if plan.limit != 1 else "the first row",
         "have": "have" if plan.limit != 1 else "has",
         "places": "the first place" if plan.limit == 1 else f"the first {plan.limit} places",
         "most": "highest" if plan.down else "lowest",

@@ -104,7 +104,8 @@ _MOST_CASES = 512
 def case_of(gold: Gold, number: int | None) -> Case:
     """The task's own database (None) or one of its twins, with gold's rows. Raises `RunnerLost`
     where gold does not run, or returns here something else than was recorded."""
-    key = (gold.sql, gold.database.digest, gold.seed, f"{number} {gold.focus!r}")
+    what = gold.result if number is None else gold.focus
+    key = (gold.sql, gold.database.digest, gold.seed, f"{gold.ordered} {number} {what!r}")
     if (known := _cases.get(key)) is not None:
         return known
     base = gold.database

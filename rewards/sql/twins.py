@@ -21,7 +21,7 @@ from rewards.seeds import derive_seed
 from rewards.sql.compare import Cell, Row
 from rewards.sql.data import Column, Database, Table
 
-ROWS = 240  # of a twin's table, at most
+ROWS = 160  # of a twin's table, at most
 FEWEST = 12
 _FEW = 12  # distinct numbers up to which they are codes, and stay
 _MISSING = 0.12  # of the cells, at least, where some are missing
