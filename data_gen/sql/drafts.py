@@ -29,7 +29,7 @@ ONE: tuple[Kind, ...] = (
     "top_each",
     "best_group",
 )
-TWO: tuple[Kind, ...] = ("join", "unmatched")
+TWO: tuple[Kind, ...] = ("join", "join_filter", "unmatched")
 
 
 def kinds_of(unit: Unit) -> tuple[Kind, ...]:
@@ -256,6 +256,26 @@ def _join(unit: Unit, rng: Random) -> Plan:
     )
 
 
+def _join_filter(unit: Unit, rng: Random) -> Plan:
+    assert unit.link is not None
+    one, two = unit.made
+    mine, theirs = unit.link
+    own = {name for f in one.fields for name in (f.original, f.words)}
+    free = [f for f in two.of_kind("group", "number", "year") if not {f.original, f.words} & own]
+    condition = _condition(two, _pick(free, rng, theirs), rng)
+    numbers = one.of_kind("number")
+    measure = _pick(numbers, rng) if numbers and rng.random() < 0.7 else None
+    summary = _summary(one, rng, measure) if measure else "rows"
+    return Plan(
+        "join_filter",
+        (condition,),
+        measure=measure,
+        summary=summary,
+        mine=mine,
+        theirs=theirs,
+    )
+
+
 def _unmatched(unit: Unit, rng: Random) -> Plan:
     assert unit.link is not None
     mine, theirs = unit.link
@@ -271,6 +291,7 @@ _DRAFTS: dict[Kind, Callable[[Unit, Random], Plan]] = {
     "top": _top,
     "distinct": _distinct,
     "join": _join,
+    "join_filter": _join_filter,
     "above_average": _above_average,
     "absent": _absent,
     "share": _share,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -154,6 +154,7 @@ def _one(
     rng: Random,
     shapes: set[str],
 ) -> Task | None:
+    tried: list[Plan] = []
     for _ in range(TRIES):
         try:
             plan = draft(unit, kind, rng)
@@ -162,6 +163,9 @@ def _one(
         if plan.shape in shapes:
             tally.reasons["asked already"] += 1
             continue
+        if plan in tried:
+            continue
+        tried.append(plan)
         tally.kinds[kind] += 1
         seed = derive_seed(asked.seed, "sql-twins", asked.name, plan.shape)
         try:
@@ -244,16 +248,21 @@ _HARD = ("above_average", "absent", "share", "top_each", "best_group", "having")
 
 
 def spread(tasks: Sequence[Task], count: int) -> list[Task]:
-    """`count` tasks, even over kinds and over tables as far as these allow, in the order given."""
-    if len(tasks) <= count:
-        return list(tasks)
+    """`count` tasks, even over kinds and then over tables as far as these allow, in the order
+    given."""
+    left: dict[str, list[int]] = {}
+    for place, task in enumerate(tasks):
+        left.setdefault(str(task.meta["kind"]), []).append(place)
     kinds: Counter[str] = Counter()
     tables: Counter[str] = Counter()
-    ranked: list[tuple[int, int, int]] = []
-    for place, task in enumerate(tasks):
-        kind, table = str(task.meta["kind"]), str(task.meta["database"])
-        ranked.append((tables[table], kinds[kind], place))
+    chosen: list[int] = []
+    while len(chosen) < count and left:
+        kind = min(left, key=lambda name: (kinds[name], name))
+        place = min(left[kind], key=lambda at: (tables[str(tasks[at].meta["database"])], at))
+        left[kind].remove(place)
+        if not left[kind]:
+            del left[kind]
         kinds[kind] += 1
-        tables[table] += 1
-    chosen = sorted(place for _, _, place in sorted(ranked)[:count])
-    return [replace(tasks[place]) for place in chosen]
+        tables[str(tasks[place].meta["database"])] += 1
+        chosen.append(place)
+    return [tasks[place] for place in sorted(chosen)]

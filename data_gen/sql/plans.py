@@ -16,6 +16,7 @@ Kind = Literal[
     "top",
     "distinct",
     "join",
+    "join_filter",
     "above_average",
     "absent",
     "share",
@@ -49,7 +50,8 @@ class Filter:
 @dataclass(frozen=True)
 class Plan:
     """One question over the table in place 0 of its unit; `join`: over rows of that table with
-    those of the table in place 1 whose `theirs` is their `mine`."""
+    those of the table in place 1 whose `theirs` is their `mine`. `join_filter` has its conditions
+    on the second table."""
 
     kind: Kind
     filters: tuple[Filter, ...] = ()

@@ -43,7 +43,7 @@ class Proved:
 
 def focus_of(plan: Plan, unit: Unit) -> tuple[Focus, ...]:
     """The values that the question compares with."""
-    table = unit.made[0].table.name
+    table = unit.made[1 if plan.kind == "join_filter" else 0].table.name
     return tuple((table, f.field.name, f.value) for f in plan.filters)
 
 
@@ -115,7 +115,10 @@ def frames(plan: Plan, unit: Unit, second: Second, rows: int) -> list[object]:
     first, *rest = unit.made
     # by place, never by name: both tables may have a column of one name
     theirs = [f for f in (plan.theirs, plan.group if plan.kind == "join" else None) if f]
-    whole = plan if not rest else replace(plan, group=None)
+    whole = replace(plan, group=None) if rest else plan
+    if plan.kind == "join_filter":
+        theirs += [f.field for f in plan.filters]
+        whole = replace(whole, filters=())
     mine = [*whole.columns, *([plan.mine] if plan.mine else [])]
     made: list[object] = [second.frame(first.described, mine, rows)]
     if rest:

@@ -169,6 +169,14 @@ def _merged(plan: Plan, frame: Frame, other: Frame | None) -> Rows:
     return list(_each(plan, left[there], groups[there]))
 
 
+def _filtered_by_other(plan: Plan, frame: Frame, other: Frame | None) -> Rows:
+    assert plan.mine and plan.theirs and other is not None
+    if other[plan.theirs.original].dropna().duplicated().any():
+        raise NotProvable("a key of the other table stands there twice")
+    keys = set(_met(other, plan.filters)[plan.theirs.original].dropna())
+    return [(_one(plan, frame[frame[plan.mine.original].map(lambda key: key in keys)]),)]
+
+
 def _above(plan: Plan, frame: Frame, _: Frame | None) -> Rows:
     assert plan.measure is not None
     column = frame[plan.measure.original]
@@ -234,6 +242,7 @@ _WAYS: dict[str, Callable[[Plan, Frame, Frame | None], Rows]] = {
     "top": _ranked,
     "distinct": _different,
     "join": _merged,
+    "join_filter": _filtered_by_other,
     "above_average": _above,
     "absent": _never,
     "share": _portion,

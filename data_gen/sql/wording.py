@@ -17,7 +17,7 @@ TAIL = (
     "others. Do not round."
 )
 _SAMPLES = 3  # values shown of a column
-_LONG = 24  # characters of a value that is shown
+_LONG = 32  # characters of a value that is shown
 
 _OPENINGS: dict[str, tuple[str, ...]] = {
     "list": (
@@ -75,6 +75,14 @@ _OPENINGS: dict[str, tuple[str, ...]] = {
         "Joining {table} to {other} on {mine} = {theirs}, compute {value} of {table} per {group}"
         "{where_rows}. {both}",
     ),
+    "join_filter": (
+        "Match the rows of {table} with {other} where {mine} equals {theirs}. Over the matched "
+        "rows, what is {value} of {table}{where}?",
+        "The tables {table} and {other} share {mine} ({theirs} in {other}). Compute {value} of "
+        "{table} over the matched rows{where}.",
+        "Joining {table} to {other} on {mine} = {theirs}, what is {value} of {table} over the "
+        "joined rows{where}?",
+    ),
     "above_average": (
         "In which rows of {table}{where} is {measure} {than} the mean {measure}? Return {shown}.",
         "Return {shown} of the rows of {table}{where} whose {measure} is {than} the mean of "
@@ -107,12 +115,12 @@ _OPENINGS: dict[str, tuple[str, ...]] = {
         "by {measure}, {order} first{where_rows}.",
     ),
     "best_group": (
-        "By {group}, which {limit} of {table} {have} the {most} {value}{where_rows}? Return "
-        "each {group}, {order} first.",
-        "Rank each {group} of {table} by {value}, {order} first{where_rows}, and return {group} of "
-        "the first {limit}.",
-        "Return {group} of the {limit} with the {most} {value} in {table}{where_rows}, {order} "
-        "first, when the rows are grouped by {group}.",
+        "Which {groups} of {table} {have} the {most} {value}{where_rows}? Return {group}, {order} "
+        "first; a group is a {group}.",
+        "Group {table} by {group} and rank the groups by {value}, {order} first{where_rows}. "
+        "Return {group} of the first {groups}.",
+        "Grouping the rows of {table} by {group}, return {group} of the {groups} with the {most} "
+        "{value}{where_rows}, {order} first.",
     ),
     "unmatched": (
         "Which {theirs} of {other} are there that no row of {table} has as its {mine}?",
@@ -162,6 +170,7 @@ def _words(plan: Plan, unit: Unit) -> dict[str, str]:
         "limit": str(plan.limit),
         "k": f"{plan.limit} rows" if plan.limit != 1 else "1 row",
         "first": f"the first {plan.limit} rows" if plan.limit != 1 else "the first row",
+        "groups": f"{plan.limit} groups" if plan.limit != 1 else "1 group",
         "have": "have" if plan.limit != 1 else "has",
         "places": "the first place" if plan.limit == 1 else f"the first {plan.limit} places",
         "most": "highest" if plan.down else "lowest",
@@ -219,7 +228,7 @@ def _samples(values: Sequence[Cell]) -> list[str]:
     """The first different values, short."""
     found: list[str] = []
     for value in dict.fromkeys(values):
-        text = literal(value)
+        text = f"{value:.6g}" if isinstance(value, float) else literal(value)
         if value is not None and len(text) <= _LONG:
             found.append(text)
         if len(found) == _SAMPLES:

@@ -272,6 +272,26 @@ def _join(plan: Plan, unit: Unit) -> Written:
     return Written(sql, False, tuple(others))
 
 
+def _join_filter(plan: Plan, unit: Unit) -> Written:
+    assert plan.mine and plan.theirs
+    one, two = (quoted(m.table.name) for m in unit.made)
+    value = _value(plan, "a.")
+    on = f"ON a.{quoted(plan.mine.name)} = b.{quoted(plan.theirs.name)}"
+    met = " AND ".join(f"b.{condition(f)}" for f in plan.filters)
+    kept = f" WHERE {met}" if met else ""
+    sql = f"SELECT {value} FROM {one} AS a JOIN {two} AS b {on}{kept}"
+    key = f"COUNT(DISTINCT b.{quoted(plan.theirs.name)})"
+    others = [Other("rows of the other table", sql.replace(value, key), said="rows")]
+    if plan.summary in ("mean", "total"):
+        once = sql.replace(value, value.replace("(", "(DISTINCT ", 1))
+        others.append(Other("equal values once", once, said=plan.summary))
+    if plan.summary == "mean" and plan.measure is not None and plan.measure.nullable:
+        zero = sql.replace(value, f"AVG(COALESCE(a.{quoted(plan.measure.name)}, 0))")
+        missing = f"Rows without a value for {plan.measure.words} do not count in the mean."
+        others.append(Other("missing values as nothing", zero, clause=missing))
+    return Written(sql, False, tuple(others))
+
+
 def _above_average(plan: Plan, unit: Unit) -> Written:
     assert plan.measure is not None
     table, measure = _table(unit), quoted(plan.measure.name)
@@ -426,6 +446,7 @@ _WRITERS: dict[str, Callable[[Plan, Unit], Written]] = {
     "top": _top,
     "distinct": _distinct,
     "join": _join,
+    "join_filter": _join_filter,
     "above_average": _above_average,
     "absent": _absent,
     "share": _share,
