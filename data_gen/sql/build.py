@@ -71,7 +71,7 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     from data_gen.krama.lakes.carried import carried_about, export_carried
     from data_gen.krama.lakes.lake import Folder, open_lakes
     from data_gen.sql.generate import Tally, generate
-    from data_gen.sql.sides import sides_of
+    from data_gen.sql.sides import parted, sides_of
     from rewards.processes import cores, crew
     from rewards.progress import Progress
 
@@ -92,7 +92,7 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
                 made += tasks
                 tally.add(found)
                 bar.add(1)
-    parts = _parts(made, args)
+    parts = _parts(parted(made, tally.reasons), args)
     proof = certificate(parts, tally, args.seed)
     _write(args.out, parts, proof)
     _say(lakes, parts, tally, args)

@@ -143,11 +143,12 @@ def _content(task: Task) -> Iterable[str | TableMarks]:
     asked = [str(m.get("content") or "") for m in task.prompt if m.get("role") == "user"]
     noted: list[str] = task.meta.get("tables") or []
     carried = task.gold.get("database")
-    return [*asked, *map(str, noted), *(_marks(carried) if isinstance(carried, str) else ())]
+    return [*asked, *map(str, noted), *(marks_of(carried) if isinstance(carried, str) else ())]
 
 
 @lru_cache(maxsize=256)
-def _marks(database: str) -> tuple[TableMarks, ...]:
+def marks_of(database: str) -> tuple[TableMarks, ...]:
+    """The marks of the tables of a packed database."""
     import pandas as pd  # pyright: ignore[reportMissingTypeStubs]
 
     found = [

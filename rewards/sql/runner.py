@@ -45,25 +45,24 @@ REFUSED = frozenset(
 _ALLOWED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, 33)  # 33: SQLITE_RECURSIVE
 
 
-class Denied(Exception):
-    """The authorizer refused something."""
+_NAMES = {
+    getattr(sqlite3, name): name.removeprefix("SQLITE_")
+    for name in dir(sqlite3)
+    if name.startswith(("SQLITE_CREATE", "SQLITE_DROP", "SQLITE_ALTER"))
+} | {
+    sqlite3.SQLITE_INSERT: "INSERT",
+    sqlite3.SQLITE_UPDATE: "UPDATE",
+    sqlite3.SQLITE_DELETE: "DELETE",
+    sqlite3.SQLITE_PRAGMA: "PRAGMA",
+    sqlite3.SQLITE_TRANSACTION: "TRANSACTION",
+    sqlite3.SQLITE_ATTACH: "ATTACH",
+    sqlite3.SQLITE_DETACH: "DETACH",
+    sqlite3.SQLITE_FUNCTION: "the function",
+}
 
 
 def _authorizer(said: list[str]) -> Any:
-    names = {
-        getattr(sqlite3, name): name.removeprefix("SQLITE_")
-        for name in dir(sqlite3)
-        if name.startswith(("SQLITE_CREATE", "SQLITE_DROP", "SQLITE_ALTER"))
-    } | {
-        sqlite3.SQLITE_INSERT: "INSERT",
-        sqlite3.SQLITE_UPDATE: "UPDATE",
-        sqlite3.SQLITE_DELETE: "DELETE",
-        sqlite3.SQLITE_PRAGMA: "PRAGMA",
-        sqlite3.SQLITE_TRANSACTION: "TRANSACTION",
-        sqlite3.SQLITE_ATTACH: "ATTACH",
-        sqlite3.SQLITE_DETACH: "DETACH",
-        sqlite3.SQLITE_FUNCTION: "the function",
-    }
+    """What lets a query read and compute; what it refuses is put into `said`."""
 
     def decide(action: int, one: str | None, two: str | None, *_: Any) -> int:
         if action in _ALLOWED:
@@ -71,7 +70,7 @@ def _authorizer(said: list[str]) -> Any:
         if action == sqlite3.SQLITE_FUNCTION and str(two).lower() not in REFUSED:
             return sqlite3.SQLITE_OK
         name = f" {two}" if action == sqlite3.SQLITE_FUNCTION else ""
-        said.append(f"{names.get(action, f'action {action}')}{name}")
+        said.append(f"{_NAMES.get(action, f'action {action}')}{name}")
         return sqlite3.SQLITE_DENY
 
     return decide

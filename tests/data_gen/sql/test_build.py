@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from assay_command import assay, rows
@@ -13,8 +16,9 @@ pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
 
 from data_gen.sql import build
+from data_gen.sql.sides import LIKE, parted
 from rewards.families import BUILT_IN, score_answer
-from rewards.sql.data import Table, unpacked
+from rewards.sql.data import Column, Database, Table, packed, unpacked
 from rewards.sql.extract import fenced
 from rewards.task import Answer, Task, TaskError, read_tasks
 
@@ -125,3 +129,23 @@ def test_every_command_takes_the_tasks(out: Path, tasks: list[Task], tmp_path: P
     assert all(row["outcome"] == 1.0 for row in rows(tmp_path / "eval" / "rows.jsonl"))
     assay(tmp_path, "tasks", "pack", str(out), "--out", "set.tar.gz")
     assay(tmp_path, "tasks", "check", file, "--against", file, status=1)
+
+
+def test_a_table_like_a_held_out_one_is_in_no_other_split(tasks: list[Task]) -> None:
+    """The same customers again, some rows fewer and under another name."""
+    held = replace(next(t for t in tasks if t.meta["tables_asked"] == "1"), split="heldout")
+    (table,) = _tables(held)
+    fewer = Database((replace(table, name="again", rows=table.rows[: len(table.rows) * 3 // 4]),))
+    kin = replace(held, id="kin", split="train", gold={**held.gold, "database": packed(fewer)})
+    other = _numbers()
+    own = replace(held, id="own", split="train", gold={**held.gold, "database": packed(other)})
+    reasons: Counter[str] = Counter()
+    assert [t.id for t in parted([kin, own, held], reasons)] == [held.id, "own"]
+    assert reasons[LIKE] == 1
+
+
+def _numbers() -> Database:
+    rng = Random(8)
+    rows = tuple((f"w{i}", rng.gauss(0, 1), rng.gauss(5, 2)) for i in range(50))
+    columns = (Column("word", "TEXT"), Column("a", "REAL"), Column("b", "REAL"))
+    return Database((Table("numbers", columns, rows),))

@@ -84,7 +84,7 @@ def test_the_machine_is_told_from_the_answer(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_gold_that_gives_other_rows_here_has_no_outcome() -> None:
     task = sql_task("count", result=[[1]])
-    for answer in (Answer(SQL.gold(task) or ""), Answer("nothing")):
+    for answer in (Answer(str(SQL.gold(task))), Answer("nothing")):
         score = score_answer(task, answer)
         assert score.outcome is None and "other rows" in score.why
     assert score_answer(sql_task(sql="SELECT colour"), Answer("x")).outcome is None
