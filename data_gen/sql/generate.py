@@ -16,7 +16,7 @@ from data_gen.sql.plans import Kind, Plan
 from data_gen.sql.prove import Proved, Refused, proved
 from data_gen.sql.second import Second
 from data_gen.sql.tables import COLUMNS, Made, Unit, joined, made, read_frame
-from data_gen.sql.wording import prompt, question
+from data_gen.sql.wording import pieces, prompt, question
 from data_gen.sql.write import Written, written
 from rewards.seeds import derive_seed
 from rewards.sql.data import packed
@@ -28,7 +28,7 @@ from rewards.task import Task, TaskError
 TRIES = 5  # drafts of a kind over a table
 EXAMPLES = 2  # sentences kept of a reason, of each folder
 SHORT_COLUMNS = 8
-SHORT_CHARACTERS = 900  # of a prompt: at most 350 tokens of a small model's vocabulary
+SHORT_PIECES = 325  # of a prompt: at most 350 tokens of SmolLM2's vocabulary (docs/sql.md)
 LONG_CHARACTERS = 6000
 _JOINS = 2  # databases of two tables, for each table
 
@@ -209,7 +209,7 @@ def _task(
 ) -> Task:
     whole = " ".join([text, *found.clauses])
     body = prompt(whole, unit)
-    if len(body) > (SHORT_CHARACTERS if asked.short else LONG_CHARACTERS):
+    if len(body) > LONG_CHARACTERS or (asked.short and pieces(body) > SHORT_PIECES):
         raise Refused("a prompt that is too long")
     tables = [m.described for m in unit.made]
     name = f"{derive_seed('sql-task', asked.name, *(t.key for t in tables), plan.shape):016x}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from random import Random
 
@@ -210,6 +211,15 @@ def prompt(text: str, unit: Unit) -> str:
     """What the model is asked: the schema with some values of every column, and the question."""
     tables = "\n\n".join(_schema(m) for m in reversed(unit.made))
     return f"{tables}\n\nQuestion: {text}\n\n{TAIL}"
+
+
+_PIECE = re.compile(r"\d|[^\W\d_]+|[^\w\s]|_|\n")
+
+
+def pieces(text: str) -> int:
+    """About how many tokens a text has: digits, marks and ends of lines one each, four letters of a
+    word one."""
+    return sum(-(-len(piece) // 4) for piece in _PIECE.findall(text))
 
 
 def _schema(made: Made) -> str:

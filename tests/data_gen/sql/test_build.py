@@ -17,6 +17,7 @@ pytest.importorskip("duckdb")
 
 from data_gen.sql import build
 from data_gen.sql.sides import LIKE, parted
+from data_gen.sql.wording import pieces
 from rewards.families import BUILT_IN, score_answer
 from rewards.sql.data import Column, Database, Table, packed, unpacked
 from rewards.sql.extract import fenced
@@ -99,7 +100,7 @@ def test_tables_that_can_be_joined_stay_on_one_side(tmp_path: Path) -> None:
 def test_short_prompts(tmp_path: Path) -> None:
     out = build_shop(tmp_path, "--short", "--heldout-share", "0", seed=2)
     for task in read_tasks(out / "train.jsonl"):
-        assert len(task.prompt[0]["content"]) <= 900 and task.meta["tables_asked"] == "1"
+        assert pieces(task.prompt[0]["content"]) <= 325 and task.meta["tables_asked"] == "1"
         assert all(len(t.columns) <= 8 for t in _tables(task))
 
 
