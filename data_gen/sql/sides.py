@@ -66,9 +66,10 @@ def parted(made: Sequence[Task], reasons: Counter[str]) -> list[Task]:
         shared = {text for text, tables in mine.items() if any(_like(t, known) for t in tables)}
         for task in made:
             if task.split == side:
-                out = task.gold["database"] in shared
-                reasons[LIKE] += out
-                kept += [] if out else [task]
+                if task.gold["database"] in shared:
+                    reasons[LIKE] += 1
+                else:
+                    kept.append(task)
         known += [t for text, tables in mine.items() if text not in shared for t in tables]
     return kept
 
