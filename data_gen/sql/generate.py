@@ -12,12 +12,13 @@ from data_gen.krama.lakes.links import Links
 from data_gen.krama.lakes.reread import NotProvable
 from data_gen.krama.lakes.tables import Table
 from data_gen.sql.drafts import NoPlan, draft, kinds_of
+from data_gen.sql.parts import Written
 from data_gen.sql.plans import Kind, Plan
 from data_gen.sql.prove import Proved, Refused, proved
 from data_gen.sql.second import Second
 from data_gen.sql.tables import COLUMNS, Made, Unit, joined, made, read_frame
 from data_gen.sql.wording import pieces, prompt, question
-from data_gen.sql.write import Written, written
+from data_gen.sql.write import written
 from rewards.seeds import derive_seed
 from rewards.sql.data import packed
 from rewards.sql.extract import fenced

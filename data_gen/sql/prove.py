@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from data_gen.krama.lakes.reread import NotProvable
+from data_gen.sql.parts import Other, Written
 from data_gen.sql.plans import Plan
 from data_gen.sql.second import Second, values
 from data_gen.sql.tables import Unit
-from data_gen.sql.write import Other, Written, written
+from data_gen.sql.write import written
 from rewards.sql.compare import Cell, Row, equal
 from rewards.sql.data import Database, quoted
 from rewards.sql.execute import Failed, run

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from random import Random
 
+from data_gen.sql.parts import SIGNS
 from data_gen.sql.plans import Field, Filter, Plan
 from data_gen.sql.tables import Made, Unit
-from data_gen.sql.write import SIGNS
 from rewards.sql.compare import Cell
 from rewards.sql.data import quoted
 from rewards.sql.family import literal

@@ -7,31 +7,25 @@ what the question says anyway. A reading with neither refuses the question where
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from data_gen.sql.plans import Field, Filter, Plan, Sign
+from data_gen.sql.parts import (
+    SIGNS,
+    STRICT,
+    Other,
+    Written,
+    condition,
+    group_parts,
+    of_missing,
+    table_of,
+    value_of,
+    where,
+    with_empty,
+    without_group,
+)
+from data_gen.sql.plans import Plan, Sign
 from data_gen.sql.tables import Unit
 from rewards.sql.data import quoted
-from rewards.sql.family import literal
-
-_STRICT: dict[Sign, Sign] = {">": ">=", ">=": ">", "<": "<=", "<=": "<"}
-
-
-@dataclass(frozen=True)
-class Other:
-    """Another query that the words might mean."""
-
-    label: str
-    sql: str
-    said: str = ""
-    clause: str = ""
-
-
-@dataclass(frozen=True)
-class Written:
-    sql: str
-    ordered: bool
-    others: tuple[Other, ...]
 
 
 def written(plan: Plan, unit: Unit) -> Written:
@@ -44,9 +38,9 @@ def written(plan: Plan, unit: Unit) -> Written:
 def _strict(plan: Plan, unit: Unit) -> Iterator[Other]:
     """A bound that counts, or does not; and rows without a value under "not"."""
     for at, found in enumerate(plan.filters):
-        if found.sign in _STRICT:
+        if found.sign in STRICT:
             others = list(plan.filters)
-            others[at] = replace(found, sign=_STRICT[found.sign])
+            others[at] = replace(found, sign=STRICT[found.sign])
             sql = _WRITERS[plan.kind](replace(plan, filters=tuple(others)), unit).sql
             yield Other("the bound itself", sql, said=SIGNS[found.sign])
         if found.sign == "!=" and found.field.nullable:
@@ -57,91 +51,16 @@ def _strict(plan: Plan, unit: Unit) -> Iterator[Other]:
             yield Other("missing values under not", gold.replace(plain, kept), clause=clause)
 
 
-SIGNS: dict[Sign, str] = {
-    ">": "more than",
-    ">=": "at least",
-    "<": "less than",
-    "<=": "at most",
-    "=": "is",
-    "!=": "is not",
-}
-
-
-def condition(found: Filter) -> str:
-    return f"{quoted(found.field.name)} {found.sign} {literal(found.value)}"
-
-
-def where(plan: Plan, *more: str) -> str:
-    parts = [*map(condition, plan.filters), *more]
-    return f" WHERE {' AND '.join(parts)}" if parts else ""
-
-
-def _table(unit: Unit) -> str:
-    return quoted(unit.made[0].table.name)
-
-
-def _value(plan: Plan, alias: str = "") -> str:
-    """The summary that a plan asks for, over rows."""
-    if plan.summary == "rows" or plan.measure is None:
-        return "COUNT(*)"
-    name = alias + quoted(plan.measure.name)
-    words = {"mean": "AVG", "total": "SUM", "largest": "MAX", "smallest": "MIN"}
-    return f"{words[plan.summary]}({name})"
-
-
-def _of_missing(plan: Plan, sql: str) -> list[Other]:
-    """A mean in which missing values count as nothing; one of different values only."""
-    if plan.measure is None or plan.summary in ("rows", "largest", "smallest"):
-        return []
-    name, value = quoted(plan.measure.name), _value(plan)
-    what = plan.measure.words
-    out = [
-        Other(
-            "equal values once",
-            sql.replace(value, value.replace("(", "(DISTINCT ", 1)),
-            said=plan.summary,
-        )
-    ]
-    if plan.summary == "mean" and plan.measure.nullable:
-        nothing = sql.replace(value, f"AVG(COALESCE({name}, 0))")
-        clause = f"Rows without a value for {what} do not count in the mean."
-        out.append(Other("missing values as nothing", nothing, clause=clause))
-    return out
-
-
-def _without_group(plan: Plan, sql: str, plain: str) -> list[Other]:
-    """Rows whose group is missing: a group of their own, or none."""
-    if plan.group is None or not plan.group.nullable:
-        return []
-    clause = f"Leave out rows without a value for {plan.group.words}."
-    return [Other("rows without a group", plain, clause=clause)] if plain != sql else []
-
-
-def _with_empty(plan: Plan, sql: str, *there: str) -> list[Other]:
-    """Groups of which no row meets the conditions: left out, or there with nothing."""
-    if not plan.filters or plan.group is None:
-        return []
-    met = " AND ".join(map(condition, plan.filters))
-    value = _value(plan)
-    inner = "1" if value == "COUNT(*)" else value.partition("(")[2].removesuffix(")")
-    name = value.partition("(")[0]
-    all_rows = where(replace(plan, filters=()), *there)
-    text = sql.replace(where(plan, *there), all_rows, 1)
-    text = text.replace(value, f"{name}(CASE WHEN {met} THEN {inner} END)")
-    clause = f"Leave out any {plan.group.words} without such rows."
-    return [Other("groups without rows", text, clause=clause)]
-
-
 def _list(plan: Plan, unit: Unit) -> Written:
     names = ", ".join(quoted(f.name) for f in plan.shown)
-    sql = f"SELECT {names} FROM {_table(unit)}{where(plan)}"
+    sql = f"SELECT {names} FROM {table_of(unit)}{where(plan)}"
     once = sql.replace("SELECT", "SELECT DISTINCT", 1)
     clause = "Give a row for every matching row, also where rows are equal."
     return Written(sql, False, (Other("equal rows once", once, clause=clause),))
 
 
 def _count(plan: Plan, unit: Unit) -> Written:
-    sql = f"SELECT COUNT(*) FROM {_table(unit)}{where(plan)}"
+    sql = f"SELECT COUNT(*) FROM {table_of(unit)}{where(plan)}"
     others = [
         Other(
             f"different values of {f.name}",
@@ -154,39 +73,30 @@ def _count(plan: Plan, unit: Unit) -> Written:
 
 
 def _aggregate(plan: Plan, unit: Unit) -> Written:
-    sql = f"SELECT {_value(plan)} FROM {_table(unit)}{where(plan)}"
-    return Written(sql, False, tuple(_of_missing(plan, sql)))
-
-
-def _there(group: Field) -> str:
-    return f"{quoted(group.name)} IS NOT NULL"
-
-
-def _group_parts(plan: Plan) -> tuple[str, list[str]]:
-    assert plan.group is not None
-    return quoted(plan.group.name), [_there(plan.group)] if plan.group.nullable else []
+    sql = f"SELECT {value_of(plan)} FROM {table_of(unit)}{where(plan)}"
+    return Written(sql, False, tuple(of_missing(plan, sql)))
 
 
 def _group(plan: Plan, unit: Unit) -> Written:
-    name, there = _group_parts(plan)
-    head, tail = f"SELECT {name}, {_value(plan)} FROM {_table(unit)}", f" GROUP BY {name}"
+    name, there = group_parts(plan)
+    head, tail = f"SELECT {name}, {value_of(plan)} FROM {table_of(unit)}", f" GROUP BY {name}"
     sql, plain = head + where(plan, *there) + tail, head + where(plan) + tail
-    others = [*_of_missing(plan, sql), *_without_group(plan, sql, plain)]
-    return Written(sql, False, (*others, *_with_empty(plan, sql, *there)))
+    others = [*of_missing(plan, sql), *without_group(plan, sql, plain)]
+    return Written(sql, False, (*others, *with_empty(plan, sql, *there)))
 
 
 def _having(plan: Plan, unit: Unit) -> Written:
-    name, there = _group_parts(plan)
-    value = _value(plan)
+    name, there = group_parts(plan)
+    value = value_of(plan)
 
     def made(sign: Sign, *more: str) -> str:
         bound = f" GROUP BY {name} HAVING {value} {sign} {plan.limit}"
-        return f"SELECT {name} FROM {_table(unit)}{where(plan, *more)}{bound}"
+        return f"SELECT {name} FROM {table_of(unit)}{where(plan, *more)}{bound}"
 
     sql = made(plan.sign, *there)
-    others = [Other("the bound itself", made(_STRICT[plan.sign], *there), said=SIGNS[plan.sign])]
-    others += [*_of_missing(plan, sql), *_without_group(plan, sql, made(plan.sign))]
-    others += _with_empty(plan, sql, *there)
+    others = [Other("the bound itself", made(STRICT[plan.sign], *there), said=SIGNS[plan.sign])]
+    others += [*of_missing(plan, sql), *without_group(plan, sql, made(plan.sign))]
+    others += with_empty(plan, sql, *there)
     return Written(sql, False, tuple(others))
 
 
@@ -199,7 +109,7 @@ def _top(plan: Plan, unit: Unit) -> Written:
 
     def made(*ties: str, more: tuple[str, ...] = tuple(there)) -> str:
         by = ", ".join([order, *ties])
-        rows = f"{_table(unit)}{where(plan, *more)}"
+        rows = f"{table_of(unit)}{where(plan, *more)}"
         return f"SELECT {shown} FROM {rows} ORDER BY {by} LIMIT {plan.limit}"
 
     clause = f"Where {plan.measure.words} is equal, order by {plan.shown[0].words}, ascending."
@@ -214,27 +124,27 @@ def _top(plan: Plan, unit: Unit) -> Written:
 
 
 def _distinct(plan: Plan, unit: Unit) -> Written:
-    name, there = _group_parts(plan)
+    name, there = group_parts(plan)
     if plan.summary == "rows" and plan.limit:  # how many there are
-        sql = f"SELECT COUNT(DISTINCT {name}) FROM {_table(unit)}{where(plan)}"
+        sql = f"SELECT COUNT(DISTINCT {name}) FROM {table_of(unit)}{where(plan)}"
         plain = sql.replace("DISTINCT ", "")
-        null = f"SELECT COUNT(*) FROM (SELECT DISTINCT {name} FROM {_table(unit)}{where(plan)})"
+        null = f"SELECT COUNT(*) FROM (SELECT DISTINCT {name} FROM {table_of(unit)}{where(plan)})"
         assert plan.group is not None
         clause = f"A missing {plan.group.words} is not counted."
         others = [Other("every value", plain, said="different")]
         others += [Other("missing as a value", null, clause=clause)] if there else []
         return Written(sql, False, tuple(others))
-    head = f"SELECT DISTINCT {name} FROM {_table(unit)}"
+    head = f"SELECT DISTINCT {name} FROM {table_of(unit)}"
     sql, plain = head + where(plan, *there), head + where(plan)
     every = Other("every row", sql.replace("DISTINCT ", ""), said="different")
-    return Written(sql, False, (every, *_without_group(plan, sql, plain)))
+    return Written(sql, False, (every, *without_group(plan, sql, plain)))
 
 
 def _join(plan: Plan, unit: Unit) -> Written:
     assert plan.mine and plan.theirs and plan.group
     one, two = (quoted(m.table.name) for m in unit.made)
     group = f"b.{quoted(plan.group.name)}"
-    value = _value(plan, "a.")
+    value = value_of(plan, "a.")
     on = f"ON a.{quoted(plan.mine.name)} = b.{quoted(plan.theirs.name)}"
     filters = [f"a.{condition(f)}" for f in plan.filters]
 
@@ -275,7 +185,7 @@ def _join(plan: Plan, unit: Unit) -> Written:
 def _join_filter(plan: Plan, unit: Unit) -> Written:
     assert plan.mine and plan.theirs
     one, two = (quoted(m.table.name) for m in unit.made)
-    value = _value(plan, "a.")
+    value = value_of(plan, "a.")
     on = f"ON a.{quoted(plan.mine.name)} = b.{quoted(plan.theirs.name)}"
     met = " AND ".join(f"b.{condition(f)}" for f in plan.filters)
     kept = f" WHERE {met}" if met else ""
@@ -294,7 +204,7 @@ def _join_filter(plan: Plan, unit: Unit) -> Written:
 
 def _above_average(plan: Plan, unit: Unit) -> Written:
     assert plan.measure is not None
-    table, measure = _table(unit), quoted(plan.measure.name)
+    table, measure = table_of(unit), quoted(plan.measure.name)
     shown = ", ".join(quoted(f.name) for f in plan.shown)
 
     def made(sign: Sign, inner: str, what: str = "AVG", once: str = "") -> str:
@@ -303,7 +213,7 @@ def _above_average(plan: Plan, unit: Unit) -> Written:
 
     sql = made(plan.sign, "")
     clause = "Take the mean over the whole table."
-    others = [Other("the mean itself", made(_STRICT[plan.sign], ""), said="the mean")]
+    others = [Other("the mean itself", made(STRICT[plan.sign], ""), said="the mean")]
     if plan.filters:
         others.append(Other("mean of the chosen rows", made(plan.sign, where(plan)), clause=clause))
     if plan.measure.nullable:
@@ -316,8 +226,8 @@ def _above_average(plan: Plan, unit: Unit) -> Written:
 
 
 def _absent(plan: Plan, unit: Unit) -> Written:
-    name, there = _group_parts(plan)
-    table = _table(unit)
+    name, there = group_parts(plan)
+    table = table_of(unit)
     head = f"SELECT DISTINCT {name} FROM {table}"
     kept = f" WHERE {' AND '.join(there)}" if there else ""
     sql = f"{head}{kept} EXCEPT SELECT {name} FROM {table}{where(plan)}"
@@ -327,7 +237,7 @@ def _absent(plan: Plan, unit: Unit) -> Written:
     others = [Other("some row that does not", some, said="no row")]
     if there:
         plain = f"{head} EXCEPT SELECT {name} FROM {table}{where(plan)}"
-        others += _without_group(plan, sql, plain)
+        others += without_group(plan, sql, plain)
     return Written(sql, False, tuple(others))
 
 
@@ -339,7 +249,7 @@ def _share(plan: Plan, unit: Unit) -> Written:
     def made(rate: str, sign: Sign, *more: str) -> str:
         case = f"SUM(CASE WHEN {condition(replace(asked, sign=sign))} THEN 1 ELSE 0 END)"
         whole = f"{rate} * {case} / COUNT(*)"
-        return f"SELECT {whole} FROM {_table(unit)}{where(base, *more)}"
+        return f"SELECT {whole} FROM {table_of(unit)}{where(base, *more)}"
 
     sql = made("100.0", asked.sign, *there)
     others = [Other("a whole number", made("100", asked.sign, *there), said="with its decimals")]
@@ -353,17 +263,17 @@ def _share(plan: Plan, unit: Unit) -> Written:
 
 def _date_part(plan: Plan, unit: Unit) -> Written:
     assert plan.group is not None
-    name, there = _group_parts(plan)
+    name, there = group_parts(plan)
     parts = {
         "year": f"CAST(strftime('%Y', {name}) AS INTEGER)",
         "month": f"CAST(strftime('%m', {name}) AS INTEGER)",
         "decade": f"{name} / 10 * 10",
     }
     part = parts[plan.part]
-    head, tail = f"SELECT {part}, {_value(plan)} FROM {_table(unit)}", f" GROUP BY {part}"
+    head, tail = f"SELECT {part}, {value_of(plan)} FROM {table_of(unit)}", f" GROUP BY {part}"
     sql, plain = head + where(plan, *there) + tail, head + where(plan) + tail
-    others = [*_of_missing(plan, sql), *_without_group(plan, sql, plain)]
-    others += _with_empty(plan, sql, *there)
+    others = [*of_missing(plan, sql), *without_group(plan, sql, plain)]
+    others += with_empty(plan, sql, *there)
     if plan.part == "month":
         both = f"strftime('%Y-%m', {name})"
         others.append(Other("months of each year", sql.replace(part, both), said="of the year"))
@@ -372,7 +282,7 @@ def _date_part(plan: Plan, unit: Unit) -> Written:
 
 def _top_each(plan: Plan, unit: Unit) -> Written:
     assert plan.group and plan.measure
-    name, there = _group_parts(plan)
+    name, there = group_parts(plan)
     measure = quoted(plan.measure.name)
     order = f"{measure} DESC" if plan.down else measure
     shown = quoted(plan.shown[0].name)
@@ -380,7 +290,7 @@ def _top_each(plan: Plan, unit: Unit) -> Written:
 
     def made(how: str, *more: str, ties: str = "") -> str:
         place = f"{how}() OVER (PARTITION BY {name} ORDER BY {order}{ties}) AS place"
-        inner = f"SELECT {name}, {shown}, {place} FROM {_table(unit)}{where(plan, *more)}"
+        inner = f"SELECT {name}, {shown}, {place} FROM {table_of(unit)}{where(plan, *more)}"
         return f"SELECT {name}, {shown} FROM ({inner}) WHERE place <= {plan.limit}"
 
     sql = made("RANK", *there)
@@ -406,20 +316,20 @@ def _top_each(plan: Plan, unit: Unit) -> Written:
 
 def _best_group(plan: Plan, unit: Unit) -> Written:
     assert plan.group is not None
-    name, there = _group_parts(plan)
-    value = _value(plan)
+    name, there = group_parts(plan)
+    value = value_of(plan)
     order = f"{value} DESC" if plan.down else value
 
     def made(ties: str, *more: str) -> str:
         kept = where(plan, *more)
         tail = f" GROUP BY {name} ORDER BY {order}, {ties} LIMIT {plan.limit}"
-        return f"SELECT {name} FROM {_table(unit)}{kept}{tail}"
+        return f"SELECT {name} FROM {table_of(unit)}{kept}{tail}"
 
     sql = made(name, *there)
     clause = f"Where they are equal, order by {plan.group.words}, ascending."
     others = [Other("ties the other way", made(f"{name} DESC", *there), clause=clause)]
-    others += [*_of_missing(plan, sql), *_without_group(plan, sql, made(name))]
-    others += _with_empty(plan, sql, *there)
+    others += [*of_missing(plan, sql), *without_group(plan, sql, made(name))]
+    others += with_empty(plan, sql, *there)
     return Written(sql, True, tuple(others))
 
 

@@ -14,7 +14,7 @@ pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
 
 from data_gen.krama.lakes.lake import Lake, open_lake
-from data_gen.sql import prove, tables, write
+from data_gen.sql import parts, prove, tables
 from data_gen.sql.drafts import ONE, TWO, NoPlan, draft
 from data_gen.sql.plans import Filter, Plan
 from data_gen.sql.prove import Refused, agreed, told_apart
@@ -218,6 +218,6 @@ def test_questions_have_many_openings_and_no_empty_words(lake: Lake) -> None:
         assert "{" not in text and "  " not in text and "None" not in text, text
         assert text[0].isupper() or text[0].isdigit()
         for found in plan.filters:
-            assert found.field.words in text and write.SIGNS[found.sign] in text
+            assert found.field.words in text and parts.SIGNS[found.sign] in text
         starts.add(" ".join(text.split()[:2]))
     assert len(starts) >= 20
