@@ -47,6 +47,11 @@ BUILDERS: dict[str, tuple[str, str, str]] = {
         "questions over your own folders of tables, with executed gold",
         "assay tasks lake --lakes my_lake/ --heldout other_lake/ --out tasks",
     ),
+    "sql": (
+        "data_gen.sql.build:main",
+        "text-to-SQL questions over your own tables and SQLite files, proved twice",
+        "assay tasks sql --tables my_tables/ --out tasks",
+    ),
     "pack": (
         "data_gen.pack:main",
         "a set of tasks and the files they name, in one archive that can be moved",

@@ -23,6 +23,7 @@ from rewards.krama.family import ANSWER
 from rewards.krama.policies import FLOORS, FORMS, answer_type
 from rewards.krama.spellings import benchmark, spellings
 from rewards.outside import load_object
+from rewards.sql.family import SQL
 from rewards.task import Answer, Score, Task, TaskError, unscored
 
 _ANSWER = replace(
@@ -33,7 +34,7 @@ _ANSWER = replace(
     spellings=spellings,
     benchmark=benchmark,
 )
-BUILT_IN: dict[str, Family] = {f.name: f for f in (REFINEMENT, STRUCTURED, TABLE, _ANSWER)}
+BUILT_IN: dict[str, Family] = {f.name: f for f in (REFINEMENT, STRUCTURED, TABLE, _ANSWER, SQL)}
 VARIABLE = "ASSAY_FAMILIES"
 GROUP = "assay.families"  # entry points of installed packages
 _added: dict[str, Family] = {}

@@ -48,7 +48,7 @@ NAMES_LEFT = {
     "rollouts/cli.py": "2026-11-22",
     "rollouts/solvers.py": "2026-11-22",
 }
-ROOMS = {"cdr", "dare", "krama"}
+ROOMS = {"cdr", "dare", "krama", "sql"}
 # a benchmark's name as a word of an identifier or of a text: krama_main, KramaAgent, "dare:"
 BENCHMARK = re.compile(
     r"(?<![A-Za-z])(?:krama|dare|cdr)(?![a-z])|(?:Krama|Dare|Cdr)(?![a-z])"

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import SHARED
+from sql_tasks import sql_tasks
 
 from data_gen.corpora import read_corpus
 from data_gen.demo.build import build_demo_tasks, preset
@@ -98,6 +99,7 @@ TASKS: dict[str, Callable[[], list[Task]]] = {
     "structured": structured,
     "table": table,
     "answer": answer,
+    "sql": sql_tasks,
 }
 
 
@@ -121,7 +123,7 @@ def test_the_laws_hold(name: str) -> None:
 @settings(deadline=None, max_examples=30)
 @given(st.text(max_size=200), st.booleans())
 def test_no_text_scores_above_gold_or_raises(text: str, cut: bool) -> None:
-    for name in ("refinement", "structured", "answer"):
+    for name in ("refinement", "structured", "answer", "sql"):
         for task in TASKS[name]()[:3]:
             gold = scored(task, gold_of(BUILT_IN[name], task))
             score = scored(task, Answer(text, cut, {"answer.json": text.encode("utf-8", "ignore")}))

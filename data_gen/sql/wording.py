@@ -1,0 +1,246 @@
+"""Questions in words, and the prompt that shows the database."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from random import Random
+
+from data_gen.sql.parts import SIGNS
+from data_gen.sql.plans import Field, Filter, Plan
+from data_gen.sql.tables import Made, Unit
+from rewards.sql.compare import Cell
+from rewards.sql.data import quoted
+from rewards.sql.family import literal
+
+TAIL = (
+    "Answer with one SQLite query in a ```sql block. Return the columns that are asked for and no "
+    "others. Do not round."
+)
+_SAMPLES = 3  # values shown of a column
+_LONG = 32  # characters of a value that is shown
+
+_OPENINGS: dict[str, tuple[str, ...]] = {
+    "list": (
+        "List {shown} of the rows of {table}{where}.",
+        "Show {shown} for every row of {table}{where}.",
+        "What is {shown} of the rows of {table}{where}?",
+        "For the rows of {table}{where}, return {shown}.",
+    ),
+    "count": (
+        "How many rows of {table} are there{where}?",
+        "Count the rows of {table}{where}.",
+        "What is the number of rows of {table}{where}?",
+        "In {table}, how many rows are there{where}?",
+    ),
+    "aggregate": (
+        "What is {value} over all rows of {table}{where}?",
+        "Compute {value} over all rows of {table}{where}.",
+        "Over all rows of {table}{where}, what is {value}?",
+        "Find {value} over all rows of {table}{where}.",
+    ),
+    "group": (
+        "For each {group}, what is {value} in {table}{where_rows}? {both}",
+        "Break {value} of {table} down by {group}{where_rows}. {both}",
+        "Per {group}, compute {value} in {table}{where_rows}. {both}",
+        "Group the rows of {table} by {group} and give {value}{where_rows}. {both}",
+    ),
+    "having": (
+        "Which values of {group} have {sign} {limit} rows in {table}{where_rows}?",
+        "Find every {group} with {sign} {limit} rows in {table}{where_rows}.",
+        "List each {group} that has {sign} {limit} rows of {table}{where_rows}.",
+    ),
+    "top": (
+        "Which {k} of {table}{where} {have} the {most} {measure}? Return {shown}, {order} "
+        "{measure} first.",
+        "Order the rows of {table}{where} by {measure}, {order} first, and return {shown} of "
+        "{first}.",
+        "Return {shown} of the {k} of {table}{where} with the {most} {measure}, {order} first.",
+        "Sorted by {measure} with the {order} first, what is {shown} of {first} of {table}{where}?",
+    ),
+    "distinct": (
+        "Which different values of {group} occur in the rows of {table}{where}?",
+        "List the different {group} found in the rows of {table}{where}, each once.",
+        "What different {group} are there in the rows of {table}{where}?",
+    ),
+    "distinct count": (
+        "How many different {group} occur in the rows of {table}{where}?",
+        "Count the different values of {group} in the rows of {table}{where}.",
+        "What is the number of different {group} in the rows of {table}{where}?",
+    ),
+    "join": (
+        "Match the rows of {table} with {other} where {mine} equals {theirs}. For each {group} of "
+        "{other}, what is {value} of the matched rows of {table}{where_rows}? {both}",
+        "The tables {table} and {other} share {mine} ({theirs} in {other}). Give {value} of the "
+        "matched rows of {table} for each {group} of {other}{where_rows}. {both}",
+        "Joining {table} to {other} on {mine} = {theirs}, compute {value} of {table} per {group}"
+        "{where_rows}. {both}",
+    ),
+    "join_filter": (
+        "Match the rows of {table} with {other} where {mine} equals {theirs}. Over the matched "
+        "rows, what is {value} of {table}{where}?",
+        "The tables {table} and {other} share {mine} ({theirs} in {other}). Compute {value} of "
+        "{table} over the matched rows{where}.",
+        "Joining {table} to {other} on {mine} = {theirs}, what is {value} of {table} over the "
+        "joined rows{where}?",
+    ),
+    "above_average": (
+        "In which rows of {table}{where} is {measure} {than} the mean {measure}? Return {shown}.",
+        "Return {shown} of the rows of {table}{where} whose {measure} is {than} the mean of "
+        "{measure}.",
+        "List {shown} for the rows of {table}{where} with {measure} {than} the mean {measure}.",
+    ),
+    "absent": (
+        "Which values of {group} in {table} have no row{where}?",
+        "List every {group} that occurs in {table} but has no row{where}.",
+        "Find the {group} for which {table} has no row{where}.",
+    ),
+    "share": (
+        "In what percentage of the rows of {table}{given}, with its decimals, do we find that "
+        "{asked}?",
+        "Of the rows of {table}{given}, what percentage, with its decimals, are rows where "
+        "{asked}?",
+        "Compute the percentage of rows of {table}{given} in which {asked}, with its decimals.",
+    ),
+    "date_part": (
+        "For each {part}, what is {value} in {table}{where_rows}? {both}",
+        "Give {value} of {table} by {part}{where_rows}. {both}",
+        "Group the rows of {table} by {part} and compute {value}{where_rows}. {both}",
+    ),
+    "top_each": (
+        "For each {group} of {table}{where_rows}, which rows hold {places} by {measure}, {order} "
+        "first? Return {group} and {key}.",
+        "Within each {group} of {table}{where_rows}, rank the rows by {measure}, {order} first, "
+        "and return {group} and {key} of {places}.",
+        "Return {group} and {key} of the rows of {table} that hold {places} within their {group} "
+        "by {measure}, {order} first{where_rows}.",
+    ),
+    "best_group": (
+        "Which {groups} of {table} {have} the {most} {value}{where_rows}? Return {group}, {order} "
+        "first; a group is a {group}.",
+        "Group {table} by {group} and rank the groups by {value}, {order} first{where_rows}. "
+        "Return {group} of the first {groups}.",
+        "Grouping the rows of {table} by {group}, return {group} of the {groups} with the {most} "
+        "{value}{where_rows}, {order} first.",
+    ),
+    "unmatched": (
+        "Which {theirs} of {other} are there that no row of {table} has as its {mine}?",
+        "List {theirs} of the rows of {other} such that no row of {table} has it as {mine}.",
+        "Find the {theirs} in {other} that no row of {table} refers to by {mine}.",
+    ),
+}
+
+
+def openings() -> int:
+    """How many ways there are to ask."""
+    return sum(map(len, _OPENINGS.values()))
+
+
+def question(plan: Plan, unit: Unit, rng: Random) -> str:
+    """The question in one of its wordings, without clauses."""
+    kind = "distinct count" if plan.kind == "distinct" and plan.limit else plan.kind
+    text = rng.choice(_OPENINGS[kind]).format(**_words(plan, unit))
+    return text.strip()
+
+
+def _words(plan: Plan, unit: Unit) -> dict[str, str]:
+    given, asked = plan.filters[:-1], plan.filters[-1:]
+    conditions = _where(plan.filters)
+    part = {"year": "year of {}", "month": "month of the year (1 to 12) of {}"}
+    part["decade"] = "decade of {} (1990 for 1990 to 1999)"
+    group = _plain(plan.group)
+    first = plan.shown[0] if plan.shown else None
+    return {
+        "table": unit.made[0].table.name,
+        "other": unit.made[-1].table.name,
+        "where": conditions,
+        "where_rows": f", counting only rows{conditions}" if conditions else "",
+        "given": _where(given),
+        "asked": " and ".join(map(said, asked)),
+        "shown": " and ".join(_plain(f) for f in plan.shown),
+        "key": _plain(first),
+        "group": group,
+        "measure": _plain(plan.measure),
+        "value": _value(plan),
+        "both": f"Return {'it' if plan.part else group} and the figure."
+        if not plan.part
+        else f"Return the {plan.part} and the figure.",
+        "part": part.get(plan.part, "{}").format(group),
+        "sign": SIGNS[plan.sign],
+        "than": {">": "above", "<": "below"}.get(plan.sign, ""),
+        "limit": str(plan.limit),
+        "k": f"{plan.limit} rows" if plan.limit != 1 else "1 row",
+        "first": f"the first {plan.limit} rows" if plan.limit != 1 else "the first row",
+        "groups": f"{plan.limit} groups" if plan.limit != 1 else "1 group",
+        "have": "have" if plan.limit != 1 else "has",
+        "places": "the first place" if plan.limit == 1 else f"the first {plan.limit} places",
+        "most": "highest" if plan.down else "lowest",
+        "order": "highest" if plan.down else "lowest",
+        "mine": quoted(plan.mine.name) if plan.mine else "",
+        "theirs": quoted(plan.theirs.name) if plan.theirs else "",
+    }
+
+
+def _plain(field: Field | None) -> str:
+    return field.words if field else ""
+
+
+def _value(plan: Plan) -> str:
+    if plan.summary == "rows" or plan.measure is None:
+        return "number of rows" if plan.kind == "best_group" else "the number of rows"
+    article = "" if plan.kind == "best_group" else "the "
+    word = {"mean": "mean", "total": "total", "largest": "largest", "smallest": "smallest"}
+    return f"{article}{word[plan.summary]} {plan.measure.words}"
+
+
+def _where(filters: Sequence[Filter]) -> str:
+    return f" where {' and '.join(map(said, filters))}" if filters else ""
+
+
+def said(found: Filter) -> str:
+    """A condition in words: "price is at least 20"."""
+    sign = SIGNS[found.sign]
+    verb = sign if sign.startswith("is") else f"is {sign}"
+    value = found.value
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return f"{found.field.words} {verb} {literal(value)}"
+
+
+def prompt(text: str, unit: Unit) -> str:
+    """What the model is asked: the schema with some values of every column, and the question."""
+    tables = "\n\n".join(_schema(m) for m in reversed(unit.made))
+    return f"{tables}\n\nQuestion: {text}\n\n{TAIL}"
+
+
+_PIECE = re.compile(r"\d|[^\W\d_]+|[^\w\s]|_|\n")
+
+
+def pieces(text: str) -> int:
+    """About how many tokens a text has: digits, marks and ends of lines one each, four letters of a
+    word one."""
+    return sum(-(-len(piece) // 4) for piece in _PIECE.findall(text))
+
+
+def _schema(made: Made) -> str:
+    lines: list[str] = []
+    for number, column in enumerate(made.table.columns):
+        comma = "," if number + 1 < len(made.table.columns) else ""
+        words = made.comments.get(column.name, "").strip("'")
+        values = [row[number] for row in made.table.rows]
+        notes = [words] if words and words != column.name else []
+        notes += [f"e.g. {', '.join(_samples(values))}"]
+        lines.append(f"  {column.declared()}{comma} -- {'; '.join(notes)}")
+    return f"CREATE TABLE {quoted(made.table.name)} (\n" + "\n".join(lines) + "\n);"
+
+
+def _samples(values: Sequence[Cell]) -> list[str]:
+    """The first different values, short."""
+    found: list[str] = []
+    for value in dict.fromkeys(values):
+        text = f"{value:.6g}" if isinstance(value, float) else literal(value)
+        if value is not None and len(text) <= _LONG:
+            found.append(text)
+        if len(found) == _SAMPLES:
+            break
+    return (found or ["a long text"]) + (["NULL"] if None in values else [])

@@ -1,0 +1,162 @@
+"""Scoring one query: what it returns on the task's database, and on hidden twins of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, cast
+
+from rewards.sql.compare import Cell, Row, bird_equal, equal
+from rewards.sql.data import Database, cell_of, read_tables, unpacked
+from rewards.sql.execute import Failed, RunnerLost, run
+from rewards.sql.extract import extract
+from rewards.sql.twins import Focus, twin
+from rewards.task import Score, TaskError, unscored
+
+TWINS = 3  # that a query has to be right on, unless gold says another number
+
+
+@dataclass(frozen=True)
+class SqlReward:
+    """`runs`: what a query that runs earns in reward though it is not right. The audit's floor
+    allows 0.05."""
+
+    runs: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.runs < 1:
+            raise TaskError(f"reward.sql.runs={self.runs}: give a number from 0 to below 1")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A database and what gold returns there."""
+
+    database: Database
+    rows: list[Row]
+
+
+@dataclass(frozen=True)
+class Gold:
+    """A task's gold as it is read: `focus` and `seed` say which twins there are."""
+
+    sql: str
+    ordered: bool
+    database: Database
+    focus: tuple[Focus, ...]
+    seed: int
+    twins: int
+    result: list[Row] | None
+
+
+def read_gold(gold: Mapping[str, Any]) -> Gold:
+    """Raises `TaskError` naming the field that cannot be used."""
+    key = (gold.get("sql"), gold.get("ordered"), gold.get("seed", 0), gold.get("twins", TWINS))
+    try:
+        rest = [gold.get("database"), gold.get("tables"), gold.get("focus"), gold.get("result")]
+        return _read(*key, *(v if isinstance(v, str) else json.dumps(v) for v in rest))
+    except (TypeError, RecursionError):
+        raise TaskError("gold holds values that no task may hold") from None
+
+
+@lru_cache(maxsize=128)
+def _read(
+    sql: Any, ordered: Any, seed: Any, twins: Any, database: str, tables: str, focus: str, rows: str
+) -> Gold:
+    if not isinstance(sql, str) or not sql.strip():
+        raise TaskError("gold field 'sql' is missing; give the query there")
+    if not isinstance(ordered, bool):
+        raise TaskError(
+            "gold field 'ordered' is missing; true where the question asks for an order"
+        )
+    if not isinstance(seed, int) or not isinstance(twins, int) or not 0 <= twins <= 20:
+        raise TaskError("gold fields 'seed' and 'twins' are whole numbers; twins 0 to 20")
+    if database == "null" and tables == "null":
+        raise TaskError("gold has no 'database' (packed) and no 'tables' (a list)")
+    found = read_tables(json.loads(tables)) if database == "null" else unpacked(database)
+    return Gold(sql, ordered, found, _focus(json.loads(focus)), seed, twins, _rows(rows))
+
+
+def _focus(found: Any) -> tuple[Focus, ...]:
+    try:
+        return tuple((str(t), str(c), cast("Cell", v)) for t, c, v in found or ())
+    except (TypeError, ValueError):
+        raise TaskError("gold field 'focus': wanted [table, column, value] entries") from None
+
+
+def _rows(text: str) -> list[Row] | None:
+    found: Any = json.loads(text)
+    if found is None:
+        return None
+    if not isinstance(found, list) or not all(
+        isinstance(r, list) for r in cast("list[Any]", found)
+    ):
+        raise TaskError("gold field 'result' is no list of rows")
+    return [tuple(map(cell_of, row)) for row in cast("list[list[Any]]", found)]
+
+
+_cases: dict[tuple[str, str, int, str], Case] = {}
+_MOST_CASES = 512
+
+
+def case_of(gold: Gold, number: int | None) -> Case:
+    """The task's own database (None) or one of its twins, with gold's rows. Raises `RunnerLost`
+    where gold does not run, or returns here something else than was recorded."""
+    what = gold.result if number is None else gold.focus
+    key = (gold.sql, gold.database.digest, gold.seed, f"{gold.ordered} {number} {what!r}")
+    if (known := _cases.get(key)) is not None:
+        return known
+    base = gold.database
+    database = base if number is None else twin(base, gold.focus, gold.seed, number)
+    rows = run(database, gold.sql)
+    if isinstance(rows, Failed):
+        raise RunnerLost(f"gold does not run with this SQLite: {rows.why}")
+    if number is None and gold.result is not None and not equal(gold.result, rows, gold.ordered):
+        raise RunnerLost("gold returns other rows with this SQLite than were recorded")
+    while len(_cases) >= _MOST_CASES:
+        _cases.pop(next(iter(_cases)), None)
+    _cases[key] = Case(database, rows)
+    return _cases[key]
+
+
+def score_text(found: Mapping[str, Any], text: str, truncated: bool, weights: SqlReward) -> Score:
+    """`outcome`: execution accuracy on the task's database (rewards/sql/compare.py). `reward`: 1
+    only where the query is right on every twin too. Raises `TaskError` for gold that cannot be
+    used; never for what a model wrote."""
+    gold = read_gold(found)
+    said = extract(text)
+    parts = {"runs": 0.0, "twins": 0.0, "published": 0.0, "bird": 0.0}
+    try:
+        if said.why != "ok":
+            case_of(gold, None)  # gold that cannot be had gives no outcome, whatever was answered
+            why = "truncated" if truncated and said.why == "no_answer" else said.why
+            return Score(0.0, 0.0, parts, why)
+        return _scored(gold, said.sql, parts, weights)
+    except RunnerLost as lost:
+        return unscored(str(lost))
+
+
+def _scored(gold: Gold, sql: str, parts: dict[str, float], weights: SqlReward) -> Score:
+    case = case_of(gold, None)
+    rows = run(case.database, sql)
+    if isinstance(rows, Failed):
+        return Score(0.0, 0.0, parts, f"{rows.error}: {rows.why}")
+    parts["runs"] = 1.0
+    parts["published"] = float(equal(case.rows, rows, gold.ordered, published=True))
+    parts["bird"] = float(bird_equal(case.rows, rows))
+    if not equal(case.rows, rows, gold.ordered):
+        order = gold.ordered and equal(case.rows, rows, False)
+        return Score(0.0, weights.runs, parts, "wrong_order" if order else "wrong")
+    right = sum(_right_on(gold, number, sql) for number in range(gold.twins))
+    parts["twins"] = right / gold.twins if gold.twins else 1.0
+    if right < gold.twins:
+        return Score(1.0, weights.runs, parts, "only_these_values")
+    return Score(1.0, 1.0, parts)
+
+
+def _right_on(gold: Gold, number: int, sql: str) -> bool:
+    case = case_of(gold, number)
+    rows = run(case.database, sql)
+    return not isinstance(rows, Failed) and equal(case.rows, rows, gold.ordered)

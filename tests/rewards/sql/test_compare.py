@@ -1,0 +1,116 @@
+"""Results of queries are equal as execution accuracy says, and no others are."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rewards.sql.compare import Cell, Row, bird_equal, equal, same_cell
+
+cells: st.SearchStrategy[Cell] = st.one_of(
+    st.none(),
+    st.integers(-(10**20), 10**20),
+    st.floats(allow_nan=False, width=32),
+    st.text(max_size=4),
+    st.binary(max_size=3),
+)
+
+
+@st.composite
+def results(draw: st.DrawFn) -> list[Row]:
+    width = draw(st.integers(1, 4))
+    return draw(st.lists(st.tuples(*[cells] * width), min_size=1, max_size=8))
+
+
+@settings(deadline=None)
+@given(results(), st.randoms(use_true_random=False), st.booleans())
+def test_columns_may_be_exchanged_and_rows_where_no_order_is_asked(
+    rows: list[Row], rng: Random, ordered: bool
+) -> None:
+    exchange = rng.sample(range(len(rows[0])), len(rows[0]))
+    other = [tuple(row[at] for at in exchange) for row in rows]
+    if not ordered:
+        rng.shuffle(other)
+    assert equal(rows, other, ordered)
+    assert equal(other, rows, ordered)
+    assert equal(rows, other, ordered, published=True)
+
+
+@settings(deadline=None)
+@given(results(), st.data())
+def test_a_row_more_or_another_cell_is_another_result(rows: list[Row], data: st.DataObject) -> None:
+    assert not equal(rows, [*rows, rows[0]], False)
+    at = data.draw(st.integers(0, len(rows) - 1))
+    column = data.draw(st.integers(0, len(rows[0]) - 1))
+    other = list(rows)
+    changed: list[Cell] = list(rows[at])
+    changed[column] = "another text"
+    other[at] = tuple(changed)
+    assert not equal(rows, other, False) and not bird_equal(rows, other)
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30), st.randoms(use_true_random=False))
+def test_numbers_within_the_tolerance_pair_up_in_any_order(
+    values: list[float], rng: Random
+) -> None:
+    near = [(v * (1 + rng.uniform(-5e-7, 5e-7)), "x") for v in values]
+    rng.shuffle(near)
+    gold: list[Row] = [(v, "x") for v in values]
+    assert equal(gold, near, False)
+    assert not equal(gold, [(v + 1 + abs(v) / 10, "x") for v in values], True)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "same", "published"),
+    [
+        (1, 1.0, True, True),
+        (1, "1", False, False),
+        (None, 0, False, False),
+        (None, "", False, False),
+        (None, None, True, True),
+        (b"a", "a", False, False),
+        (b"a", b"a", True, True),
+        (0.1 + 0.2, 0.3, True, False),
+        (1.0, 1.00001, False, False),
+        (0.0, 1e-12, True, False),
+        (float("inf"), float("inf"), True, True),
+        (float("inf"), 10**400, False, False),
+        ("2020-01-01", "2020-01-01 00:00:00", True, False),
+        ("2020-01-01", "2020-01-01 00:00:01", False, False),
+        ("a", "A", False, False),
+        ("a", "a ", False, False),
+    ],
+)
+def test_cells(one: Cell, two: Cell, same: bool, published: bool) -> None:
+    assert same_cell(one, two) == same == same_cell(two, one)
+    assert same_cell(one, two, published=True) == published
+
+
+def test_order_duplicates_and_empty_results() -> None:
+    one: list[Row] = [(1, "a"), (2, "b"), (2, "b")]
+    assert equal(one, one[::-1], False) and not equal(one, one[::-1], True)
+    assert not equal(one, one[:2], False) and bird_equal(one, one[:2])
+    assert equal([], [], True) and not equal([], one, False) and not equal(one, [], False)
+    assert not equal(one, [(1, "a", 1)] * 3, False)
+
+
+def test_one_exchange_of_columns_has_to_fit_all_rows() -> None:
+    gold: list[Row] = [(1, 2), (3, 4)]
+    assert not equal(gold, [(1, 2), (4, 3)], False)
+    assert not bird_equal(gold, [(2, 1), (4, 3)]) and equal(gold, [(2, 1), (4, 3)], False)
+
+
+def test_a_partner_is_given_up_for_a_row_that_has_no_other() -> None:
+    gold: list[Row] = [(1 + 8e-7,), (1.0,)]  # the first fits both, the second the first alone
+    assert equal(gold, [(1 + 5e-7,), (1 + 1.6e-6,)], False)
+    assert not equal(gold, [(1 + 1.6e-6,), (1 + 1.7e-6,)], False)
+
+
+def test_many_columns_alike_are_compared_in_time() -> None:
+    rows: list[Row] = [tuple([i] * 30) for i in range(50)]
+    assert equal(rows, rows, False)
+    assert not equal(rows, [*rows[1:], (99,) * 30], False)

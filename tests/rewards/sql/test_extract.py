@@ -1,0 +1,53 @@
+"""The query is the last closed block; whatever a model writes, something is said."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rewards.sql.extract import LONGEST, extract, fenced
+
+
+@pytest.mark.parametrize(
+    ("text", "sql", "why"),
+    [
+        ("```sql\nSELECT 1\n```", "SELECT 1", "ok"),
+        ("Text.\n```\nSELECT 1;\n```\nMore.", "SELECT 1;", "ok"),
+        ("```SQLite\nSELECT 1\n```", "SELECT 1", "ok"),
+        ("```sql\nSELECT 1\n```\n```sql\nSELECT 2\n```", "SELECT 2", "ok"),
+        ("```sql\nSELECT 1\n```\nthen ```sql", "SELECT 1", "ok"),
+        ("  ```sql\nSELECT 1\n  ```", "SELECT 1", "ok"),
+        ("```sql\r\nSELECT 1\r\n```", "SELECT 1", "ok"),
+        ("```sql\nSELECT 1", "", "no_answer"),
+        ("SELECT 1", "", "no_answer"),
+        ("", "", "no_answer"),
+        ("```sql\n\n```", "", "empty"),
+        ("```python\nprint(1)\n```", "", "other_language"),
+        ("```sql\nSELECT 1\n```\n```python\nprint(1)\n```", "", "other_language"),
+        (fenced("x" * (LONGEST + 1)), "", "too_long"),
+    ],
+)
+def test_blocks(text: str, sql: str, why: str) -> None:
+    found = extract(text)
+    assert (found.sql, found.why) == (sql, why)
+
+
+@settings(deadline=None)
+@given(st.text(alphabet=st.characters(codec="utf-8"), max_size=80), st.text(max_size=40))
+def test_a_query_comes_back(sql: str, before: str) -> None:
+    query = sql.replace("`", "").strip()
+    found = extract(before.replace("`", "") + "\n" + fenced(query))
+    assert (found.sql, found.why) == ((query, "ok") if query else ("", "empty"))
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="`sql \n;abc\r", max_size=120))
+def test_no_text_raises(text: str) -> None:
+    found = extract(text)
+    assert (found.why == "ok") == bool(found.sql)
+
+
+def test_a_long_text_of_fences_is_read_in_time() -> None:
+    assert extract("```" * 200_000 + "\n").why == "no_answer"
+    assert extract("```\n" * 100_000).why == "empty"

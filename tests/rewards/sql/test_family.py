@@ -1,0 +1,187 @@
+"""Gold scores 1; what is written down, listed or guessed is not paid."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sql_tasks import QUERIES, cars, sql_task, sql_tasks
+
+from rewards.families import BUILT_IN, score_answer
+from rewards.family import cheat_answer
+from rewards.sql import query
+from rewards.sql.compare import equal
+from rewards.sql.data import Column, Database, Table, packed, quoted, read_tables, unpacked
+from rewards.sql.execute import RunnerLost, run
+from rewards.sql.extract import fenced
+from rewards.sql.family import hard_coded
+from rewards.sql.query import SqlReward
+from rewards.sql.twins import twin
+from rewards.task import Answer, Task, TaskError
+
+SQL = BUILT_IN["sql"]
+
+
+def scored(task: Task, sql: str, **weights: float) -> tuple[float | None, float | None, str]:
+    score = score_answer(task, Answer(fenced(sql)), {"sql": SqlReward(**weights)})
+    return score.outcome, score.reward, score.why
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_gold_scores_one_and_its_rows_written_down_earn_nothing(name: str) -> None:
+    task = sql_task(name)
+    assert scored(task, QUERIES[name][0]) == (1.0, 1.0, "ok")
+    score = score_answer(task, Answer(hard_coded(task)))
+    assert (score.outcome, score.reward, score.why) == (1.0, 0.0, "only_these_values")
+
+
+@pytest.mark.parametrize("cheat", ["everything", "count of rows"])
+def test_listing_everything_earns_nothing(cheat: str) -> None:
+    scores = [score_answer(t, cheat_answer(SQL, cheat, t)) for t in sql_tasks()]
+    assert [s.outcome for s in scores] == [0.0] * len(scores)
+    assert all(s.reward == 0.0 for s in scores)
+
+
+def test_a_query_that_is_right_by_chance_is_not_paid() -> None:
+    task = sql_task("count")
+    strict = QUERIES["count"][0].replace(">=", ">")
+    assert scored(task, QUERIES["count"][0].replace("*", "price")) == (1.0, 1.0, "ok")
+    assert scored(task, strict)[:2] == (1.0, 0.0)  # no car costs that, on a twin some do
+
+
+def test_order_counts_where_it_is_asked_for() -> None:
+    up = f"SELECT name FROM ({QUERIES['top'][0]}) ORDER BY name"
+    assert scored(sql_task("top"), up)[2] in ("wrong_order", "only_these_values")
+    other = QUERIES["group"][0] + " ORDER BY 2"
+    assert scored(sql_task("group"), other) == (1.0, 1.0, "ok")
+
+
+def test_reasons_are_said() -> None:
+    task = sql_task("count")
+    assert scored(task, "DELETE FROM cars")[2] == "refused: DELETE is not allowed"
+    assert scored(task, "SELECT colour FROM cars")[2].startswith("sql_error: no such column")
+    assert scored(task, "SELECT 1; SELECT 2")[2].startswith("several")
+    cut = score_answer(task, Answer("```sql\nSELECT", truncated=True))
+    assert (cut.outcome, cut.why) == (0.0, "truncated")
+
+
+def test_a_query_that_runs_earns_what_the_run_says() -> None:
+    assert scored(sql_task("count"), "SELECT 42", runs=0.02)[:2] == (0.0, 0.02)
+    assert scored(sql_task("count"), "SELECT colour", runs=0.02)[:2] == (0.0, 0.0)
+    with pytest.raises(TaskError, match="runs"):
+        SqlReward(runs=1.5)
+
+
+def test_the_machine_is_told_from_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object) -> None:
+        raise RunnerLost("no process")
+
+    task = sql_task("count", seed=77)
+    monkeypatch.setattr(query, "run", lost)
+    score = score_answer(task, Answer(fenced("SELECT 1")))
+    assert (score.outcome, score.reward) == (None, None) and "no process" in score.why
+
+
+def test_gold_that_gives_other_rows_here_has_no_outcome() -> None:
+    task = sql_task("count", result=[[1]])
+    for answer in (Answer(str(SQL.gold(task))), Answer("nothing")):
+        score = score_answer(task, answer)
+        assert score.outcome is None and "other rows" in score.why
+    assert score_answer(sql_task(sql="SELECT colour"), Answer("x")).outcome is None
+
+
+@pytest.mark.parametrize(
+    ("gold", "field"),
+    [
+        ({"sql": None}, "sql"),
+        ({"ordered": 1}, "ordered"),
+        ({"database": "nonsense"}, "database"),
+        ({"database": None}, "database"),
+        ({"database": None, "tables": [{"name": "t", "columns": [["a", "DATE"]]}]}, "'t'"),
+        ({"focus": [["a"]]}, "focus"),
+        ({"seed": "x"}, "seed"),
+        ({"result": 5}, "result"),
+    ],
+)
+def test_gold_that_cannot_be_used_is_named(gold: dict[str, object], field: str) -> None:
+    task = sql_task("count")
+    with pytest.raises(TaskError, match=field):
+        score_answer(replace(task, gold={**task.gold, **gold}), Answer(fenced("SELECT 1")))
+
+
+def test_tables_may_stand_in_gold_as_they_are() -> None:
+    tables = [{"name": "t", "columns": [["a", "INTEGER"]], "rows": [[i] for i in range(20)]}]
+    gold = {"sql": "SELECT SUM(a) FROM t WHERE a > 3", "ordered": False, "tables": tables}
+    task = Task("own", "sql", "t", "train", [{"role": "user", "content": "?"}], gold)
+    assert scored(task, "SELECT TOTAL(a) FROM t WHERE a >= 4") == (1.0, 1.0, "ok")
+    assert scored(task, "SELECT 184")[:2] == (1.0, 0.0)
+
+
+def test_a_database_is_packed_and_read_back() -> None:
+    data = cars()
+    assert unpacked(packed(data)) == data and packed(data) == packed(unpacked(packed(data)))
+    odd = Table("odd name", (Column("order", "BLOB"), Column('q"q', "TEXT")), ((b"\0", "ü"),))
+    assert unpacked(packed(Database((odd,)))) == Database((odd,))
+    assert run(Database((odd,)), f"SELECT {quoted('order')} FROM {quoted('odd name')}") == [
+        (b"\0",)
+    ]
+    with pytest.raises(TaskError, match="cell for every column"):
+        read_tables([{"name": "t", "columns": [["a", "TEXT"]], "rows": [["x", "y"]]}])
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_twin_keeps_the_schema_and_changes_the_rest(number: int) -> None:
+    data = cars()
+    made = twin(data, (("cars", "price", 40.0),), 9, number)
+    assert made == twin(data, (("cars", "price", 40.0),), 9, number)
+    assert made != twin(data, (("cars", "price", 40.0),), 9, number + 1)
+    makers, found = made.table("makers"), made.table("cars")
+    assert found.columns == data.table("cars").columns
+    names = found.values("name")
+    assert len(set(names)) == len(names) and set(names) <= set(data.table("cars").values("name"))
+    assert set(found.values("maker")) <= set(makers.values("maker"))
+    assert None not in found.values("stock") and None in found.values("price")
+    assert 40.0 in found.values("price")
+    assert found.rows != data.table("cars").rows
+    assert run(made, "SELECT COUNT(*) FROM cars") == [(len(found.rows),)]
+
+
+def test_a_query_equal_under_the_schema_is_equal_on_every_twin() -> None:
+    gold = "SELECT COUNT(*) FROM cars"
+    for other in ("SELECT COUNT(DISTINCT name) FROM cars", "SELECT COUNT(stock) FROM cars"):
+        for number in range(6):
+            made = twin(cars(), (), 3, number)
+            assert equal(run(made, gold), run(made, other), False)  # type: ignore[arg-type]
+
+
+def test_remembered_gold_fails_on_the_twin_of_a_task() -> None:
+    assert SQL.twin is not None
+    for task in sql_tasks():
+        other = SQL.twin(task, 1)
+        assert other is not None
+        assert score_answer(other, Answer(str(SQL.gold(other)))).reward == 1.0
+        assert score_answer(other, Answer(str(SQL.gold(task)))).outcome == 0.0
+
+
+def test_respelled_gold_scores_but_for_the_lacking_block() -> None:
+    assert SQL.spellings is not None
+    for task in sql_tasks():
+        for name, text in SQL.spellings(task).items():
+            score = score_answer(task, Answer(str(text)))
+            assert score.reward == (0.0 if name == "no block" else 1.0), (task.id, name)
+
+
+def test_the_difference_is_explained() -> None:
+    assert SQL.explain is not None
+    task = sql_task("group")
+    said = {
+        QUERIES["group"][0]: "right on this database and on its twins",
+        "SELECT maker FROM cars": "1 columns, gold has 2",
+        "SELECT colour": "returns nothing",
+        QUERIES["group"][0].replace("10", "30"): "missing",
+    }
+    for sql, words in said.items():
+        assert words in SQL.explain(task, Answer(fenced(sql))).finding.said
+    assert "No query" in SQL.explain(task, Answer("none")).finding.said
+    chance = SQL.explain(task, Answer(hard_coded(task))).finding.said
+    assert "another of the same schema" in chance
