@@ -47,6 +47,11 @@ BUILDERS: dict[str, tuple[str, str, str]] = {
         "questions over your own folders of tables, with executed gold",
         "assay tasks lake --lakes my_lake/ --heldout other_lake/ --out tasks",
     ),
+    "harbor": (
+        "data_gen.harbor.cli:main",
+        "Harbor task directories, checked in the jail",
+        "assay tasks harbor directories/ --out tasks",
+    ),
     "pack": (
         "data_gen.pack:main",
         "a set of tasks and the files they name, in one archive that can be moved",

@@ -100,6 +100,9 @@ class Family:
     """Gold as a message that scores 1, where `gold` is files that an environment leaves but the
     task may be answered in words too. Tools without files hand tasks in by it."""
 
+    form: str = ""
+    """The form of such a message, in a sentence, where prompts do not say it."""
+
     places: Mapping[str, str] = field(default_factory=dict[str, str])
     """Where prompts say that the task's files lie: name in `Task.files` → path in the folder that a
     solver works in. Without an entry a file lies there under its name."""

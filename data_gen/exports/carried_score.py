@@ -134,7 +134,8 @@ def main(words: list[str]) -> int:
         print(f"no outcome: {made.why}", file=sys.stderr)
         return 1
     row = {"reward": float(made.reward), "outcome": float(made.outcome)}
-    parts = {f"part_{name}": float(value) for name, value in sorted(made.parts.items())}
+    shown = about["parts"] or sorted(made.parts)
+    parts = {f"part_{name}": float(made.parts.get(name, 0.0)) for name in shown}
     row.update({name: value for name, value in parts.items() if math.isfinite(value)})
     (out / "reward.json").write_text(json.dumps(row), encoding="utf-8")
     return 0

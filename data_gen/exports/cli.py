@@ -34,6 +34,13 @@ def options() -> console.Parser:
     made.add_argument(
         "--seconds", type=int, default=1800, help="harbor: time that an agent has for a task"
     )
+    made.add_argument(
+        "--package",
+        action="append",
+        default=[],
+        metavar="NAME==VERSION",
+        help="harbor: also installed in the image, for agents; may be repeated",
+    )
     return made
 
 
@@ -44,13 +51,16 @@ def main(argv: list[str]) -> int:
     tasks = [(task, path) for path in args.tasks for task in read_tasks(path)]
     tasks = tasks[: args.limit] if args.limit else tasks
     require_families(task for task, _ in tasks)
-    return harbor(tasks, args.out, Settings(args.base, args.seconds))
+    return harbor(tasks, args.out, Settings(args.base, args.seconds, tuple(args.package)))
 
 
 def harbor(tasks: Sequence[tuple[Task, Path]], out: Path, settings: Settings) -> int:
     """Write the directories, and `refused.jsonl` with a reason for each task left out."""
     if ":" not in settings.base or settings.base.endswith(":latest"):
         raise TaskError(f"--base {settings.base}: pin it, as in {BASE}")
+    for package in settings.packages:
+        if "==" not in package:
+            raise TaskError(f"--package {package}: pin it, as in pandas==2.2.3")
     refused: list[dict[str, str]] = []
     written = 0
     with replacing_all(out) as new:

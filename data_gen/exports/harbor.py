@@ -46,10 +46,12 @@ class HandIn:
 
 @dataclass(frozen=True)
 class Settings:
-    """`base`: the image; `seconds`: the time an agent has; memory in MiB."""
+    """`base`: the image; `packages`: what an agent finds installed, pinned; `seconds`: the time it
+    has; memory in MiB."""
 
     base: str = BASE
     seconds: int = 1800
+    packages: tuple[str, ...] = ()
     memory_mb: int = 4096
 
 
@@ -75,11 +77,12 @@ def hand_in(family: Family, task: Task) -> HandIn:
     return HandIn(text, tuple(sorted(files)), {**said, **files})
 
 
-def instruction(task: Task, handed: HandIn) -> str:
+def instruction(family: Family, task: Task, handed: HandIn) -> str:
     """What the agent reads: the task's messages, and where its answer belongs."""
     messages = [str(m["content"]) for m in task.prompt]
     what: list[str] = []
     if handed.text:
+        what += [family.form] if family.form else []
         what.append(
             f"Write the answer that is asked for, in the form that is asked for, to "
             f"`{FOLDER}/{handed.text}`: what a reply would hold, and nothing else."
@@ -100,7 +103,11 @@ def directory(task: Task, root: Path, settings: Settings) -> Iterator[tuple[str,
     load = _carried(family)
     _refuse_wrong_gold(family, task, handed)
     yield "task.toml", _toml(task, settings).encode(), False
-    yield "instruction.md", instruction(task, handed).encode("utf-8", "surrogatepass"), False
+    yield (
+        "instruction.md",
+        instruction(family, task, handed).encode("utf-8", "surrogatepass"),
+        False,
+    )
     files = dict(_task_files(family, task, root))
     yield "environment/Dockerfile", _dockerfile(load, settings, bool(files)).encode(), False
     for name, path in sorted(files.items()):
@@ -141,7 +148,9 @@ def _carried(family: Family) -> Carried:
 def _about(task: Task, handed: HandIn, load: Carried) -> dict[str, Any]:
     """What the scorer reads: the task with its gold, the modules, the entries."""
     bare = replace(task, files={}, prompt=task.prompt)
+    family = family_of(task)
     return {
+        "parts": sorted(family.parts),
         "task": bare.to_json(),
         "text": handed.text,
         "files": list(handed.files),
@@ -175,8 +184,8 @@ def _task_files(family: Family, task: Task, root: Path) -> Iterator[tuple[str, P
 
 def _dockerfile(load: Carried, settings: Settings, files: bool) -> str:
     lines = [f"FROM {settings.base}", "ENV PYTHONDONTWRITEBYTECODE=1"]
-    if load.packages:
-        lines.append(f"RUN pip install --no-cache-dir {' '.join(load.packages)}")
+    if packages := sorted({*load.packages, *settings.packages}):
+        lines.append(f"RUN pip install --no-cache-dir {' '.join(packages)}")
     lines.append(f"WORKDIR {FOLDER}")
     if files:
         lines.append(f"COPY files/ {FOLDER}/")

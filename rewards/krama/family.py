@@ -81,6 +81,7 @@ ANSWER = Family(
     score=score_lake,
     gold=_gold,
     said=_said,
+    form='Answer with one JSON object: {"answer": …}, its value a number, a text or a list.',
     places={"lake": "data"},
     weights=AnswerReward,
     cheats={"constant": Cheat(_lazy, admits=0.5)},
