@@ -14,18 +14,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from data_gen.exports.adapt import FORMS, adapt
 from data_gen.exports.harbor import BASE, Settings, directory, directory_name, write_directory
 from rewards import console
 from rewards.families import require_families, use_families
 from rewards.files import replacing_all
 from rewards.task import Task, TaskError, read_tasks, write_jsonl
 
-NAMES = ("harbor",)
-
 
 def options() -> console.Parser:
     made = console.parser("export", __doc__)
-    made.add_argument("form", choices=NAMES, help="what to write")
+    made.add_argument("form", choices=("harbor", *FORMS), help="what to write")
     console.add_tasks(made)
     console.add_family(made)
     console.add_out(made, "folder to write into", required=True)
@@ -51,6 +50,8 @@ def main(argv: list[str]) -> int:
     tasks = [(task, path) for path in args.tasks for task in read_tasks(path)]
     tasks = tasks[: args.limit] if args.limit else tasks
     require_families(task for task, _ in tasks)
+    if args.form != "harbor":
+        return adapt(args.form, [task for task, _ in tasks], args.out)
     return harbor(tasks, args.out, Settings(args.base, args.seconds, tuple(args.package)))
 
 
