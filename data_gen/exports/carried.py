@@ -19,7 +19,9 @@ from rewards.task import TaskError
 OURS = ("rewards", "configs", "rollouts")
 _HOME = ("data_gen", "train", "assay")  # what builds and trains; a scorer does without
 _HEAVY = ("torch", "transformers", "vllm", "jax")
-LEFT_OUT = "STAYS_HOME"  # a scoring module's list of modules that its defaults do without
+# Lists of modules in a scoring module: those that its default settings do without, and those that
+# it needs although it does not import them.
+LEFT_OUT, BROUGHT = "STAYS_HOME", "COMES_ALONG"
 OWN = "own_family"  # the module that a family's file becomes
 
 
@@ -52,7 +54,9 @@ def carry(family: Family) -> Carried:
         module = name.partition(":")[0]
         load.left_out |= set(getattr(importlib.import_module(module), LEFT_OUT, ()))
     for name in names:
-        load.take(name.partition(":")[0], f"family {family.name}")
+        module = name.partition(":")[0]
+        for each in (module, *getattr(importlib.import_module(module), BROUGHT, ())):
+            load.take(each, f"family {family.name}")
     trusted = names[2] if family.trusted else ""
     return Carried(load.modules, load.pinned(), "", names[0], trusted, names[1])
 

@@ -9,6 +9,8 @@ from rewards.dare.prediction import Reading, read_gold, score_table
 from rewards.task import Answer, Score, Task
 
 FILE = "prediction.csv"
+# Run as a program of its own, so that no import names it; an exported task needs it too.
+COMES_ALONG = ("rewards.dare.jail",)
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,11 @@ def unpack(name: str) -> None:
     with tarfile.open(name) as archive:
         for member in archive:
             path = f"/{member.name}"
-            if os.path.islink(path) and path.count("/") > 1 and not os.path.isdir(path):
+            inner = path.count("/") > 1  # the roots themselves are links of the jail
+            if inner and os.path.islink(path) and not (member.isdir() and os.path.isdir(path)):
                 os.unlink(path)
+            elif inner and os.path.isdir(path) and not member.isdir():
+                shutil.rmtree(path)
             archive.extract(member, "/", filter="fully_trusted")
     os.unlink(name)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from places import ROOT
+
 from data_gen.corpora import read_corpus
 from data_gen.demo.build import build_demo_tasks, preset
 from data_gen.exports.cli import main as export
-from places import ROOT
 from rewards.adapters.words import said_gold
 from rewards.families import use_families
 from rewards.task import Task, write_jsonl

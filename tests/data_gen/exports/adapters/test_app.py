@@ -13,10 +13,10 @@ from travelling import demo_tasks, exported, own_tasks, texts
 
 pytest.importorskip("nemo_gym", reason="nemo-gym is not installed; `make test-interop`")
 
-from fastapi.testclient import TestClient  # noqa: E402
-from nemo_gym.server_utils import ServerClient  # noqa: E402
+from fastapi.testclient import TestClient
+from nemo_gym.server_utils import ServerClient
 
-from rewards.adapters.words import load, score_text  # noqa: E402
+from rewards.adapters.words import load, score_text
 
 
 def server(folder: Path) -> Any:

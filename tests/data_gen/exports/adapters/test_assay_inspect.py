@@ -12,10 +12,10 @@ from travelling import demo_tasks, exported, own_tasks, texts
 
 pytest.importorskip("inspect_ai", reason="inspect_ai is not installed; `make test-interop`")
 
-from inspect_ai import eval as evaluate  # noqa: E402
-from inspect_ai.model import ModelOutput, ModelUsage, get_model  # noqa: E402
+from inspect_ai import eval as evaluate
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-from rewards.adapters.words import load, score_text  # noqa: E402
+from rewards.adapters.words import load, score_text
 
 
 def adapter(folder: Path) -> Any:
