@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from data_gen.exports import adapters
 from rewards import console
 from rewards.adapters.words import SETTINGS, TASKS, Words, in_words, score_text, settings_of
 from rewards.families import all_families
 from rewards.files import replacing_all
 from rewards.task import RIGHT, Task, TaskError, json_text, write_jsonl
+from rollouts import adapters
 
 # form: (the adapter's file, how it is used)
 FORMS = {

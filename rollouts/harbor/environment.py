@@ -8,9 +8,7 @@ how many commands run at a time.
 """
 
 # The package harbor is not installed where this project is checked.
-# pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-# pyright: reportUnknownArgumentType=false, reportUntypedBaseClass=false
-# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+# pyright: basic, reportMissingImports=false
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from harbor.environments.capabilities import (
     EnvironmentCapabilities,
     EnvironmentResourceCapabilities,
 )
-from harbor.models.task.config import NetworkMode, NetworkPolicy
+from harbor.models.task.config import NetworkMode
 
 from rewards.task import TaskError
 from rollouts.harbor.box import Box, BoxLimits, box_config
@@ -75,32 +73,30 @@ class JailEnvironment(BaseEnvironment):
     def resource_capabilities(cls) -> EnvironmentResourceCapabilities:
         return EnvironmentResourceCapabilities(memory_limit=True)
 
-    def validate_network_policy_support(self, network_policy: NetworkPolicy | None = None) -> None:
-        super().validate_network_policy_support(network_policy)
-        policy = network_policy or self.network_policy
-        if policy.network_mode == NetworkMode.PUBLIC and not self._offline:
-            raise ValueError(
-                "network_mode='public': the jail has no network; set network_mode = "
-                "'no-network' in task.toml, or run the task without one with "
-                "--environment-kwarg offline=true"
-            )
-
     def _validate_definition(self) -> None:
+        """Nothing here: what cannot be honoured ends its own trial (`start`), not the whole job."""
+
+    def _problems(self) -> list[str]:
         try:
             if self.task_env_config.docker_image:
                 raise TaskError("docker_image: the jail reads a Dockerfile, it pulls no images")
             self._image = read_image(cast("Path", self.environment_dir))
-            problems = [*self._image.problems, *lacking(self._image, survey(self._python))]
+            found = [*self._image.problems, *lacking(self._image, survey(self._python))]
         except TaskError as error:
-            problems = [str(error)]
-        extra = [p.name for p in self.environment_dir.glob("docker-compose*")]
-        problems += [f"{name}: the jail starts no services" for name in extra]
-        if problems:
-            where = self.environment_dir / DOCKERFILE
-            raise SandboxBuildFailedError(f"{where}: {'; '.join(problems)}")
+            found = [str(error)]
+        if self.network_policy.network_mode == NetworkMode.PUBLIC and not self._offline:
+            found.append(
+                "network_mode public: the jail has no network; set no-network in task.toml, or "
+                "run the task without one with --environment-kwarg offline=true"
+            )
+        extra = self.environment_dir.glob("docker-compose*")
+        return [*found, *(f"{p.name}: the jail starts no services" for p in extra)]
 
     async def start(self, force_build: bool) -> None:
         del force_build  # a box is built anew for every trial
+        if problems := self._problems():
+            where = self.environment_dir / DOCKERFILE
+            raise SandboxBuildFailedError(f"{where}: {'; '.join(problems)}")
         limits = BoxLimits(
             seconds=86_400.0,
             memory_mb=self.task_env_config.memory_mb or BoxLimits.memory_mb,

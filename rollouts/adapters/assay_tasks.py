@@ -7,6 +7,9 @@
 `validate`.
 """
 
+# The library is not installed where this project is checked.
+# pyright: basic, reportMissingImports=false
+
 from __future__ import annotations
 
 from collections.abc import Iterable

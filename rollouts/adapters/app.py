@@ -4,6 +4,9 @@
 outcome. `gym.jsonl` holds the rows: `responses_create_params` and `assay_id`.
 """
 
+# The library is not installed where this project is checked.
+# pyright: basic, reportMissingImports=false
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -6,6 +6,9 @@ The score's value is the outcome, so `accuracy` is what `assay eval` reports; re
 parts stand in its metadata.
 """
 
+# The library is not installed where this project is checked.
+# pyright: basic, reportMissingImports=false
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -6,6 +6,9 @@ GRPOTrainer(model, reward_funcs=reward, train_dataset=dataset(), args=…)
 GRPOTrainer(model, environment_factory=Workbench, train_dataset=dataset(), args=…)
 """
 
+# The library is not installed where this project is checked.
+# pyright: basic, reportMissingImports=false
+
 from __future__ import annotations
 
 import json
