@@ -49,7 +49,7 @@ test-slurm: setup
 # What `assay export` writes against the real harbor, verifiers, inspect, NeMo Gym and TRL, each in
 # an environment of its own (.interop/); needs Python 3.12 beside. ARGS names some of them.
 test-interop: setup
-	$(BIN)/python tests/interop/run.py $(ARGS)
+	$(BIN)/python tests/support/interop.py $(ARGS)
 
 check: setup
 	@$(PYTHON) -m train.install --extras dev

@@ -1,8 +1,9 @@
 """`make test-interop`: our exports against the real libraries, each in an environment of its own.
 
-`python tests/interop/run.py [NAME …]` makes `.interop/NAME` where it is missing, with the versions
-that `NAME.txt` pins, and runs the tests of that library there. Harbor, verifiers, inspect and NeMo
-Gym need Python 3.12 ($PYTHON312); TRL runs on a copy of the project's own environment.
+`python tests/support/interop.py [NAME …]` makes `.interop/NAME` where it is missing, with the
+versions that `tests/interop/NAME.txt` pins, and runs the tests of that library there. Harbor,
+verifiers, inspect and NeMo Gym need Python 3.12 ($PYTHON312); TRL runs on a copy of the project's
+own environment.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).resolve().parents[2]
+HERE = ROOT / "tests" / "interop"  # what each library is installed with
 ADAPTERS = "tests/rollouts/adapters"
 # library: (its tests, what is installed without its own requirements)
 LIBRARIES: dict[str, tuple[str, tuple[str, ...]]] = {
