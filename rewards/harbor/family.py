@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from rewards.family import Answer, Family
-from rewards.task import Score, Task, unscored
+from rewards.task import Score, Task
 
 REWARD = "reward.json"  # what an episode leaves: the numbers of the verifier by name
 
@@ -31,18 +31,23 @@ def read_rewards(data: bytes) -> dict[str, float]:
 
 
 def of_rewards(numbers: Mapping[str, float]) -> Score:
-    """`reward` is the number of that name, else the mean of all; `outcome` likewise, between 0
-    and 1."""
+    """`reward` is the number of that name, else the mean of all between 0 and 1; `outcome` is the
+    number of that name, else the reward, between 0 and 1."""
     mean = sum(numbers.values()) / len(numbers)
-    reward = numbers.get("reward", mean)
-    outcome = min(1.0, max(0.0, numbers.get("outcome", reward)))
+    reward = numbers.get("reward", _share(mean))
+    outcome = _share(numbers.get("outcome", reward))
     why = "ok" if outcome == 1.0 else "partly" if outcome else "wrong"
     parts = {n: v for n, v in numbers.items() if n not in ("reward", "outcome")}
     return Score(outcome, reward, parts, why)
 
 
+def _share(value: float) -> float:
+    return min(1.0, max(0.0, value))
+
+
 def score_verified(task: Task, answer: Answer) -> Score:
-    """What the verifier said; 0 for an answer that no episode led to."""
+    """What the verifier said; 0 for an answer that no episode led to. An episode whose verifier
+    failed has no such file: its environment says that it has no outcome."""
     del task
     data = answer.files.get(REWARD)
     if data is None:
@@ -50,7 +55,7 @@ def score_verified(task: Task, answer: Answer) -> Score:
     try:
         return of_rewards(read_rewards(data))
     except ValueError as error:
-        return unscored(f"the verifier's {REWARD}: {error}")
+        return Score(0.0, 0.0, {}, f"unreadable: {error}")
 
 
 def _gold(task: Task) -> Answer:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewards.families import score_answer
-from rewards.harbor.family import REWARD, of_rewards
+from rewards.harbor.family import REWARD, of_rewards, read_rewards
 from rewards.task import Answer, Score, Task
 
 TASK = Task("t", "harbor", "harbor", "train", [], {"oracle": {"reward": 1.0}})
@@ -39,15 +39,17 @@ def test_numbers_are_read_by_name(said: object, outcome: float, reward: float) -
     "data",
     [b"", b"{}", b"[1]", b'{"reward": NaN}', b'{"reward": "1"}', b"\xff", b"[" * 99999, b"null"],
 )
-def test_a_reward_that_cannot_be_read_is_no_zero(data: bytes) -> None:
+def test_what_no_verifier_wrote_earns_nothing(data: bytes) -> None:
     made = score(data)
-    assert (made.outcome, made.reward) == (None, None) and REWARD in made.why
+    assert (made.outcome, made.reward) == (0.0, 0.0) and made.why.startswith("unreadable")
+    with pytest.raises(ValueError):
+        read_rewards(data)  # where an episode meets it, there is no outcome
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_raise(data: bytes) -> None:
     made = score(data)
-    assert made.outcome is None or 0 <= made.outcome <= 1
+    assert made.outcome is not None and 0 <= made.outcome <= 1
 
 
 def test_an_answer_without_an_episode_earns_nothing() -> None:
