@@ -53,8 +53,12 @@ def lacking(image: Image, python: Interpreter) -> list[str]:
 
 
 def _missing(wanted: str, packages: Mapping[str, str]) -> str:
-    from packaging.requirements import InvalidRequirement, Requirement
-
+    try:
+        from packaging.requirements import InvalidRequirement, Requirement
+    except ModuleNotFoundError:
+        raise TaskError(
+            "reading pip requirements needs packaging; `pip install packaging`"
+        ) from None
     try:
         need = Requirement(wanted)
     except InvalidRequirement:
