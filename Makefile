@@ -9,7 +9,7 @@ CUDA := cuda-bindings cuda-pathfinder cuda-toolkit $(addprefix nvidia-,cublas cu
   cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand cusolver cusparse cusparselt-cu13 nccl-cu13 \
   nvjitlink nvshmem-cu13 nvtx)
 
-.PHONY: help lock setup demo test test-slow test-slurm tools check docs clean
+.PHONY: help lock setup demo test test-slow test-slurm test-interop tools check docs clean
 
 help:
 	@echo "make demo   train a real model against gold, evaluate it, write runs/demo/report.html"
@@ -46,6 +46,11 @@ test-slow: setup
 # A real Slurm on this machine, every script on a tiny model: stopped, requeued, compared bit by bit.
 test-slurm: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile tests/slurm $(ARGS)
+
+# What `assay export` writes against the real harbor, verifiers, inspect, NeMo Gym and TRL, each in
+# an environment of its own (.interop/); needs Python 3.12 beside. ARGS names some of them.
+test-interop: setup
+	$(BIN)/python tests/support/interop.py $(ARGS)
 
 # What `check` and `docs` are made with. Fails where it cannot be fetched.
 tools: setup

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "data_gen.audit",
         "the laws of every family over tasks; what cheats and attacks earn",
     ),
+    "export": ("data_gen.exports.cli", "tasks for Harbor, verifiers, TRL, inspect and NeMo Gym"),
     "verify": (
         "rewards.verify",
         "compare files with the record of what made them; make them again",

@@ -52,6 +52,11 @@ BUILDERS: dict[str, tuple[str, str, str]] = {
         "text-to-SQL questions over your own tables and SQLite files, proved twice",
         "assay tasks sql --tables my_tables/ --out tasks",
     ),
+    "harbor": (
+        "data_gen.harbor.cli:main",
+        "Harbor task directories, checked in the jail",
+        "assay tasks harbor directories/ --out tasks",
+    ),
     "pack": (
         "data_gen.pack:main",
         "a set of tasks and the files they name, in one archive that can be moved",

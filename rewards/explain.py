@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
-from rapidfuzz.distance import Levenshtein
-
 Code = tuple[str, int, int, int, int]  # tag, from and to in the old text, from and to in the new
 INPUT, GOLD, ANSWER = 1, 2, 4  # bits of a segment: which of the three texts hold its characters
 NO_STEP = -1
@@ -150,6 +148,8 @@ def _opcodes(old: str, new: str) -> tuple[Code, ...]:
     """Edits in characters, found word by word first: of all shortest edits between characters most
     tear words apart."""
     out: list[Code] = []
+    from rapidfuzz.distance import Levenshtein  # scorers that travel do without it
+
     olds, news = _WORD.findall(old), _WORD.findall(new)
     at_old, at_new = [0, *accumulate(map(len, olds))], [0, *accumulate(map(len, news))]
     for op in Levenshtein.opcodes(olds, news):

@@ -19,6 +19,7 @@ from rewards.cdr.family import REFINEMENT, STRUCTURED
 from rewards.dare.family import TABLE
 from rewards.family import Family
 from rewards.guard import guarded
+from rewards.harbor.family import HARBOR
 from rewards.krama.family import ANSWER
 from rewards.krama.policies import FLOORS, FORMS, answer_type
 from rewards.krama.spellings import benchmark, spellings
@@ -34,7 +35,9 @@ _ANSWER = replace(
     spellings=spellings,
     benchmark=benchmark,
 )
-BUILT_IN: dict[str, Family] = {f.name: f for f in (REFINEMENT, STRUCTURED, TABLE, _ANSWER, SQL)}
+BUILT_IN: dict[str, Family] = {
+    f.name: f for f in (REFINEMENT, STRUCTURED, TABLE, _ANSWER, SQL, HARBOR)
+}
 VARIABLE = "ASSAY_FAMILIES"
 GROUP = "assay.families"  # entry points of installed packages
 _added: dict[str, Family] = {}

@@ -96,6 +96,17 @@ class Family:
     gold: Callable[[Task], Answer | str | None]
     """The answer that scores 1, or None where it has to be run first (see `proof`)."""
 
+    said: Callable[[Task], str] | None = None
+    """Gold as a message that scores 1, where `gold` is files that an environment leaves but the
+    task may be answered in words too. Tools without files hand tasks in by it."""
+
+    form: str = ""
+    """The form of such a message, in a sentence, where prompts do not say it."""
+
+    places: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Where prompts say that the task's files lie: name in `Task.files` → path in the folder that a
+    solver works in. Without an entry a file lies there under its name."""
+
     weights: type = NoWeights
     """A frozen dataclass with defaults: the settings `reward.<name>.*` of a run."""
 

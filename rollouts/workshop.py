@@ -15,6 +15,9 @@ from rewards.task import Task, TaskError
 from rollouts.combined import Combined
 from rollouts.context import Context
 from rollouts.environment import Budget, Environment
+from rollouts.harbor.box import box_config
+from rollouts.harbor.shell import NAME as SHELL
+from rollouts.harbor.shell import HarborShell
 from rollouts.krama.dsguru import DsGuru, Variant
 from rollouts.krama.explore import LakeAgent
 from rollouts.krama.folder import KEY as LAKE
@@ -68,6 +71,7 @@ class Workshop:
         self.env = read_env(env)
         self._families: dict[str, Own] = {}
         self._pool: tuple[asyncio.AbstractEventLoop, Pool] | None = None
+        self._boxes: dict[tuple[asyncio.AbstractEventLoop, str], Pool] = {}
         self._shared: dict[str, str] = {}
 
     def announce(self, tasks: Iterable[Task]) -> None:
@@ -86,6 +90,14 @@ class Workshop:
             config = replace(Config(), workers=workers, queue=100_000, shared=self._shared)
             self._pool = (loop, Pool(config))
         return self._pool[1]
+
+    def box_pool(self, python: str) -> Pool:
+        """The sandbox of the running event loop whose calls look like a container with this
+        interpreter."""
+        key = (asyncio.get_running_loop(), python)
+        if key not in self._boxes:
+            self._boxes[key] = Pool(box_config(python, self.settings.workers or worker_count()))
+        return self._boxes[key]
 
     def files(self, task: Task) -> Mapping[str, bytes]:
         """The task's files as bytes, by name. Raises `TaskError` naming what is not there."""
@@ -170,6 +182,10 @@ class Workshop:
         if self._pool is not None and self._pool[0] is asyncio.get_running_loop():
             await self._pool[1].close()
         self._pool = None
+        loop = asyncio.get_running_loop()
+        for pool in [p for (its, _), p in self._boxes.items() if its is loop]:
+            await pool.close()
+        self._boxes = {}
 
 
 @functools.lru_cache(maxsize=256)
@@ -189,6 +205,11 @@ def _ds_guru(variant: Variant) -> Callable[[Workshop, Task, int, int], Environme
     return make
 
 
+def _harbor_shell(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
+    del sample, seed  # nothing is drawn
+    return HarborShell(task, shop.root, shop.box_pool, shop.settings.executor.run_s)
+
+
 def _lake_agent(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
     return LakeAgent(task, seed, shop.root, shop.pool, shop.settings.lake)
 
@@ -200,5 +221,6 @@ ENVIRONMENTS: dict[str, Callable[[Workshop, Task, int, int], Environment]] = {
     "ds_guru_one_shot": _ds_guru("one-shot"),
     "ds_guru_few_shot": _ds_guru("few-shot"),
     "lake_agent": _lake_agent,
+    SHELL: _harbor_shell,
 }
-ANSWERS_CALLS = (NAME, "lake_agent")  # those beside which other tools can be offered
+ANSWERS_CALLS = (NAME, "lake_agent", SHELL)  # those beside which other tools can be offered

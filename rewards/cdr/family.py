@@ -16,6 +16,7 @@ from rewards.cdr.refinement import (
     gold_answer,
     score_refinement,
 )
+from rewards.cdr.scoring import score_json, score_text
 from rewards.cdr.spellings import json_benchmark, json_spellings, text_benchmark, text_spellings
 from rewards.cdr.states import refinement_states
 from rewards.cdr.structured import StructuredReward, gold_response, score_structured
@@ -28,10 +29,6 @@ from rewards.task import Score, Task
 # order slots of the tracks that move a filter
 FILTER_PLACES = {"pre": "before the mappers", "mid": "between them", "post": "after them"}
 LENGTHS = (500, 1000, 2000, 4000)  # input characters, upper bounds of the slices
-
-
-def _score(task: Task, answer: Answer, weights: RefinementReward) -> Score:
-    return score_refinement(task.gold, answer.text, "strict", weights, truncated=answer.truncated)
 
 
 def _group_reward(
@@ -117,7 +114,7 @@ def _source(task: Task) -> str:
 
 REFINEMENT = Family(
     name="refinement",
-    score=_score,
+    score=score_text,
     gold=lambda task: gold_answer(task.gold),
     weights=RefinementReward,
     cheats={
@@ -156,10 +153,6 @@ REFINEMENT = Family(
 )
 
 
-def _score_json(task: Task, answer: Answer, weights: StructuredReward) -> Score:
-    return score_structured(task.gold, answer.text, weights=weights, truncated=answer.truncated)
-
-
 def _row_json(gold: Mapping[str, Any], row: Mapping[str, Any], weights: StructuredReward) -> Score:
     output = output_of(row)
     parsing = str(row.get("parsing") or "strict")
@@ -168,7 +161,7 @@ def _row_json(gold: Mapping[str, Any], row: Mapping[str, Any], weights: Structur
 
 STRUCTURED = Family(
     name="structured",
-    score=_score_json,
+    score=score_json,
     gold=lambda task: gold_response(task.gold),
     weights=StructuredReward,
     cheats={"empty object": Cheat(lambda task: "{}", admits=0.05)},

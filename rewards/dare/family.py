@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rewards.dare.prediction import Reading, read_gold, score_table, score_table_row
+from rewards.dare.prediction import read_gold, score_table_row
+from rewards.dare.scoring import FILE, TableReward, score_file, score_trusted
 from rewards.dare.spellings import benchmark, spellings
 from rewards.dare.twin import table_twin
 from rewards.family import Answer, Cheat, Family, Floor
 from rewards.table_files import tables_of
 from rewards.table_marks import TableMarks
 from rewards.task import Score, Task
-
-FILE = "prediction.csv"
-
-
-@dataclass(frozen=True)
-class TableReward:
-    """`reading`: strict closes the holes of the published harness, release computes as it does."""
-
-    reading: Reading = "strict"
-
-
-def _score(task: Task, answer: Answer, weights: TableReward) -> Score:
-    return score_table(read_gold(task.gold), answer.files.get(FILE), weights.reading)
-
-
-def _trusted(task: Task, answer: Answer, weights: TableReward) -> Score:
-    data = answer.files.get(FILE)
-    return score_table(read_gold(task.gold), data, weights.reading, trusted=True)
 
 
 def _gold(task: Task) -> Answer:
@@ -104,7 +86,7 @@ def _source(task: Task) -> str:
 
 TABLE = Family(
     name="table",
-    score=_score,
+    score=score_file,
     gold=_gold,
     weights=TableReward,
     cheats={
@@ -115,7 +97,7 @@ TABLE = Family(
     # A usable file earns 0.1 beside its outcome; one label for every row scores its share of F1.
     floors={"": Floor(outcome=0.5, reward=0.6, beyond=0.1)},
     forms={"every target": _every_target},
-    trusted=_trusted,
+    trusted=score_trusted,
     twin=table_twin,
     spellings=spellings,
     benchmark=benchmark,

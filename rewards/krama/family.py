@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from rewards.family import Answer, Cheat, Family
 from rewards.krama.answer import score_row
 from rewards.krama.episode import ANSWER as FILE
-from rewards.krama.episode import AnswerReward, score_episode
-from rewards.krama.judge import Judge, deterministic
+from rewards.krama.episode import AnswerReward
+from rewards.krama.scoring import judge_of, score_lake
 from rewards.table_files import tables_below
 from rewards.table_marks import TableMarks
 from rewards.task import Score, Task
-
-
-@lru_cache(maxsize=8)
-def judge_of(url: str, model: str) -> Judge:
-    """The judge of paraphrases: an endpoint, or without a URL the deterministic one."""
-    if not url:
-        return deterministic
-    from rewards.krama.judge_endpoint import Endpoint, EndpointJudge
-
-    return EndpointJudge(Endpoint(url, model, os.environ.get("ASSAY_JUDGE_KEY", "")))
-
-
-def _score(task: Task, answer: Answer, weights: AnswerReward) -> Score:
-    judge = judge_of(weights.judge_url, weights.judge_model)
-    return score_episode(task.gold, answer.text, answer.files, answer.truncated, weights, judge)
 
 
 def _row(gold: Mapping[str, Any], row: Mapping[str, Any], weights: AnswerReward) -> Score:
@@ -49,6 +32,10 @@ def _response(value: Any) -> Answer:
 
 def _gold(task: Task) -> Answer:
     return _response(task.gold["answer"])
+
+
+def _said(task: Task) -> str:
+    return json.dumps({"answer": task.gold["answer"]})
 
 
 _LAZY: Mapping[str, Any] = {"numeric": 0, "string": "unknown", "list": []}
@@ -91,8 +78,11 @@ def _source(task: Task) -> str:
 
 ANSWER = Family(
     name="answer",
-    score=_score,
+    score=score_lake,
     gold=_gold,
+    said=_said,
+    form='Answer with one JSON object: {"answer": …}, its value a number, a text or a list.',
+    places={"lake": "data"},
     weights=AnswerReward,
     cheats={"constant": Cheat(_lazy, admits=0.5)},
     slices=_slices,

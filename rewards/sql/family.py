@@ -15,14 +15,11 @@ from rewards.sql.data import Database, packed, quoted, renamed, unpacked
 from rewards.sql.execute import RunnerLost
 from rewards.sql.explain import explain
 from rewards.sql.extract import fenced
-from rewards.sql.query import SqlReward, case_of, read_gold, score_text
+from rewards.sql.query import SqlReward, case_of, read_gold
+from rewards.sql.scoring import score_sql
 from rewards.sql.twins import twin
 from rewards.table_marks import TableMarks, marks_of_frame
-from rewards.task import Score, Task, TaskError
-
-
-def _score(task: Task, answer: Answer, weights: SqlReward) -> Score:
-    return score_text(task.gold, answer.text, answer.truncated, weights)
+from rewards.task import Task, TaskError
 
 
 def _gold(task: Task) -> str:
@@ -109,7 +106,7 @@ def _exchanged_text(text: str, names: Mapping[str, str]) -> str:
 
 def _benchmark(task: Task, answer: Answer) -> float | None:
     """The outcome with values compared exactly, as Spider's own script does."""
-    score = _score(task, answer, SqlReward())
+    score = score_sql(task, answer, SqlReward())
     return None if score.outcome is None else score.parts["published"]
 
 
@@ -164,7 +161,7 @@ def _source(task: Task) -> str:
 
 SQL = Family(
     name="sql",
-    score=_score,
+    score=score_sql,
     gold=_gold,
     weights=SqlReward,
     cheats={

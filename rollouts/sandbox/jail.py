@@ -36,6 +36,7 @@ class RootPlan:
     binds: tuple[str, ...]
     own_proc: bool = True
     shared: dict[str, str] = field(default_factory=dict[str, str])
+    roots: tuple[str, ...] = ()  # names at the top that lead to folders of the work directory
 
 
 def below(path: str, tops: Iterable[str]) -> bool:
@@ -243,6 +244,9 @@ def build_root(plan: RootPlan, keep_proc: bool) -> None:
         os.makedirs(os.path.dirname(base + _spot(path)), exist_ok=True)
         os.symlink(link, base + _spot(path))
     show_kept(base)
+    for name in plan.roots:
+        if not os.path.lexists(f"{base}/{name}"):  # what the system has stays
+            os.symlink(f"{WORK}/{name}", f"{base}/{name}")
     for descriptor in (*sources.values(), *devices.values()):
         os.close(descriptor)
     if keep_proc:

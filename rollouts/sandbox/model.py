@@ -140,8 +140,14 @@ class Config:
     portable_blas: bool = False  # one OpenBLAS kernel everywhere: equal last bits across nodes
     # name: directory that calls may be given, read only and without copying (docs/sandbox.md)
     shared: Mapping[str, str] = field(default_factory=dict[str, str])
+    # names at the top of the file system that lead to folders of the work directory, for programs
+    # with absolute paths (/app, /tests); at a level with namespaces only
+    roots: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in self.roots:
+            if not name.replace("-", "").replace("_", "").isalnum():
+                raise ValueError(f"sandbox.roots {name!r}: give a plain name such as 'app'")
         for name in ("workers", "queue", "recycle_after", "workers_per_launcher"):
             if getattr(self, name) < 1:
                 raise ValueError(f"sandbox.{name}={getattr(self, name)}: set 1 or more")

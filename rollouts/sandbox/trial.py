@@ -221,7 +221,8 @@ def settle(choice: Choice, request: dict[str, Any], proc: int) -> bool:
 
 
 def _plan(choice: Choice, request: dict[str, Any]) -> jail.RootPlan:
-    return jail.RootPlan(choice.reads, choice.own_proc, request["shared"])
+    roots = tuple(request.get("roots", ()))
+    return jail.RootPlan(choice.reads, choice.own_proc, request["shared"], roots)
 
 
 def _in_namespaces(choice: Choice, request: dict[str, Any], step: Callable[[], object]) -> None:

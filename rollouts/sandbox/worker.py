@@ -115,6 +115,7 @@ class Launcher:
             "spares": config.spares,
             "base": self.base,
             "shared": {n: os.path.realpath(path) for n, path in config.shared.items()},
+            "roots": config.roots,
         }
         loop = asyncio.get_running_loop()
         self.control.send(root.encode())

@@ -94,12 +94,21 @@ def answer() -> list[Task]:
     return made
 
 
+@cache
+def harbor() -> list[Task]:
+    return [
+        asked(f"harbor-{i}", "harbor", {"oracle": numbers})
+        for i, numbers in enumerate(({"reward": 1.0}, {"reward": 1.1, "outcome": 1.0, "part": 3.0}))
+    ]
+
+
 TASKS: dict[str, Callable[[], list[Task]]] = {
     "refinement": refinement,
     "structured": structured,
     "table": table,
     "answer": answer,
     "sql": sql_tasks,
+    "harbor": harbor,
 }
 
 

@@ -22,10 +22,10 @@ from rewards.files import write_text
 from rewards.krama.coverage import judged_coverage
 from rewards.krama.episode import ANSWER, PIPELINE, read_text
 from rewards.krama.failure import category
-from rewards.krama.family import judge_of
 from rewards.krama.judge import JudgeError
 from rewards.krama.judge_endpoint import Endpoint
 from rewards.krama.release import harness
+from rewards.krama.scoring import judge_of
 from rewards.task import Score, Task, TaskError, read_tasks, with_absolute_files
 from rollouts.krama.explore import STEPS
 from rollouts.trajectory import Trajectory

@@ -1,0 +1,1 @@
+"""Our tasks in other tools' forms: `assay export`."""

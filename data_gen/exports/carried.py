@@ -1,0 +1,181 @@
+"""What a scorer needs where there is no Assay: its modules, and packages at their versions."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.metadata
+import importlib.util
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from rewards.family import Family
+from rewards.task import TaskError
+
+OURS = ("rewards", "configs", "rollouts")
+_HOME = ("data_gen", "train", "assay")  # what builds and trains; a scorer does without
+_HEAVY = ("torch", "transformers", "vllm", "jax")
+# Lists of modules in a scoring module: those that its default settings do without, and those that
+# it needs although it does not import them.
+LEFT_OUT, BROUGHT = "STAYS_HOME", "COMES_ALONG"
+OWN = "own_family"  # the module that a family's file becomes
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A scorer, ready to travel. `modules`: source by module name, with whether it is a package;
+    `packages`: pip requirements at the versions here; entries are `module:name`."""
+
+    modules: dict[str, tuple[bytes, bool]]
+    packages: tuple[str, ...]
+    family: str = ""
+    score: str = ""
+    trusted: str = ""
+    weights: str = ""
+
+    def place(self, name: str) -> str:
+        """Where a module lies below the scorer's folder."""
+        path = name.replace(".", "/")
+        return f"vendor/{path}/__init__.py" if self.modules[name][1] else f"vendor/{path}.py"
+
+
+def carry(family: Family) -> Carried:
+    """What the family's scorer needs. Raises `TaskError` for what cannot be taken along."""
+    if family.origin.partition(":")[0].endswith(".py"):
+        return _of_file(family)
+    entries = [family.score, family.weights, *([family.trusted] if family.trusted else [])]
+    names = [_name_of(entry, family) for entry in entries]
+    load = _Load(family.name)
+    for name in names:
+        module = name.partition(":")[0]
+        load.left_out |= set(getattr(importlib.import_module(module), LEFT_OUT, ()))
+    for name in names:
+        module = name.partition(":")[0]
+        for each in (module, *getattr(importlib.import_module(module), BROUGHT, ())):
+            load.take(each, f"family {family.name}")
+    trusted = names[2] if family.trusted else ""
+    return Carried(load.modules, load.pinned(), "", names[0], trusted, names[1])
+
+
+def _name_of(entry: Any, family: Family) -> str:
+    name = str(getattr(entry, "__qualname__", "<"))
+    if "<" in name or "." in name:
+        raise TaskError(
+            f"family {family.name}: {entry!r} has no name in a module, so it cannot be exported; "
+            "make it a plain function of the module"
+        )
+    return f"{entry.__module__}:{name}"
+
+
+def _of_file(family: Family) -> Carried:
+    """A family of one's own: its file, whole, beside what that imports."""
+    path, _, name = family.origin.rpartition(":")
+    source = Path(path).read_bytes()
+    load = _Load(family.name)
+    load.take("rewards.guard", path)
+    for wanted in _imports(source, path, whole=True):
+        load.take(wanted, path)
+    return Carried({**load.modules, OWN: (source, False)}, load.pinned(), f"{OWN}:{name}")
+
+
+@dataclass
+class _Load:
+    """Modules and packages gathered so far. `left_out`: modules that the scoring module says its
+    default settings do not ask for."""
+
+    family: str
+    left_out: set[str] = field(default_factory=set[str])
+    modules: dict[str, tuple[bytes, bool]] = field(default_factory=dict[str, tuple[bytes, bool]])
+    packages: set[str] = field(default_factory=set[str])
+
+    def pinned(self) -> tuple[str, ...]:
+        return tuple(sorted(self.packages))
+
+    def take(self, name: str, where: str) -> None:
+        """Add a module with all that it imports, or the package that it belongs to."""
+        waiting = [(name, where)]
+        while waiting:
+            each, source = waiting.pop()
+            top = each.partition(".")[0]
+            if each in self.left_out or top in sys.stdlib_module_names or top in _HOME:
+                continue
+            if top in OURS:
+                waiting += self._module(each)
+            else:
+                self._package(top, source)
+
+    def _module(self, name: str) -> list[tuple[str, str]]:
+        """Add one of our modules; what it imports, with the file that says so."""
+        path = _spec(name)
+        if path is None or name in self.modules:
+            return []
+        source = Path(path).read_bytes()
+        self.modules[name] = (source, Path(path).name == "__init__.py")
+        above = [(name.rpartition(".")[0], path)] if "." in name else []
+        whole = name not in _base()
+        return above + [(wanted, path) for wanted in _imports(source, path, whole)]
+
+    def _package(self, top: str, where: str) -> None:
+        if top in _HEAVY:
+            raise TaskError(f"family {self.family}: {where} imports {top}, too big to travel")
+        found = importlib.metadata.packages_distributions().get(top)
+        if not found:
+            raise TaskError(
+                f"family {self.family}: {where} imports {top}, which is neither Assay's nor an "
+                "installed package; put what it needs into the family's own file"
+            )
+        self.packages.add(f"{found[0]}=={importlib.metadata.version(found[0])}")
+
+
+@lru_cache(maxsize=1)
+def _base() -> frozenset[str]:
+    """What `rewards.family` imports: what those modules import inside of functions is for building
+    and auditing, not for scoring."""
+    found: set[str] = set()
+    waiting = ["rewards.family", "rewards.guard"]
+    while waiting:
+        name = waiting.pop()
+        path = _spec(name)
+        if name in found or path is None:
+            continue
+        found.add(name)
+        inner = _imports(Path(path).read_bytes(), path, whole=False)
+        waiting += [n for n in inner if n.partition(".")[0] in OURS]
+    return frozenset(found)
+
+
+def _spec(name: str) -> str | None:
+    """The file of one of our modules; None for a name inside of a module."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    return spec.origin if spec is not None and spec.origin else None
+
+
+def _imports(source: bytes, path: str, whole: bool) -> Iterator[str]:
+    """Modules that a source imports, and names that may be modules; `whole`: also those that are
+    imported inside of functions."""
+    for node in _statements(ast.parse(source, path), whole):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif node.level:
+            raise TaskError(f"{path} line {node.lineno}: a relative import cannot travel")
+        elif node.module and node.module != "__future__":
+            yield node.module
+            if node.module.partition(".")[0] in OURS:
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _statements(tree: ast.AST, whole: bool) -> Iterator[ast.Import | ast.ImportFrom]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        elif whole or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _statements(node, whole)

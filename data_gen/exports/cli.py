@@ -1,0 +1,83 @@
+"""`assay export NAME --tasks FILE --out DIR`: our tasks for other trainers and harnesses.
+
+harbor       one Harbor task directory for each task, with a scorer that needs no Assay
+verifiers    an environment of verifiers that loads these tasks and scores by them
+trl          a reward function, a dataset and tools for TRL's GRPOTrainer
+inspect      an inspect_ai task, evaluated with `inspect eval`
+gym          a resource server of NeMo Gym
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from data_gen.exports.adapt import FORMS, adapt
+from data_gen.exports.harbor import BASE, Settings, directory, directory_name, write_directory
+from rewards import console
+from rewards.families import require_families, use_families
+from rewards.files import replacing_all
+from rewards.task import Task, TaskError, read_tasks, write_jsonl
+
+
+def options() -> console.Parser:
+    made = console.parser("export", __doc__)
+    made.add_argument("form", choices=("harbor", *FORMS), help="what to write")
+    console.add_tasks(made)
+    console.add_family(made)
+    console.add_out(made, "folder to write into", required=True)
+    console.add_limit(made)
+    made.add_argument("--base", default=BASE, help="harbor: image to build on, pinned")
+    made.add_argument(
+        "--seconds", type=int, default=1800, help="harbor: time that an agent has for a task"
+    )
+    made.add_argument(
+        "--package",
+        action="append",
+        default=[],
+        metavar="NAME==VERSION",
+        help="harbor: also installed in the image, for agents; may be repeated",
+    )
+    return made
+
+
+def main(argv: list[str]) -> int:
+    """Exit status 0; 3 when some tasks could not be exported. Raises `TaskError`."""
+    args = options().parse_args(argv)
+    use_families(args.family)
+    tasks = [(task, path) for path in args.tasks for task in read_tasks(path)]
+    tasks = tasks[: args.limit] if args.limit else tasks
+    require_families(task for task, _ in tasks)
+    if args.form != "harbor":
+        return adapt(args.form, [task for task, _ in tasks], args.out)
+    return harbor(tasks, args.out, Settings(args.base, args.seconds, tuple(args.package)))
+
+
+def harbor(tasks: Sequence[tuple[Task, Path]], out: Path, settings: Settings) -> int:
+    """Write the directories, and `refused.jsonl` with a reason for each task left out."""
+    if ":" not in settings.base or settings.base.endswith(":latest"):
+        raise TaskError(f"--base {settings.base}: pin it, as in {BASE}")
+    for package in settings.packages:
+        if "==" not in package:
+            raise TaskError(f"--package {package}: pin it, as in pandas==2.2.3")
+    refused: list[dict[str, str]] = []
+    written = 0
+    with replacing_all(out) as new:
+        for task, path in tasks:
+            name = directory_name(task)
+            try:
+                write_directory(new / name, directory(task, path.parent, settings))
+                written += 1
+            except TaskError as error:
+                shutil.rmtree(new / name, ignore_errors=True)
+                refused.append({"id": task.id, "why": str(error)})
+        write_jsonl(new / "refused.jsonl", refused)
+        if not written:
+            first = refused[0]["why"] if refused else "there are no tasks"
+            raise TaskError(f"nothing to export: {first}")
+    print(f"{out}: {written} task directories", file=sys.stderr)
+    if refused:
+        print(f"{len(refused)} left out; {out / 'refused.jsonl'} says why", file=sys.stderr)
+    return console.UNSCORED if refused else console.DONE

@@ -1,0 +1,1 @@
+"""Harbor task directories as tasks of ours."""

@@ -1,0 +1,76 @@
+"""Tasks that are answered in words, for tools that know prompts and texts: the chat, the gold text,
+the score of a text. What `assay export` writes goes through here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rewards.families import family_of, score_answer, use_families
+from rewards.family import gold_answer
+from rewards.task import Answer, Score, Task, TaskError, read_tasks
+
+TASKS, SETTINGS = "tasks.jsonl", "assay.json"  # beside an adapter
+
+
+@dataclass(frozen=True)
+class Words:
+    """One task in words: its messages, and the text that scores 1."""
+
+    task: Task
+    messages: list[dict[str, str]]
+    gold: str
+
+    def prompt(self) -> str:
+        """The messages as one text."""
+        return "\n\n".join(m["content"] for m in self.messages)
+
+
+def said_gold(task: Task) -> str:
+    """Gold as a text. Raises `TaskError` for a task that is answered in files."""
+    family = family_of(task)
+    if family.said is not None:
+        return family.said(task)
+    gold = gold_answer(family, task)
+    if gold is None or gold.files:
+        what = "has to be run first" if gold is None else "is a file"
+        raise TaskError(
+            f"task {task.id}: its gold {what}, and this form knows texts only; export it to harbor"
+        )
+    return gold.text
+
+
+def in_words(task: Task) -> Words:
+    """The task with what a reader needs to answer it. Raises `TaskError` as `said_gold` does."""
+    gold, family = said_gold(task), family_of(task)
+    messages = [dict(m) for m in task.prompt]
+    if family.form:
+        last = messages[-1]
+        messages[-1] = {**last, "content": f"{last['content']}\n\n{family.form}"}
+    return Words(task, messages, gold)
+
+
+def score_text(task: Task, text: str, truncated: bool = False) -> Score:
+    """The score of a message; what `assay score` says of a row with this output."""
+    return score_answer(task, Answer(text, truncated))
+
+
+def load(folder: str | Path) -> list[Words]:
+    """The tasks of an exported folder, its families added. Raises `TaskError`."""
+    folder = Path(folder)
+    settings: dict[str, Any] = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+    use_families(str(spec) for spec in settings["families"])
+    return [in_words(task) for task in read_tasks(folder / TASKS)]
+
+
+def bare(task: Task) -> dict[str, Any]:
+    """The task as a row without files, which a text does not need."""
+    return replace(task, files={}, tools=()).to_json()
+
+
+def settings_of(specs: Iterable[str]) -> Mapping[str, Any]:
+    """What stands in `assay.json`: the families of one's own, by whole paths."""
+    return {"families": list(specs)}

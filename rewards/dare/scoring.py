@@ -1,0 +1,31 @@
+"""The score of a prediction file, with no import that only builders or audits need: this module and
+what it imports travel with an exported task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rewards.dare.prediction import Reading, read_gold, score_table
+from rewards.task import Answer, Score, Task
+
+FILE = "prediction.csv"
+# Run as a program of its own, so that no import names it; an exported task needs it too.
+COMES_ALONG = ("rewards.dare.jail",)
+
+
+@dataclass(frozen=True)
+class TableReward:
+    """`reading`: strict closes the holes of the published harness, release computes as it does."""
+
+    reading: Reading = "strict"
+
+
+def score_file(task: Task, answer: Answer, weights: TableReward) -> Score:
+    """The file is read in a confined process."""
+    return score_table(read_gold(task.gold), answer.files.get(FILE), weights.reading)
+
+
+def score_trusted(task: Task, answer: Answer, weights: TableReward) -> Score:
+    """The file is read in this process."""
+    data = answer.files.get(FILE)
+    return score_table(read_gold(task.gold), data, weights.reading, trusted=True)

@@ -1,0 +1,1 @@
+"""Harbor tasks: what their own verifiers said."""

@@ -1,0 +1,27 @@
+"""The score of a lake answer, with no import that only builders or audits need: this module and
+what it imports travel with an exported task."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+
+from rewards.krama.episode import AnswerReward, score_episode
+from rewards.krama.judge import Judge, deterministic
+from rewards.task import Answer, Score, Task
+
+
+@lru_cache(maxsize=8)
+def judge_of(url: str, model: str) -> Judge:
+    """The judge of paraphrases: an endpoint, or without a URL the deterministic one."""
+    if not url:
+        return deterministic
+    from rewards.krama.judge_endpoint import Endpoint, EndpointJudge
+
+    return EndpointJudge(Endpoint(url, model, os.environ.get("ASSAY_JUDGE_KEY", "")))
+
+
+def score_lake(task: Task, answer: Answer, weights: AnswerReward) -> Score:
+    """The answer that an episode left, or the one that its last message says."""
+    judge = judge_of(weights.judge_url, weights.judge_model)
+    return score_episode(task.gold, answer.text, answer.files, answer.truncated, weights, judge)

@@ -1,0 +1,1 @@
+"""Harbor task directories in the jail: their images, their commands, their verifiers."""

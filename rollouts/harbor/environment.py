@@ -1,0 +1,167 @@
+"""The jail as a Harbor environment: `harbor run --environment-import-path
+rollouts.harbor.environment:JailEnvironment`, with no Docker and no root.
+
+Needs the package `harbor` (Python 3.12 or newer) in the process, and Assay on its path. Settings
+are `--environment-kwarg`s: `python`, the interpreter that stands in for the image's (default: the
+one that runs Harbor); `offline=true` runs tasks that may use the network without one; `workers`,
+how many commands run at a time.
+"""
+
+# The package harbor is not installed where this project is checked.
+# pyright: basic, reportMissingImports=false
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path, PurePath
+from typing import Any, cast
+
+from harbor.environments.base import BaseEnvironment, ExecResult, SandboxBuildFailedError
+from harbor.environments.capabilities import (
+    EnvironmentCapabilities,
+    EnvironmentResourceCapabilities,
+)
+from harbor.models.task.config import NetworkMode
+
+from rewards.task import TaskError
+from rollouts.harbor.box import Box, BoxLimits, box_config
+from rollouts.harbor.image import DOCKERFILE, Image, build, read_image
+from rollouts.harbor.interpreter import lacking, survey
+from rollouts.sandbox.capacity import worker_count
+from rollouts.sandbox.pool import Pool
+
+_pools: dict[tuple[asyncio.AbstractEventLoop, str, int], Pool] = {}
+
+
+def _pool(python: str, workers: int) -> Pool:
+    """One pool an event loop and interpreter; trials share its launchers."""
+    key = (asyncio.get_running_loop(), python, workers)
+    if key not in _pools:
+        _pools[key] = Pool(box_config(python, workers))
+    return _pools[key]
+
+
+class JailEnvironment(BaseEnvironment):
+    """One trial's files in the jail. Each command has a jail of its own over them: what it leaves
+    running ends with it, and no command has a network."""
+
+    def __init__(
+        self,
+        *args: Any,
+        python: str = "",
+        offline: bool | str = False,
+        workers: int | str = 0,
+        **kwargs: Any,
+    ) -> None:
+        self._python = python or sys.executable
+        self._offline = str(offline).lower() in ("true", "1", "yes")
+        self._workers = int(workers) or worker_count()
+        self._box: Box | None = None
+        self._image = Image()
+        super().__init__(*args, **kwargs)
+
+    @staticmethod
+    def type() -> str:
+        return "assay-jail"
+
+    @property
+    def capabilities(self) -> EnvironmentCapabilities:
+        return EnvironmentCapabilities(disable_internet=True)
+
+    @classmethod
+    def resource_capabilities(cls) -> EnvironmentResourceCapabilities:
+        return EnvironmentResourceCapabilities(memory_limit=True)
+
+    def _validate_definition(self) -> None:
+        """Nothing here: what cannot be honoured ends its own trial (`start`), not the whole job."""
+
+    def _problems(self) -> list[str]:
+        try:
+            if self.task_env_config.docker_image:
+                raise TaskError("docker_image: the jail reads a Dockerfile, it pulls no images")
+            self._image = read_image(cast("Path", self.environment_dir))
+            found = [*self._image.problems, *lacking(self._image, survey(self._python))]
+        except TaskError as error:
+            found = [str(error)]
+        if self.network_policy.network_mode == NetworkMode.PUBLIC and not self._offline:
+            found.append(
+                "network_mode public: the jail has no network; set no-network in task.toml, or "
+                "run the task without one with --environment-kwarg offline=true"
+            )
+        extra = self.environment_dir.glob("docker-compose*")
+        return [*found, *(f"{p.name}: the jail starts no services" for p in extra)]
+
+    async def start(self, force_build: bool) -> None:
+        del force_build  # a box is built anew for every trial
+        if problems := self._problems():
+            where = self.environment_dir / DOCKERFILE
+            raise SandboxBuildFailedError(f"{where}: {'; '.join(problems)}")
+        limits = BoxLimits(
+            seconds=86_400.0,
+            memory_mb=self.task_env_config.memory_mb or BoxLimits.memory_mb,
+            storage_mb=min(self.task_env_config.storage_mb or 1024, 4096),
+        )
+        self._box = Box(_pool(self._python, self._workers), limits)
+        try:
+            await build(self._box, self._image, self.environment_dir)
+        except TaskError as error:
+            raise SandboxBuildFailedError(str(error)) from None
+        self._box.cwd = self.task_env_config.workdir or self._box.cwd
+
+    async def stop(self, delete: bool) -> None:
+        del delete  # nothing is kept anywhere else
+        self._box = None
+
+    async def upload_file(self, source_path: Path | str, target_path: str) -> None:
+        self._there().upload_tree(Path(source_path), target_path)
+
+    async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
+        self._there().upload_tree(Path(source_dir), target_dir.rstrip("/"))
+
+    async def download_file(self, source_path: str, target_path: Path | str) -> None:
+        found = (await self._settled()).files(source_path)
+        if "" not in found:
+            raise FileNotFoundError(f"{source_path}: no such file in the environment")
+        _write(Path(target_path), found[""])
+
+    async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
+        Path(target_dir).mkdir(parents=True, exist_ok=True)
+        for name, data in (await self._settled()).files(source_dir.rstrip("/")).items():
+            _write(Path(target_dir) / name, data)
+
+    async def exec(
+        self,
+        command: str,
+        cwd: str | PurePath | None = None,
+        env: dict[str, str] | None = None,
+        timeout_sec: int | None = None,
+        user: str | int | None = None,
+    ) -> ExecResult:
+        """Run a command. `user` is not heeded: the jail has one, who owns every file."""
+        del user
+        ran = await self._there().run(
+            command,
+            cwd=str(cwd) if cwd else "",
+            env=self._merge_env(env),
+            seconds=float(timeout_sec) if timeout_sec else None,
+        )
+        said = "\n".join(filter(None, [ran.stderr, ran.why]))
+        return ExecResult(stdout=ran.stdout, stderr=said, return_code=ran.status)
+
+    def _there(self) -> Box:
+        if self._box is None:
+            raise RuntimeError("the environment is not running; start it first")
+        return self._box
+
+    async def _settled(self) -> Box:
+        """The box with its uploads in place."""
+        box = self._there()
+        if box.waiting:
+            await box.run("true")
+        return box
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)

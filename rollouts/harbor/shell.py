@@ -1,0 +1,104 @@
+"""A Harbor task as an environment of ours: a shell in the box, and the verifier at the end."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rewards.harbor.family import REWARD
+from rewards.task import Task, TaskError
+from rollouts.environment import Closing, EnvironmentFailure, Opening, Reply, Said
+from rollouts.harbor.box import Box
+from rollouts.harbor.trial import HarborTask, NoReward, chosen, read_task, started, verify
+from rollouts.sandbox.pool import Pool
+from rollouts.tools import ToolCall, ToolSpec, fitting
+
+NAME = "harbor_shell"
+SHOWN = 16_000  # characters of a command's output that a model reads, from start and end
+SPEC = ToolSpec(
+    NAME,
+    "Run a shell command. Files stay from one command to the next; processes do not.",
+    {
+        "type": "object",
+        "properties": {"command": {"type": "string"}},
+        "required": ["command"],
+        "additionalProperties": False,
+    },
+)
+
+
+class HarborShell:
+    """An `Environment`: the box of one episode."""
+
+    def __init__(
+        self, task: Task, root: Path, pool: Callable[[str], Pool], run_s: float = 200.0
+    ) -> None:
+        self._task, self._pool, self._run_s = task, pool, run_s
+        self._folder = (root / task.files.get("environment", "")).parent
+        self._box: Box | None = None
+        self._read: HarborTask | None = None
+
+    async def open(self) -> Opening:
+        task = read_task(self._folder, offline=True)
+        if task.problems:
+            raise TaskError(f"task {self._task.id}: {'; '.join(task.problems)}")
+        self._read = task
+        self._box = await started(task, self._pool(chosen(task)))
+        return Opening(self._task.prompt, [SPEC])
+
+    async def reply(self, said: Said) -> Reply:
+        """Run every call of the message in order; a message without calls ends the episode."""
+        messages: list[dict[str, Any]] = []
+        records: list[dict[str, Any]] = []
+        errors: Counter[str] = Counter()
+        for call in said.calls:
+            answer, kind = await self._call(call, said.seconds)
+            if kind != "ok":
+                errors[kind] += 1
+            messages.append({"role": "tool", "name": NAME, "content": answer})
+            records.append(
+                {"name": call.name, "arguments": call.arguments, "answer": answer, "kind": kind}
+            )
+        return Reply(messages, False, records, errors)
+
+    async def close(self) -> Closing:
+        """Run the verifier on what the agent left."""
+        box, task = self._box, self._read
+        self._box = None
+        if box is None or task is None:
+            return Closing()
+        try:
+            numbers = await verify(task, box)
+        except NoReward as error:
+            raise EnvironmentFailure(str(error)) from None
+        return Closing({REWARD: json.dumps(numbers).encode()})
+
+    async def _call(self, call: ToolCall, left: float) -> tuple[str, str]:
+        if call.error:
+            return f"Error: {call.error}", "bad_call"
+        if call.name != NAME:
+            return f"Error: there is no tool {call.name!r}; use {NAME}", "unknown_tool"
+        arguments, problem = fitting(SPEC, call)
+        if problem:
+            return f"Error: {problem}", "bad_arguments"
+        if left <= 0:
+            return "Error: the time for tools is used up", "time_up"
+        assert self._box is not None
+        ran = await self._box.run(str(arguments["command"]), seconds=min(self._run_s, left))
+        parts = [
+            ran.stdout,
+            ran.stderr,
+            f"[exit status {ran.status}{': ' * bool(ran.why)}{ran.why}]",
+        ]
+        return shortened("\n".join(p.rstrip("\n") for p in parts if p)), "ok"
+
+
+def shortened(text: str, most: int = SHOWN) -> str:
+    """A text with its middle left out, where it is too long."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"

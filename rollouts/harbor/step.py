@@ -1,0 +1,116 @@
+"""One command in a box: run as a program inside the jail, knows nothing of Assay.
+
+The box's files arrive as a tar, and go back as one. The program unpacks them, puts uploads on top,
+runs the command, ends whatever that left running, and packs the files again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+from typing import Any
+
+STATE, ORDER, DONE = "state.tar", "order.json", "done.json"
+
+
+def unpack(name: str) -> None:
+    """A tar's files at their places; what stands in the way of one is replaced."""
+    with tarfile.open(name) as archive:
+        for member in archive:
+            path = f"/{member.name}"
+            inner = path.count("/") > 1  # the roots themselves are links of the jail
+            if inner and os.path.islink(path) and not (member.isdir() and os.path.isdir(path)):
+                os.unlink(path)
+            elif inner and os.path.isdir(path) and not member.isdir():
+                shutil.rmtree(path)
+            archive.extract(member, "/", filter="fully_trusted")
+    os.unlink(name)
+
+
+def clear(path: str) -> None:
+    """What lies at a path is gone, a folder with all it holds."""
+    if os.path.islink(path) and path.count("/") > 1:
+        os.unlink(path)
+    elif os.path.isdir(path):
+        for name in os.listdir(path):
+            inner = f"{path}/{name}"
+            if os.path.isdir(inner) and not os.path.islink(inner):
+                shutil.rmtree(inner)
+            else:
+                os.unlink(inner)
+    elif os.path.lexists(path):
+        os.unlink(path)
+
+
+def run(order: dict[str, Any]) -> dict[str, Any]:
+    """Exit status of the command, and whether its time ended it."""
+    environment = {**os.environ, **order["env"]}
+    try:
+        process = subprocess.Popen(
+            ["/bin/bash", "-c", order["command"]],
+            cwd=order["cwd"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            process_group=0,
+        )
+    except OSError as error:
+        print(f"{order['cwd']}: {error.strerror}", file=sys.stderr)
+        return {"status": 126, "late": False}
+    try:
+        status, late = process.wait(order["seconds"]), False
+    except subprocess.TimeoutExpired:
+        status, late = 124, True
+    with contextlib.suppress(OSError):
+        os.kill(-1, signal.SIGKILL)  # all that it left, this process excepted
+    process.wait()
+    return {"status": status if status >= 0 else 128 - status, "late": late}
+
+
+def pack(roots: list[str]) -> None:
+    """Every file below the roots, but sockets and pipes, as the box's new state. A folder of the
+    system that has the name of a root is not the box's, nor is what the jail shows in /tmp."""
+
+    def plain(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        return None if member.isdev() else member
+
+    with tarfile.open(f"{os.getcwd()}/{STATE}", "w") as archive:
+        for root in roots:
+            path = f"/{root}"
+            if root == "tmp" or os.path.realpath(path) == f"{os.getcwd()}/{root}":
+                own = os.stat(path).st_dev
+                for name in sorted(os.listdir(path)):
+                    if os.lstat(f"{path}/{name}").st_dev != own:
+                        continue
+                    archive.add(f"{path}/{name}", f"{root}/{name}", filter=plain)
+
+
+def main() -> None:
+    with open(ORDER, encoding="utf-8") as file:
+        order: dict[str, Any] = json.load(file)
+    os.unlink(ORDER)
+    os.unlink("main.py")
+    for root in order["roots"]:
+        if root != "tmp":
+            os.makedirs(root, exist_ok=True)
+    for name in order["archives"]:
+        unpack(name)
+    for path in order["clear"]:
+        clear(path)
+    for name in order["uploads"]:
+        unpack(name)
+    for path in order["folders"]:
+        os.makedirs(path, exist_ok=True)
+    done = run(order)
+    pack(order["roots"])
+    with open(DONE, "w", encoding="utf-8") as file:
+        json.dump(done, file)
+
+
+if __name__ == "__main__":
+    main()

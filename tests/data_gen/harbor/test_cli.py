@@ -1,0 +1,150 @@
+"""Harbor directories as tasks: round trips, and every reason to leave one out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from travelling import demo_tasks, exported, own_tasks
+
+from data_gen.exports.harbor import BASE
+from data_gen.harbor.cli import main
+from rewards.families import score_answer
+from rewards.family import gold_answer
+from rewards.harbor.family import HARBOR
+from rewards.task import Task, TaskError, read_tasks
+from rollouts.environment import Said
+from rollouts.now import run_now
+from rollouts.sandbox.model import NAMESPACED
+from rollouts.sandbox.pool import Pool
+from rollouts.tools import ToolCall
+from rollouts.workshop import Workshop
+
+TOML = '[metadata]\nlicence = "MIT"\n[environment]\nnetwork_mode = "no-network"\n'
+TEST = "#!/bin/bash\ngrep -q right /app/out && echo 1 > /logs/verifier/reward.txt"
+TEST += " || echo 0 > /logs/verifier/reward.txt\n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def jail() -> None:
+    async def level() -> str:
+        async with Pool() as pool:
+            return (await pool.report()).level
+
+    if run_now(level()) not in NAMESPACED:
+        pytest.skip("the jail has no namespaces here")
+
+
+def directory(folder: Path, name: str, **parts: str) -> Path:
+    """A small directory; a part is given as its path, with _ for / and __ for a dot."""
+    files = {
+        "task.toml": TOML,
+        "instruction.md": "Write right to out.",
+        "environment/Dockerfile": f"FROM {BASE}\nWORKDIR /app\n",
+        "solution/solve.sh": "#!/bin/bash\necho right > /app/out\n",
+        "tests/test.sh": TEST,
+    }
+    names = {path.replace("/", "_").replace(".", "__"): path for path in files}
+    for part, text in parts.items():
+        files[names[part]] = text
+    for path, text in files.items():
+        target = folder / name / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+    return folder / name
+
+
+def refused(out: Path) -> dict[str, str]:
+    rows = [json.loads(line) for line in (out / "refused.jsonl").read_text().splitlines()]
+    return {row["name"]: " ".join(row["why"]) for row in rows}
+
+
+def test_what_was_exported_comes_in_again(tmp_path: Path) -> None:
+    out = exported("harbor", tmp_path, [*demo_tasks(6)[:2], *own_tasks(2)])
+    count = len([p for p in out.iterdir() if p.is_dir()])
+    assert main([str(out), "--out", str(tmp_path / "t")]) == 0
+    tasks = read_tasks(tmp_path / "t" / "train.jsonl")
+    assert len(tasks) == count == 4 and refused(tmp_path / "t") == {}
+    for task in tasks:
+        gold = gold_answer(HARBOR, task)
+        assert gold is not None and score_answer(task, gold).outcome == 1.0
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"environment_Dockerfile": "FROM python:3.11\nRUN apt-get install x\n"}, "no system pack"),
+        ({"environment_Dockerfile": "FROM ubuntu:24.04\n"}, "Python images only"),
+        ({"environment_Dockerfile": "FROM python:3.8\n"}, "Python 3.8"),
+        (
+            {"environment_Dockerfile": f"FROM {BASE}\nRUN pip install no-such-thing==1\n"},
+            "not installed",
+        ),
+        ({"environment_Dockerfile": f"FROM {BASE}\nRUN false || python -c 'x'\n"}, "file tools"),
+        ({"environment_Dockerfile": f"FROM {BASE}\nRUN python3 -c 1/0\n"}, "RUN python3"),
+        ({"task__toml": TOML.replace("no-network", "public")}, "network_mode public"),
+        ({"task__toml": TOML + 'docker_image = "x"\n'}, "docker_image"),
+        ({"task__toml": TOML + '[verifier.env]\nKEY = "${OPENAI_API_KEY}"\n'}, "$OPENAI_API_KEY"),
+        ({"task__toml": TOML + '[verifier]\nenvironment_mode = "separate"\n'}, "of its own"),
+        ({"task__toml": TOML + '[[steps]]\nname = "a"\n'}, "several steps"),
+        ({"task__toml": "[[["}, "not a task directory"),
+        ({"tests_test__sh": "apt-get update\n" + TEST}, "tests/test.sh runs apt-get"),
+        ({"solution_solve__sh": "#!/bin/bash\ntrue\n"}, "its solution scores 0.0"),
+        ({"tests_test__sh": "#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n"}, "doing nothing"),
+        ({"tests_test__sh": "#!/bin/bash\necho broken >&2; exit 3\n"}, "left no reward"),
+        ({"tests_test__sh": "#!/bin/bash\necho NaN > /logs/verifier/reward.txt\n"}, "be read"),
+    ],
+)
+def test_a_directory_that_cannot_be_honoured_is_listed(
+    tmp_path: Path, parts: dict[str, str], said: str
+) -> None:
+    directory(tmp_path / "in", "bad", **parts)
+    assert main([str(tmp_path / "in"), "--out", str(tmp_path / "t")]) == 1
+    assert said in refused(tmp_path / "t")["bad"]
+    assert not (tmp_path / "t" / "train.jsonl").exists()
+
+
+def test_a_folder_without_tasks_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match=r"no task\.toml"):
+        main([str(tmp_path), "--out", str(tmp_path / "t")])
+
+
+def test_a_task_that_may_use_the_network_runs_without_one_when_asked(tmp_path: Path) -> None:
+    directory(tmp_path / "in", "net", task__toml=TOML.replace("no-network", "public"))
+    assert main([str(tmp_path / "in"), "--out", str(tmp_path / "t"), "--offline"]) == 0
+
+
+def episode(task: Task, root: Path, commands: list[str]) -> float | None:
+    """The outcome of an episode in which a model gives these commands."""
+
+    async def run() -> float | None:
+        shop = Workshop(root)
+        try:
+            surroundings = shop.maker(task, 0, 0)
+            opening = await surroundings.open()
+            assert [tool.name for tool in opening.tools] == ["harbor_shell"]
+            for turn, command in enumerate(commands):
+                call = ToolCall("harbor_shell", {"command": command})
+                await surroundings.reply(Said("", [call], False, turn, False))
+            closing = await surroundings.close()
+        finally:
+            await shop.close()
+        from rewards.task import Answer
+
+        return score_answer(task, Answer(files=closing.files)).outcome
+
+    return run_now(run())
+
+
+def test_an_episode_is_scored_by_the_verifier_after_the_agent_ended(tmp_path: Path) -> None:
+    directory(tmp_path / "in", "good")
+    assert main([str(tmp_path / "in"), "--out", str(tmp_path / "t")]) == 0
+    shutil.rmtree(tmp_path / "in")  # the tasks folder stands for itself
+    (task,) = read_tasks(tmp_path / "t" / "train.jsonl")
+    assert episode(task, tmp_path / "t", ["cd /app", "echo right > out"]) == 1.0
+    assert episode(task, tmp_path / "t", ["echo wrong > out"]) == 0.0
+    farm = ["ls /tests /solution | wc -l > /app/seen; echo 1 > /logs/verifier/reward.txt"]
+    farm += ["printf '#!/bin/bash\\necho 1 > /logs/verifier/reward.json' > /tests/test.sh"]
+    assert episode(task, tmp_path / "t", farm) == 0.0

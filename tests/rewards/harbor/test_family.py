@@ -1,0 +1,57 @@
+"""Scores of what a verifier left."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rewards.families import score_answer
+from rewards.harbor.family import REWARD, of_rewards, read_rewards
+from rewards.task import Answer, Score, Task
+
+TASK = Task("t", "harbor", "harbor", "train", [], {"oracle": {"reward": 1.0}})
+
+
+def score(data: bytes) -> Score:
+    return score_answer(TASK, Answer(files={REWARD: data}))
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome", "reward"),
+    [
+        (1, 1.0, 1.0),
+        ({"reward": 0.25}, 0.25, 0.25),
+        ({"reward": 1.1, "outcome": 1.0}, 1.0, 1.1),
+        ({"reward": -2}, 0.0, -2.0),
+        ({"a": 1, "b": 0}, 0.5, 0.5),
+        ({"reward": True, "part_x": 3}, 1.0, 1.0),
+    ],
+)
+def test_numbers_are_read_by_name(said: object, outcome: float, reward: float) -> None:
+    made = score(json.dumps(said).encode())
+    assert (made.outcome, made.reward) == (outcome, reward)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{}", b"[1]", b'{"reward": NaN}', b'{"reward": "1"}', b"\xff", b"[" * 99999, b"null"],
+)
+def test_what_no_verifier_wrote_earns_nothing(data: bytes) -> None:
+    made = score(data)
+    assert (made.outcome, made.reward) == (0.0, 0.0) and made.why.startswith("unreadable")
+    with pytest.raises(ValueError):
+        read_rewards(data)  # where an episode meets it, there is no outcome
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_raise(data: bytes) -> None:
+    made = score(data)
+    assert made.outcome is not None and 0 <= made.outcome <= 1
+
+
+def test_an_answer_without_an_episode_earns_nothing() -> None:
+    assert score_answer(TASK, Answer("1")).outcome == 0.0
+    assert of_rewards({"reward": 0.5, "time": 3.0}).parts == {"time": 3.0}

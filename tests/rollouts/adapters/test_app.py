@@ -1,0 +1,65 @@
+"""The exported resource server of NeMo Gym: `verify` over HTTP, by the real base classes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from travelling import demo_tasks, exported, own_tasks, texts
+
+pytest.importorskip("nemo_gym", reason="nemo-gym is not installed; `make test-interop`")
+
+from fastapi.testclient import TestClient
+from nemo_gym.server_utils import ServerClient
+
+from rewards.adapters.words import load, score_text
+
+
+def server(folder: Path) -> Any:
+    """The exported server, made as Gym's own tests make one."""
+    from unittest.mock import MagicMock  # the client to other servers, which none is asked for
+
+    spec = importlib.util.spec_from_file_location("app", folder / "app.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["app"] = module
+    spec.loader.exec_module(module)
+    config = module.AssayConfig(host="127.0.0.1", port=1, entrypoint="app.py", name="assay")
+    return module.AssayServer(config=config, server_client=MagicMock(spec=ServerClient))
+
+
+def request(row: dict[str, Any], text: str) -> dict[str, Any]:
+    part = {"type": "output_text", "text": text, "annotations": []}
+    message = {"id": "m", "type": "message", "role": "assistant", "status": "completed"}
+    response = {
+        "id": "r",
+        "created_at": 0,
+        "model": "m",
+        "object": "response",
+        "output": [{**message, "content": [part]}],
+        "parallel_tool_calls": False,
+        "tool_choice": "none",
+        "tools": [],
+    }
+    return {**row, "response": response}
+
+
+@pytest.mark.parametrize("family", ["demo", "own"])
+def test_verify_answers_with_the_reward_of_assay(tmp_path: Path, family: str) -> None:
+    folder = exported("gym", tmp_path, demo_tasks(12) if family == "demo" else own_tasks(12))
+    words = load(folder)
+    rows = [json.loads(line) for line in (folder / "gym.jsonl").read_text().splitlines()]
+    client = TestClient(server(folder).setup_webserver())
+    for i, (w, row) in enumerate(zip(words, rows, strict=True)):
+        for text in texts(w.task, words[i - 1].task):
+            answer = client.post("/verify", json=request(row, text))
+            assert answer.status_code == 200, answer.text
+            ours = score_text(w.task, text)
+            assert (answer.json()["reward"], answer.json()["outcome"]) == (
+                ours.reward,
+                ours.outcome,
+            )

@@ -1,0 +1,77 @@
+"""The exported inspect task, evaluated by the real inspect_ai with its mock model."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from travelling import demo_tasks, exported, own_tasks, texts
+
+pytest.importorskip("inspect_ai", reason="inspect_ai is not installed; `make test-interop`")
+
+from inspect_ai import eval as evaluate
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+
+from rewards.adapters.words import load, score_text
+
+
+def adapter(folder: Path) -> Any:
+    """The exported file as a module."""
+    spec = importlib.util.spec_from_file_location("assay_inspect", folder / "assay_inspect.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["assay_inspect"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def said(text: str, stop: str = "stop") -> ModelOutput:
+    made = ModelOutput.from_content("mockllm/model", text)
+    made.choices[0].stop_reason = stop  # pyright: ignore[reportAttributeAccessIssue]
+    made.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
+    return made
+
+
+@pytest.mark.parametrize("family", ["demo", "own"])
+def test_accuracy_is_what_assay_scores(tmp_path: Path, family: str) -> None:
+    tasks = demo_tasks(60) if family == "demo" else own_tasks(60)
+    folder = exported("inspect", tmp_path, tasks)
+    words = load(folder)
+    answers = [
+        texts(w.task, words[i - 1].task)[i % 13 if i % 3 else 0] for i, w in enumerate(words)
+    ]
+    ours = [score_text(w.task, text) for w, text in zip(words, answers, strict=True)]
+    model = get_model("mockllm/model", custom_outputs=[said(text) for text in answers])
+    (log,) = evaluate(
+        adapter(folder).assay(),
+        model=model,
+        display="none",
+        log_dir=str(tmp_path / "logs"),
+        max_connections=1,
+        max_samples=1,
+    )
+    assert log.status == "success" and log.samples is not None and log.results is not None
+    theirs = {str(s.id): (s.scores or {})["assay"] for s in log.samples}
+    for w, score in zip(words, ours, strict=True):
+        assert theirs[w.task.id].value == score.outcome
+        assert (theirs[w.task.id].metadata or {})["reward"] == score.reward
+    mean = sum(s.outcome or 0.0 for s in ours) / len(ours)
+    assert 0.2 < mean < 1
+    assert log.results.scores[0].metrics["mean"].value == pytest.approx(mean, abs=1e-12)
+
+
+def test_an_answer_that_was_cut_off_is_scored_as_one(tmp_path: Path) -> None:
+    folder = exported("inspect", tmp_path, demo_tasks(6)[:2])
+    words = load(folder)
+    outputs = [said(w.gold, "max_tokens") for w in words]
+    model = get_model("mockllm/model", custom_outputs=outputs)
+    (log,) = evaluate(
+        adapter(folder).assay(), model=model, display="none", log_dir=str(tmp_path / "logs")
+    )
+    assert log.samples is not None
+    assert [(s.scores or {})["assay"].value for s in log.samples] == [
+        score_text(w.task, w.gold, truncated=True).outcome for w in words
+    ]

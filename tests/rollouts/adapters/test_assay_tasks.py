@@ -1,0 +1,54 @@
+"""The exported taskset, checked by the real verifiers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from places import ROOT
+from travelling import demo_tasks, exported, own_tasks
+
+pytest.importorskip("verifiers.v1", reason="verifiers is not installed; `make test-interop`")
+
+
+@pytest.mark.parametrize("family", ["demo", "own"])
+def test_validate_passes_gold_and_refuses_nothing_done(tmp_path: Path, family: str) -> None:
+    folder = exported("verifiers", tmp_path, demo_tasks(6) if family == "demo" else own_tasks(6))
+    count = len((folder / "tasks.jsonl").read_text().splitlines())
+    environment = {**os.environ, "PYTHONPATH": f"{folder}:{ROOT}"}
+    program = Path(sys.executable).with_name("vf-validate")
+    words = [str(program), "assay-tasks", "--runtime.type", "subprocess", "-o", str(tmp_path / "v")]
+    done = subprocess.run(
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    (path,) = (tmp_path / "v").rglob("summary.json")
+    summary = json.loads(path.read_text())
+    assert summary["outcomes"]["valid"] == count >= 6, done.stdout + done.stderr
+    assert summary["checks"]["noop"]["valid"] == summary["checks"]["gold"]["valid"] == count
+
+
+def test_a_gold_that_no_longer_scores_is_invalid(tmp_path: Path) -> None:
+    folder = exported("verifiers", tmp_path, demo_tasks(6))
+    rows = [json.loads(line) for line in (folder / "tasks.jsonl").read_text().splitlines()]
+    rows[0]["gold"]["text"] = None  # gold that cannot be read is no valid task
+    rows[1]["gold"].pop("status")
+    text = "".join(json.dumps(row) + "\n" for row in rows[2:])
+    (folder / "tasks.jsonl").write_text(text)
+    environment = {**os.environ, "PYTHONPATH": f"{folder}:{ROOT}"}
+    code = (
+        "import asyncio, assay_tasks, verifiers.v1 as vf\n"
+        "taskset = assay_tasks.AssayTaskset(vf.TasksetConfig(id='assay-tasks'))\n"
+        "task = next(iter(taskset))\n"
+        "print(asyncio.run(task.validate(None)))\n"
+        "import dataclasses\n"
+        "task.words = dataclasses.replace(task.words, gold='nothing')\n"
+        "print(asyncio.run(task.validate(None)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["True", "False"], done.stderr

@@ -1,0 +1,80 @@
+"""`make test-interop`: our exports against the real libraries, each in an environment of its own.
+
+`python tests/support/interop.py [NAME …]` makes `.interop/NAME` where it is missing, with the
+versions that `tests/interop/NAME.txt` pins, and runs the tests of that library there. Harbor,
+verifiers, inspect and NeMo Gym need Python 3.12 ($PYTHON312); TRL runs on a copy of the project's
+own environment.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = ROOT / "tests" / "interop"  # what each library is installed with
+ADAPTERS = "tests/rollouts/adapters"
+# library: (its tests, what is installed without its own requirements)
+LIBRARIES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "harbor": ("tests/rollouts/harbor/test_environment.py", ()),
+    "verifiers": (f"{ADAPTERS}/test_assay_tasks.py", ()),
+    "inspect": (f"{ADAPTERS}/test_assay_inspect.py", ()),
+    "gym": (f"{ADAPTERS}/test_app.py", ("nemo-gym==0.4.0",)),
+    "trl": (f"{ADAPTERS}/test_assay_trl.py", ()),
+}
+
+
+def run(*words: str, **environment: str) -> int:
+    return subprocess.run(
+        words, cwd=ROOT, env={**os.environ, **environment}, check=False
+    ).returncode
+
+
+def made(name: str) -> Path | None:
+    """The environment of a library, made where it is missing; None when it cannot be."""
+    folder = ROOT / ".interop" / name
+    python = folder / "bin" / "python"
+    if (folder / ".done").exists():
+        return python
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(exist_ok=True)
+    if name == "trl":
+        status = run("cp", "-al", str(ROOT / ".venv"), str(folder))
+        files = [f"{name}.txt"]
+    else:
+        program = os.environ.get("PYTHON312") or shutil.which("python3.12")
+        if program is None:
+            print(f"{name}: needs Python 3.12; set PYTHON312", file=sys.stderr)
+            return None
+        status = run(program, "-m", "venv", str(folder))
+        files = ["core.txt", f"{name}.txt"]
+    listed = [word for file in files for word in ("-r", str(HERE / file))]
+    bare = LIBRARIES[name][1]
+    status = status or run(str(python), "-m", "pip", "install", "-q", *listed)
+    if bare and not status:
+        status = run(str(python), "-m", "pip", "install", "-q", "--no-deps", *bare)
+    if status:
+        return None
+    (folder / ".done").touch()
+    return python
+
+
+def main(names: list[str]) -> int:
+    """1 when a library cannot be had or a test fails."""
+    failed: list[str] = []
+    for name in names or list(LIBRARIES):
+        python = made(name)
+        path = LIBRARIES[name][0]
+        alone = [] if name == "trl" else ["--noconftest", "-p", "no:cacheprovider"]
+        words = ["-m", "pytest", "-q", *alone, path]
+        if python is None or run(str(python), *words, PYTHONPATH=str(ROOT)):
+            failed.append(name)
+    print(f"interop: {len(names or LIBRARIES) - len(failed)} passed; failed: {failed or 'none'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

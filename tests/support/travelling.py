@@ -1,0 +1,64 @@
+"""Tasks and answers for tests of what travels: exports, adapters, Harbor directories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from places import ROOT
+
+from data_gen.corpora import read_corpus
+from data_gen.demo.build import build_demo_tasks, preset
+from data_gen.exports.cli import main as export
+from rewards.adapters.words import said_gold
+from rewards.families import use_families
+from rewards.task import Task, write_jsonl
+
+OWN = str(ROOT / "examples" / "own_family.py")
+
+
+def demo_tasks(count: int) -> list[Task]:
+    """Refinement tasks over the corpus that ships."""
+    settings = preset("easy", train_sft=1, train_rl=1, heldout=count)
+    return list(build_demo_tasks(read_corpus(), settings, seed=3)[2])
+
+
+def own_tasks(count: int) -> list[Task]:
+    """Tasks of the example of an own family."""
+    (family,) = use_families([OWN])
+    assert family.build is not None
+    made = family.build(0, count=count)
+    return [task for tasks in made.values() for task in tasks]
+
+
+def tasks_file(folder: Path, tasks: list[Task]) -> Path:
+    path = folder / "tasks.jsonl"
+    write_jsonl(path, (task.to_json() for task in tasks))
+    return path
+
+
+def exported(form: str, folder: Path, tasks: list[Task], *words: str) -> Path:
+    """The folder that `assay export FORM` makes of the tasks."""
+    out = folder / form
+    path = tasks_file(folder, tasks)
+    assert export([form, "--tasks", str(path), "--out", str(out), *words]) == 0
+    return out
+
+
+def texts(task: Task, other: Task) -> list[str]:
+    """Answers of every kind to a task: right, nearly right, another's, broken, none."""
+    gold = said_gold(task)
+    return [
+        gold,
+        "",
+        f"Sure! {gold}",
+        gold[: len(gold) // 2],
+        gold.replace("KEEP", "DROP"),
+        gold.replace(" ", "  "),
+        said_gold(other),
+        task.prompt[-1]["content"],
+        '{"answer": NaN}',
+        "[" * 3000,
+        "\x00\ufffd é 0x1F</clean_text>",
+        gold * 3,
+        "9" * 5000,
+    ]
