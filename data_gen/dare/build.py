@@ -33,6 +33,7 @@ from data_gen.dare.workers import run_proposed, run_tables
 from data_gen.inputs import REFUSED, Input, say_inputs
 from data_gen.proposing import proposer, told
 from rewards.dare.prediction import read_gold, score_table
+from rewards.files import unfinished
 from rewards.task import Task, TaskError, write_jsonl
 
 
@@ -56,7 +57,11 @@ def build_all(args: argparse.Namespace) -> None:
     """The command: databases, question list, tasks by split, certificate."""
     need_duckdb()
     settings, endpoint = _settings(args), _proposer(args)
-    args.out.mkdir(parents=True, exist_ok=True)
+    with unfinished(args.out):
+        _build(args, settings, endpoint)
+
+
+def _build(args: argparse.Namespace, settings: Settings, endpoint: Endpoint | None) -> None:
     workers = args.workers or len(os.sched_getaffinity(0))
     asked = (args.tables, settings, workers, args.databases)
     found = run_tables(*asked) if endpoint is None else run_proposed(*asked, endpoint)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sql_tasks import sql_tasks
 from travelling import demo_tasks, exported, own_tasks, tasks_file, texts
 
 from data_gen.exports.cli import main as export
@@ -105,6 +106,22 @@ def test_the_scorer_says_of_lake_answers_what_assay_says(tmp_path: Path, task: T
     found = scored(made(task, tmp_path), answers, tmp_path / "a")
     assert found == [score_answer(task, Answer(text)).to_json() for text in SAID]
     assert 0 < sum(row["outcome"] for row in found) < len(found)
+
+
+def test_the_scorer_says_of_queries_what_assay_says(tmp_path: Path) -> None:
+    task = sql_tasks()[0]
+    gold = str(task.gold["sql"])
+    said = [
+        gold,
+        f"```sql\n{gold}\n```",
+        "```sql\nSELECT 1\n```",
+        "```sql\nSELEC\n```",
+        "",
+        "x" * 9,
+    ]
+    found = scored(made(task, tmp_path), [{"answer.txt": t.encode()} for t in said], tmp_path / "a")
+    assert found == [score_answer(task, Answer(text)).to_json() for text in said]
+    assert found[1]["outcome"] == found[1]["reward"] == 1.0 and found[2]["outcome"] == 0.0
 
 
 def test_the_scorer_says_of_files_what_assay_says(tmp_path: Path) -> None:
