@@ -24,7 +24,8 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.fuzz_readings import READINGS, Read, Reading, drawn
+from benchmarks.fuzz_read import Read, Reading
+from benchmarks.fuzz_readings import READINGS, drawn
 from benchmarks.fuzz_words import TOKENS, output
 from rewards import guard
 from rewards.progress import progress

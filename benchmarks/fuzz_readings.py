@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from random import Random
 from typing import Any
 
+from benchmarks.fuzz_read import Read, Reading, scored
+from benchmarks.fuzz_sql import sql_gold, sql_read
 from rewards.cdr.declared import declared_credit, split_analysis
 from rewards.cdr.errors import failure_mode
 from rewards.cdr.json_score import parse_json
@@ -33,27 +35,6 @@ from rewards.parse import parse, render
 from rewards.task import Score, Task
 from rollouts.krama.contract import answer_of, blocks, printed_values
 from rollouts.tools import FORMATS, ToolSpec, fitting
-
-
-@dataclass(frozen=True)
-class Read:
-    """What one reading made of one output. `same` is compared with a second reading; `score` is
-    checked where there is one; `gold` is what gold earns there."""
-
-    same: object
-    score: Score | None = None
-    gold: Score | None = None
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A scorer or parser: gold to mutate for the case `pick`, and what it makes of an output."""
-
-    name: str
-    weight: int
-    gold: Callable[[int], str]
-    read: Callable[[int, str], Read]
-
 
 _TEXTS = (
     "Mail x@a.org now, then see http://a.org/x.\n\nThe  end of “it” .",
@@ -127,17 +108,13 @@ _SPEC = ToolSpec(
 )
 
 
-def _scored(score: Score, gold: Score) -> Read:
-    return Read(json.dumps(score.to_json(), sort_keys=True), score, gold)
-
-
 def _refinement(parsing: str, weights: RefinementReward, mode: str) -> Callable[[int, str], Read]:
     def read(pick: int, text: str) -> Read:
         gold = refinement_golds()[pick % len(refinement_golds())]
         gold = gold | ({"mode": mode} if mode else {})
         score = score_refinement(gold, text, parsing, weights, truncated=pick % 17 == 16)
         right = render(gold["status"], gold["text"])
-        return _scored(score, score_refinement(gold, right, parsing, weights))
+        return scored(score, score_refinement(gold, right, parsing, weights))
 
     return read
 
@@ -168,7 +145,7 @@ def _structured(parsing: str) -> Callable[[int, str], Read]:
     def read(pick: int, text: str) -> Read:
         row = _structured_row(pick)
         gold = score_structured(row, _structured_gold(pick), parsing)
-        return _scored(score_structured(row, text, parsing), gold)
+        return scored(score_structured(row, text, parsing), gold)
 
     return read
 
@@ -224,7 +201,7 @@ def _table(reading: str, trusted: bool) -> Callable[[int, str], Read]:
         except Unreadable:
             return Read("unreadable")
         score = score_table(gold, data, reading, trusted=trusted)
-        return _scored(score, score_table(gold, gold.truth_csv.encode(), reading, trusted=True))
+        return scored(score, score_table(gold, gold.truth_csv.encode(), reading, trusted=True))
 
     return read
 
@@ -259,7 +236,7 @@ def _answers(reading: Any) -> Callable[[int, str], Read]:
         score = score_response(kind, gold, response, reading)
         if reading == "release":  # its metrics are not bounded by gold: lists are read as text
             return Read(json.dumps(score.to_json(), sort_keys=True))
-        return _scored(score, score_response(kind, gold, {"answer": gold}, reading))
+        return scored(score, score_response(kind, gold, {"answer": gold}, reading))
 
     return read
 
@@ -273,7 +250,7 @@ def _episode(pick: int, text: str) -> Read:
         data = text.encode("utf-8", "surrogatepass")
         files = {"answer.json": data, "pipeline.py": data}
     right = score_response(kind, gold, {"answer": gold})
-    return _scored(score_episode(task, text, files, False, AnswerReward()), right)
+    return scored(score_episode(task, text, files, False, AnswerReward()), right)
 
 
 def _episode_gold(pick: int) -> str:
@@ -345,7 +322,7 @@ def _family(name: str) -> Callable[[int, str], Read]:
         if name == "answer" and pick % 2 == 0:
             weights = replace(weights, reading="table3")
         right = family.score(task, gold_of(family, task), weights)
-        return _scored(family.score(task, answer, weights), right)
+        return scored(family.score(task, answer, weights), right)
 
     return read
 
@@ -379,6 +356,7 @@ READINGS: tuple[Reading, ...] = (
     Reading("rows of assay score", 4, _answer_gold, _rows),
     Reading("family refinement", 2, _refined, _family("refinement")),
     Reading("family structured", 2, _structured_gold, _family("structured")),
+    Reading("queries", 1, sql_gold, sql_read),
     Reading("family answer", 2, _episode_gold, _family("answer")),
 )
 

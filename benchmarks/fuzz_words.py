@@ -15,6 +15,7 @@ _TAGS = """
 _MARKS = "{ } [ ] ( ) \" ' ` : , ; . - + % $ = # \\ \"\" '' ~ ^ & | ?"
 _WORDS = """
 null NaN Infinity -Infinity true false None inf nan 1e999 -1e308 1e-400 0x1f 1_000 1,000 1. .5 +1
+SELECT FROM WHERE GROUP BY LIMIT UNION WITH VALUES CAST -- /* cars price rowid randomblob(9)
 --1 0 1 -0 1/3 50% 2nd S1 answer main-task row_id y a,b 1,2 or and not yes no unknown the remove
 """
 _PHRASES = (

@@ -10,7 +10,8 @@ import pytest
 from places import ROOT
 
 from benchmarks import fuzz
-from benchmarks.fuzz_readings import READINGS, Read, Reading
+from benchmarks.fuzz_read import Read, Reading
+from benchmarks.fuzz_readings import READINGS
 from rewards.task import Score
 
 COUNT = 110  # outputs of each reading
