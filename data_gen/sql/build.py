@@ -72,23 +72,23 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     from data_gen.krama.lakes.lake import Folder, open_lakes
     from data_gen.sql.generate import Tally, generate
     from data_gen.sql.sides import parted, sides_of
-    from rewards.processes import cores, crew
+    from rewards.processes import Crew, cores
     from rewards.progress import Progress
 
     described: Described = read_about(args.describe) if args.describe else {}
     made: list[Task] = []
     tally = Tally()
-    with crew(args.workers or cores()) as turn:
+    with Crew(args.workers or cores()) as crew:
         folders = [Folder(path, described, args.licence) for path in args.tables]
         if args.carried:
-            written = export_carried(args.out / "carried", turn)
+            written = export_carried(args.out / "carried", crew.map)
             folders += [Folder(path, carried_about(path)) for path in written]
-        lakes = open_lakes(folders, turn)
+        lakes = open_lakes(folders, crew.map)
         _named_once(lakes)
         sides = sides_of(lakes, args.heldout_share, args.validation_share, args.seed)
         jobs = _jobs(lakes, sides, args)
         with Progress("questions", "folders", len(jobs)) as bar:
-            for tasks, found in turn(generate, jobs):
+            for tasks, found in crew.map(generate, jobs):
                 made += tasks
                 tally.add(found)
                 bar.add(1)
