@@ -176,11 +176,15 @@ def compare(name: str, words: Sequence[str], out: str, target: Path, rows: int, 
 def against(other: Path, source: Path, target: Path, rows: int, pairs: int) -> None:
     """Our `assay score` with one worker, and two, against another checkout's, in turns."""
     theirs: list[Run] = []
+    known_to = subprocess.run(
+        [sys.executable, "assay.py", "score", "--help"], cwd=other, capture_output=True, text=True
+    )
+    alone = ["--workers", "1"] if "--workers" in known_to.stdout else []
     one: list[Run] = []
     two: list[Run] = []
     words = ["score", str(source), "--out"]
     for _ in range(pairs):
-        theirs.append(run([*words, str(target)], other))
+        theirs.append(run([*words, str(target), *alone], other))
         known = digest(target)
         for runs, workers in ((one, "1"), (two, "2")):
             runs.append(run([*words, str(target), "--workers", workers]))
@@ -190,8 +194,8 @@ def against(other: Path, source: Path, target: Path, rows: int, pairs: int) -> N
     clocks = [a.clock / b.clock for a, b in zip(theirs, two, strict=True)]
     best = min(two, key=lambda r: r.processor)
     print(
-        f"score against {other.name}: {rows / old:,.0f} rows a processor second there, "
-        f"{rows / new:,.0f} here with one worker ({old / new:.2f}×); two workers here against it "
+        f"score against {other.name}: {rows / old:,.0f} rows a processor second there with one "
+        f"worker, {rows / new:,.0f} here with one ({old / new:.2f}×); two workers here against it "
         f"by the clock {statistics.median(clocks):.2f}×, by processor time "
         f"{old / max(best.parent, best.children / 2):.2f}×; same bytes"
     )
