@@ -84,6 +84,7 @@ def test_a_crashed_slurmd_costs_nothing(slurm: MiniSlurm, tmp_path: Path) -> Non
     wait_for("the node's return", lambda: set(slurm.states()) == {"idle"})
 
 
+@pytest.mark.slow
 def test_every_stop_ends_in_the_same_path_and_no_step_is_lost(
     slurm: MiniSlurm, tmp_path: Path
 ) -> None:
@@ -165,6 +166,7 @@ exec sleep 300
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", ["sft", "command"])
 def test_a_signal_before_the_run_listens_is_no_stall_of_a_run_that_would(
     slurm: MiniSlurm, tmp_path: Path, script: str

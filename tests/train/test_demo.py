@@ -91,6 +91,7 @@ def test_other_settings_are_refused_by_name(
     assert str(finished) in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_ctrl_c_and_kill_leave_a_run_that_ends_the_same(
     finished: Path, tiny_folder: Path, tmp_path: Path
 ) -> None:

@@ -257,6 +257,7 @@ print(json.dumps({"subtask-1": n, "main-task": n}))
 ```"""
 
 
+@pytest.mark.slow
 @needs_krama
 def test_a_canned_ds_guru_runs_on_every_visible_lake(tmp_path: Path) -> None:
     evaluate = front.command("eval")

@@ -35,6 +35,7 @@ def needs(level: str, reached: str) -> None:
         pytest.skip(f"this machine reaches {reached}, not {level}")
 
 
+@pytest.mark.slow
 def test_full_stops_all_as_an_ordinary_user(reached: str) -> None:
     needs("full", reached)
     assert opened(rows_on(AS, "full")) == {}

@@ -81,6 +81,7 @@ def test_what_is_asked_for_is_taken_and_a_gpu_computes_in_bfloat16() -> None:
             choose_device("cuda")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not X86, reason="instruction sets are chosen by x86 variables")
 def test_a_run_keeps_the_dtype_it_began_with(
     tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
