@@ -1,0 +1,317 @@
+"""Which settings make the demo's Dr.GRPO beat its SFT start, and SFT on the same gold?
+
+    python -m benchmarks.demo_search --out runs/search --seeds 0 1   # all arms, resumable
+    python -m benchmarks.demo_search --out runs/search --seeds 0 1 --arms start240 curriculum
+    python -m benchmarks.demo_search --out runs/search --table
+
+An arm is a task mix, a number of SFT examples and settings of Dr.GRPO; arms share the tasks and SFT
+starts they have in common. Beside every arm stands its control: SFT from the untouched model on the
+gold of the same SFT examples *and* of every task that RL asks for, for as many epochs as the
+processor time of the arm's SFT and RL together allows. All answers are greedy and to *validation*
+tasks, whose documents are in no other split; nothing here reads the held-out tasks.
+
+`shortcut` are the SFT model's own texts with DROP said wherever the recipe has a filter: what a
+policy gains that only learns that a filter means DROP. Every stage leaves a finished folder and is
+skipped when it is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from rewards.score_rows import score_row
+from rewards.task import Task, read_tasks
+from train.evaluation.stats import balanced, balanced_difference
+
+Row = dict[str, Any]
+ROOT = Path(__file__).resolve().parents[1]
+
+SHORT = ("difficulty=easy", "filter_place=last", "directions=[min]", "max_chars=220")
+LONG = (*SHORT, "mappers=[0.25,0.35,0.4]", "sft_mappers=[0.7,0.3]")  # RL asks longer recipes
+SPLITS = ("heldout_documents=0.3", "validation=140", "validation_documents=0.2")
+SFT = ("validation=null", "sft.epochs=1", "sft.lr=1.5e-4", "sft.max_length=512")
+RL = (
+    "validation=null",
+    "rl.prompts_per_step=16",
+    "rl.mini_batch=16",
+    "rl.rollouts_per_prompt=8",
+    "rl.balance=status",
+    "rl.lr=5e-5",
+    "rl.schedule=cosine",
+    "rl.warmup=2",
+    "rl.temperature=0.7",
+    "rl.max_new_tokens=80",
+    "rl.max_length=512",
+)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A setting to try. `rl` comes after the common settings and replaces them."""
+
+    examples: int
+    steps: int
+    rl: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = SHORT
+
+    @property
+    def mix(self) -> str:
+        return "long" if self.tasks is LONG else "short"
+
+
+_STATUS = "reward.refinement.wrong_drop=0.3"  # a text to keep that is dropped costs
+ARMS: dict[str, Arm] = {
+    "default": Arm(480, 8),
+    "start240": Arm(240, 12),
+    "no_shortcut": Arm(240, 12, (_STATUS, "reward.refinement.drop_progress=false")),
+    "curriculum": Arm(240, 12, (_STATUS, "rl.curriculum=pass_rate", "rl.dynamic_sampling=1")),
+    "gold_state": Arm(240, 12, (_STATUS, "rl.gold_state=anneal")),
+    "warm": Arm(480, 12, ("rl.temperature=1.0", "rl.lr=1e-4", "rl.dynamic_sampling=1")),
+    "success": Arm(
+        480,
+        12,
+        (
+            *(f"reward.{name}=0" for name in ("format", "status", "progress")),
+            "reward.success=1",
+            "rl.dynamic_sampling=2",
+            "rl.lr=1e-4",
+        ),
+    ),
+    "long": Arm(240, 12, (_STATUS,), LONG),
+    "long_states": Arm(240, 12, (_STATUS, "rl.gold_state=anneal"), LONG),
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folders of one seed."""
+
+    out: Path
+    seed: int
+    threads: int
+    model: str | None = None
+    extra: tuple[str, ...] = field(default=())
+
+    @property
+    def folder(self) -> Path:
+        return self.out / f"seed{self.seed}"
+
+    def assay(self, *words: object) -> float:
+        """One `assay` command, shown and run; its processor seconds."""
+        print("$ assay", *words, flush=True)
+        before = os.times()
+        command = [sys.executable, str(ROOT / "assay.py"), *map(str, words)]
+        subprocess.run(command, cwd=ROOT, check=True)
+        after = os.times()
+        spent = after.children_user - before.children_user
+        return spent + after.children_system - before.children_system
+
+    def trained(self, name: str, command: str, data: Path, settings: Sequence[str]) -> Path:
+        """The folder of a training run; a finished one is kept. Its processor seconds, those of
+        earlier attempts included, stand in `spent.json`."""
+        folder, note = self.folder / name, self.folder / f"{name}.spent.json"
+        if not (folder / "model").is_dir():
+            note.parent.mkdir(parents=True, exist_ok=True)
+            earlier = spent(note)
+            model = [f"model.path={self.model}"] if self.model and command == "sft" else []
+            took = self.assay(
+                command,
+                f"data={data}",
+                f"out={folder}",
+                f"seed={self.seed}",
+                f"engine.threads={self.threads}",
+                *model,
+                *settings,
+                *self.extra,
+            )
+            note.write_text(json.dumps(earlier + took))
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        return folder
+
+    def answers(self, name: str, tasks: Path) -> list[Row]:
+        """Greedy answers of a trained model to the tasks of a file."""
+        target = self.folder / f"{name}.eval"
+        if not (target / "results.json").is_file():
+            model = self.folder / name / "model"
+            words = ("--tasks", tasks, "--out", target, "--max-new-tokens", 80)
+            self.assay("eval", "--model", model, *words, "--threads", self.threads)
+        return rows_of(target / "rows.jsonl")
+
+
+def spent(note: Path) -> float:
+    return float(json.loads(note.read_text())) if note.is_file() else 0.0
+
+
+def rows_of(file: Path) -> list[Row]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def tasks_of(place: Place, arm: Arm) -> Path:
+    folder = place.folder / f"tasks_{arm.mix}"
+    if not (folder / "certificate.json").is_file():
+        place.assay("tasks", "demo", "--out", folder, "--seed", place.seed, *arm.tasks, *SPLITS)
+    return folder
+
+
+def part(source: Path, name: str, count: int, more: Sequence[str] = ()) -> Path:
+    """A file beside `source` of its first `count` lines and of `more`."""
+    target = source.with_name(name)
+    lines = source.read_text(encoding="utf-8").splitlines()[:count]
+    target.write_text("".join(f"{line}\n" for line in (*lines, *more)), encoding="utf-8")
+    return target
+
+
+def start_of(place: Place, arm: Arm, tasks: Path) -> str:
+    """The SFT start of an arm; arms with the same tasks and examples share it."""
+    name = f"sft_{arm.mix}_{arm.examples}"
+    data = part(tasks / "train_sft.jsonl", f"sft_{arm.examples}.jsonl", arm.examples)
+    place.trained(name, "sft", data, SFT)
+    return name
+
+
+def run_arm(place: Place, name: str, arm: Arm) -> None:
+    tasks = tasks_of(place, arm)
+    held = tasks / "validation.jsonl"
+    start = start_of(place, arm, tasks)
+    place.answers(start, held)
+    path = f"model.path={place.folder / start / 'model'}"
+    settings = (path, f"rl.steps={arm.steps}", *RL, *arm.rl)
+    place.trained(name, "grpo", tasks / "train_rl.jsonl", settings)
+    place.answers(name, held)
+    control(place, name, arm, tasks, start)
+    place.answers(f"{name}.control", held)
+
+
+def asked(folder: Path, tasks: Path) -> list[str]:
+    """The lines of the tasks that a run of RL asked for, in the order of the task file."""
+    files = sorted((folder / "rollouts").glob("*.jsonl"))
+    names = {row["task_id"] for file in files for row in rows_of(file)}
+    lines = (tasks / "train_rl.jsonl").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if json.loads(line)["id"] in names]
+
+
+def control(place: Place, name: str, arm: Arm, tasks: Path, start: str) -> None:
+    """SFT on the same gold for the same processor time."""
+    first, rl = (spent(place.folder / f"{n}.spent.json") for n in (start, name))
+    more = asked(place.folder / name, tasks)
+    source = tasks / "train_sft.jsonl"
+    data = part(source, f"control_{name}.jsonl", arm.examples, more)
+    each = first / arm.examples  # processor seconds of an example, the run's start with it
+    epochs = max(1, round((first + rl) / (each * (arm.examples + len(more)))))
+    settings = (*SFT, f"sft.epochs={epochs}")
+    place.trained(f"{name}.control", "sft", data, settings)
+
+
+KINDS = {
+    "KEEP with filter": ("KEEP", True),
+    "KEEP without": ("KEEP", False),
+    "DROP": ("DROP", True),
+}
+
+
+def kinds(rows: Sequence[Row]) -> dict[str, float]:
+    """RS, balanced RS and RS by kind of task."""
+    outcomes, labels = of(rows)
+    found = {"RS": statistics.fmean(outcomes), "balanced": balanced(outcomes, labels)}
+    for kind, (label, filtered) in KINDS.items():
+        chosen = [
+            r["outcome"]
+            for r in rows
+            if r["label"] == label and (r["slices"]["filter"] == "with a filter") == filtered
+        ]
+        found[kind] = statistics.fmean(chosen)
+    return found
+
+
+def of(rows: Sequence[Row]) -> tuple[list[float], list[str]]:
+    return [r["outcome"] for r in rows], [r["label"] for r in rows]
+
+
+def shortcut(rows: Sequence[Row], tasks: Mapping[str, Task]) -> list[Row]:
+    """The same texts, with DROP said wherever the recipe has a filter."""
+    found: list[Row] = []
+    for row in rows:
+        said = row["output"]
+        if row["slices"]["filter"] == "with a filter":
+            said = said.replace("<status>KEEP</status>", "<status>DROP</status>")
+        scored = score_row({"id": row["task_id"], "output": said}, cast("Any", tasks))
+        found.append({**row, "output": said, "outcome": scored["outcome"]})
+    return found
+
+
+def table(out: Path) -> None:
+    """Every finished arm of every seed; then the three differences that are asked."""
+    names = ("RS", "balanced", *KINDS)
+    print("| seed | arm | model | " + " | ".join(names) + " | processor min |")
+    print("|---|---|---|" + "---|" * (len(names) + 1))
+    gains: list[str] = []
+    for folder in sorted(out.glob("seed*")):
+        for name, arm in ARMS.items():
+            models = models_of(folder, name, arm)
+            for model, (rows, minutes) in models.items():
+                values = kinds(rows)
+                cells = " | ".join(f"{values[n]:.3f}" for n in names)
+                print(f"| {folder.name[4:]} | {name} | {model} | {cells} | {minutes:.1f} |")
+            if models:
+                gains.append(gain(folder.name[4:], name, {m: r for m, (r, _) in models.items()}))
+    print("\n| seed | arm | RL − SFT | RL − shortcut | RL − control |\n|---|---|---|---|---|")
+    print("\n".join(gains))
+
+
+def models_of(folder: Path, name: str, arm: Arm) -> dict[str, tuple[list[Row], float]]:
+    """Rows and processor minutes of an arm's models; empty where it is not finished."""
+    start = f"sft_{arm.mix}_{arm.examples}"
+    files = {"SFT": start, "RL": name, "control": f"{name}.control"}
+    if any(not (folder / f"{f}.eval" / "results.json").is_file() for f in files.values()):
+        return {}
+    rows = {m: rows_of(folder / f"{f}.eval" / "rows.jsonl") for m, f in files.items()}
+    minutes = {m: spent(folder / f"{f}.spent.json") / 60 for m, f in files.items()}
+    minutes["RL"] += minutes["SFT"]
+    tasks = {t.id: t for t in read_tasks(folder / f"tasks_{arm.mix}" / "validation.jsonl")}
+    rows["shortcut"], minutes["shortcut"] = shortcut(rows["SFT"], tasks), minutes["SFT"]
+    return {m: (rows[m], minutes[m]) for m in ("SFT", "shortcut", "RL", "control")}
+
+
+def gain(seed: str, name: str, models: Mapping[str, Sequence[Row]]) -> str:
+    """Differences of balanced RS with 95 % intervals, documents resampled."""
+    cells: list[str] = []
+    sources = [r["source"] for r in models["RL"]]
+    for base in ("SFT", "shortcut", "control"):
+        (before, labels), (after, _) = of(models[base]), of(models["RL"])
+        d = balanced_difference(before, after, labels, sources=sources)
+        cells.append(f"{d.value:+.3f} [{d.low:+.3f}, {d.high:+.3f}]")
+    return f"| {seed} | {name} | " + " | ".join(cells) + " |"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
+    parser.add_argument("--threads", type=int, default=1, help="of the engine (%(default)s)")
+    parser.add_argument("--model", help="instead of SmolLM2-135M-Instruct")
+    parser.add_argument("--table", action="store_true", help="only print what is finished")
+    parser.add_argument("settings", nargs="*", help="key=value, for every training run")
+    args = parser.parse_args(argv)
+    out = args.out.resolve()
+    if not args.table:
+        for seed in args.seeds:
+            for name in args.arms:
+                place = Place(out, seed, args.threads, args.model, tuple(args.settings))
+                run_arm(place, name, ARMS[name])
+    table(out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
