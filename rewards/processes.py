@@ -24,6 +24,7 @@ Found = TypeVar("Found")
 AHEAD = 3  # jobs handed out per process: enough that none waits, few when the caller stops early
 FEW = 4  # with so few short jobs, starting processes costs more than it saves
 Turn = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]  # `Crew.map`
+_ENDING = (signal.SIGTERM, signal.SIGINT)
 LOOK_S = 1.0  # between two looks whether the threads that serve a pool are there
 _OF_A_POOL = ("_ExecutorManagerThread", "QueueFeederThread")  # class of the one, name of the other
 _lost = Event()  # such a thread has died of an exception
@@ -163,7 +164,9 @@ def queued(
     waiting: deque[Future[Found]] = deque()
     try:
         for job in jobs:
-            waiting.append(pool.submit(work, job))
+            with _undisturbed():
+                future = pool.submit(work, job)
+            waiting.append(future)
             if len(waiting) >= ahead:
                 yield _result(waiting.popleft())
         while waiting:
@@ -171,6 +174,17 @@ def queued(
     finally:
         for future in waiting:
             future.cancel()
+
+
+@contextmanager
+def _undisturbed() -> Generator[None]:
+    """Signals that end a command wait: submitting starts processes, and one that is cut off while
+    it is told what to do ends with a traceback. It unblocks them itself (`_begin`)."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _result(future: Future[Found]) -> Found:
@@ -188,6 +202,7 @@ def _result(future: Future[Found]) -> Found:
 def _begin(start: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
     # An interrupt goes to the whole group; the parent says it, and ends us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     Thread(target=_end_with_parent, daemon=True).start()
     if start is not None:
         start(*given)

@@ -142,3 +142,36 @@ def test_a_pool_whose_threads_cannot_start_is_one_sentence(tmp_path: Path) -> No
     )
     assert done.stdout.startswith("a thread that serves the worker processes ended"), done
     assert (done.returncode, done.stderr) == (0, "")
+
+
+TERMINATED = """
+import os, signal, sys
+from multiprocessing import util
+from job_functions import start, work
+from rewards.processes import in_turn
+
+spawn = util.spawnv_passfds
+
+def spawn_and_be_terminated(*args):
+    pid = spawn(*args)
+    if b"multiprocessing.spawn" in b" ".join(map(os.fsencode, args[1])):
+        os.kill(os.getpid(), signal.SIGTERM)
+    return pid
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    util.spawnv_passfds = spawn_and_be_terminated
+    list(in_turn(work, range(40), 2, start, ("x",)))
+"""
+
+
+def test_a_command_that_is_terminated_while_workers_start_leaves_no_traceback(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "terminated.py"
+    script.write_text(TERMINATED)
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'support'}"}
+    done = subprocess.run(
+        [sys.executable, str(script)], env=env, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (143, "")
