@@ -19,6 +19,13 @@ from benchmarks.faults.commands import said
 WAYS = ("429", "500", "garbage", "half", "hangs up", "no JSON", "401", "never")
 
 
+class _Quiet(ThreadingHTTPServer):
+    """A client that is killed is what is asked for here; its connection needs no traceback."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        pass
+
+
 @dataclass
 class Endpoint:
     """`url` ends in /v1. `way` is how it breaks ("" not at all) from request `after` on; it goes
@@ -83,7 +90,7 @@ def _serve(state: Any, told: Any) -> None:
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = _Quiet(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     told.send(server.server_port)
     server.serve_forever()
