@@ -117,12 +117,12 @@ class Place:
         return spent + after.children_system - before.children_system
 
     def trained(self, name: str, command: str, data: Path, settings: Sequence[str]) -> Path:
-        """The folder of a training run; a finished one is kept. Its processor seconds, those of
-        earlier attempts included, stand in `spent.json`."""
+        """The folder of a training run; a finished one is kept, and one that was cut off begins
+        anew, so that the processor seconds in `NAME.spent.json` are those of a whole run."""
         folder, note = self.folder / name, self.folder / f"{name}.spent.json"
-        if not (folder / "model").is_dir():
+        if not note.is_file():
+            shutil.rmtree(folder, ignore_errors=True)
             note.parent.mkdir(parents=True, exist_ok=True)
-            earlier = spent(note)
             model = [f"model.path={self.model}"] if self.model and command == "sft" else []
             took = self.assay(
                 command,
@@ -134,7 +134,7 @@ class Place:
                 *settings,
                 *self.extra,
             )
-            note.write_text(json.dumps(earlier + took))
+            note.write_text(json.dumps(took))
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         return folder
 
