@@ -52,7 +52,7 @@ class Command:
 
 
 _RUN_FILES = ("out/run.json", "out/provenance.json")
-_ROWS_FILES = ("out/provenance.json", "out/results.json", "out/report.html")
+_ROWS_FILES = ("out/provenance.json", "out/results.json", "out/report.html", "out/view.html")
 _SIDE = ("out/r.jsonl.provenance.json",)
 
 COMMANDS: tuple[Command, ...] = (
