@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -54,7 +55,9 @@ def main(argv: list[str] | None = None) -> int:
         from rewards.console import as_program
 
         return as_program(lambda: _front(sys.argv[1:]))
-    except MemoryError:  # before the words for it could be loaded
+    except (MemoryError, OSError) as error:  # before the words for it could be loaded
+        if isinstance(error, OSError) and error.errno != errno.ENOMEM:
+            raise
         print("assay: out of memory", file=sys.stderr)
         return 1
 
@@ -101,8 +104,8 @@ def _status(error: BaseException, command: str) -> int | None:
         from rewards.task import TaskError
 
         known = (TaskError, ConfigError)
-    except MemoryError as more:  # there was none left to load them into
-        error = more
+    except (MemoryError, OSError):  # there was none left to load them into
+        error = MemoryError()
     status = status_of(error, command, known)
     if status == PIPE:  # what is still buffered has nowhere to go
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115

@@ -180,6 +180,10 @@ def _mapped(error: BaseException, known: tuple[type[Exception], ...]) -> tuple[i
         )
     if isinstance(error, OSError):
         return _mapped_os(error)
+    named = isinstance(error, ModuleNotFoundError) or "cannot import name" in str(error)
+    if isinstance(error, ImportError) and not named:  # it is there and cannot be loaded
+        first = str(error).partition("\n")[0].partition(". Please see")[0]
+        return FAILED, f"{first} (often for want of memory; else run `make setup`)"
     return None, ""
 
 

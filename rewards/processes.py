@@ -128,11 +128,12 @@ def spawned(
             "file was written: run it again with fewer workers"
         ) from None
     finally:
-        if _lost.is_set():  # nobody is left to tell the workers to end, and our own end waits
+        lost = _lost.is_set()
+        if lost:  # nobody is left to tell the workers to end, and our own end waits
             for process in set(active_children()) - before:
                 process.kill()
             _lost.clear()
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=not lost, cancel_futures=True)
 
 
 @contextmanager
@@ -164,9 +165,7 @@ def queued(
     waiting: deque[Future[Found]] = deque()
     try:
         for job in jobs:
-            with _undisturbed():
-                future = pool.submit(work, job)
-            waiting.append(future)
+            waiting.append(_submitted(pool, work, job))
             if len(waiting) >= ahead:
                 yield _result(waiting.popleft())
         while waiting:
@@ -174,6 +173,15 @@ def queued(
     finally:
         for future in waiting:
             future.cancel()
+
+
+def _submitted(pool: ProcessPoolExecutor, work: Callable[[Job], Found], job: Job) -> Future[Found]:
+    try:
+        with _undisturbed():
+            return pool.submit(work, job)
+    except Exception:  # nobody serves the processes that were begun
+        _lost.set()
+        raise
 
 
 @contextmanager

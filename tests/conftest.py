@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,10 @@ from tiny_model import tiny_config, write_tiny_tokenizer
 # A loaded machine is slow, and no property is about time.
 settings.register_profile("assay", deadline=None)
 settings.load_profile("assay")
+
+# A shell's & makes interrupts ignored, in what the tests start, too; some send them.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

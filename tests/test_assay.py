@@ -65,6 +65,13 @@ class OutOfMemoryError(RuntimeError):
         (console.SavedAndStopped("saved step 3"), 75, "assay x: saved step 3\n"),
         (KeyboardInterrupt(), 130, "assay x: interrupted; run the same command again"),
         (BrokenPipeError(), 141, ""),
+        (
+            ImportError("No numpy. Please see below\nmore"),
+            1,
+            "assay x: No numpy (often for want of ",
+        ),
+        (ImportError("cannot import name 'x' from 'y'"), None, ""),
+        (ModuleNotFoundError("No module named 'x'"), None, ""),
         (RuntimeError("a bug"), None, ""),
         (ValueError("a bug"), None, ""),
     ],
