@@ -43,7 +43,7 @@ def test_a_python_image_is_read(tmp_path: Path) -> None:
         ("RUN curl -O http://x/y", "no network"),
         ("RUN npm install", "file tools and Python only"),
         ("RUN pip install git+https://x/y", "only packages of an index"),
-        ("RUN pip install --index-url=http://x numpy", "an option"),
+        ("RUN pip install --find-links=http://x numpy", "an option"),
         ("COPY --from=build /a /app/", "not a copy of the context's own files"),
         ("ADD https://x/y /app/", "not a copy of the context's own files"),
         ("COPY a /usr/lib/a", "the jail has"),
