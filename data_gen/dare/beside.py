@@ -144,13 +144,23 @@ def _until(name: str, text: str, target: str, said: str) -> bool:
 
 def nearly(x: Column, y: Column) -> bool:
     """Whether one number is a line of another, or has its order, with an R2 of 0.95."""
+    from scipy.stats import rankdata
+
     if not (is_number(x) and is_number(y)) or "b" in (x.dtype.kind, y.dtype.kind):
         return False
     both = x.notna() & y.notna()
     if both.sum() < 30 or x[both].nunique() < 5 or y[both].nunique() < 5:
         return False
-    ways = (x[both].corr(y[both]), x[both].rank().corr(y[both].rank()))
-    return any(found == found and found**2 >= NEAR for found in ways)
+    a, b = (c[both].to_numpy(float) for c in (x, y))
+    return _tied(a, b) or _tied(rankdata(a), rankdata(b))
+
+
+def _tied(a: Any, b: Any) -> bool:
+    import numpy as np
+
+    a, b = a - a.mean(), b - b.mean()
+    with np.errstate(all="ignore"):
+        return bool((a @ b) ** 2 / ((a @ a) * (b @ b)) >= NEAR)
 
 
 def nearly_label(x: Column, y: Column) -> bool:

@@ -84,6 +84,7 @@ async def build_table(
     only targets that much speaks for (True), only the others (False), or any."""
     built = Built(source.name, licence=source.licence)
     table = opened(source, settings, pool, built)
+    built.more = table is not None
     if table is not None:
         await _databases(table, built, derive_seed(settings.seed, source.name), room, sure)
     return built
@@ -131,6 +132,7 @@ async def _databases(table: Table, built: Built, seed: int, room: int, sure: boo
     if not table.wish.targets:
         made = [plan for plan in made if not set(plan.targets) & table.keys]
     if sure is not None and not table.wish.targets:
+        built.more = sure and any(plan.rank > OUTCOME for plan in made)
         made = [plan for plan in made if (plan.rank <= OUTCOME) is sure]
     if not made and not refused:
         built.refused.append("no column can be a target")

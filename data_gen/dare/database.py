@@ -42,6 +42,7 @@ class Built:
     refused: list[str] = field(default_factory=list[str])
     licence: str = "unknown"
     outcomes: list[Outcome] = field(default_factory=list[Outcome])  # of what was proposed
+    more: bool = True  # whether targets that less speaks for are left to try
 
 
 class Unproved(TaskError):

@@ -86,9 +86,16 @@ def of_group(column: Column) -> bool:
     return sum(fine) >= 0.7 * len(fine) and float(counts.median()) >= 3
 
 
-def follows(frame: Frame, name: str) -> bool:
+def runs_of(frame: Frame, codes: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that list the rows of the file value by value, each as codes. `codes`: of all
+    columns (`codes_of`)."""
+    return {n: c for n, c in codes.items() if _groups_rows(frame[n], c)}
+
+
+def follows(frame: Frame, name: str, runs: Mapping[str, Any]) -> bool:
     """Whether a row's value is nearly the one of the row before, in the order of the file and apart
-    from what groups of rows share. Not where the file is sorted by it or by another quantity."""
+    from what groups of rows share. Not where the file is sorted by it or by another quantity.
+    `runs`: the groups (`runs_of`)."""
     import numpy as np
 
     column = frame[name]
@@ -102,9 +109,9 @@ def follows(frame: Frame, name: str) -> bool:
     y = y[known]
     if len(y) < 60 or np.ptp(y) == 0 or _sorted(y):
         return False
-    for other in map(str, frame.columns):
-        if other != name and _groups_rows(frame[other]):
-            y = y - _means(_codes(frame[other])[known], y)
+    for other, codes in runs.items():
+        if other != name:
+            y = y - _means(codes[known], y)
     if np.std(y) <= 1e-9 or _sorted(y):
         return False
     return float(np.corrcoef(y[:-1], y[1:])[0, 1]) >= NEXT
@@ -154,11 +161,13 @@ def _sorted(y: Any) -> bool:
     return bool((steps >= 0).mean() > 0.95 or (steps <= 0).mean() > 0.95)
 
 
-def _groups_rows(column: Column) -> bool:
+def _groups_rows(column: Column, codes: Any) -> bool:
     """Whether the file lists the rows value by value of a column: few runs, 20 values at most."""
-    if is_number(column) or not 2 <= column.nunique() <= 20:
+    many = int(codes.max()) + 1 if len(codes) else 0
+    if is_number(column) or not 2 <= many <= 20:
         return False
-    return bool((column != column.shift()).sum() <= 2 * column.nunique())
+    changes = (codes[1:] != codes[:-1]) | (codes[1:] < 0)  # what is missing is a run of its own
+    return int(changes.sum()) + 1 <= 2 * many
 
 
 def _means(groups: Any, y: Any) -> Any:

@@ -21,6 +21,7 @@ from data_gen.dare.layout_of_rows import (
     of_group,
     owned,
     owns,
+    runs_of,
 )
 from data_gen.dare.leaks import is_number
 from data_gen.dare.outcomes import invented, split
@@ -134,11 +135,13 @@ def misplaced(frame: Frame, texts: Mapping[str, str], series: bool = False) -> d
     for rule in (_before, _guessed, _repeats, _alike, _alternatives):
         for name, why in rule(names, frame, texts).items():
             found.setdefault(name, why)
-    labels = [n for n in names if 2 <= frame[n].nunique() <= 10]
-    codes = codes_of(frame) if labels else {}
+    codes = codes_of(frame)
+    many = {n: int(c.max()) + 1 if len(c) else 0 for n, c in codes.items()}
+    labels = [n for n in names if 2 <= many[n] <= 10]
     owners = [n for n in names if owns(n, frame[n], texts.get(n, ""))]
-    following = {} if series else {n: follows(frame, n) for n in names}
-    numbers = [n for n in names if is_number(frame[n]) and frame[n].nunique() > 10]
+    runs = {} if series else runs_of(frame, codes)
+    following = {} if series else {n: follows(frame, n, runs) for n in names}
+    numbers = [n for n in names if is_number(frame[n]) and many[n] > 10]
     one_run = sum(following.get(n, False) for n in numbers) >= max(2, len(numbers) / 2)
     for name in names:
         if name in found:
@@ -226,7 +229,7 @@ def _guessed(names: Sequence[str], frame: Frame, texts: Mapping[str, str]) -> di
 def mentions(text: str, name: str) -> bool:
     """Whether a description computes with a column: `luclms - luclms[n-1]`, `price / size`,
     `log of price`. The name stands beside a sign of arithmetic."""
-    if len(name) < 2 or not text:
+    if len(name) < 2 or name not in text:
         return False
     word = rf"(?<![\w.])(?:l|ln|log_?)?{re.escape(name)}(?![\w.])"
     sign = r"(?:\s*[*/^<>+]\s*|\s+-\s+|\s*==\s*|\[)"

@@ -171,8 +171,12 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
             gave = Counter(built.source for built in found for _ in built.rows)
             left = {i: settings.per_table - gave[listed[i].name] for i in order}
             if not sure:  # what less speaks for: of tables that gave nothing, or say nothing
+                done_with = {built.source for built in found if not built.more}
                 left = {
-                    i: n for i, n in left.items() if not (gave[listed[i].name] and listed[i].about)
+                    i: n
+                    for i, n in left.items()
+                    if listed[i].name not in done_with
+                    and not (gave[listed[i].name] and listed[i].about)
                 }
             if done < wanted:
                 jobs = [(i, n, sure) for i, n in left.items() if n > 0]
