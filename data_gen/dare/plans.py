@@ -15,6 +15,7 @@ from data_gen.dare.beside import beside_none, two_give
 from data_gen.dare.combined import made_of
 from data_gen.dare.database import Settings
 from data_gen.dare.layout import Frame
+from data_gen.dare.made_with import made_with
 from data_gen.dare.outcomes import best
 from data_gen.dare.sources import Source
 from data_gen.dare.tabular import DRAWN, Steps
@@ -115,6 +116,8 @@ def narrowed(looked: Looked, plan: Plan, wish: Wish) -> tuple[Looked | None, str
         others = [t for t in targets if t != target]
         if drawn:
             gone |= beside_none(looked.frame, target, features, looked.texts)
+            free = [f for f in features if f not in gone]
+            gone |= made_with(looked.frame, target, free, looked.texts)
             free = [f for f in features if f not in gone]
             if why := two_give(looked.frame, target, free):
                 return None, why

@@ -53,7 +53,11 @@ GUESSED = re.compile(
     r"centered|centred|error term)\b",
     re.I,
 )
-_ESTIMATED = re.compile(r"^\W*(an? |the )?estimated\b", re.I)
+_ESTIMATED = re.compile(
+    r"^\W*(an? |the )?estimated\b|\bcomposite (index|score)\b|"
+    r"\b(on[- ]base|slugging|batting average|earned run average|passer rating)\b",
+    re.I,
+)
 _WHO_TEXT = re.compile(
     r"^\W*(=\s*1|1|one|indicator\w*|dummy\w*|factor\w*|whether|is)?\W*(if|for|indicating|"
     r"that is 1 if|"
@@ -215,7 +219,7 @@ def _guessed(names: Sequence[str], frame: Frame, texts: Mapping[str, str]) -> di
     found: dict[str, str] = {}
     for name in names:
         text = texts.get(name, "")
-        if GUESSED.search(f"{split(name)} {text[:120]}") or _ESTIMATED.match(text):
+        if GUESSED.search(f"{split(name)} {text[:120]}") or _ESTIMATED.search(text[:120]):
             found[name] = why
         elif _WHO_TEXT.match(text):
             found[name] = "it says who a row is of, and nobody asks for that"
