@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
 from itertools import chain, islice
 from multiprocessing import active_children, get_context, parent_process
 from threading import Event, ExceptHookArgs, Thread
@@ -27,6 +28,7 @@ Turn = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]  # `Crew.m
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 LOOK_S = 1.0  # between two looks whether the threads that serve a pool are there
 _OF_A_POOL = ("_ExecutorManagerThread", "QueueFeederThread")  # class of the one, name of the other
+_THREADS = [f"{name}_NUM_THREADS" for name in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR")]
 _lost = Event()  # such a thread has died of an exception
 
 
@@ -35,6 +37,14 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def one_thread() -> None:
+    """Let the numeric libraries of this process use one thread: processes that share the cores get
+    in each other's way with more, and sums come out the same on any number of cores."""
+    os.environ |= dict.fromkeys(_THREADS, "1")  # of the libraries that are not loaded yet
+    with suppress(ImportError):  # not there: nor is a library that it could limit
+        import_module("threadpoolctl").threadpool_limits(1)
 
 
 def in_turn(

@@ -137,7 +137,7 @@ def _mistakes(x: Array, y: Any) -> float:
     if y.value_counts().iloc[-1] < 2:
         return 1.0
     folds = StratifiedKFold(2, shuffle=True, random_state=0)
-    line: Any = make_pipeline(StandardScaler(), LogisticRegression(C=100.0, max_iter=300))
+    line: Any = make_pipeline(StandardScaler(), LogisticRegression(C=100.0, max_iter=100))
     tree = DecisionTreeClassifier(max_depth=4, min_samples_leaf=5, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a line that has not settled is as good as it is

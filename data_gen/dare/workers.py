@@ -21,7 +21,7 @@ from data_gen.dare.proposed import build_proposed, rounds, until_enough
 from data_gen.dare.series import build_series
 from data_gen.dare.sources import Source, same_table, sources
 from rewards.files import machine_failed
-from rewards.processes import Crew
+from rewards.processes import Crew, one_thread
 from rewards.progress import Progress
 from rewards.seeds import derive_seed
 from rollouts.sandbox.model import Config
@@ -55,6 +55,7 @@ def chosen(specs: Sequence[str], settings: Settings) -> tuple[list[Source], list
 
 def _start(specs: Sequence[str], settings: Settings) -> None:
     global _work
+    one_thread()
     _work = (chosen(specs, settings)[0], settings, Pool(Config(workers=1)))
 
 

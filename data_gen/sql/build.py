@@ -72,13 +72,13 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     from data_gen.krama.lakes.lake import Folder, open_lakes
     from data_gen.sql.generate import Tally, generate
     from data_gen.sql.sides import parted, sides_of
-    from rewards.processes import Crew, cores
+    from rewards.processes import Crew, cores, one_thread
     from rewards.progress import Progress
 
     described: Described = read_about(args.describe) if args.describe else {}
     made: list[Task] = []
     tally = Tally()
-    with Crew(args.workers or cores()) as crew:
+    with Crew(args.workers or cores(), one_thread) as crew:
         folders = [Folder(path, described, args.licence) for path in args.tables]
         if args.carried:
             written = export_carried(args.out / "carried", crew.map)

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from job_functions import die, start, work
+from job_functions import die, start, threads, work
 from mini_slurm import alive, wait_for
 from pickled_jobs import noted
 from places import ROOT
 
-from rewards.processes import AHEAD, Crew, in_turn
+from rewards.processes import AHEAD, Crew, cores, in_turn, one_thread
 from rewards.task import TaskError
 
 
@@ -188,3 +188,16 @@ def test_a_command_that_is_terminated_while_workers_start_leaves_no_traceback(
         [sys.executable, str(script)], env=env, capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, done.stderr) == (143, "")
+
+
+def test_numeric_libraries_of_a_worker_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("threadpoolctl")
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.setenv(name, "2")
+    with Crew(2, one_thread) as crew:
+        found = list(crew.map(threads, range(2)))
+    assert all(pools and set(pools) == {1} for pools in found)
+    if cores() == 1:
+        return
+    with Crew(2) as crew:  # and so they do not by themselves
+        assert any(set(pools) != {1} for pools in crew.map(threads, range(2)))

@@ -33,7 +33,7 @@ from data_gen.proposing import add_options, proposer
 from data_gen.proposing import told as told_of
 from rewards import console
 from rewards.files import replacing_all, write_text
-from rewards.processes import Crew, cores
+from rewards.processes import Crew, cores, one_thread
 from rewards.progress import Progress
 from rewards.task import Task, TaskError
 from rewards.versions import TABLES, installed
@@ -83,7 +83,7 @@ def _counted(parts: Parts, name: Callable[[Task], str]) -> dict[str, dict[str, i
 def _opened(args: argparse.Namespace) -> tuple[list[Lake], list[Lake]]:
     """(training, held-out) lakes. Raises `TaskError`."""
     described: Described = read_about(args.describe) if args.describe else {}
-    with Crew(args.workers or cores()) as crew:
+    with Crew(args.workers or cores(), one_thread) as crew:
         turn = crew.map
         folders = [Folder(path, described, args.licence) for path in (*args.heldout, *args.lakes)]
         if args.carried:
