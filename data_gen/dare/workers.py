@@ -54,8 +54,11 @@ def chosen(specs: Sequence[str], settings: Settings) -> tuple[list[Source], list
 
 
 def _start(specs: Sequence[str], settings: Settings) -> None:
+    import pandas as pd
+
     global _work
     one_thread()
+    pd.set_option("mode.string_storage", "python")  # Arrow's texts cost more, of tables this small
     _work = (chosen(specs, settings)[0], settings, Pool(Config(workers=1)))
 
 
