@@ -109,9 +109,12 @@ def opened(source: Source, settings: Settings, pool: Pool, built: Built) -> Tabl
     if looked is None:
         built.refused.append("fewer than 4 usable columns or 120 different rows")
         return None
-    if not wish.targets and (why := no_table(source, texts) or panel(source, named(raw), texts)):
-        built.refused.append(why)
-        return None
+    if not wish.targets:
+        columns = [str(name).strip() for name in raw.columns]
+        why = no_table(source, texts, columns) or panel(source, named(raw), texts)
+        if why:
+            built.refused.append(why)
+            return None
     if not wish.targets and is_one_series(raw):
         built.refused.append("its rows are points of one series: no random split of them is fair")
         return None

@@ -86,6 +86,7 @@ _UNIT = re.compile(
     re.I,
 )
 _CENSORED = re.compile(r"\b(right[- ]|left[- ]|un|reight )?censor(ed|ing|ship)?\b", re.I)
+_CENSOR_NAME = re.compile(r"^(is[._ ]?)?cens(or(ed|ing)?)?[._ ]?\d*$", re.I)
 _SURVIVAL = re.compile(
     r"\bSurv\(|\bcompeting risks?\b|\bmulti-?state model|\bcox (model|regression|proportional)|"
     r"\bcoxph\(|\bsurvfit\(|\bsurvival (data|times?|analysis)\b|\blast follow-?up\b|"
@@ -101,13 +102,15 @@ _IN_YEAR = re.compile(
 )
 
 
-def no_table(source: Source, texts: Mapping[str, str]) -> str:
+def no_table(source: Source, texts: Mapping[str, str], names: Sequence[str] = ()) -> str:
     """Why a table is asked for nothing, by what its source says: nobody measured its rows, or they
     are times until something happens; "" for other tables."""
     if invented(source.title, source.about):
         return "its rows were made up or simulated, by what its source says"
     told = any(_CENSORED.search(t) or _TIME_TO.search(t) for t in texts.values())
-    if told or _SURVIVAL.search(f"{source.title}\n{source.about}"):
+    told = told or any(_CENSOR_NAME.match(name) for name in names)
+    about = source.about.replace("_", " ")  # titles of books stand between them
+    if told or _SURVIVAL.search(f"{source.title}\n{source.about}\n{about}"):
         return "its rows are times until an event, some of them censored: no class and no number"
     return ""
 

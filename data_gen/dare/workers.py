@@ -1,3 +1,5 @@
+# pandas ships no types.
+# pyright: reportMissingTypeStubs=false
 """Many tables by several processes, each with a sandbox of its own.
 
 The result depends on the tables and the seed alone, never on the number of processes or who

@@ -186,13 +186,15 @@ def source(title: str, about: str) -> Source:
         ("Stores", "A simulated data set of 400 stores.", {}, "made up"),
         ("Veterans", "", {"status": "0 = censored, 1 = died"}, "censored"),
         ("Lungs", "Examples: survfit(Surv(time, status) ~ 1)", {}, "censored"),
+        ("Homes", "Source: Klein (1997) _Survival Analysis Techniques_.", {}, "censored"),
+        ("Spells", "", {"censor2": "1 if employed again"}, "censored"),
         ("Houses", "Houses sold in 2019, measured by the town.", {"price": "in euros"}, ""),
     ],
 )
 def test_tables_that_are_asked_for_nothing(
     title: str, about: str, texts: dict[str, str], why: str
 ) -> None:
-    said = no_table(source(title, about), texts)
+    said = no_table(source(title, about), texts, list(texts))
     assert why in said if why else said == ""
 
 
