@@ -7,8 +7,11 @@ SQL, with scikit-learn for the model alone.
 
 from __future__ import annotations
 
+import csv
 import importlib
+import io
 import json
+import math
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -164,12 +167,32 @@ def check_answer(
     lines = [f"{i},{','.join(_field(_plain(v)) for v in row)}" for i, row in enumerate(said, 1)]
     family = "class" if recipe["problem_type"] == "classification" else "reg"
     truth = answer.decode("utf-8")
+    if _surely_equal(truth, "\n".join([header, *lines, ""])):
+        return
     gold = TableGold(f"{family}-IF", truth, ("row_id",), tuple(recipe["target"]), {})
     score = score_table(gold, "\n".join([header, *lines, ""]).encode(), "strict", trusted=True)
     if score.outcome != 1.0:
         raise Differs(
             f"the second computation gives other predictions: they score {score.outcome}, not 1"
         )
+
+
+def _surely_equal(one: str, other: str) -> bool:
+    """Whether two answers are the same far within any tolerance. That spares the scorer, which
+    decides all else: odd labels among them, which it may read as no value."""
+    rows, others = (list(csv.reader(io.StringIO(text))) for text in (one, other))
+    if len(rows) != len(others) or rows[:1] != others[:1]:
+        return False
+    pairs = zip(rows[1:], others[1:], strict=True)
+    return all(a[0] == b[0] and len(a) == len(b) and all(map(_close, a, b)) for a, b in pairs)
+
+
+def _close(one: str, other: str) -> bool:
+    try:
+        a, b = float(one), float(other)
+    except ValueError:
+        return one == other and len(one) > 5 and "#" not in one  # others may mean no value
+    return math.isfinite(a) and abs(a - b) <= 1e-9 * max(1.0, abs(a))
 
 
 def _plain(value: Any) -> str:
