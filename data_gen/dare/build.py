@@ -76,7 +76,7 @@ def _build(args: argparse.Namespace, settings: Settings, endpoint: Endpoint | No
     for folder in (args.out / "databases").iterdir():  # what was built beyond the number asked
         if folder.name not in named:
             shutil.rmtree(folder)
-    kin = joined(rows, args.out / "databases")
+    kin = joined(rows, args.out / "databases", workers)
     for row in rows:
         row["table_group"] = kin[str(row["table_group"])]
     reworded = _reworded(args, rows, settings.seed)

@@ -13,19 +13,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rewards.processes import Crew, one_thread
 from rewards.table_files import tables_of
 from rewards.table_marks import TableMarks
 
+FEW = 24  # databases that are read before processes for them would have begun
 TRAINING = ("train_v2", "train", "covariates_train")  # clean training files, without their ending
 
 
-def joined(rows: Sequence[Mapping[str, Any]], databases: Path) -> dict[str, str]:
+def joined(rows: Sequence[Mapping[str, Any]], databases: Path, workers: int = 1) -> dict[str, str]:
     """Group of a table → the group it belongs to, for the rows of a question list (`heads`)."""
     marks: dict[str, list[TableMarks]] = {}
-    for row in rows:  # every database: what one of them keeps in other files, another has at hand
-        found = tables_of(_training(databases / str(row["file_path"]) / "source"))
-        marks.setdefault(str(row["table_group"]), []).extend(found)
+    # Every database: what one of them keeps in other files, another has at hand.
+    folders = [databases / str(row["file_path"]) / "source" for row in rows]
+    with Crew(workers, one_thread, few=FEW) as crew:
+        for row, found in zip(rows, crew.map(_shipped, folders), strict=True):
+            marks.setdefault(str(row["table_group"]), []).extend(found)
     return heads(marks)
+
+
+def _shipped(folder: Path) -> list[TableMarks]:
+    return list(tables_of(_training(folder)))
 
 
 def heads(marks: Mapping[str, Sequence[TableMarks]]) -> dict[str, str]:
