@@ -207,10 +207,9 @@ def _compares(frame: Frame, name: str, target: str, features: Sequence[str]) -> 
 
 
 def two_give(frame: Frame, target: str, features: Sequence[str]) -> str:
-    """Two numbers whose weighted sum is the target with an R2 of 0.97, or whose product or quotient
-    is with one of 0.95, in words; "" where there are none: lean mass by weight and fat. Or that all
-    numbers together give it with an R2 of 0.95: a part of an index, by the index and its other
-    parts."""
+    """Two numbers whose weighted sum is the target with an R2 of 0.99, or whose product or quotient
+    is with one of 0.97, in words; "" where there are none: lean mass by weight and fat. Or that all
+    numbers together give it so: a part of an index, by the index and its other parts."""
     import numpy as np
 
     names = [f for f in features if is_number(frame[f]) and frame[f].nunique() > 2][:40]
@@ -219,7 +218,7 @@ def two_give(frame: Frame, target: str, features: Sequence[str]) -> str:
     )
     if len(known) < 60 or len(names) < 2 or known[target].nunique() < 5:
         return ""
-    for log, enough in ((False, 0.97), (True, 0.95)):
+    for log, enough in ((False, 0.99), (True, 0.97)):
         part = known.loc[:, (known > 0).all()] if log else known
         if target not in part or part.shape[1] < 3:
             continue
@@ -233,14 +232,14 @@ def two_give(frame: Frame, target: str, features: Sequence[str]) -> str:
                 if free > 1e-6 and both / free >= enough:
                     way = "product" if log else "weighted sum"
                     return f"{one} and {part.columns[j]} give it (nearly a {way} of them)"
-        if _all_give(found, len(part)):
+        if _all_give(found, len(part), enough):
             way = "product" if log else "weighted sum"
             return f"the other numbers together give it (nearly a {way} of them)"
     return ""
 
 
-def _all_give(correlated: Any, rows: int) -> bool:
-    """Whether all numbers together give the last one with an R2 of 0.95, by their correlations
+def _all_give(correlated: Any, rows: int, enough: float) -> bool:
+    """Whether all numbers together give the last one with an R2 of `enough`, by their correlations
     (P, P), where there are rows enough to say so."""
     import numpy as np
 
@@ -248,4 +247,4 @@ def _all_give(correlated: Any, rows: int) -> bool:
     own, apart = known[-1, :-1], known[:-1, :-1]
     if rows < 5 * len(own) + 30:
         return False
-    return float(own @ np.linalg.lstsq(apart, own, rcond=1e-9)[0]) >= NEAR
+    return float(own @ np.linalg.lstsq(apart, own, rcond=1e-9)[0]) >= enough
