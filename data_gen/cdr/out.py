@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from configs.cdr import CdrConfig
-from data_gen.cdr.rows import TRACKS, PlannedRow
+from data_gen.cdr.rows import TRACKS
 from data_gen.cdr.sampling import splitter, unbalanced
 from data_gen.cdr.stages.bodies import Lines
-from data_gen.cdr.stages.rowmap import Head
-from data_gen.overlap import Fingerprint, Print, overlaps, shared
+from data_gen.cdr.stages.heads import Head
+from data_gen.overlap import Fingerprint, overlaps, shared
 from rewards.progress import Progress
 from rewards.versions import installed
 
@@ -56,11 +56,11 @@ class Sink:
 
 @dataclass(frozen=True)
 class Made:
-    """One row to write: where it came from, where it goes, and what it is compared by."""
+    """A unit to write: where it goes, and what its rows are compared by."""
 
-    planned: PlannedRow
+    head: Head
     side: str
-    print: Fingerprint
+    prints: list[Fingerprint]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,6 @@ Writer = Callable[[Iterable[tuple[int, list[str]]]], Iterator[Lines]]
 
 
 def write_tracks(
-    units: Sequence[Sequence[PlannedRow]],
     heads: Sequence[Head],
     lines: Writer,
     config: CdrConfig,
@@ -87,92 +86,95 @@ def write_tracks(
     """Split the worded units and write them to the new folder `out`, in their order. Ids occur
     once. `paraphrases`: counts of what an endpoint was asked."""
     refused = Counter(head.refused for head in heads if head.refused)
-    made, aside = _sided(units, heads, config)
+    made, aside = _sided(heads, config)
     counts: Counter[str] = Counter()
     rows_of: Counter[str] = Counter()
-    with ExitStack() as stack, Progress("tracks", "rows", sum(map(len, made))) as progress:
+    total = sum(len(unit.prints) for unit in made)
+    with ExitStack() as stack, Progress("tracks", "rows", total) as progress:
         sink = Sink(out, stack)
         for split in SPLITS:
             sink.open(f"{split}.jsonl")
-        sides = ((unit[0].planned.unit, [one.side for one in unit]) for unit in made)
+        sides = ((unit.head.number, [unit.side] * len(unit.prints)) for unit in made)
         for found in lines(sides):
             for name, data in found.files:
                 sink.write(name, data)
             counts.update(found.counts)
             progress.add(found.counts["rows"])
     for unit in made:
-        rows_of[unit[0].planned.instance.record.id] += len(unit)
-    manifest = _manifest(config, counts, refused, len(units)) | {"left_out_of_splits": aside}
+        rows_of[unit.head.document] += len(unit.prints)
+    manifest = _manifest(config, counts, refused, len(heads)) | {"left_out_of_splits": aside}
     if paraphrases is not None:
         manifest["paraphrases"] = paraphrases
-    prints = {s: [one.print for unit in made for one in unit if one.side == s] for s in SPLITS}
+    prints = {side: _prints(made, side) for side in SPLITS}
     _json(out / "manifest.json", manifest)
     _json(out / "certificate.json", certificate(prints) | {"counts": manifest["tasks"]})
     return Tracks(manifest, rows_of)
 
 
-def _sided(
-    units: Sequence[Sequence[PlannedRow]], heads: Sequence[Head], config: CdrConfig
-) -> tuple[list[list[Made]], dict[str, int]]:
-    """The rows to write with their sides, unit by unit, and how many training and validation rows
-    were set aside: because their input or reference, or that of their order group, occurs in a
-    split that is kept from them; and for the balance of KEEP and DROP."""
-    split = splitter(
-        units,
-        config.split,
-        {u[0].instance.record.id: head.input for u, head in zip(units, heads, strict=True)},
-    )
-    made: dict[int, list[Made]] = {}
+def _sided(heads: Sequence[Head], config: CdrConfig) -> tuple[list[Made], dict[str, int]]:
+    """The units to write with their sides, and how many training and validation rows were set
+    aside: because their input or reference, or that of their order group, occurs in a split that
+    is kept from them; and for the balance of KEEP and DROP."""
+    split = splitter(heads, config.split)
+    made: list[Made] = []
     seen: set[str] = set()
-    for number, (unit, head) in enumerate(zip(units, heads, strict=True)):
-        ids = [planned.instance.id for planned in unit]
+    for head in heads:
+        ids = [row.id for row in head.rows]
         if head.refused or not seen.isdisjoint(ids):
             continue
         seen.update(ids)
-        rows = zip(unit, head.references, strict=True)
-        made[number] = [Made(d, split(d), _print(d, head, reference)) for d, reference in rows]
+        made.append(Made(head, split(head), _prints_of(head)))
     alike = _alike(made, "validation", ("heldout",))
     alike |= _alike(made, "train", ("heldout", "validation"), but=alike)
-    sides = {n: "" if n in alike else unit[0].side for n, unit in made.items()}
+    sided = [replace(one, side="") if one.head.number in alike else one for one in made]
     uneven: set[int] = set()
     if config.select.balance_filtered:
         for side in ("train", "validation"):
-            own = {n: [o.planned for o in made[n]] for n, name in sides.items() if name == side}
-            uneven |= unbalanced(own)
-    sided = [
-        [replace(one, side="" if n in uneven else sides[n]) for one in unit]
-        for n, unit in made.items()
-    ]
+            uneven |= unbalanced(one.head for one in sided if one.side == side)
+    sided = [replace(one, side="") if one.head.number in uneven else one for one in sided]
+
+    def rows(numbers: set[int]) -> int:
+        return sum(len(one.prints) for one in made if one.head.number in numbers)
+
     counts = {
-        "like a row of another split": sum(len(made[n]) for n in alike),
-        "for the balance of KEEP and DROP": sum(len(made[n]) for n in uneven),
+        "like a row of another split": rows(alike),
+        "for the balance of KEEP and DROP": rows(uneven),
     }
     return sided, counts
 
 
+def _prints(made: Iterable[Made], side: str) -> list[Fingerprint]:
+    return [one for unit in made if unit.side == side for one in unit.prints]
+
+
 def _alike(
-    made: Mapping[int, list[Made]], side: str, kept: Sequence[str], but: Container[int] = ()
+    made: Sequence[Made], side: str, kept: Sequence[str], but: Container[int] = ()
 ) -> set[int]:
     """Numbers of the units of a side that share an input or a reference with those of `kept`."""
-    own = [(n, one.print) for n, unit in made.items() for one in unit if one.side == side]
+    own = [(unit.head.number, one) for unit in made if unit.side == side for one in unit.prints]
     others = [
-        one.print for n, unit in made.items() if n not in but for one in unit if one.side in kept
+        one
+        for unit in made
+        if unit.side in kept and unit.head.number not in but
+        for one in unit.prints
     ]
     return {own[j][0] for j in shared([p for _, p in own], others)}
 
 
-def _print(planned: PlannedRow, head: Head, reference: Print) -> Fingerprint:
-    row = planned.instance
-    return Fingerprint(
-        id=row.id,
-        document=row.record.id,
-        input=head.input[0],
-        reference=reference[0],
-        recipe=" ".join(row.sequence),
-        template=" ".join(sorted(row.sequence)),
-        input_signature=head.input[1],
-        reference_signature=reference[1],
-    )
+def _prints_of(head: Head) -> list[Fingerprint]:
+    return [
+        Fingerprint(
+            id=row.id,
+            document=head.document,
+            input=head.input[0],
+            reference=row.reference[0],
+            recipe=row.recipe,
+            template=" ".join(sorted(row.recipe.split())),
+            input_signature=head.input[1],
+            reference_signature=row.reference[1],
+        )
+        for row in head.rows
+    ]
 
 
 def _manifest(

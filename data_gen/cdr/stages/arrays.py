@@ -9,7 +9,7 @@ import os
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -103,8 +103,12 @@ class Arrays:
 
 def write_json(path: Path, value: Any) -> None:
     """A dataclass (or plain data) as JSON, whole or not at all."""
-    plain = asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
-    write_text(path, json.dumps(plain) + "\n", errors="surrogatepass")
+    write_text(path, json.dumps(value, default=_plain) + "\n", errors="surrogatepass")
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """A dataclass by its fields; `asdict` would copy everything in them first."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 def read_json(path: Path) -> Any:

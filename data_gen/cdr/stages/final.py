@@ -29,7 +29,7 @@ from data_gen.cdr.stages.merges import disk, disk_part
 from data_gen.cdr.stages.parts import USED
 from data_gen.cdr.stages.plan import plan_units
 from data_gen.cdr.stages.recipes import Library
-from data_gen.cdr.stages.rowmap import Worded, maker_at, planned
+from data_gen.cdr.stages.rowmap import Worded, heads_of, maker_at, planned
 from data_gen.cdr.stages.work import Work, cached, documents_at, library_at, opened
 from rewards.files import replacing, replacing_all
 from rewards.processes import Crew
@@ -141,27 +141,25 @@ def merge(work: Work, crew: Crew, out: Path) -> Built:
     """Write everything to `out`; all files take their places together."""
     units = Arrays(work.plan / "units").load("units")
     documents = documents_at(work.folder)
-    worded = worded_at(work.folder)
     tracks: Tracks | None = None
     with replacing_all(out, stale=FILES) as new:
         dump(work.config, new / "config.yaml")
         with replacing(new / "pipeline.jsonl") as file:
-            for line in _pipeline(work, documents, units, crew):
-                file.write(line)
+            file.writelines(_pipeline(work, documents, units))
         if work.config.tracks:
             chosen = Arrays(work.plan / "chosen").load("numbers").tolist()
             counts: Any = None
             if work.config.paraphrase.url:
                 counts = read_json(work.plan / "paraphrases.json")
-            rows = [planned_unit(work, units, number) for number in chosen]
-            heads = [worded.head(number) for number in chosen]
+            known = heads_of(work)
+            heads = [known[number] for number in chosen]
 
             def lines(sides: Iterable[tuple[int, list[str]]]) -> Iterator[Lines]:
                 waiting = iter(sides)
                 chunks = iter(lambda: list(islice(waiting, _CHUNK)), [])
                 yield from crew.map(_lines_chunk, ((work.folder, chunk) for chunk in chunks))
 
-            tracks = write_tracks(rows, heads, lines, work.config, new, counts)
+            tracks = write_tracks(heads, lines, work.config, new, counts)
     return _built(work, documents, units, tracks)
 
 
@@ -171,19 +169,15 @@ def _lines_chunk(job: tuple[Path, list[tuple[int, list[str]]]]) -> Lines:
     return joined([unpacked(worded.body(number), own, config) for number, own in sides])
 
 
-def _pipeline_chunk(job: tuple[Path, list[int]]) -> bytes:
-    folder, numbers = job
-    return b"".join(map(worded_at(folder).pipeline, numbers))
-
-
 @lru_cache(maxsize=1)
 def worded_at(folder: Path) -> Worded:
     work = opened(folder)
     return Worded(work, len(Arrays(work.plan / "units")["units"]))
 
 
-def _pipeline(work: Work, documents: Documents, units: Array, crew: Crew) -> Iterator[bytes]:
-    """The lines of pipeline.jsonl."""
+def _pipeline(work: Work, documents: Documents, units: Array) -> Iterator[bytes]:
+    """The lines of pipeline.jsonl. Those of units are only copied, which a worker could not do in
+    less time than it takes to hand them over."""
     for part in disk(documents):
         for place in part.places(USED):
             domain = DOMAINS[int(part.facts.domain[place])]
@@ -194,22 +188,22 @@ def _pipeline(work: Work, documents: Documents, units: Array, crew: Crew) -> Ite
     ranks = np.array([0, 0, 1, 3, 2])[units["kind"]]  # order pairs come last here
     order = np.argsort(ranks, kind="stable").tolist()
     with Progress("pipeline.jsonl", "units", len(order)) as progress:
-        chunks = [order[first : first + _MANY] for first in range(0, len(order), _MANY)]
-        jobs = ((work.folder, chunk) for chunk in chunks)
-        for chunk, lines in zip(chunks, crew.map(_pipeline_chunk, jobs), strict=True):
-            yield lines
+        lines = worded_at(work.folder).pipeline
+        for first in range(0, len(order), _MANY):
+            chunk = order[first : first + _MANY]
+            yield from map(lines, chunk)
             progress.add(len(chunk))
 
 
 def _built(work: Work, documents: Documents, units: Array, tracks: Tracks | None) -> Built:
-    rows: Counter[int] = Counter()
+    kinds, counts = np.unique(units["kind"], return_counts=True)
+    made = zip(kinds.tolist(), counts.tolist(), strict=True)
+    rows = Counter({kind: count * (3 if kind == ORDER else 1) for kind, count in made})
     rows_of: Counter[str] = Counter()
-    for unit in units:
-        kind = int(unit["kind"])
-        rows[kind] += 3 if kind == ORDER else 1
-        if tracks is None and kind != SWAP:
+    if tracks is None:
+        for unit in units[units["kind"] != SWAP]:
             part, place = disk_part(documents, int(unit["document"]))
-            rows_of[part.id(place)] += ROWS.get(kind, 1)
+            rows_of[part.id(place)] += ROWS.get(int(unit["kind"]), 1)
     library, _ = library_at(work.folder)
     active: Counter[str] = Counter()
     for part in disk(documents):
