@@ -88,10 +88,13 @@ class Crew:
     ) -> None:
         self._stack.__exit__(kind, error, trace)
 
-    def map(self, work: Callable[[Job], Found], jobs: Iterable[Job]) -> Iterator[Found]:
+    def map(
+        self, work: Callable[[Job], Found], jobs: Iterable[Job], ahead: int = 0
+    ) -> Iterator[Found]:
         """What `work` gives for every job, in the order of the jobs, which are taken as they are
         needed. `work`, the jobs and the results are pickled when processes share them; they begin
-        with the first jobs at once, before a result is asked for."""
+        with the first jobs at once, before a result is asked for. `ahead`: how many are handed out
+        before that (0: a few for each process); all of them where their results are small."""
         if self.workers == 1 and not self._apart:
             return self._here(work, jobs)
         if self._pool is None:
@@ -101,7 +104,7 @@ class Crew:
             if len(first) <= self._few:
                 return self._here(work, jobs)
             self._pool = self._stack.enter_context(spawned(self.workers, self._start, self._given))
-        return queued(self._pool, work, jobs, AHEAD * self.workers)
+        return queued(self._pool, work, jobs, max(ahead, AHEAD * self.workers))
 
     def _here(self, work: Callable[[Job], Found], jobs: Iterable[Job]) -> Iterator[Found]:
         if self._start is not None and not self._begun:

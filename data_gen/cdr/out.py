@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from configs.cdr import CdrConfig
 from data_gen.cdr.rows import TRACKS
@@ -17,6 +16,7 @@ from data_gen.cdr.sampling import splitter, unbalanced
 from data_gen.cdr.stages.bodies import Lines
 from data_gen.cdr.stages.heads import Head
 from data_gen.overlap import Fingerprint, overlaps, shared
+from rewards.files import named
 from rewards.progress import Progress
 from rewards.versions import installed
 
@@ -34,26 +34,6 @@ FILES = (
 )
 
 
-class Sink:
-    """JSONL files of a folder, opened when first written."""
-
-    def __init__(self, out: Path, stack: ExitStack) -> None:
-        self.out, self._stack = out, stack
-        self._files: dict[str, BinaryIO] = {}
-
-    def write(self, name: str, lines: bytes) -> None:
-        self.open(name).write(lines)
-
-    def open(self, name: str) -> BinaryIO:
-        """The file, empty until something is written."""
-        if name not in self._files:
-            path = self.out / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = open(path, "wb")  # noqa: SIM115
-            self._files[name] = self._stack.enter_context(file)
-        return self._files[name]
-
-
 @dataclass(frozen=True)
 class Made:
     """A unit to write: where it goes, and what its rows are compared by."""
@@ -64,6 +44,27 @@ class Made:
 
 
 @dataclass(frozen=True)
+class Sided:
+    """The units to write, how many there were with those refused, how many were refused and why,
+    and how many rows are in no split and why."""
+
+    made: list[Made]
+    units: int
+    refused: Counter[str]
+    aside: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Share:
+    """Units whose lines one process writes, with the splits of their rows; where these begin in
+    every file, and where they end."""
+
+    units: list[tuple[int, list[str]]]
+    start: dict[str, int]
+    end: dict[str, int]
+
+
+@dataclass(frozen=True)
 class Tracks:
     """What was written: the manifest, and how many rows each document gave."""
 
@@ -71,50 +72,67 @@ class Tracks:
     rows_of: Counter[str]
 
 
-# Gives the lines of units, by their number and the sides of their rows, in that order; those of
-# some units at a time.
-Writer = Callable[[Iterable[tuple[int, list[str]]]], Iterator[Lines]]
+def shares(made: Sequence[Made], most: int) -> Iterator[Share]:
+    """The units in their order, `most` at a time."""
+    end: dict[str, int] = {f"{split}.jsonl": 0 for split in SPLITS}
+    for first in range(0, len(made), most):
+        units, start = made[first : first + most], dict(end)
+        for unit in units:
+            for row in unit.head.rows:
+                for name, size in row.sizes.in_files(row.track, unit.side):
+                    end[name] = end.get(name, 0) + size
+                    start.setdefault(name, 0)
+        yield Share(
+            [(unit.head.number, [unit.side] * len(unit.head.rows)) for unit in units],
+            start,
+            dict(end),
+        )
+
+
+def write_lines(lines: Lines, share: Share, out: Path) -> None:
+    """Write the lines of a share to their places in the files of `out`, which are there."""
+    for name, data in lines.files:
+        if share.start[name] + len(data) != share.end[name]:
+            raise AssertionError(
+                f"{name}: {len(data)} bytes at {share.start[name]}, not as counted"
+            )
+        with named(out / name), open(out / name, "r+b", buffering=0) as file:
+            file.seek(share.start[name])
+            rest = memoryview(data)
+            while rest:  # one call writes 2 GB at most
+                rest = rest[file.write(rest) :]
 
 
 def write_tracks(
-    heads: Sequence[Head],
-    lines: Writer,
+    sided: Sided,
+    counted: Iterable[Counter[str]],
     config: CdrConfig,
     out: Path,
     paraphrases: dict[str, Any] | None = None,
 ) -> Tracks:
-    """Split the worded units and write them to the new folder `out`, in their order. Ids occur
-    once. `paraphrases`: counts of what an endpoint was asked."""
-    refused = Counter(head.refused for head in heads if head.refused)
-    made, aside = _sided(heads, config)
+    """Write what is said about the tracks in the new folder `out`. `counted`: of every share, when
+    its lines are written. `paraphrases`: counts of what an endpoint was asked."""
     counts: Counter[str] = Counter()
     rows_of: Counter[str] = Counter()
-    total = sum(len(unit.prints) for unit in made)
-    with ExitStack() as stack, Progress("tracks", "rows", total) as progress:
-        sink = Sink(out, stack)
-        for split in SPLITS:
-            sink.open(f"{split}.jsonl")
-        sides = ((unit.head.number, [unit.side] * len(unit.prints)) for unit in made)
-        for found in lines(sides):
-            for name, data in found.files:
-                sink.write(name, data)
-            counts.update(found.counts)
-            progress.add(found.counts["rows"])
-    for unit in made:
+    for unit in sided.made:
         rows_of[unit.head.document] += len(unit.prints)
-    manifest = _manifest(config, counts, refused, len(heads)) | {"left_out_of_splits": aside}
+    found = certificate({side: _prints(sided.made, side) for side in SPLITS})
+    with Progress("tracks", "rows", rows_of.total()) as progress:
+        for own in counted:
+            counts.update(own)
+            progress.add(own["rows"])
+    manifest = _manifest(config, counts, sided)
     if paraphrases is not None:
         manifest["paraphrases"] = paraphrases
-    prints = {side: _prints(made, side) for side in SPLITS}
     _json(out / "manifest.json", manifest)
-    _json(out / "certificate.json", certificate(prints) | {"counts": manifest["tasks"]})
+    _json(out / "certificate.json", found | {"counts": manifest["tasks"]})
     return Tracks(manifest, rows_of)
 
 
-def _sided(heads: Sequence[Head], config: CdrConfig) -> tuple[list[Made], dict[str, int]]:
-    """The units to write with their sides, and how many training and validation rows were set
-    aside: because their input or reference, or that of their order group, occurs in a split that
-    is kept from them; and for the balance of KEEP and DROP."""
+def sided_units(heads: Sequence[Head], config: CdrConfig) -> Sided:
+    """Split the worded units, in their order; ids occur once. Training and validation units are set
+    aside because an input or reference of theirs occurs in a split that is kept from them, and for
+    the balance of KEEP and DROP."""
     split = splitter(heads, config.split)
     made: list[Made] = []
     seen: set[str] = set()
@@ -140,7 +158,8 @@ def _sided(heads: Sequence[Head], config: CdrConfig) -> tuple[list[Made], dict[s
         "like a row of another split": rows(alike),
         "for the balance of KEEP and DROP": rows(uneven),
     }
-    return sided, counts
+    refused = Counter(head.refused for head in heads if head.refused)
+    return Sided(sided, len(heads), refused, counts)
 
 
 def _prints(made: Iterable[Made], side: str) -> list[Fingerprint]:
@@ -177,9 +196,7 @@ def _prints_of(head: Head) -> list[Fingerprint]:
     ]
 
 
-def _manifest(
-    config: CdrConfig, counts: Counter[str], refused: Counter[str], units: int
-) -> dict[str, Any]:
+def _manifest(config: CdrConfig, counts: Counter[str], sided: Sided) -> dict[str, Any]:
     groups: dict[str, dict[str, int]] = {}
     for name, number in sorted(counts.items()):
         kind, _, value = name.rpartition(" ")
@@ -188,11 +205,12 @@ def _manifest(
     return {
         "tasks": counts["rows"],
         "counts": groups,
-        "units_refused": dict(sorted(refused.items())),
-        "units": units,
+        "units_refused": dict(sorted(sided.refused.items())),
+        "units": sided.units,
         "operators": len(groups.get("operator", {})),
         "prompt_mode": config.instruct.mode,
         "files": [name for name in MANIFEST_TRACKS if counts[f"track {Path(name).stem}"]],
+        "left_out_of_splits": sided.aside,
     }
 
 

@@ -7,7 +7,7 @@ of units, in which every signature stands once.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,19 +16,22 @@ import numpy as np
 
 from data_gen.cdr.rows import PlannedRow, template
 from data_gen.cdr.stages.arrays import Array, Arrays
+from data_gen.cdr.stages.bodies import Sizes
 from data_gen.overlap import SIGNATURE, Print
 
+_NOTHING = Sizes(0, 0, 0, 0, 0)
 _NONE = -1  # place of a text that is too short for a signature
 
 
 class RowHead(NamedTuple):
-    """A row. `recipe`: its operators in order, joined by spaces; `reference`: what its text is
-    compared by."""
+    """A row. `recipe`: its operators in order, joined by spaces; `sizes`: of its lines;
+    `reference`: what its text is compared by."""
 
     id: str
     track: str
     status: str
     recipe: str
+    sizes: Sizes
     reference: Print
 
     @property
@@ -70,23 +73,21 @@ def _filter(recipe: str) -> str | None:
 
 
 def head_of(
-    rows: Iterable[PlannedRow], refused: str, source: Print, references: list[Print]
+    unit: Sequence[PlannedRow],
+    refused: str,
+    source: Print,
+    references: Sequence[Print],
+    sizes: Sequence[Sizes],
 ) -> Head:
-    """The head of a unit. `references`: of its rows, none when it is refused."""
-    rows = list(rows)
-    record = rows[0].instance.record
-    prints = references or [("", None)] * len(rows)
-    return Head(
-        rows[0].unit,
-        refused,
-        record.id,
-        record.domain,
-        source,
-        tuple(
-            RowHead(d.instance.id, d.track, d.instance.status, " ".join(d.instance.sequence), one)
-            for d, one in zip(rows, prints, strict=True)
-        ),
+    """The head of a unit. `references` and `sizes`: of its rows, none when it is refused."""
+    record = unit[0].instance.record
+    sizes, references = sizes or [_NOTHING] * len(unit), references or [("", None)] * len(unit)
+    rows = (
+        RowHead(row.id, planned.track, row.status, " ".join(row.sequence), size, reference)
+        for planned, size, reference in zip(unit, sizes, references, strict=True)
+        for row in (planned.instance,)
     )
+    return Head(unit[0].unit, refused, record.id, record.domain, source, tuple(rows))
 
 
 def packed_heads(heads: Iterable[Head]) -> dict[str, Array]:
@@ -114,21 +115,19 @@ def packed_heads(heads: Iterable[Head]) -> dict[str, Array]:
     }
 
 
-def unpacked_heads(arrays: Arrays, known: dict[bytes, bytes]) -> Iterable[Head]:
+def unpacked_heads(arrays: Arrays, known: dict[bytes, bytes]) -> Iterator[Head]:
     """The heads of a file. `known` holds equal signatures once: many rows share a text."""
     data = arrays["signs"].tobytes()
     cut = [data[at : at + SIGNATURE] for at in range(0, len(data), SIGNATURE)]
     signs = [known.setdefault(sign, sign) for sign in cut]
 
-    def print_of(digest: str, place: int) -> Print:
+    def print_of(said: tuple[str, int]) -> Print:
+        digest, place = said
         return digest, None if place == _NONE else signs[place]
 
     for number, refused, document, domain, source, rows in json.loads(arrays["heads"].tobytes()):
-        yield Head(
-            number,
-            refused,
-            document,
-            domain,
-            print_of(*source),
-            tuple(RowHead(*row[:-1], print_of(*row[-1])) for row in rows),
+        own = (
+            RowHead(name, track, status, recipe, Sizes(*sizes), print_of(reference))
+            for name, track, status, recipe, sizes, reference in rows
         )
+        yield Head(number, refused, document, domain, print_of(source), tuple(own))

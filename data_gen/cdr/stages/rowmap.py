@@ -180,9 +180,9 @@ def _worded(
     config = opened(folder).config.instruct
     done = word(rows, config, wordings_at(folder), proof, pools_at(folder))
     references = [print_of(row["reference_text"]) for row in done.rows]
-    head = head_of(rows, done.refused, print_of(record.text), references)
-    body = b"" if done.refused else zlib.compress(packed(rows, done, config), 1)
-    return head, body
+    body, sizes = (b"", []) if done.refused else packed(rows, done, config)
+    head = head_of(rows, done.refused, print_of(record.text), references, sizes)
+    return head, zlib.compress(body, 1)
 
 
 class Worded:

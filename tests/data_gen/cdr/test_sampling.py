@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_gen.cdr.sampling import unbalanced
+from data_gen.cdr.stages.bodies import Sizes
 from data_gen.cdr.stages.heads import Head, RowHead
 
+SIZES = Sizes(0, 0, 0, 0, 0)
 FILTERS = ("words_num_filter", "text_length_filter")
 Unit = tuple[str, str, str]  # track, filter ("" for none), statuses (K and D)
 
@@ -31,7 +33,9 @@ def head(unit: Unit, number: int) -> Head:
     track, name, statuses = unit
     recipe = " ".join(n for n in (name, "clean_html_mapper") if n)
     rows = (
-        RowHead(f"{number}-{i}", track, "DROP" if status == "D" else "KEEP", recipe, ("", None))
+        RowHead(
+            f"{number}-{i}", track, "DROP" if status == "D" else "KEEP", recipe, SIZES, ("", None)
+        )
         for i, status in enumerate(statuses)
     )
     return Head(number, "", f"doc-{number}", "web", ("", None), tuple(rows))
