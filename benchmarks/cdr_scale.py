@@ -97,6 +97,15 @@ def command(words: Sequence[str], work: Path) -> tuple[int, int]:
     return watch.memory, watch.folder
 
 
+def keep_bytecode(folder: Path) -> None:
+    """Let Python keep its compiled modules, as it does where nobody forbids it: else each process
+    compiles all of them again, and several do so several times."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(folder)
+    words = [sys.executable, "-m", "assay", "tasks", "cdr", "--help"]
+    subprocess.run(words, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+
+
 def measured(
     corpus: Path, out: Path, documents: int, workers: int, shards: int, config: str
 ) -> Measured:
@@ -156,6 +165,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     folder = args.folder or Path(tempfile.mkdtemp(prefix="cdr-scale-"))
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    keep_bytecode(folder / "bytecode")
     found: list[Measured] = []
     for documents in args.documents:
         corpus = folder / f"corpus-{documents}" / "documents.jsonl"
