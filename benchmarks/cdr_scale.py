@@ -2,6 +2,7 @@
 
     python -m benchmarks.cdr_scale --documents 2000 20000 --workers 1 2
     python -m benchmarks.cdr_scale --documents 200000 --shards 10 --workers 2
+    python -m benchmarks.cdr_scale --documents 20000 --workers 2 1 --beside
 
 Corpora are made from a seed (`benchmarks.cdr_corpus`). Every build is a command of its own; with
 --shards its stages are run one after the other, as the tasks of an array would be. Printed are
@@ -9,6 +10,10 @@ seconds by the clock, processor seconds of all processes, documents a second, th
 memory over all processes of a command (PSS, sampled), and the largest work folder; then the ratio
 of the largest corpus to the smallest, and of one worker to more. On a busy machine compare
 processor seconds.
+
+--beside also runs a build with one worker twice side by side, each in a process of its own that
+knows nothing of the other. What that takes more than one build alone is what the machine itself
+takes from two busy cores, and bounds what two workers can gain.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,6 +97,15 @@ def command(words: Sequence[str], work: Path) -> tuple[int, int]:
     return watch.memory, watch.folder
 
 
+def keep_bytecode(folder: Path) -> None:
+    """Let Python keep its compiled modules, as it does where nobody forbids it: else each process
+    compiles all of them again, and several do so several times."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(folder)
+    words = [sys.executable, "-m", "assay", "tasks", "cdr", "--help"]
+    subprocess.run(words, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+
+
 def measured(
     corpus: Path, out: Path, documents: int, workers: int, shards: int, config: str
 ) -> Measured:
@@ -118,6 +133,26 @@ def measured(
     )
 
 
+def say_beside(corpus: Path, folder: Path, alone: Measured, config: str) -> None:
+    """Two builds of one worker side by side against one alone."""
+    outs = [folder / f"beside-{place}" for place in range(2)]
+    for out in outs:
+        shutil.rmtree(out, ignore_errors=True)
+    words = ["--config", config, "--corpus", str(corpus), "--workers", "1", "--out"]
+    start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda out: command([*words, str(out)], out / ".work"), outs))
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = time.monotonic() - start
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(
+        f"{alone.documents:9,d} documents, two builds side by side: {seconds:.1f} s, "
+        f"{spent:.1f} cpu s; each takes {spent / 2 / alone.processor:.3f} times the processor "
+        f"time of one alone, so two workers are at most {2 * alone.seconds / seconds:.2f} times "
+        "as fast as one"
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.cdr_scale")
     parser.add_argument("--documents", type=int, nargs="+", default=[2_000, 20_000])
@@ -125,10 +160,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--config", default="configs/cdr_train.yaml")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--beside", action="store_true", help="two builds side by side as well")
     parser.add_argument("--folder", type=Path, help="where corpora and builds go (a temporary one)")
     args = parser.parse_args(argv)
     folder = args.folder or Path(tempfile.mkdtemp(prefix="cdr-scale-"))
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    keep_bytecode(folder / "bytecode")
     found: list[Measured] = []
     for documents in args.documents:
         corpus = folder / f"corpus-{documents}" / "documents.jsonl"
@@ -140,6 +177,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             one = measured(corpus.parent, out, documents, workers, args.shards, args.config)
             print(one.line(), flush=True)
             found.append(one)
+            if args.beside and workers == 1:
+                say_beside(corpus.parent, folder, one, args.config)
     say_ratios(found)
     if args.folder is None:
         shutil.rmtree(folder)

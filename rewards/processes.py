@@ -98,9 +98,13 @@ class Crew:
     ) -> None:
         self._stack.__exit__(kind, error, trace)
 
-    def map(self, work: Callable[[Job], Found], jobs: Iterable[Job]) -> Iterator[Found]:
+    def map(
+        self, work: Callable[[Job], Found], jobs: Iterable[Job], ahead: int = 0
+    ) -> Iterator[Found]:
         """What `work` gives for every job, in the order of the jobs, which are taken as they are
-        needed. `work`, the jobs and the results are pickled when processes share them."""
+        needed. `work`, the jobs and the results are pickled when processes share them; they begin
+        with the first jobs at once, before a result is asked for. `ahead`: how many are handed out
+        before that (0: a few for each process); all of them where their results are small."""
         if self.workers == 1 and not self._apart:
             return self._here(work, jobs)
         if self._pool is None:
@@ -110,7 +114,7 @@ class Crew:
             if len(first) <= self._few:
                 return self._here(work, jobs)
             self._pool = self._stack.enter_context(spawned(self.workers, self._start, self._given))
-        return queued(self._pool, work, jobs, AHEAD * self.workers)
+        return queued(self._pool, work, jobs, max(ahead, AHEAD * self.workers))
 
     def _here(self, work: Callable[[Job], Found], jobs: Iterable[Job]) -> Iterator[Found]:
         if self._start is not None and not self._begun:
@@ -170,16 +174,26 @@ def queued(
 ) -> Iterator[Found]:
     """What `work` gives for every job, in the order of the jobs, whoever is done first.
 
-    At most `ahead` jobs are handed out, so a caller may stop early and lose little.
+    At most `ahead` jobs are handed out, the first of them at once; so a caller may stop early and
+    lose little.
     """
-    waiting: deque[Future[Found]] = deque()
+    rest = iter(jobs)
+    waiting = deque(_submitted(pool, work, job) for job in islice(rest, ahead))
+    return _results(pool, work, rest, waiting)
+
+
+def _results(
+    pool: ProcessPoolExecutor,
+    work: Callable[[Job], Found],
+    rest: Iterator[Job],
+    waiting: deque[Future[Found]],
+) -> Iterator[Found]:
     try:
-        for job in jobs:
-            waiting.append(_submitted(pool, work, job))
-            if len(waiting) >= ahead:
-                yield _result(waiting.popleft())
         while waiting:
-            yield _result(waiting.popleft())
+            found = _result(waiting.popleft())
+            for job in islice(rest, 1):
+                waiting.append(_submitted(pool, work, job))
+            yield found
     finally:
         for future in waiting:
             future.cancel()

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rewards import console
 from rewards.chosen import add_chosen, chosen
-from rewards.console import status_of
 from rewards.families import require_families, use_families
 from rewards.files import alone
 from rewards.task import Task, TaskError, read_tasks
@@ -54,8 +54,8 @@ RECORDED = (
 )
 
 
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="assay rollout", description=__doc__)
+def parser() -> console.Parser:
+    made = console.parser("rollout", __doc__)
     add = made.add_argument
     add("--tasks", required=True, type=Path, help="tasks.jsonl")
     add("--out", required=True, type=Path, help="rollouts.jsonl")
@@ -66,10 +66,10 @@ def parser() -> argparse.ArgumentParser:
         help="instead of a model: gold, empty, cheat:NAME, or a scripted agent such as reference; "
         "with --model as well its tokenizer gives the rows token ids",
     )
-    add("--family", action="append", default=[], metavar="FILE.py[:NAME]", help="a family to add")
+    console.add_family(made)
     add("--env", action="append", default=[], metavar="FILE.py:NAME", help="tools to add")
     add_chosen(made)
-    add("--limit", type=int, default=0, help="first N tasks only; 0: all (default: 0)")
+    console.add_limit(made)
     add("--n", type=int, default=None, help="samples a task (default: 8; 1 for gold and cheats)")
     _add_sampling(made)
     _add_episode(made)
@@ -79,9 +79,9 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_sampling(made: argparse.ArgumentParser) -> None:
     add = made.add_argument
-    add("--temperature", type=float, default=1.0, help="0: greedy (default: %(default)s)")
-    add("--top-p", type=float, default=1.0, help="1: off (default: %(default)s)")
-    add("--top-k", type=int, default=0, help="0: off (default: %(default)s)")
+    add("--temperature", type=float, default=1.0, help="0: greedy")
+    add("--top-p", type=float, default=1.0, help="1: off")
+    add("--top-k", type=int, default=0, help="0: off")
     add(
         "--max-new-tokens",
         type=int,
@@ -89,20 +89,20 @@ def _add_sampling(made: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of one message (0: 96, or 4096 where tasks have tools and at an endpoint)",
     )
-    add("--seed", type=int, default=0, help="default: %(default)s")
+    console.add_seed(made)
 
 
 def _add_episode(made: argparse.ArgumentParser) -> None:
     add = made.add_argument
-    add("--turns", type=int, default=5, help="model messages of an episode (default: %(default)s)")
-    add("--run-s", type=float, default=200.0, help="seconds of one tool run (default: %(default)s)")
+    add("--turns", type=int, default=5, help="model messages of an episode")
+    add("--run-s", type=float, default=200.0, help="seconds of one tool run")
     add("--max-length", type=int, default=0, help="tokens of an episode; 0: any")
-    add("--calls", default="hermes", help="how the model spells tool calls (default: %(default)s)")
+    add("--calls", default="hermes", help="how the model spells tool calls")
     add(
         "--snippet-tokens",
         type=int,
         default=8000,
-        help="of a lake's description in the first message (default: %(default)s)",
+        help="of a lake's description in the first message",
     )
     add("--brief", action="store_true", help="a short description of the tool")
 
@@ -111,8 +111,8 @@ def _add_machine(made: argparse.ArgumentParser) -> None:
     add = made.add_argument
     add_engine(made)
     add("--tokenizer", metavar="FOLDER", help="of a model behind a URL, with --engine")
-    add("--slots", type=int, default=64, help="answers decoded side by side (default: %(default)s)")
-    add("--in-flight", type=int, default=16, help="requests side by side (default: %(default)s)")
+    add("--slots", type=int, default=64, help="answers decoded side by side")
+    add("--in-flight", type=int, default=16, help="requests side by side")
     add("--timeout", type=float, default=600.0, metavar="S", help="seconds one try may take")
     add("--patience", type=float, default=600.0, metavar="S", help="seconds to retry a request for")
     add(
@@ -141,7 +141,7 @@ def main(argv: list[str]) -> int:
         print(f"assay rollout: {error}", file=sys.stderr)
         return 1
     except (TaskError, OSError) as error:
-        return int(status_of(error, "assay rollout", (TaskError,)) or 1)
+        return int(console.status_of(error, "assay rollout", (TaskError,)) or 1)
 
 
 def _at_endpoint(args: argparse.Namespace) -> bool:

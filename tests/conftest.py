@@ -50,6 +50,16 @@ def tiny_hf(tiny_folder: Path) -> Any:
     return AutoModelForCausalLM.from_pretrained(tiny_folder, dtype=torch.float32).eval()
 
 
+@pytest.fixture
+def no_family_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process and those it starts know the families of Assay alone; what the test adds is
+    forgotten after it. Files that add families ask for it with `pytestmark`."""
+    from rewards import families
+
+    monkeypatch.setattr(families, "_added", {})
+    monkeypatch.setenv(families.VARIABLE, "")
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say what was not tested, by reason: how many tests, and of which folders."""
     groups: dict[str, Counter[str]] = {}

@@ -29,10 +29,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(autouse=True)
-def no_other_family(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(families, "_added", {})
-    monkeypatch.delenv(families.VARIABLE, raising=False)
+pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
 
 def model_in(folder: Path) -> None:

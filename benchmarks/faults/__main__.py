@@ -36,7 +36,7 @@ SHORT = (  # (command, kind) of the short form: one row of each
     *(("tasks demo", kind) for kind in ("kill -9", "TERM", "disk full", "two at once")),
     ("tasks demo", "killed over older"),
     *(("execute", kind) for kind in ("kill -9", "worker killed", "input cut off")),
-    *(("score", kind) for kind in ("kill -9", "TERM", "worker killed", "disk full")),
+    ("score", "kill -9"),  # tests of their own hold its TERM and its killed worker
     *(("score tables", kind) for kind in ("memory", "clock jumps")),
     *(("rollout endpoint", kind) for kind in ("kill -9", "endpoint", "two at once")),
     *(("rollout endpoint", kind) for kind in ("state cut off", "state bit flipped")),

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from configs.cdr import CdrConfig
-from data_gen.cdr.rows import TRACKS, PlannedRow
+from data_gen.cdr.rows import TRACKS
 from data_gen.cdr.sampling import splitter, unbalanced
 from data_gen.cdr.stages.bodies import Lines
-from data_gen.cdr.stages.rowmap import Head
-from data_gen.overlap import Fingerprint, Print, overlaps, shared
+from data_gen.cdr.stages.heads import Head
+from data_gen.overlap import Fingerprint, overlaps, shared
+from rewards.files import named
 from rewards.progress import Progress
 from rewards.versions import installed
 
@@ -34,33 +34,34 @@ FILES = (
 )
 
 
-class Sink:
-    """JSONL files of a folder, opened when first written."""
+@dataclass(frozen=True)
+class Made:
+    """A unit to write: where it goes, and what its rows are compared by."""
 
-    def __init__(self, out: Path, stack: ExitStack) -> None:
-        self.out, self._stack = out, stack
-        self._files: dict[str, BinaryIO] = {}
-
-    def write(self, name: str, lines: bytes) -> None:
-        self.open(name).write(lines)
-
-    def open(self, name: str) -> BinaryIO:
-        """The file, empty until something is written."""
-        if name not in self._files:
-            path = self.out / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = open(path, "wb")  # noqa: SIM115
-            self._files[name] = self._stack.enter_context(file)
-        return self._files[name]
+    head: Head
+    side: str
+    prints: list[Fingerprint]
 
 
 @dataclass(frozen=True)
-class Made:
-    """One row to write: where it came from, where it goes, and what it is compared by."""
+class Sided:
+    """The units to write, how many there were with those refused, how many were refused and why,
+    and how many rows are in no split and why."""
 
-    planned: PlannedRow
-    side: str
-    print: Fingerprint
+    made: list[Made]
+    units: int
+    refused: Counter[str]
+    aside: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Share:
+    """Units whose lines one process writes, with the splits of their rows; where these begin in
+    every file, and where they end."""
+
+    units: list[tuple[int, list[str]]]
+    start: dict[str, int]
+    end: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -71,113 +72,131 @@ class Tracks:
     rows_of: Counter[str]
 
 
-# Gives the lines of units, by their number and the sides of their rows, in that order; those of
-# some units at a time.
-Writer = Callable[[Iterable[tuple[int, list[str]]]], Iterator[Lines]]
+def shares(made: Sequence[Made], most: int) -> Iterator[Share]:
+    """The units in their order, `most` at a time."""
+    end: dict[str, int] = {f"{split}.jsonl": 0 for split in SPLITS}
+    for first in range(0, len(made), most):
+        units, start = made[first : first + most], dict(end)
+        for unit in units:
+            for row in unit.head.rows:
+                for name, size in row.sizes.in_files(row.track, unit.side):
+                    end[name] = end.get(name, 0) + size
+                    start.setdefault(name, 0)
+        yield Share(
+            [(unit.head.number, [unit.side] * len(unit.head.rows)) for unit in units],
+            start,
+            dict(end),
+        )
+
+
+def write_lines(lines: Lines, share: Share, out: Path) -> None:
+    """Write the lines of a share to their places in the files of `out`, which are there."""
+    for name, data in lines.files:
+        if share.start[name] + len(data) != share.end[name]:
+            raise AssertionError(
+                f"{name}: {len(data)} bytes at {share.start[name]}, not as counted"
+            )
+        with named(out / name), open(out / name, "r+b", buffering=0) as file:
+            file.seek(share.start[name])
+            rest = memoryview(data)
+            while rest:  # one call writes 2 GB at most
+                rest = rest[file.write(rest) :]
 
 
 def write_tracks(
-    units: Sequence[Sequence[PlannedRow]],
-    heads: Sequence[Head],
-    lines: Writer,
+    sided: Sided,
+    counted: Iterable[Counter[str]],
     config: CdrConfig,
     out: Path,
     paraphrases: dict[str, Any] | None = None,
 ) -> Tracks:
-    """Split the worded units and write them to the new folder `out`, in their order. Ids occur
-    once. `paraphrases`: counts of what an endpoint was asked."""
-    refused = Counter(head.refused for head in heads if head.refused)
-    made, aside = _sided(units, heads, config)
+    """Write what is said about the tracks in the new folder `out`. `counted`: of every share, when
+    its lines are written. `paraphrases`: counts of what an endpoint was asked."""
     counts: Counter[str] = Counter()
     rows_of: Counter[str] = Counter()
-    with ExitStack() as stack, Progress("tracks", "rows", sum(map(len, made))) as progress:
-        sink = Sink(out, stack)
-        for split in SPLITS:
-            sink.open(f"{split}.jsonl")
-        sides = ((unit[0].planned.unit, [one.side for one in unit]) for unit in made)
-        for found in lines(sides):
-            for name, data in found.files:
-                sink.write(name, data)
-            counts.update(found.counts)
-            progress.add(found.counts["rows"])
-    for unit in made:
-        rows_of[unit[0].planned.instance.record.id] += len(unit)
-    manifest = _manifest(config, counts, refused, len(units)) | {"left_out_of_splits": aside}
+    for unit in sided.made:
+        rows_of[unit.head.document] += len(unit.prints)
+    found = certificate({side: _prints(sided.made, side) for side in SPLITS})
+    with Progress("tracks", "rows", rows_of.total()) as progress:
+        for own in counted:
+            counts.update(own)
+            progress.add(own["rows"])
+    manifest = _manifest(config, counts, sided)
     if paraphrases is not None:
         manifest["paraphrases"] = paraphrases
-    prints = {s: [one.print for unit in made for one in unit if one.side == s] for s in SPLITS}
     _json(out / "manifest.json", manifest)
-    _json(out / "certificate.json", certificate(prints) | {"counts": manifest["tasks"]})
+    _json(out / "certificate.json", found | {"counts": manifest["tasks"]})
     return Tracks(manifest, rows_of)
 
 
-def _sided(
-    units: Sequence[Sequence[PlannedRow]], heads: Sequence[Head], config: CdrConfig
-) -> tuple[list[list[Made]], dict[str, int]]:
-    """The rows to write with their sides, unit by unit, and how many training and validation rows
-    were set aside: because their input or reference, or that of their order group, occurs in a
-    split that is kept from them; and for the balance of KEEP and DROP."""
-    split = splitter(
-        units,
-        config.split,
-        {u[0].instance.record.id: head.input for u, head in zip(units, heads, strict=True)},
-    )
-    made: dict[int, list[Made]] = {}
+def sided_units(heads: Sequence[Head], config: CdrConfig) -> Sided:
+    """Split the worded units, in their order; ids occur once. Training and validation units are set
+    aside because an input or reference of theirs occurs in a split that is kept from them, and for
+    the balance of KEEP and DROP."""
+    split = splitter(heads, config.split)
+    made: list[Made] = []
     seen: set[str] = set()
-    for number, (unit, head) in enumerate(zip(units, heads, strict=True)):
-        ids = [planned.instance.id for planned in unit]
+    for head in heads:
+        ids = [row.id for row in head.rows]
         if head.refused or not seen.isdisjoint(ids):
             continue
         seen.update(ids)
-        rows = zip(unit, head.references, strict=True)
-        made[number] = [Made(d, split(d), _print(d, head, reference)) for d, reference in rows]
+        made.append(Made(head, split(head), _prints_of(head)))
     alike = _alike(made, "validation", ("heldout",))
     alike |= _alike(made, "train", ("heldout", "validation"), but=alike)
-    sides = {n: "" if n in alike else unit[0].side for n, unit in made.items()}
+    sided = [replace(one, side="") if one.head.number in alike else one for one in made]
     uneven: set[int] = set()
     if config.select.balance_filtered:
         for side in ("train", "validation"):
-            own = {n: [o.planned for o in made[n]] for n, name in sides.items() if name == side}
-            uneven |= unbalanced(own)
-    sided = [
-        [replace(one, side="" if n in uneven else sides[n]) for one in unit]
-        for n, unit in made.items()
-    ]
+            uneven |= unbalanced(one.head for one in sided if one.side == side)
+    sided = [replace(one, side="") if one.head.number in uneven else one for one in sided]
+
+    def rows(numbers: set[int]) -> int:
+        return sum(len(one.prints) for one in made if one.head.number in numbers)
+
     counts = {
-        "like a row of another split": sum(len(made[n]) for n in alike),
-        "for the balance of KEEP and DROP": sum(len(made[n]) for n in uneven),
+        "like a row of another split": rows(alike),
+        "for the balance of KEEP and DROP": rows(uneven),
     }
-    return sided, counts
+    refused = Counter(head.refused for head in heads if head.refused)
+    return Sided(sided, len(heads), refused, counts)
+
+
+def _prints(made: Iterable[Made], side: str) -> list[Fingerprint]:
+    return [one for unit in made if unit.side == side for one in unit.prints]
 
 
 def _alike(
-    made: Mapping[int, list[Made]], side: str, kept: Sequence[str], but: Container[int] = ()
+    made: Sequence[Made], side: str, kept: Sequence[str], but: Container[int] = ()
 ) -> set[int]:
     """Numbers of the units of a side that share an input or a reference with those of `kept`."""
-    own = [(n, one.print) for n, unit in made.items() for one in unit if one.side == side]
+    own = [(unit.head.number, one) for unit in made if unit.side == side for one in unit.prints]
     others = [
-        one.print for n, unit in made.items() if n not in but for one in unit if one.side in kept
+        one
+        for unit in made
+        if unit.side in kept and unit.head.number not in but
+        for one in unit.prints
     ]
     return {own[j][0] for j in shared([p for _, p in own], others)}
 
 
-def _print(planned: PlannedRow, head: Head, reference: Print) -> Fingerprint:
-    row = planned.instance
-    return Fingerprint(
-        id=row.id,
-        document=row.record.id,
-        input=head.input[0],
-        reference=reference[0],
-        recipe=" ".join(row.sequence),
-        template=" ".join(sorted(row.sequence)),
-        input_signature=head.input[1],
-        reference_signature=reference[1],
-    )
+def _prints_of(head: Head) -> list[Fingerprint]:
+    return [
+        Fingerprint(
+            id=row.id,
+            document=head.document,
+            input=head.input[0],
+            reference=row.reference[0],
+            recipe=row.recipe,
+            template=" ".join(sorted(row.recipe.split())),
+            input_signature=head.input[1],
+            reference_signature=row.reference[1],
+        )
+        for row in head.rows
+    ]
 
 
-def _manifest(
-    config: CdrConfig, counts: Counter[str], refused: Counter[str], units: int
-) -> dict[str, Any]:
+def _manifest(config: CdrConfig, counts: Counter[str], sided: Sided) -> dict[str, Any]:
     groups: dict[str, dict[str, int]] = {}
     for name, number in sorted(counts.items()):
         kind, _, value = name.rpartition(" ")
@@ -186,11 +205,12 @@ def _manifest(
     return {
         "tasks": counts["rows"],
         "counts": groups,
-        "units_refused": dict(sorted(refused.items())),
-        "units": units,
+        "units_refused": dict(sorted(sided.refused.items())),
+        "units": sided.units,
         "operators": len(groups.get("operator", {})),
         "prompt_mode": config.instruct.mode,
         "files": [name for name in MANIFEST_TRACKS if counts[f"track {Path(name).stem}"]],
+        "left_out_of_splits": sided.aside,
     }
 
 

@@ -222,7 +222,7 @@ def task_of(
             "recipe_length": row["recipe_length"],
             "has_filter": filter_of(planned) is not None,
             "order_slot": row["order_slot"],
-            "template": template(steps),
+            "template": template(planned.instance.sequence),
             "requirement": variant.user_requirement,
             "style": variant.style_id,
             "composed": row["composed"],
@@ -247,6 +247,6 @@ def filter_of(planned: PlannedRow) -> str | None:
     return next((n for n in planned.instance.sequence if n.endswith("_filter")), None)
 
 
-def template(steps: Iterable[Step]) -> str:
+def template(operators: Iterable[str]) -> str:
     """A recipe's operators, whatever their order and thresholds: what recipe splits go by."""
-    return " ".join(sorted(s.operator.rsplit("_", 1)[0] for s in steps))
+    return " ".join(sorted(name.rsplit("_", 1)[0] for name in operators))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from configs.cdr import SelectConfig, SplitConfig
-from data_gen.cdr.rows import PlannedRow, difficulty, filter_of, template
-from data_gen.overlap import Print, copies_of
+from data_gen.cdr.rows import PlannedRow, difficulty
+from data_gen.cdr.stages.heads import Head
+from data_gen.overlap import copies_of
 from rewards.cdr.ids import stable_id
 from rewards.seeds import derive_seed
 
@@ -116,24 +117,18 @@ def _until(units: Iterable[Choice], most: int) -> list[Choice]:
     return kept
 
 
-def splitter(
-    units: Iterable[Sequence[PlannedRow]], config: SplitConfig, prints: Mapping[str, Print]
-) -> Callable[[PlannedRow], str]:
-    """PlannedRow -> `train`, `validation`, `heldout`, or "" (its recipe is held out but its
-    document is not). `prints` are of the texts, by record id.
+def splitter(units: Sequence[Head], config: SplitConfig) -> Callable[[Head], str]:
+    """Unit -> `train`, `validation`, `heldout`, or "" (its recipe is held out but its document is
+    not).
 
     Documents are split domain by domain, copies and near copies of one another together; recipe
     templates of two or more operators as a whole; both by the rank of a hash.
     """
     documents: defaultdict[str, set[str]] = defaultdict(set)
-    templates: set[str] = set()
     for unit in units:
-        for planned in unit:
-            record = planned.instance.record
-            documents[record.domain].add(record.id)
-            if len(planned.instance.sequence) > 1:
-                templates.add(template(planned.steps))
-    first = copies_of(prints)
+        documents[unit.domain].add(unit.document)
+    templates = {unit.template for unit in units if not unit.is_single}
+    first = copies_of({unit.document: unit.input for unit in units})
     away: set[str] = set()  # firsts of copies
     aside: set[str] = set()
     for names in documents.values():
@@ -145,18 +140,18 @@ def splitter(
     ranked = sorted(templates, key=lambda t: derive_seed(config.seed, "template", t))
     unseen = set(ranked[: round(len(ranked) * config.heldout_recipes)])
 
-    def split(planned: PlannedRow) -> str:
-        document = first[planned.instance.record.id]
+    def split(unit: Head) -> str:
+        document = first[unit.document]
         if document in away:  # before validation: copies may be of two domains
             return "heldout"
-        if template(planned.steps) in unseen:
+        if unit.template in unseen:
             return ""
         return "validation" if document in aside else "train"
 
     return split
 
 
-def unbalanced(units: Mapping[int, Sequence[PlannedRow]]) -> set[int]:
+def unbalanced(units: Iterable[Head]) -> set[int]:
     """Numbers of the units to leave out so that every filter of every track keeps about as often
     as it drops: the difference is less than the rows of a unit.
 
@@ -164,11 +159,12 @@ def unbalanced(units: Mapping[int, Sequence[PlannedRow]]) -> set[int]:
     rank of a hash.
     """
     cells: defaultdict[tuple[str, str], list[tuple[int, int, str]]] = defaultdict(list)
-    for number, unit in units.items():
-        if name := filter_of(unit[0]):
-            drops = sum(planned.instance.status == "DROP" for planned in unit)
-            rank = stable_id("balance_filtered", unit[0].instance.id)
-            cells[unit[0].track, name].append((2 * drops - len(unit), number, rank))
+    for unit in units:
+        first = unit.rows[0]
+        if name := first.filter:
+            drops = sum(row.status == "DROP" for row in unit.rows)
+            rank = stable_id("balance_filtered", first.id)
+            cells[first.track, name].append((2 * drops - len(unit.rows), unit.number, rank))
     left_out: set[int] = set()
     for cell in cells.values():
         excess = sum(more for more, _, _ in cell)

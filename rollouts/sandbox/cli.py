@@ -10,7 +10,9 @@ import signal
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
+from rewards import console
 from rewards.extras import install_extra
 from rollouts.sandbox import probe
 from rollouts.sandbox.capacity import worker_count
@@ -18,6 +20,10 @@ from rollouts.sandbox.model import LEVELS, STACK, Config, Limits, Result, Sandbo
 from rollouts.sandbox.pool import Pool
 
 _EXIT = {"timeout": 124, "sandbox_error": 125, "memory": 137, "disk": 137}
+STATUSES = (
+    "exit status of `run`: the program's own; 124 its time was up, 125 the sandbox failed,\n"
+    "137 out of memory or disk, 2 the request cannot be used"
+)
 
 
 def main(argv: list[str]) -> int:
@@ -30,37 +36,55 @@ def main(argv: list[str]) -> int:
         return 125 if isinstance(error, SandboxError) else 2
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="assay sandbox", description=__doc__)
+def _parser() -> console.Parser:
+    parser = console.parser("sandbox", __doc__)
+    parser.epilog = STATUSES
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="run one file in a jail")
-    run.add_argument("file", help="the program; - reads it from standard input")
-    run.add_argument(
-        "--files", nargs="*", default=[], help="inputs: PATH, NAME=PATH or a directory"
+    _add_run(_command(commands, "run", "run one file in a jail"))
+    _add_serve(_command(commands, "serve", "serve SandboxFusion's protocol"))
+    return parser
+
+
+def _command(commands: Any, name: str, what: str) -> console.Parser:
+    made: console.Parser = commands.add_parser(
+        name,
+        help=what,
+        description=what,
+        formatter_class=console.Layout,
+        epilog=STATUSES if name == "run" else console.STATUSES,
+        allow_abbrev=False,
     )
-    run.add_argument("--shared", metavar="DIR", help="show its files to the program, not copied")
-    run.add_argument("--fetch", nargs="*", default=[], help="files to bring back; '*' for all")
-    run.add_argument("--out", default=".", help="where they go (default: here)")
-    run.add_argument("--force", action="store_true", help="overwrite files that are there")
-    run.add_argument("--arg", action="append", default=[], help="an argument for the program")
-    run.add_argument("--timeout", type=float, default=200.0, help="seconds (default 200)")
-    run.add_argument("--memory", type=int, default=4096, help="MB per process (default 4096)")
-    run.add_argument("--seed", type=int, help="seed of random and numpy.random")
-    run.add_argument("--json", action="store_true", help="print the whole result as JSON")
-    run.add_argument("--cold", action="store_true", help="import nothing ahead: starts sooner")
-    serve = commands.add_parser("serve", help="serve SandboxFusion's protocol")
-    serve.add_argument("--host", default="127.0.0.1", help="address (default: loopback only)")
-    serve.add_argument("--port", type=int, default=8080)
-    serve.add_argument(
+    made.add_argument("--min-level", choices=LEVELS, default="confined", help="refuse a weaker one")
+    made.add_argument("--level", choices=LEVELS, help="force one, for tests")
+    return made
+
+
+def _add_run(made: console.Parser) -> None:
+    add = made.add_argument
+    add("file", help="the program; - reads it from standard input")
+    add("--files", nargs="*", default=[], help="inputs: PATH, NAME=PATH or a directory")
+    add("--shared", metavar="DIR", help="show its files to the program, not copied")
+    add("--fetch", nargs="*", default=[], help="files to bring back; '*' for all")
+    add("--out", default=".", help="where they go")
+    add("--force", action="store_true", help="overwrite files that are there")
+    add("--arg", action="append", default=[], help="an argument for the program")
+    add("--timeout", type=float, default=200.0, help="seconds")
+    add("--memory", type=int, default=4096, help="MB per process")
+    add("--seed", type=int, help="seed of random and numpy.random")
+    console.add_json(made)
+    add("--cold", action="store_true", help="import nothing ahead: starts sooner")
+
+
+def _add_serve(made: console.Parser) -> None:
+    add = made.add_argument
+    add("--host", default="127.0.0.1", help="address; this one is reached from here alone")
+    add("--port", type=int, default=8080, help="0: a free one")
+    add(
         "--workers",
         type=int,
         default=0,
         help="calls side by side; 0: one a core, fewer where memory is short",
     )
-    for command in (run, serve):
-        command.add_argument("--min-level", choices=LEVELS, default="confined")
-        command.add_argument("--level", choices=LEVELS, help="force one, for tests")
-    return parser
 
 
 def inputs(given: list[str]) -> dict[str, bytes]:

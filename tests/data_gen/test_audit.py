@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,12 +14,7 @@ from assay import main
 from rewards import families, guard
 from rewards.task import Task, read_tasks, write_jsonl
 
-
-@pytest.fixture(autouse=True)
-def no_other_family(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(families, "_added", {})
-    yield
-    os.environ.pop(families.VARIABLE, None)
+pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
 
 GOLD = {"input_text": "axb", "status": "KEEP", "text": "ab"}

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,15 +14,9 @@ from own_families import family_file
 from table_copies import homes
 
 from assay import main
-from rewards import families
 from rewards.task import Task, write_jsonl
 
-
-@pytest.fixture(autouse=True)
-def no_other_family(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(families, "_added", {})
-    yield
-    os.environ.pop(families.VARIABLE, None)
+pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
 
 TRUTH = "row_id,y\n" + "".join(f"{i},{i * 37 % 11 / 7:.4f}\n" for i in range(1, 25))

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from own_families import family_file
 
 from assay import main
-from rewards import families, guard
+from rewards import guard
 from rewards.task import read_tasks
 
-
-@pytest.fixture(autouse=True)
-def no_other_family(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Families that one test adds are gone for the next, in this process and its children."""
-    monkeypatch.setattr(families, "_added", {})
-    yield
-    os.environ.pop(families.VARIABLE, None)
+pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
 
 def build(path: Path, out: Path, *words: str) -> int:

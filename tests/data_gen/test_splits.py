@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,11 +17,7 @@ from rewards.task import Task, read_tasks
 SMALL = ["train_sft=12", "train_rl=8", "heldout=10", "validation=6"]
 
 
-@pytest.fixture(autouse=True)
-def no_other_family(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(families, "_added", {})
-    yield
-    os.environ.pop(families.VARIABLE, None)
+pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
 
 def documents(count: int) -> list[Document]:

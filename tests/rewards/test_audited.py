@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,7 @@ from rewards.audited import audit_sample, huge_law
 from rewards.family import Answer, Family, Score, Task
 from rewards.task import TaskError
 
-
-@pytest.fixture(autouse=True)
-def no_other_family(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(families, "_added", {})
-    yield
-    monkeypatch.delenv(families.VARIABLE, raising=False)
+pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
 
 def tasks_of(folder: Path, leak: str) -> list[Task]:

@@ -11,17 +11,12 @@ from typing import Any
 import pytest
 from travelling import OWN, own_tasks
 
-from rewards import families
 from rewards.adapters.words import said_gold
 from rewards.chosen import Chosen, add_chosen, chosen, licences_in
 from rewards.families import use_families
 from rewards.task import Task, TaskError, read_tasks, write_jsonl
 
-
-@pytest.fixture(autouse=True)
-def no_family_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(families, "_added", {})
-    monkeypatch.setenv(families.VARIABLE, "")
+pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
 
 def licensed(task: Task, place: int) -> Task:

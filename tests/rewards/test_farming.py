@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,7 @@ from rewards.laws import scored
 from rewards.policies import fixed_policies, shown
 from rewards.search import breed, climb
 
-
-@pytest.fixture(autouse=True)
-def no_other_family(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(families, "_added", {})
-    yield
-    monkeypatch.delenv(families.VARIABLE, raising=False)
+pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
 
 def leaky(folder: Path, leak: str) -> tuple[Family, list[Task]]:

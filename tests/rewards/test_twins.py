@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -19,11 +18,7 @@ from rewards.gold import Step, execute
 from rewards.laws import gold_of, scored
 from rewards.twins import twinned
 
-
-@pytest.fixture(autouse=True)
-def no_other_family(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(families, "_added", {})
-    yield
+pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
 
 def demo() -> list[Task]:

@@ -14,17 +14,14 @@ from own_kind import build
 
 import assay
 from data_gen.selection.cli import main as select
-from rewards import families
 from rewards.task import write_jsonl
 
 OWN = Path(__file__).parents[1] / "support" / "own_kind.py"
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own(tmp_path: Path, no_family_of_another_test: None) -> Path:
     """The family's file, outside the checkout, in a process that knows it not yet."""
-    monkeypatch.setattr(families, "_added", {})
-    monkeypatch.setenv(families.VARIABLE, "")
     return Path(shutil.copy(OWN, tmp_path / "own_kind.py"))
 
 

@@ -8,11 +8,11 @@ import mmap
 import os
 import types
 import typing
-from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from rewards.files import replacing, write_text
 from rewards.task import TaskError
 
 Array = np.ndarray[Any, np.dtype[Any]]
-T = TypeVar("T")
 OPEN = 128  # files of a process
 _HEAD = 8  # bytes that say how long the header is
 
@@ -103,36 +102,55 @@ class Arrays:
 
 def write_json(path: Path, value: Any) -> None:
     """A dataclass (or plain data) as JSON, whole or not at all."""
-    plain = asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
-    write_text(path, json.dumps(plain) + "\n", errors="surrogatepass")
+    write_text(path, json.dumps(value, default=_plain) + "\n", errors="surrogatepass")
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """A dataclass by its fields; `asdict` would copy everything in them first."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
 
 
-@lru_cache(maxsize=64)
-def _fields_of(kind: type[Any]) -> list[tuple[str, Any]]:
-    """The fields of a dataclass with their types, which take long to find out."""
-    hints = typing.get_type_hints(kind)
-    return [(field.name, hints[field.name]) for field in fields(kind)]
-
-
 def decoded(kind: Any, value: Any) -> Any:
     """Plain data as the type `kind` says: dataclasses, tuples, lists, dicts, unions with None."""
+    read = _reader(kind)
+    return value if read is None else read(value)
+
+
+@lru_cache(maxsize=256)  # looking at types takes longer than what is made of them
+def _reader(kind: Any) -> Callable[[Any], Any] | None:
+    """What makes the type of plain data; None where that is it already."""
     if is_dataclass(kind) and isinstance(kind, type):
-        given = cast("dict[str, Any]", value)
-        return kind(**{name: decoded(hint, given[name]) for name, hint in _fields_of(kind)})
+        return _dataclass_reader(kind)
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
-        return (
-            None if value is None else decoded(next(k for k in inner if k is not type(None)), value)
-        )
+        read = _reader(next(k for k in inner if k is not type(None)))
+        return read and (lambda value: None if value is None else read(value))
+    if origin is tuple and inner[1:] == (Ellipsis,):
+        read = _reader(inner[0])
+        return tuple if read is None else lambda value: tuple(map(read, value))
     if origin is tuple:
-        kinds = [inner[0]] * len(value) if inner[1:] == (Ellipsis,) else inner
-        return tuple(decoded(k, v) for k, v in zip(kinds, value, strict=True))
+        readers = list(map(_reader, inner))
+        return lambda value: tuple(
+            v if read is None else read(v) for read, v in zip(readers, value, strict=True)
+        )
     if origin is list:
-        return [decoded(inner[0], v) for v in value]
+        read = _reader(inner[0])
+        return read and (lambda value: list(map(read, value)))
     if origin is dict:
-        return {k: decoded(inner[1], v) for k, v in value.items()}
-    return value
+        read = _reader(inner[1])
+        return read and (lambda value: {k: read(v) for k, v in value.items()})
+    return None
+
+
+def _dataclass_reader(kind: type[Any]) -> Callable[[Any], Any]:
+    hints = typing.get_type_hints(kind)
+    readers = [(field.name, _reader(hints[field.name])) for field in fields(kind)]
+
+    def made(given: dict[str, Any]) -> Any:
+        return kind(**{n: given[n] if read is None else read(given[n]) for n, read in readers})
+
+    return made

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate, islice, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from configs.cdr import InstructConfig
 from data_gen.cdr.instruct import PromptVariant
@@ -37,6 +37,28 @@ class Lines:
     counts: Counter[str]
 
 
+class Sizes(NamedTuple):
+    """Bytes that a row adds: to the file of its track, to that of all prompts, as its `tasks`
+    training tasks, and as its task in another split. The names of splits, which stand in every
+    task, are not counted."""
+
+    row: int
+    prompts: int
+    tasks: int
+    training: int
+    elsewhere: int
+
+    def in_files(self, track: str, side: str) -> Iterator[tuple[str, int]]:
+        """By file, of a row that goes to the split `side` ("": none): what `unpacked` gives."""
+        yield f"tracks/{track}.jsonl", self.row
+        if self.prompts:
+            yield f"tracks_all_prompts/{track}.jsonl", self.prompts
+        if side == TRAIN:
+            yield f"{side}.jsonl", self.training + self.tasks * len(side)
+        elif side:
+            yield f"{side}.jsonl", self.elsewhere + len(side)
+
+
 def joined(units: Sequence[Lines]) -> Lines:
     """Those of several units, each file once."""
     files: dict[str, list[bytes]] = {}
@@ -48,11 +70,14 @@ def joined(units: Sequence[Lines]) -> Lines:
     return Lines([(name, b"".join(lines)) for name, lines in files.items()], counts)
 
 
-def packed(unit: Sequence[PlannedRow], done: Written, config: InstructConfig) -> bytes:
-    """A worded unit, whose instances have texts."""
+def packed(
+    unit: Sequence[PlannedRow], done: Written, config: InstructConfig
+) -> tuple[bytes, list[Sizes]]:
+    """A worded unit, whose instances have texts, and what its rows will add to the files."""
     texts: dict[bytes, int] = {}
     lines: list[bytes] = []
     rows: list[dict[str, Any]] = []
+    sizes: list[Sizes] = []
     for place, (planned, row) in enumerate(zip(unit, done.rows, strict=True)):
         light = _without_texts(planned, row, done.pools[place])
         said = [b"" if light is row else _said(row[name] or "") for name in _TEXTS]
@@ -68,15 +93,28 @@ def packed(unit: Sequence[PlannedRow], done: Written, config: InstructConfig) ->
                 "texts": [texts.setdefault(text, len(texts)) for text in said],
             }
         )
-        if len(tasks) > 1:  # a group of their own, which the one of another split is not in
+        count = len(tasks)
+        if count > 1:  # a group of their own, which the one of another split is not in
             tasks += tasks_of(planned, light, done.asked[place], ELSEWHERE, config.mode)
         made = [json_line(light)]
         if config.all_prompts:
             made.append(json_line(_all_prompts(light, done.pools[place])))
         made += map(_open_line, tasks)
-        lines += made if light is row else map(_marked, made)
+        own = made if light is row else [_marked(line) for line in made]
+        lines += own
+        sizes.append(_sizes(own, said, count, config.all_prompts))
     head = {"rows": rows, "lengths": list(map(len, (*texts, *lines)))}
-    return b"".join([json.dumps(head).encode(), b"\n", *texts, *lines])
+    return b"".join([json.dumps(head).encode(), b"\n", *texts, *lines]), sizes
+
+
+def _sizes(lines: Sequence[bytes], texts: Sequence[bytes], tasks: int, prompts: bool) -> Sizes:
+    """Of the lines of one row: the row, its prompts, its tasks."""
+    filled = [
+        len(line) + sum(line.count(m) * (len(t) - 1) for m, t in zip(_MARKS, texts, strict=True))
+        for line in lines
+    ]
+    asked = [size - 1 for size in filled[1 + prompts :]]  # without the mark of the split
+    return Sizes(filled[0], filled[1] if prompts else 0, tasks, sum(asked[:tasks]), asked[-1])
 
 
 def unpacked(data: bytes, sides: Sequence[str], config: InstructConfig) -> Lines:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,23 @@ import numpy as np
 from configs.loader import dump
 from data_gen.cdr.construct import activation_row, library_rows
 from data_gen.cdr.domains import ALL_MAPPERS, label
-from data_gen.cdr.out import FILES, Tracks, write_tracks
+from data_gen.cdr.out import (
+    FILES,
+    SPLITS,
+    Share,
+    Sided,
+    Tracks,
+    shares,
+    sided_units,
+    write_lines,
+    write_tracks,
+)
 from data_gen.cdr.paraphrase_pool import paraphrase_units
 from data_gen.cdr.pools import Asked, Pool, distinct, pool_of
 from data_gen.cdr.rows import PlannedRow
 from data_gen.cdr.sampling import Choice, balance, choice_of, thin
 from data_gen.cdr.stages.arrays import Array, Arrays, read_json, save_arrays, write_json
-from data_gen.cdr.stages.bodies import Lines, joined, unpacked
+from data_gen.cdr.stages.bodies import joined, unpacked
 from data_gen.cdr.stages.choose import FILTER, MAPPER, ORDER, SWAP, Unit
 from data_gen.cdr.stages.documents import Documents
 from data_gen.cdr.stages.facts import CALIBRATED_FILTERS, DOMAINS, bits_set, names_of
@@ -29,7 +39,7 @@ from data_gen.cdr.stages.merges import disk, disk_part
 from data_gen.cdr.stages.parts import USED
 from data_gen.cdr.stages.plan import plan_units
 from data_gen.cdr.stages.recipes import Library
-from data_gen.cdr.stages.rowmap import Worded, maker_at, planned
+from data_gen.cdr.stages.rowmap import Worded, heads_of, maker_at, planned
 from data_gen.cdr.stages.work import Work, cached, documents_at, library_at, opened
 from rewards.files import replacing, replacing_all
 from rewards.processes import Crew
@@ -141,39 +151,41 @@ def merge(work: Work, crew: Crew, out: Path) -> Built:
     """Write everything to `out`; all files take their places together."""
     units = Arrays(work.plan / "units").load("units")
     documents = documents_at(work.folder)
-    worded = worded_at(work.folder)
     tracks: Tracks | None = None
     with replacing_all(out, stale=FILES) as new:
         dump(work.config, new / "config.yaml")
-        with replacing(new / "pipeline.jsonl") as file:
-            for line in _pipeline(work, documents, units, crew):
-                file.write(line)
         if work.config.tracks:
             chosen = Arrays(work.plan / "chosen").load("numbers").tolist()
-            counts: Any = None
+            known = heads_of(work)
+            sided = sided_units([known.pop(number) for number in chosen], work.config)
+            counted = _write_shares(work, sided, crew, new)
+            _write_pipeline(work, documents, units, new)  # while the processes write lines
+            spoken: Any = None
             if work.config.paraphrase.url:
-                counts = read_json(work.plan / "paraphrases.json")
-            rows = [planned_unit(work, units, number) for number in chosen]
-            heads = [worded.head(number) for number in chosen]
-
-            def lines(sides: Iterable[tuple[int, list[str]]]) -> Iterator[Lines]:
-                waiting = iter(sides)
-                chunks = iter(lambda: list(islice(waiting, _CHUNK)), [])
-                yield from crew.map(_lines_chunk, ((work.folder, chunk) for chunk in chunks))
-
-            tracks = write_tracks(rows, heads, lines, work.config, new, counts)
+                spoken = read_json(work.plan / "paraphrases.json")
+            tracks = write_tracks(sided, counted, work.config, new, spoken)
+        else:
+            _write_pipeline(work, documents, units, new)
     return _built(work, documents, units, tracks)
 
 
-def _lines_chunk(job: tuple[Path, list[tuple[int, list[str]]]]) -> Lines:
-    folder, sides = job
+def _write_shares(work: Work, sided: Sided, crew: Crew, new: Path) -> Iterator[Counter[str]]:
+    """The lines of all units, each share of them written to its place by the process that makes
+    it. Gives what every share counts as."""
+    parts = list(shares(sided.made, _CHUNK))
+    for name in parts[-1].end if parts else (f"{split}.jsonl" for split in SPLITS):
+        (new / name).parent.mkdir(exist_ok=True)
+        (new / name).touch()
+    jobs = [(work.folder, new, share) for share in parts]
+    return crew.map(_write_share, jobs, ahead=len(jobs))
+
+
+def _write_share(job: tuple[Path, Path, Share]) -> Counter[str]:
+    folder, new, share = job
     worded, config = worded_at(folder), opened(folder).config.instruct
-    return joined([unpacked(worded.body(number), own, config) for number, own in sides])
-
-
-def _pipeline_chunk(job: tuple[Path, list[int]]) -> bytes:
-    folder, numbers = job
-    return b"".join(map(worded_at(folder).pipeline, numbers))
+    lines = joined([unpacked(worded.body(number), own, config) for number, own in share.units])
+    write_lines(lines, share, new)
+    return lines.counts
 
 
 @lru_cache(maxsize=1)
@@ -182,8 +194,14 @@ def worded_at(folder: Path) -> Worded:
     return Worded(work, len(Arrays(work.plan / "units")["units"]))
 
 
-def _pipeline(work: Work, documents: Documents, units: Array, crew: Crew) -> Iterator[bytes]:
-    """The lines of pipeline.jsonl."""
+def _write_pipeline(work: Work, documents: Documents, units: Array, new: Path) -> None:
+    with replacing(new / "pipeline.jsonl") as file:
+        file.writelines(_pipeline(work, documents, units))
+
+
+def _pipeline(work: Work, documents: Documents, units: Array) -> Iterator[bytes]:
+    """The lines of pipeline.jsonl. Those of units are only copied, which a worker could not do in
+    less time than it takes to hand them over."""
     for part in disk(documents):
         for place in part.places(USED):
             domain = DOMAINS[int(part.facts.domain[place])]
@@ -194,22 +212,22 @@ def _pipeline(work: Work, documents: Documents, units: Array, crew: Crew) -> Ite
     ranks = np.array([0, 0, 1, 3, 2])[units["kind"]]  # order pairs come last here
     order = np.argsort(ranks, kind="stable").tolist()
     with Progress("pipeline.jsonl", "units", len(order)) as progress:
-        chunks = [order[first : first + _MANY] for first in range(0, len(order), _MANY)]
-        jobs = ((work.folder, chunk) for chunk in chunks)
-        for chunk, lines in zip(chunks, crew.map(_pipeline_chunk, jobs), strict=True):
-            yield lines
+        lines = worded_at(work.folder).pipeline
+        for first in range(0, len(order), _MANY):
+            chunk = order[first : first + _MANY]
+            yield from map(lines, chunk)
             progress.add(len(chunk))
 
 
 def _built(work: Work, documents: Documents, units: Array, tracks: Tracks | None) -> Built:
-    rows: Counter[int] = Counter()
+    kinds, counts = np.unique(units["kind"], return_counts=True)
+    made = zip(kinds.tolist(), counts.tolist(), strict=True)
+    rows = Counter({kind: count * (3 if kind == ORDER else 1) for kind, count in made})
     rows_of: Counter[str] = Counter()
-    for unit in units:
-        kind = int(unit["kind"])
-        rows[kind] += 3 if kind == ORDER else 1
-        if tracks is None and kind != SWAP:
+    if tracks is None:
+        for unit in units[units["kind"] != SWAP]:
             part, place = disk_part(documents, int(unit["document"]))
-            rows_of[part.id(place)] += ROWS.get(kind, 1)
+            rows_of[part.id(place)] += ROWS.get(int(unit["kind"]), 1)
     library, _ = library_at(work.folder)
     active: Counter[str] = Counter()
     for part in disk(documents):

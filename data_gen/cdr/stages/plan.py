@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +24,9 @@ from data_gen.cdr.stages.measure import (
     measure_recipe,
 )
 from data_gen.cdr.stages.ranks import Candidates
+from data_gen.cdr.stages.recipes import Library
 from data_gen.cdr.stages.traces import Trace
-from data_gen.cdr.stages.units import rules_of
+from data_gen.cdr.stages.units import RecipeRules, Rule, Rules
 from data_gen.cdr.stages.work import (
     Work,
     documents_at,
@@ -55,6 +57,7 @@ class Pieces:
 
 
 Measuring = tuple[Path, str, str]  # folder, kind, operator or number of the recipe
+Pairs = list[tuple[int, int, int]]  # recipe, swap, document
 
 
 def measure(job: Measuring) -> int:
@@ -86,6 +89,10 @@ def measure(job: Measuring) -> int:
 
 def _rule(found: Filtered | Grouped) -> dict[str, object]:
     return {"params": found.params, "meta": found.meta}
+
+
+def _rule_of(record: dict[str, Any]) -> Rule:
+    return Rule(record["params"], record["meta"])
 
 
 def _counts(found: Filtered) -> dict[str, object]:
@@ -140,6 +147,22 @@ class Measurements:
             self._candidates(arrays, 1),
         )
 
+    def rules(self, library: Library) -> Rules:
+        """All thresholds, without the documents."""
+
+        def record(name: str) -> dict[str, Any]:
+            return read_json(self._plan / f"{name}.json")
+
+        return Rules(
+            tuple(_rule_of(record(f"filter-{name}")) for name in sorted(CALIBRATED_FILTERS)),
+            tuple(
+                RecipeRules(
+                    tuple(map(_rule_of, made["variants"])), tuple(map(_rule_of, made["families"]))
+                )
+                for made in (record(f"recipe-{n}") for n in range(len(library.entries)))
+            ),
+        )
+
     def swaps(self, number: int) -> Array:
         return self._candidates(Arrays(self._plan / f"recipe-{number}"), 1).numbers
 
@@ -161,22 +184,21 @@ def plan_units(work: Work, crew: Crew) -> Array:
     with Progress("plan", "operators and recipes", len(jobs)) as progress:
         for done in crew.map(measure, jobs):
             progress.add(done)
-    source = Measurements(work.plan)
+    pairs = crew.map(_swap_recipe, [(work.folder, number) for number in range(count)])
+    source = Measurements(work.plan)  # while the processes look for pairs
     chooser = Chooser(work.config.instances, len(documents_at(work.folder)))
-    units = [np.zeros(0, UNIT), *chooser.units(source, library), _swap_units(work, count, crew)]
-    write_json(work.plan / "rules.json", rules_of(source, library))
-    made = np.concatenate(units)
+    units = [np.zeros(0, UNIT), *chooser.units(source, library)]
+    write_json(work.plan / "rules.json", source.rules(library))
+    made = np.concatenate([*units, _swap_units(pairs, work.config.swaps.total, count)])
     save_arrays(path, {"units": made})
     return made
 
 
-def _swap_units(work: Work, recipes: int, crew: Crew) -> Array:
-    total = work.config.swaps.total
-    jobs = ((work.folder, number) for number in range(recipes))
-    found: list[tuple[int, int, int]] = []
+def _swap_units(pairs: Iterator[Pairs], total: int, recipes: int) -> Array:
+    found: Pairs = []
     with Progress("order pairs", "recipes", recipes) as progress:
-        for pairs in crew.map(_swap_recipe, jobs):
-            found += pairs
+        for own in pairs:
+            found += own
             progress.add(1)
             if total and len(found) >= total:
                 break
@@ -186,12 +208,12 @@ def _swap_units(work: Work, recipes: int, crew: Crew) -> Array:
     return units
 
 
-def _swap_recipe(job: tuple[Path, int]) -> list[tuple[int, int, int]]:
+def _swap_recipe(job: tuple[Path, int]) -> Pairs:
     """(recipe, swap, document) of the pairs of one recipe."""
     folder, number = job
     entry = library_at(folder)[0].entries[number]
     documents, config = documents_at(folder), opened(folder).config.swaps
-    found: list[tuple[int, int, int]] = []
+    found: Pairs = []
     for document in Measurements(folder / "plan").swaps(number).tolist():
         limits = replace(config, per_recipe=config.per_recipe - len(found))
         for pair in swap_pairs(entry, [documents.record(document)], limits, Replays()):

@@ -13,6 +13,7 @@ from data_gen.cdr.compose import compose
 from data_gen.cdr.library import LibraryRecipe, attach_filters, support_table
 from data_gen.cdr.mining import Mined, MinedRecipe, Signature, mine_counts
 from data_gen.cdr.records import Replays
+from data_gen.cdr.stages.arrays import Array
 from data_gen.cdr.stages.documents import Documents
 from data_gen.cdr.stages.facts import CALIBRATED_FILTERS, DOMAINS, bits_set, mask_of, names_of
 
@@ -20,7 +21,7 @@ Table = list[list[float]]
 # One document to replay: its number, and the (recipe number, mappers in order) to replay on it.
 Support = tuple[int, tuple[tuple[int, Signature], ...]]
 # Tables by recipe number of one document.
-Tables = list[tuple[int, "Table | None"]]
+Tables = list[tuple[int, "Array | None"]]
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,10 @@ def build_library(
         for document in d.support[place]:
             wanted.setdefault(document, []).append((number, d.recipes[place].ordered))
     jobs = ((document, tuple(wanted[document])) for document in sorted(wanted))
-    tables: dict[tuple[int, int], np.ndarray | None] = {}
+    tables: dict[tuple[int, int], Array | None] = {}
     for document, found in replay(jobs):
         for number, table in found:
-            tables[number, document] = None if table is None else np.array(table, np.float64)
+            tables[number, document] = table
     entries = [
         attach_filters(
             d.recipes[place],
@@ -71,7 +72,7 @@ def build_library(
     return Library(tuple(d.mined for d in drawn), tuple(entries))
 
 
-def _listed(table: np.ndarray | None) -> Table | None:
+def _listed(table: Array | None) -> Table | None:
     return None if table is None else table.tolist()
 
 
@@ -157,7 +158,8 @@ def replay_support(documents: Documents, job: Support, replays: Replays) -> tupl
     """The tables of one document."""
     number, recipes = job
     text = documents.record(number).text
-    return number, [
-        (recipe, support_table(text, ordered, CALIBRATED_FILTERS, replays))
-        for recipe, ordered in recipes
-    ]
+    found: Tables = []
+    for recipe, ordered in recipes:
+        table = support_table(text, ordered, CALIBRATED_FILTERS, replays)
+        found.append((recipe, None if table is None else np.array(table, np.float64)))
+    return number, found

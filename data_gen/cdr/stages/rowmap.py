@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -29,28 +27,18 @@ from data_gen.cdr.stages.arrays import (
 )
 from data_gen.cdr.stages.bodies import packed
 from data_gen.cdr.stages.choose import SWAP, Unit
+from data_gen.cdr.stages.heads import Head, head_of, packed_heads, unpacked_heads
 from data_gen.cdr.stages.units import Maker, Rules
 from data_gen.cdr.stages.work import Work, cached, documents_at, library_at, opened
 from data_gen.cdr.write import Proof, word
-from data_gen.overlap import SIGNATURE, Print, print_of
+from data_gen.overlap import print_of
 from rewards.files import replacing
 from rewards.processes import Crew
 from rewards.progress import Progress
 from rewards.task import json_line
 
-PART = 512  # units of a file
-CHUNK = 32  # of a job, at least
-KINDS = 3  # pieces of a unit: rows of pipeline.jsonl, head, body
-
-
-@dataclass(frozen=True)
-class Head:
-    """What decides where a unit's rows go: why it is refused, and what its texts are compared
-    by."""
-
-    refused: str
-    input: Print
-    references: list[Print]
+PART = 512  # units of a file, at least: a job of its own
+KINDS = 2  # pieces of a unit: rows of pipeline.jsonl, body
 
 
 @lru_cache(maxsize=2)
@@ -115,52 +103,44 @@ def word_shard(work: Work, shard: int, crew: Crew) -> None:
     own = shard_units(work, units, shard)
     folder = work.stage("rows", shard)
     folder.mkdir(parents=True, exist_ok=True)
-    parts = [own[first : first + PART] for first in range(0, len(own), PART)]
-    missing = [n for n in range(len(parts)) if not (folder / f"{n:05d}.rows").is_file()]
+    parts = list(chunks(own, units["document"]))
+    missing = [n for n in range(len(parts)) if not _path(folder, n).is_file()]
     jobs = (
-        (work.folder, numbers.tolist(), units[numbers], worded[numbers])
+        (work.folder, _path(folder, n), parts[n].tolist(), units[parts[n]], worded[parts[n]])
         for n in missing
-        for numbers in chunks(parts[n], units["document"])
     )
     with Progress("rows", "units", sum(len(parts[n]) for n in missing)) as progress:
-        done = crew.map(word_chunk, jobs)
-        for n in missing:
-            blobs: list[bytes] = []
-            while len(blobs) < KINDS * len(parts[n]):
-                blobs += (found := next(done))
-                progress.add(len(found) // KINDS)
-            _save(folder / f"{n:05d}.rows", parts[n], blobs)
+        for count in crew.map(word_part, jobs):
+            progress.add(count)
     work.finish("rows", shard, {"parts": len(parts)})
 
 
+def _path(folder: Path, part: int) -> Path:
+    return folder / f"{part:05d}.rows"
+
+
 def chunks(numbers: Array, documents: Array) -> Iterator[Array]:
-    """Runs of units, `CHUNK` or some more: what is remembered of a document serves all of its
+    """Runs of units, `PART` or some more: what is remembered of a document serves all of its
     units."""
     own = documents[numbers]
     first = 0
     while first < len(numbers):
-        last = int(own[min(first + CHUNK, len(numbers)) - 1])
+        last = int(own[min(first + PART, len(numbers)) - 1])
         stop = int(np.searchsorted(own, last, "right"))
         yield numbers[first:stop]
         first = stop
 
 
-def _save(path: Path, numbers: Array, blobs: Sequence[bytes]) -> None:
-    with replacing(path.with_suffix(".texts")) as out:
-        out.writelines(blobs)
-    at = np.cumsum([0, *map(len, blobs)], dtype=np.int64)
-    save_arrays(path, {"numbers": numbers, "at": at})
+Job = tuple[Path, Path, list[int], Array, Array]  # folder, file, numbers, units, which are worded
 
 
-_NO_WORDS = [zlib.compress(b"", 1)] * 2
-Job = tuple[Path, list[int], Array, Array]
-
-
-def word_chunk(job: Job) -> list[bytes]:
-    """`KINDS` packed pieces of each unit."""
-    folder, numbers, units, worded = job
+def word_part(job: Job) -> int:
+    """Write a part, and say how many units it has. Nothing of it goes to the command, which would
+    have to wait for its bytes: texts first, the arrays say that it is whole."""
+    folder, path, numbers, units, worded = job
     documents, maker = documents_at(folder), maker_at(folder)
     blobs: list[bytes] = []
+    heads: list[Head] = []
     record, replays, proof, last = Record("", "", ""), Replays(), Proof(), -1
     for place, (number, fields) in enumerate(zip(numbers, units.tolist(), strict=True)):
         unit = Unit(*fields)
@@ -168,9 +148,16 @@ def word_chunk(job: Job) -> list[bytes]:
             record, last = documents.record(unit.document), unit.document
             replays, proof = Replays(), Proof()
         pipeline, rows = executed(maker, unit, number, record, replays)
-        blobs.append(zlib.compress(pipeline, 1))
-        blobs += _worded(folder, rows, record, proof) if worded[place] else _NO_WORDS
-    return blobs
+        body = b""
+        if worded[place]:
+            head, body = _worded(folder, rows, record, proof)
+            heads.append(head)
+        blobs += [pipeline, body]
+    with replacing(path.with_suffix(".texts")) as out:
+        out.writelines(blobs)
+    at = np.cumsum([0, *map(len, blobs)], dtype=np.int64)
+    save_arrays(path, {"numbers": np.array(numbers, np.int64), "at": at} | packed_heads(heads))
+    return len(numbers)
 
 
 def executed(
@@ -186,20 +173,16 @@ def executed(
     )
 
 
-def _worded(folder: Path, rows: list[PlannedRow], record: Record, proof: Proof) -> list[bytes]:
-    """Head and body."""
+def _worded(
+    folder: Path, rows: list[PlannedRow], record: Record, proof: Proof
+) -> tuple[Head, bytes]:
+    """Head, and body as it is stored."""
     config = opened(folder).config.instruct
     done = word(rows, config, wordings_at(folder), proof, pools_at(folder))
     references = [print_of(row["reference_text"]) for row in done.rows]
-    head = _packed(done.refused, [print_of(record.text), *references])
-    body = b"" if done.refused else packed(rows, done, config)
-    return [zlib.compress(head, 0), zlib.compress(body, 1)]
-
-
-def _packed(refused: str, prints: Sequence[Print]) -> bytes:
-    """Why a unit is refused, what its texts are compared by, and behind that all signatures."""
-    words = [refused, [[digest, sign is not None] for digest, sign in prints]]
-    return b"".join([json.dumps(words).encode(), b"\n", *(sign or b"" for _, sign in prints)])
+    body, sizes = (b"", []) if done.refused else packed(rows, done, config)
+    head = head_of(rows, done.refused, print_of(record.text), references, sizes)
+    return head, zlib.compress(body, 1)
 
 
 class Worded:
@@ -211,42 +194,44 @@ class Worded:
         self._place = np.zeros(count, np.int32)
         for shard in range(work.shards):
             for part in range(work.done("rows", shard)["parts"]):
-                path = work.stage("rows", shard) / f"{part:05d}.rows"
+                path = _path(work.stage("rows", shard), part)
                 arrays = Arrays(path)
                 numbers = arrays.load("numbers")
                 self._file[numbers] = len(self._files)
                 self._place[numbers] = np.arange(len(numbers))
                 self._files.append((path.with_suffix(".texts"), arrays.load("at")))
         self._open = OpenFiles()
-        self._signs: dict[bytes, bytes] = {}
 
     def _piece(self, number: int, kind: int) -> bytes:
         path, at = self._files[int(self._file[number])]
         place = KINDS * int(self._place[number]) + kind
         start, stop = int(at[place]), int(at[place + 1])
-        try:
-            return zlib.decompress(self._open.read(path, start, stop - start))
-        except zlib.error:
-            raise damaged(path) from None
+        data = self._open.read(path, start, stop - start)
+        if len(data) < stop - start:
+            raise damaged(path)
+        return data
 
     def pipeline(self, number: int) -> bytes:
         return self._piece(number, 0)
 
-    def head(self, number: int) -> Head:
-        data = self._piece(number, 1)
-        at = data.index(b"\n") + 1
-        refused, digests = json.loads(data[:at])
-        prints: list[Print] = []
-        for digest, signed in digests:
-            sign = data[at : at + SIGNATURE] if signed else None
-            at += SIGNATURE * signed
-            # equal signatures are held once: many rows share a text
-            prints.append((digest, None if sign is None else self._signs.setdefault(sign, sign)))
-        return Head(refused, prints[0], prints[1:])
-
     def body(self, number: int) -> bytes:
         """For `bodies.unpacked`."""
-        return self._piece(number, 2)
+        try:
+            return zlib.decompress(self._piece(number, 1))
+        except zlib.error:
+            raise damaged(self._files[int(self._file[number])][0]) from None
+
+
+def heads_of(work: Work) -> dict[int, Head]:
+    """The heads of all worded units by their number."""
+    known: dict[bytes, bytes] = {}
+    found: dict[int, Head] = {}
+    for shard in range(work.shards):
+        for part in range(work.done("rows", shard)["parts"]):
+            path = _path(work.stage("rows", shard), part)
+            for head in unpacked_heads(Arrays(path), known):
+                found[head.number] = head
+    return found
 
 
 cached.extend([maker_at.cache_clear, pools_at.cache_clear, wordings_at.cache_clear])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from data_gen.cdr.stages.arrays import save_arrays
+from data_gen.cdr.stages.arrays import Array, save_arrays
 from data_gen.cdr.stages.traces import Trace, trace_part
 from data_gen.cdr.stages.work import Work, documents_at, library_at, opened, shard_parts
 from rewards.processes import Crew
@@ -31,42 +33,67 @@ def trace_shard(work: Work, shard: int, crew: Crew) -> None:
         for first in range(0, max(part.count, 1), _TRACED)
     )
     total = sum(part.count for _, part in missing)
+    widths = np.array([len(recipe.columns) for recipe in recipes], np.int64)
     with Progress("traces", "documents", total) as progress:
         done = crew.map(_trace_chunk, jobs)
         for number, part in missing:
             chunks = list(islice(done, max(-(-part.count // _TRACED), 1)))
-            _save_traces(folder / f"{number:05d}.traces", chunks, len(recipes))
+            _save_traces(folder / f"{number:05d}.traces", chunks, widths)
             progress.add(part.count)
     work.finish("traces", shard, {"parts": len(own)})
 
 
-def _trace_chunk(job: tuple[Path, int, int, int]) -> dict[int, Trace]:
-    """The traces of some documents by recipe, without those that none of them supports."""
+@dataclass(frozen=True)
+class Traced:
+    """The traces of some documents, recipe after recipe: how many documents each has, and their
+    columns. Few arrays, because each costs time on its way to the command."""
+
+    counts: Array
+    places: Array
+    bits: Array
+    stats: Array
+
+
+def _trace_chunk(job: tuple[Path, int, int, int]) -> Traced:
     folder, base, first, count = job
     documents = documents_at(folder)
     part = documents.part_of(base)
-    if not count:
-        return {}
     facts = part.facts.only(part.facts.usable(opened(folder).config))
     wanted = range(first, first + count)
     texts = [part.record(place).text if facts.read[place] else None for place in wanted]
-    traces = trace_part(facts, texts, library_at(folder)[1], first)
-    return {number: trace for number, trace in enumerate(traces) if len(trace.places)}
+    return joined_traces(trace_part(facts, texts, library_at(folder)[1], first))
 
 
-def _save_traces(path: Path, chunks: list[dict[int, Trace]], recipes: int) -> None:
-    own = [[c[number] for c in chunks if number in c] for number in range(recipes)]
-    traces = [trace for group in own for trace in group]
-    counts = [sum(len(trace.places) for trace in group) for group in own]
-    sizes = [sum(trace.stats.size for trace in group) for group in own]
-    empty = [np.zeros(0)]
-    save_arrays(
-        path,
-        {
-            "starts": np.cumsum([0, *counts], dtype=np.int64),
-            "stats_at": np.cumsum([0, *sizes], dtype=np.int64),
-            "places": np.concatenate([t.places for t in traces] or empty).astype(np.int32),
-            "bits": np.concatenate([t.bits for t in traces] or empty).astype(np.uint32),
-            "stats": np.concatenate([t.stats.ravel() for t in traces] or empty),
-        },
+def joined_traces(traces: Sequence[Trace]) -> Traced:
+    """The traces of all recipes."""
+    return Traced(
+        np.array([len(trace.places) for trace in traces], np.int64),
+        np.concatenate([trace.places for trace in traces] or [np.zeros(0, np.int32)]),
+        np.concatenate([trace.bits for trace in traces] or [np.zeros(0, np.uint32)]),
+        np.concatenate([trace.stats.ravel() for trace in traces] or [np.zeros(0)]),
     )
+
+
+def by_recipe(chunks: Sequence[Traced], widths: Array) -> dict[str, Array]:
+    """The arrays of a part: the chunks' documents in their order, recipe after recipe. `widths`:
+    statistics of a document by recipe."""
+    counts = np.array([chunk.counts for chunk in chunks]).reshape(len(chunks), len(widths))
+    recipe = np.repeat(np.tile(np.arange(len(widths)), len(chunks)), counts.ravel())
+    order = np.argsort(recipe, kind="stable")
+    wide = widths[recipe]
+    starts = (np.cumsum(wide) - wide)[order]  # of each document's statistics, as they came
+    wide = wide[order]
+    shift = starts - (np.cumsum(wide) - wide)
+    stats = np.concatenate([chunk.stats for chunk in chunks])
+    whole = counts.sum(axis=0)
+    return {
+        "starts": np.cumsum([0, *whole], dtype=np.int64),
+        "stats_at": np.cumsum([0, *(whole * widths)], dtype=np.int64),
+        "places": np.concatenate([chunk.places for chunk in chunks])[order].astype(np.int32),
+        "bits": np.concatenate([chunk.bits for chunk in chunks])[order].astype(np.uint32),
+        "stats": stats[np.repeat(shift, wide) + np.arange(len(stats))].astype(np.float64),
+    }
+
+
+def _save_traces(path: Path, chunks: Sequence[Traced], widths: Array) -> None:
+    save_arrays(path, by_recipe(chunks, widths))

@@ -6,7 +6,7 @@
     library.json              the recipes, and which documents are left out as there twice
     traces-00003/00000.traces
     plan/                     measurements; plan.json and units, written last
-    rows-00003/00000.rows     executed and worded units
+    rows-00003/00000.rows     executed and worded units   00000.texts   their lines
 
 Files appear whole or not at all, so whatever is there can be kept when a stage is started again.
 """
@@ -36,7 +36,7 @@ from data_gen.readers import Piece, Source, cut
 from rewards.task import TaskError
 from rewards.versions import installed
 
-FORMAT = "2"  # of the files here; a folder of another one cannot be gone on from
+FORMAT = "3"  # of the files here; a folder of another one cannot be gone on from
 OPEN = 100_000  # documents whose columns a process holds
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_gen.cdr.records import Record
-from data_gen.cdr.rows import PlannedRow
 from data_gen.cdr.sampling import unbalanced
-from data_gen.cdr.tracks import Instance
+from data_gen.cdr.stages.bodies import Sizes
+from data_gen.cdr.stages.heads import Head, RowHead
 
+SIZES = Sizes(0, 0, 0, 0, 0)
 FILTERS = ("words_num_filter", "text_length_filter")
 Unit = tuple[str, str, str]  # track, filter ("" for none), statuses (K and D)
 
@@ -27,25 +29,20 @@ units = st.lists(
 )
 
 
-def planned(unit: Unit, number: int) -> list[PlannedRow]:
+def head(unit: Unit, number: int) -> Head:
     track, name, statuses = unit
-    sequence = tuple(n for n in (name, "clean_html_mapper") if n)
-    return [
-        PlannedRow(
-            track,
-            Instance(
-                track,
-                f"{number}-{i}",
-                Record(f"doc-{number}", "web", "text"),
-                sequence,
-                "DROP" if status == "D" else "KEEP",
-                "text",
-            ),
-            None,
-            None,
+    recipe = " ".join(n for n in (name, "clean_html_mapper") if n)
+    rows = (
+        RowHead(
+            f"{number}-{i}", track, "DROP" if status == "D" else "KEEP", recipe, SIZES, ("", None)
         )
         for i, status in enumerate(statuses)
-    ]
+    )
+    return Head(number, "", f"doc-{number}", "web", ("", None), tuple(rows))
+
+
+def heads(made: Sequence[Unit]) -> list[Head]:
+    return [head(unit, number) for number, unit in enumerate(made)]
 
 
 def excess(units: list[Unit]) -> int:
@@ -57,7 +54,7 @@ def excess(units: list[Unit]) -> int:
 @settings(deadline=None)
 @given(units)
 def test_every_filter_of_every_track_is_nearer_to_balance(made: list[Unit]) -> None:
-    left_out = unbalanced({n: planned(unit, n) for n, unit in enumerate(made)})
+    left_out = unbalanced(heads(made))
     assert all(made[n][1] for n in left_out)
     for track in ("order_f", "atomic_f"):
         for name in FILTERS:
@@ -69,11 +66,10 @@ def test_every_filter_of_every_track_is_nearer_to_balance(made: list[Unit]) -> N
 @settings(deadline=None)
 @given(units)
 def test_the_choice_does_not_depend_on_the_order_of_units(made: list[Unit]) -> None:
-    listed = {n: planned(unit, n) for n, unit in enumerate(made)}
-    turned = dict(sorted(listed.items(), reverse=True))
-    assert unbalanced(listed) == unbalanced(turned)
+    listed = heads(made)
+    assert unbalanced(listed) == unbalanced(listed[::-1])
 
 
 def test_groups_that_only_drop_go_before_those_that_teach_both() -> None:
     made: list[Unit] = [("order_f", FILTERS[0], s) for s in ("DDD", "DKK", "DDK", "DDD")]
-    assert unbalanced({n: planned(unit, n) for n, unit in enumerate(made)}) == {0, 3}
+    assert unbalanced(heads(made)) == {0, 3}

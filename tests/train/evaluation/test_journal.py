@@ -32,10 +32,7 @@ FAMILY = Family(name="letters", score=score, gold=gold)
 main = front("eval")  # where errors become exit statuses
 
 
-@pytest.fixture(autouse=True)
-def no_family_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(families, "_added", {})
-    monkeypatch.setenv(families.VARIABLE, "")
+pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
 
 def task(number: int) -> Task:

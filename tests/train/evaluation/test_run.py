@@ -19,7 +19,6 @@ from places import ROOT
 
 pytest.importorskip("pandas")
 
-from rewards import families
 from rewards.journal import read_journal
 from rewards.task import Task, write_jsonl
 from train.evaluation.gone import GIVE_UP
@@ -28,10 +27,7 @@ from train.evaluation.opening import even_draw
 main = front("eval")  # where errors become exit statuses
 
 
-@pytest.fixture(autouse=True)
-def no_family_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(families, "_added", {})
-    monkeypatch.setenv(families.VARIABLE, "")
+pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
 
 @pytest.fixture(scope="module")

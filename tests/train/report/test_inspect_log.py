@@ -14,13 +14,8 @@ from evaluations import in_words, results, with_tools
 from report_runs import make_report_run
 
 import assay
-from rewards import families
 
-
-@pytest.fixture(autouse=True)
-def no_family_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(families, "_added", {})
-    monkeypatch.setenv(families.VARIABLE, "")
+pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
 
 def exported(run: Path, out: Path, *more: str) -> dict[str, dict[str, Any]]:

@@ -27,13 +27,8 @@ from inspect_ai.log import (
 )
 
 import assay
-from rewards import families
 
-
-@pytest.fixture(autouse=True)
-def no_family_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(families, "_added", {})
-    monkeypatch.setenv(families.VARIABLE, "")
+pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,7 @@ RL = ["rl.steps=1", "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.rollouts_per
 RL += ["rl.max_new_tokens=4", "engine.dtype=float32", "engine.threads=1"]
 
 
-@pytest.fixture(autouse=True)
-def no_other_family(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(families, "_added", {})
-    yield
-    monkeypatch.delenv(families.VARIABLE, raising=False)
+pytestmark = pytest.mark.usefixtures("no_family_of_another_test")
 
 
 def words(folder: Path, model: Path, leak: str, out: str = "run") -> list[str]:

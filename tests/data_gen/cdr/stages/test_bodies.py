@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from configs.cdr import InstructConfig
 from data_gen.cdr.records import Record
 from data_gen.cdr.rows import PlannedRow, planned_instances, tasks_of
-from data_gen.cdr.stages.bodies import packed, unpacked
+from data_gen.cdr.stages.bodies import Sizes, packed, unpacked
 from data_gen.cdr.tracks import Instance
 from data_gen.cdr.write import Written, word
 from rewards.gold import Step, execute
@@ -71,6 +72,22 @@ def direct(rows: list[PlannedRow], done: Written, sides: list[str], config: Inst
     return files
 
 
+def written(files: list[tuple[str, bytes]]) -> Counter[str]:
+    sizes: Counter[str] = Counter()
+    for name, data in files:
+        sizes[name] += len(data)
+    return sizes
+
+
+def counted(rows: list[PlannedRow], sizes: list[Sizes], side: str) -> Counter[str]:
+    """What is known of the files before the lines are made."""
+    found: Counter[str] = Counter()
+    for planned, size in zip(rows, sizes, strict=True):
+        for name, count in size.in_files(planned.track, side):
+            found[name] += count
+    return found
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("text", list(TEXTS))
 @pytest.mark.parametrize("count", [1, 4])
@@ -80,10 +97,12 @@ def test_lines_are_those_of_rows_and_tasks(mode: Any, text: str, count: int) -> 
         rows = unit(TEXTS[text], group=group)
         done = word(rows, config, {})
         assert not done.refused
-        data = packed(rows, done, config)
+        data, sizes = packed(rows, done, config)
         for side in ("train", "validation", "heldout", ""):
             sides = [side] * len(rows)
-            assert unpacked(data, sides, config).files == direct(rows, done, sides, config)
+            files = unpacked(data, sides, config).files
+            assert files == direct(rows, done, sides, config)
+            assert counted(rows, sizes, side) == written(files)
 
 
 @pytest.mark.parametrize("name", ["d\x01", "\\u0002", "\ud800", "d \u2028"])
@@ -91,7 +110,7 @@ def test_names_that_look_like_marks_change_nothing(name: str) -> None:
     config = InstructConfig()
     rows = unit(TEXTS["plain"], name)
     done = word(rows, config, {})
-    found = unpacked(packed(rows, done, config), ["train"], config)
+    found = unpacked(packed(rows, done, config)[0], ["train"], config)
     assert found.files == direct(rows, done, ["train"], config)
 
 
@@ -99,7 +118,7 @@ def test_rows_of_all_prompts_and_counts() -> None:
     config = InstructConfig(all_prompts=True, variants_per_task=2)
     rows = unit(TEXTS["plain"])
     done = word(rows, config, {})
-    found = unpacked(packed(rows, done, config), ["train"], config)
+    found = unpacked(packed(rows, done, config)[0], ["train"], config)
     names = [name for name, _ in found.files]
     assert (
         names
@@ -110,5 +129,5 @@ def test_rows_of_all_prompts_and_counts() -> None:
     status = done.rows[0]["reference_status"]
     assert found.counts[f"filter and status of train words_num_filter:{status}"] == 2
     assert sum(n for name, n in found.counts.items() if name.startswith("styles of train")) == 2
-    nowhere = unpacked(packed(rows, done, config), [""], config)
+    nowhere = unpacked(packed(rows, done, config)[0], [""], config)
     assert nowhere.counts["split unused"] == 1 and len(nowhere.files) == 2
