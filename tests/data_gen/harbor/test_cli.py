@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from sql_tasks import sql_tasks
 from travelling import demo_tasks, exported, own_tasks
 
 from data_gen.exports.harbor import BASE
@@ -63,11 +64,11 @@ def refused(out: Path) -> dict[str, str]:
 
 
 def test_what_was_exported_comes_in_again(tmp_path: Path) -> None:
-    out = exported("harbor", tmp_path, [*demo_tasks(6)[:2], *own_tasks(2)])
+    out = exported("harbor", tmp_path, [*demo_tasks(6)[:2], *own_tasks(2), *sql_tasks()[:1]])
     count = len([p for p in out.iterdir() if p.is_dir()])
     assert main([str(out), "--out", str(tmp_path / "t")]) == 0
     tasks = read_tasks(tmp_path / "t" / "train.jsonl")
-    assert len(tasks) == count == 4 and refused(tmp_path / "t") == {}
+    assert len(tasks) == count == 5 and refused(tmp_path / "t") == {}
     for task in tasks:
         gold = gold_answer(HARBOR, task)
         assert gold is not None and score_answer(task, gold).outcome == 1.0
