@@ -44,7 +44,8 @@ def read_apart(config: Mapping[str, Any], folder: Path, problems: list[str]) -> 
     context = folder / ("tests" if bundled else "environment")
     image = read_image(context) if (context / DOCKERFILE).is_file() else Image()
     problems += [f"the verifier's image: {p}" for p in image.problems] if bundled else []
-    found = [_artifact(entry, problems) for entry in config.get("artifacts") or []]
+    asked = cast("list[Any]", config.get("artifacts") or [])
+    found = [_artifact(entry, problems) for entry in asked]
     return Apart(image, context, bundled, (PUBLISHED, *filter(None, found)))
 
 
