@@ -1,8 +1,14 @@
 """DSBench's data-modelling tasks in the official format, MM variants only.
 
 Layout read: `data_resplit/<task>/{train,test,sample_submission}.csv`, the description in
-`task/<task>.txt`, the answers in `answers/<task>/test_answer.csv` (as its release unpacks them).
-The submission's first column is the key; its others are the targets.
+`task/<task>.txt`, the answers in `answers/<task>/test_answer.csv` (as its release unpacks them;
+github.com/LiqiangJing/DSBench, data_modeling/readme.md). The submission's first column is the key;
+its others are the targets. A task that cannot be read so, or whose answers are free text, is
+listed in `refused.jsonl` with the reason.
+
+What is scored is DARE-bench's metric for class and reg tasks. DSBench's own number, the share of
+the way from its baseline's metric to the best one (`data_modeling/show_results.py`), needs a
+script for each competition and is not computed.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
@@ -11,6 +17,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +32,13 @@ from data_gen.dare.layout import (
     write_question_list,
 )
 from data_gen.dare.wording import mm_question
+from data_gen.inputs import Input, say_inputs
 from rewards.progress import progress
 from rewards.seeds import derive_seed
 from rewards.task import TaskError, write_jsonl
 
 MOST_CLASSES = 20
+MOST_LABELS = 200  # texts; more are written, not chosen among
 
 
 def read_task(top: Path, name: str) -> dict[str, Any]:
@@ -66,6 +75,12 @@ def family_of(train: Frame, targets: list[str]) -> str:
     return "class"
 
 
+def free_text(train: Frame, target: str) -> bool:
+    """Whether a target's values are texts that are written and not labels to choose among."""
+    values = train[target].dropna()
+    return values.dtype.kind not in "biuf" and values.nunique() > MOST_LABELS
+
+
 def convert(top: Path, name: str, out: Path) -> dict[str, Any]:
     """Write one database; returns its row of the question list."""
     parts = read_task(top, name)
@@ -78,6 +93,11 @@ def convert(top: Path, name: str, out: Path) -> dict[str, Any]:
             "train.csv, test.csv and test_answer.csv"
         )
     family = family_of(train, targets)
+    if written := [t for t in targets if free_text(train, t)]:
+        raise TaskError(
+            f"{name}: the answers in {written[0]!r} are free text, which a metric for classes "
+            "cannot score"
+        )
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     database = f"dsbench_{slug}_{family}"
     test = test.drop(columns=[t for t in targets if t in test.columns])
@@ -121,13 +141,34 @@ def convert(top: Path, name: str, out: Path) -> dict[str, Any]:
     }
 
 
+def converted(
+    top: Path, names: Sequence[str], out: Path
+) -> tuple[list[dict[str, Any]], list[Input]]:
+    """Rows of the question list, and what became of every task."""
+    rows: list[dict[str, Any]] = []
+    inputs: list[Input] = []
+    for name in progress(names, "import", "tasks"):
+        try:
+            rows.append(convert(top, name, out))
+            inputs.append(Input(name, 1))
+        except (
+            ValueError
+        ) as error:  # of pandas too: a file that is no table, a key that occurs twice
+            why = str(error) if isinstance(error, TaskError) else f"{name}: {error}"
+            inputs.append(Input(name, 0, (why,)))
+    return rows, inputs
+
+
 async def import_dsbench(top: Path, out: Path) -> None:
     """All tasks of the folder → databases, question list and `tasks.jsonl` (split eval)."""
     names = sorted(p.name for p in (top / "data_resplit").glob("*") if p.is_dir())
     if not names:
         raise TaskError(f"{top}: no data_resplit/<task> folders; give data_modeling/data")
     out.mkdir(parents=True, exist_ok=True)
-    rows = [convert(top, name, out) for name in progress(names, "import", "tasks")]
+    rows, inputs = converted(top, names, out)
+    say_inputs(inputs, out)
+    if not rows:
+        raise TaskError(inputs[0].why[0])
     write_question_list(out, rows)
     meta = {"published": True, "benchmark": "DSBench"}
     tasks = [

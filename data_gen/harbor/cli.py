@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from rewards.files import replacing_all, write_bytes
 from rewards.harbor.family import HARBOR, of_rewards
 from rewards.task import RIGHT, Task, TaskError, json_text, write_jsonl
 from rollouts.harbor.box import box_config
-from rollouts.harbor.image import row
+from rollouts.harbor.image import Image, row
 from rollouts.harbor.shell import NAME
 from rollouts.harbor.trial import (
     PYTHONS,
@@ -128,8 +128,13 @@ async def check(
         licence = str(task.about.get("licence") or task.about.get("license") or "unknown")
         if task.problems:
             return Checked(name, None, "; ".join(task.problems), licence)
-        python = chosen(task, more)
-        pool = pools.setdefault(python, Pool(box_config(python, worker_count())))
+
+        def pool(image: Image) -> Pool:
+            python = chosen(image, more)
+            return pools.setdefault(python, Pool(box_config(python, worker_count())))
+
+        if task.apart is not None:
+            pool(task.apart.image)  # before anything runs
         solved = await _trial(task, pool, solving=True)
         idle = await _trial(task, pool, solving=False)
     except (TaskError, NoReward) as error:
@@ -142,11 +147,13 @@ async def check(
     return Checked(name, _task(task, name, split, solved, licence), "", licence)
 
 
-async def _trial(task: HarborTask, pool: Pool, solving: bool) -> dict[str, float]:
-    box = await started(task, pool)
+async def _trial(
+    task: HarborTask, pool: Callable[[Image], Pool], solving: bool
+) -> dict[str, float]:
+    box = await started(task, pool(task.image))
     if solving:
         await solve(task, box)
-    return await verify(task, box)
+    return await verify(task, box, pool)
 
 
 def _task(task: HarborTask, name: str, split: str, solved: dict[str, float], licence: str) -> Task:

@@ -117,13 +117,7 @@ class _Runner:
             self._process = None  # that of the parent this process was forked from
         if self._process is None or self._process.poll() is not None:
             try:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", str(_RUNNER), str(MEMORY_MB)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
+                self._process = _launched()
             except OSError as error:
                 raise RunnerLost(f"the process that runs queries does not start: {error}") from None
             self._owner = os.getpid()
@@ -139,6 +133,25 @@ class _Runner:
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
+
+
+def _launched() -> subprocess.Popen[bytes]:
+    """The process, in a session of its own so that an interrupt at the terminal is ours alone; in
+    this one where a sandbox allows no new session. Raises `OSError`."""
+
+    def start(session: bool) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_RUNNER), str(MEMORY_MB)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=session,
+        )
+
+    try:
+        return start(True)
+    except PermissionError:
+        return start(False)
 
 
 _RUN = _Runner()

@@ -20,7 +20,11 @@ from rewards.task import TaskError
 from rollouts.harbor.box import KEPT, Box, listed, offered
 
 DOCKERFILE = "Dockerfile"
-_PYTHON = re.compile(r"^(?:docker\.io/)?(?:library/)?python:(\d+\.\d+)(?:[.\w-]*)(?:@sha256:\w+)?$")
+# the official image, also where a registry mirrors the official ones
+_MIRROR = r"(?:docker\.io/|registry\.hub\.docker\.com/|mirror\.gcr\.io/|public\.ecr\.aws/docker/)"
+_PYTHON = re.compile(rf"^{_MIRROR}?(?:library/)?python:(\d+\.\d+)(?:[.\w-]*)(?:@sha256:\w+)?$")
+# options of RUN that say how a build step is run, not what it does
+_HOW = re.compile(r"^(?:--(?:network=\w+|mount=type=(?:cache|tmpfs)\S*|security=\w+)\s+)+")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 # what these programs do, they do with files alone
 _FILE_TOOLS = (
@@ -179,6 +183,7 @@ def _copy(state: _Reading, word: str, rest: str) -> None:
 
 
 def _run(state: _Reading, rest: str) -> None:
+    rest = _HOW.sub("", rest)
     if rest.startswith(("[", "--", "<<")):
         state.problems.append(f"RUN {rest[:60]}: only plain shell commands are read")
         return

@@ -46,7 +46,7 @@ class HarborShell:
         if task.problems:
             raise TaskError(f"task {self._task.id}: {'; '.join(task.problems)}")
         self._read = task
-        self._box = await started(task, self._pool(chosen(task)))
+        self._box = await started(task, self._pool(chosen(task.image)))
         return Opening(self._task.prompt, [SPEC])
 
     async def reply(self, said: Said) -> Reply:
@@ -71,7 +71,7 @@ class HarborShell:
         if box is None or task is None:
             return Closing()
         try:
-            numbers = await verify(task, box)
+            numbers = await verify(task, box, lambda image: self._pool(chosen(image)))
         except NoReward as error:
             raise EnvironmentFailure(str(error)) from None
         return Closing({REWARD: json.dumps(numbers).encode()})

@@ -10,13 +10,14 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from rewards.harbor.family import REWARD, read_rewards
 from rewards.task import TaskError
+from rollouts.harbor.apart import Apart, judging_box, read_apart
 from rollouts.harbor.box import Box, BoxLimits
 from rollouts.harbor.image import DOCKERFILE, Image, build, read_image
 from rollouts.harbor.interpreter import fitting
@@ -47,6 +48,7 @@ class HarborTask:
     verifier_env: Mapping[str, str] = field(default_factory=dict[str, str])
     solution_env: Mapping[str, str] = field(default_factory=dict[str, str])
     workdir: str = ""
+    apart: Apart | None = None  # the verifier's own container
     problems: tuple[str, ...] = ()
 
 
@@ -70,6 +72,7 @@ def read_task(folder: Path, offline: bool = False) -> HarborTask:
         problems += image.problems
     else:
         problems.append("no environment/Dockerfile; the jail pulls no images")
+    apart = read_apart(config, folder, problems)
     return HarborTask(
         folder,
         instruction,
@@ -81,6 +84,7 @@ def read_task(folder: Path, offline: bool = False) -> HarborTask:
         _environment(_part(config, "verifier"), "verifier", problems),
         _environment(_part(config, "solution"), "solution", problems),
         str(environment.get("workdir") or ""),
+        apart,
         tuple(dict.fromkeys(problems)),
     )
 
@@ -120,8 +124,6 @@ def _problems(config: Mapping[str, Any], folder: Path, offline: bool) -> list[st
             found.append(f"{name}: the jail has none")
     if str(environment.get("os") or "linux").lower() != "linux":
         found.append(f"os {environment['os']}")
-    if verifier.get("environment") or verifier.get("environment_mode") == "separate":
-        found.append("a verifier in a container of its own")
     if verifier.get("collect"):
         found.append("commands in services before the verifier")
     found += [f"{p.name}: services" for p in (folder / "environment").glob("*compose*.y*ml")]
@@ -134,9 +136,9 @@ def _problems(config: Mapping[str, Any], folder: Path, offline: bool) -> list[st
     return found
 
 
-def chosen(task: HarborTask, more: tuple[str, ...] = ()) -> str:
-    """The interpreter for the task's image. Raises `TaskError` with what each one lacks."""
-    python, lacks = fitting(task.image, pythons(more))
+def chosen(image: Image, more: tuple[str, ...] = ()) -> str:
+    """The interpreter for an image. Raises `TaskError` with what the nearest one lacks."""
+    python, lacks = fitting(image, pythons(more))
     if not python:
         raise TaskError("; ".join(lacks))
     return python
@@ -160,11 +162,16 @@ async def solve(task: HarborTask, box: Box) -> None:
     )
 
 
-async def verify(task: HarborTask, box: Box) -> dict[str, float]:
-    """The verifier's numbers. Raises `NoReward` where it leaves none."""
-    box.clear("/tests")
-    box.clear("/logs/verifier")
-    box.upload_tree(task.folder / "tests", "/tests")
+async def verify(task: HarborTask, box: Box, pool: Callable[[Image], Pool]) -> dict[str, float]:
+    """The verifier's numbers. `pool`: the sandbox for an image, where the verifier has one of its
+    own. Raises `NoReward` where it leaves none."""
+    if task.apart is not None:
+        tests = task.folder / "tests"
+        box = await judging_box(task.apart, box, tests, pool(task.apart.image))
+    else:
+        box.clear("/tests")
+        box.clear("/logs/verifier")
+        box.upload_tree(task.folder / "tests", "/tests")
     ran = await box.run(
         "chmod +x /tests/test.sh; /tests/test.sh > /logs/verifier/test-stdout.txt 2>&1",
         env=task.verifier_env,

@@ -5,6 +5,7 @@ Not in conftest.py: folders below have one of their own, and `import conftest` g
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,3 +54,35 @@ def tiny_config(vocab: int = 259, **changes: Any) -> Any:
         "max_position_embeddings": 2048,
     }
     return LlamaConfig(**(values | changes))
+
+
+def small_llama(vocab: int) -> Any:
+    """A random Llama of two layers in float32, the same one each time."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    config = tiny_config(
+        vocab,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=4096,
+    )
+    return AutoModelForCausalLM.from_config(config).float()
+
+
+def teach_endings(model: Any, batches: Iterable[Iterable[Sequence[int]]]) -> None:
+    """One AdamW step a batch, on the last two tokens of each of its sequences."""
+    import torch
+
+    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for batch in batches:
+        for ids in batch:
+            logits = model(torch.tensor([ids[:-1]])).logits[0, -2:]
+            torch.nn.functional.cross_entropy(logits, torch.tensor(ids[-2:])).backward()
+        optimiser.step()
+        optimiser.zero_grad()

@@ -34,34 +34,22 @@ def tasks(count: int, path: Path, tools: bool = True) -> Path:
 
 def write_model(folder: Path, template: str, steps: int = 60) -> Path:
     """A random Llama of 60k parameters, taught to call first and then to pick an answer."""
-    import torch
-    from tiny_model import tiny_config, write_tiny_tokenizer
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from tiny_model import small_llama, write_tiny_tokenizer
+    from transformers import AutoTokenizer
 
-    torch.set_num_threads(1)
     write_tiny_tokenizer(folder)
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     tokenizer.add_tokens([CALL, *ANSWERS])
     tokenizer.chat_template = template
     tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    config = tiny_config(
-        len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
-    )
-    model: Any = AutoModelForCausalLM.from_config(config).float()
+    model: Any = small_llama(len(tokenizer))
     _teach(model, folder, steps)
     model.save_pretrained(folder)
     return folder
 
 
 def _teach(model: Any, folder: Path, steps: int) -> None:
-    import torch
+    from tiny_model import teach_endings
 
     from rollouts.prompts import ChatTokenizer
     from rollouts.python_executor import ExecutorSettings, tool_spec
@@ -74,11 +62,7 @@ def _teach(model: Any, folder: Path, steps: int) -> None:
     tool = {"role": "tool", "name": "python_executor", "content": '{"stdout": "42"}'}
     second = [*first, call, end, *chat.follow([tool], ended=True)]
     plain = chat.prompt([{"role": "user", "content": "1 axb"}])
-    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    for step in range(steps):
-        answer = answers[step % len(answers)]
-        for ids in ([*first, call, end], [*second, answer, end], [*plain, answer, end]):
-            logits = model(torch.tensor([ids[:-1]])).logits[0, -2:]
-            torch.nn.functional.cross_entropy(logits, torch.tensor(ids[-2:])).backward()
-        optimiser.step()
-        optimiser.zero_grad()
+    turns = (answers[step % len(answers)] for step in range(steps))
+    teach_endings(
+        model, ([[*first, call, end], [*second, a, end], [*plain, a, end]] for a in turns)
+    )

@@ -272,17 +272,24 @@ def test_if_answers_are_made_again_where_the_code_runs(built: Path, tmp_path: Pa
     assert main(["dare", "--remake", str(built / "no.jsonl"), "--out", str(tmp_path)]) == 2
 
 
-def test_dsbench_becomes_the_same_format(tmp_path: Path) -> None:
-    top = tmp_path / "data"
-    home = top / "data_resplit" / "Playground S1"
+def dsbench_task(top: Path, name: str, train: str, answer: str) -> Path:
+    """One task in DSBench's layout, about rows 9 and 7; the folder of its tables."""
+    home = top / "data_resplit" / name
     home.mkdir(parents=True)
-    (top / "answers" / "Playground S1").mkdir(parents=True)
-    (top / "task").mkdir()
-    (top / "task" / "Playground S1.txt").write_text("Predict y.")
-    (home / "train.csv").write_text("id,x,y\n1,0.5,a\n2,0.7,b\n")
+    (top / "answers" / name).mkdir(parents=True)
+    (home / "train.csv").write_text(train)
     (home / "test.csv").write_text("id,x\n9,0.1\n7,0.2\n")
     (home / "sample_submission.csv").write_text("id,y\n9,a\n7,a\n")
-    (top / "answers" / "Playground S1" / "test_answer.csv").write_text("id,x,y\n7,0.2,b\n9,0.1,a\n")
+    (top / "answers" / name / "test_answer.csv").write_text(answer)
+    return home
+
+
+def test_dsbench_becomes_the_same_format(tmp_path: Path) -> None:
+    top = tmp_path / "data"
+    answer = "id,x,y\n7,0.2,b\n9,0.1,a\n"
+    home = dsbench_task(top, "Playground S1", "id,x,y\n1,0.5,a\n2,0.7,b\n", answer)
+    (top / "task").mkdir()
+    (top / "task" / "Playground S1.txt").write_text("Predict y.")
     assert main(["dare", "--import-dsbench", str(top), "--out", str(tmp_path / "o")]) == 0
     (task,) = read_tasks(tmp_path / "o" / "tasks.jsonl")
     assert task.track == "class-MM" and task.gold["truth_csv"] == "row_id,y\n1,a\n2,b\n"
@@ -293,6 +300,23 @@ def test_dsbench_becomes_the_same_format(tmp_path: Path) -> None:
     ]
     (home / "sample_submission.csv").unlink()
     assert main(["dare", "--import-dsbench", str(top), "--out", str(tmp_path / "p")]) == 2
+
+
+def test_dsbench_tasks_that_cannot_be_read_are_listed(tmp_path: Path) -> None:
+    top = tmp_path / "data"
+    answer = "id,y\n7,1.5\n9,2.5\n"
+    dsbench_task(top, "fine", "id,x,y\n1,0.5,1.25\n2,0.7,2.5\n", answer)
+    texts = "".join(f"{i},0.5,tweet number {i}\n" for i in range(300))
+    dsbench_task(top, "texts", f"id,x,y\n{texts}", answer)
+    dsbench_task(top, "twice", "id,x,y\n1,0.5,1.25\n", answer + "7,1.5\n")
+    dsbench_task(top, "short", "id,x,y\n1,0.5,1.25\n", "id,y\n7,1.5\n")
+    assert main(["dare", "--import-dsbench", str(top), "--out", str(tmp_path / "o")]) == 0
+    (task,) = read_tasks(tmp_path / "o" / "tasks.jsonl")
+    assert task.track == "reg-MM" and task.gold["truth_csv"] == "row_id,y\n1,2.5\n2,1.5\n"
+    lines = (tmp_path / "o" / "refused.jsonl").read_text().splitlines()
+    refused = {row["name"]: row["why"][0] for row in map(json.loads, lines)}
+    assert "free text" in refused["texts"] and "lacks answers" in refused["short"]
+    assert "twice" in refused["twice"] and refused.keys() == {"texts", "twice", "short"}
 
 
 def test_copies_of_a_table_are_known_by_their_values() -> None:

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import math
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from travelling import demo_tasks, exported, own_tasks, tasks_file, texts
 from trl_model import write_model
 
 from rewards.cli import main as score_command
-from rewards.task import read_tasks, write_jsonl
+from rewards.task import Task, read_tasks, write_jsonl
 
 
 def adapter(folder: Path) -> Any:
@@ -119,16 +120,22 @@ def test_the_real_trainer_takes_a_step_on_these_rewards(tmp_path: Path, tiny_fol
     assert any(not torch.equal(before[name], after[name]) for name in before)
 
 
-def test_the_real_trainer_trains_with_the_workbench(tmp_path: Path) -> None:
-    """Tools are called in the sandbox, the environment's reward is `assay score`'s, and the model
-    learns to hand in the answer that it pays for."""
-    trl = pytest.importorskip("trl", reason="trl is not installed; `make test-interop`")
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+STEPS = 10
 
-    tasks = read_tasks(write_tasks(8, tmp_path / "made.jsonl", tools=False))
-    file = adapter(exported("trl", tmp_path, tasks))
-    handed: list[tuple[str, str, float | None]] = []
-    ran: list[str] = []
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run of the real trainer with the workbench did: (task, answer, reward) of every
+    episode, outputs of Python, the trainer's log, and the tasks."""
+
+    handed: list[tuple[str, str, float | None]]
+    ran: list[str]
+    logged: list[dict[str, Any]]
+    tasks: list[Task]
+
+
+def watched(file: Any, handed: list[tuple[str, str, float | None]], ran: list[str]) -> type:
+    """The exported workbench, which notes what it is asked."""
 
     class Watched(file.Workbench):
         def get_reward(self) -> float | None:
@@ -149,40 +156,67 @@ def test_the_real_trainer_trains_with_the_workbench(tmp_path: Path) -> None:
             ran.append(super().run_python(code))
             return ran[-1]
 
-    row, bench = file.rows()[0], Watched()
+    return Watched
+
+
+def model_for(bench: Any, row: dict[str, Any], folder: Path) -> Path:
+    """A tiny model that was taught on the workbench's first message and calls its two tools."""
+    trl = pytest.importorskip("trl")
     seen = [*row["prompt"][:-1], dict(row["prompt"][-1])]
     seen[-1]["content"] += bench.reset(**row)
     template = Path(trl.__file__).parent / "chat_templates" / "qwen3_instruct_2507.jinja"
     tools = [bench.hand_in, bench.run_python]
-    folder = write_model(tmp_path / "model", template.read_text(encoding="utf-8"), seen, tools)
-    steps = 10
+    return write_model(folder, template.read_text(encoding="utf-8"), seen, tools)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    trl = pytest.importorskip("trl", reason="trl is not installed; `make test-interop`")
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    top = tmp_path_factory.mktemp("workbench")
+    tasks = read_tasks(write_tasks(8, top / "made.jsonl", tools=False))
+    file = adapter(exported("trl", top, tasks))
+    handed: list[tuple[str, str, float | None]] = []
+    ran: list[str] = []
+    bench = watched(file, handed, ran)
+    folder = model_for(bench(), file.rows()[0], top / "model")
     trainer = trl.GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(folder),
-        environment_factory=Watched,
+        environment_factory=bench,
         args=arguments(
-            tmp_path / "run",
+            top / "run",
             per_device_train_batch_size=8,
             max_completion_length=400,
-            max_steps=steps,
+            max_steps=STEPS,
             max_tool_calling_iterations=3,
         ),
         train_dataset=file.dataset(),
         processing_class=AutoTokenizer.from_pretrained(folder),
     )
     trainer.train()
-    assert len(handed) == 8 * steps
-    assert ran and set(ran) == {"42\n"}
-    assert {answer for _, answer, _ in handed} >= set(ANSWERS)
+    logged = [row for row in trainer.state.log_history if "reward" in row]
+    return Trained(handed, ran, logged, tasks)
 
+
+def test_the_real_trainer_calls_both_tools(trained: Trained) -> None:
+    assert len(trained.handed) == 8 * STEPS
+    assert trained.ran and set(trained.ran) == {"42\n"}  # in the sandbox
+    assert {answer for _, answer, _ in trained.handed} >= set(ANSWERS)
+    assert len(trained.logged) == STEPS and trained.logged[0]["tools/call_frequency"] > 0
+    assert all(row["tools/failure_frequency"] == 0 for row in trained.logged)
+
+
+def test_rewards_of_episodes_are_those_of_assay_score(trained: Trained, tmp_path: Path) -> None:
     outputs, scores = tmp_path / "outputs.jsonl", tmp_path / "scores.jsonl"
-    write_jsonl(outputs, [{"id": name, "output": answer} for name, answer, _ in handed])
-    words = ["--tasks", str(tasks_file(tmp_path, tasks)), "--out", str(scores), "--workers", "1"]
+    write_jsonl(outputs, [{"id": name, "output": answer} for name, answer, _ in trained.handed])
+    tasks = str(tasks_file(tmp_path, trained.tasks))
+    words = ["--tasks", tasks, "--out", str(scores), "--workers", "1"]
     assert score_command([str(outputs), *words]) == 0
     ours = [json.loads(line)["reward"] for line in scores.read_text().splitlines()]
-    assert [reward for _, _, reward in handed] == ours
+    assert [reward for _, _, reward in trained.handed] == ours
 
-    logged = [row for row in trainer.state.log_history if "reward" in row]
-    assert len(logged) == steps and logged[0]["tools/call_frequency"] > 0
-    assert all(row["tools/failure_frequency"] == 0 for row in logged)
-    right = [float(answer == ANSWERS[0]) for _, answer, _ in handed]
+
+def test_the_model_learns_to_hand_in_what_pays(trained: Trained) -> None:
+    right = [float(answer == ANSWERS[0]) for _, answer, _ in trained.handed]
     assert sum(right[-16:]) / 16 > sum(right[:16]) / 16 + 0.3

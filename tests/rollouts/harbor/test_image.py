@@ -60,6 +60,19 @@ def test_what_cannot_be_honoured_is_said(tmp_path: Path, line: str, said: str) -
     assert any(said in problem for problem in made.problems), made.problems
 
 
+def test_how_a_step_is_run_does_not_matter(tmp_path: Path) -> None:
+    made = image(
+        tmp_path,
+        "FROM public.ecr.aws/docker/library/python:3.13-slim-bookworm@sha256:01f4\n"
+        "RUN --network=host pip install --no-cache-dir pytest==8.4.1\n"
+        "RUN --mount=type=cache,target=/root/.cache/pip --network=none pip install numpy\n",
+    )
+    assert made.problems == () and made.python == "3.13"
+    assert made.requirements == ("pytest==8.4.1", "numpy")
+    bound = image(tmp_path, "FROM python:3.11\nRUN --mount=type=secret,id=x cat /run/x\n")
+    assert "plain shell commands" in bound.problems[0]
+
+
 @pytest.mark.parametrize("base", ["ubuntu:24.04", "node:20", "python:latest", "x/python:3.11"])
 def test_other_images_are_refused(tmp_path: Path, base: str) -> None:
     assert "Python images only" in image(tmp_path, f"FROM {base}\n").problems[0]

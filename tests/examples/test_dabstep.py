@@ -1,0 +1,104 @@
+"""examples/dabstep.py: DABstep's published layout and its published rule, on files made here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from assay_command import assay, rows, run
+from places import ROOT
+
+from rewards.families import load_family
+from rewards.family import Answer, Task
+
+FILE = ROOT / "examples" / "dabstep.py"
+FAMILY = load_family(str(FILE))
+
+
+def folder(tmp_path: Path, **changes: str) -> Path:
+    """A dataset of two tasks in the published layout."""
+    top = tmp_path / "data"
+    (top / "tasks").mkdir(parents=True)
+    (top / "context").mkdir()
+    (top / "context" / "payments.csv").write_text("country,eur\nNL,3\nBE,1\nNL,2\n")
+    made = [
+        {"task_id": 5, "question": "Which country pays most?", "answer": "NL", "level": "easy"},
+        {"task_id": 9, "question": "Mean of BE, in EUR?", "answer": "-1.25", "level": "hard"},
+        {"task_id": 11, "question": "Hidden?", "answer": "", "level": "hard"},
+    ]
+    lines = [json.dumps({**row, "guidelines": "Short.", **changes}) + "\n" for row in made]
+    (top / "tasks" / "dev.jsonl").write_text("".join(lines))
+    return top
+
+
+def scored(gold: str, said: str) -> tuple[float | None, float | None]:
+    task = Task(
+        "t", "dabstep", "easy", "eval", [{"role": "user", "content": "?"}], {"answer": gold}
+    )
+    found = FAMILY.score(task, Answer(said))
+    return found.outcome, found.reward
+
+
+@pytest.mark.parametrize(
+    ("gold", "said", "outcome", "reward"),
+    [
+        ("NL", "Answer: nl", 1, 1),
+        ("NL", "Some words.\nANSWER:  NL  \n", 1, 1),
+        ("NL", "NL", 0, 0),  # without the line
+        ("NL", "Answer: BE", 0, 0),
+        ("NL", "Answer: BE NL FR", 1, 0),  # one of the words: the published rule alone
+        ("B. BE", "Answer: B", 1, 0),
+        ("12,345.67", "Answer: 12345.67", 1, 1),
+        ("0.120132", "Answer: 0.12014", 1, 1),  # within 1e-4
+        ("0.120132", "Answer: 0.1205", 0, 0),
+        ("73.15", "Answer: 73.2", 1, 1),  # the fewer decimals
+        ("64", "Answer: 65", 0, 0),
+        ("-0.94", "Answer: 0.94", 1, 0),  # the published rule does not look at signs
+        ("64", "Answer: about 64 of 70", 1, 0),
+        ("1, 2, 5", "Answer: [5, 1, 2]", 1, 1),
+        ("1, 2, 5", "Answer: 1; 2; 5", 1, 1),
+        ("1, 2, 5", "Answer: 1, 2", 0, 0),
+        ("Not Applicable", "Answer: not applicable.", 1, 1),
+        ("Not Applicable", "Answer: ", 0, 0),
+    ],
+)
+def test_answers_are_compared_by_the_published_rule(
+    gold: str, said: str, outcome: float, reward: float
+) -> None:
+    assert scored(gold, said) == (outcome, reward)
+
+
+@pytest.mark.parametrize("said", ["Answer: " + "9" * 9000, "Answer: " + "[" * 9000, "Answer: nan"])
+def test_no_answer_breaks_the_scorer(said: str) -> None:
+    assert scored("0.5", said) == scored("NL", said) == (0.0, 0.0)
+
+
+def test_every_command_takes_the_tasks(tmp_path: Path) -> None:
+    family = ["--family", str(FILE)]
+    made = f"folder={folder(tmp_path)}"
+    assay(tmp_path, "tasks", "dabstep", *family, "--out", "T", made)
+    tasks = rows(tmp_path / "T" / "eval.jsonl")
+    assert [t["id"] for t in tasks] == ["dabstep-5", "dabstep-9"]  # the third has no answer
+    assert tasks[0]["meta"]["published"] and "payments.csv" in tasks[0]["prompt"][0]["content"]
+    assay(tmp_path, "audit", *family, "--tasks", "T/eval.jsonl")
+    asked = ["--tasks", "T/eval.jsonl", "--model"]
+    for model, outcome in (("gold", 1.0), ("empty", 0.0), ("cheat:not_applicable", 0.0)):
+        out = model.replace(":", "-")
+        assay(tmp_path, "eval", *family, *asked, model, "--out", out, "--no-baselines")
+        assert [row["outcome"] for row in rows(tmp_path / out / "rows.jsonl")] == [outcome] * 2
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [({"answer": ""}, "no row of dev.jsonl has an answer"), ({}, "holds no files")],
+)
+def test_a_folder_that_cannot_be_used_is_named(
+    tmp_path: Path, change: dict[str, str], named: str
+) -> None:
+    top = folder(tmp_path, **change)
+    if not change:
+        (top / "context" / "payments.csv").unlink()
+    words = ["tasks", "dabstep", "--family", str(FILE), "--out", "T", f"folder={top}"]
+    done = run(tmp_path, *words)
+    assert done.returncode == 2 and named in done.stderr
