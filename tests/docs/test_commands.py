@@ -28,6 +28,9 @@ from train.run.settings import load_run
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # what is said of a command that is shown in part, in a sentence
 PART = re.compile(r"(is|are) required|expected (one|at least one) argument")
+OPTION = re.compile(r"--[a-z][\w-]*(=|$)")
+# options that are shown and that no test gives, and why
+NOT_RUN: dict[str, str] = {}
 FENCE = re.compile(r"^```([\w-]*)\n(.*?)^```\s*?$", re.DOTALL | re.MULTILINE)
 
 
@@ -109,38 +112,39 @@ def test_a_shown_command_is_understood(
 
 @cache
 def tests_of(command: tuple[str, ...]) -> str:
-    """The text of all test files that run a command."""
-    name = command[-1]
-    module = BUILDERS[name][0] if command[0] == "tasks" and len(command) > 1 else ""
-    module = (module or assay.COMMANDS[command[0]][0]).partition(":")[0]
-    quoted = r"""["']\s*,\s*["']""".join(map(re.escape, command))
-    ways = re.compile(rf"""["']{quoted}["']|{re.escape(module)}\b|\b{" ".join(command)} """)
-    here = Path(__file__).name
-    files = [path for path in (ROOT / "tests").rglob("*.py") if path.name != here]
-    return "\n".join(text for path in files if ways.search(text := path.read_text("utf-8")))
+    """The text of all test files that run a command: by its words, or by its `main`."""
+    builder = command[0] == "tasks" and len(command) > 1
+    places = BUILDERS[command[1]] if builder else assay.COMMANDS[command[0]]
+    package, _, module = places[0].partition(":")[0].rpartition(".")
+    words = r"""["']\s*,\s*["']""".join(map(re.escape, command))
+    ways = (
+        rf"""["']{words}["']""",
+        rf"""(\b|"){" ".join(command)} """,
+        rf"from {re.escape(package)}\.{module} import",
+        rf"from {re.escape(package)} import [\w, ]*\b{module}\b",
+    )
+    run = re.compile("|".join(ways))
+    files = [p for p in (ROOT / "tests").rglob("*.py") if p.name != Path(__file__).name]
+    return "\n".join(text for path in files if run.search(text := path.read_text("utf-8")))
 
 
-# shown, and run by no test: why
-NOT_RUN: dict[str, str] = {}
+def options_shown() -> list[str]:
+    """Every option that is shown, behind its command."""
+    found: set[str] = set()
+    for _, words in WHOLE:
+        built = words[0] == "tasks" and words[1] in BUILDERS
+        command = " ".join(words[: 2 if built else 1])
+        found |= {f"{command} {word.partition('=')[0]}" for word in words if OPTION.match(word)}
+    return sorted(found - NOT_RUN.keys())
 
 
-def options_shown() -> list[tuple[tuple[str, ...], str]]:
-    found: set[tuple[tuple[str, ...], str]] = set()
-    for page, words in WHOLE:
-        if "tutorials" in page:
-            continue
-        own = words[0] == "tasks" and words[1] not in BUILDERS
-        command = ("tasks",) if own else tuple(words[: 2 if words[0] in ("tasks",) else 1])
-        found |= {(command, word.partition("=")[0]) for word in words if word.startswith("--")}
-    return sorted(found)
+@pytest.mark.parametrize("shown", options_shown())
+def test_an_option_that_is_shown_is_given_in_a_test(shown: str) -> None:
+    command, option = shown.rsplit(" ", 1)
+    text = tests_of(tuple(command.split()))
+    assert re.search(rf"""["' ]{option}["' =]""", text), f"no test gives `assay {shown}`"
 
 
-@pytest.mark.parametrize(
-    ("command", "option"), options_shown(), ids=lambda x: " ".join(x) if isinstance(x, tuple) else x
-)
-def test_an_option_that_is_shown_is_given_in_a_test(command: tuple[str, ...], option: str) -> None:
-    text = tests_of(command)
-    said = " ".join([*command, option])
-    if said in NOT_RUN:
-        return
-    assert re.search(rf"""["' ]{re.escape(option)}["' =]""", text), f"no test gives `assay {said}`"
+def test_what_no_test_gives_is_still_shown() -> None:
+    shown = " ".join(line for _, line in SHOWN)
+    assert all(said.rsplit(" ", 1)[1] in shown for said in NOT_RUN)
