@@ -112,7 +112,8 @@ def test_a_shown_command_is_understood(
 
 @cache
 def tests_of(command: tuple[str, ...]) -> str:
-    """The text of all test files that run a command: by its words, or by its `main`."""
+    """The text of all test files that run a command: by its words, by its `main`, or, for a
+    builder of tasks, because they are the tests of its room."""
     builder = command[0] == "tasks" and len(command) > 1
     places = BUILDERS[command[1]] if builder else assay.COMMANDS[command[0]]
     package, _, module = places[0].partition(":")[0].rpartition(".")
@@ -124,8 +125,10 @@ def tests_of(command: tuple[str, ...]) -> str:
         rf"from {re.escape(package)} import [\w, ]*\b{module}\b",
     )
     run = re.compile("|".join(ways))
+    own = (ROOT / "tests" / package.replace(".", "/")).as_posix() if builder else "?"
     files = [p for p in (ROOT / "tests").rglob("*.py") if p.name != Path(__file__).name]
-    return "\n".join(text for path in files if run.search(text := path.read_text("utf-8")))
+    texts = {path.as_posix(): path.read_text("utf-8") for path in files}
+    return "\n".join(text for at, text in texts.items() if at.startswith(own) or run.search(text))
 
 
 def options_shown() -> list[str]:
