@@ -30,7 +30,15 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PART = re.compile(r"(is|are) required|expected (one|at least one) argument")
 OPTION = re.compile(r"--[a-z][\w-]*(=|$)")
 # options that are shown and that no test gives, and why
-NOT_RUN: dict[str, str] = {}
+NOT_RUN = {
+    "rollout --in-flight": "requests that are open at a vLLM or SGLang server, which tests do not start",
+    "rollout --server-python": "the Python of vLLM's own environment, which tests do not install",
+    "tasks dare --exclude": "folders of the published benchmark, which are not in the repository",
+    "tasks dare --simulate": "the same",
+    "tasks harbor --python": "Pythons with other packages, which tests do not install",
+    "tasks harbor --split": "a name that is written into each task as it stands",
+    "tasks lake --carried": "several hundred tables of packages, which tests do not install",
+}
 FENCE = re.compile(r"^```([\w-]*)\n(.*?)^```\s*?$", re.DOTALL | re.MULTILINE)
 
 
@@ -151,3 +159,15 @@ def test_an_option_that_is_shown_is_given_in_a_test(shown: str) -> None:
 def test_what_no_test_gives_is_still_shown() -> None:
     shown = " ".join(line for _, line in SHOWN)
     assert all(said.rsplit(" ", 1)[1] in shown for said in NOT_RUN)
+
+
+def test_the_results_of_the_readme_are_those_of_the_page_of_results() -> None:
+    """README repeats one table; the page of results is where its numbers come from."""
+    page = (ROOT / "docs" / "results.md").read_text("utf-8")
+    table = (ROOT / "README.md").read_text("utf-8").partition("## Results")[2].partition("## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    assert len(rows) == 4
+    for seed, _, sft, rl, gain in rows[1:]:
+        assert f"**{gain}**" in page
+        assert re.search(rf"^\| {seed} \| SFT \| [^|]+ \| {sft} ", page, re.MULTILINE)
+        assert re.search(rf"^\| {seed} \| RL \| [^|]+ \| {rl} ", page, re.MULTILINE)
