@@ -41,12 +41,12 @@ def commands(name: str) -> list[list[str]]:
     return [shlex.split(line) for block in blocks for line in block.splitlines() if line.strip()]
 
 
-def play(name: str, folder: Path, **words: str) -> str:
+def play(name: str, folder: Path, model: str = "", **words: str) -> str:
     """Run a tutorial in a folder, its placeholders replaced; everything that was printed."""
     said: list[str] = []
     for given in commands(name):
         assert given[0] == "assay"
-        line = [words.get(word, word) for word in given[1:]]
+        line = [model if word == "$MODEL" else words.get(word, word) for word in given[1:]]
         small = SMALL.get(" ".join(line[:2]), SMALL.get(line[0], []))
         if line[0] == "eval" and "--turns" not in line and name in ("tables", "lake"):
             small = [*small, "--turns", "1"]
@@ -58,7 +58,7 @@ def play(name: str, folder: Path, **words: str) -> str:
 
 def test_every_tutorial_is_run_here() -> None:
     here = {"documents", "tables", "lake", "reward", "tools", "endpoint", "cluster"}
-    assert {path.stem for path in TUTORIALS.glob("*.md")} == here
+    assert {path.stem for path in TUTORIALS.glob("*.md")} == {"start", *here}
     assert all(commands(name) for name in here)
 
 
@@ -81,7 +81,7 @@ def test_own_documents(tiny_folder: Path, tmp_path: Path) -> None:
     corpus = ROOT / "data_gen" / "corpus" / "documents.jsonl.gz"
     lines = gzip.decompress(corpus.read_bytes()).splitlines()[::3]
     (tmp_path / "mine.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    said = play("documents", tmp_path, MODEL=str(tiny_folder))
+    said = play("documents", tmp_path, model=str(tiny_folder))
     assert "side by side" in said and (tmp_path / "runs.html").is_file()
 
 
@@ -101,7 +101,7 @@ def make_tables(folder: Path, names: range) -> None:
 @pytest.mark.slow
 def test_own_tables(tiny_folder: Path, tmp_path: Path) -> None:
     make_tables(tmp_path / "tables", range(4))
-    play("tables", tmp_path, MODEL=str(tiny_folder))
+    play("tables", tmp_path, model=str(tiny_folder))
     assert (tmp_path / "eval" / "view.html").is_file()
 
 
@@ -110,7 +110,7 @@ def test_a_data_lake(tiny_folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("duckdb", reason="needs the extra `build`")
     make_tables(tmp_path / "lake", range(3))
     make_tables(tmp_path / "other", range(3, 6))
-    play("lake", tmp_path, MODEL=str(tiny_folder))
+    play("lake", tmp_path, model=str(tiny_folder))
     assert (tmp_path / "eval" / "results.json").is_file()
 
 
@@ -118,7 +118,7 @@ def test_a_data_lake(tiny_folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "example"), [("reward", "own_family"), ("tools", "own_tools")])
 def test_an_example_of_ones_own(tiny_folder: Path, tmp_path: Path, name: str, example: str) -> None:
     shutil.copy(ROOT / "examples" / f"{example}.py", tmp_path)
-    play(name, tmp_path, MODEL=str(tiny_folder))
+    play(name, tmp_path, model=str(tiny_folder))
     assert (tmp_path / "eval" / "view.html").is_file()
 
 

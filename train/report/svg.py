@@ -165,5 +165,6 @@ def _ticks(low: float, high: float, count: int) -> list[float]:
 def _number(value: float) -> str:
     size = abs(value)
     if size and (size < 1e-3 or size >= 1e5):
-        return f"{value:.0e}"
+        digits, power = f"{value:.2e}".split("e")
+        return f"{float(digits):g}e{int(power)}"
     return f"{value:.10g}" if size < 1000 else f"{value:.0f}"

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from report_runs import make_report_run
-from view_pages import SCHEMES, SIZES, WIDE, check_layout, chromium, needs_browser, silent_tab
+from view_pages import SCHEMES, SIZES, WIDE, check_layout, needs_browser
 
 from train.report.write import write_several
 
 pytestmark = needs_browser()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
-
-
-@pytest.fixture
-def tab(browser: Any) -> Iterator[Any]:
-    with silent_tab(browser) as page:
-        yield page
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 from small_run import EVIL, answers, evaluation_rows, line, make_evaluation, make_run, refinement
-from view_pages import SCHEMES, SIZES, WIDE, check_layout, chromium, needs_browser, silent_tab
+from view_pages import SCHEMES, SIZES, WIDE, check_layout, needs_browser
 
 from rewards.task import json_line, write_jsonl
 from train.view import serve
@@ -20,18 +19,6 @@ from train.view.page import write_page
 from train.view.serve import Followed, Server
 
 pytestmark = needs_browser()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
-
-
-@pytest.fixture
-def tab(browser: Any) -> Iterator[Any]:
-    with silent_tab(browser) as page:
-        yield page
 
 
 @pytest.fixture(scope="module")
