@@ -156,7 +156,8 @@ def marks_of(database: str) -> tuple[TableMarks, ...]:
 
 
 def _source(task: Task) -> str:
-    return str(task.meta.get("source") or task.meta.get("database") or task.id)
+    """The tables of the question: splits are drawn by them. A folder holds many."""
+    return str(task.meta.get("database") or task.meta.get("source") or task.id)
 
 
 SQL = Family(
