@@ -31,13 +31,13 @@ PART = re.compile(r"(is|are) required|expected (one|at least one) argument")
 OPTION = re.compile(r"--[a-z][\w-]*(=|$)")
 # options that are shown and that no test gives, and why
 NOT_RUN = {
-    "rollout --in-flight": "requests that are open at a vLLM or SGLang server, which tests do not start",
+    "rollout --in-flight": "open requests at a vLLM or SGLang server, which tests do not start",
     "rollout --server-python": "the Python of vLLM's own environment, which tests do not install",
     "tasks dare --exclude": "folders of the published benchmark, which are not in the repository",
     "tasks dare --simulate": "the same",
     "tasks harbor --python": "Pythons with other packages, which tests do not install",
     "tasks harbor --split": "a name that is written into each task as it stands",
-    "tasks lake --carried": "several hundred tables of packages, which tests do not install",
+    "tasks lake --carried": "several hundred tables: minutes",
 }
 FENCE = re.compile(r"^```([\w-]*)\n(.*?)^```\s*?$", re.DOTALL | re.MULTILINE)
 
