@@ -119,7 +119,7 @@ def test_a_shown_command_is_understood(
 
 
 @cache
-def tests_of(command: tuple[str, ...]) -> str:
+def text_of_tests(command: tuple[str, ...]) -> str:
     """The text of all test files that run a command: by its words, by its `main`, or, for a
     builder of tasks, because they are the tests of its room."""
     builder = command[0] == "tasks" and len(command) > 1
@@ -152,7 +152,7 @@ def options_shown() -> list[str]:
 @pytest.mark.parametrize("shown", options_shown())
 def test_an_option_that_is_shown_is_given_in_a_test(shown: str) -> None:
     command, option = shown.rsplit(" ", 1)
-    text = tests_of(tuple(command.split()))
+    text = text_of_tests(tuple(command.split()))
     assert re.search(rf"""["' ]{option}["' =]""", text), f"no test gives `assay {shown}`"
 
 
