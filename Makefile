@@ -9,7 +9,8 @@ CUDA := cuda-bindings cuda-pathfinder cuda-toolkit $(addprefix nvidia-,cublas cu
   cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand cusolver cusparse cusparselt-cu13 nccl-cu13 \
   nvjitlink nvshmem-cu13 nvtx)
 
-.PHONY: help lock lock-gpu setup demo test test-slow test-slurm test-interop tools check docs clean
+.PHONY: help lock lock-gpu setup demo test test-slow test-slurm test-interop test-browser tools check \
+  docs clean
 
 help:
 	@echo "make demo   train a real model against gold, evaluate it, write runs/demo/report.html"
@@ -61,6 +62,15 @@ test-slurm: setup
 # an environment of its own (.interop/); needs Python 3.12 beside. ARGS names some of them.
 test-interop: setup
 	$(BIN)/python tests/support/interop.py $(ARGS)
+
+# The report and the viewer in an installed Chromium, with axe-core (from npm) where it can be had.
+AXE := .interop/axe/package/axe.min.js
+test-browser: setup
+	@$(PYTHON) -m train.install --extras browser
+	-test -f $(AXE) || (mkdir -p .interop/axe && cd .interop/axe && npm pack --silent axe-core@4.14.1 \
+	  && tar xzf axe-core-4.14.1.tgz)
+	if [ -f $(AXE) ]; then export ASSAY_AXE="$$PWD/$(AXE)"; fi; \
+	  $(BIN)/python -m pytest tests/train/report/test_browser.py tests/train/view/test_browser.py $(ARGS)
 
 # What `check` and `docs` are made with. Fails where it cannot be fetched.
 tools: setup

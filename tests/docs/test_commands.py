@@ -31,13 +31,13 @@ PART = re.compile(r"(is|are) required|expected (one|at least one) argument")
 OPTION = re.compile(r"--[a-z][\w-]*(=|$)")
 # options that are shown and that no test gives, and why
 NOT_RUN = {
-    "rollout --in-flight": "requests that are open at a vLLM or SGLang server, which tests do not start",
+    "rollout --in-flight": "open requests at a vLLM or SGLang server, which tests do not start",
     "rollout --server-python": "the Python of vLLM's own environment, which tests do not install",
     "tasks dare --exclude": "folders of the published benchmark, which are not in the repository",
     "tasks dare --simulate": "the same",
     "tasks harbor --python": "Pythons with other packages, which tests do not install",
     "tasks harbor --split": "a name that is written into each task as it stands",
-    "tasks lake --carried": "several hundred tables of packages, which tests do not install",
+    "tasks lake --carried": "several hundred tables: minutes",
 }
 FENCE = re.compile(r"^```([\w-]*)\n(.*?)^```\s*?$", re.DOTALL | re.MULTILINE)
 
@@ -119,7 +119,7 @@ def test_a_shown_command_is_understood(
 
 
 @cache
-def tests_of(command: tuple[str, ...]) -> str:
+def text_of_tests(command: tuple[str, ...]) -> str:
     """The text of all test files that run a command: by its words, by its `main`, or, for a
     builder of tasks, because they are the tests of its room."""
     builder = command[0] == "tasks" and len(command) > 1
@@ -152,7 +152,7 @@ def options_shown() -> list[str]:
 @pytest.mark.parametrize("shown", options_shown())
 def test_an_option_that_is_shown_is_given_in_a_test(shown: str) -> None:
     command, option = shown.rsplit(" ", 1)
-    text = tests_of(tuple(command.split()))
+    text = text_of_tests(tuple(command.split()))
     assert re.search(rf"""["' ]{option}["' =]""", text), f"no test gives `assay {shown}`"
 
 

@@ -94,6 +94,6 @@ def test_calls_of_tools_in_few_words(tiny_folder: Path, tmp_path: Path) -> None:
     words += ["--calls", "hermes_brief", "--brief", "--turns", "1", "--max-new-tokens", "8"]
     words += ["--dtype", "float32", "--snippet-tokens", "100"]
     assay(tmp_path, "rollout", *words, "--n", "1", "--out", "r.jsonl")
-    assert all(row["score"] is not None for row in rows(tmp_path / "r.jsonl"))
+    assert all(row["outcome"] is not None for row in rows(tmp_path / "r.jsonl"))
     assay(tmp_path, "eval", *words, "--limit", "1", "--out", "E")
     assert (tmp_path / "E" / "results.json").is_file()

@@ -99,3 +99,11 @@ def test_a_failed_fill_publishes_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         model_source._publish(tmp_path / "models" / "m", fill, 0)
     assert list((tmp_path / "models").iterdir()) == []
+
+
+def test_the_folder_alone_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = folder_with(tmp_path / "m", *WHOLE)
+    assert model_source.main([str(folder)]) == 0
+    assert capsys.readouterr().out == f"{folder}\n"
+    assert model_source.main([str(tmp_path / "none")]) == 2
+    assert "no such folder" in capsys.readouterr().err

@@ -264,3 +264,13 @@ def test_a_run_that_was_trained_and_not_evaluated_has_a_page(
     tags = Tags()
     tags.feed(page)
     assert tags.open == []
+
+
+def test_the_numbers_of_an_axis_differ() -> None:
+    for line in (
+        [(1.0, 1e-4), (2.0, 1e-4)],
+        [(1.0, 2.5e5), (2.0, 2.6e5)],
+        [(1.0, 0.3), (2.0, 0.4)],
+    ):
+        said = re.findall(r'text-anchor="end">([^<]+)<', line_chart([("a", line)]))
+        assert len(said) > 2 and len(set(said)) == len(said)
