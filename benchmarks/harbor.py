@@ -6,8 +6,8 @@
 Of every file an even draw of `--count` tasks is exported twice, which must give the same bytes, and
 run in the jail without Docker. One line for each file: directories, those whose outcome is 1 with
 the oracle and 0 with nop, trials that ended with an error, seconds by the clock and of processors
-(Harbor and the processes that it waited for). Exit status 1 where a task does not hold. `make test-interop ARGS=harbor`
-makes the environment with Harbor.
+(Harbor and the processes that it waited for). Exit status 1 where a task does not hold.
+`make test-interop ARGS=harbor` makes the environment with Harbor.
 """
 
 from __future__ import annotations
