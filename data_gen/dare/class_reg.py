@@ -97,6 +97,9 @@ def opened(source: Source, settings: Settings, pool: Pool, built: Built) -> Tabl
     try:
         raw = source.load()
         texts = texts_of(source, [str(c).strip() for c in raw.columns])
+        if not wish.targets and (why := _asked_for_nothing(source, raw, texts)):
+            built.refused.append(why)
+            return None
         looked = clean(raw, seed, texts, wish.named())
     except TaskError as error:
         built.refused.append(str(error))
@@ -109,15 +112,6 @@ def opened(source: Source, settings: Settings, pool: Pool, built: Built) -> Tabl
     if looked is None:
         built.refused.append("fewer than 4 usable columns or 120 different rows")
         return None
-    if not wish.targets:
-        columns = [str(name).strip() for name in raw.columns]
-        why = no_table(source, texts, columns) or panel(source, named(raw), texts)
-        if why:
-            built.refused.append(why)
-            return None
-    if not wish.targets and is_one_series(raw):
-        built.refused.append("its rows are points of one series: no random split of them is fair")
-        return None
     if lost := [n for n in (*wish.targets, *wish.features) if n not in looked.kinds]:
         built.refused.append(f"{', '.join(lost)}: too many missing values, or no usable column")
         return None
@@ -126,6 +120,16 @@ def opened(source: Source, settings: Settings, pool: Pool, built: Built) -> Tabl
         built.refused.append("the table of a published evaluation database")
         return None
     return Table(source, raw, looked, texts, wish, settings, pool, frozenset(keys_of(raw)))
+
+
+def _asked_for_nothing(source: Source, raw: Frame, texts: Mapping[str, str]) -> str:
+    """Why no class and no number is asked for in a table, by what its source says and how its rows
+    stand; "" where some may be."""
+    columns = [str(name).strip() for name in raw.columns]
+    why = no_table(source, texts, columns) or panel(source, named(raw), texts)
+    if not why and is_one_series(raw):
+        why = "its rows are points of one series: no random split of them is fair"
+    return why
 
 
 async def _databases(table: Table, built: Built, seed: int, room: int, sure: bool | None) -> None:

@@ -128,21 +128,25 @@ def owns(name: str, column: Column, text: str) -> bool:
     return whole and bool(is_identifier(name, column, text) or _OWNER.search(split(name)))
 
 
-def owned(frame: Frame, name: str, owners: Sequence[str]) -> str:
+def owned(frame: Frame, name: str, owners: Sequence[str], codes: Mapping[str, Any]) -> str:
     """A column whose values go far towards this one: rows of one person on both sides of a split
-    would give answers away. "" where there is none."""
+    would give answers away. "" where there is none. `codes`: of all columns (`codes_of`)."""
+    import numpy as np
+
     column = frame[name]
     amount = is_number(column) and column.nunique() > 10
-    y = column.astype(float) if amount else column.eq(column.mode().iloc[0]).astype(float)
+    value = column.astype(float) if amount else column.eq(column.mode().iloc[0]).astype(float)
+    y, there = value.to_numpy(float, na_value=np.nan), codes[name] >= 0
     for owner in owners:
-        known = column.notna() & frame[owner].notna()
-        if owner == name or known.sum() < 60 or y[known].nunique() < 2:
+        known = there & (codes[owner] >= 0)
+        if owner == name or known.sum() < 60:
             continue
-        groups, own = frame.loc[known, owner], y[known]
-        rest = float(((own - own.groupby(groups).transform("mean")) ** 2).sum())
-        whole = float(((own - own.mean()) ** 2).sum())
-        free = len(own) - groups.nunique()
-        if whole and free > 0 and 1 - (rest / free) / (whole / (len(own) - 1)) >= OWNED:
+        own, groups = y[known] - y[known].mean(), codes[owner][known]
+        sizes, sums = np.bincount(groups), np.bincount(groups, own)
+        whole = float(own @ own)
+        rest = whole - float((sums**2 / np.maximum(sizes, 1)).sum())
+        free = len(own) - int((sizes > 0).sum())
+        if whole > 0 and free > 0 and 1 - (rest / free) / (whole / (len(own) - 1)) >= OWNED:
             return owner
     return ""
 

@@ -160,7 +160,7 @@ def misplaced(frame: Frame, texts: Mapping[str, str], series: bool = False) -> d
             found[name] = f"one of several indicators of one answer, as {by} is"
         elif is_number(column) and of_group(column):
             found[name] = "a value that many rows share to the last digit: of a group, not of a row"
-        elif not series and (by := owned(frame, name, owners)):
+        elif not series and (by := owned(frame, name, owners, codes)):
             found[name] = f"it belongs to what {by} names, and not to a row"
         elif is_number(column) and is_scaled_weight(name, column):
             found[name] = "a weight of the sample"
