@@ -209,10 +209,11 @@ def _compares(frame: Frame, name: str, target: str, features: Sequence[str]) -> 
     return False
 
 
-def two_give(frame: Frame, target: str, features: Sequence[str]) -> str:
+def two_give(frame: Frame, target: str, features: Sequence[str], near: float = 0.99) -> str:
     """Two numbers whose weighted sum is the target with an R2 of 0.99, or whose product or quotient
     is with one of 0.97, in words; "" where there are none: lean mass by weight and fat. Or that all
-    numbers together give it so: a part of an index, by the index and its other parts."""
+    numbers together give it, with an R2 of `near` either way: a part of an index, by the index and
+    its other parts."""
     import numpy as np
 
     names = [f for f in features if is_number(frame[f]) and frame[f].nunique() > 2][:40]
@@ -235,7 +236,7 @@ def two_give(frame: Frame, target: str, features: Sequence[str]) -> str:
                 if free > 1e-6 and both / free >= enough:
                     way = "product" if log else "weighted sum"
                     return f"{one} and {part.columns[j]} give it (nearly a {way} of them)"
-        if _all_give(found, len(part), enough):
+        if _all_give(found, len(part), min(near, enough)):
             way = "product" if log else "weighted sum"
             return f"the other numbers together give it (nearly a {way} of them)"
     return ""

@@ -101,9 +101,11 @@ def _several(
     return (first, *rng.sample(alike, more))
 
 
-def narrowed(looked: Looked, plan: Plan, wish: Wish) -> tuple[Looked | None, str]:
+def narrowed(
+    looked: Looked, plan: Plan, wish: Wish, near: float = 0.99
+) -> tuple[Looked | None, str]:
     """The table without the features that give a target away; (None, why) where the target is
-    refused or too little is left."""
+    refused or too little is left. `near`: the R2 from which on all numbers together give it."""
     targets = list(plan.targets)
     features = list(wish.features) or looked.features(targets)
     gone: dict[str, str] = {}
@@ -119,7 +121,7 @@ def narrowed(looked: Looked, plan: Plan, wish: Wish) -> tuple[Looked | None, str
             free = [f for f in features if f not in gone]
             gone |= made_with(looked.frame, target, free, looked.texts)
             free = [f for f in features if f not in gone]
-            if why := two_give(looked.frame, target, free):
+            if why := two_give(looked.frame, target, free, near):
                 return None, why
             if kin := beside_none(looked.frame, target, others, looked.texts):
                 return None, f"{next(iter(kin))}, another target, is too near"

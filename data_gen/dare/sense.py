@@ -32,7 +32,8 @@ Column = Any  # a pandas Series
 
 _BEFORE_NAME = re.compile(
     r"^(base(line)?|pre(test|op|treat\w*)?|initial|init|lag(ged)?|previous|prev|prior|before|first|"
-    r"orig(inal)?|start|past|last)\b|\b(base(line)?|pre|lag(ged)?|before|prior)( \d+)?$|lag\d*$",
+    r"orig(inal)?|start|past|last)\b|\b(base(line)?|pre|lag(ged)?|before|prior|history)( \d+)?$|"
+    r"lag\d*$",
     re.I,
 )
 _BEFORE = re.compile(
@@ -67,13 +68,18 @@ _WHO_TEXT = re.compile(
     re.I,
 )
 _TIME_TO = re.compile(
-    r"\btime (to|until|from \w+ to) (death|relapse|failure|recurrence|progression|the event|event|"
-    r"infection|discontinuation)\b|\bon[- ]study time\b|\bfollow-?up time\b|\bdeath indicator\b|"
-    r"\bsurvival times?\b",
+    r"\btime (in (days|weeks|months|years) )?(to|until|from \w+ to) (death|relapse|failure|"
+    r"recurrence|progression|the event|event|infection|discontinuation)\b|\bsurvival times?\b|"
+    r"\bon[- ]study time\b|\bfollow-?up time\b|\bdeath indicator\b",
     re.I,
 )
 _PANEL = re.compile(
     r"\b(a|balanced|unbalanced) panel of \d+|\bpanel data\b|\bgrowth curves?\b", re.I
+)
+_SERIES = re.compile(
+    r"\b(is|as|giving|a|an) (an? )?(multiple |multivariate |univariate )?time[- ]series\b|"
+    r"\b(monthly|quarterly|weekly|daily|hourly) (totals|returns|observations|time series)\b",
+    re.I,
 )
 _TIMES = re.compile(
     r"^(t|times?|years?|yr|date|period|wave|visit|week|month|day|occasion|season|grade|age)$", re.I
@@ -112,6 +118,8 @@ def no_table(source: Source, texts: Mapping[str, str], names: Sequence[str] = ()
     about = source.about.replace("_", " ")  # titles of books stand between them
     if told or _SURVIVAL.search(f"{source.title}\n{source.about}\n{about}"):
         return "its rows are times until an event, some of them censored: no class and no number"
+    if _SERIES.search(plain_about(source.about)[:1500]):
+        return "its rows are points of one series: no random split of them is fair"
     return ""
 
 

