@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,6 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-settings.register_profile("no deadline", deadline=None)  # a loaded machine is not a failure
-settings.load_profile("no deadline")
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +47,20 @@ def tiny_hf(tiny_folder: Path) -> Any:
     from transformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(tiny_folder, dtype=torch.float32).eval()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def families_stay_in_their_file() -> Iterator[None]:
+    """What the tests of a file add to the families is forgotten after the file."""
+    from rewards import families
+
+    place = "_added"
+    added, told = dict(getattr(families, place)), os.environ.get(families.VARIABLE)
+    yield
+    setattr(families, place, added)
+    os.environ.pop(families.VARIABLE, None)
+    if told is not None:
+        os.environ[families.VARIABLE] = told
 
 
 @pytest.fixture
