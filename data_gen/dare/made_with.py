@@ -22,8 +22,13 @@ GAIN = 0.05  # what the target must add to the R2 of a label before it is looked
 FEW = 60  # rows below which nothing is said
 
 _TOTAL = re.compile(
-    r"\b(total|overall|sum|all|combined|composite|index|score|average|mean)\b", re.I
+    r"\b(total|overall|sum|all|combined|composite|index|score|average|mean|generali[sz]ed|gross|"
+    r"whole|spending)\b",
+    re.I,
 )
+_BEGUN = re.compile(r"^(start|begin|begun|from|arriv\w*|open(ed)?)\b", re.I)
+_ENDED = re.compile(r"^(end|finish(ed)?|stop|until|depart\w*|close(d)?)\b", re.I)
+_LASTS = re.compile(r"\b(time|duration|length|hours|hrs|minutes|mins|days|stay)\b", re.I)
 _EARNS = re.compile(r"\b(wages?|earn\w*|salar(y|ies)|pay|labou?r income)\b", re.I)
 _PURSE = re.compile(
     r"\b(fam(ily)?|hh|household|total|non-? ?wife|nonwife|combined|taxable|gross|disposable|"
@@ -42,6 +47,9 @@ def made_with(
         for name in features:
             if _PURSE.search(f"{name} {split(name)} {texts.get(name, '')[:90]}"):
                 found[name] = "an income that what is asked for is a part of"
+    ends = [[f for f in features if form.match(split(f))] for form in (_BEGUN, _ENDED)]
+    if _LASTS.search(said) and all(ends):
+        found |= dict.fromkeys([*ends[0], *ends[1]], "one end of the time that is asked for")
     if not is_number(frame[target]) or frame[target].dtype.kind == "b":
         return found
     if _parts(target, [str(c) for c in frame.columns]):
@@ -54,7 +62,7 @@ def made_with(
     if len(rows) < FEW or rows[target].nunique() < 5:
         return found
     for name in _sums(rows, target, numbers, texts):
-        found.setdefault(name, "a total that the target is a part of")
+        found.setdefault(name, "a sum that the target is a part of")
     for name in _labels(rows, target, numbers, labels):
         found.setdefault(name, "with other features it was read off the target")
     return found
@@ -70,19 +78,28 @@ def _parts(target: str, names: Sequence[str]) -> bool:
 
 
 def _sums(rows: Frame, target: str, numbers: list[str], texts: Mapping[str, str]) -> list[str]:
-    """Totals, by what is said of them, that are a sum of the target and other numbers, and are
-    none without it."""
-    named = [n for n in numbers if _TOTAL.search(f"{split(n)} {texts.get(n, '')[:90]}")]
+    """Totals, by what is said of them, that are a sum of the target and other numbers, and are none
+    without it. Without such words nobody can tell a whole from its parts."""
+    import numpy as np
+
     found: list[str] = []
-    for name in named:
+    for name in numbers:
+        if not _TOTAL.search(f"{split(name)} {texts.get(name, '')[:90]}"):
+            continue
         parts = [n for n in numbers if n != name]
         whole = rows[name].to_numpy(float)
         apart = rows[parts].to_numpy(float)
         beside = rows[[*parts, target]].to_numpy(float)
         if len(rows) < 5 * beside.shape[1] + 30 or not parts:
             continue
-        gives, alone = _explained(beside, whole[:, None]), _explained(apart, whole[:, None])
-        if gives[0] >= SUM and 1 - alone[0] >= 2 * (1 - gives[0]) + 0.02:
+        gives = _explained(beside, whole[:, None])
+        if gives[0] < SUM:
+            continue
+        alone = _explained(apart, whole[:, None])
+        scaled = (beside - beside.mean(axis=0)) / (beside.std(axis=0) + 1e-12)
+        weights = np.linalg.lstsq(scaled, whole - whole.mean(), rcond=1e-9)[0] / whole.std()
+        adds = weights[-1] > 0 and (weights > -0.1).all()
+        if adds and 1 - alone[0] >= 2 * (1 - gives[0]) + 0.02:
             found.append(name)
     return found
 
@@ -92,6 +109,7 @@ def _labels(rows: Frame, target: str, numbers: list[str], labels: list[str]) -> 
     by both scores; a group, by the thresholds of a measure."""
     import numpy as np
 
+    labels = [n for n in labels if rows[n].value_counts().min() >= 2 and rows[n].nunique() > 1]
     if not labels:
         return []
     apart = rows[numbers].to_numpy(float)
@@ -134,8 +152,6 @@ def _mistakes(x: Array, y: Any) -> float:
     codes = y.astype("category").cat.codes.to_numpy()
     if not x.shape[1]:
         return 1 - float(y.value_counts(normalize=True).iloc[0])
-    if y.value_counts().iloc[-1] < 2:
-        return 1.0
     folds = StratifiedKFold(2, shuffle=True, random_state=0)
     line: Any = make_pipeline(StandardScaler(), LogisticRegression(C=100.0, max_iter=100))
     tree = DecisionTreeClassifier(max_depth=4, min_samples_leaf=5, random_state=0)

@@ -78,7 +78,8 @@ _PANEL = re.compile(
 )
 _SERIES = re.compile(
     r"\b(is|as|giving|a|an) (an? )?(multiple |multivariate |univariate )?time[- ]series\b|"
-    r"\b(monthly|quarterly|weekly|daily|hourly) (totals|returns|observations|time series)\b",
+    r"\b(monthly|quarterly|weekly|daily|hourly) (totals|returns|observations|time series)\b|"
+    r"\btsibble\b",
     re.I,
 )
 _TIMES = re.compile(
@@ -104,7 +105,9 @@ _NUMBERED = re.compile(r"^(.*?[A-Za-z._ ])0*(\d{1,2})$")
 _FULL_YEAR = re.compile(r"(?<!\d)((?:19|20)\d\d)(?!\d)")
 _SHORT_YEAR = re.compile(r"^(.*[A-Za-z._])([4-9]\d)$")
 _IN_YEAR = re.compile(
-    r"\b(?:in|for|of|during) ((?:19|20)\d\d)\b(?! (?:us |u\.s\. |constant )?dollar)", re.I
+    r"(?:\b(?:in|for|of|during|end|start)|,) ((?:19|20)\d\d)\b"
+    r"(?! (?:us |u\.s\. |constant )?dollar)",
+    re.I,
 )
 
 

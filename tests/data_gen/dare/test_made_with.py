@@ -55,6 +55,17 @@ def test_a_total_that_the_target_is_a_part_of_is_no_feature() -> None:
     assert set(made_with(frame, "food", features, {"spent": "total spending"})) == {"spent"}
     assert made_with(frame, "food", features, {"spent": "what was paid"}) == {}
     assert made_with(frame, "age", ["food", *features[:2], "spent"], {"spent": "total"}) == {}
+    texts = {"rent": "overall rent"}  # the whole less the other parts is no sum of them
+    assert made_with(frame, "food", features, texts) == {}
+
+
+def test_both_ends_of_a_time_are_no_features_of_it() -> None:
+    names = ["start_time", "end_time", "charge_hours", "price"]
+    frame = pd.DataFrame({name: noise(i) for i, name in enumerate(names)})
+    features = ["start_time", "end_time", "price"]
+    assert set(made_with(frame, "charge_hours", features, {})) == {"start_time", "end_time"}
+    assert made_with(frame, "price", ["start_time", "end_time", "charge_hours"], {}) == {}
+    assert made_with(frame, "charge_hours", ["start_time", "price"], {}) == {}
 
 
 def test_an_income_of_the_household_is_no_feature_of_a_wage() -> None:
