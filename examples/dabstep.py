@@ -85,7 +85,7 @@ def _signed(text: str) -> float | None:
 
 
 def strict(one: str, two: str) -> bool:
-    """Whether they are equal and say nothing beside: for the reward."""
+    """Whether the answers are equal and hold nothing else. Only the reward asks for that."""
     numbers = _signed(one), _signed(two)
     if numbers[0] is not None and numbers[1] is not None:
         same_sign = (numbers[0] < 0) == (numbers[1] < 0)

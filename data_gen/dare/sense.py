@@ -155,6 +155,7 @@ def misplaced(frame: Frame, texts: Mapping[str, str], series: bool = False) -> d
             found.setdefault(name, why)
     codes = codes_of(frame)
     many = {n: int(c.max()) + 1 if len(c) else 0 for n, c in codes.items()}
+    names = [n for n in names if many[n]]  # an empty column says nothing
     labels = [n for n in names if 2 <= many[n] <= 10]
     owners = [n for n in names if owns(n, frame[n], texts.get(n, ""))]
     runs = {} if series else runs_of(frame, codes)

@@ -310,3 +310,8 @@ def test_a_part_of_an_index_is_no_target_beside_the_index_and_its_other_parts() 
     loose = frame.assign(part0=frame["part0"] + [x / 6 for x in draws(31)])
     assert two_give(loose, "part0", features) == ""
     assert "together give it" in two_give(loose, "part0", features, 0.94)
+
+
+def test_an_empty_column_says_nothing() -> None:
+    frame = table(gone=[None] * ROWS, lost=[float("nan")] * ROWS)
+    assert set(misplaced(frame, {})) <= {"size", "age", "town"}

@@ -135,7 +135,7 @@ class Trained:
 
 
 def watched(file: Any, handed: list[tuple[str, str, float | None]], ran: list[str]) -> type:
-    """The exported workbench, which notes what it is asked."""
+    """The exported workbench; it keeps a list of the calls that it gets."""
 
     class Watched(file.Workbench):
         def get_reward(self) -> float | None:
