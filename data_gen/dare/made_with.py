@@ -17,7 +17,7 @@ from data_gen.dare.outcomes import split
 Array = Any  # a numpy array
 
 SUM = 0.95  # R2 from which on a total is a weighted sum of the target and other numbers
-TOLD = 0.03  # share of mistakes at most, of a label that the target and other numbers tell
+TOLD = 0.05  # share of mistakes at most, of a label that the target and other numbers tell
 GAIN = 0.05  # what the target must add to the R2 of a label before it is looked at closely
 FEW = 60  # rows below which nothing is said
 

@@ -41,7 +41,8 @@ _ID_TEXT = re.compile(
 _WEIGHT = re.compile(
     r"\b(sampl\w+|survey|cell(ule)?|observation|probability|frequency|expansion|design|analysis|"
     r"person|"
-    r"(post-?)?stratification|household) weights?\b|sampling probability"
+    r"(post-?)?stratification|household) weights?\b|sampling probabilit|"
+    r"\bweights? (the |of the )?sample\b"
 )
 _WEIGHT_NAME = re.compile(
     r"^([pfa]weight|per_?weight|samp_?wt|final_?wt|weights|\w*pspwght|[ad]n?weight)$", re.I

@@ -246,3 +246,11 @@ def test_a_coarser_form_of_the_target_is_no_feature() -> None:
     age = pd.DataFrame({"age": [rng.uniform(18, 90) for _ in range(ROWS)], "x": draw(5)})
     age["old"] = age["age"].map(lambda a: "old" if a > 50 else "young")
     assert set(judge(age, "age", ["old", "x"]).left_out) == {"old"}
+
+
+def test_a_weight_of_the_sample_is_known_by_its_words() -> None:
+    from data_gen.dare.targets import is_weight
+
+    assert is_weight("w", "weight sample to size of population")
+    assert is_weight("w", "inverse of the sampling probabilities")
+    assert not is_weight("w", "weight of the car in pounds")
