@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from rewards.signals import undisturbed
+
 # In a folder whose files are being replaced by a new set. It stays there after a kill.
 UNFINISHED = ".unfinished"
 _ABOUT = ("provenance.json", "refused.jsonl")  # written after a set of files, and about it
@@ -40,15 +42,18 @@ def replacing(path: str | Path) -> Generator[BinaryIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
         raise IsADirectoryError(21, "is a folder; give the path of a file", str(path))
-    temporary, out = _temporary(path)
+    temporary: Path | None = None
     try:
+        with undisturbed():  # or a signal falls between the file and what would take it away
+            temporary, out = _temporary(path)
         with named(path), out:
             yield out
             out.flush()
             os.fsync(out.fileno())
             temporary.replace(path)  # before the lock is given back
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
         raise
 
 

@@ -17,6 +17,7 @@ from threading import Event, ExceptHookArgs, Thread
 from types import TracebackType
 from typing import Any, TypeVar
 
+from rewards.signals import ENDING, undisturbed
 from rewards.task import MachineError
 
 Job = TypeVar("Job")
@@ -25,7 +26,6 @@ Found = TypeVar("Found")
 AHEAD = 3  # jobs handed out per process: enough that none waits, few when the caller stops early
 FEW = 4  # with so few short jobs, starting processes costs more than it saves
 Turn = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]  # `Crew.map`
-_ENDING = (signal.SIGTERM, signal.SIGINT)
 LOOK_S = 1.0  # between two looks whether the threads that serve a pool are there
 _OF_A_POOL = ("_ExecutorManagerThread", "QueueFeederThread")  # class of the one, name of the other
 _THREADS = [f"{name}_NUM_THREADS" for name in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR")]
@@ -201,22 +201,13 @@ def _results(
 
 def _submitted(pool: ProcessPoolExecutor, work: Callable[[Job], Found], job: Job) -> Future[Found]:
     try:
-        with _undisturbed():
+        # Submitting starts processes, and one that is cut off while it is told what to do ends with
+        # a traceback. It unblocks the signals itself (`_begin`).
+        with undisturbed():
             return pool.submit(work, job)
     except Exception:  # nobody serves the processes that were begun
         _lost.set()
         raise
-
-
-@contextmanager
-def _undisturbed() -> Generator[None]:
-    """Signals that end a command wait: submitting starts processes, and one that is cut off while
-    it is told what to do ends with a traceback. It unblocks them itself (`_begin`)."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _result(future: Future[Found]) -> Found:
@@ -234,7 +225,7 @@ def _result(future: Future[Found]) -> Found:
 def _begin(start: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
     # An interrupt goes to the whole group; the parent says it, and ends us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     Thread(target=_end_with_parent, daemon=True).start()
     if start is not None:
         start(*given)

@@ -9,10 +9,12 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from places import ROOT
 
+from rewards import files
 from rewards.files import (
     UNFINISHED,
     alone,
@@ -245,3 +247,31 @@ def test_a_set_that_did_not_end_well_stays_marked(tmp_path: Path) -> None:
     with unfinished(tmp_path), held, unfinished(tmp_path):
         pass
     refuse_unfinished(tmp_path / "tasks.jsonl")
+
+
+def test_a_signal_while_a_file_is_made_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TERM arrives when the file is there, before anybody could take it away."""
+
+    class Ended(BaseException):
+        pass
+
+    def end(*_: object) -> None:
+        raise Ended
+
+    made = files._temporary  # pyright: ignore[reportPrivateUsage]
+
+    def cut_off(path: Path) -> tuple[Path, BinaryIO]:
+        found = made(path)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return found
+
+    monkeypatch.setattr(files, "_temporary", cut_off)
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        with pytest.raises(Ended), replacing(tmp_path / "a"):
+            pytest.fail("the body has begun")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert list(tmp_path.iterdir()) == []
