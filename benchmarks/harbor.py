@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +68,11 @@ def prints(folder: Path) -> dict[str, str]:
 
 
 def placed(tasks: Sequence[Task], folder: Path, beside: Path) -> list[Task]:
-    """The tasks with their files named from `folder`, which need not be where they stood."""
+    """The tasks, with the paths of their files relative to `folder` and no longer to `beside`."""
     moved: list[Task] = []
     for task in tasks:
         files = {n: os.path.relpath(beside / p, folder) for n, p in task.files.items()}
-        moved.append(Task(**{**vars(task), "files": files}) if files else task)
+        moved.append(replace(task, files=files))
     return moved
 
 

@@ -119,7 +119,7 @@ def no_table(source: Source, texts: Mapping[str, str], names: Sequence[str] = ()
     told = any(_CENSORED.search(t) or _TIME_TO.search(t) for t in texts.values())
     told = told or any(_CENSOR_NAME.match(name) for name in names)
     about = source.about.replace("_", " ")  # titles of books stand between them
-    if told or _SURVIVAL.search(f"{source.title}\n{source.about}\n{about}"):
+    if told or _SURVIVAL.search(f"{source.title}\n{about}"):
         return "its rows are times until an event, some of them censored: no class and no number"
     if _SERIES.search(plain_about(source.about)[:1500]):
         return "its rows are points of one series: no random split of them is fair"

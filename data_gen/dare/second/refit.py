@@ -167,10 +167,11 @@ def check_answer(
     lines = [f"{i},{','.join(_field(_plain(v)) for v in row)}" for i, row in enumerate(said, 1)]
     family = "class" if recipe["problem_type"] == "classification" else "reg"
     truth = answer.decode("utf-8")
-    if _surely_equal(truth, "\n".join([header, *lines, ""])):
+    found = "\n".join([header, *lines, ""])
+    if _surely_equal(truth, found):
         return
     gold = TableGold(f"{family}-IF", truth, ("row_id",), tuple(recipe["target"]), {})
-    score = score_table(gold, "\n".join([header, *lines, ""]).encode(), "strict", trusted=True)
+    score = score_table(gold, found.encode(), "strict", trusted=True)
     if score.outcome != 1.0:
         raise Differs(
             f"the second computation gives other predictions: they score {score.outcome}, not 1"
