@@ -33,8 +33,9 @@ from rewards.krama.episode import AnswerReward, score_episode
 from rewards.laws import gold_of
 from rewards.parse import parse, render
 from rewards.task import Score, Task
+from rollouts.call_arguments import fitting
 from rollouts.krama.contract import answer_of, blocks, printed_values
-from rollouts.tools import FORMATS, ToolSpec, fitting
+from rollouts.tools import FORMATS, ToolSpec
 
 _TEXTS = (
     "Mail x@a.org now, then see http://a.org/x.\n\nThe  end of “it” .",

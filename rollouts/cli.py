@@ -18,7 +18,7 @@ from typing import Any
 from rewards import console
 from rewards.chosen import add_chosen, chosen
 from rewards.families import require_families, use_families
-from rewards.files import alone
+from rewards.file_sets import alone
 from rewards.task import Task, TaskError, read_tasks
 from rollouts.engines.server.opening import EMBEDDED, add_engine, served
 from rollouts.resume import (

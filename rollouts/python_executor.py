@@ -15,11 +15,12 @@ from typing import Any, cast
 
 from rewards.seeds import derive_seed
 from rewards.task import Task
+from rollouts.call_arguments import fitting
 from rollouts.environment import Closing, EnvironmentFailure, Opening, Reply, Said
 from rollouts.sandbox.model import MIB, Limits, Result
 from rollouts.sandbox.pool import Pool
 from rollouts.sandbox.session import FileStore
-from rollouts.tools import ToolCall, ToolSpec, fitting
+from rollouts.tools import ToolCall, ToolSpec
 
 NAME = "python_executor"
 PREDICTION = "prediction.csv"

@@ -33,7 +33,7 @@ from data_gen.dare.workers import run_proposed, run_tables
 from data_gen.inputs import REFUSED, Input, say_inputs
 from data_gen.proposing import proposer, told
 from rewards.dare.prediction import read_gold, score_table
-from rewards.files import unfinished
+from rewards.file_sets import unfinished
 from rewards.task import Task, TaskError, write_jsonl
 
 

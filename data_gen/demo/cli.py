@@ -17,7 +17,8 @@ from data_gen.demo.order import OrderSettings, build_order_tasks
 from data_gen.demo.settings import DemoTaskSettings, preset
 from data_gen.splits import add_splits, certificate, read_list, say_empty
 from rewards.console import Parser, add_out, add_seed, parser
-from rewards.files import replacing_all, write_bytes
+from rewards.file_sets import replacing_all
+from rewards.files import write_bytes
 from rewards.task import Task, json_text, write_jsonl
 from rewards.versions import GOLD, installed
 

@@ -10,7 +10,7 @@ from typing import Any
 from rewards import console
 from rewards.adapters.words import SETTINGS, TASKS, Words, in_words, score_text, settings_of
 from rewards.families import all_families
-from rewards.files import replacing_all
+from rewards.file_sets import replacing_all
 from rewards.task import RIGHT, Task, TaskError, json_text, write_jsonl
 from rollouts import adapters
 

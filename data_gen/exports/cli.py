@@ -19,7 +19,7 @@ from data_gen.exports.harbor import BASE, Settings, directory, directory_name, w
 from rewards import console
 from rewards.chosen import add_chosen, chosen
 from rewards.families import require_families, use_families
-from rewards.files import replacing_all
+from rewards.file_sets import replacing_all
 from rewards.task import Task, TaskError, read_tasks, refuse_without_gold, write_jsonl
 
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from data_gen.inputs import Input, say_inputs
 from rewards import console
-from rewards.files import replacing_all, write_bytes
+from rewards.file_sets import replacing_all
+from rewards.files import write_bytes
 from rewards.harbor.family import HARBOR, of_rewards
 from rewards.task import RIGHT, Task, TaskError, json_text, write_jsonl
 from rollouts.harbor.box import box_config

@@ -19,7 +19,8 @@ from data_gen.sharing.columns import read_parquet
 from data_gen.sharing.layout import CERTIFICATE, FILES, Manifest, Split, inside
 from rewards import console
 from rewards.chosen import Chosen, Seen, add_chosen, chosen
-from rewards.files import replacing_all, write_bytes
+from rewards.file_sets import replacing_all
+from rewards.files import write_bytes
 from rewards.task import Task, TaskError, json_line, json_text
 
 RECORD = "pulled.json"

@@ -36,7 +36,8 @@ from data_gen.sharing.layout import (
 )
 from rewards import console
 from rewards.chosen import Chosen, Seen, add_chosen, chosen, licences_of
-from rewards.files import file_hash, replacing_all, write_bytes, write_text
+from rewards.file_sets import replacing_all
+from rewards.files import file_hash, write_bytes, write_text
 from rewards.task import Task, TaskError, json_line, json_text, read_jsonl, refuse_unfinished
 
 _REFUSED = "refused.jsonl"  # what a builder says it did not use: no tasks

@@ -10,11 +10,12 @@ from typing import Any
 
 from rewards.harbor.family import REWARD
 from rewards.task import Task, TaskError
+from rollouts.call_arguments import fitting
 from rollouts.environment import Closing, EnvironmentFailure, Opening, Reply, Said
 from rollouts.harbor.box import Box
 from rollouts.harbor.trial import HarborTask, NoReward, chosen, read_task, started, verify
 from rollouts.sandbox.pool import Pool
-from rollouts.tools import ToolCall, ToolSpec, fitting
+from rollouts.tools import ToolCall, ToolSpec
 
 NAME = "harbor_shell"
 SHOWN = 16_000  # characters of a command's output that a model reads, from start and end

@@ -15,15 +15,8 @@ import pytest
 from places import ROOT
 
 from rewards import files
-from rewards.files import (
-    UNFINISHED,
-    alone,
-    replacing,
-    replacing_all,
-    unfinished,
-    write_bytes,
-    write_text,
-)
+from rewards.file_sets import alone, replacing_all, unfinished
+from rewards.files import UNFINISHED, replacing, write_bytes, write_text
 from rewards.task import TaskError, refuse_unfinished, write_jsonl
 
 
@@ -127,7 +120,7 @@ def test_two_sets_are_not_written_to_one_folder_at_a_time(tmp_path: Path) -> Non
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from rewards import files
+from rewards import file_sets
 
 calls, at = 0, int(sys.argv[2])
 
@@ -141,7 +134,7 @@ def dying(real):
     return call
 
 Path.replace, Path.unlink = dying(Path.replace), dying(Path.unlink)
-with files.replacing_all(sys.argv[1], stale=("a.txt", "b/c.txt", "d.txt")) as new:
+with file_sets.replacing_all(sys.argv[1], stale=("a.txt", "b/c.txt", "d.txt")) as new:
     for name in ("a.txt", "b/c.txt", "e.txt"):
         (new / name).parent.mkdir(exist_ok=True)
         (new / name).write_text("new")

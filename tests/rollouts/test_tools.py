@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollouts.tools import FORMATS, MAX_CALLS, ToolSpec, argument_error, call_format, fitting
+from rollouts.call_arguments import argument_error, fitting
+from rollouts.tools import FORMATS, MAX_CALLS, ToolSpec, call_format
 
 texts = st.text(max_size=60)
 SPEC = ToolSpec(

@@ -8,8 +8,8 @@ from pathlib import Path
 from places import ROOT
 
 # with curricula, refilled groups, gold states, checkpoints that are checked, and Qwen's shapes
-MAX_LINES = 5340
-MAX_FILES = 36  # besides the packages' own one-line files
+MAX_LINES = 5240
+MAX_FILES = 37  # besides the packages' own one-line files
 OURS = ("configs", "rewards", "rollouts", "data_gen", "train")
 
 

@@ -16,7 +16,8 @@ from typing import Any
 from configs.loader import ConfigError, read_section
 from rewards.chosen import chosen
 from rewards.families import all_families, family_of, use_families
-from rewards.files import alone, write_bytes, write_text
+from rewards.file_sets import alone
+from rewards.files import write_bytes, write_text
 from rewards.progress import Progress
 from rewards.provenance import revision
 from rewards.task import Task, json_text

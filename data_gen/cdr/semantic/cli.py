@@ -22,7 +22,7 @@ from data_gen.splits import add_splits, read_list, say_empty, share_of
 from rewards import console
 from rewards.cdr.files import SEMANTIC
 from rewards.cdr.structured import gold_response, score_structured
-from rewards.files import replacing_all
+from rewards.file_sets import replacing_all
 from rewards.seeds import derive_seed
 from rewards.task import Task, write_jsonl
 from rollouts.cdr.prompts import MODES, messages

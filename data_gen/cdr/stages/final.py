@@ -41,7 +41,8 @@ from data_gen.cdr.stages.plan import plan_units
 from data_gen.cdr.stages.recipes import Library
 from data_gen.cdr.stages.rowmap import Worded, heads_of, maker_at, planned
 from data_gen.cdr.stages.work import Work, cached, documents_at, library_at, opened
-from rewards.files import replacing, replacing_all
+from rewards.file_sets import replacing_all
+from rewards.files import replacing
 from rewards.processes import Crew
 from rewards.progress import Progress
 from rewards.task import json_line

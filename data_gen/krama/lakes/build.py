@@ -32,7 +32,8 @@ from data_gen.krama.lakes.wording import reworded_tasks
 from data_gen.proposing import add_options, proposer
 from data_gen.proposing import told as told_of
 from rewards import console
-from rewards.files import replacing_all, write_text
+from rewards.file_sets import replacing_all
+from rewards.files import write_text
 from rewards.processes import Crew, cores, one_thread
 from rewards.progress import Progress
 from rewards.task import Task, TaskError
