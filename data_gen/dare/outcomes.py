@@ -82,13 +82,40 @@ _NEVER = re.compile(
 def modelled(about: str, columns: Sequence[str]) -> frozenset[str]:
     """Columns that stand left of `~` in a model of the source's own examples, also under one
     function (`lm(log(price) ~ size)`)."""
+    return frozenset(target for target, _ in _models(about, columns))
+
+
+def explained_by(target: str, about: str, columns: Sequence[str]) -> frozenset[str]:
+    """Columns that stand right of `~` where the source's own examples model `target`; all of them
+    where one says `.`."""
     found: set[str] = set()
-    for left in _FIT.findall(about):
-        plain = re.sub(r"^[\w.]+\((.*)\)$", r"\1", left.strip()).strip()
+    for name, right in _models(about, columns):
+        if name == target:
+            words = set(re.findall(r"[A-Za-z.][\w.]*", right))
+            found |= {c for c in columns if c in words or "." in words}
+    return frozenset(found - {target})
+
+
+def _models(about: str, columns: Sequence[str]) -> list[tuple[str, str]]:
+    """(the column on the left of `~`, the text on its right) of each model in the examples."""
+    found: list[tuple[str, str]] = []
+    for hit in _FIT.finditer(about):
+        plain = re.sub(r"^[\w.]+\((.*)\)$", r"\1", hit[1].strip()).strip()
         plain = re.sub(r"\s*[-+*/]\s*[\d.]+$|\s*[<>=]+\s*[\d\"'\w.]+$", "", plain)
         plain = plain.rpartition("$")[2].strip(" `()")
-        found |= {name for name in columns if name == plain}
-    return frozenset(found)
+        if plain in columns:
+            found.append((plain, _to_its_end(about[hit.end() : hit.end() + 400])))
+    return found
+
+
+def _to_its_end(text: str) -> str:
+    """The text up to the comma or bracket that ends an argument."""
+    depth = 0
+    for i, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth < 0 or (letter == "," and not depth):
+            return text[:i]
+    return text.split("\n", 1)[0]
 
 
 def rank(name: str, text: str, responses: Collection[str], title: str = "") -> int:
@@ -128,6 +155,24 @@ def best(
     ranks = {n: rank(n, texts.get(n, ""), responses, title) for n in free}
     told = bool(about.strip() or texts)
     return {name: found for name, found in ranks.items() if found < OTHER or not told}
+
+
+def outcomes_beside(
+    target: str,
+    columns: Sequence[str],
+    texts: Mapping[str, str],
+    about: str,
+    title: str = "",
+) -> frozenset[str]:
+    """Other columns that are outcomes as well, less those that the source explains `target` by.
+
+    What a table measures as outcomes mostly comes about together: deaths in the front and in the
+    rear, the scores of both teams. One beside the other asks for little, and often gives it.
+    """
+    given = explained_by(target, about, columns)
+    responses = modelled(about, columns)
+    others = [c for c in columns if c != target and c not in given]
+    return frozenset(c for c in others if rank(c, texts.get(c, ""), responses, title) <= OUTCOME)
 
 
 def invented(title: str, about: str) -> bool:

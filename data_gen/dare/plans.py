@@ -16,7 +16,7 @@ from data_gen.dare.combined import made_of
 from data_gen.dare.database import Settings
 from data_gen.dare.layout import Frame
 from data_gen.dare.made_with import made_with
-from data_gen.dare.outcomes import best
+from data_gen.dare.outcomes import best, outcomes_beside
 from data_gen.dare.sources import Source
 from data_gen.dare.tabular import DRAWN, Steps
 from data_gen.dare.targets import is_background, judge, unfit
@@ -38,6 +38,7 @@ class Plan:
     tracks: tuple[str, ...] = ()
     steps: Steps = DRAWN
     rank: int = 0  # how little speaks for its first target (`outcomes.rank`)
+    apart: frozenset[str] = frozenset()  # columns that are no features beside its targets
 
 
 def plans(
@@ -67,7 +68,8 @@ def plans(
                 refused.append(f"{family} {name}: {why}")
     free = list(dict.fromkeys(name for names in fit.values() for name in names))
     about, title = (source.about, source.title) if source else ("", "")
-    ranks = best(free, list(map(str, looked.frame.columns)), texts, about, title)
+    columns = list(map(str, looked.frame.columns))
+    ranks = best(free, columns, texts, about, title)
     refused += [f"{name}: nothing says that it is an outcome" for name in free if name not in ranks]
     for family, listed in fit.items():
         names = [name for name in listed if name in ranks]
@@ -76,7 +78,11 @@ def plans(
         for i, name in enumerate(names):
             alike = [n for n in names if ranks[n] == ranks[name]]
             several = _several(looked, family, name, alike, rng)
-            plan = Plan(family, several, rank=ranks[name])
+            apart: set[str] = set()
+            if source and source.many:  # one of hundreds: what may be odd is left out
+                for one in several:
+                    apart |= outcomes_beside(one, columns, texts, about, title)
+            plan = Plan(family, several, rank=ranks[name], apart=frozenset(apart))
             turns.append((ranks[name], i, family, plan))
     order = [plan for *_, plan in sorted(turns, key=lambda t: t[:3])]
     alone = [replace(p, targets=p.targets[:1]) for p in order if len(p.targets) > 1]
@@ -117,6 +123,7 @@ def narrowed(
         gone |= verdict.left_out
         others = [t for t in targets if t != target]
         if drawn:
+            gone |= {f: "it is an outcome as well" for f in features if f in plan.apart}
             gone |= beside_none(looked.frame, target, features, looked.texts)
             free = [f for f in features if f not in gone]
             gone |= made_with(looked.frame, target, free, looked.texts)

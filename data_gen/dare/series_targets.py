@@ -14,7 +14,7 @@ from data_gen.dare.beside import beside_none
 from data_gen.dare.database import texts_of
 from data_gen.dare.layout import Frame
 from data_gen.dare.leaks import is_number, tells_within, told_by_key
-from data_gen.dare.outcomes import best
+from data_gen.dare.outcomes import best, outcomes_beside
 from data_gen.dare.sense import misplaced
 from data_gen.dare.sources import Source
 from data_gen.dare.targets import is_background, is_calendar, is_identifier, judge, unfit
@@ -67,9 +67,10 @@ def beside(
     target: str,
     others: Sequence[str],
     wish: Wish,
-    texts: Mapping[str, str] | None = None,
+    source: Source,
 ) -> tuple[list[str], str]:
     """(the exogenous columns and keys that may stand beside a target, "" or why it is refused)."""
+    texts = texts_of(source, [target, *others])
     frame, keys = timed.frame, timed.keys
     free = [
         c
@@ -85,7 +86,10 @@ def beside(
         return [], f"feature {name} gives the target away ({how}); leave it out of --features"
     left = set(verdict.left_out)
     if not wish.features:
-        left |= set(beside_none(frame, target, exogenous, texts or {}))
+        left |= set(beside_none(frame, target, exogenous, texts))
+        if source.many:
+            columns = [str(c) for c in frame.columns]
+            left |= outcomes_beside(target, columns, texts, source.about, source.title)
     if keys:
         entity = frame.groupby(list(keys), sort=False).ngroup()
         numbers = [c for c in exogenous if is_number(frame[c]) and c not in left]

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from data_gen.dare.outcomes import MODELLED, OTHER, OUTCOME, PERHAPS, best, modelled, rank
+from data_gen.dare.outcomes import (
+    MODELLED,
+    OTHER,
+    OUTCOME,
+    PERHAPS,
+    best,
+    explained_by,
+    modelled,
+    outcomes_beside,
+    rank,
+)
 
 PAGE = """Houses
 
@@ -46,3 +56,21 @@ def test_what_nothing_speaks_for_is_asked_only_where_nothing_is_known() -> None:
     assert best(["wage", "tall"], ["wage", "tall"], texts, "") == {"wage": OUTCOME}
     assert best(["groesse"], ["groesse", "ort"], {}, "") == {"groesse": OTHER}
     assert best(["groesse"], ["groesse", "ort"], {}, "A page about it.") == {}
+
+
+def test_another_outcome_stands_beside_a_target_only_where_its_source_put_it() -> None:
+    columns = ["front_deaths", "rear_deaths", "petrol", "deaths", "law"]
+    texts = {"front_deaths": "front-seat fatalities", "rear_deaths": "rear-seat fatalities"}
+    alone = outcomes_beside("front_deaths", columns, texts, "")
+    assert alone == {"rear_deaths", "deaths"}
+    page = "lm(front_deaths ~ log(petrol) + deaths, data = seatbelts)"
+    assert outcomes_beside("front_deaths", columns, texts, page) == {"rear_deaths"}
+    assert outcomes_beside("rear_deaths", columns, texts, page) == {"front_deaths", "deaths"}
+    assert not outcomes_beside("front_deaths", columns, texts, "glm(front_deaths ~ ., poisson)")
+
+
+def test_the_right_of_a_model_ends_with_its_argument() -> None:
+    columns = ["y", "a", "b", "c"]
+    assert explained_by("y", "lm(y ~ I(a^2) + log(b), weights = c)", columns) == {"a", "b"}
+    assert explained_by("y", "summary(lm(y ~ a)); c", columns) == {"a"}
+    assert explained_by("y", "lm(formula = log(y) ~ a + b:c, data = d)", columns) == {"a", "b", "c"}
