@@ -217,17 +217,25 @@ def two_give(frame: Frame, target: str, features: Sequence[str], near: float = 0
     import numpy as np
 
     names = [f for f in features if is_number(frame[f]) and frame[f].nunique() > 2][:40]
-    known = (
-        frame[[*names, target]].dropna().astype(float) if is_number(frame[target]) else frame[:0]
-    )
-    if len(known) < 60 or len(names) < 2 or known[target].nunique() < 5:
+    if not is_number(frame[target]) or len(names) < 2:
+        return ""
+    rows = frame.loc[frame[target].notna(), [*names, target]].astype(float)
+    known = rows.dropna()
+    whole = len(known) >= max(60, len(rows) / 2)
+    known = known if whole else rows  # with many gaps each pair of columns has rows of its own
+    if len(known) < 60 or known[target].nunique() < 5:
         return ""
     for log, enough in ((False, 0.99), (True, 0.97)):
-        part = known.loc[:, (known > 0).all()] if log else known
+        part = known.loc[:, ~(known <= 0).any()] if log else known
         if target not in part or part.shape[1] < 3:
             continue
         with np.errstate(all="ignore"):
-            found = np.corrcoef(np.log(part.to_numpy()) if log else part.to_numpy(), rowvar=False)
+            scaled = np.log(part) if log else part
+            found = (
+                np.corrcoef(scaled.to_numpy(), rowvar=False)
+                if whole
+                else scaled.corr(min_periods=60).to_numpy()
+            )
         own, apart = found[-1, :-1], found[:-1, :-1]
         for i, one in enumerate(part.columns[:-1]):
             for j in range(i + 1, part.shape[1] - 1):
@@ -236,7 +244,7 @@ def two_give(frame: Frame, target: str, features: Sequence[str], near: float = 0
                 if free > 1e-6 and both / free >= enough:
                     way = "product" if log else "weighted sum"
                     return f"{one} and {part.columns[j]} give it (nearly a {way} of them)"
-        if _all_give(found, len(part), min(near, enough)):
+        if whole and _all_give(found, len(part), min(near, enough)):
             way = "product" if log else "weighted sum"
             return f"the other numbers together give it (nearly a {way} of them)"
     return ""

@@ -140,6 +140,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         args.per_table or (4 if mini else 2),
         described=read_describe(args.describe) if args.describe else {},
         licences=read_licences(args.licence),
+        less_sure=args.less_sure,
     )
     asked = (args.target, args.features, args.time)
     if not (any(asked) or args.task_types or args.describe):

@@ -26,7 +26,7 @@ from data_gen.dare.database import (
 )
 from data_gen.dare.given_away import given_away
 from data_gen.dare.layout import KIND, Frame, json_bytes
-from data_gen.dare.outcomes import OUTCOME
+from data_gen.dare.outcomes import OUTCOME, TOO_LITTLE
 from data_gen.dare.plans import Plan, narrowed, plans
 from data_gen.dare.sense import no_table, panel
 from data_gen.dare.sources import Source, database_name, fingerprints
@@ -144,6 +144,8 @@ async def _databases(table: Table, built: Built, seed: int, room: int, sure: boo
     if sure is not None and not table.wish.targets:
         built.more = sure and any(plan.rank > OUTCOME for plan in made)
         made = [plan for plan in made if (plan.rank <= OUTCOME) is sure]
+        if not made and built.more and source.many and not table.settings.less_sure:
+            built.refused.append(TOO_LITTLE)
     if not made and not refused:
         built.refused.append("no column can be a target")
     for number, plan in enumerate(made[: 3 * room]):

@@ -51,6 +51,12 @@ def _parser() -> console.Parser:
         "--per-table", type=int, default=0, help="databases from one table at most (0: 2; mini 4)"
     )
     parser.add_argument(
+        "--less-sure",
+        action="store_true",
+        help="of the tables in packages, also ask for columns of which only a word says that they "
+        "are an outcome: more tasks, and more odd ones (docs/dare.md)",
+    )
+    parser.add_argument(
         "--exclude",
         type=Path,
         nargs="*",

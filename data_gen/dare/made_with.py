@@ -35,6 +35,15 @@ _PURSE = re.compile(
     r"personal)\b\W*(\w+\W+){0,2}(inc|income|earnings)\b|\b(fam|nwife|hh|tot)inc\w*\b",
     re.I,
 )
+# a quantity that is defined by two others: (its name, one of them, the other)
+_DEFINED = tuple(
+    tuple(re.compile(rf"\b({words})\b", re.I) for words in three)
+    for three in (
+        ("density", "mass|weight", "radius|diameter|volume"),
+        ("bmi|body mass index|quetelet", "weight|wt|mass", "height|ht|stature"),
+        ("(avg |average |mean )?(speed|velocity|pace)", "distance|miles|km", "time|duration"),
+    )
+)
 
 
 def made_with(
@@ -47,6 +56,7 @@ def made_with(
         for name in features:
             if _PURSE.search(f"{name} {split(name)} {texts.get(name, '')[:90]}"):
                 found[name] = "an income that what is asked for is a part of"
+    found |= dict.fromkeys(_by_definition(target, features), "with it another one is defined")
     ends = [[f for f in features if form.match(split(f))] for form in (_BEGUN, _ENDED)]
     if _LASTS.search(said) and all(ends):
         found |= dict.fromkeys([*ends[0], *ends[1]], "one end of the time that is asked for")
@@ -58,6 +68,9 @@ def made_with(
                 found.setdefault(name, "a total of what is asked for and its kin")
     numbers = [f for f in features if is_number(frame[f]) and frame[f].nunique() > 5][:40]
     labels = [f for f in features if 2 <= frame[f].nunique() <= 5]
+    for name in labels:
+        if _by_bounds(frame[[target, name]].dropna(), target, name):
+            found.setdefault(name, "it was read off the target by bounds")
     rows = frame[[target, *numbers, *labels]].dropna()
     if len(rows) < FEW or rows[target].nunique() < 5:
         return found
@@ -66,6 +79,20 @@ def made_with(
     for name in _labels(rows, target, numbers, labels):
         found.setdefault(name, "with other features it was read off the target")
     return found
+
+
+def _by_definition(target: str, features: Sequence[str]) -> list[str]:
+    """Features that a definition ties to the target: mass and radius beside a density, a body mass
+    index beside a weight where the height is known."""
+    for whole, one, other in _DEFINED:
+        ones, others = ([f for f in features if form.search(split(f))] for form in (one, other))
+        wholes = [f for f in features if whole.search(split(f))]
+        if whole.search(split(target)):
+            if ones and others:
+                return [*ones, *others]
+        elif (one.search(split(target)) and others) or (other.search(split(target)) and ones):
+            return wholes
+    return []
 
 
 def _parts(target: str, names: Sequence[str]) -> bool:
@@ -102,6 +129,16 @@ def _sums(rows: Frame, target: str, numbers: list[str], texts: Mapping[str, str]
         if adds and 1 - alone[0] >= 2 * (1 - gives[0]) + 0.02:
             found.append(name)
     return found
+
+
+def _by_bounds(rows: Frame, target: str, name: str) -> bool:
+    """Whether each value of a label holds one range of the target: who won, by the share of votes.
+    Five rows of the rarest value tell that from chance."""
+    sizes = rows[name].value_counts()
+    if len(rows) < FEW or len(sizes) < 2 or sizes.min() < 5:
+        return False
+    label = rows.sort_values(target, kind="stable")[name].astype("category").cat.codes.to_numpy()
+    return int((label[1:] != label[:-1]).sum()) == len(sizes) - 1
 
 
 def _labels(rows: Frame, target: str, numbers: list[str], labels: list[str]) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from data_gen.dare.words import phrase, plain_about
 
 MODELLED, OUTCOME, PERHAPS, OTHER = 0, 1, 2, 3
+TOO_LITTLE = "too little says that a column is what is asked for (--less-sure asks all the same)"
 
 _FIT = re.compile(
     r"\b(?:lm|glm|gam|aov|nls|lme|lmer|glmer|gls|plm|rlm|loess|rpart|ctree|cforest|lda|qda|polr|"
@@ -28,7 +29,7 @@ _STRONG = re.compile(
     r"evaluation) \w* ?(scores?|grades?)|scores?$|grade point|gpa$|achievement|survived?\b|"
     r"survival|died|death\b|dead\b|malignan\w+|tumou?r type|diabet\w+|diagnos\w+|species|"
     r"ozone|pm2|nox\b|concentration|miles per gallon|mpg$|fuel (economy|consumption)|"
-    r"ridership|(crime|murder|mortality|fatality|death|dropout|graduation|unemployment|"
+    r"ridership|(crime|murder|robbery|burglary|assault|theft|larceny|arrest|mortality|fatality|death|dropout|graduation|unemployment|"
     r"accident|infection|birth|fertility|turnover|success|pass) rate|murders per|"
     r"life expectancy|infant (mortality|deaths)|birth ?weight|blood pressure|cholesterol|"
     r"glucose|body fat|strength$|compressive|bilirubin|default(ed)?$|churn(ed)?$|spam$|"
@@ -36,7 +37,8 @@ _STRONG = re.compile(
     r"hired|callback|admitted|released|labou?r[- ]force|lfp$|employment status|(doctor|"
     r"physician|hospital|office) visits|number of visits|visits$|length of stay|days absent|"
     r"absen\w+|arrival delay|delay$|time to (deliver|complete)\w*|finishing time|damage|"
-    r"health (status|insurance)|self[- ]rated? health|smoker$|smoking status|brand|mode$|"
+    r"health (status|insurance)|self[- ]rated? health|smoker$|smoking status|brand|"
+    r"(travel|transport\w*|commut\w*) mode|mode of (travel|transport\w*)|"
     r"value of [^.]{0,30}(homes?|houses?|housing)|choice|chosen|consumption|demand|output$|"
     r"production$|invest(ment)?$|expenditures?$|births$|fatalities|deaths$|kills|injur\w+|"
     r"biomass|abundance|fruits|eggs|seeds|mass$|body mass\w*|satisfaction|happiness)\b",

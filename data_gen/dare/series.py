@@ -88,7 +88,7 @@ def build_series(source: Source, settings: Settings, built: Built, room: int = 1
     timed = opened(source, settings, built, wish.time)
     if timed is None:
         return
-    numbers, refused = series_targets(timed, source, wish)
+    numbers, refused = series_targets(timed, source, wish, settings.less_sure)
     built.refused += refused
     rng.shuffle(numbers)
     for target in numbers[: 2 + room]:
@@ -119,7 +119,7 @@ def build_wanted(
     for name in (target, *wanted.wish.features):
         if name not in columns:
             return f"no column '{name}' beside the numbers of rows; {nearest_names(name, columns)}"
-    numbers, refused = series_targets(timed, source, Wish())
+    numbers, refused = series_targets(timed, source, Wish(), less_sure=True)
     if target not in numbers:
         own = [why for why in refused if why.startswith(f"series {target}: ")]
         return f"target '{target}': {own[0].partition(': ')[2] if own else _no_target(timed)}"

@@ -7,14 +7,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from data_gen.dare.beside import beside_none
 from data_gen.dare.database import texts_of
 from data_gen.dare.layout import Frame
 from data_gen.dare.leaks import is_number, tells_within, told_by_key
-from data_gen.dare.outcomes import best, outcomes_beside
+from data_gen.dare.outcomes import OUTCOME, TOO_LITTLE, best, outcomes_beside
 from data_gen.dare.sense import misplaced
 from data_gen.dare.sources import Source
 from data_gen.dare.targets import is_background, is_calendar, is_identifier, judge, unfit
@@ -29,9 +29,11 @@ _LEVEL = re.compile(
 )
 
 
-def series_targets(timed: Timed, source: Source, wish: Wish) -> tuple[list[str], list[str]]:
+def series_targets(
+    timed: Timed, source: Source, wish: Wish, less_sure: bool = False
+) -> tuple[list[str], list[str]]:
     """(columns that may be forecast, why others may not). A wished target is refused only when the
-    keys of a row give it."""
+    keys of a row give it. `less_sure`: of a package also columns that little speaks for."""
     frame, texts = timed.frame, texts_of(source, [str(c) for c in timed.frame.columns])
     odd = {} if wish.targets else misplaced(frame.drop(columns="_when"), texts, series=True)
     found: list[str] = []
@@ -57,6 +59,8 @@ def series_targets(timed: Timed, source: Source, wish: Wish) -> tuple[list[str],
     names = [str(c) for c in frame.columns]
     ranks = best(found, names, texts, source.about, source.title)
     top = min(ranks.values(), default=0)
+    if top > OUTCOME and source.many and not less_sure:
+        return [], [*refused, f"series: {TOO_LITTLE}"]
     good = [name for name, own in ranks.items() if own == top]
     refused += [f"series {n}: others are more of an outcome" for n in found if n not in good]
     return good, refused

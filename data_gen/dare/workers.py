@@ -183,6 +183,7 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
                     for i, n in left.items()
                     if listed[i].name not in done_with
                     and not (gave[listed[i].name] and listed[i].about)
+                    and (settings.less_sure or not listed[i].many)
                 }
             if done < wanted:
                 jobs = [(i, n, sure) for i, n in left.items() if n > 0]

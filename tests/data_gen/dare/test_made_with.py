@@ -41,6 +41,17 @@ def test_a_group_by_thresholds_of_the_target_is_no_feature() -> None:
     assert made_with(frame, "age", ["fasting", "tested", "group"], {}) == {}
 
 
+def test_a_label_by_a_bound_of_the_target_is_no_feature_however_rare() -> None:
+    votes = noise(1, 44, 90)
+    frame = pd.DataFrame({"votes": votes, "won": (votes > 50).astype(int), "size": noise(2)})
+    frame["lost"] = (votes < np.sort(votes)[6]).astype(int)
+    frame["once"] = (votes < np.sort(votes)[4]).astype(int)  # too few to tell it from chance
+    features = ["won", "lost", "once", "size"]
+    assert set(made_with(frame, "votes", features, {})) == {"won", "lost"}
+    frame.loc[frame["won"] == 0, "won"] = np.arange((frame["won"] == 0).sum()) % 2
+    assert "won" not in made_with(frame, "votes", features, {})
+
+
 def test_a_label_that_the_other_features_tell_is_a_feature() -> None:
     size = noise(1)
     frame = pd.DataFrame({"size": size, "big": (size > 50).astype(int), "age": noise(2)})
@@ -98,3 +109,22 @@ def test_few_rows_say_nothing_and_missing_values_are_left_out() -> None:
 def test_a_statistic_of_other_columns_is_no_target(text: str) -> None:
     frame = pd.DataFrame({"cinc": noise(1), "size": noise(2), "age": noise(3)})
     assert set(misplaced(frame, {"cinc": text})) == {"cinc"}
+
+
+def test_what_defines_a_quantity_is_no_feature_of_it() -> None:
+    columns = ["mass_earth", "radius_earth", "density_g_cm3", "orbital_period", "Height", "weight"]
+    frame = pd.DataFrame({name: noise(i) for i, name in enumerate([*columns, "bmi"])})
+
+    def gone(target: str, *features: str) -> set[str]:
+        return set(made_with(frame, target, features, {}))
+
+    assert gone("density_g_cm3", "mass_earth", "radius_earth", "orbital_period") == {
+        "mass_earth",
+        "radius_earth",
+    }
+    assert gone("radius_earth", "mass_earth", "density_g_cm3", "orbital_period") == {
+        "density_g_cm3"
+    }
+    assert gone("density_g_cm3", "mass_earth", "orbital_period") == set()  # the radius is not known
+    assert gone("weight", "Height", "bmi", "orbital_period") == {"bmi"}
+    assert gone("weight", "Height", "orbital_period") == set()

@@ -286,6 +286,10 @@ def test_what_two_numbers_nearly_make_is_not_asked_for() -> None:
     assert "weight and fat" in two_give(frame, "lean", ["size", "weight", "fat"])
     assert "product" in two_give(frame, "price", ["age", "area", "each"])
     assert two_give(frame, "weight", ["size", "fat", "age", "area"]) == ""
+    gaps = {f"gap{i}": [float(j) if j % 4 == i else None for j in range(ROWS)] for i in range(4)}
+    features = ["size", "weight", "fat", *gaps]  # no row is whole
+    assert "weight and fat" in two_give(frame.assign(**gaps), "lean", features)
+    assert two_give(frame.assign(**gaps), "weight", ["size", "fat", "age", *gaps]) == ""
 
 
 def test_the_time_until_an_event_is_no_feature_of_the_event() -> None:
