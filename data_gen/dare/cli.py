@@ -53,8 +53,8 @@ def _parser() -> console.Parser:
     parser.add_argument(
         "--less-sure",
         action="store_true",
-        help="of the tables in packages, also ask for columns of which only a word says that they "
-        "are an outcome: more tasks, and more odd ones (docs/dare.md)",
+        help="of the tables in packages, also ask for columns that little says to be an outcome, "
+        "also beside other outcomes: twice as many tasks, and more odd ones (docs/dare.md)",
     )
     parser.add_argument(
         "--exclude",

@@ -30,7 +30,7 @@ class Settings:
     wishes: Wishes = field(default_factory=Wishes)
     described: Mapping[str, About] = field(default_factory=dict[str, About])
     licences: tuple[str, ...] = ()  # only tables of these; empty: of any
-    less_sure: bool = False  # of packages, also targets that little speaks for
+    less_sure: bool = False  # of packages, also what may be odd (docs/dare.md)
 
 
 @dataclass

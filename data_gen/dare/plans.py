@@ -79,7 +79,7 @@ def plans(
             alike = [n for n in names if ranks[n] == ranks[name]]
             several = _several(looked, family, name, alike, rng)
             apart: set[str] = set()
-            if source and source.many:  # one of hundreds: what may be odd is left out
+            if source and source.many and not settings.less_sure:
                 for one in several:
                     apart |= outcomes_beside(one, columns, texts, about, title)
             plan = Plan(family, several, rank=ranks[name], apart=frozenset(apart))

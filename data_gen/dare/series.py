@@ -212,7 +212,7 @@ def _one(
         return "too few rows before or after the cut"
     others = [c for c in timed.frame.columns if c not in (target, "_when", timed.column)]
     kinds = {c: "numerical" if timed.frame[c].dtype.kind in "if" else "categorical" for c in others}
-    known, why = beside(timed, target, others, wanted.wish, source)
+    known, why = beside(timed, target, others, wanted.wish, source, settings.less_sure)
     if why:
         return why
     fewest = {c: timed.frame[c].nunique() for c in known}

@@ -72,6 +72,7 @@ def beside(
     others: Sequence[str],
     wish: Wish,
     source: Source,
+    less_sure: bool = False,
 ) -> tuple[list[str], str]:
     """(the exogenous columns and keys that may stand beside a target, "" or why it is refused)."""
     texts = texts_of(source, [target, *others])
@@ -91,7 +92,7 @@ def beside(
     left = set(verdict.left_out)
     if not wish.features:
         left |= set(beside_none(frame, target, exogenous, texts))
-        if source.many:
+        if source.many and not less_sure:
             columns = [str(c) for c in frame.columns]
             left |= outcomes_beside(target, columns, texts, source.about, source.title)
     if keys:

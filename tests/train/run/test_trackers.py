@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import sys
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,11 @@ def test_wandb_gets_the_same_names_and_tables_of_rollouts(tmp_path: Path) -> Non
     assert all(table["columns"][: len(COLUMNS)] == list(COLUMNS) for table in found)
     assert {len(table["data"]) for table in found} == {4}
     (stored,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
-    names = stored.read_bytes()
-    assert b"reward/mean" in names and b"sft/loss" in names
+    wanted = (b"reward/mean", b"sft/loss")
+    for _ in range(300):  # a process of its own writes the file, and may end after `finish`
+        names = stored.read_bytes()
+        if all(name in names for name in wanted):
+            break
+        time.sleep(0.1)
+    assert [name for name in wanted if name not in names] == []
     assert not (tmp_path / "rollouts").exists()
