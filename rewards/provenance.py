@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from rewards.files import file_hash, write_bytes
+from rewards.processes import cores
 from rewards.task import TaskError, json_text
 from rewards.versions import PROVENANCE, installed
 
@@ -163,7 +165,12 @@ def hashes(out: Path) -> dict[str, str]:
     if out.is_file():
         beside = out.with_name(out.name + ".manifest.json")
         return {p.name: file_hash(p) for p in (out, beside) if p.is_file()}
-    return {str(p.relative_to(out)): file_hash(p) for p in _files(out)}
+    paths = list(_files(out))
+    with ThreadPoolExecutor(cores()) as threads:  # hashing holds no lock of Python's
+        return {
+            str(path.relative_to(out)): digest
+            for path, digest in zip(paths, threads.map(file_hash, paths), strict=True)
+        }
 
 
 def _files(folder: Path) -> Iterator[Path]:

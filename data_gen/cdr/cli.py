@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -251,16 +252,18 @@ def build(
     folder = work or out / WORK
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     begun = begin_new(folder, layout)
-    try:
-        with Crew(workers_of(config.workers, None), few=FEW) as crew:
-            for stage in STAGES:
-                run_stage(begun, stage, 0, crew, out)
-    except CorpusError:  # nothing to go on from
-        shutil.rmtree(folder)
-        for place in made[1:]:
-            place.rmdir()
-        raise
-    shutil.rmtree(folder)
+    with ThreadPoolExecutor(1) as aside:
+        try:
+            with Crew(workers_of(config.workers, None), few=FEW) as crew:
+                for stage in STAGES:
+                    run_stage(begun, stage, 0, crew, out)
+                removed = aside.submit(shutil.rmtree, folder)  # while the processes end
+        except CorpusError:  # nothing to go on from
+            shutil.rmtree(folder)
+            for place in made[1:]:
+                place.rmdir()
+            raise
+        removed.result()
 
 
 def run_stage(work: Work, stage: str, shard: int, crew: Crew, out: Path) -> None:
