@@ -39,6 +39,9 @@ _UNTIL = re.compile(
     r"|follow[- ]?up|\bfu ?time\b|\bsurvival times?\b|\b(days|months|years|time) survived\b",
     re.I,
 )
+# R2 from which on all numbers together give a target: of packages with hundreds of tables, in which
+# it is a sum of its parts more often than not, and of tables that somebody chose
+OF_MANY, OF_FEW = 0.94, 0.99
 _COMMON = frozenset(
     [
         "number",
@@ -209,7 +212,7 @@ def _compares(frame: Frame, name: str, target: str, features: Sequence[str]) -> 
     return False
 
 
-def two_give(frame: Frame, target: str, features: Sequence[str], near: float = 0.99) -> str:
+def two_give(frame: Frame, target: str, features: Sequence[str], near: float = OF_FEW) -> str:
     """Two numbers whose weighted sum is the target with an R2 of 0.99, or whose product or quotient
     is with one of 0.97, in words; "" where there are none: lean mass by weight and fat. Or that all
     numbers together give it, with an R2 of `near` either way: a part of an index, by the index and

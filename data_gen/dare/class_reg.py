@@ -14,6 +14,7 @@ from typing import Any
 
 from data_gen.dare.analyse import Looked, clean
 from data_gen.dare.baseline import tabular_baseline
+from data_gen.dare.beside import OF_FEW, OF_MANY
 from data_gen.dare.database import (
     Built,
     Settings,
@@ -43,9 +44,6 @@ from rollouts.sandbox.errors import SandboxError
 from rollouts.sandbox.pool import Pool
 
 TRIES, WISHED = 2, 6  # drafts of a database, and of a wished one
-# R2 from which on all numbers together give a target: of packages with hundreds of tables, in which
-# it is a sum of its parts more often than not, and of tables that somebody chose
-OF_MANY, OF_FEW = 0.94, 0.99
 
 
 @dataclass(frozen=True)

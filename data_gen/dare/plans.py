@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from data_gen.dare.analyse import Looked, refusals
-from data_gen.dare.beside import beside_none, two_give
+from data_gen.dare.beside import OF_FEW, beside_none, two_give
 from data_gen.dare.combined import made_of
 from data_gen.dare.database import Settings
 from data_gen.dare.layout import Frame
@@ -108,7 +108,7 @@ def _several(
 
 
 def narrowed(
-    looked: Looked, plan: Plan, wish: Wish, near: float = 0.99
+    looked: Looked, plan: Plan, wish: Wish, near: float = OF_FEW
 ) -> tuple[Looked | None, str]:
     """The table without the features that give a target away; (None, why) where the target is
     refused or too little is left. `near`: the R2 from which on all numbers together give it."""
