@@ -25,7 +25,14 @@ from rewards.families import states_of
 from rewards.progress import Progress
 from rewards.task import Task, read_tasks
 from rollouts.prompts import ChatTokenizer
-from train.demo_time import begun_with, expected_line, fitted_to, measured_speeds, sizes_of
+from train.demo_time import (
+    Speeds,
+    begun_with,
+    expected_line,
+    fitted_to,
+    measured_speeds,
+    sizes_of,
+)
 from train.evaluation.evaluate import evaluate_tasks
 from train.evaluation.results import figures, text_table
 from train.evaluation.rows import baseline_rows
@@ -55,8 +62,8 @@ FEW = 16  # held-out tasks of the first table
 DISK = 6_000_000_000  # three models, and a checkpoint more than are kept
 
 
-def run_demo(config: DemoConfig) -> Path:
-    """All stages; returns the report's path."""
+def run_demo(config: DemoConfig, speeds: Speeds | None = None) -> Path:
+    """All stages; returns the report's path. `speeds`: of this machine, where they are known."""
     finished = (Path(config.out) / "rl").is_dir()
     with Run(config, disk=0 if finished else DISK) as run:
         config, out, times = run.config, run.out, dict[str, float]()
@@ -75,7 +82,7 @@ def run_demo(config: DemoConfig) -> Path:
         held = tasks["heldout"][: config.eval.tasks]
         rows = baseline_rows(held, weights)
         if not (out / "eval" / "untouched.json").is_file():
-            first_look(run, source, tokenizer, held, rows)
+            first_look(run, source, tokenizer, held, rows, speeds)
         with timed("untouched model", times):
             rows["untouched"] = evaluated(run, "untouched", source, tokenizer, held)
         run.between("the evaluation of the untouched model")
@@ -112,10 +119,10 @@ def run_demo(config: DemoConfig) -> Path:
     return page
 
 
-def in_minutes(config: DemoConfig, minutes: float) -> DemoConfig:
-    """`config` with the sizes that take about `minutes` here; those of the run in its folder where
-    one has begun. Says them."""
-    fitted = begun_with(config)
+def in_minutes(config: DemoConfig, minutes: float) -> tuple[DemoConfig, Speeds | None]:
+    """`config` with the sizes that take about `minutes` here, and the measured speeds; where a run
+    has begun in its folder, the sizes of that run, and no speeds. Says the sizes."""
+    fitted, speeds = begun_with(config), None
     if fitted is None:
         config = settled(config)
         machine = prepare(config.engine)
@@ -125,7 +132,7 @@ def in_minutes(config: DemoConfig, minutes: float) -> DemoConfig:
         speeds = measured_speeds(policy, tokenizer, config.engine.slots)
         fitted = fitted_to(config, speeds, minutes)
     print(f"sizes: {sizes_of(fitted)}", flush=True)
-    return fitted
+    return fitted, speeds
 
 
 def first_look(
@@ -134,11 +141,12 @@ def first_look(
     tokenizer: ChatTokenizer,
     held: Sequence[Task],
     baselines: dict[str, list[Row]],
+    speeds: Speeds | None,
 ) -> None:
     """How long all of it will take, and what the untouched model does with the first tasks: within
     a minute it can be seen whether the run is worth waiting for."""
     policy = run.load(source, train=True, adapters=run.config.model)
-    speeds = measured_speeds(policy, tokenizer, run.config.engine.slots)
+    speeds = speeds or measured_speeds(policy, tokenizer, run.config.engine.slots)
     print(expected_line(run.config, speeds), flush=True)
     few = held[:FEW]
     rows = {name: mine[: len(few)] for name, mine in baselines.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,14 @@ pytest.importorskip("torch")
 import assay
 from configs.schema import DemoConfig
 from train.cli.demo import DEFAULT_CONFIG
-from train.demo_time import LEAST, Speeds, expected_line, fitted_to, stage_seconds
+from train.demo_time import (
+    LEAST,
+    Speeds,
+    expected_line,
+    fitted_to,
+    measured_speeds,
+    stage_seconds,
+)
 from train.run.settings import load_run
 
 SPEEDS = Speeds(prefill=4000, decode=500, learn=400)
@@ -51,8 +59,18 @@ def test_the_line_names_every_stage(default: DemoConfig) -> None:
 
 
 def test_minutes_are_recorded_as_sizes_and_kept(
-    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny_folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    measured: list[Speeds] = []
+
+    def measure(*given: Any) -> Speeds:
+        measured.append(measured_speeds(*given))
+        return measured[-1]
+
+    monkeypatch.setattr("train.demo.measured_speeds", measure)
     words = [
         *("demo", "--out", str(tmp_path / "run"), f"model.path={tiny_folder}"),
         *("tasks.train_rl=16", "sft.max_length=2000", "rl.max_length=2000"),
@@ -64,7 +82,9 @@ def test_minutes_are_recorded_as_sizes_and_kept(
     said = capsys.readouterr().out
     sizes = "tasks.train_sft=40 tasks.heldout=48 rl.steps=2 eval.tasks=48"
     assert f"sizes: {sizes}\n" in said
-    assert "on this machine: " in said
+    (speeds,) = measured  # once, for the sizes and for what is said of them
+    config = load_run(DemoConfig, DEFAULT_CONFIG, [*words[3:], *sizes.split()])
+    assert expected_line(config, speeds) + "\n" in said
     first, last = said.index("held-out tasks"), said.rindex("held-out tasks")
     assert first < said.index("== SFT") < last
     record = json.loads((tmp_path / "run" / "run.json").read_text())["config"]

@@ -36,10 +36,11 @@ def main(argv: list[str]) -> int:
         config = load_run(DemoConfig, asked.config or DEFAULT_CONFIG, asked.settings)
         from train.demo import in_minutes, run_demo  # imports torch
 
+        speeds = None
         if asked.minutes is not None:
             refuse_both(asked.minutes, asked.settings)
-            config = in_minutes(config, asked.minutes)
-        run_demo(config)
+            config, speeds = in_minutes(config, asked.minutes)
+        run_demo(config, speeds)
         done(config.out)
     return status.code
 
