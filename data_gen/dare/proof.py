@@ -10,6 +10,7 @@ what is not.
 
 from __future__ import annotations
 
+import atexit
 import json
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -65,3 +66,7 @@ def need_duckdb() -> None:
 def _opened(original: Original) -> Opened:
     """One table gives several databases, one after the other."""
     return opened(original)
+
+
+# A connection that is alive when Python ends makes DuckDB print a page about leaked objects.
+atexit.register(_opened.cache_clear)

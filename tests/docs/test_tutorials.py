@@ -52,6 +52,7 @@ def play(name: str, folder: Path, model: str = "", **words: str) -> str:
             small = [*small, "--turns", "1"]
         done = run(folder, *line, *small)
         assert done.returncode == 0, f"{' '.join(line)}\n{done.stdout}\n{done.stderr}"
+        assert "leaked" not in done.stderr, done.stderr  # what DuckDB says of open connections
         said.append(done.stdout)
     return "".join(said)
 
