@@ -33,7 +33,8 @@ def sft_line(policy: Policy, kept: Sequence[Example], config: SftConfig, loop: L
     if not kept:
         return "no example fits"
     steps = sft_steps(len(kept), config)
-    tokens = config.epochs * sum(e.tokens for e in kept)
+    rows = steps * config.batch_size  # the last batch runs on into rows that were seen
+    tokens = round(rows / len(kept) * sum(e.tokens for e in kept))
     middle = sorted(kept, key=lambda e: e.tokens)[len(kept) // 2]
     speed = learning_speed(policy, middle.prompt, middle.answer)
     said = duration(tokens / speed)
