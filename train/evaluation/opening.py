@@ -79,6 +79,12 @@ def open_word(word: str, args: Any) -> Opened:
     return Opened(found, heldout=all_heldout(found), split=splits_of(path, found))
 
 
+def files_of(words: Sequence[str]) -> list[Path]:
+    """The files of tasks that words of `--tasks` mean; a benchmark's folder is none."""
+    paths = [Path(word) for word in words]
+    return [_in_folder(path) if path.is_dir() else path for path in paths if path.exists()]
+
+
 def _in_folder(folder: Path) -> Path:
     for name in (HELDOUT, "tasks.jsonl"):
         if (folder / name).is_file():

@@ -13,6 +13,7 @@ from typing import Any
 
 from configs.loader import ConfigError
 from train.evaluation.answering import URLS, is_reference
+from train.evaluation.opening import files_of
 from train.evaluation.results import text_table
 from train.evaluation.run import evaluate
 from train.report.write import write_page, write_rollouts
@@ -28,7 +29,7 @@ def run(args: Any) -> int:
     with contextlib.redirect_stdout(aside):
         data = evaluate(args)
     if len(data["rows"]) <= MOST_SHOWN:
-        write_rollouts(args.out)
+        write_rollouts(args.out, files_of(args.tasks))
     page = write_page(args.out, data)
     if args.json:
         shown = {k: v for k, v in data.items() if k != "rows"}

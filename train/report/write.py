@@ -49,11 +49,12 @@ def write_page(run_dir: Path, data: Mapping[str, Any]) -> Path:
     return target
 
 
-def write_rollouts(run_dir: Path) -> Path | None:
-    """Write `view.html`, which the numbers of `report.html` link to. None, and a line on standard
-    error, where the run has no rollouts that can be read: the report then has no links."""
+def write_rollouts(run_dir: Path, tasks: Sequence[Path] = ()) -> Path | None:
+    """Write `view.html`, which the numbers of `report.html` link to. `tasks`: files of tasks that
+    no record of the run names yet. None, and a line on standard error, where the run has no
+    rollouts that can be read: the report then has no links."""
     try:
-        runs = open_runs([run_dir])
+        runs = open_runs([run_dir], tasks)
         for run in runs:
             run.refresh()
         book = bind(runs, f"Assay: {runs[0].label}")

@@ -16,6 +16,7 @@ from chat_server import Body, serving
 from front import command as front
 from mixed_tasks import mixed, own, write_canned, write_mixed
 from places import ROOT
+from view_pages import items_of
 
 pytest.importorskip("pandas")
 
@@ -101,6 +102,8 @@ def test_gold_and_every_cheat_stand_beside_the_model(found: dict[str, Any]) -> N
 def test_the_page_and_an_own_familys_files_are_written(place: Path, found: dict[str, Any]) -> None:
     page = (place / "out" / "report.html").read_text()
     assert "<h2>Families</h2>" in page and "sums: digits = 2" in page and "cheat:two" in page
+    asked = items_of((place / "out" / "view.html").read_text(), "task")
+    assert len(asked) == 18 and all("gold" in task or "work" in task for task in asked)
     assert found["files"] == ["sums.md"]
     assert (place / "out" / "sums.md").read_text() == "8 sums\n"
 
