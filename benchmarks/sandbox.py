@@ -1,4 +1,4 @@
-"""Warm calls against a cold interpreter with the same imports, as ratios of one run.
+"""How much faster a call to a running sandbox is than a new Python that imports the same packages.
 
 `python -m benchmarks.sandbox [--calls N] [--rounds N] [--check]`: both sides in turns, medians.
 With --check the exit status is 1 when the typical call is less than 5 times faster than a cold one.
