@@ -24,8 +24,8 @@ ROOTS = (
     *("home", "testbed", "srv", "mnt", "input", "output", "inputs", "outputs", "installed-agent"),
 )
 KEPT = (*ROOTS, "tmp")
-HOME = "/home/user"
-_FOLDERS = ("/logs/agent", "/logs/verifier", "/logs/artifacts", HOME)
+HOMES = ("/home/user", "/tmp/user")  # the first that can be made is $HOME
+_FOLDERS = ("/logs/agent", "/logs/verifier", "/logs/artifacts")
 _STEP = Path(step.__file__).read_text(encoding="utf-8")
 SPARE_S = 60.0  # beyond a command's own time, for unpacking and packing
 
@@ -160,7 +160,8 @@ class Box:
         return {
             "command": command,
             "cwd": cwd,
-            "env": {"HOME": HOME, "PWD": cwd, **self.env, **env},
+            "homes": HOMES,
+            "env": {"PWD": cwd, **self.env, **env},
             "seconds": seconds,
             "roots": KEPT,
             "archives": [step.STATE] if self.state else [],

@@ -48,9 +48,20 @@ def clear(path: str) -> None:
         os.unlink(path)
 
 
-def run(order: dict[str, Any]) -> dict[str, Any]:
+def home_of(paths: list[str]) -> str:
+    """The first folder that can be made. Where the jail's Python lies below /home, the jail shows
+    this machine's own /home, and nothing can be written there."""
+    for path in paths[:-1]:
+        with contextlib.suppress(OSError):
+            os.makedirs(path, exist_ok=True)
+            return path
+    os.makedirs(paths[-1], exist_ok=True)
+    return paths[-1]
+
+
+def run(order: dict[str, Any], home: str) -> dict[str, Any]:
     """Exit status of the command, and whether its time ended it."""
-    environment = {**os.environ, **order["env"]}
+    environment = {**os.environ, "HOME": home, **order["env"]}
     try:
         process = subprocess.Popen(
             ["/bin/bash", "-c", order["command"]],
@@ -106,7 +117,7 @@ def main() -> None:
         unpack(name)
     for path in order["folders"]:
         os.makedirs(path, exist_ok=True)
-    done = run(order)
+    done = run(order, home_of(order["homes"]))
     pack(order["roots"])
     with open(DONE, "w", encoding="utf-8") as file:
         json.dump(done, file)
