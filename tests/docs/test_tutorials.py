@@ -108,7 +108,7 @@ def make_tables(folder: Path, names: range) -> None:
         rows = ["site,area,rooms,price,kind"]
         for _ in range(240):
             area, rooms = draw.uniform(20, 200), draw.randrange(1, 8)
-            price = 900 * area + 5000 * rooms + draw.gauss(0, 4000)
+            price = 900 * area + 5000 * rooms + draw.gauss(0, 12000)
             kind = "house" if area + draw.gauss(0, 12) > 110 else "flat"
             rows.append(f"{draw.choice('abcdefgh')},{area:.1f},{rooms},{price:.2f},{kind}")
         (folder / f"homes{name}.csv").write_text("\n".join(rows) + "\n", "utf-8")
