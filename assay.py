@@ -40,6 +40,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 _RECORDED = (0, 3)  # done; done, but some rows had no outcome
+# How long a thread of torch waits in a loop for the others before it sleeps: about 0.1 ms. libgomp's
+# own value is some milliseconds. Where other programs use the cores, the loops keep the last thread
+# from a core, and every operation takes that long (benchmarks/busy_cores.py).
+SPINS = "10000"
 
 
 def usage() -> str:
@@ -53,6 +57,8 @@ def main(argv: list[str] | None = None) -> int:
     words it is the program, takes them from its own, and ends cleanly at TERM."""
     if argv is not None:
         return _front(argv)
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is loaded
     try:
         from rewards.console import as_program
 

@@ -43,6 +43,27 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(r"assay \d+\.\d+\.\d+\n", capsys.readouterr().out)
 
 
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ({}, assay.SPINS),
+        ({"GOMP_SPINCOUNT": "7"}, "7"),
+        ({"OMP_WAIT_POLICY": "active"}, None),
+    ],
+)
+def test_threads_of_torch_wait_shortly_unless_the_user_says_how(
+    given: dict[str, str], left: str | None
+) -> None:
+    names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+    env = {**{k: v for k, v in os.environ.items() if k not in names}, **given}
+    code = "import os, sys, assay; sys.argv = ['assay', 'version']; assay.main(); "
+    code += "print(os.environ.get('GOMP_SPINCOUNT'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == str(left)
+
+
 def test_a_mistyped_command_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert assay.main(["rollot"]) == 2
     assert "no command 'rollot'; did you mean 'rollout'?" in capsys.readouterr().err
