@@ -3,7 +3,7 @@
     python -m benchmarks.busy_cores [--pairs 7] [--rows 64]
 
 Every operation of torch ends when its last thread does. Until then the others wait in a loop, and
-only later asleep. `assay` sets GOMP_SPINCOUNT, the length of that loop, unless the environment does.
+only later asleep. `assay` sets GOMP_SPINCOUNT, the length of that loop, where no environment does.
 This measures the products of a decoding step of SmolLM2-135M with libgomp's own value and with
 Assay's, in turn, on quiet cores and beside one busy process on every core. Each figure is a median
 over processes of their own, because the value is read when torch is loaded.
