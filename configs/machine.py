@@ -97,6 +97,9 @@ class EvalConfig:
     tasks: int = locked(400)
     """Held-out tasks to answer."""
 
+    untouched: int = locked(120)
+    """The first so many of them for the untouched model, which hardly answers any; 0: all."""
+
     max_new_tokens: int = locked(96)
     """Longest answer, in tokens."""
 
@@ -114,7 +117,7 @@ class EvalConfig:
 
     def __post_init__(self) -> None:
         at_least(self, 1, "tasks", "max_new_tokens")
-        at_least(self, 0, "every", "pass_k", "seed")
+        at_least(self, 0, "untouched", "every", "pass_k", "seed")
         at_least(self, 100, "bootstrap")
 
 

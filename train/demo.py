@@ -84,7 +84,8 @@ def run_demo(config: DemoConfig, speeds: Speeds | None = None) -> Path:
         if not (out / "eval" / "untouched.json").is_file():
             first_look(run, source, tokenizer, held, rows, speeds)
         with timed("untouched model", times):
-            rows["untouched"] = evaluated(run, "untouched", source, tokenizer, held)
+            some = held[: config.eval.untouched or None]
+            rows["untouched"] = evaluated(run, "untouched", source, tokenizer, some)
         run.between("the evaluation of the untouched model")
 
         # 2. SFT on gold answers.

@@ -64,7 +64,7 @@ def stage_seconds(config: DemoConfig, speeds: Speeds) -> dict[str, float]:
     """Seconds of every stage."""
     rl, tasks = config.rl, config.eval.tasks
 
-    def answered(length: float) -> float:
+    def answered(length: float, tasks: int = tasks) -> float:
         return tasks * (PROMPT / speeds.prefill + length / speeds.decode)
 
     group = rl.rollouts_per_prompt * ANSWER
@@ -72,7 +72,9 @@ def stage_seconds(config: DemoConfig, speeds: Speeds) -> dict[str, float]:
     examples = config.tasks.train_sft * config.sft.epochs
     return {
         "start and report": START_S,
-        "untouched model": answered(config.eval.max_new_tokens),
+        "untouched model": answered(
+            config.eval.max_new_tokens, min(tasks, config.eval.untouched or tasks)
+        ),
         "SFT": examples * (PROMPT + ANSWER) / speeds.learn,
         "SFT model": answered(ANSWER),
         "Dr.GRPO": rl.steps * rl.prompts_per_step * prompt,
@@ -94,6 +96,8 @@ def fitted_to(config: DemoConfig, speeds: Speeds, minutes: float) -> DemoConfig:
     """
     stages = stage_seconds(config, speeds)
     fixed = stages.pop("start and report")
+    if 0 < config.eval.untouched < config.eval.tasks:  # of its own size
+        fixed += stages.pop("untouched model")
     share = (60 * minutes - fixed) / sum(stages.values())
     if share >= 1:
         step = stages["Dr.GRPO"] / config.rl.steps

@@ -23,6 +23,7 @@ SMALL = [
     "tasks.train_rl=16",
     "tasks.heldout=24",
     "eval.tasks=24",
+    "eval.untouched=10",
     "eval.max_new_tokens=8",
     "sft.batch_size=8",
     "sft.max_length=2000",
@@ -62,7 +63,9 @@ def test_every_stage_leaves_its_piece(finished: Path) -> None:
         "sft",
         "rl",
     }
-    assert all(len(rows) == 24 for rows in data["rows"].values())
+    sizes = {name: len(rows) for name, rows in data["rows"].items()}
+    assert sizes.pop("untouched") == 10
+    assert set(sizes.values()) == {24}
     assert all(r["outcome"] == r["reward"] == 1.0 for r in data["rows"]["gold"])
     stages = [row["stage"] for row in read_metrics(finished)]
     assert [stages.count(s) for s in ("sft", "rl", "eval")] == [2, 2, 2]
