@@ -65,7 +65,8 @@ def _build(args: argparse.Namespace, settings: Settings, endpoint: Endpoint | No
     workers = args.workers or len(os.sched_getaffinity(0))
     asked = (args.tables, settings, workers, args.databases)
     found = run_tables(*asked) if endpoint is None else run_proposed(*asked, endpoint)
-    rows, repeats = _rows(found, args.databases)
+    rows, repeats = question_rows(found, args.out / "databases", workers)
+    rows = rows[: args.databases]
     if len(rows) < args.databases:
         print(f"{len(rows)} of {args.databases} databases: no table gave more", file=sys.stderr)
     if not rows:
@@ -76,9 +77,6 @@ def _build(args: argparse.Namespace, settings: Settings, endpoint: Endpoint | No
     for folder in (args.out / "databases").iterdir():  # what was built beyond the number asked
         if folder.name not in named:
             shutil.rmtree(folder)
-    kin = joined(rows, args.out / "databases", workers)
-    for row in rows:
-        row["table_group"] = kin[str(row["table_group"])]
     reworded = _reworded(args, rows, settings.seed)
     write_question_list(args.out, rows)
     groups = {str(row["table_group"]) for row in rows}
@@ -151,16 +149,20 @@ def _settings(args: argparse.Namespace) -> Settings:
     return replace(settings, wishes=read_wishes(*asked, args.task_types, listed))
 
 
-def _rows(found: Sequence[Built], wanted: int) -> tuple[list[dict[str, Any]], int]:
-    """(the rows of the question list, each with the group of its table; how many were left out for
-    asking nearly the same as another)."""
+def question_rows(
+    found: Sequence[Built], databases: Path, workers: int
+) -> tuple[list[dict[str, Any]], int]:
+    """(the rows of the question list, each with the group of its table and of those drawn from one
+    another; how many were left out for asking nearly the same as another)."""
     marks = {b.source: b.marks for b in found if b.rows}  # a table's marks are the same each time
     together = groups_of(marks)
     rows = [row for built in found for row in built.rows]
     for row in rows:
         row["table_group"] = together[row["source"]]
-    rows, repeats = without_repeats(rows)
-    return rows[:wanted], repeats
+    kin = joined(rows, databases, workers)
+    for row in rows:
+        row["table_group"] = kin[str(row["table_group"])]
+    return without_repeats(rows)
 
 
 def _reworded(args: argparse.Namespace, rows: list[dict[str, Any]], seed: int) -> dict[str, Any]:

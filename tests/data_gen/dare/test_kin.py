@@ -9,7 +9,10 @@ import pytest
 
 pd = pytest.importorskip("pandas")
 
+from data_gen.dare.build import question_rows  # noqa: E402
+from data_gen.dare.database import Built  # noqa: E402
 from data_gen.dare.kin import joined  # noqa: E402
+from data_gen.dare.sources import fingerprints  # noqa: E402
 
 
 def table(seed: int, rows: int = 300) -> pd.DataFrame:
@@ -80,3 +83,17 @@ def test_a_table_under_other_labels_in_another_unit_is_kin(tmp_path: Path) -> No
     ]
     found = joined(rows, tmp_path)
     assert found["group-whole"] == found["group-copy"] != found["group-other"]
+
+
+def test_a_part_of_a_table_asks_nothing_that_the_table_has_asked(tmp_path: Path) -> None:
+    whole = table(0)
+    found: list[Built] = []
+    for name, frame in (("whole", whole), ("part", whole.head(180)), ("other", table(1))):
+        row = {**database(tmp_path, name, frame), "task": "CF", "target": ["a"]}
+        found.append(Built(name, [{**row, "features": list("bcde")}], fingerprints(frame)))
+    rows, repeats = question_rows(found, tmp_path, 1)
+    assert [row["file_path"] for row in rows] == ["whole", "other"] and repeats == 1
+    found[1].rows[0]["target"] = ["b"]  # another question of the same table
+    rows, repeats = question_rows(found, tmp_path, 1)
+    assert len(rows) == 3 and repeats == 0
+    assert rows[0]["table_group"] == rows[1]["table_group"] != rows[2]["table_group"]
