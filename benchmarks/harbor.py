@@ -3,10 +3,11 @@
     python -m benchmarks.harbor --harbor .interop/harbor/bin/harbor NAME=TASKS.jsonl… \
         [--count 100] [--trials 2] [--out DIR] [--family FILE.py]
 
-Of every file an even draw of `--count` tasks is exported twice, which must give the same bytes, and
-run in the jail without Docker. One line for each file: directories, those whose outcome is 1 with
-the oracle and 0 with nop, trials that ended with an error, seconds by the clock and of processors
-(Harbor and the processes that it waited for). Exit status 1 where a task does not hold.
+Of every file an even draw of `--count` tasks is exported twice. Both exports must have the same
+bytes. Harbor then runs one of them in the jail, without Docker. The program prints a line for each
+file: how many directories there are, how many of them give outcome 1 with the oracle and 0 with
+nop, how many trials ended with an error, and the seconds by the clock and of processors (Harbor and
+the processes that it waited for). The exit status is 1 where a task does not hold.
 `make test-interop ARGS=harbor` makes the environment with Harbor.
 """
 
