@@ -38,6 +38,9 @@ class ScriptedEngine:
     def update_weights(self) -> None:
         """There are none."""
 
+    def about(self) -> dict[str, str]:
+        return {"engine": "scripted"}
+
     async def generate(
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
     ) -> list[list[Completion]]:

@@ -45,6 +45,7 @@ class Service:
         made = web.Application(middlewares=[_errors(self._key)], client_max_size=MOST_BYTES)
         made.cleanup_ctx.append(running)
         made.router.add_get("/health", self._health)
+        made.router.add_get("/version", self._version)
         made.router.add_get("/v1/models", self._models)
         made.router.add_post("/v1/chat/completions", self._chat)
         made.router.add_post("/v1/completions", self._completions)
@@ -54,6 +55,13 @@ class Service:
         from aiohttp import web
 
         return web.json_response({"status": "ok"})
+
+    async def _version(self, _: web.Request) -> web.Response:
+        from importlib import metadata
+
+        from aiohttp import web
+
+        return web.json_response({"version": metadata.version("assay")})
 
     async def _models(self, _: web.Request) -> web.Response:
         from aiohttp import web

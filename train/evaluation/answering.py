@@ -34,6 +34,7 @@ PLAIN_CHUNK, TOOL_CHUNK = 64, 16  # episodes of an engine side by side
 URLS = ("http://", "https://")
 Item = tuple[Task, int]  # a task and the number of the sample
 Keep = Callable[[Task, Trajectory], None]
+Note = Callable[[dict[str, str]], None]
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,9 @@ def _has_server(args: Any) -> bool:
     return args.engine != EMBEDDED and (is_folder(args.model) or is_remote(args.model))
 
 
-def answer_all(ask: Ask, args: Any, shop: Workshop, keep: Keep) -> None:
-    """Let `--model` answer everything in `ask.todo`. Raises `TaskError` for what cannot be used."""
+def answer_all(ask: Ask, args: Any, shop: Workshop, keep: Keep, note: Note) -> None:
+    """Let `--model` answer everything in `ask.todo`. `note` is told what answers: the engine, the
+    server's version, the number format. Raises `TaskError` for what cannot be used."""
     if is_reference(args.model):
         for task, _ in ask.todo:
             keep(task, answered(task, reference_answer(task, args.model), ask.seed))
@@ -76,10 +78,10 @@ def answer_all(ask: Ask, args: Any, shop: Workshop, keep: Keep) -> None:
     shop.check(task for task, _ in ask.todo)
     shop.announce(task for task, _ in ask.todo)
     if _has_server(args):
-        _by_server(ask, args, shop, keep)
+        _by_server(ask, args, shop, keep, note)
         return
     if is_folder(args.model) or args.tokenizer:
-        _by_engine(ask, args, shop, keep)
+        _by_engine(ask, args, shop, keep, note)
         return
     _side_by_side(_by_chat(ask, args, shop, keep))
 
@@ -116,8 +118,9 @@ def workshop(args: Any) -> Workshop:
 # --- an engine of token ids ----------------------------------------------------------------------
 
 
-def _by_engine(ask: Ask, args: Any, shop: Workshop, keep: Keep) -> None:
+def _by_engine(ask: Ask, args: Any, shop: Workshop, keep: Keep, note: Note) -> None:
     engine, tokenizer = load_engine(args, ask.tasks)
+    note(engine.about())
     todo = {(task.id, sample) for task, sample in ask.todo}
     try:
         for part in chunks(ask, args.chunk):
@@ -185,7 +188,7 @@ async def _by_chat(ask: Ask, args: Any, shop: Workshop, keep: Keep) -> None:
         await _work(ask, args, keep, lambda task, j: _episode(ask, task, j, engine, shop))
 
 
-def _by_server(ask: Ask, args: Any, shop: Workshop, keep: Keep) -> None:
+def _by_server(ask: Ask, args: Any, shop: Workshop, keep: Keep, note: Note) -> None:
     """Each episode by itself, as token ids, from servers of one's own or the one at a URL."""
     from train.model.source import resolve_model
 
@@ -196,6 +199,7 @@ def _by_server(ask: Ask, args: Any, shop: Workshop, keep: Keep) -> None:
             async with AsyncExitStack() as stack:
                 stack.push_async_callback(shop.close)
                 engine = await stack.enter_async_context(found.engine(args.workers, args.key_env))
+                note({"engine": args.engine, "version": engine.version})
                 words = found.tokenizer
                 await _work(
                     ask,

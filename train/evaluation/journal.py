@@ -30,7 +30,7 @@ class Journal:
 
     def __init__(self, out: Path, tasks: Sequence[Task], settings: Mapping[str, Any]) -> None:
         self.path = out / ROWS
-        record = {"settings": dict(settings), "tasks": digest(tasks), "count": len(tasks)}
+        record: dict[str, Any] = {"settings": dict(settings), "tasks": digest(tasks), "count": len(tasks)}
         begun = _read_record(out / RECORD)
         if begun is None and self.path.is_file():
             raise TaskError(f"{self.path} belongs to no evaluation; give another --out")
@@ -41,6 +41,8 @@ class Journal:
         out.mkdir(parents=True, exist_ok=True)
         if begun is None:
             write_bytes(out / RECORD, json_text(record, indent=1))
+        self._record = record if begun is None else dict(begun)
+        self._place = out / RECORD
         rows = [row for row in read_journal(self.path) if row.get("outcome") is not None]
         self.done = {key_of(row, self.path): row for row in rows}
 
@@ -60,6 +62,18 @@ class Journal:
         """Keep a row that has an outcome."""
         if row["outcome"] is not None:
             self._rows.add([row])
+
+    def note(self, about: Mapping[str, str]) -> None:
+        """Keep what answers now: a run that goes on may meet another version or number format."""
+        before = self.answered_by
+        if dict(about) not in before:
+            self._record["answered_by"] = [*before, dict(about)]
+            write_bytes(self._place, json_text(self._record, indent=1))
+
+    @property
+    def answered_by(self) -> list[dict[str, str]]:
+        """What has answered in this and earlier starts, each once."""
+        return list(self._record.get("answered_by") or [])
 
     def finish(self, rows: Sequence[Row]) -> None:
         """All rows in the tasks' order, in place of the order in which they came."""

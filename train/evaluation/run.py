@@ -51,8 +51,9 @@ def evaluate(args: Any) -> dict[str, Any]:
         if line:
             print(line, flush=True)
     baselines = _baselines(asked.tasks, args, weights)  # first: gold that is no use ends it here
-    rows = _answered(asked, args, shop, weights)
+    rows, answered_by = _answered(asked, args, shop, weights)
     data = _results(asked, rows, baselines, args, weights)
+    data["meta"]["answered_by"] = answered_by
     args.out.mkdir(parents=True, exist_ok=True)
     data["benchmarks"] = _official(asked, rows, args)
     data["files"] = _own_tables(rows, args.out)
@@ -99,8 +100,10 @@ def _reading_families(reading: str, tasks: Sequence[Task]) -> list[str]:
     return found
 
 
-def _answered(asked: Asked, args: Any, shop: Workshop, weights: Mapping[str, Any]) -> list[Row]:
-    """All rows in the tasks' order; each is in the journal as soon as it is there."""
+def _answered(
+    asked: Asked, args: Any, shop: Workshop, weights: Mapping[str, Any]
+) -> tuple[list[Row], list[dict[str, str]]]:
+    """(all rows in the tasks' order, each in the journal as soon as it is there; what answered)."""
     ask, score = _ask(asked, args), scorer(weights)
     with (
         alone(args.out / ROWS),
@@ -123,10 +126,10 @@ def _answered(asked: Asked, args: Any, shop: Workshop, weights: Mapping[str, Any
                 bar.add(int(run.failure is None))
 
             if todo:
-                answer_all(replace(ask, todo=todo), args, shop, keep)
+                answer_all(replace(ask, todo=todo), args, shop, keep, journal.note)
         ordered = [rows[task.id, j] for task, j in wanted]
         journal.finish(ordered)
-    return ordered
+    return ordered, journal.answered_by
 
 
 def _ask(asked: Asked, args: Any) -> Ask:

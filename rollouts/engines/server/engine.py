@@ -23,7 +23,8 @@ class ServerEngine:
     """Use as `async with ServerEngine(["http://…"], "vllm", model, stop_ids) as engine`.
 
     Addresses end before `/v1`; a request goes to the server that has the fewest. `in_flight` bounds
-    the requests at one server. `length` is the longest sequence they read, asked of the first.
+    the requests at one server. `length` is the longest sequence they read, and `version` the
+    server's (empty where it tells none), both asked of the first.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class ServerEngine:
         self._busy = dict.fromkeys(self._addresses, 0)
         self._timeout_s, self._patience = timeout_s, patience or Patience()
         self._session: Any = None
-        self.length = 0
+        self.length, self.version = 0, ""
 
     async def __aenter__(self) -> ServerEngine:
         import aiohttp
@@ -62,7 +63,18 @@ class ServerEngine:
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             await self._session.close()
             raise EndpointError(f"{url}: {type(error).__name__}: {error}") from None
+        self.version = await self._told_version()
         return self
+
+    async def _told_version(self) -> str:
+        import aiohttp
+
+        try:
+            async with self._session.get(self._addresses[0] + self._words.version) as answer:
+                told: Any = await answer.json(content_type=None)
+            return str(told["version"])
+        except (aiohttp.ClientError, TimeoutError, ValueError, TypeError, LookupError):
+            return ""  # behind a proxy, say: nothing depends on it
 
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()

@@ -25,13 +25,15 @@ class AnswerError(ValueError):
 @dataclass(frozen=True)
 class Words:
     """One server's language. `path` follows the server's address; `ask` makes a request's body,
-    `read` a completion of an answer's; `length` finds the longest sequence in what `about` says."""
+    `read` a completion of an answer's; `length` finds the longest sequence in what `about` says;
+    the JSON at `version` has the server's version under that name."""
 
     path: str
     about: str
     ask: Callable[[str, Sequence[int], Sampling, int, Sequence[int]], dict[str, Any]]
     read: Callable[[Row, Sampling], Completion]
     length: Callable[[Row], int]
+    version: str = "/version"
 
 
 def _openai_ask(
@@ -145,6 +147,8 @@ def _listed_length(row: Row) -> int:
 
 WORDS: Mapping[str, Words] = {
     "vllm": Words("/v1/completions", "/v1/models", _vllm_ask, _vllm_read, _listed_length),
-    "sglang": Words("/generate", "/v1/models", _sglang_ask, _sglang_read, _listed_length),
+    "sglang": Words(
+        "/generate", "/v1/models", _sglang_ask, _sglang_read, _listed_length, "/get_server_info"
+    ),
     "assay": Words("/v1/completions", "/v1/models", _openai_ask, _openai_read, _listed_length),
 }

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rollouts.engines.torch import decode
-from rollouts.engines.torch.fallback import TransformersEngine
+from rollouts.engines.torch.fallback import TransformersEngine, about
 from rollouts.engines.torch.kept import Kept, Past
 from rollouts.engines.torch.llama import (
     Llama,
@@ -54,6 +54,10 @@ class TorchEngine:
         self._products: decode.Products | None = None
         self._kept = Kept(keep_bytes)
         self.prefilled = 0  # prompt tokens computed so far
+
+    def about(self) -> dict[str, str]:
+        """What computes, for records: the number format is settled when a model is loaded."""
+        return about("embedded", self.model.embed)
 
     def update_weights(self) -> None:
         """Forget packed copies, keys and values; the next call makes them from the new weights."""

@@ -17,11 +17,25 @@ from rollouts.engines.torch.waves import completion
 from rollouts.trajectory import Completion, Sampling
 
 
+def about(engine: str, weight: Tensor) -> dict[str, str]:
+    """The engine, the version of torch, and where and in which format its weights are."""
+    dtype = str(weight.dtype).removeprefix("torch.")
+    return {
+        "engine": engine,
+        "version": torch.__version__,
+        "device": weight.device.type,
+        "dtype": dtype,
+    }
+
+
 class TransformersEngine:
     """Any causal LM through transformers' `generate`: slower, but every architecture it knows."""
 
     def __init__(self, model: Any, stop_ids: Sequence[int], slots: int = 32) -> None:
         self.model, self.stop_ids, self.slots = model, list(stop_ids), slots
+
+    def about(self) -> dict[str, str]:
+        return about("transformers", next(self.model.parameters()))
 
     def update_weights(self) -> None:
         """Nothing to do: the module's own weights are used."""

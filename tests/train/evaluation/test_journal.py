@@ -56,6 +56,8 @@ def test_another_engine_does_not_go_on_with_it(
         held = json.loads((tmp_path / "out" / name).read_text())
         said = held[at] if at == "settings" else held[at]["settings"]
         assert said["engine"] == "embedded"
+        (about,) = (held["meta"] if at == "meta" else held)["answered_by"]
+        assert about["engine"] == "embedded" and about["dtype"] in ("float32", "bfloat16")
     before = (tmp_path / "out" / "rows.jsonl").read_bytes()
     capsys.readouterr()
     assert main([*words, "--engine", kind]) == 2
@@ -71,3 +73,12 @@ def test_every_setting_that_changed_is_named_with_both_values(tmp_path: Path) ->
     wanted = r"another engine \(was vllm, is sglang\), long, seed \(was 0, is 3\); put it back"
     with pytest.raises(Exception, match=wanted):
         Journal(tmp_path, [], {"seed": 3, "engine": "sglang", "long": "y" * 80})
+
+
+def test_what_answered_is_kept_over_starts_each_once(tmp_path: Path) -> None:
+    one, other = ({"engine": "vllm", "version": version} for version in ("0.31", "0.32"))
+    for about in (one, one, other):
+        with Journal(tmp_path, [], {"seed": 0}) as journal:
+            journal.note(about)
+            journal.write({"task_id": about["version"], "sample": 0, "outcome": 1.0})
+    assert Journal(tmp_path, [], {"seed": 0}).answered_by == [one, other]

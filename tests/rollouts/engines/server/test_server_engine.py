@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def ask(address: str, folder: Path, prompts: list[list[int]], sampling: Sampling
     async def run() -> Any:
         stops = ChatTokenizer(folder).stop_ids
         async with ServerEngine([address], "assay", "tiny", stops) as engine:
-            assert engine.length == 2048
+            assert engine.length == 2048 and engine.version == metadata.version("assay")
             return await engine.generate(prompts, sampling, n, list(range(len(prompts))))
 
     return asyncio.run(run())
