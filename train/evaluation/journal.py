@@ -30,7 +30,11 @@ class Journal:
 
     def __init__(self, out: Path, tasks: Sequence[Task], settings: Mapping[str, Any]) -> None:
         self.path = out / ROWS
-        record: dict[str, Any] = {"settings": dict(settings), "tasks": digest(tasks), "count": len(tasks)}
+        record: dict[str, Any] = {
+            "settings": dict(settings),
+            "tasks": digest(tasks),
+            "count": len(tasks),
+        }
         begun = _read_record(out / RECORD)
         if begun is None and self.path.is_file():
             raise TaskError(f"{self.path} belongs to no evaluation; give another --out")
