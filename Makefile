@@ -45,17 +45,20 @@ lock-gpu:
 demo: setup
 	$(BIN)/assay demo $(ARGS)
 
-# One thread a worker: the tests run side by side.
+# One thread a worker: the tests run side by side. A worker takes tests in the order of their files
+# (worksteal), so few files have their fixtures made twice. Tests start some hundred processes, which
+# read bytecode where it may be written.
+TEST_ENV := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow" $(ARGS)
+	$(TEST_ENV) $(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" $(ARGS)
 
 # The long ones: soaks, attack tables of every simulated machine, Ray.
 test-slow: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m slow $(ARGS)
+	$(TEST_ENV) $(BIN)/python -m pytest -n auto --dist worksteal -m slow $(ARGS)
 
 # A real Slurm on this machine, every script on a tiny model: stopped, requeued, compared bit by bit.
 test-slurm: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile tests/slurm $(ARGS)
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadfile tests/slurm $(ARGS)
 
 # What `assay export` writes against the real harbor, verifiers, inspect, NeMo Gym and TRL, and
 # what trackers get against the real Weights & Biases and TensorBoard, each in

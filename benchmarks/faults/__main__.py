@@ -151,7 +151,7 @@ def _chosen(commands: Sequence[Any], args: argparse.Namespace) -> list[Any]:
     from benchmarks.faults.inject import KINDS
 
     if args.short:
-        names = {name for name, _ in SHORT}
+        names = {name for name, kind in SHORT if args.only in name or args.only in kind}
         return [c for c in commands if c.name in names]
     kinds = {*KINDS, "kill -9", "TERM", "interrupt"}
     if any(args.only in kind for kind in kinds):

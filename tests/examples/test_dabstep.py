@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from assay_command import assay, rows, run
+from assay_command import here, rows, run
 from places import ROOT
 
 from rewards.families import load_family
@@ -74,18 +74,19 @@ def test_no_answer_breaks_the_scorer(said: str) -> None:
     assert scored("0.5", said) == scored("NL", said) == (0.0, 0.0)
 
 
+@pytest.mark.usefixtures("no_family_of_another_test")
 def test_every_command_takes_the_tasks(tmp_path: Path) -> None:
     family = ["--family", str(FILE)]
     made = f"folder={folder(tmp_path)}"
-    assay(tmp_path, "tasks", "dabstep", *family, "--out", "T", made)
+    here(tmp_path, "tasks", "dabstep", *family, "--out", "T", made)
     tasks = rows(tmp_path / "T" / "eval.jsonl")
     assert [t["id"] for t in tasks] == ["dabstep-5", "dabstep-9"]  # the third has no answer
     assert tasks[0]["meta"]["published"] and "payments.csv" in tasks[0]["prompt"][0]["content"]
-    assay(tmp_path, "audit", *family, "--tasks", "T/eval.jsonl")
+    here(tmp_path, "audit", *family, "--tasks", "T/eval.jsonl")
     asked = ["--tasks", "T/eval.jsonl", "--model"]
     for model, outcome in (("gold", 1.0), ("empty", 0.0), ("cheat:not_applicable", 0.0)):
         out = model.replace(":", "-")
-        assay(tmp_path, "eval", *family, *asked, model, "--out", out, "--no-baselines")
+        here(tmp_path, "eval", *family, *asked, model, "--out", out, "--no-baselines")
         assert [row["outcome"] for row in rows(tmp_path / out / "rows.jsonl")] == [outcome] * 2
 
 

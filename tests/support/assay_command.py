@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 from places import ROOT
 
+import assay as front
 from rewards.families import VARIABLE
 
 
@@ -32,6 +35,16 @@ def assay(folder: Path, *words: str, status: int = 0) -> str:
     done = run(folder, *words)
     assert done.returncode == status, f"assay {' '.join(words)}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def here(folder: Path, *words: str, status: int = 0) -> str:
+    """The same in this process, where what the command imports is there already. Families that it
+    adds stay: ask for `no_family_of_another_test`."""
+    said, wrong = io.StringIO(), io.StringIO()
+    with chdir(folder), redirect_stdout(said), redirect_stderr(wrong):
+        found = front.main(list(words))
+    assert found == status, f"assay {' '.join(words)}\n{said.getvalue()}\n{wrong.getvalue()}"
+    return said.getvalue()
 
 
 def rows(path: Path) -> list[dict[str, Any]]:

@@ -71,6 +71,8 @@ def test_minutes_are_recorded_as_sizes_and_kept(
         return measured[-1]
 
     monkeypatch.setattr("train.demo.measured_speeds", measure)
+    monkeypatch.setitem(LEAST, "train_sft", 16)  # a run of 40 and 48 is three times as long
+    monkeypatch.setitem(LEAST, "tasks", 24)
     words = [
         *("demo", "--out", str(tmp_path / "run"), f"model.path={tiny_folder}"),
         *("tasks.train_rl=16", "sft.max_length=2000", "rl.max_length=2000"),
@@ -80,7 +82,7 @@ def test_minutes_are_recorded_as_sizes_and_kept(
     ]
     assert assay.main([*words, "--minutes", "0.1"]) == 0  # less than the least
     said = capsys.readouterr().out
-    sizes = "tasks.train_sft=40 tasks.heldout=48 rl.steps=2 eval.tasks=48"
+    sizes = "tasks.train_sft=16 tasks.heldout=24 rl.steps=2 eval.tasks=24"
     assert f"sizes: {sizes}\n" in said
     (speeds,) = measured  # once, for the sizes and for what is said of them
     config = load_run(DemoConfig, DEFAULT_CONFIG, [*words[3:], *sizes.split()])
@@ -88,7 +90,7 @@ def test_minutes_are_recorded_as_sizes_and_kept(
     first, last = said.index("held-out tasks"), said.rindex("held-out tasks")
     assert first < said.index("== SFT") < last
     record = json.loads((tmp_path / "run" / "run.json").read_text())["config"]
-    assert (record["tasks"]["train_sft"], record["rl"]["steps"]) == (40, 2)
+    assert (record["tasks"]["train_sft"], record["rl"]["steps"]) == (16, 2)
     assert not (tmp_path / "run" / "checkpoints" / "sft").exists()
     results = (tmp_path / "run" / "results.json").read_bytes()
     assert assay.main([*words, "--minutes", "200"]) == 0  # a run that began keeps its sizes

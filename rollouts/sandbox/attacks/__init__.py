@@ -1,4 +1,4 @@
-"""The attack table, run against the sandbox of this machine: `run_all(level=None)`."""
+"""The attack table, run against the sandbox of this machine: `run_all(level=None, numbers=())`."""
 
 from __future__ import annotations
 
@@ -194,7 +194,9 @@ def _descendants(but: int) -> list[int]:
         os.close(proc)
 
 
-def run_all(level: Level | None = None) -> list[Outcome]:
-    """The whole table and the further rows, at `level` or the best that this machine has."""
+def run_all(level: Level | None = None, numbers: Sequence[int] = ()) -> list[Outcome]:
+    """The whole table and the further rows, or those of `numbers`, at `level` or the best that this
+    machine has."""
+    rows = [row for row in (*TABLE, *FURTHER) if not numbers or row.number in numbers]
     config = Config(workers=1, level=level, min_level="limits", stack=("numpy",))
-    return asyncio.run(run_rows((*TABLE, *FURTHER), config))
+    return asyncio.run(run_rows(rows, config))

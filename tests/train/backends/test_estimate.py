@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from places import ROOT
 
+import assay
 from configs.loader import ConfigError, load
 from configs.schema import GrpoRunConfig, SftRunConfig
 from train.backends.estimate import GB, grpo_memory, grpo_report, sft_memory, sft_report
@@ -35,31 +34,19 @@ def big(*settings: str) -> SftRunConfig:
 
 
 @pytest.mark.parametrize("path", GRPO + SFT, ids=lambda p: p.name)
-def test_every_shipped_configuration_has_a_dry_run_that_fits(path: Path) -> None:
+def test_every_shipped_configuration_has_a_dry_run_that_fits(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
     kind, backend = ("sft", "deepspeed") if path in SFT else ("grpo", "verl")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "assay",
-            kind,
-            "--backend",
-            backend,
-            "--config",
-            str(path),
-            "--dry-run",
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    status = assay.main([kind, "--backend", backend, "--config", str(path), "--dry-run"])
+    done = capsys.readouterr()
+    assert status == 0, done.err
     for said in ("memory on each GPU", "activations", "GB a checkpoint", "time (estimate"):
-        assert said in done.stdout
+        assert said in done.out
     if kind == "grpo":
-        assert "cache of keys and values" in done.stdout
-        assert "verl" in done.stdout  # its configuration, or that it is not installed
+        assert "cache of keys and values" in done.out
+        assert "verl" in done.out  # its configuration, or that it is not installed
 
 
 def test_dare_on_one_node_by_hand() -> None:

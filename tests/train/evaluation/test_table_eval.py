@@ -36,8 +36,10 @@ def price_list(rows: int = 260) -> str:
     return "\n".join(lines) + "\n"
 
 
-def official(top: Path) -> Path:
+@pytest.fixture(scope="module")
+def official(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database with both variants of one small table, in the official format."""
+    top = tmp_path_factory.mktemp("official")
     (top / "in").mkdir()
     (top / "in" / "t.csv").write_text(price_list(), encoding="utf-8")
     out = top / "full"
@@ -60,12 +62,13 @@ def official(top: Path) -> Path:
     return out
 
 
-def test_tables_of_a_solver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = official(tmp_path)
+def test_tables_of_a_solver(
+    official: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_tiny_tokenizer(tmp_path / "tok")
     common = [
         "--tracks",
-        f"dare:{folder}",
+        f"dare:{official}",
         "--tokenizer",
         str(tmp_path / "tok"),
         "--max-new-tokens",
@@ -91,7 +94,7 @@ def test_tables_of_a_solver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     results = json.loads((tmp_path / "b" / "results.json").read_text())["benchmarks"]["dare"]
     assert results["failure_categories"]["code error"] == 2
     assert results["total_mean_of_tracks"] == 0
-    made = sorted((tmp_path / "full").glob("*.jsonl"), key=lambda p: p.stat().st_size)[-1]
+    made = sorted(official.glob("*.jsonl"), key=lambda p: p.stat().st_size)[-1]
     assert (
         main(
             [
@@ -112,15 +115,14 @@ def test_tables_of_a_solver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_an_endpoint_that_fails_is_no_wrong_answer(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    official: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("aiohttp")
-    folder = official(tmp_path)
     with serving(lambda body: 400 if "val_v1" in str(body["messages"]) else "I cannot.") as (
         url,
         _,
     ):
-        command = ["--tracks", f"dare:{folder}", "--model", url, "--out", str(tmp_path / "e")]
+        command = ["--tracks", f"dare:{official}", "--model", url, "--out", str(tmp_path / "e")]
         assert main(command) == 3
     results = json.loads((tmp_path / "e" / "results.json").read_text())["benchmarks"]["dare"]
     scores = {name.partition("-")[2]: t for name, t in results["tracks"].items()}

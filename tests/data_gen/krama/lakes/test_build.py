@@ -46,14 +46,14 @@ def rows(path: Path) -> list[dict[str, Any]]:
 def test_generated_tasks_hold(tmp_path: Path) -> None:
     one, two = lakes(tmp_path)
     for out in ("a", "b"):
-        command = ["--lakes", str(one), "--heldout", str(two), "--count", "30"]
+        command = ["--lakes", str(one), "--heldout", str(two), "--count", "15"]
         assert main([*command, "--out", str(tmp_path / out)]) == 0
     files = ("train.jsonl", "heldout.jsonl", "certificate.json")
     same = [(tmp_path / "a" / f).read_bytes() == (tmp_path / "b" / f).read_bytes() for f in files]
     assert same == [True] * 3
     train, held = rows(tmp_path / "a" / "train.jsonl"), rows(tmp_path / "a" / "heldout.jsonl")
-    assert len(train) == 24
-    assert len(held) == 6
+    assert len(train) == 12
+    assert len(held) == 3
     assert len({t["gold"]["answer_type"] for t in train}) == 6
     assert not {d for t in train for d in t["meta"]["tables"]} & {
         d for t in held for d in t["meta"]["tables"]

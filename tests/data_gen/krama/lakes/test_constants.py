@@ -26,13 +26,14 @@ def task(number: int, kind: str, answer: Any, benchmark: str = "lake") -> Task:
     )
 
 
+DRAWS = 200
 DRAWN: dict[str, list[Any]] = {
-    "numeric_exact": [i % 9 for i in range(400)],
-    "string_exact": ["yes" if i % 3 else f"name {i}" for i in range(400)],
-    "numeric_approximate": [0.5 + (i * 7 % 50) / 100 for i in range(400)],
-    "list_exact": [["a", "b"] if i % 4 else ["a", f"n{i}", "c"] for i in range(400)],
-    "list_approximate": [[10.0 + i % 5, 20.0, 30.0 + i] for i in range(400)],
-    "string_approximate": ["Acton, Fresh" if i % 2 else f"Town {i}, Salt" for i in range(400)],
+    "numeric_exact": [i % 9 for i in range(DRAWS)],
+    "string_exact": ["yes" if i % 3 else f"name {i}" for i in range(DRAWS)],
+    "numeric_approximate": [0.5 + (i * 7 % 50) / 100 for i in range(DRAWS)],
+    "list_exact": [["a", "b"] if i % 4 else ["a", f"n{i}", "c"] for i in range(DRAWS)],
+    "list_approximate": [[10.0 + i % 5, 20.0, 30.0 + i] for i in range(DRAWS)],
+    "string_approximate": ["Acton, Fresh" if i % 2 else f"Town {i}, Salt" for i in range(DRAWS)],
 }
 
 

@@ -34,7 +34,7 @@ TYPES = {
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("listings")
     lake = lake_of_all(make_lake(out / "first"))
-    command = ["--lakes", str(lake), "--count", "36", "--seed", "4", "--workers", "1"]
+    command = ["--lakes", str(lake), "--count", "18", "--seed", "4", "--workers", "1"]
     assert front.command("tasks", "lake")([*command, "--out", str(out / "o")]) == 0
     return out / "o"
 
