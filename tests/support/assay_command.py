@@ -40,11 +40,14 @@ def assay(folder: Path, *words: str, status: int = 0) -> str:
 def here(folder: Path, *words: str, status: int = 0) -> str:
     """The same in this process, where what the command imports is there already. Families that it
     adds stay: ask for `no_family_of_another_test`."""
-    said, wrong = io.StringIO(), io.StringIO()
-    with chdir(folder), redirect_stdout(said), redirect_stderr(wrong):
+    said, wrong = io.BytesIO(), io.StringIO()
+    out = io.TextIOWrapper(said, "utf-8", newline="")  # some write to its buffer
+    with chdir(folder), redirect_stdout(out), redirect_stderr(wrong):
         found = front.main(list(words))
-    assert found == status, f"assay {' '.join(words)}\n{said.getvalue()}\n{wrong.getvalue()}"
-    return said.getvalue()
+    out.flush()
+    printed = said.getvalue().decode()
+    assert found == status, f"assay {' '.join(words)}\n{printed}\n{wrong.getvalue()}"
+    return printed
 
 
 def rows(path: Path) -> list[dict[str, Any]]:

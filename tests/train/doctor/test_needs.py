@@ -14,6 +14,8 @@ import pytest
 from nodes import SMI, command, distribution, gpu_node
 from places import ROOT
 
+import assay
+
 SHAPE = {
     "model_type": "qwen3",
     "num_hidden_layers": 2,
@@ -184,16 +186,24 @@ def test_the_embedded_loop_needs_no_gpu_and_tools_need_the_sandbox(tmp_path: Pat
     ],
 )
 def test_what_is_no_run_is_refused_in_one_sentence(
-    tmp_path: Path, text: str, words: tuple[str, ...], sentence: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    words: tuple[str, ...],
+    sentence: str,
 ) -> None:
-    (tmp_path / "x.yaml").write_text(text)
-    done = doctor(tmp_path, "--for", "x.yaml", *words)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and sentence in done.stderr
+    """Before it looks at the machine: no process of its own is needed, here and in the next."""
+    file = tmp_path / "x.yaml"
+    file.write_text(text)
+    assert assay.main(["doctor", "--for", str(file), *words]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and sentence in said
 
 
-def test_settings_without_a_run_are_refused(tmp_path: Path) -> None:
-    done = doctor(tmp_path, "rl.steps=3")
-    assert done.returncode == 2 and "name its file with --for" in done.stderr
+def test_settings_without_a_run_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        assay.main(["doctor", "rl.steps=3"])
+    assert "name its file with --for" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", sorted(p.name for p in (ROOT / "configs").glob("*_qwen3_*.yaml")))
