@@ -144,12 +144,17 @@ for step in itertools.count(last.step + 1 if last else 1):
 """
 
 
-def test_sigkill_in_the_middle_never_loses_a_finished_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "delays", [(0.11, 0.023), pytest.param((0.301, 0.057, 0.17, 0.09), marks=pytest.mark.slow)]
+)
+def test_sigkill_in_the_middle_never_loses_a_finished_checkpoint(
+    tmp_path: Path, delays: tuple[float, ...]
+) -> None:
     source, before = tmp_path / "writer.py", 0
     source.write_text(WRITER)
     folder = tmp_path / "run"
     root = str(ROOT)
-    for delay in (0.11, 0.023, 0.301, 0.057, 0.17):
+    for delay in delays:
         child = subprocess.Popen(
             [sys.executable, str(source), str(folder)],
             stdout=subprocess.PIPE,
