@@ -99,12 +99,6 @@ def test_grpo_raises_the_reward(tiny_folder: Path, tmp_path: Path) -> None:
     assert len(rows) == 64 and {"ids", "loss_mask", "reward", "outcome"} <= set(json.loads(rows[0]))
 
 
-@pytest.fixture(scope="module")
-def plain(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What two steps without any switch make of the model."""
-    return run_rl(tiny_folder, tmp_path_factory.mktemp("plain"), replace(RL, steps=2))
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -115,11 +109,12 @@ def plain(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     ],
 )
 def test_every_switch_changes_what_is_learned(
-    plain: Any, tiny_folder: Path, tmp_path: Path, changes: dict[str, Any]
+    tiny_folder: Path, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     short = replace(RL, steps=2)
+    plain = run_rl(tiny_folder, tmp_path / "a", short)
     reference = load_policy(tiny_folder, "float32") if "kl_coef" in changes else None
-    other = run_rl(tiny_folder, tmp_path, replace(short, **changes), reference=reference)
+    other = run_rl(tiny_folder, tmp_path / "b", replace(short, **changes), reference=reference)
     assert not torch.equal(plain.named()[0][1], other.named()[0][1])
     assert all(torch.isfinite(t).all() for _, t in other.named())
 
