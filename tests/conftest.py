@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from family_fixtures import (  # noqa: F401  (pytest finds them here)
+    families_stay_in_their_file,
+    no_family_of_another_test,
+)
 from hypothesis import settings
 from tiny_model import tiny_config, write_tiny_tokenizer
 
@@ -47,30 +50,6 @@ def tiny_hf(tiny_folder: Path) -> Any:
     from transformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(tiny_folder, dtype=torch.float32).eval()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def families_stay_in_their_file() -> Iterator[None]:
-    """What the tests of a file add to the families is forgotten after the file."""
-    from rewards import families
-
-    place = "_added"
-    added, told = dict(getattr(families, place)), os.environ.get(families.VARIABLE)
-    yield
-    setattr(families, place, added)
-    os.environ.pop(families.VARIABLE, None)
-    if told is not None:
-        os.environ[families.VARIABLE] = told
-
-
-@pytest.fixture
-def no_family_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process and those it starts know the families of Assay alone; what the test adds is
-    forgotten after it. Files that add families ask for it with `pytestmark`."""
-    from rewards import families
-
-    monkeypatch.setattr(families, "_added", {})
-    monkeypatch.setenv(families.VARIABLE, "")
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

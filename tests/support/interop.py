@@ -17,6 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 HERE = ROOT / "tests" / "interop"  # what each library is installed with
 ADAPTERS = "tests/rollouts/adapters"
+# tests/conftest.py needs more packages than these environments have
+ALONE = ["--noconftest", "-p", "family_fixtures", "-p", "no:cacheprovider"]
+PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "support")))
 # installed on top of the project's own environment
 OWN = ("trl", "datasets", "trackers")
 # library: (its tests, with spaces; what is installed without its own requirements)
@@ -76,9 +79,9 @@ def main(names: list[str]) -> int:
     for name in names or list(LIBRARIES):
         python = made(name)
         paths = LIBRARIES[name][0].split()
-        alone = [] if name in OWN else ["--noconftest", "-p", "no:cacheprovider"]
+        alone = [] if name in OWN else ALONE
         words = ["-m", "pytest", "-q", *alone, *paths]
-        if python is None or run(str(python), *words, PYTHONPATH=str(ROOT)):
+        if python is None or run(str(python), *words, PYTHONPATH=PATHS):
             failed.append(name)
     print(f"interop: {len(names or LIBRARIES) - len(failed)} passed; failed: {failed or 'none'}")
     return 1 if failed else 0
