@@ -85,6 +85,8 @@ def published_tables() -> tuple[Published, ...]:
 
 def _alike(one: Sketch, other: Sketch) -> bool:
     """Whether the smallest hashes of both together are mostly in both."""
+    if len(one & other) < _ALIKE:
+        return False
     least = sorted(one | other)[:_SIZE]
     return sum(h in one and h in other for h in least) >= _ALIKE
 

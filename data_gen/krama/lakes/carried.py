@@ -133,8 +133,21 @@ def plain(frame: Frame) -> Frame | None:
             if any(isinstance(v, dict | list | tuple) for v in column.head(20)):
                 return None
             text = column.astype(object).where(column.notna(), None)
-            frame[name] = text.map(lambda v: v if v is None else " ".join(str(v).split()))
+            bare = _Bare()
+            frame[name] = text.map(lambda v, bare=bare: v if v is None else bare.of(v))
     return frame
+
+
+class _Bare(dict[str, str]):
+    """Texts without more than one blank in a row; each is looked at once, however often it
+    stands there."""
+
+    def __missing__(self, text: str) -> str:
+        self[text] = " ".join(text.split())
+        return self[text]
+
+    def of(self, value: Any) -> str:
+        return self[value if type(value) is str else str(value)]
 
 
 def form_of(owner: str, name: str, rows: int) -> Layout:
@@ -262,14 +275,17 @@ def _lay(folder: Path, owner: str, name: str, frame: Frame) -> str:
     return layout.path
 
 
+_PARTING = re.compile(r"[\s\"',]")  # no cell between blanks may hold them
+
+
 def _holds(layout: Layout, frame: Frame) -> bool:
     """Whether the form can hold the cells as they are."""
     if layout.sep == r"\s+":
         texts = [c for c in frame.columns if frame[c].dtype.kind not in "iufb"]
         cells = [str(v) for c in texts for v in frame[c].dropna()] + [str(c) for c in frame.columns]
-        return all(c and not any(x.isspace() or x in "\"'," for x in c) for c in cells)
+        return all(c and not _PARTING.search(c) for c in cells)
+    if layout.form not in ("npz", "parquet"):
+        return True
     texts = [c for c in frame.columns if frame[c].dtype.kind not in "iufb"]
     mixed = any(not isinstance(v, str) for c in texts for v in frame[c].dropna())
-    if layout.form == "npz":
-        return not mixed and not frame[texts].isna().any().any()
-    return not (mixed and layout.form == "parquet")
+    return not mixed and not (layout.form == "npz" and frame[texts].isna().any().any())

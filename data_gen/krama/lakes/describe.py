@@ -54,6 +54,8 @@ class _Found:
     years: list[str] = field(default_factory=list[str])
     single_years: list[str] = field(default_factory=list[str])
     halves: list[Half] = field(default_factory=list[Half])
+    filled: dict[str, Any] = field(default_factory=dict[str, Any])  # of the numbers: their values
+    whole: set[str] = field(default_factory=set[str])  # of the numbers: those without fractions
     values: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     fewest: dict[str, int] = field(default_factory=dict[str, int])
     spans: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
@@ -85,8 +87,7 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
     if _is_matrix(found):
         return "a matrix: its rows are named as its columns"
     listed = tuple(str(c) for c in frame.columns)
-    numbers = {n: frame[n].dropna() for n in found.numbers}
-    whole = tuple(n for n, column in numbers.items() if bool((column == column.round()).all()))
+    whole = tuple(n for n in found.numbers if n in found.whole)
     with np.errstate(over="ignore"):  # numbers beyond those of 32 bits
         marks, kin = fingerprints(frame), marks_of_frame(frame)
     return Table(
@@ -105,7 +106,7 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
         found.values,
         found.fewest,
         found.spans,
-        {n: _levels(column, n in whole) for n, column in numbers.items()},
+        {n: _levels(found.filled[n], n in whole) for n in found.numbers},
         marks,
         kin,
         about,
@@ -116,8 +117,7 @@ def _unmeasured(frame: Any, found: _Found, about: About) -> set[str]:
     """Columns of numbers that the other columns show to be no measures."""
     words = about.columns
     odd = {n for n in found.numbers if of_many_things(n, found.groups, words.get(n, ""))}
-    numbers = {n: frame[n].dropna() for n in found.numbers}
-    whole = {n for n, column in numbers.items() if bool((column == column.round()).all())}
+    whole = [n for n in found.numbers if n in found.whole]
     said = {n: words.get(n, "") for n in map(str, frame.columns)}
     counts = [n for n in whole if counts_cases(n, said[n])]
     sizes = _sizes(frame, [c for c in said if c not in counts]) if counts else []
@@ -181,6 +181,9 @@ def _number(name: str, filled: Any, found: _Found, about: About) -> None:
     kind = measure(name, filled.astype(float), said)
     if kind:
         found.numbers.append(name)
+        found.filled[name] = filled
+    if kind and whole:
+        found.whole.add(name)
     if kind == "total":
         found.totals.append(name)
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from data_gen.krama.importer import LAKE, SYSTEM
-from data_gen.krama.lakes.choices import NoQuestion
 from data_gen.krama.lakes.constants import Watch
+from data_gen.krama.lakes.drawing import BATCH, Drawing, checked_batches, tables_of
 from data_gen.krama.lakes.lake import Lake
 from data_gen.krama.lakes.listings import best_listing, pays
-from data_gen.krama.lakes.ops import sources_of
 from data_gen.krama.lakes.pipeline import Frames, Question, gold_subtasks
-from data_gen.krama.lakes.questions import KINDS, question_for
-from data_gen.krama.lakes.tables import Table
+from data_gen.krama.lakes.questions import question_for
 from data_gen.krama.lakes.verify import score, validate_all
 from data_gen.krama.lakes.wording import facts_of
 from data_gen.krama.obscure.generated import obscure_tables
@@ -36,7 +32,6 @@ TYPES = (
     "list_approximate",
 )
 TRIES = 60  # questions a wanted task, before a lake is given up
-BATCH = 16  # questions that are run side by side; fixed, so that no machine changes the tasks
 _AGENT = "ds_guru_few_shot"
 _EXAMPLES = 5  # sentences kept of a reason
 
@@ -78,12 +73,6 @@ def to_task(
             "difficulty": "hard" if len(question.steps) > 4 else "easy",
         },
     )
-
-
-def tables_of(lake: Lake, question: Question) -> list[Table]:
-    """The tables that a question reads."""
-    read = [(source.path, source.part) for source in sources_of(question.ops or ())]
-    return [t for t in lake.tables if (t.path, t.reading.part) in read]
 
 
 @dataclass
@@ -145,9 +134,6 @@ def unfit(
     return ""
 
 
-Draft = tuple[Lake, Question, str, int]  # (lake, question, kind, draw)
-
-
 def generate(
     lakes: Sequence[Lake],
     count: int,
@@ -164,7 +150,8 @@ def generate(
     types: Counter[str] = Counter()
     watches = {kind: Watch(kind) for kind in TYPES}
     most = -(-count // len(TYPES))
-    for drawn, checked in _checked(_batches(lakes, count, seed, types, most, tally)):
+    drawing = Drawing(lakes, seed, count * TRIES, types, most)
+    for drawn, checked in checked_batches(drawing, tally.reasons):
         for (lake, question, kind, draw), (values, why) in zip(drawn, checked, strict=True):
             answer_type = question.steps[-1].answer_type
             if types[answer_type] >= most:
@@ -184,57 +171,6 @@ def generate(
             if len(made) >= count:
                 return made
     return made
-
-
-def _batches(
-    lakes: Sequence[Lake],
-    count: int,
-    seed: int,
-    types: Mapping[str, int],
-    most: int,
-    tally: Tally,
-) -> Iterator[list[Draft]]:
-    """Questions that were not asked before, of types that want more (`types`, as it is when a batch
-    is drawn, up to `most` of each)."""
-    usable = [lake for lake in lakes if lake.tables]
-    total = count * TRIES if usable else 0
-    for start in range(0, total, BATCH):
-        drawn: list[Draft] = []
-        for number in range(start, min(start + BATCH, total)):
-            lake = usable[number % len(usable)]
-            kind = Random(derive_seed(seed, "lake-draft", lake.name, number)).choice(list(KINDS))
-            draw = derive_seed(seed, lake.name, number, kind)
-            try:
-                question = question_for(lake.tables, kind, draw, lake.links)
-            except NoQuestion:
-                tally.reasons["no fitting columns"] += 1
-                continue
-            if types[question.steps[-1].answer_type] >= most:
-                continue
-            if question.shape in lake.seen:
-                tally.reasons["asked already"] += 1
-                continue
-            lake.seen.add(question.shape)
-            lake.tried.update(t.key for t in tables_of(lake, question))
-            drawn.append((lake, question, kind, draw))
-        yield drawn
-
-
-def _checked(
-    batches: Iterator[list[Draft]],
-) -> Iterator[tuple[list[Draft], list[tuple[dict[str, Any] | None, str]]]]:
-    """Each batch with what its runs in the sandbox gave. The next one runs there while the caller
-    proves this one: always one ahead, so that no machine changes what is drawn."""
-    with ThreadPoolExecutor(1) as aside:
-        waiting: list[tuple[list[Draft], Future[list[tuple[dict[str, Any] | None, str]]]]] = []
-        for drawn in batches:
-            asked = [(question, lake.frames) for lake, question, _, _ in drawn]
-            waiting.append((drawn, aside.submit(validate_all, asked)))
-            if len(waiting) > 1:
-                first, found = waiting.pop(0)
-                yield first, found.result()
-        for drawn, found in waiting:
-            yield drawn, found.result()
 
 
 def obscure_lake(

@@ -17,7 +17,7 @@ from typing import Any
 from data_gen.krama.lakes.constants import MOST, earns
 from data_gen.krama.lakes.numerals import filled, number_in
 from data_gen.krama.lakes.ops import Op, Split, sources_of
-from data_gen.krama.lakes.reread import NotProvable, Shelf
+from data_gen.krama.lakes.reread import NotProvable, Shelf, ident
 from data_gen.krama.lakes.sql import part_of
 from rewards.krama.judge import says_much_more
 
@@ -32,28 +32,33 @@ def everything(ops: tuple[Op, ...], shelf: Shelf) -> list[list[Any]]:
     lists: list[list[Any]] = []
     for source in sources_of(ops):
         held = shelf.table(source)
-        cells = [filled(column) for column in source.columns]
+        cells = [(column, filled(column)) for column in source.columns]
         for column in source.columns:
             try:
-                cells.append(number_in(shelf, held, column))
+                cells.append((column, number_in(shelf, held, column)))
             except NotProvable:
                 continue  # a column of texts that look like numbers
         cells += [
-            part_of(filled(op.column), op.cut)
+            (op.column, part_of(filled(op.column), op.cut))
             for op in ops
             if isinstance(op, Split) and op.column in held.columns
         ]
-        for cell in cells:
-            rows = shelf.con.execute(
-                f"SELECT DISTINCT c FROM (SELECT {cell} AS c FROM {held.name}) "
-                f"ORDER BY c LIMIT {_LISTED}"
-            ).fetchall()
-            lists.append([c for (c,) in rows if c is not None])
+        lists += [_distinct(shelf, held.name, column, cell) for column, cell in cells]
         lists.append(list(held.columns))
     texts = [one for one in lists if any(isinstance(c, str) for c in one)]
     pairs = [[*one, *other] for one, other in permutations(texts[:_PAIRED], 2)]
     together = list(dict.fromkeys(chain.from_iterable(lists)))
     return [one for one in [*lists, *pairs, together[:_LISTED]] if one]
+
+
+def _distinct(shelf: Shelf, table: str, column: str, cell: str) -> list[Any]:
+    """The distinct values of what SQL makes of the cells of a column, in order. A table of a shelf
+    never changes, so that each is asked for once."""
+    texts = f"SELECT DISTINCT {ident(column)} FROM {table}"
+    query = f"SELECT DISTINCT c FROM (SELECT {cell} AS c FROM ({texts})) ORDER BY c LIMIT {_LISTED}"
+    if query not in shelf.listed:
+        shelf.listed[query] = [c for (c,) in shelf.con.execute(query).fetchall() if c is not None]
+    return shelf.listed[query]
 
 
 def best_listing(kind: str, target: Any, lists: Sequence[list[Any]]) -> tuple[float, float]:

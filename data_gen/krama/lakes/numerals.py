@@ -11,6 +11,7 @@ only decides for all. A value such as -9999 stands for "missing" where it lies f
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -31,6 +32,7 @@ _POINTED = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
 _COMMAED = r"[-+]?(\d+,?\d*|,\d+)([eE][-+]?\d+)?"
 _GROUPED_BY_COMMA = r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?"
 _GROUPED_BY_POINT = r"[-+]?\d{1,3}(\.\d{3})+(,\d+)?"
+_NUMERAL = r"[-+]?[0-9.,]*[0-9]"  # what looks like a number in any way
 
 
 def _sure(mark: str, group: str) -> str:
@@ -75,19 +77,7 @@ def decimal_mark(con: Any, held: Held) -> str:
     either = "|".join(
         f"(?:{p})" for p in (_POINTED, _COMMAED, _GROUPED_BY_COMMA, _GROUPED_BY_POINT)
     )
-    for column in held.columns:
-        # each text is looked at once, however often it stands there
-        bare = f"SELECT {_bare(column)} AS c FROM {held.name}"
-        cells = f"SELECT c, count(*) AS n FROM ({bare}) GROUP BY c"
-        told = (
-            f"SELECT c, n, {_is('c', either)} AS number, {_is('c', _SURE_POINT)} AS point, "
-            f"{_is('c', _SURE_COMMA)} AS comma, {_is('c', _PLAIN)} AS plain FROM ({cells})"
-        )
-        count, numbers, point, comma, marked = con.execute(
-            "SELECT coalesce(sum(n) FILTER (c IS NOT NULL), 0), "
-            "coalesce(sum(n) FILTER (number), 0), count(*) FILTER (point), "
-            f"count(*) FILTER (comma), min(c) FILTER (number AND NOT plain) FROM ({told})"
-        ).fetchall()[0]
+    for count, numbers, point, comma, marked in _told(con, held, either):
         if not count or numbers < _SHARE * count:
             continue
         marks |= ({"."} if point else set()) | ({","} if comma else set())
@@ -100,6 +90,28 @@ def decimal_mark(con: Any, held: Held) -> str:
     if open_cell and held.sep not in (",", "html"):
         raise NotProvable(f"{open_cell!r} can be read in two ways")
     return "."
+
+
+def _told(con: Any, held: Held, either: str) -> list[tuple[Any, ...]]:
+    """What the cells of each column tell of the mark: how many are filled, how many are numbers,
+    how many texts have a sure point or a sure comma, and one number that has a mark."""
+    places = ", ".join(map(str, range(len(held.columns))))
+    columns = ", ".join(map(ident, held.columns))
+    # one query for all columns: each of its patterns is compiled once. Each text is looked at
+    # once, however often it stands there.
+    cells = f"SELECT unnest([{places}]) AS k, unnest([{columns}]) AS cell FROM {held.name}"
+    texts = f"SELECT k, {_bare('cell')} AS c, count(*) AS n FROM ({cells}) GROUP BY ALL"
+    told = (
+        f"SELECT k, c, n, {_is('c', either)} AS number, {_is('c', _SURE_POINT)} AS point, "
+        f"{_is('c', _SURE_COMMA)} AS comma, {_is('c', _PLAIN)} AS plain FROM ({texts})"
+    )
+    found = con.execute(
+        "SELECT k, coalesce(sum(n) FILTER (c IS NOT NULL), 0), "
+        "coalesce(sum(n) FILTER (number), 0), count(*) FILTER (point), "
+        "count(*) FILTER (comma), min(c) FILTER (number AND NOT plain) "
+        f"FROM ({told}) GROUP BY k ORDER BY k"
+    ).fetchall()
+    return [row[1:] for row in found]
 
 
 def number_in(shelf: Shelf, held: Held, column: str) -> str:
@@ -115,6 +127,31 @@ def number_in(shelf: Shelf, held: Held, column: str) -> str:
 def number(con: Any, held: Held, column: str, mark: str) -> str:
     """SQL that gives the number in a cell of the raw table, or NULL."""
     cell = _bare(column)
+    value = _value(cell, mark)
+    odd = f"c IS NOT NULL AND v IS NULL AND {_is('c', _NUMERAL)}"
+    nines = ", ".join(map(repr, _NINES))
+    # each text is looked at once, however often it stands there
+    texts = f"SELECT DISTINCT {cell} AS c FROM {held.name}"
+    some, seen, low, high = con.execute(
+        f"SELECT count(*) FILTER ({odd}), list(DISTINCT v) FILTER (v IN ({nines})), "
+        f"min(v) FILTER (v NOT IN ({nines})), max(v) FILTER (v NOT IN ({nines})) "
+        f"FROM (SELECT c, {_value('c', mark)} AS v FROM ({texts}))"
+    ).fetchall()[0]
+    if some:
+        ((first,),) = con.execute(
+            f"SELECT c FROM (SELECT {cell} AS c, {value} AS v FROM {held.name}) WHERE {odd} LIMIT 1"
+        ).fetchall()
+        raise NotProvable(f"column {column!r}: {first!r} is no number with the mark {mark!r}")
+    absent = [*_placeholders(seen or [], low, high), *_stated(held, column, mark)]
+    if absent:
+        value = (
+            f"(CASE WHEN {value} IN ({', '.join(map(repr, absent))}) THEN NULL ELSE {value} END)"
+        )
+    return value
+
+
+def _value(cell: str, mark: str) -> str:
+    """SQL of the number that a text says with this decimal mark, or NULL."""
     plain, grouped, group = (
         (_POINTED, _GROUPED_BY_COMMA, ",") if mark == "." else (_COMMAED, _GROUPED_BY_POINT, ".")
     )
@@ -122,19 +159,7 @@ def number(con: Any, held: Held, column: str, mark: str) -> str:
     if mark == ",":
         bare = f"replace({bare}, ',', '.')"
     text = f"CASE WHEN {_is(cell, plain)} OR {_is(cell, grouped)} THEN {bare} END"
-    value = f"try_cast({text} AS DOUBLE)"
-    odd = con.execute(
-        f"SELECT {cell} FROM {held.name} WHERE {cell} IS NOT NULL AND {value} IS NULL "
-        f"AND {_is(cell, r'[-+]?[0-9.,]*[0-9]')} LIMIT 1"
-    ).fetchall()
-    if odd:
-        raise NotProvable(f"column {column!r}: {odd[0][0]!r} is no number with the mark {mark!r}")
-    absent = [*_placeholders(con, held, value), *_stated(held, column, mark)]
-    if absent:
-        value = (
-            f"(CASE WHEN {value} IN ({', '.join(map(repr, absent))}) THEN NULL ELSE {value} END)"
-        )
-    return value
+    return f"try_cast({text} AS DOUBLE)"
 
 
 def _stated(held: Held, column: str, mark: str) -> list[float]:
@@ -147,20 +172,12 @@ def _stated(held: Held, column: str, mark: str) -> list[float]:
     return found
 
 
-def _placeholders(con: Any, held: Held, value: str) -> list[float]:
-    """Values of nines that lie far outside all others of the column."""
-    nines = ", ".join(map(repr, _NINES))
-    seen = con.execute(
-        f"SELECT DISTINCT v FROM (SELECT {value} v FROM {held.name}) WHERE v IN ({nines})"
-    ).fetchall()
-    if not seen:
-        return []
-    low, high = con.execute(
-        f"SELECT min(v), max(v) FROM (SELECT {value} v FROM {held.name}) WHERE v NOT IN ({nines})"
-    ).fetchall()[0]
-    if low is None or not math.isfinite(low) or not math.isfinite(high):
+def _placeholders(seen: Sequence[float], low: float | None, high: float | None) -> list[float]:
+    """Values of nines that lie far outside all others of the column, which lie between `low` and
+    `high`."""
+    if not seen or low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         return []
     reach = max(abs(low), abs(high))
-    negative = {v for (v,) in seen if v < 0 and (low >= 0 or -v > _FAR * reach)}
-    positive = {v for (v,) in seen if v > 0 and v > _FAR * reach}
+    negative = {v for v in seen if v < 0 and (low >= 0 or -v > _FAR * reach)}
+    positive = {v for v in seen if v > 0 and v > _FAR * reach}
     return sorted(negative | positive)

@@ -98,13 +98,19 @@ class PipelineFailed(ValueError):
 Values = dict[str, Any]
 CODE = Path(__file__).with_name("pipeline_runner.py")
 _LIMITS = Limits(wall_s=120.0)
+# what pipelines and their readers import: the sandbox imports it once, and not in every call
+_STACK = (
+    *("numpy", "pandas", "sqlite3", "json", "encodings.cp1252", "encodings.cp437"),
+    *("pyarrow.pandas_compat", "pyarrow.parquet", "pyarrow.dataset", "zstandard"),
+    *("openpyxl", "lxml.html", "pandas.io.html"),
+)
 _pools: list[Pool] = []  # one a process, on the event loop of `run_now`
 
 
 def _pool() -> Pool:
     if not _pools:
         workers = len(os.sched_getaffinity(0))
-        _pools.append(Pool(replace(Config(), workers=workers, queue=1000)))
+        _pools.append(Pool(replace(Config(), workers=workers, queue=1000, stack=_STACK)))
     return _pools[0]
 
 

@@ -82,6 +82,7 @@ class Shelf:
         self._held: dict[tuple[str, str], list[Held]] = {}
         self.marks: dict[str, str] = {}  # decimal mark by table, asked once (numerals.py)
         self.numbers: dict[tuple[str, str], str] = {}  # SQL of a number by table and column
+        self.listed: dict[str, list[Any]] = {}  # distinct values by query (listings.py)
 
     def __enter__(self) -> Shelf:
         return self

@@ -86,26 +86,26 @@ def score(question: Question, target: Any, answer: Any) -> float:
     return found or 0.0
 
 
-def validate(question: Question, frames: Frames) -> tuple[dict[str, Any] | None, str]:
+Checked = tuple[dict[str, Any] | None, str]  # (values of every step, "") or (None, why)
+
+
+def validate(question: Question, frames: Frames) -> Checked:
     """(values of every step, "") or (None, why)."""
     (found,) = validate_all([(question, frames)])
     return found
 
 
-def validate_all(
-    questions: Sequence[tuple[Question, Frames]],
-) -> list[tuple[dict[str, Any] | None, str]]:
+def validate_all(questions: Sequence[tuple[Question, Frames]]) -> list[Checked]:
     """`validate` of many questions, side by side in the sandbox."""
-
-    async def go() -> list[tuple[dict[str, Any] | None, str]]:
-        return list(
-            await asyncio.gather(*(_validate(question, frames) for question, frames in questions))
-        )
-
-    return run_now(go())
+    return run_now(validated(questions))
 
 
-async def _validate(question: Question, frames: Frames) -> tuple[dict[str, Any] | None, str]:
+async def validated(questions: Sequence[tuple[Question, Frames]]) -> list[Checked]:
+    """`validate_all`, on the event loop of `run_now`."""
+    return await asyncio.gather(*(_validate(question, frames) for question, frames in questions))
+
+
+async def _validate(question: Question, frames: Frames) -> Checked:
     """(values of every step, "") or (None, why). Runs the pipeline about six times, in one call.
 
     The run, a second run and runs on shuffled rows must agree in every step; leaving out an
