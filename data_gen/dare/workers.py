@@ -31,6 +31,7 @@ from rollouts.sandbox.pool import Pool
 from rollouts.workshop import run_now
 
 SHARE = 4  # tables that one process is handed at a time
+SPARE = 40  # one more database in so many, in place of those that turn out to ask the same
 _Job = tuple[int, int, bool]  # (number of the table, how many databases, only sure targets)
 _Step = Callable[[Sequence[_Job]], list[Built]]
 
@@ -145,7 +146,8 @@ def without_copies(built: Built, seen: dict[str, frozenset[str]]) -> Built:
 def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: int) -> list[Built]:
     """Tables in a seeded order until `wanted` databases are there: first a third of them time
     series, which few tables give, then class and reg, at most `per_table` in all from a table:
-    targets that much speaks for from all tables before any other."""
+    targets that much speaks for from all tables before any other. Of a large number some more are
+    built, since tables like each other are known by their files, and may ask the same."""
     listed, alone = chosen(specs, settings)
     order = list(range(len(listed)))
     random.Random(derive_seed(settings.seed, "tables")).shuffle(order)
@@ -168,7 +170,7 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
             return made
 
         found: list[Built] = list(alone)
-        kinds = settings.wishes.kinds
+        kinds, with_spare = settings.wishes.kinds, wanted + wanted // SPARE
         if not settings.mini and "ts" in kinds:
             most = wanted // 3 if len(kinds) > 1 else wanted
             found += through(_series, [(i, settings.per_table, True) for i in order], max(1, most))
@@ -185,9 +187,9 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
                     and not (gave[listed[i].name] and listed[i].about)
                     and (settings.less_sure or not listed[i].many)
                 }
-            if done < wanted:
+            if done < with_spare:
                 jobs = [(i, n, sure) for i, n in left.items() if n > 0]
-                found += through(_tables, jobs, wanted - done)
+                found += through(_tables, jobs, with_spare - done)
     return found + _unasked(listed, found, kinds, wanted)
 
 
