@@ -69,7 +69,9 @@ def _build(args: argparse.Namespace, settings: Settings, endpoint: Endpoint | No
     rows = rows[: args.databases]
     if len(rows) < args.databases:
         why = f"; {repeats} asked nearly the same as another" if repeats else ""
-        print(f"{len(rows)} of {args.databases} databases: no table gave more{why}", file=sys.stderr)
+        print(
+            f"{len(rows)} of {args.databases} databases: no table gave more{why}", file=sys.stderr
+        )
     if not rows:
         say_inputs(inputs_of(found, rows), args.out, members=_refused(found))
         raise TaskError(f"no table gave a task; {args.out / REFUSED} says why for each")
