@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -124,7 +125,8 @@ def test_the_front_door_maps_every_command(
 def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"id": "a", "family": "x"}\n' * 20000)
-    words = f"{sys.executable} -m assay score {rows} 2>{tmp_path / 'err'} | head -n 1"
+    python, asked, err = (shlex.quote(str(p)) for p in (sys.executable, rows, tmp_path / "err"))
+    words = f"{python} -m assay score {asked} 2>{err} | head -n 1"
     environment: dict[str, Any] = {**os.environ}
     subprocess.run(words, shell=True, cwd=ROOT, env=environment, capture_output=True, check=True)
     assert (tmp_path / "err").read_text() == ""

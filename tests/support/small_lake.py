@@ -39,7 +39,8 @@ def make_lake(folder: Path) -> Path:
     (folder / "sites.csv").write_text("\n".join(sites) + "\n", encoding="utf-8")
     (folder / "notes.txt").write_text("Rain is in inches.\nM is missing.\n", encoding="utf-8")
     for path in [folder, *folder.parents][:4]:
-        path.chmod(path.stat().st_mode | 0o055)
+        if path.owner() == folder.owner():  # others' folders, such as /tmp, are open already
+            path.chmod(path.stat().st_mode | 0o055)
     for path in folder.iterdir():
         path.chmod(0o644)
     return folder
