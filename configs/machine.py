@@ -98,8 +98,8 @@ class EvalConfig:
     """Held-out tasks to answer."""
 
     untouched: int = locked(120)
-    """How many of them the untouched model answers, from the first on. It gets hardly any right, so a
-    part says as much. 0: all."""
+    """How many of them the untouched model answers, from the first on. It gets hardly any right, so
+    a part says as much. 0: all."""
 
     max_new_tokens: int = locked(96)
     """Longest answer, in tokens."""
