@@ -79,11 +79,17 @@ def column_lines(texts: Mapping[str, str], looked: Looked) -> dict[str, str]:
 
 
 async def build_table(
-    source: Source, settings: Settings, pool: Pool, room: int, sure: bool | None = None
+    source: Source,
+    settings: Settings,
+    pool: Pool,
+    room: int,
+    sure: bool | None = None,
+    tried: int = 0,
 ) -> Built:
     """Up to `room` class and reg databases of one table; never raises for what a table is. `sure`:
-    only targets that much speaks for (True), only the others (False), or any."""
-    built = Built(source.name, licence=source.licence)
+    only targets that much speaks for (True), only the others (False), or any. The first `tried`
+    targets are passed over: an earlier call built or refused them."""
+    built = Built(source.name, licence=source.licence, tried=tried)
     table = opened(source, settings, pool, built)
     built.more = table is not None
     if table is not None:
@@ -146,10 +152,12 @@ async def _databases(table: Table, built: Built, seed: int, room: int, sure: boo
             built.refused.append(TOO_LITTLE)
     if not made and not refused:
         built.refused.append("no column can be a target")
-    for number, plan in enumerate(made[: 3 * room]):
+    first = built.tried
+    for number, plan in enumerate(made[first : first + 3 * room], first):
         less = plan.rank > made[0].rank and bool(table.source.about.strip())
-        if len(built.rows) >= room or (built.rows and less):
+        if len(built.rows) >= room or ((built.rows or first) and less):
             break  # what its source is about was asked for: nothing less
+        built.tried += 1
         own = random.Random(derive_seed(seed, number, plan.family, *plan.targets))
         if why := await tried(table, plan, own, built):
             built.refused.append(f"{plan.family} {', '.join(plan.targets)}: {why}")

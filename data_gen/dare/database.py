@@ -44,6 +44,7 @@ class Built:
     licence: str = "unknown"
     outcomes: list[Outcome] = field(default_factory=list[Outcome])  # of what was proposed
     more: bool = True  # whether targets that less speaks for are left to try
+    tried: int = 0  # drafts of its targets that were built or refused
 
 
 class Unproved(TaskError):

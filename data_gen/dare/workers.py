@@ -32,7 +32,8 @@ from rollouts.workshop import run_now
 
 SHARE = 4  # tables that one process is handed at a time
 SPARE = 40  # one more database in so many, in place of those that turn out to ask the same
-_Job = tuple[int, int, bool]  # (number of the table, how many databases, only sure targets)
+# (number of the table, how many databases, only sure targets, how many targets were tried before)
+_Job = tuple[int, int, bool, int]
 _Step = Callable[[Sequence[_Job]], list[Built]]
 
 # What one process keeps: the sources, the settings, its sandbox. Set by `_start`.
@@ -71,7 +72,10 @@ def _tables(jobs: Sequence[_Job]) -> list[Built]:
     listed, settings, pool = _work
 
     async def go() -> list[Built]:
-        return [await build_table(listed[i], settings, pool, room, sure) for i, room, sure in jobs]
+        return [
+            await build_table(listed[i], settings, pool, room, sure, tried)
+            for i, room, sure, tried in jobs
+        ]
 
     return run_now(go())
 
@@ -81,7 +85,7 @@ def _series(jobs: Sequence[_Job]) -> list[Built]:
     assert _work is not None
     listed, settings, _ = _work
     out: list[Built] = []
-    for i, room, _ in jobs:
+    for i, room, _, _ in jobs:
         built = Built(listed[i].name, licence=listed[i].licence)
         try:
             build_series(listed[i], settings, built, room)
@@ -147,7 +151,8 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
     """Tables in a seeded order until `wanted` databases are there: first a third of them time
     series, which few tables give, then class and reg, at most `per_table` in all from a table:
     targets that much speaks for from all tables before any other. Of a large number some more are
-    built, since tables like each other are known by their files, and may ask the same."""
+    built, since tables like each other are known by their files, and may ask the same. With
+    `less_sure`, where that is not enough, a table may give one more than `per_table`."""
     listed, alone = chosen(specs, settings)
     order = list(range(len(listed)))
     random.Random(derive_seed(settings.seed, "tables")).shuffle(order)
@@ -170,10 +175,12 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
             return made
 
         found: list[Built] = list(alone)
+        full: list[_Job] = []
         kinds, with_spare = settings.wishes.kinds, wanted + wanted // SPARE
         if not settings.mini and "ts" in kinds:
             most = wanted // 3 if len(kinds) > 1 else wanted
-            found += through(_series, [(i, settings.per_table, True) for i in order], max(1, most))
+            jobs = [(i, settings.per_table, True, 0) for i in order]
+            found += through(_series, jobs, max(1, most))
         for sure in (True, False) if set(kinds) != {"ts"} else ():
             done = sum(len(built.rows) for built in found)
             gave = Counter(built.source for built in found for _ in built.rows)
@@ -188,9 +195,25 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
                     and (settings.less_sure or not listed[i].many)
                 }
             if done < with_spare:
-                jobs = [(i, n, sure) for i, n in left.items() if n > 0]
-                found += through(_tables, jobs, with_spare - done)
+                jobs = [(i, n, sure, 0) for i, n in left.items() if n > 0]
+                made = through(_tables, jobs, with_spare - done)
+                full += _full(listed, jobs, made)
+                found += made
+        done = sum(len(built.rows) for built in found)
+        if settings.less_sure and done < with_spare:  # one more of each table that may have it
+            found += through(_tables, full, with_spare - done)
     return found + _unasked(listed, found, kinds, wanted)
+
+
+def _full(listed: Sequence[Source], jobs: Sequence[_Job], made: Sequence[Built]) -> list[_Job]:
+    """The jobs that go on where these ended, of tables that gave as many databases as there was
+    room for."""
+    by_name = {built.source: built for built in made}
+    return [
+        (i, 1, sure, by_name[name].tried)
+        for i, room, sure, _ in jobs
+        if (name := listed[i].name) in by_name and len(by_name[name].rows) == room
+    ]
 
 
 def _unasked(

@@ -34,14 +34,17 @@ def package(source: Source, **names: str) -> Source:
     return replace(source, load=load, about="A page about it.", many=True)
 
 
-def tried(source: Source, settings: Settings, sure: bool, patch: pytest.MonkeyPatch) -> Built:
-    """What is tried of a table, without building it."""
+def tried(
+    source: Source, settings: Settings, sure: bool, patch: pytest.MonkeyPatch, before: int = 0
+) -> Built:
+    """What is tried of a table after `before` targets, without building it."""
 
     async def none(table: Any, plan: Any, rng: Any, built: Built) -> str:
         return f"tried {plan.targets[0]}"
 
     patch.setattr(class_reg, "_database", none)
-    return run_now(class_reg.build_table(source, settings, Pool(Config(workers=1)), 2, sure))
+    pool = Pool(Config(workers=1))
+    return run_now(class_reg.build_table(source, settings, pool, 1, sure, before))
 
 
 def test_a_table_of_a_package_is_asked_for_what_much_speaks_for(
@@ -59,6 +62,22 @@ def test_a_table_of_a_package_is_asked_for_what_much_speaks_for(
     found = tried(priced, careful, True, monkeypatch)
     assert "reg house_price: tried house_price" in found.refused
     assert TOO_LITTLE not in found.refused
+
+
+def test_a_later_round_goes_on_after_the_targets_that_were_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(tmp_path, 0, False, frozenset(), less_sure=True)
+    table = replace(package(houses(tmp_path)), about="")
+    rounds: list[list[str]] = []
+    before = 0
+    while (built := tried(table, settings, False, monkeypatch, before)).tried > before:
+        rounds.append([why for why in built.refused if ": tried " in why])
+        before = built.tried
+    asked = [why for each in rounds for why in each]
+    assert len(rounds) > 1 and len(asked) == len(set(asked)) == before
+    one = tried(table, settings, False, monkeypatch, before)
+    assert not [why for why in one.refused if ": tried " in why]
 
 
 def test_a_series_of_a_package_is_forecast_where_much_speaks_for_it(tmp_path: Path) -> None:
