@@ -2,6 +2,8 @@
 
 `python machines.py KIND [KIND …] -- ARGS` changes only this process and its children, then execs
 the same interpreter with ARGS. `user` needs real root; it also makes the interpreter reachable.
+The whole suite on such a machine: `python tests/support/machines.py docker -- -m pytest -n auto
+--dist worksteal -m "not slow"`.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, ROOT)
@@ -56,6 +59,35 @@ def no_userns() -> None:
     outer(0)
     with open("/proc/sys/user/max_user_namespaces", "w") as file:
         file.write("0")
+
+
+def docker() -> None:
+    """The calls that Docker's default seccomp profile keeps from a container without more
+    capabilities: no namespaces, mounts or keys."""
+    refused = """unshare setns mount umount2 pivot_root move_mount open_tree fsopen fsmount fsconfig
+    fspick mount_setattr keyctl add_key request_key bpf perf_event_open io_uring_setup
+    io_uring_enter io_uring_register"""
+    denied, unknown = (seccomp.ERRNO | e for e in (errno.EPERM, errno.ENOSYS))
+    program = [(0x20, 0, 0, 0)]
+    for name in refused.split():
+        program += [(0x15, 0, 1, sc.NR[name]), (0x06, 0, 0, denied)]
+    program += [(0x15, 0, 1, sc.NR["clone3"]), (0x06, 0, 0, unknown)]  # C libraries fall back
+    program += [(0x15, 0, 3, sc.NR["clone"]), (0x20, 0, 0, 16)]  # the flags
+    program += [(0x45, 0, 1, sc.CLONE_NAMESPACES), (0x06, 0, 0, denied)]
+    sc.prctl(sc.PR_SET_NO_NEW_PRIVS, 1)
+    seccomp.install(seccomp.encode([*program, (0x06, 0, 0, seccomp.ALLOW)]))
+
+
+def read_only_home() -> None:
+    """A home directory on a file system that nobody can write to."""
+    home = tempfile.mkdtemp()
+    if os.geteuid() == 0:
+        sc.unshare(sc.CLONE_NEWNS)
+    else:
+        outer(sc.CLONE_NEWNS)
+    jail.private_mounts()
+    sc.mount("tmpfs", home, "tmpfs", sc.MS_RDONLY)
+    os.environ["HOME"] = home
 
 
 def masked_proc() -> None:

@@ -32,6 +32,7 @@ def report_on(kinds: list[str], minimum: str = "limits") -> dict[str, object]:
         (["masked_proc"], "full-noproc", "own_proc"),
         (["no_landlock"], "full-nolandlock", "landlock"),
         (["no_userns"], "confined", "user_ns"),
+        (["docker"], "confined", "user_ns"),
         (["no_userns", "no_landlock"], "limits", "landlock"),
     ],
 )
