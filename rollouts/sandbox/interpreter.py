@@ -39,3 +39,14 @@ def covered(wanted: Iterable[str]) -> str:
                 "the interpreter or that library elsewhere, or ask for level confined"
             )
     return ""
+
+
+def closed_folder(program: str) -> str:
+    """The first folder on the way to a program that other users cannot enter; "" for none."""
+    for path in dict.fromkeys([os.path.abspath(program), os.path.realpath(program)]):
+        parts = path.split(os.sep)[1:-1]
+        for count in range(1, len(parts) + 1):
+            folder = os.sep + os.sep.join(parts[:count])
+            if not os.stat(folder).st_mode & 0o001:
+                return folder
+    return ""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rollouts.sandbox.exchange import Call
+from rollouts.sandbox.interpreter import closed_folder
 from rollouts.sandbox.model import Config, Limits, Report, Result, SandboxError
 from rollouts.sandbox.text import join
 from rollouts.sandbox.verdict import to_result
@@ -242,9 +243,15 @@ async def _check_exec(launcher: Launcher) -> None:
         launcher.kill()
         level = launcher.report.level if launcher.report else "?"
         how = f"{answer.end}, status {answer.status}: {err[-500:] or 'it said nothing'}"
+        folder = closed_folder(launcher.python) if "Permission denied" in err else ""
+        todo = (
+            f"it runs as another user there, who may not enter {folder}: chmod o+x {folder}, or "
+            "use a Python elsewhere"
+            if folder
+            else "see that all it needs lies in its prefix, its base prefix or LD_LIBRARY_PATH"
+        )
         raise SandboxError(
-            f"{launcher.python} does not start inside the jail at level {level} ({how}); see that "
-            "all it needs lies in its prefix, its base prefix or LD_LIBRARY_PATH"
+            f"{launcher.python} does not start inside the jail at level {level} ({how}); {todo}"
         )
     launcher.served = 0
 

@@ -14,6 +14,7 @@ import pytest
 from harness import running
 
 from rollouts.sandbox import interpreter
+from rollouts.sandbox.interpreter import closed_folder
 from rollouts.sandbox.model import LEVELS, Config, Level, Limits, SandboxError
 
 NEW_ONE = (
@@ -111,6 +112,19 @@ def test_a_jail_that_cannot_start_the_interpreter_refuses(tmp_path: Path) -> Non
     config = Config(workers=1, stack=(), min_level="limits", env=env)
     with pytest.raises(SandboxError, match="does not start inside the jail"), running(config):
         pass
+
+
+def test_a_folder_that_other_users_cannot_enter_is_named() -> None:
+    with tempfile.TemporaryDirectory() as made:  # pytest's own folders are closed
+        top = Path(made).resolve()
+        if shut := closed_folder(str(top)):
+            pytest.skip(f"{shut} is closed")
+        (top / "shut" / "bin").mkdir(parents=True, mode=0o755)
+        top.chmod(0o755)
+        (top / "python").symlink_to(top / "shut" / "bin" / "python")
+        assert closed_folder(str(top / "python")) == ""
+        (top / "shut").chmod(0o750)
+        assert closed_folder(str(top / "python")) == str(top / "shut")
 
 
 def test_inputs_that_cannot_be_written_are_not_the_code_s_failure(run) -> None:
