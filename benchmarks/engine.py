@@ -3,9 +3,11 @@
     python -m benchmarks.engine [--model DIR] [--threads N] [--repeats R] [--only NAME]
 
 Rollouts: 4 prompts of 100 tokens, 8 samples each (32 rows), 48 forced new tokens, top-k 50 and
-top-p 0.95, against `generate` in bf16 on the same prompts. Evaluation: 32 prompts that share 50 of
-112 tokens, 24 forced greedy tokens each. Training: forward and backward of one policy-gradient
-step on 4 groups of 8 completions of 40 tokens, against transformers in bf16 with logits for the
+top-p 0.95, against `generate` on the same prompts. Evaluation: 32 prompts that share 50 of
+112 tokens, 24 forced greedy tokens each. Single: prompts one at a time, each followed by its own
+text again as a copied answer would be, 48 forced greedy tokens, against `generate` with prompt
+lookup (`prompt_lookup_num_tokens=8`). Training: forward and backward of one policy-gradient
+step on 4 groups of 8 completions of 40 tokens, against transformers with logits for the
 completions only. The sides alternate, so that a change in the machine's load meets all; the
 medians' ratio is what counts.
 
@@ -111,17 +113,24 @@ def main() -> None:
     parser.add_argument("--model", help="Hugging Face folder (default: SmolLM2-135M-Instruct)")
     parser.add_argument("--threads", type=int, default=0, help="0: all cores")
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--only", choices=("rollout", "evaluation", "training"))
+    parser.add_argument("--only", choices=("rollout", "evaluation", "single", "training"))
+    parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16"))
     args = parser.parse_args()
     from transformers import AutoModelForCausalLM
 
     folder = resolve_model(args.model) if args.model is None else Path(args.model)
     threads = set_threads(args.threads or "auto")
-    print(f"torch {torch.__version__}, {threads} thread(s), bf16, {PROMPTS} prompts x {GROUP}")
-    hf: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
-    policy: Any = load_policy(folder)
+    print(f"torch {torch.__version__}, {threads} thread(s), {args.dtype}, {PROMPTS} x {GROUP} rows")
+    dtype = getattr(torch, args.dtype)
+    hf: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
+    policy: Any = load_policy(folder, args.dtype)
     run = products(policy.model, PROMPTS * GROUP, can_prepack(policy.model.embed))
-    works = {"rollout": rollout, "evaluation": evaluation, "training": training}
+    works = {
+        "rollout": rollout,
+        "evaluation": evaluation,
+        "single": single,
+        "training": training,
+    }
     for name, work in works.items():
         if args.only in (None, name):
             work(hf, policy, run, args.repeats)
@@ -162,6 +171,21 @@ def evaluation(hf: Any, policy: Any, run: Products, repeats: int) -> None:
         lambda: engine.generate_now(prompts, Sampling(EVAL_NEW, 0), 1, range(EVAL_PROMPTS)),
         lambda: hf_generate(hf, prompts, EVAL_NEW, {"do_sample": False}),
         lambda: decode_floor(run, policy.model, prefill, EVAL_PROMPTS, EVAL_NEW),
+        repeats,
+    )
+
+
+def single(hf: Any, policy: Any, run: Products, repeats: int) -> None:
+    """Greedy answers, one prompt at a time, to texts that repeat themselves."""
+    prompts = [(ids * 2)[: PROMPT + NEW] for ids in random_ids(PROMPTS, PROMPT)]
+    engine = TorchEngine(policy.model, [], slots=PROMPTS)
+    greedy, draw = Sampling(NEW, 0), {"do_sample": False, "prompt_lookup_num_tokens": 8}
+    compare(
+        "single, 4 prompts",
+        PROMPTS * NEW,
+        lambda: [engine.generate_now([ids], greedy, 1, [0]) for ids in prompts],
+        lambda: [hf_generate(hf, [ids], NEW, draw) for ids in prompts],
+        lambda: [decode_floor(run, policy.model, len(ids), 1, NEW) for ids in prompts],
         repeats,
     )
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from rollouts.engines.torch import decode
+from rollouts.engines.torch import decode, tail
 from rollouts.engines.torch.fallback import TransformersEngine, about
 from rollouts.engines.torch.kept import Kept, Past
 from rollouts.engines.torch.llama import (
@@ -105,6 +105,9 @@ class TorchEngine:
                 logits.append(first)
                 waves.append((part, wave))
             _draw([w for _, w in waves], torch.cat(logits), sampling)
+            if not queue and tail.few([w for _, w in waves]):
+                left = [(w, [prompts[i] for i in part]) for part, w in waves if not w.done]
+                tail.finish(self.model, run, left, sampling)
             for part, wave in waves:
                 if wave.done:
                     groups = wave.completions()

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -88,6 +88,45 @@ class Wave:
         self._rows, self._alive = self._rows[kept], self._alive[kept]
         self.token = self.token[kept]
 
+    @property
+    def live(self) -> int:
+        """Rows that go on."""
+        return int(self._alive.sum())
+
+    def left(self) -> Iterator[tuple[int, list[int], list[float], Past]]:
+        """Of each row that goes on: its sample, the ids so far, what decides all its draws, and the
+        keys and values of its prompt and of all ids but the last."""
+        prompts = self.cache.lengths.tolist()
+        for row in self._alive.nonzero()[:, 0].tolist():
+            sample, group = int(self._rows[row]), row // self.cache.width
+            prompt = _cut(self.cache.prompt_k, self.cache.prompt_v, group, prompts[group])
+            own = _cut(self.cache.own_k, self.cache.own_v, row, self.t - 1)
+            if self.saving:
+                self._prompt.setdefault(sample // self.width, prompt)
+            both = (torch.cat(pair, 2) for pair in ((prompt.k, own.k), (prompt.v, own.v)))
+            yield (
+                sample,
+                self._ids[sample, : self.t].tolist(),
+                self._u[sample].tolist(),
+                Past(*both),
+            )
+
+    def ended(
+        self, sample: int, ids: list[int], full: list[float], narrow: list[float], own: Past
+    ) -> None:
+        """Take the rest of a sample of `left`: all its ids, log-probabilities of those that were
+        drawn since, keys and values of all ids but the last."""
+        size = len(ids)
+        new = slice(size - len(full), size)
+        self._ids[sample, new] = torch.tensor(ids[new])
+        self._full[sample, new] = torch.tensor(full)
+        self._narrow[sample, new] = torch.tensor(narrow)
+        self._length[sample] = size
+        self._alive[self._rows == sample] = False
+        if self.saving:
+            self._own[sample] = own
+        self.done = not bool(self._alive.any())
+
     def _save(self, rows: Sequence[int]) -> None:
         """Copy the keys and values of rows of the cache, before they leave it."""
         cache, lengths, samples = self.cache, self._length.tolist(), self._rows.tolist()
@@ -102,7 +141,8 @@ class Wave:
     def saved(self) -> list[list[Past]]:
         """The keys and values of each sample, in (group, sample) order, once `done`: of its
         prompt, which its group shares, and of what it sampled, less the last token."""
-        self._save(range(len(self._rows)))
+        rows = self._rows.tolist()
+        self._save([at for at, sample in enumerate(rows) if sample not in self._own])
         return [[self._prompt[i // self.width], self._own[i]] for i in range(self.total)]
 
     def completions(self) -> list[list[Completion]]:
