@@ -4,9 +4,9 @@
 
 Rollouts: 4 prompts of 100 tokens, 8 samples each (32 rows), 48 forced new tokens, top-k 50 and
 top-p 0.95, against `generate` on the same prompts. Evaluation: 32 prompts that share 50 of
-112 tokens, 24 forced greedy tokens each. Single: prompts one at a time, each followed by its own
-text again as a copied answer would be, 48 forced greedy tokens, against `generate` with prompt
-lookup (`prompt_lookup_num_tokens=8`). Training: forward and backward of one policy-gradient
+112 tokens, 24 forced greedy tokens each. Single: 4 prompts of `assay tasks demo` one at a time, 48
+forced greedy tokens each, against `generate` with prompt lookup (`prompt_lookup_num_tokens=8`);
+what is guessed right depends on the model. Training: forward and backward of one policy-gradient
 step on 4 groups of 8 completions of 40 tokens, against transformers with logits for the
 completions only. The sides alternate, so that a change in the machine's load meets all; the
 medians' ratio is what counts.
@@ -20,6 +20,9 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,14 +30,17 @@ from typing import Any
 
 import torch
 
+from rewards.task import read_tasks
 from rollouts.engines.torch.decode import Products, can_prepack, products
 from rollouts.engines.torch.engine import TorchEngine, set_threads
 from rollouts.engines.torch.llama import Llama
+from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling
 from train.model.batch import Segment, pack
 from train.model.policy import load_policy
 from train.model.source import resolve_model
 
+ROOT = Path(__file__).resolve().parents[1]
 PROMPTS, GROUP, PROMPT, NEW, TRAIN_NEW = 4, 8, 100, 48, 40
 EVAL_PROMPTS, EVAL_PROMPT, SHARED, EVAL_NEW = 32, 112, 50, 24
 
@@ -176,8 +182,13 @@ def evaluation(hf: Any, policy: Any, run: Products, repeats: int) -> None:
 
 
 def single(hf: Any, policy: Any, run: Products, repeats: int) -> None:
-    """Greedy answers, one prompt at a time, to texts that repeat themselves."""
-    prompts = [(ids * 2)[: PROMPT + NEW] for ids in random_ids(PROMPTS, PROMPT)]
+    """Greedy answers to refinement prompts, one at a time."""
+    tokenizer = ChatTokenizer(policy.folder)
+    with tempfile.TemporaryDirectory() as made:
+        words = [sys.executable, str(ROOT / "assay.py"), "tasks", "demo", "--out", made]
+        subprocess.run([*words, "difficulty=easy"], check=True, capture_output=True)
+        tasks = read_tasks(Path(made) / "heldout.jsonl")[:PROMPTS]
+    prompts = [tokenizer.prompt(task.prompt) for task in tasks]
     engine = TorchEngine(policy.model, [], slots=PROMPTS)
     greedy, draw = Sampling(NEW, 0), {"do_sample": False, "prompt_lookup_num_tokens": 8}
     compare(
