@@ -131,9 +131,9 @@ def test_a_job_without_the_gpus_it_counts_on_is_refused_and_with_them_they_reach
         pytest.skip("Slurm's stand-ins for GPUs are device files, which only root can make")
     python = tmp_path / "python"  # the real checks, and then what the step would see
     python.write_text(
-        RAYLESS.replace("*preflight*) exit 0", f'*preflight*) exec {sys.executable} "$@"').replace(
-            '"run: $*"', "step: gpus $CUDA_VISIBLE_DEVICES cores $SLURM_CPUS_PER_TASK"
-        )
+        RAYLESS.replace(
+            "*preflight*) exit 0", f'*preflight*) exec "{sys.executable}" "$@"'
+        ).replace('"run: $*"', "step: gpus $CUDA_VISIBLE_DEVICES cores $SLURM_CPUS_PER_TASK")
     )
     python.chmod(0o755)
     words = [f"out={tmp_path}/run", "--backend", "verl", "model.path=Qwen/Qwen3-4B"]
@@ -238,7 +238,7 @@ def boxed(tmp_path: Path, line: str) -> dict[str, str]:
 def test_every_process_runs_in_the_container(slurm: MiniSlurm, tmp_path: Path) -> None:
     """A stand-in for `apptainer exec`: Python has another name inside than outside."""
     box = tmp_path / "box"
-    box.write_text(f'#!/bin/sh\necho "boxed: $*" >&2\nshift\nexec {sys.executable} "$@"\n')
+    box.write_text(f'#!/bin/sh\necho "boxed: $*" >&2\nshift\nexec "{sys.executable}" "$@"\n')
     box.chmod(0o755)
     words = ("command.sbatch", f"out={tmp_path}/run", "--", "tasks", "--help")
     env = boxed(tmp_path, f"ASSAY_RUN=({box})")
