@@ -23,7 +23,7 @@ from rewards.families import VARIABLE
 from rewards.task import TaskError
 from train.backends.verl.compose import check, compose, require_verl
 from train.backends.verl.data import prepare
-from train.backends.verl.overrides import overrides, refuse_adapters
+from train.backends.verl.overrides import overrides
 from train.backends.verl.raw import raw_settings
 from train.backends.verl.retention import STOP, last_step, settle
 from train.run.stop import EXIT_STOPPED, SIGNALS
@@ -73,7 +73,6 @@ def run(config: GrpoRunConfig) -> int:
     for name in (DONE, STOP):
         (Path(config.out) / name).unlink(missing_ok=True)
     require_verl()
-    refuse_adapters(config)
     settle(Path(config.out))
     before = last_step(Path(config.out))
     if before < config.rl.steps:

@@ -62,18 +62,8 @@ def _loggers(config: GrpoRunConfig) -> list[str]:
     return ["console", "file", *(name for name, on in asked.items() if on)]
 
 
-def refuse_adapters(config: GrpoRunConfig) -> None:
-    """Raises `ConfigError` for adapters: verl's model merger saves the base model without them."""
-    if config.model.lora_rank:
-        raise ConfigError(
-            f"model.lora_rank={config.model.lora_rank}: verl would export the base model without "
-            "what the adapters learned; set it to 0, or train with the embedded backend"
-        )
-
-
 def _refuse(config: GrpoRunConfig) -> None:
     rl = config.rl
-    refuse_adapters(config)
     if rl.kl_coef and config.cluster.device == "cpu":
         raise ConfigError("rl.kl_coef: verl's reference model does not run on the CPU; set it to 0")
     if config.reward.get("refinement", {}).get("order_group"):
@@ -180,7 +170,21 @@ def _actor(config: GrpoRunConfig) -> dict[str, Any]:
     if cluster.micro_batch:
         made[f"{actor}.ppo_micro_batch_size_per_gpu"] = cluster.micro_batch
         made["actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu"] = cluster.micro_batch
-    return made
+    return made | (_adapters(config) if config.model.lora_rank else {})
+
+
+def _adapters(config: GrpoRunConfig) -> dict[str, Any]:
+    """verl's own adapters, where the embedded loops have theirs: on every linear layer of a block."""
+    model = "actor_rollout_ref.model"
+    return {
+        f"{model}.lora_rank": config.model.lora_rank,
+        f"{model}.lora_alpha": config.model.lora_alpha,
+        f"{model}.target_modules": "all-linear",
+        # rollout servers get plain weights, with the adapters added in
+        f"{model}.lora.merge": True,
+        # not the base model with every checkpoint: it is in model.path, unchanged
+        "+actor_rollout_ref.actor.checkpoint.save_lora_only": True,
+    }
 
 
 def _rollout(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:

@@ -72,13 +72,21 @@ def test_what_verl_would_do_in_silence_is_set_or_refused() -> None:
         (("rl.curriculum=pass_rate",), "verl is given its prompts before the run"),
         (("rl.dynamic_sampling=2",), "cluster.verl.algorithm.filter_groups.enable=true"),
         (("rl.overlong=mask",), "without knowing what was cut off"),
-        (("model.lora_rank=16",), "the base model without what the adapters learned"),
     ]:
         with pytest.raises(ConfigError) as error:
             made(*settings)
         assert said in str(error.value)
     with pytest.raises(ConfigError, match=r"model.path is empty"):
         overrides(load(GrpoRunConfig, None, []), Path("/files"))
+
+
+def test_adapters_as_verl_settings() -> None:
+    found = made("model.lora_rank=16", "model.lora_alpha=8")
+    model = "actor_rollout_ref.model"
+    assert (found[f"{model}.lora_rank"], found[f"{model}.lora_alpha"]) == (16, 8)
+    assert found[f"{model}.lora.merge"] is True  # servers get plain weights
+    assert found["+actor_rollout_ref.actor.checkpoint.save_lora_only"] is True
+    assert not any("lora" in key for key in made())
 
 
 def test_long_answers_and_gold_states_are_ours_under_verl_too() -> None:
@@ -292,29 +300,6 @@ def test_a_step_without_a_rollout_is_one_sentence() -> None:
 
     _start(slow)  # Ray's start is tried again
     assert next(tries, "none left") == "none left"
-
-
-def test_a_checkpoint_with_adapters_is_not_exported_as_the_base_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import train.backends.verl.export as module
-
-    def merge(actor: Path, target: Path) -> None:  # what verl 0.9.1 does
-        (target / "lora_adapter").mkdir(parents=True)
-        (target / "model.safetensors").write_text("the base model")
-
-    monkeypatch.setattr(module, "_merge", merge)
-    actor = tmp_path / "global_step_2" / "actor"
-    (actor / "huggingface").mkdir(parents=True)
-    for made in (None, actor / "lora_adapter", actor / "lora_train_meta.json"):
-        if made:
-            monkeypatch.undo()  # seen before anything is merged
-            made.mkdir()
-        with pytest.raises(ConfigError, match="would save the base model without them"):
-            module.export(tmp_path, 2)
-        assert sorted(p.name for p in tmp_path.iterdir()) == ["global_step_2"]
-        if made:
-            made.rmdir()
 
 
 def checkpoint(out: Path, step: int, whole: bool = True) -> None:

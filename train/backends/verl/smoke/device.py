@@ -149,15 +149,33 @@ def install() -> None:
     PlatformRegistry.register(platform="cpu")(CpuPlatform)
     _accept_gloo_twice()
     from verl.workers.engine.base import EngineRegistry
-    from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
     from verl.workers.rollout import base
     from verl.workers.rollout.replica import RolloutReplicaRegistry
 
     EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")(
-        FSDPEngineWithLMHead
+        _engine()
     )
     base._ROLLOUT_REGISTRY[(CPU_ROLLOUT, "async")] = f"{ROLLOUT}.CpuRollout"
     RolloutReplicaRegistry.register(CPU_ROLLOUT, _load_replica)
+
+
+def _engine() -> Any:
+    """verl's FSDP engine, with merged adapters sent as they are: verl rounds them to bfloat16, and
+    the sampler would compute with weights other than the trainer's."""
+    from torch.distributed.tensor import DTensor
+    from verl.utils.fsdp_utils import merged_lora_context, normalize_peft_param_name
+    from verl.utils.model import convert_weight_keys
+    from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+
+    class CpuEngine(FSDPEngineWithLMHead):
+        def _merged_lora_per_tensor_param(self) -> Generator[tuple[str, torch.Tensor]]:
+            with merged_lora_context(self.module, backup_adapters=True):
+                named = normalize_peft_param_name(self.module.state_dict())
+                for name, weight in convert_weight_keys(named, self.module).items():
+                    whole = weight.full_tensor() if isinstance(weight, DTensor) else weight
+                    yield name, whole.detach().clone()  # the base comes back when this ends
+
+    return CpuEngine
 
 
 def _load_replica() -> Any:
