@@ -126,7 +126,8 @@ def main(job_path: str, out: str) -> None:
     check(config)
     install()
     worker = build(config)
-    for _ in range(job.get("updates", 1)):
+    output = worker.train_mini_batch(batch_of(job, config))
+    for _ in range(job.get("updates", 1) - 1):
         output = worker.train_mini_batch(batch_of(job, config))
     more = {}
     if "save" in job:

@@ -67,8 +67,8 @@ def merged_weights(base: Path, adapter: Path) -> dict[str, Any]:
         return add_adapters(weights, load_file(adapter / ADAPTER_WEIGHTS), scale)
     except AdapterError as error:
         raise TaskError(
-            f"--model {adapter}: {error} (base model {base}); merge the adapter into its base model "
-            "first and give that folder"
+            f"--model {adapter}: {error} (base model {base}); merge the adapter into its base "
+            "model first and give that folder"
         ) from None
 
 

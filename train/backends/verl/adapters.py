@@ -55,7 +55,6 @@ def save_merged(actor: Path, base: Path, target: Path) -> None:
 def read_adapters(actor: Path) -> dict[str, Tensor]:
     """Adapters under peft's names, each put together from the shards of all ranks."""
     import torch
-    import torch.distributed.tensor  # noqa: F401  # pyright: ignore[reportUnusedImport] (to unpickle shards)
 
     count = int(json.loads((actor / "fsdp_config.json").read_text(encoding="utf-8"))["world_size"])
     shards: list[dict[str, Any]] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any
@@ -17,9 +18,14 @@ import torch
 import torch.distributed as dist
 from verl.plugin.platform import PlatformBase, PlatformRegistry
 
-from train.backends.verl.overrides import CPU_ROLLOUT
+from train.backends.verl.overrides import CPU_ROLLOUT, VLLM_ROLLOUT
 
-ROLLOUT = "train.backends.verl.smoke.rollout"
+ROOM = "train.backends.verl.smoke"
+# verl's name of a rollout → (who hands the weights over, who starts servers)
+ROLLOUTS = {
+    CPU_ROLLOUT: (f"{ROOM}.rollout.CpuRollout", f"{ROOM}.rollout.CpuReplica"),
+    VLLM_ROLLOUT: (f"{ROOM}.vllm.VllmRollout", f"{ROOM}.vllm.VllmReplica"),
+}
 
 
 def _nothing(*args: Any, **more: Any) -> None:
@@ -155,8 +161,9 @@ def install() -> None:
     EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")(
         _engine()
     )
-    base._ROLLOUT_REGISTRY[(CPU_ROLLOUT, "async")] = f"{ROLLOUT}.CpuRollout"
-    RolloutReplicaRegistry.register(CPU_ROLLOUT, _load_replica)
+    for name, (sender, replica) in ROLLOUTS.items():
+        base._ROLLOUT_REGISTRY[(name, "async")] = sender
+        RolloutReplicaRegistry.register(name, functools.partial(_load, replica))
 
 
 def _engine() -> Any:
@@ -178,11 +185,10 @@ def _engine() -> Any:
     return CpuEngine
 
 
-def _load_replica() -> Any:
+def _load(path: str) -> Any:
     """Imported when it is needed: a worker that unpickles the server comes through here first."""
-    from train.backends.verl.smoke.rollout import CpuReplica
-
-    return CpuReplica
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
 
 
 def _accept_gloo_twice() -> None:
