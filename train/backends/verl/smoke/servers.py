@@ -5,6 +5,7 @@ The driver starts and ends them; verl's actors get their addresses. Imports noth
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Generator
@@ -18,6 +19,7 @@ from rollouts.engines.server.process import Launch, servers
 ADDRESSES = "ASSAY_ROLLOUT_SERVERS"  # one of each replica, with commas
 WEIGHTS = "ASSAY_ROLLOUT_WEIGHTS"  # a folder: the weights that the servers read after an update
 NAME = "policy"
+HEADS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)  # of vLLM 0.32's CPU attention
 
 
 def launch_of(config: GrpoRunConfig) -> Launch:
@@ -25,6 +27,7 @@ def launch_of(config: GrpoRunConfig) -> Launch:
     python = Path(config.cluster.server_python)
     if not os.access(python, os.X_OK):
         raise ConfigError(f"cluster.server_python={python}: no such program")
+    _refuse_heads(Path(str(config.model.path)))
     environ = {
         "VLLM_SERVER_DEV_MODE": "1",  # opens /pause, /resume, /collective_rpc
         "OMP_NUM_THREADS": "1",
@@ -38,6 +41,20 @@ def launch_of(config: GrpoRunConfig) -> Launch:
     length = str(config.rl.max_length)
     more = ("--dtype", "float32", "--enforce-eager", "--max-model-len", length)
     return Launch("vllm", str(config.model.path), NAME, str(python), more, environ=environ)
+
+
+def _refuse_heads(folder: Path) -> None:
+    """Raises `ConfigError` for heads that would end the server at its first request."""
+    try:
+        about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        width = about.get("head_dim") or about["hidden_size"] // about["num_attention_heads"]
+    except (OSError, ValueError, LookupError):
+        return  # said elsewhere, or a model of another shape
+    if width not in HEADS:
+        raise ConfigError(
+            f"{folder}: attention heads of width {width}; vLLM on a CPU has "
+            f"{', '.join(map(str, HEADS))}; take another model, or cluster.rollout=embedded"
+        )
 
 
 @contextmanager
