@@ -45,7 +45,7 @@ def test_a_waiting_answer_goes_on_after_an_update() -> None:
 def test_three_steps_with_rollouts_from_older_weights(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     write_model(tmp_path / "m", CHAT_TEMPLATE)
-    tasks(8, tmp_path / "train.jsonl")
+    tasks(4, tmp_path / "train.jsonl")
     grpo(
         tmp_path,
         "rl.steps=3",
