@@ -70,6 +70,26 @@ class ClusterConfig:
     ray_address: str = ""
     """host:port of a running cluster; empty: start one on this machine."""
 
+    rollout: Literal["embedded", "vllm"] = "embedded"
+    """Smoke device: who draws tokens. vllm: a vLLM server of its own process, over HTTP."""
+
+    server_python: str = ""
+    """Interpreter of the environment that has vLLM, for rollout=vllm."""
+
+    trainer: Literal["sync", "colocate_async", "separate_async"] = "sync"
+    """verl's trainer. Under the other two some rollouts come from older weights: colocate_async
+    begins the next step's rollouts before a step is trained, separate_async draws them on GPUs of
+    their own."""
+
+    async_correction: bool = True
+    """Asynchronous trainers: weight each token by min(π_old / q, rl.correction_cap)."""
+
+    rollout_nodes: int = 1
+    """separate_async: machines with GPUs for rollouts alone."""
+
+    rollout_gpus_per_node: int = 0
+    """separate_async: GPUs for rollouts alone, on each of them."""
+
     verl: dict[str, Any] = field(default_factory=dict[str, Any], metadata=OPEN)
     """verl's own keys, as they stand there:
     cluster.verl.actor_rollout_ref.rollout.nccl_timeout=1200."""
@@ -83,12 +103,14 @@ class ClusterConfig:
             "micro_tokens",
             "sandbox_workers",
             "rollout_workers",
+            "rollout_nodes",
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} is too small; set 1 or more")
         for name in ("micro_batch", "val_every"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} is too small; set 0 or more")
+        self._check_rollouts()
         if not 0 < self.server_memory < 1:
             raise ValueError(f"server_memory={self.server_memory}: set a share between 0 and 1")
         if self.host_memory_gb < 0:
@@ -114,6 +136,47 @@ class ClusterConfig:
                 f"{self.gpus_per_node} GPUs; set that or less"
             )
 
+    def _check_rollouts(self) -> None:
+        """Who draws tokens, and when."""
+        if self.rollout == "vllm":
+            if self.device != "cpu":
+                raise ValueError(
+                    "rollout=vllm: only the smoke device asks a vLLM server; on GPUs verl starts "
+                    "SGLang; set rollout=embedded, or device=cpu"
+                )
+            if not self.server_python:
+                raise ValueError(
+                    "rollout=vllm: set server_python to the Python of the environment with vLLM"
+                )
+        alone = self.trainer == "separate_async"
+        if alone and self.device == "cpu":
+            raise ValueError(
+                "trainer=separate_async: verl sends weights to GPUs of their own over NCCL; the "
+                "smoke device has none; set trainer=colocate_async or sync"
+            )
+        if alone and self.rollout_gpus_per_node < 1:
+            raise ValueError(
+                "trainer=separate_async: set rollout_gpus_per_node (and rollout_nodes) to the GPUs "
+                "that draw rollouts and do not train"
+            )
+        if self.rollout_gpus_per_node and not alone:
+            raise ValueError(
+                f"rollout_gpus_per_node={self.rollout_gpus_per_node}: only trainer=separate_async "
+                "has GPUs for rollouts alone; set 0"
+            )
+        if alone and self.rollout_gpus_per_node % self.tensor_parallel:
+            raise ValueError(
+                f"tensor_parallel={self.tensor_parallel} does not divide "
+                f"rollout_gpus_per_node={self.rollout_gpus_per_node}"
+            )
+
     @property
     def devices(self) -> int:
+        """GPUs that train."""
         return self.nodes * self.gpus_per_node
+
+    @property
+    def rollout_devices(self) -> int:
+        """GPUs that only draw rollouts."""
+        alone = self.trainer == "separate_async"
+        return self.rollout_nodes * self.rollout_gpus_per_node if alone else 0

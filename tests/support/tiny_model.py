@@ -56,7 +56,7 @@ def tiny_config(vocab: int = 259, **changes: Any) -> Any:
     return LlamaConfig(**(values | changes))
 
 
-def small_llama(vocab: int) -> Any:
+def small_llama(vocab: int, **changes: Any) -> Any:
     """A random Llama of two layers in float32, the same one each time."""
     import torch
     from transformers import AutoModelForCausalLM
@@ -71,6 +71,7 @@ def small_llama(vocab: int) -> Any:
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=4096,
+        **changes,
     )
     return AutoModelForCausalLM.from_config(config).float()
 

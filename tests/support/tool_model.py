@@ -32,8 +32,9 @@ def tasks(count: int, path: Path, tools: bool = True) -> Path:
     return path
 
 
-def write_model(folder: Path, template: str, steps: int = 60) -> Path:
-    """A random Llama of 60k parameters, taught to call first and then to pick an answer."""
+def write_model(folder: Path, template: str, steps: int = 60, **changes: Any) -> Path:
+    """A random Llama of 60k parameters, taught to call first and then to pick an answer.
+    `changes`: of its configuration."""
     from tiny_model import small_llama, write_tiny_tokenizer
     from transformers import AutoTokenizer
 
@@ -42,7 +43,7 @@ def write_model(folder: Path, template: str, steps: int = 60) -> Path:
     tokenizer.add_tokens([CALL, *ANSWERS])
     tokenizer.chat_template = template
     tokenizer.save_pretrained(folder)
-    model: Any = small_llama(len(tokenizer))
+    model: Any = small_llama(len(tokenizer), **changes)
     _teach(model, folder, steps)
     model.save_pretrained(folder)
     return folder

@@ -217,10 +217,11 @@ def _host_lines(host: HostMemory, cluster: ClusterConfig) -> list[str]:
 
 
 def checkpoint_bytes(config: SftRunConfig | GrpoRunConfig, shape: Shape) -> float:
-    """Of a checkpoint of a run over GPUs: float32 masters and moments; DeepSpeed's weights too."""
-    if isinstance(config, GrpoRunConfig):
-        return 12.0 * shape.parameters
+    """Of a checkpoint of a run over GPUs: float32 masters and moments of what is trained; under
+    DeepSpeed all weights too."""
     trained = shape.adapters(config.model.lora_rank) or shape.parameters
+    if isinstance(config, GrpoRunConfig):
+        return 12.0 * trained
     return 2.0 * shape.parameters + 12.0 * trained
 
 

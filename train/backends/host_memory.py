@@ -64,21 +64,24 @@ def grpo_host_memory(config: GrpoRunConfig, shape: Shape) -> HostMemory:
     cluster, count = config.cluster, shape.parameters
     gpus, nodes = cluster.gpus_per_node, cluster.nodes
     workers = -(-cluster.rollout_workers // nodes)
+    copied = 4.0 * count / nodes if config.model.lora_rank else 0.0
     parts = {
         # verl reads in float32; with tied embeddings every rank the whole model, else the first
         "the model while it is read (float32)": 4.0 * count * (gpus if shape.tied else 1),
+        # verl merges adapters in place and puts the base model back from a copy
+        "copy of the base model (float32, adapters)": copied,
         # a server's weights leave the GPU during the update, and wait here
         "servers: copy of their weights (bf16)": 2.0 * count * gpus / cluster.tensor_parallel,
         "weights and moments (float32, offloaded)": 12.0 * count / nodes * cluster.offload,
         "Ray's object store": OBJECT_STORE,
         "processes": PROCESS * (2 * gpus + workers),
     }
-    names = list(parts)
+    names = list(parts)  # the first while reading; the next three during the run
     one = Limits()
     jail = (one.total_mb + one.work_mb + one.tmp_mb + one.shm_mb) * 1024.0**2
     jails = workers * cluster.sandbox_workers
     return HostMemory(
         parts,
-        {"while the model is read": (names[0], *names[3:]), "during the run": tuple(names[1:])},
+        {"while the model is read": (names[0], *names[4:]), "during the run": tuple(names[1:])},
         {f"tools: at most, {jails} jails at their limit": jails * jail},
     )

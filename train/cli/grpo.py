@@ -169,7 +169,7 @@ def _fitted_elsewhere(config: GrpoRunConfig, here: bool = False) -> tuple[GrpoRu
 def on_devices(config: GrpoRunConfig) -> int:
     """On many GPUs, by verl."""
     from train.backends.estimate import grpo_report
-    from train.backends.verl.compose import require_attention, require_verl
+    from train.backends.verl.compose import require_attention, require_transfer, require_verl
     from train.backends.verl.main import run
     from train.run.lock import held
 
@@ -180,6 +180,7 @@ def on_devices(config: GrpoRunConfig) -> int:
         config = replace(config, cluster=cluster)
     require_verl()
     require_attention(config.cluster)
+    require_transfer(config.cluster)
     training_tasks(config.data, asked=asked_for(config))
     config, said = _fitted_elsewhere(with_folder(config))
     print("\n".join(filter(None, (said, grpo_report(config)))), flush=True)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig
-from train.backends.verl.overrides import refuse_adapters
 from train.cli.options import FLAGS
 from train.run.settings import load_run
 
@@ -68,10 +67,7 @@ def asked(command: str, words: Sequence[str]) -> Asked:
     file = None if given["--config"] is None else ROOT / given["--config"]
     if command == "sft":
         return Asked(command, backend, load_run(SftRunConfig, file, settings, families))
-    config = load_run(GrpoRunConfig, file, settings, families)
-    if backend == "verl":
-        refuse_adapters(config)
-    return Asked(command, backend, config)
+    return Asked(command, backend, load_run(GrpoRunConfig, file, settings, families))
 
 
 def mismatches(want: Asked, environ: Mapping[str, str], devices: int) -> list[str]:
@@ -95,7 +91,7 @@ def mismatches(want: Asked, environ: Mapping[str, str], devices: int) -> list[st
             )
         return found
     # the multi-node script says how many nodes it has; a configuration that names a number means it
-    free = want.command == "grpo_multinode" and cluster.nodes == 1
+    free = (want.command == "grpo_multinode" and cluster.nodes == 1) or cluster.rollout_devices
     if cluster.nodes != nodes and not free:
         found.append(
             f"cluster.nodes={cluster.nodes} and the job has {nodes}; sbatch "
@@ -104,6 +100,12 @@ def mismatches(want: Asked, environ: Mapping[str, str], devices: int) -> list[st
     if cluster.device == "cuda":
         found += _cores(want, nodes, environ) + _memory(want, nodes, environ)
     have = int(environ.get("SLURM_GPUS_ON_NODE") or devices)
+    if cluster.rollout_devices and nodes * have < cluster.devices + cluster.rollout_devices:
+        found.append(
+            f"{cluster.devices} GPUs train and {cluster.rollout_devices} draw rollouts "
+            f"(cluster.trainer=separate_async), and the job has {nodes} node(s) × {have}; ask for "
+            "more with sbatch --nodes and --gpus-per-node"
+        )
     if cluster.device == "cuda" and have < cluster.gpus_per_node:
         found.append(
             f"cluster.gpus_per_node={cluster.gpus_per_node} and the job has {have} GPU(s) on a "

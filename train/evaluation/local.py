@@ -13,12 +13,12 @@ from typing import Any
 from configs.schema import EngineConfig
 from rewards.task import TaskError
 from rollouts.prompts import ChatTokenizer
+from train.model.lora import AdapterError, add_adapters
 from train.model.policy import save_folder
 from train.model.source import resolve_model
 from train.run.setup import load_checked, prepare
 
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-PREFIX = "base_model.model."
 
 
 def load_local(args: Any) -> tuple[Any, ChatTokenizer]:
@@ -54,7 +54,6 @@ def merged_weights(base: Path, adapter: Path) -> dict[str, Any]:
 
     Raises `TaskError` for an adapter that holds anything else.
     """
-    import torch
     from safetensors.torch import load_file
 
     config = _read_adapter(adapter)
@@ -64,21 +63,13 @@ def merged_weights(base: Path, adapter: Path) -> dict[str, Any]:
     weights: dict[str, Any] = {}
     for path in sorted(base.glob("*.safetensors")):
         weights |= load_file(path)
-    left = load_file(adapter / ADAPTER_WEIGHTS)
-    for name in [key for key in left if key.endswith(".lora_A.weight")]:
-        stem = name.removesuffix(".lora_A.weight")
-        target = f"{stem.removeprefix(PREFIX)}.weight"
-        pair = left.pop(name), left.pop(f"{stem}.lora_B.weight", None)
-        if target not in weights or pair[1] is None:
-            raise TaskError(f"--model {adapter}: {name} fits no weight of {base}")
-        change = scale * (pair[1].float() @ pair[0].float())
-        weights[target] = (weights[target].float() + change).to(weights[target].dtype)
-    if left:
+    try:
+        return add_adapters(weights, load_file(adapter / ADAPTER_WEIGHTS), scale)
+    except AdapterError as error:
         raise TaskError(
-            f"--model {adapter}: {next(iter(left))} is no low-rank adapter; merge it into its base "
+            f"--model {adapter}: {error} (base model {base}); merge the adapter into its base "
             "model first and give that folder"
-        )
-    return {name: tensor.to(torch.device("cpu")) for name, tensor in weights.items()}
+        ) from None
 
 
 def _read_adapter(folder: Path) -> dict[str, Any]:

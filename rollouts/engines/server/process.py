@@ -12,7 +12,7 @@ import time
 import urllib.request
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rewards.task import TaskError
@@ -31,6 +31,7 @@ class Launch:
     python: str = sys.executable
     more: tuple[str, ...] = ()
     start_s: float = 1800.0  # to load and compile a large model
+    environ: Mapping[str, str] = field(default_factory=dict[str, str])  # on top of this process's
 
     def command(self, port: int) -> list[str]:
         served = ["--host", "127.0.0.1", "--port", str(port)]
@@ -67,7 +68,7 @@ def servers(launch: Launch, on: Sequence[str], logs: Path) -> Generator[list[str
         started: list[tuple[str, subprocess.Popen[bytes], Path]] = []
         for place, device in enumerate(on):
             port, log = _free_port(), logs / f"server-{place}.log"
-            process = stack.enter_context(_running(launch.command(port), device, log))
+            process = stack.enter_context(_running(launch, port, device, log))
             started.append((f"http://127.0.0.1:{port}", process, log))
         for address, process, log in started:
             _await(address, process, log, launch)
@@ -75,12 +76,14 @@ def servers(launch: Launch, on: Sequence[str], logs: Path) -> Generator[list[str
 
 
 @contextmanager
-def _running(command: Sequence[str], device: str, log: Path) -> Generator[subprocess.Popen[bytes]]:
+def _running(
+    launch: Launch, port: int, device: str, log: Path
+) -> Generator[subprocess.Popen[bytes]]:
     """A process group of its own: a server starts others, which must not stay behind."""
-    more: Mapping[str, str] = {"CUDA_VISIBLE_DEVICES": device} if device else {}
+    more = {**launch.environ, **({"CUDA_VISIBLE_DEVICES": device} if device else {})}
     with open(log, "wb") as out:
         process = subprocess.Popen(
-            command,
+            launch.command(port),
             env={**os.environ, **more},
             stdin=subprocess.DEVNULL,
             stdout=out,

@@ -12,7 +12,14 @@ from places import ROOT
 import assay
 from configs.loader import ConfigError, load
 from configs.schema import GrpoRunConfig, SftRunConfig
-from train.backends.estimate import GB, grpo_memory, grpo_report, sft_memory, sft_report
+from train.backends.estimate import (
+    GB,
+    checkpoint_bytes,
+    grpo_memory,
+    grpo_report,
+    sft_memory,
+    sft_report,
+)
 from train.backends.host_memory import grpo_host_memory, sft_host_memory
 from train.backends.launch import require_devices
 from train.backends.local_estimate import local_memory, local_report
@@ -149,6 +156,16 @@ def test_adapters_need_a_fraction() -> None:
     )
     name = "masters and moments (float32, cut)"
     assert lora.parts[name] < full.parts[name] / 200
+
+
+def test_a_verl_checkpoint_holds_adapters_alone() -> None:
+    shape = shape_of("Qwen/Qwen3-4B")
+    full, lora = (dare(f"model.lora_rank={rank}") for rank in (0, 16))
+    assert checkpoint_bytes(full, shape) == 12 * shape.parameters
+    assert checkpoint_bytes(lora, shape) == 12 * shape.adapters(16)
+    copied = "copy of the base model (float32, adapters)"
+    assert grpo_host_memory(full, shape).parts[copied] == 0
+    assert grpo_host_memory(lora, shape).parts[copied] == pytest.approx(4 * shape.parameters)
 
 
 @pytest.mark.parametrize(

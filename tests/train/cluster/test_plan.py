@@ -123,10 +123,6 @@ X = ["tasks", "x"]
             "cluster.nodes=4 and the job has 2",
         ),
         (
-            {"script": "grpo_1node", "args": ["--backend", "verl", "model.lora_rank=8"]},
-            "model.lora_rank=8: verl would export the base model",
-        ),
-        (
             {
                 "script": "sft",
                 "args": [

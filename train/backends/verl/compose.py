@@ -15,11 +15,12 @@ from typing import Any, cast
 
 from configs.cluster import ClusterConfig
 from configs.loader import ConfigError
-from train.backends.verl.overrides import CPU_ROLLOUT, MODES
+from train.backends.verl.overrides import MODES
+from train.backends.verl.overrides import ROLLOUTS as SMOKE
 from train.backends.verl.raw import signed
 
 VERSION = "0.9.1"
-ROLLOUTS = ("sglang", CPU_ROLLOUT)
+ROLLOUTS = ("sglang", *SMOKE.values())
 
 
 def installed() -> bool:
@@ -62,6 +63,17 @@ def require_attention(cluster: ClusterConfig) -> None:
             "flash-attn==2.8.3 --no-build-isolation, or set cluster.attention=sdpa (with "
             "cluster.sequence_parallel=1)"
         )
+
+
+def require_transfer(cluster: ClusterConfig) -> None:
+    """Raises `ConfigError` where weights go to GPUs of their own and cupy, which verl sends them
+    with, is not installed."""
+    if cluster.trainer != "separate_async" or importlib.util.find_spec("cupy"):
+        return
+    raise ConfigError(
+        "cluster.trainer=separate_async: verl sends the weights over NCCL with cupy, which is not "
+        "installed; pip install cupy-cuda13x==14.0.1, or set cluster.trainer=colocate_async"
+    )
 
 
 def compose(overrides: Mapping[str, Any], raw: Mapping[str, Any] | None = None) -> Any:

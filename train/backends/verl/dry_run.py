@@ -11,8 +11,25 @@ from pathlib import Path
 from configs.schema import GrpoRunConfig
 from train.backends.estimate import grpo_report
 from train.backends.verl.compose import check, compose, installed
-from train.backends.verl.overrides import overrides
+from train.backends.verl.overrides import corrected, overrides
 from train.backends.verl.raw import raw_settings
+
+
+def _trainer_said(config: GrpoRunConfig) -> str:
+    """Which of verl's trainers, and what becomes of rollouts from older weights."""
+    cluster, cap = config.cluster, config.rl.correction_cap
+    if cluster.trainer == "sync":
+        return "trainer: sync (every rollout comes from the newest weights)"
+    weighted = f"each token is weighted by min(π_old / q, {cap:g})"
+    said = f"trainer: {cluster.trainer} (some rollouts come from older weights; "
+    said += weighted if corrected(config) else "no weight corrects for that"
+    if cluster.trainer == "separate_async":
+        updates = config.rl.prompts_per_step // config.rl.mini_batch
+        said += (
+            f"; {cluster.rollout_devices} more GPU(s) draw rollouts and get new weights after "
+            f"{updates} update(s)"
+        )
+    return said + ")"
 
 
 def show(config: GrpoRunConfig) -> None:
@@ -23,6 +40,7 @@ def show(config: GrpoRunConfig) -> None:
     made = overrides(config, (Path(config.out) / "verl").resolve())
     raw = raw_settings(config.cluster.verl, made)
     print(grpo_report(config), flush=True)
+    print(_trainer_said(config))
     if raw:
         print("\ngiven to verl as they stand (cluster.verl; no estimate knows of them):")
         print("\n".join(f"{key}={value}" for key, value in raw.items()))

@@ -21,16 +21,15 @@ from configs.loader import ConfigError
 from rollouts.prompts import keep_template, template_arguments
 from train.run.trained_on import NAME as TRAINED
 
-# What verl 0.9.1 leaves of adapters: the trainer beside the shards, the merger beside the model.
-ADAPTERS = ("lora_train_meta.json", "lora_adapter")
-
 
 def export(out: Path, step: int | None = None, target: Path | None = None) -> Path:
-    """Merge the shards of `global_step_N` (default: the newest) into `out/model`; bf16 weights.
+    """Merge the shards of `global_step_N` (default: the newest) into `out/model`: bf16 weights, or
+    those of the base model with the adapters added in.
 
-    The folder appears whole. Raises `ConfigError` when there is no checkpoint, or when it holds
-    adapters: verl's merger puts those aside and saves the base model alone.
+    The folder appears whole. Raises `ConfigError` when there is no checkpoint, or when it cannot be
+    read.
     """
+    from train.backends.verl.adapters import has_adapters, save_merged
     from train.backends.verl.retention import last_step
     from train.run.setup import publish
 
@@ -38,15 +37,18 @@ def export(out: Path, step: int | None = None, target: Path | None = None) -> Pa
     actor = out / f"global_step_{step}" / "actor"
     if not actor.is_dir():
         raise ConfigError(f"{actor}: no such checkpoint; train first, or name another step")
-    _refuse_adapters(actor, actor)
     work = out / ".tmp-model"
     shutil.rmtree(work, ignore_errors=True)
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # it says every shard it reads
-            _merge(actor, work)
+        if has_adapters(actor):
+            save_merged(actor, Path(_model(out)["path"]), work)
+        else:
+            with contextlib.redirect_stdout(sys.stderr):  # it says every shard it reads
+                _merge(actor, work)
+    except ConfigError:
+        raise
     except Exception as error:  # of torch, transformers, the file system: all mean the same here
-        raise ConfigError(f"verl's model merger failed on {actor}: {error}") from error
-    _refuse_adapters(work, actor)
+        raise ConfigError(f"the shards of {actor} cannot be merged: {error}") from error
     for path in (actor / "huggingface").iterdir():  # tokenizer and template, where it left any out
         if path.is_file() and not (work / path.name).exists():
             shutil.copyfile(path, work / path.name)
@@ -57,24 +59,20 @@ def export(out: Path, step: int | None = None, target: Path | None = None) -> Pa
     return publish(work, target or out / "model")
 
 
-def _template(out: Path) -> dict[str, Any]:
-    """Arguments of the chat template that the run used, from the settings it wrote."""
+def _model(out: Path) -> dict[str, Any]:
+    """The section `model` of the settings that the run wrote; empty where it wrote none."""
     settings = out / "verl" / "config.yaml"
     if not settings.is_file():
         return {}
-    model = yaml.safe_load(settings.read_text(encoding="utf-8"))["model"]
+    return yaml.safe_load(settings.read_text(encoding="utf-8"))["model"]
+
+
+def _template(out: Path) -> dict[str, Any]:
+    """Arguments of the chat template that the run used."""
+    model = _model(out)
+    if not model:
+        return {}
     return template_arguments(Path(model["path"]), model.get("chat_template_kwargs"))
-
-
-def _refuse_adapters(folder: Path, source: Path) -> None:
-    if not any(next(folder.rglob(name), None) for name in ADAPTERS):
-        return
-    if folder != source:
-        shutil.rmtree(folder)
-    raise ConfigError(
-        f"{source} holds LoRA adapters, and verl's merger would save the base model "
-        "without them; train without model.lora_rank, or merge them with peft by hand"
-    )
 
 
 def _merge(actor: Path, target: Path) -> None:

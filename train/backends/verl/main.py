@@ -5,7 +5,7 @@
 """Run verl's trainer: one entry point, in the driver's process. Needs verl.
 
 `run` composes and checks the settings, writes the data, starts Ray (or joins the cluster that the
-job script started) and fits. The trainer is verl's synchronous one, with the reward's parts and
+job script started) and fits. The trainer is verl's (`cluster.trainer`), with the reward's parts and
 tool counts added to every step's metrics: verl itself logs them for validation only.
 """
 
@@ -23,9 +23,10 @@ from rewards.families import VARIABLE
 from rewards.task import TaskError
 from train.backends.verl.compose import check, compose, require_verl
 from train.backends.verl.data import prepare
-from train.backends.verl.overrides import overrides, refuse_adapters
+from train.backends.verl.overrides import overrides
 from train.backends.verl.raw import raw_settings
 from train.backends.verl.retention import STOP, last_step, settle
+from train.backends.verl.smoke.servers import rollout_servers
 from train.run.stop import EXIT_STOPPED, SIGNALS
 from train.run.trackers import FOLDER as EVENTS
 
@@ -36,11 +37,15 @@ QUIET = ",".join(f"ignore::UserWarning:{name}" for name in NOISY)
 DONE = "DONE"
 
 
-def environment(config: GrpoRunConfig, folder: Path) -> dict[str, str]:
-    """Variables of every process of the run; Ray's workers get them too."""
+def environment(
+    config: GrpoRunConfig, folder: Path, servers: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Variables of every process of the run; Ray's workers get them too. `servers`: those that
+    rollout servers of the run's own are found by."""
     root = str(Path(__file__).resolve().parents[3])
     before = os.environ.get("PYTHONPATH", "")
     made = {
+        **(servers or {}),
         "PYTHONPATH": root + (os.pathsep + before if before else ""),
         "VERL_USE_EXTERNAL_MODULES": "train.backends.verl.plugin",
         "VERL_FILE_LOGGER_PATH": str(_next_log(folder)),
@@ -73,7 +78,6 @@ def run(config: GrpoRunConfig) -> int:
     for name in (DONE, STOP):
         (Path(config.out) / name).unlink(missing_ok=True)
     require_verl()
-    refuse_adapters(config)
     settle(Path(config.out))
     before = last_step(Path(config.out))
     if before < config.rl.steps:
@@ -92,7 +96,12 @@ def run(config: GrpoRunConfig) -> int:
 
 def _train(config: GrpoRunConfig, folder: Path) -> None:
     """From the newest checkpoint to the last step, or to the one in which a stop is asked for."""
-    os.environ.update(environment(config, folder))
+    with rollout_servers(config, folder) as servers:
+        _train_with(config, folder, environment(config, folder, servers))
+
+
+def _train_with(config: GrpoRunConfig, folder: Path, variables: Mapping[str, str]) -> None:
+    os.environ.update(variables)
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     for name in NOISY:  # this process has read its environment already
         warnings.filterwarnings("ignore", category=UserWarning, module=name)
@@ -102,9 +111,7 @@ def _train(config: GrpoRunConfig, folder: Path) -> None:
     )
     made = overrides(config, folder)
     raw = raw_settings(config.cluster.verl, made)
-    composed = compose(
-        _with_environment(made, environment(config, folder)) | _ray_cpus(config), raw
-    )
+    composed = compose(_with_environment(made, variables) | _ray_cpus(config), raw)
     _pass_families(composed)
     check(composed)
     import ray
@@ -125,7 +132,8 @@ def _ray_cpus(config: GrpoRunConfig) -> dict[str, Any]:
     cluster = config.cluster
     if cluster.ray_address or cluster.device == "cpu":
         return {}
-    reserved = 3 * cluster.gpus_per_node + cluster.rollout_workers + 2
+    gpus = cluster.gpus_per_node + cluster.rollout_gpus_per_node
+    reserved = 3 * gpus + cluster.rollout_workers + 2
     return {"ray_kwargs.ray_init.num_cpus": max(len(os.sched_getaffinity(0)), reserved)}
 
 

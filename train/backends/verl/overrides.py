@@ -14,7 +14,9 @@ from configs.schema import GrpoRunConfig
 
 ADVANTAGE = "assay_group_mean"  # train/backends/verl/advantage.py
 LOOP = "assay_episode"  # train/backends/verl/loop.py
-CPU_ROLLOUT = "assay_cpu"  # train/backends/verl/smoke/
+# Rollouts of the smoke device (train/backends/verl/smoke/): the embedded engine, a vLLM server.
+CPU_ROLLOUT, VLLM_ROLLOUT = "assay_cpu", "assay_vllm"
+ROLLOUTS = {"embedded": CPU_ROLLOUT, "vllm": VLLM_ROLLOUT}
 NO_DUAL_CLIP = 1e9
 MODES = {"constant": "seq-mean-token-sum-norm", "sequence_mean": "seq-mean-token-mean"}
 
@@ -46,11 +48,13 @@ def overrides(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
         "trainer.max_actor_ckpt_to_keep": config.checkpoint.keep,
         "trainer.validation_data_dir": str(out / "validation"),
         "trainer.rollout_data_dir": str(out / "rollouts") if config.log.rollouts else None,
-        "trainer.v1.trainer_mode": "sync",
+        "trainer.v1.trainer_mode": config.cluster.trainer,
         "critic.enable": False,
     }
     # left out, Ray would join a cluster that an older run has noted in /tmp/ray
     made["+ray_kwargs.ray_init.address"] = config.cluster.ray_address or "local"
+    if config.cluster.trainer == "separate_async":
+        made |= _separate(config)
     if config.cluster.device == "cpu":
         made |= _smoke(config)
     return made
@@ -62,18 +66,8 @@ def _loggers(config: GrpoRunConfig) -> list[str]:
     return ["console", "file", *(name for name, on in asked.items() if on)]
 
 
-def refuse_adapters(config: GrpoRunConfig) -> None:
-    """Raises `ConfigError` for adapters: verl's model merger saves the base model without them."""
-    if config.model.lora_rank:
-        raise ConfigError(
-            f"model.lora_rank={config.model.lora_rank}: verl would export the base model without "
-            "what the adapters learned; set it to 0, or train with the embedded backend"
-        )
-
-
 def _refuse(config: GrpoRunConfig) -> None:
     rl = config.rl
-    refuse_adapters(config)
     if rl.kl_coef and config.cluster.device == "cpu":
         raise ConfigError("rl.kl_coef: verl's reference model does not run on the CPU; set it to 0")
     if config.reward.get("refinement", {}).get("order_group"):
@@ -105,7 +99,12 @@ def _refuse(config: GrpoRunConfig) -> None:
         raise ConfigError("rl.schedule=linear: verl has constant and cosine; set one of them")
     if config.model.path is None:
         raise ConfigError("model.path is empty; name a Hugging Face folder that every node sees")
-    if rl.sampling_correction == "token" and rl.correction_cap <= 0:
+    if config.cluster.rollout == "vllm" and rl.temperature != 1.0:
+        raise ConfigError(
+            f"rl.temperature={rl.temperature} with cluster.rollout=vllm: vLLM tells "
+            "log-probabilities of temperature 1; set 1, or cluster.rollout=embedded"
+        )
+    if corrected(config) and rl.correction_cap <= 0:
         raise ConfigError(f"rl.correction_cap={rl.correction_cap}: set a number above 0")
     if rl.warmup >= rl.steps > 0:
         raise ConfigError(f"rl.warmup={rl.warmup} is not below rl.steps={rl.steps}; lower it")
@@ -123,6 +122,26 @@ def _refuse(config: GrpoRunConfig) -> None:
         )
 
 
+def corrected(config: GrpoRunConfig) -> bool:
+    """Whether each token is weighted by the policy's probability over the sampler's."""
+    off_policy = config.cluster.trainer != "sync" and config.cluster.async_correction
+    return off_policy or config.rl.sampling_correction == "token"
+
+
+def _separate(config: GrpoRunConfig) -> dict[str, Any]:
+    """Rollouts on GPUs of their own, which get new weights once a step, after all its updates."""
+    cluster, rollout = config.cluster, "actor_rollout_ref.rollout"
+    return {
+        f"{rollout}.nnodes": cluster.rollout_nodes,
+        f"{rollout}.n_gpus_per_node": cluster.rollout_gpus_per_node,
+        f"{rollout}.checkpoint_engine.backend": "nccl",
+        "trainer.v1.separate_async.parameter_sync_step": config.rl.prompts_per_step
+        // config.rl.mini_batch,
+        # without servers on the training GPUs verl 0.9.1 ends in a TypeError when it says so
+        "actor_rollout_ref.hybrid_engine": True,
+    }
+
+
 def _algorithm(config: GrpoRunConfig) -> dict[str, Any]:
     rl = config.rl
     return {
@@ -130,9 +149,7 @@ def _algorithm(config: GrpoRunConfig) -> dict[str, Any]:
         "algorithm.norm_adv_by_std_in_grpo": rl.divide_by_std,
         "algorithm.use_kl_in_reward": False,
         # verl recomputes log π_old; with a correction each token is weighted min(π_old / q, cap)
-        "algorithm.rollout_correction.rollout_is": "token"
-        if rl.sampling_correction == "token"
-        else None,
+        "algorithm.rollout_correction.rollout_is": "token" if corrected(config) else None,
         "algorithm.rollout_correction.rollout_is_threshold": rl.correction_cap,
         "algorithm.rollout_correction.bypass_mode": False,
     }
@@ -180,13 +197,27 @@ def _actor(config: GrpoRunConfig) -> dict[str, Any]:
     if cluster.micro_batch:
         made[f"{actor}.ppo_micro_batch_size_per_gpu"] = cluster.micro_batch
         made["actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu"] = cluster.micro_batch
-    return made
+    return made | (_adapters(config) if config.model.lora_rank else {})
+
+
+def _adapters(config: GrpoRunConfig) -> dict[str, Any]:
+    """verl's own adapters, on the layers that have them in the embedded loops."""
+    model = "actor_rollout_ref.model"
+    return {
+        f"{model}.lora_rank": config.model.lora_rank,
+        f"{model}.lora_alpha": config.model.lora_alpha,
+        f"{model}.target_modules": "all-linear",
+        # rollout servers get plain weights, with the adapters added in
+        f"{model}.lora.merge": True,
+        # not the base model with every checkpoint: it is in model.path, unchanged
+        "+actor_rollout_ref.actor.checkpoint.save_lora_only": True,
+    }
 
 
 def _rollout(config: GrpoRunConfig, folder: Path) -> dict[str, Any]:
     rl, cluster, rollout = config.rl, config.cluster, "actor_rollout_ref.rollout"
     return {
-        f"{rollout}.name": CPU_ROLLOUT if cluster.device == "cpu" else "sglang",
+        f"{rollout}.name": ROLLOUTS[cluster.rollout] if cluster.device == "cpu" else "sglang",
         f"{rollout}.mode": "async",
         f"{rollout}.n": rl.rollouts_per_prompt,
         f"{rollout}.temperature": rl.temperature,

@@ -2,7 +2,7 @@
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false, reportUntypedBaseClass=false
 # pyright: reportMissingImports=false, reportMissingTypeStubs=false
-"""verl's synchronous trainer with our metrics, and the actor that runs it. Needs verl and ray."""
+"""verl's trainers with our metrics, and the actor that runs one. Needs verl and ray."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from typing import Any
 import transfer_queue as tq
 from omegaconf import OmegaConf
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
+from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 import train.backends.verl.advantage  # noqa: F401  # pyright: ignore[reportUnusedImport] (registers our estimator)
@@ -21,9 +24,9 @@ from train.backends.verl.retention import STOP, last_step, prune
 POLL_S = 0.05  # verl asks every 2 s whether rollouts are done: a floor under every short step
 
 
-class Trainer(PPOTrainerSync):
-    """Adds the reward's parts and tool counts to each step's metrics, and keeps the newest
-    checkpoints of all starts."""
+class Ours(PPOTrainer):
+    """One of verl's trainers that logs the reward's parts and tool counts of each step, and keeps
+    the newest checkpoints of all starts."""
 
     keep = 0  # checkpoints; 0: all
 
@@ -70,6 +73,26 @@ def entropy_nats(entropy: Any, mask: Any) -> float:
     return float(values[chosen].mean()) if bool(chosen.any()) else 0.0
 
 
+class Sync(Ours, PPOTrainerSync):
+    """Rollouts, then the update, by turns on the same GPUs."""
+
+
+class ColocateAsync(Ours, PPOTrainerColocateAsync):
+    """The same GPUs; unfinished rollouts of the next step are broken off for an update and go on
+    after it."""
+
+
+class SeparateAsync(Ours, PPOTrainerSeparateAsync):
+    """Rollouts on GPUs of their own, while others train."""
+
+
+TRAINERS: dict[str, type[Ours]] = {
+    "sync": Sync,
+    "colocate_async": ColocateAsync,
+    "separate_async": SeparateAsync,
+}
+
+
 class Runner:
     """The body of verl's driver actor: build, fit, close."""
 
@@ -85,7 +108,7 @@ class Runner:
                 int(config.trainer.max_actor_ckpt_to_keep or 0),
                 None,
             )
-            trainer = Trainer(config=config)
+            trainer = TRAINERS[config.trainer.v1.trainer_mode](config=config)
             trainer.keep = keep
             trainer.init()
             manager = AgentLoopManagerTQ.create(

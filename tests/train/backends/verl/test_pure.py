@@ -72,13 +72,82 @@ def test_what_verl_would_do_in_silence_is_set_or_refused() -> None:
         (("rl.curriculum=pass_rate",), "verl is given its prompts before the run"),
         (("rl.dynamic_sampling=2",), "cluster.verl.algorithm.filter_groups.enable=true"),
         (("rl.overlong=mask",), "without knowing what was cut off"),
-        (("model.lora_rank=16",), "the base model without what the adapters learned"),
     ]:
         with pytest.raises(ConfigError) as error:
             made(*settings)
         assert said in str(error.value)
     with pytest.raises(ConfigError, match=r"model.path is empty"):
         overrides(load(GrpoRunConfig, None, []), Path("/files"))
+
+
+def test_adapters_as_verl_settings() -> None:
+    found = made("model.lora_rank=16", "model.lora_alpha=8")
+    model = "actor_rollout_ref.model"
+    assert (found[f"{model}.lora_rank"], found[f"{model}.lora_alpha"]) == (16, 8)
+    assert found[f"{model}.lora.merge"] is True  # servers get plain weights
+    assert found["+actor_rollout_ref.actor.checkpoint.save_lora_only"] is True
+    assert not any("lora" in key for key in made())
+
+
+def test_rollouts_from_older_weights_are_corrected() -> None:
+    actor, correction = "actor_rollout_ref", "algorithm.rollout_correction.rollout_is"
+    colocated = made("cluster.trainer=colocate_async")
+    assert colocated["trainer.v1.trainer_mode"] == "colocate_async"
+    assert colocated[correction] == "token" and made()[correction] is None
+    plain = made("cluster.trainer=colocate_async", "cluster.async_correction=false")
+    assert plain[correction] is None
+    apart = made(
+        "cluster.trainer=separate_async",
+        "cluster.rollout_gpus_per_node=4",
+        "rl.prompts_per_step=16",
+        "rl.mini_batch=8",
+    )
+    assert apart[f"{actor}.rollout.n_gpus_per_node"] == 4
+    assert apart[f"{actor}.rollout.checkpoint_engine.backend"] == "nccl"
+    assert apart["trainer.v1.separate_async.parameter_sync_step"] == 2
+    assert apart[correction] == "token"
+
+
+def test_separate_async_asks_for_cupy_and_for_all_its_gpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from train.backends.verl.compose import require_transfer
+    from train.cluster.settings import asked, mismatches
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    require_transfer(run_of("cluster.trainer=colocate_async").cluster)
+    words = ["cluster.trainer=separate_async", "cluster.rollout_gpus_per_node=4"]
+    with pytest.raises(ConfigError, match=r"pip install cupy-cuda13x==14\.0\.1"):
+        require_transfer(run_of(*words).cluster)
+    job = ["--backend", "verl", "cluster.gpus_per_node=4", *words]
+    environ = {"SLURM_NNODES": "1", "SLURM_CPUS_PER_TASK": "64", "SLURM_GPUS_ON_NODE": "4"}
+    (said,) = mismatches(asked("grpo", job), environ, 0)
+    assert said.startswith("4 GPUs train and 4 draw rollouts")
+    assert mismatches(asked("grpo", job), environ | {"SLURM_GPUS_ON_NODE": "8"}, 0) == []
+
+
+def test_a_vllm_server_draws_on_the_smoke_device_alone(tmp_path: Path) -> None:
+    from train.backends.verl.smoke.servers import launch_of
+
+    vllm = ("cluster.device=cpu", "cluster.rollout=vllm", "cluster.server_python=/no/python")
+    assert made(*vllm)["actor_rollout_ref.rollout.name"] == "assay_vllm"
+    with pytest.raises(ConfigError, match="log-probabilities of temperature 1"):
+        made(*vllm, "rl.temperature=0.7")
+    with pytest.raises(ConfigError, match=r"server_python=/no/python: no such program"):
+        launch_of(run_of(*vllm))
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.touch(0o755)
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libiomp5.so").touch()
+    launch = launch_of(run_of(*vllm[:2], f"cluster.server_python={python}", "rl.max_length=512"))
+    assert launch.environ["VLLM_SERVER_DEV_MODE"] == "1"
+    assert launch.environ["LD_PRELOAD"] == str(tmp_path / "lib" / "libiomp5.so")
+    assert launch.command(7)[-1] == "512" and "float32" in launch.command(7)
+    (tmp_path / "config.json").write_text('{"hidden_size": 32, "num_attention_heads": 4}')
+    narrow = run_of(*vllm[:2], f"cluster.server_python={python}", f"model.path={tmp_path}")
+    with pytest.raises(ConfigError, match="heads of width 8; vLLM on a CPU has 32, 64"):
+        launch_of(narrow)
 
 
 def test_long_answers_and_gold_states_are_ours_under_verl_too() -> None:
@@ -92,6 +161,11 @@ def test_a_cluster_that_cannot_be_is_refused() -> None:
         ({"server_memory": 1.5}, "between 0 and 1"),
         ({"zero_stage": 1}, "set 2 or 3"),
         ({"nodes": 2, "tensor_parallel": 16}, "stays on one node"),
+        ({"rollout": "vllm"}, "only the smoke device asks a vLLM server"),
+        ({"rollout": "vllm", "device": "cpu"}, "set server_python"),
+        ({"trainer": "separate_async"}, "set rollout_gpus_per_node"),
+        ({"trainer": "separate_async", "device": "cpu"}, "the smoke device has none"),
+        ({"rollout_gpus_per_node": 2}, "only trainer=separate_async has GPUs for rollouts alone"),
     ]:
         with pytest.raises(ValueError, match=said):
             ClusterConfig(**changes)
@@ -292,29 +366,6 @@ def test_a_step_without_a_rollout_is_one_sentence() -> None:
 
     _start(slow)  # Ray's start is tried again
     assert next(tries, "none left") == "none left"
-
-
-def test_a_checkpoint_with_adapters_is_not_exported_as_the_base_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import train.backends.verl.export as module
-
-    def merge(actor: Path, target: Path) -> None:  # what verl 0.9.1 does
-        (target / "lora_adapter").mkdir(parents=True)
-        (target / "model.safetensors").write_text("the base model")
-
-    monkeypatch.setattr(module, "_merge", merge)
-    actor = tmp_path / "global_step_2" / "actor"
-    (actor / "huggingface").mkdir(parents=True)
-    for made in (None, actor / "lora_adapter", actor / "lora_train_meta.json"):
-        if made:
-            monkeypatch.undo()  # seen before anything is merged
-            made.mkdir()
-        with pytest.raises(ConfigError, match="would save the base model without them"):
-            module.export(tmp_path, 2)
-        assert sorted(p.name for p in tmp_path.iterdir()) == ["global_step_2"]
-        if made:
-            made.rmdir()
 
 
 def checkpoint(out: Path, step: int, whole: bool = True) -> None:

@@ -6,66 +6,19 @@ About three minutes on two idle cores, nearly all of it starting processes.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from places import ROOT
 
 pytest.importorskip("verl", reason="the extra `cluster` is not installed")
 torch = pytest.importorskip("torch")
 
 from tiny_model import CHAT_TEMPLATE  # noqa: E402
 from tool_model import tasks, write_model  # noqa: E402
+from verl_run import grpo, logged  # noqa: E402
 
 pytestmark = pytest.mark.slow
-
-
-def grpo(folder: Path, *more: str) -> str:
-    words = [
-        f"data={folder / 'train.jsonl'}",
-        f"model.path={folder / 'm'}",
-        f"out={folder / 'run'}",
-        "rl.prompts_per_step=2",
-        "rl.mini_batch=2",
-        "rl.rollouts_per_prompt=4",
-        "rl.max_new_tokens=6",
-        "rl.max_length=2048",
-        "rl.turns=3",
-        "rl.save_every=1",
-        "rl.lr=1e-3",
-        "cluster.device=cpu",
-        "cluster.gpus_per_node=1",
-        "cluster.sandbox_workers=1",
-        "cluster.rollout_workers=1",
-        "cluster.micro_tokens=2048",
-        f"cluster.val_data={folder / 'held.jsonl'}",
-    ]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "assay", "grpo", "--backend", "verl", *words, *more],
-        cwd=ROOT,
-        env=env,
-        text=True,
-        capture_output=True,
-        check=False,
-        timeout=1800,
-    )
-    assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
-    return done.stdout
-
-
-def logged(folder: Path) -> list[dict[str, Any]]:
-    """The metrics of every training step, over all starts."""
-    rows = [
-        json.loads(line)
-        for path in sorted((folder / "run" / "verl").glob("metrics_start_*.jsonl"))
-        for line in path.read_text().splitlines()
-    ]
-    return [row["data"] for row in rows if "actor/grad_norm" in row["data"]]  # others: validation
 
 
 def steps_of(rows: list[dict[str, Any]]) -> list[int]:
@@ -146,6 +99,7 @@ def test_the_outcome_rises(tmp_path: Path) -> None:
         "rl.prompts_per_step=4",
         "rl.mini_batch=4",
         "rl.lr=3e-3",
+        "rl.audit=off",  # one answer is right for all eight tasks
         "cluster.val_data=",
     )
     rows = logged(tmp_path)

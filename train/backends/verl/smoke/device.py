@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any
@@ -17,9 +18,14 @@ import torch
 import torch.distributed as dist
 from verl.plugin.platform import PlatformBase, PlatformRegistry
 
-from train.backends.verl.overrides import CPU_ROLLOUT
+from train.backends.verl.overrides import CPU_ROLLOUT, VLLM_ROLLOUT
 
-ROLLOUT = "train.backends.verl.smoke.rollout"
+ROOM = "train.backends.verl.smoke"
+# verl's name of a rollout → (who hands the weights over, who starts servers)
+ROLLOUTS = {
+    CPU_ROLLOUT: (f"{ROOM}.rollout.CpuRollout", f"{ROOM}.rollout.CpuReplica"),
+    VLLM_ROLLOUT: (f"{ROOM}.vllm.VllmRollout", f"{ROOM}.vllm.VllmReplica"),
+}
 
 
 def _nothing(*args: Any, **more: Any) -> None:
@@ -149,22 +155,40 @@ def install() -> None:
     PlatformRegistry.register(platform="cpu")(CpuPlatform)
     _accept_gloo_twice()
     from verl.workers.engine.base import EngineRegistry
-    from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
     from verl.workers.rollout import base
     from verl.workers.rollout.replica import RolloutReplicaRegistry
 
     EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")(
-        FSDPEngineWithLMHead
+        _engine()
     )
-    base._ROLLOUT_REGISTRY[(CPU_ROLLOUT, "async")] = f"{ROLLOUT}.CpuRollout"
-    RolloutReplicaRegistry.register(CPU_ROLLOUT, _load_replica)
+    for name, (sender, replica) in ROLLOUTS.items():
+        base._ROLLOUT_REGISTRY[(name, "async")] = sender
+        RolloutReplicaRegistry.register(name, functools.partial(_load, replica))
 
 
-def _load_replica() -> Any:
+def _engine() -> Any:
+    """verl's FSDP engine, with merged adapters sent as they are: verl rounds them to bfloat16, and
+    the sampler would compute with weights other than the trainer's."""
+    from torch.distributed.tensor import DTensor
+    from verl.utils.fsdp_utils import merged_lora_context, normalize_peft_param_name
+    from verl.utils.model import convert_weight_keys
+    from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+
+    class CpuEngine(FSDPEngineWithLMHead):
+        def _merged_lora_per_tensor_param(self) -> Generator[tuple[str, torch.Tensor]]:
+            with merged_lora_context(self.module, backup_adapters=True):
+                named = normalize_peft_param_name(self.module.state_dict())
+                for name, weight in convert_weight_keys(named, self.module).items():
+                    whole = weight.full_tensor() if isinstance(weight, DTensor) else weight
+                    yield name, whole.detach().clone()  # the base comes back when this ends
+
+    return CpuEngine
+
+
+def _load(path: str) -> Any:
     """Imported when it is needed: a worker that unpickles the server comes through here first."""
-    from train.backends.verl.smoke.rollout import CpuReplica
-
-    return CpuReplica
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
 
 
 def _accept_gloo_twice() -> None:

@@ -25,6 +25,21 @@ from rollouts.trajectory import Sampling
 GATHER_S = 0.02  # requests that come within this time are decoded one after another, in order
 
 
+def sampling_of(asked: dict[str, Any], room: int) -> Sampling:
+    """verl's sampling parameters as ours; `room`: tokens that the model can still read."""
+    return Sampling(
+        max_new_tokens=max(0, min(int(asked.get("max_new_tokens", room)), room)),
+        temperature=float(asked.get("temperature", 1.0)),
+        top_k=max(0, int(asked.get("top_k", 0))),
+        top_p=float(asked.get("top_p", 1.0)),
+    )
+
+
+def nothing_drawn(global_steps: int) -> TokenOutput:
+    """The answer to a prompt that leaves no room for one."""
+    return TokenOutput(token_ids=[], log_probs=[], extra_fields={"global_steps": global_steps})
+
+
 class Server:
     """A Ray actor: a transformers module and our sampler. Token ids in, token ids out.
 
@@ -38,24 +53,20 @@ class Server:
         self.module: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         self.engine = TransformersEngine(self.module, ChatTokenizer(Path(folder)).stop_ids)
         self.max_model_len, self.global_steps = max_model_len, 0
-        self.lock = asyncio.Lock()
+        self.lock, self.open = asyncio.Lock(), asyncio.Event()
+        self.open.set()
 
     async def generate(
         self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any], **unused: Any
     ) -> TokenOutput:
-        room = self.max_model_len - len(prompt_ids)
-        drawn = Sampling(
-            max_new_tokens=max(0, min(int(sampling_params.get("max_new_tokens", room)), room)),
-            temperature=float(sampling_params.get("temperature", 1.0)),
-            top_k=max(0, int(sampling_params.get("top_k", 0))),
-            top_p=float(sampling_params.get("top_p", 1.0)),
-        )
-        extra = {"global_steps": self.global_steps}
+        drawn = sampling_of(sampling_params, self.max_model_len - len(prompt_ids))
         if drawn.max_new_tokens == 0:
-            return TokenOutput(token_ids=[], log_probs=[], extra_fields=extra)
+            return nothing_drawn(self.global_steps)
         seed = int(sampling_params.get("seed", 0))
+        await self.open.wait()
         async with self.lock:  # weights do not change in the middle of an answer
             ((done,),) = await self.engine.generate([prompt_ids], drawn, 1, [seed])
+            extra = {"global_steps": self.global_steps}
         await asyncio.sleep(0)
         # Log-probabilities before top-k and top-p, as SGLang gives them.
         return TokenOutput(
@@ -77,37 +88,63 @@ class Server:
     async def set_global_steps(self, global_steps: int, **unused: Any) -> None:
         self.global_steps = global_steps
 
+    async def abort_all_requests(self, **unused: Any) -> None:
+        """An answer that is being drawn is ended; the others wait for `resume_generation`."""
+        self.open.clear()
+        async with self.lock:
+            return
 
-async def _nothing(self: Server, *args: Any, **more: Any) -> None:
+    async def resume_generation(self) -> None:
+        self.open.set()
+
+
+async def _nothing(self: Any, *args: Any, **more: Any) -> None:
     return None
 
 
-for _name in (
+IDLE = (
     "sleep",
     "wake_up",
-    "abort_all_requests",
-    "resume_generation",
     "clear_kv_cache",
     "release_kv_cache",
     "resume_kv_cache",
     "start_profile",
     "stop_profile",
-):
-    setattr(Server, _name, _nothing)
+)
+
+
+def without_memory(server: type) -> type:
+    """verl's calls that free a GPU's memory, or measure it: nothing to do on a CPU."""
+    for name in IDLE:
+        setattr(server, name, _nothing)
+    return server
+
+
+without_memory(Server)
 
 
 class CpuReplica(RolloutReplica):
     """One server actor for each rollout replica."""
 
+    def make(self, folder: str, length: int) -> tuple[type, tuple[Any, ...]]:
+        """The actor's class, and what it is made from."""
+        return Server, (folder, length)
+
     async def launch_servers(self) -> None:
-        name = f"assay_cpu_server_{self.replica_rank}{self.name_suffix}"
-        actor: Any = ray.remote(num_cpus=0, max_concurrency=64)(Server)
+        name = server_name(self.replica_rank) + self.name_suffix
         folder = str(getattr(self.model_config, "local_path", None) or self.model_config.path)
-        length = int(self.config.max_model_len or 1 << 30)
-        self._server_handle = actor.options(name=name).remote(folder, length)
+        made, given = self.make(folder, int(self.config.max_model_len or 1 << 30))
+        # requests that wait must not keep a call for new weights out
+        actor: Any = ray.remote(num_cpus=0, max_concurrency=self.max_concurrency)(made)
+        self._server_handle = actor.options(name=name).remote(*given)
         await self._server_handle.set_global_steps.remote(0)  # so that it is up
         self.servers = [self._server_handle]
         self._server_address = name
+
+
+def server_name(rank: int) -> str:
+    """Of the actor of a replica, which stands beside the training rank of the same number."""
+    return f"assay_cpu_server_{rank}"
 
 
 class CpuRollout(BaseRollout):
@@ -135,6 +172,12 @@ class CpuRollout(BaseRollout):
         if wire_format != "named_tensors":
             raise ValueError(f"wire_format={wire_format}: the smoke device takes whole tensors")
         named = {name: tensor.detach().float().cpu().clone() for name, tensor in weights}
-        rank = dist.get_rank() if dist.is_initialized() else 0
-        server = ray.get_actor(f"assay_cpu_server_{rank}")
-        await server.update_weights.remote(named, int(more.get("global_steps") or 0))
+        await self.hand_over(named, int(more.get("global_steps") or 0))
+
+    async def hand_over(self, named: dict[str, torch.Tensor], global_steps: int) -> None:
+        server = ray.get_actor(server_name(rank()))
+        await server.update_weights.remote(named, global_steps)
+
+
+def rank() -> int:
+    return dist.get_rank() if dist.is_initialized() else 0

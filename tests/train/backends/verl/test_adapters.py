@@ -1,0 +1,227 @@
+"""LoRA under verl: the exported model is the base with what the adapters learned."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT
+
+torch = pytest.importorskip("torch")
+
+from safetensors.torch import load_file, save_file  # noqa: E402
+
+from configs.loader import ConfigError, dump, load  # noqa: E402
+from configs.schema import GrpoRunConfig  # noqa: E402
+from train.backends.verl.adapters import META, read_adapters, save_merged  # noqa: E402
+from train.model.lora import AdapterError, add_adapters  # noqa: E402
+
+STEM = "base_model.model.model.layers.0.self_attn.q_proj"
+TARGET = "model.layers.0.self_attn.q_proj.weight"
+
+
+def pair(rank: int = 2, width: int = 6, out: int = 8) -> dict[str, Any]:
+    generator = torch.Generator().manual_seed(3)
+    return {
+        f"{STEM}.lora_A.weight": torch.randn(rank, width, generator=generator),
+        f"{STEM}.lora_B.weight": torch.randn(out, rank, generator=generator),
+    }
+
+
+def test_a_pair_is_added_in_float32_and_rounded_once() -> None:
+    weights = {
+        TARGET: torch.randn(8, 6).bfloat16(),
+        "model.norm.weight": torch.randn(6).bfloat16(),
+    }
+    made = add_adapters(weights, pair(), 0.5)
+    a, b = pair().values()
+    assert torch.equal(made[TARGET], (weights[TARGET].float() + 0.5 * (b @ a)).bfloat16())
+    assert made["model.norm.weight"] is weights["model.norm.weight"]
+
+
+def test_what_is_no_pair_of_this_model_is_refused() -> None:
+    weights = {TARGET: torch.zeros(8, 6)}
+    for adapters, said in [
+        ({f"{STEM}.lora_A.weight": torch.zeros(2, 6)}, "fits no weight"),
+        ({k.replace("q_proj", "z_proj"): v for k, v in pair().items()}, "fits no weight"),
+        (pair() | {f"{STEM}.lora_magnitude_vector": torch.zeros(8)}, "is no low-rank adapter"),
+    ]:
+        with pytest.raises(AdapterError, match=said):
+            add_adapters(weights, adapters, 1.0)
+
+
+def checkpoint(folder: Path, adapters: dict[str, Any]) -> Path:
+    """Shards as verl saves them on one rank."""
+    folder.mkdir()
+    (folder / "fsdp_config.json").write_text(json.dumps({"world_size": 1}))
+    (folder / META).write_text(json.dumps({"r": 2, "lora_alpha": 8}))
+    named = {name.replace(".weight", ".default.weight"): t for name, t in adapters.items()}
+    named["base_model.model.model.norm.weight"] = torch.ones(6)
+    torch.save(named, folder / "model_world_size_1_rank_0.pt")
+    return folder
+
+
+def test_a_checkpoint_and_another_base_model_are_told_apart(tmp_path: Path) -> None:
+    actor = checkpoint(tmp_path / "actor", pair())
+    assert read_adapters(actor).keys() == pair().keys()
+    base = tmp_path / "base"
+    base.mkdir()
+    with pytest.raises(ConfigError, match=r"base has no safetensors files"):
+        save_merged(actor, base, tmp_path / "m")
+    save_file({"model.norm.weight": torch.ones(6)}, base / "model.safetensors")
+    with pytest.raises(ConfigError, match=r"has to be the one that the run started from"):
+        save_merged(actor, base, tmp_path / "m")
+    save_file({TARGET: torch.ones(8, 6)}, base / "model.safetensors")
+    save_merged(actor, base, tmp_path / "m")
+    a, b = pair().values()
+    merged = load_file(tmp_path / "m" / "model.safetensors")
+    assert torch.allclose(merged[TARGET], torch.ones(8, 6) + 4 * (b @ a))
+
+
+RANK = """
+import os, sys, torch, torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+rank, folder = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("fsdp",))
+whole = torch.load(f"{folder}/whole.pt")
+cut = {name: distribute_tensor(tensor, mesh, [Shard(0)]) for name, tensor in whole.items()}
+torch.save(cut, f"{folder}/model_world_size_2_rank_{rank}.pt")
+"""
+
+
+def test_shards_of_two_ranks_are_put_together(tmp_path: Path) -> None:
+    """Three rows on two ranks: one has two, the other one."""
+    adapters = pair(rank=3)
+    torch.save(adapters, tmp_path / "whole.pt")
+    (tmp_path / "fsdp_config.json").write_text(json.dumps({"world_size": 2}))
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", RANK, str(rank), str(tmp_path)]) for rank in (0, 1)
+    ]
+    assert [rank.wait(600) for rank in ranks] == [0, 0]
+    found = read_adapters(tmp_path)
+    assert found.keys() == adapters.keys()
+    assert all(torch.equal(found[name], tensor) for name, tensor in adapters.items())
+
+
+def job(folder: Path, out: Path) -> dict[str, Any]:
+    settings = [
+        f"model.path={folder}",
+        "model.lora_rank=4",
+        f"out={out}",
+        "rl.prompts_per_step=2",
+        "rl.rollouts_per_prompt=2",
+        "rl.mini_batch=2",
+        "rl.max_new_tokens=16",
+        "rl.max_length=64",
+        "rl.lr=2e-2",
+        "rl.steps=4",
+        "rl.warmup=0",
+        "cluster.device=cpu",
+        "cluster.gpus_per_node=1",
+        "cluster.micro_tokens=64",
+    ]
+    generator = torch.Generator().manual_seed(7)
+
+    def ids(n: int) -> list[int]:
+        return torch.randint(3, 259, (n,), generator=generator).tolist()
+
+    rows = [
+        {
+            "prompt": [1, *ids(6)],
+            "response": ids(5),
+            "mask": [1] * 5,
+            "old": [-5.0] * 5,
+            "advantage": advantage,
+        }
+        for advantage in (1.0, -1.0, 0.5, -0.5)
+    ]
+    return {
+        "settings": settings,
+        "rows": rows,
+        "updates": 2,
+        "save": str(out / "global_step_2" / "actor"),
+        "probe": [row["prompt"] + row["response"] for row in rows],
+    }
+
+
+@pytest.mark.slow
+def test_the_exported_model_is_the_policy_in_memory(tiny_folder: Path, tmp_path: Path) -> None:
+    """Two updates by verl's own training worker, saved by it and exported by us."""
+    pytest.importorskip("verl", reason="the extra `cluster` is not installed")
+    from verl_worker import said
+
+    from train.backends.verl.export import export
+
+    out = tmp_path / "run"
+    wanted = job(tiny_folder, out)
+    torch.save(wanted, tmp_path / "job.pt")
+    words = [str(ROOT / "tests/support/verl_worker.py"), "job.pt", str(tmp_path / "out.pt")]
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=1200,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    found = torch.load(tmp_path / "out.pt", weights_only=False)
+    (out / "verl").mkdir()
+    dump(load(GrpoRunConfig, None, wanted["settings"]), out / "verl" / "config.yaml")
+    folder = export(out, 2)
+    before = load_file(tiny_folder / "model.safetensors")
+    after = load_file(folder / "model.safetensors")
+    assert before.keys() == after.keys()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {name for name in before if "proj" in name}  # and all others bit for bit
+    for name, weight in after.items():  # what verl sent to the sampler
+        assert torch.allclose(found["sent"][name], weight, atol=1e-6), name
+    saved = out / "global_step_2" / "actor" / "model_world_size_1_rank_0.pt"
+    assert all("lora_" in name for name in torch.load(saved, weights_only=False))
+    from transformers import AutoModelForCausalLM
+
+    plain = AutoModelForCausalLM.from_pretrained(tiny_folder, dtype=torch.float32)
+    merged = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    moved = 0.0
+    for ids, (law, drawn) in zip(wanted["probe"], found["said"], strict=True):
+        ours, greedy = said(merged, ids)
+        assert float((ours - law).abs().max()) < 1e-4
+        assert greedy == drawn
+        moved = max(moved, float((said(plain, ids)[0] - law).abs().max()))
+    assert moved > 0.1  # the base model says otherwise
+
+
+@pytest.mark.slow
+def test_rl_with_adapters_on_two_devices_resumes_and_exports(tmp_path: Path) -> None:
+    """Shards of two ranks; the sampler has the trainer's weights at every step, and the last
+    validation's greedy answers are the exported model's."""
+    pytest.importorskip("verl", reason="the extra `cluster` is not installed")
+    from tiny_model import CHAT_TEMPLATE
+    from tool_model import tasks, write_model
+    from verl_run import greedy, grpo, logged
+
+    (tmp_path / "m").mkdir()
+    write_model(tmp_path / "m", CHAT_TEMPLATE)
+    tasks(4, tmp_path / "train.jsonl")
+    tasks(3, tmp_path / "held.jsonl", tools=False)
+    more = ["model.lora_rank=4", "rl.lr=2e-2", "cluster.gpus_per_node=2"]
+    grpo(tmp_path, "rl.steps=1", *more)
+    grpo(tmp_path, "rl.steps=2", *more)
+    rows = logged(tmp_path)
+    assert [row["training/global_step"] for row in rows] == [1, 2]
+    for row in rows:
+        assert row["training/rollout_probs_diff_max"] < 1e-4
+        assert row["actor/grad_norm"] > 0
+    before = load_file(tmp_path / "m" / "model.safetensors")
+    after = load_file(tmp_path / "run" / "model" / "model.safetensors")
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {name for name in before if "proj" in name}
+    lines = (tmp_path / "run" / "validation" / "2.jsonl").read_text().splitlines()
+    answers = [json.loads(line)["output"] for line in lines]
+    assert sorted(answers) == sorted(greedy(tmp_path / "run" / "model", tmp_path / "held.jsonl"))

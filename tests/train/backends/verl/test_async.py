@@ -1,0 +1,64 @@
+"""verl's colocated asynchronous trainer on the smoke device: rollouts from older weights are used,
+weighted, and said to be old."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("verl", reason="the extra `cluster` is not installed")
+pytest.importorskip("torch")
+
+from tiny_model import CHAT_TEMPLATE
+from tool_model import tasks, write_model
+from verl_run import grpo, logged
+
+
+def test_a_waiting_answer_goes_on_after_an_update() -> None:
+    """Nothing is drawn between `abort_all_requests` and `resume_generation`."""
+    import asyncio
+
+    from rollouts.trajectory import Completion
+    from train.backends.verl.smoke.rollout import Server
+
+    class One:
+        async def generate(self, *given: object) -> list[list[Completion]]:
+            return [[Completion([7], [-1.0], [-1.0], "eos")]]
+
+    async def drawn() -> list[object]:
+        server = Server.__new__(Server)
+        server.engine, server.max_model_len, server.global_steps = One(), 8, 0
+        server.lock, server.open = asyncio.Lock(), asyncio.Event()
+        await server.abort_all_requests()
+        asked = asyncio.create_task(server.generate("r", [1], {"max_new_tokens": 1}))
+        await asyncio.sleep(0.05)
+        waited = not asked.done()
+        await server.set_global_steps(1)  # new weights
+        await server.resume_generation()
+        return [waited, (await asked).extra_fields["global_steps"]]
+
+    assert asyncio.run(drawn()) == [True, 1]
+
+
+@pytest.mark.slow
+def test_three_steps_with_rollouts_from_older_weights(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    write_model(tmp_path / "m", CHAT_TEMPLATE)
+    tasks(4, tmp_path / "train.jsonl")
+    grpo(
+        tmp_path,
+        "rl.steps=3",
+        "rl.lr=1e-2",
+        "rl.save_every=100",
+        "cluster.val_data=",
+        "cluster.trainer=colocate_async",
+    )
+    rows = logged(tmp_path)
+    assert [row["training/global_step"] for row in rows] == [1, 2, 3]
+    stale = [row["training/off_policy/trajectory_staleness_worst/max"] for row in rows]
+    assert max(stale) >= 1, stale  # some tokens came from weights before the newest
+    weights = [row["rollout_corr/rollout_is_min"] for row in rows]
+    assert weights[0] > 0.999 and min(weights) < 0.99  # and each token is weighted for that
+    assert all(row["rollout/tool_calls/mean"] >= 0.5 for row in rows)
+    assert (tmp_path / "run" / "model" / "config.json").is_file()
