@@ -15,6 +15,7 @@ from data_gen.corpora import Corpus, Document
 from data_gen.demo.drafts import THRESHOLDS, Builder, DemoTaskError, Draft, Recipe
 from data_gen.demo.passages import PassagePool, canonical_hash, cut_passages
 from data_gen.demo.settings import DemoTaskSettings, preset
+from data_gen.demo.stated import with_states
 from data_gen.demo.wording import filter_number, filter_step, read_requirement
 from data_gen.splits import sentence_keys, shuffled, split_documents
 from rewards.cdr.refinement import gold_answer, score_refinement
@@ -117,6 +118,8 @@ def _split(
         step = cells[index % len(cells)] if statuses != ("",) else None
         for recipe, draft in builder.group(index, step, statuses):
             task = _task(f"demo-{split}-{len(tasks):05d}", split, recipe, draft)
+            if settings.states:
+                task = with_states(task)
             if reason := verify(task):
                 raise DemoTaskError(f"task {task.id} is refused: {reason}")
             tasks.append(task)

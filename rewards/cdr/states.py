@@ -55,6 +55,8 @@ def begun(task: Task, recipe: list[Step], run: Execution, said: str, k: int) -> 
     }
     if "states" in task.gold:
         made["states"] = run.states[done:]
+    if "written" in task.gold:  # one entry for each executed step
+        made["written"] = list(task.gold["written"])[k:]
     meta = {**task.meta, "requirement": words, "gold_steps": k}
     if "has_filter" in meta:
         meta["has_filter"] = any(s.operator.endswith("_filter") for s in rest)
