@@ -19,11 +19,10 @@ from dataclasses import dataclass
 from random import Random
 
 from data_gen.corpora import Corpus
-from data_gen.demo.build import SYSTEM, DemoTaskError, verify
+from data_gen.demo.build import SYSTEM, DemoTaskError, verify, with_states
 from data_gen.demo.inject import Woven, before_sentence, pick, weave
 from data_gen.demo.passages import Passage, PassagePool, canonical_hash, cut_passages
 from data_gen.demo.settings import EASY_OPERATORS
-from data_gen.demo.stated import with_states
 from data_gen.demo.wording import filter_step, read_requirement, say_recipe
 from data_gen.splits import sentence_keys, split_documents
 from rewards.gold import Execution, Step, execute
