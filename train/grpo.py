@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,6 +58,7 @@ from train.model.loss import (
 from train.model.optim import MasterAdamW, learning_rate
 from train.model.order import Prompts, States, fitting, posed, whole
 from train.model.policy import Policy, device_of
+from train.model.starts import Starts
 from train.run.log import rollout_metrics
 from train.run.loop import Loop
 from train.run.memory import give_back_memory
@@ -86,10 +87,15 @@ def train_grpo(
     print(describe(config), flush=True)
     optimiser = MasterAdamW(policy.named(), config.betas, weight_decay=config.weight_decay)
     engine = policy.engine(tokenizer.stop_ids, loop.slots)
-    prompts = Prompts(tasks, config, loop.seed)
-    start = loop.checkpoints.restore(optimiser, config.steps, prompts.load)
+    prompts, starts = Prompts(tasks, config, loop.seed), Starts()
+
+    def go_on(state: Mapping[str, Any]) -> None:
+        prompts.load(state)
+        starts.load(state)
+
+    start = loop.checkpoints.restore(optimiser, config.steps, go_on)
     loop.log.resume("rl", start)
-    ask = Ask(tasks, engine, tokenizer, score, config, loop.seed, maker, states)
+    ask = Ask(tasks, engine, tokenizer, score, config, loop.seed, maker, states, starts)
     for step in range(start, config.steps):
         began = time.perf_counter()
         # 1. Sample and score. The seed depends on `step` alone: a resumed run draws the same.
@@ -98,6 +104,8 @@ def train_grpo(
         # 2. Flat groups give way to further prompts, and pass rates are counted, where asked for.
         batch, every = refilled(first, ask, prompts, step)
         prompts.learn(step, every.rows, outcomes_of(every))
+        if config.gold_state == "thompson":
+            starts.learn(step, every.tasks, outcomes_of(every, begun=True))
         sampled = time.perf_counter()
 
         # 3. Learn. Gradients add up over micro-batches: `micro_tokens` changes memory only.
@@ -123,7 +131,7 @@ def train_grpo(
         metrics |= loop.watch(done, metrics, every.tasks, every.groups)  # is the reward farmed?
         loop.log.step("rl", done, config.steps, metrics, rollout_lines(every, batch, config))
         loop.checkpoints.after_step(
-            done, config.steps, config.save_every, optimiser, prompts.state()
+            done, config.steps, config.save_every, optimiser, prompts.state() | starts.state()
         )
 
 
@@ -164,6 +172,11 @@ def _also(config: GrpoConfig) -> Iterator[str]:
             f"{config.gold_state_share:.0%} of the prompts begin at the gold state after some "
             "steps, of all but one at first and of none at the end"
         )
+    if config.gold_state == "thompson":
+        yield (
+            f"{config.gold_state_share:.0%} of the prompts may begin at the gold state after some "
+            "steps, where tasks of their kind are likely solved half of the time"
+        )
     if config.overlong == "mask":
         yield "cut-off answers: no advantage"
     if config.overlong == "soft":
@@ -203,9 +216,11 @@ class Ask:
     seed: int
     maker: Maker | None
     states: States
+    starts: Starts
 
     def __call__(self, rows: Sequence[int], step: int) -> Batch:
-        asked = [posed(self.tasks[i], step, self.config, self.seed, self.states) for i in rows]
+        pose = self.starts.pose if self.config.gold_state == "thompson" else posed
+        asked = [pose(self.tasks[i], step, self.config, self.seed, self.states) for i in rows]
         seed = derive_seed(self.seed, "rollouts", step)
         groups = sample(asked, self.engine, self.tokenizer, self.config, seed, self.maker)
         give_back_memory()  # what decoding used, before the backward pass wants its own

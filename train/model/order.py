@@ -191,7 +191,7 @@ class Prompts:
         self.pools = strata(tasks, config.balance)
         self.rates: PassRates | None = None
         if config.curriculum == "pass_rate":
-            self.rates = PassRates([_kind(task) for task in tasks])
+            self.rates = PassRates([kind_of(task) for task in tasks])
 
     def of_step(self, step: int) -> list[int]:
         """The rows of a step; from every stratum as many as its turn."""
@@ -261,16 +261,20 @@ def whole(task: Task) -> Sequence[Task]:
     return ()
 
 
+def begins(task: Task, step: int, config: GrpoConfig, seed: int) -> bool:
+    """Whether a step may ask the task from one of its states (`rl.gold_state_share`)."""
+    drawn = derive_seed(seed, "gold state", step, task.id)
+    return config.gold_state != "off" and drawn < config.gold_state_share * 2**63
+
+
 def posed(task: Task, step: int, config: GrpoConfig, seed: int, states: States) -> Task:
     """The task as a step asks it: under `rl.gold_state=anneal` from the exact state after k of its
     n steps, k falling from n − 1 at the first step to 0 at the last.
 
     A reverse curriculum (Xi et al. 2024, arXiv 2402.05808), with states that are executed and not
-    demonstrated. Whether a prompt begins so (`rl.gold_state_share`) depends on (seed, step, task).
+    demonstrated. Whether a prompt begins so depends on (seed, step, task).
     """
-    if config.gold_state == "off":
-        return task
-    if derive_seed(seed, "gold state", step, task.id) >= config.gold_state_share * 2**63:
+    if not begins(task, step, config, seed):
         return task
     begun = states(task)
     left = 1 - step / max(config.steps - 1, 1)
@@ -278,5 +282,6 @@ def posed(task: Task, step: int, config: GrpoConfig, seed: int, states: States) 
     return begun[done - 1] if done else task
 
 
-def _kind(task: Task) -> str:
+def kind_of(task: Task) -> str:
+    """What pass rates are shared over."""
     return f"{task.family} {task.track} {task.meta.get('difficulty')}"
