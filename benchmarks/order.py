@@ -55,7 +55,7 @@ TASKS = (
     "brief=true",
 )
 SHARED = ("validation=null", "engine.threads=1", "engine.micro_tokens=1536")
-SFT = ("sft.epochs=1", "sft.max_length=320", "checkpoint.sft_every=15")
+SFT = ("sft.epochs=1", "sft.max_length=320", "checkpoint.sft_every=30")
 RL = (
     "rl.steps=12",
     "rl.prompts_per_step=8",
@@ -83,6 +83,7 @@ class Arm:
     form: str
     examples: int = 240
     rl: tuple[str, ...] = ()
+    batch: int = 8  # examples in a step of SFT
 
     @property
     def start(self) -> str:
@@ -94,10 +95,10 @@ class Arm:
 ARMS: dict[str, Arm] = {
     "sft": Arm("plain"),
     "sft_states": Arm("states"),
-    "sft_480": Arm("plain", 480),
-    "sft_states_480": Arm("states", 480),
-    "sft_960": Arm("plain", 960),
-    "sft_states_960": Arm("states", 960),
+    "sft_480": Arm("plain", 480, batch=4),
+    "sft_states_480": Arm("states", 480, batch=4),
+    "sft_960": Arm("plain", 960, batch=4),
+    "sft_states_960": Arm("states", 960, batch=4),
     "outcome": Arm("plain", rl=OUTCOME),
     "process": Arm("plain", rl=(*OUTCOME, PROCESS)),
     "order_group": Arm("plain", rl=(*OUTCOME, GROUP)),
@@ -179,7 +180,7 @@ def train_arm(place: Place, name: str) -> None:
     if not arm.rl:
         data = part(tasks / "train_sft.jsonl", f"sft_{arm.examples}.jsonl", arm.examples)
         model = [f"model.path={place.model}"] if place.model else []
-        place.train(name, "sft", data, (*SFT, *model))
+        place.train(name, "sft", data, (*SFT, f"sft.batch_size={arm.batch}", *model))
         return
     train_arm(place, arm.start)
     start = f"model.path={place.folder(arm.form) / arm.start / 'model'}"

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +33,6 @@ from rollouts.now import run_now
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling
 from train.model.batch import (
-    GOLD_STEPS,
     Batch,
     Groups,
     Packed,
@@ -56,9 +55,9 @@ from train.model.loss import (
     token_weight,
 )
 from train.model.optim import MasterAdamW, learning_rate
-from train.model.order import Prompts, States, fitting, posed, whole
+from train.model.order import Prompts, fitting
 from train.model.policy import Policy, device_of
-from train.model.starts import Starts
+from train.model.starts import GOLD_STEPS, Starts, States, whole
 from train.run.log import rollout_metrics
 from train.run.loop import Loop
 from train.run.memory import give_back_memory
@@ -87,15 +86,10 @@ def train_grpo(
     print(describe(config), flush=True)
     optimiser = MasterAdamW(policy.named(), config.betas, weight_decay=config.weight_decay)
     engine = policy.engine(tokenizer.stop_ids, loop.slots)
-    prompts, starts = Prompts(tasks, config, loop.seed), Starts()
-
-    def go_on(state: Mapping[str, Any]) -> None:
-        prompts.load(state)
-        starts.load(state)
-
-    start = loop.checkpoints.restore(optimiser, config.steps, go_on)
+    prompts = Prompts(tasks, config, loop.seed)
+    start = loop.checkpoints.restore(optimiser, config.steps, prompts.load)
     loop.log.resume("rl", start)
-    ask = Ask(tasks, engine, tokenizer, score, config, loop.seed, maker, states, starts)
+    ask = Ask(tasks, engine, tokenizer, score, config, loop.seed, maker, states, prompts.starts)
     for step in range(start, config.steps):
         began = time.perf_counter()
         # 1. Sample and score. The seed depends on `step` alone: a resumed run draws the same.
@@ -103,9 +97,7 @@ def train_grpo(
 
         # 2. Flat groups give way to further prompts, and pass rates are counted, where asked for.
         batch, every = refilled(first, ask, prompts, step)
-        prompts.learn(step, every.rows, outcomes_of(every))
-        if config.gold_state == "thompson":
-            starts.learn(step, every.tasks, outcomes_of(every, begun=True))
+        count(prompts, step, every)
         sampled = time.perf_counter()
 
         # 3. Learn. Gradients add up over micro-batches: `micro_tokens` changes memory only.
@@ -131,8 +123,14 @@ def train_grpo(
         metrics |= loop.watch(done, metrics, every.tasks, every.groups)  # is the reward farmed?
         loop.log.step("rl", done, config.steps, metrics, rollout_lines(every, batch, config))
         loop.checkpoints.after_step(
-            done, config.steps, config.save_every, optimiser, prompts.state() | starts.state()
+            done, config.steps, config.save_every, optimiser, prompts.state()
         )
+
+
+def count(prompts: Prompts, step: int, every: Batch) -> None:
+    """Let what a step's rollouts reached decide what is asked next, where that is on."""
+    prompts.learn(step, every.rows, outcomes_of(every))
+    prompts.starts.learn(step, every.tasks, outcomes_of(every, begun=True))
 
 
 def describe(config: GrpoConfig) -> str:
@@ -219,8 +217,7 @@ class Ask:
     starts: Starts
 
     def __call__(self, rows: Sequence[int], step: int) -> Batch:
-        pose = self.starts.pose if self.config.gold_state == "thompson" else posed
-        asked = [pose(self.tasks[i], step, self.config, self.seed, self.states) for i in rows]
+        asked = [self.starts.pose(self.tasks[i], step, self.states) for i in rows]
         seed = derive_seed(self.seed, "rollouts", step)
         groups = sample(asked, self.engine, self.tokenizer, self.config, seed, self.maker)
         give_back_memory()  # what decoding used, before the backward pass wants its own

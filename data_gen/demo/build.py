@@ -19,7 +19,8 @@ from data_gen.demo.wording import filter_number, filter_step, read_requirement
 from data_gen.splits import sentence_keys, shuffled, split_documents
 from rewards.cdr.process import bound_recipe, recipe_of
 from rewards.cdr.refinement import gold_answer, score_refinement
-from rewards.cdr.written import MODE, TAG, written
+from rewards.cdr.states import written
+from rewards.cdr.written import MODE, TAG
 from rewards.gold import Execution, execute, run_bound
 from rewards.progress import progress
 from rewards.seeds import derive_seed

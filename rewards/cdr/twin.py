@@ -8,7 +8,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from rewards.cdr.written import written
+from rewards.cdr.states import written
 from rewards.gold import GoldError, Step, bind_recipe, run_bound
 from rewards.parse import normalise
 from rewards.seeds import derive_seed

@@ -5,19 +5,16 @@
 A mapper writes the text it leaves in `<state>`, a filter what it measured and its verdict in
 `<check>`; after a rejecting filter nothing more is written. The outcome reads the result alone.
 What was written is compared with the executor's states, which the task's gold holds as such entries
-in `written`, and counts only in the process reward.
+in `written` (`rewards.cdr.states` makes them), and counts only in the process reward.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from rewards.parse import normalise
-
-if TYPE_CHECKING:
-    from rewards.gold import BoundStep, Execution, Step
 
 MODE = "states"
 MOST = 50  # entries that are read; no recipe is as long
@@ -78,43 +75,6 @@ def _read(check: str) -> tuple[str, float | None]:
     verdict = _VERDICT.search(check[-40:])
     number = _NUMBER.search(check[:200])
     return (verdict[1] if verdict else "", float(number[0]) if number else None)
-
-
-def written(recipe: Sequence[Step], steps: Sequence[BoundStep], run: Execution) -> list[str]:
-    """The entries of a right answer: one for each step that was executed, in their tags."""
-    entries: list[str] = []
-    done = 0
-    for entry, asked, step in zip(run.trace, recipe, steps, strict=False):
-        if entry["kind"] == "mapper":
-            done += 1
-            entries.append(f"<state>{run.states[done]}</state>")
-        else:
-            entries.append(f"<check>{_said(entry, asked, step)}</check>")
-    return entries
-
-
-def _said(entry: Mapping[str, Any], asked: Step, step: BoundStep) -> str:
-    """What a filter measured against the bounds that its step names, and its verdict."""
-    verdict = str(entry["status"])
-    value = entry["stats"].get(step.operator.stat_key)
-    if step.verdict is not None or step.closed != (True, True, False) or not _is_number(value):
-        return verdict
-    low, high = (asked.params.get(name) for name in step.operator.bounds)
-    if low and value < low:
-        return f"{_plain(value)} < {_plain(low)}: {verdict}"
-    if high is not None and value > high:
-        return f"{_plain(value)} > {_plain(high)}: {verdict}"
-    bounds = [f" >= {_plain(low)}"] if low else []
-    bounds += [f" <= {_plain(high)}"] if high is not None else []
-    return f"{_plain(value)}{','.join(bounds)}: {verdict}"
-
-
-def _plain(value: float) -> str:
-    return str(value) if isinstance(value, int) else f"{value:.4g}"
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def result_of(gold: Mapping[str, Any], output: str) -> str:

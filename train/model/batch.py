@@ -17,8 +17,8 @@ from rewards.task import Score, Task
 from rollouts.record import to_json
 from rollouts.trajectory import Trajectory, completion_ids
 from train.model.loss import centre, overlong_penalty, spread
+from train.model.starts import GOLD_STEPS
 
-GOLD_STEPS = "gold_steps"  # in a task's meta: steps that were done for the model
 Groups = list[list[Trajectory]]  # P prompts, G rollouts each
 
 

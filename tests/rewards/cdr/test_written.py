@@ -15,9 +15,9 @@ from data_gen.demo.build import STATES_SYSTEM, build_demo_tasks, preset, with_st
 from data_gen.demo.order import OrderSettings, build_order_tasks
 from rewards.cdr.process import bound_recipe, recipe_of
 from rewards.cdr.refinement import RefinementReward, gold_answer, score_refinement
-from rewards.cdr.states import refinement_states
+from rewards.cdr.states import refinement_states, written
 from rewards.cdr.twin import refinement_twin
-from rewards.cdr.written import MOST, result_of, split_written, written, written_credit
+from rewards.cdr.written import MOST, result_of, split_written, written_credit
 from rewards.families import BUILT_IN
 from rewards.gold import Step, run_bound
 from rewards.parse import render

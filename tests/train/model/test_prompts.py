@@ -11,8 +11,8 @@ import pytest
 
 from configs.training import GrpoConfig
 from rewards.task import Task
-from train.model.order import PRIOR, PassRates, Prompts, posed, whole
-from train.model.starts import Starts
+from train.model.order import PRIOR, PassRates, Prompts
+from train.model.starts import Starts, posed, whole
 
 CONFIG = GrpoConfig(prompts_per_step=8, mini_batch=8, rollouts_per_prompt=8, steps=30)
 BY_RATE = replace(CONFIG, curriculum="pass_rate")
@@ -150,10 +150,10 @@ def test_fewer_steps_are_done_for_the_model_as_a_run_goes_on() -> None:
 
 def test_starts_seek_the_state_that_is_solved_half_of_the_time() -> None:
     config = replace(CONFIG, gold_state="thompson", gold_state_share=1.0)
-    found, starts = one_kind(tasks(40)), Starts()
+    found, starts = one_kind(tasks(40)), Starts(config, 3)
 
     def asked(step: int) -> list[int]:
-        posed = [starts.pose(task, step, config, 3, states) for task in found]
+        posed = [starts.pose(task, step, states) for task in found]
         return [task.meta.get("gold_steps", 0) for task in posed]
 
     first = asked(0)
@@ -163,12 +163,12 @@ def test_starts_seek_the_state_that_is_solved_half_of_the_time() -> None:
     starts.learn(0, shown, [[0.0] * 20, [1.0, 0.0] * 10, [1.0] * 20, [1.0] * 20])
     later = asked(1)
     assert later.count(1) > 35
-    again = Starts()
+    again = Starts(config, 3)
     again.load(json.loads(json.dumps(starts.state())))
     assert again == starts
-    assert starts.pose(found[0], 1, config, 3, whole) is found[0]
-    none = replace(config, gold_state_share=0.0)
-    assert all(starts.pose(task, 1, none, 3, states) is task for task in found)
+    assert starts.pose(found[0], 1, whole) is found[0]
+    none = Starts(replace(config, gold_state_share=0.0), 3, starts.seen)
+    assert all(none.pose(task, 1, states) is task for task in found)
     # what was seen long ago counts little: everything is tried again
     assert {*asked(400)} == {0, 1, 2, 3}
 
