@@ -14,7 +14,8 @@ Arms differ in the form of the answer (`plain`, or the state after every step be
 the number of SFT examples, and in what Dr.GRPO adds: `outcome` pays success alone, `process` adds
 credit for steps (in the form `states`: for every state that is written), `order_group` pays more
 where both orders are right, `gold_state` begins half of the prompts at the exact state after some
-steps. Whole groups stand in a batch. `all_gold` is the control of the arms with RL: SFT on the
+steps; `states_all` has all of these, and `states_thompson` has them with starts that go by success.
+Whole groups stand in a batch. `all_gold` is the control of the arms with RL: SFT on the
 SFT examples and on the gold of every task that `states_all` asked for, for as many epochs as its
 processor time allows.
 
@@ -67,10 +68,11 @@ RL = (
     "rl.warmup=1",
     "rl.temperature=0.7",
     "rl.max_length=320",
-    "rl.save_every=1",
+    "rl.save_every=3",
 )
 ROOM = {"plain": 64, "states": 144}  # tokens of an answer
-OUTCOME = ("reward.format=0", "reward.status=0", "reward.progress=0", "reward.success=1")
+SHARES = {"format": 0, "status": 0, "progress": 0, "success": 1}  # of the reward: success alone
+OUTCOME = tuple(f"reward.refinement.{name}={share}" for name, share in SHARES.items())
 PROCESS = "reward.refinement.process=1"
 GROUP = "reward.refinement.order_group=1"
 BEGUN = "rl.gold_state=anneal"
@@ -99,13 +101,15 @@ ARMS: dict[str, Arm] = {
     "sft_states_480": Arm("states", 480, batch=4),
     "sft_960": Arm("plain", 960, batch=4),
     "sft_states_960": Arm("states", 960, batch=4),
-    "outcome": Arm("plain", rl=OUTCOME),
-    "process": Arm("plain", rl=(*OUTCOME, PROCESS)),
-    "order_group": Arm("plain", rl=(*OUTCOME, GROUP)),
-    "gold_state": Arm("plain", rl=(*OUTCOME, BEGUN)),
-    "states_outcome": Arm("states", rl=OUTCOME),
-    "states_process": Arm("states", rl=(*OUTCOME, PROCESS)),
-    "states_all": Arm("states", rl=(*OUTCOME, PROCESS, GROUP, BEGUN)),
+    # after 240 examples no start is right on both orders of any order_f group, which RL cannot mend
+    "outcome": Arm("plain", 480, OUTCOME),
+    "process": Arm("plain", 480, (*OUTCOME, PROCESS)),
+    "order_group": Arm("plain", 480, (*OUTCOME, GROUP)),
+    "gold_state": Arm("plain", 480, (*OUTCOME, BEGUN)),
+    "states_outcome": Arm("states", 480, OUTCOME),
+    "states_process": Arm("states", 480, (*OUTCOME, PROCESS)),
+    "states_all": Arm("states", 480, (*OUTCOME, PROCESS, GROUP, BEGUN)),
+    "states_thompson": Arm("states", 480, (*OUTCOME, PROCESS, GROUP, "rl.gold_state=thompson")),
 }
 CONTROL = "all_gold"
 NAMES = (*ARMS, CONTROL)
@@ -134,25 +138,30 @@ class Place:
             self.assay("tasks", "order", *words)
         return folder
 
-    def assay(self, *words: object) -> float:
-        """One `assay` command, shown and run; its processor seconds."""
+    def assay(self, *words: object, note: Path | None = None) -> None:
+        """One `assay` command, shown and run; its processor seconds are added up in `note`. Ends
+        the script with the command's status where it fails or was stopped."""
         print("$ assay", *words, flush=True)
         before = os.times()
         command = [sys.executable, str(ROOT / "assay.py"), *map(str, words)]
-        subprocess.run(command, cwd=ROOT, check=True)
+        status = subprocess.run(command, cwd=ROOT).returncode
         after = os.times()
-        spent = after.children_user - before.children_user
-        return spent + after.children_system - before.children_system
+        took = after.children_user - before.children_user
+        took += after.children_system - before.children_system
+        if note is not None:
+            seconds = took + (spent(note) if note.is_file() else 0.0)
+            note.write_text(json.dumps({"seconds": seconds, "done": status == 0}))
+        if status:
+            sys.exit(status)
 
     def train(self, name: str, command: str, data: Path, settings: Sequence[str]) -> None:
-        """A training run; a finished one is kept, a stopped one goes on. `NAME.spent.json` has the
-        processor seconds of the command that finished it."""
+        """A training run; a finished one is kept, a stopped one goes on. `NAME.spent.json` has its
+        processor seconds, without those of a part that was killed."""
         folder = self.folder(form_of(name)) / name
         note = folder.with_name(f"{name}.spent.json")
-        if not note.is_file():
+        if not done(note):
             words = (f"data={data}", f"out={folder}", f"seed={self.seed}")
-            took = self.assay(command, *words, *SHARED, *settings, *self.extra)
-            note.write_text(json.dumps(took))
+            self.assay(command, *words, *SHARED, *settings, *self.extra, note=note)
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # 2 GB a stage
 
     def answer(self, name: str, split: str) -> None:
@@ -196,11 +205,12 @@ def train_control(place: Place, of: str = "states_all") -> None:
     # a task that was begun at a gold state is asked as ID+K
     names = {str(row["task_id"]).partition("+")[0] for file in files for row in rows_of(file)}
     lines = (folder / "train_rl.jsonl").read_text(encoding="utf-8").splitlines()
-    more = [line for line in lines if json.loads(line)["id"] in names]
+    asked = [line for line in lines if json.loads(line)["id"] in names]
     first, rl = (spent(folder / f"{name}.spent.json") for name in (arm.start, of))
-    epochs = max(1, round((first + rl) / (first / arm.examples * (arm.examples + len(more)))))
-    data = part(folder / "train_sft.jsonl", "all_gold.jsonl", arm.examples, more)
-    place.train(CONTROL, "sft", data, (*SFT, f"sft.epochs={epochs}"))
+    epochs = max(1, round((first + rl) / (first / arm.examples * (arm.examples + len(asked)))))
+    data = part(folder / "train_sft.jsonl", "all_gold.jsonl", arm.examples, asked)
+    more = (f"sft.epochs={epochs}", f"sft.batch_size={ARMS[arm.start].batch}")
+    place.train(CONTROL, "sft", data, (*SFT, *more))
 
 
 def part(source: Path, name: str, count: int, more: Sequence[str] = ()) -> Path:
@@ -216,7 +226,12 @@ def rows_of(file: Path) -> list[Row]:
 
 
 def spent(note: Path) -> float:
-    return float(json.loads(note.read_text())) if note.is_file() else math.nan
+    """Processor seconds of a training run so far."""
+    return float(json.loads(note.read_text())["seconds"]) if note.is_file() else math.nan
+
+
+def done(note: Path) -> bool:
+    return note.is_file() and bool(json.loads(note.read_text())["done"])
 
 
 @dataclass(frozen=True)
@@ -282,7 +297,7 @@ def table(out: Path, split: str) -> None:
     print("\n| difference of OCS | seeds | order_f | order_m | both |\n|---|---|---|---|---|")
     for base in ("sft", "sft_states"):
         for name in NAMES:
-            if name != base:
+            if name not in ("sft", base):
                 difference(data, seeds, base, name)
 
 
