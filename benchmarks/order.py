@@ -19,7 +19,8 @@ Whole groups stand in a batch. `all_gold` is the control of the arms with RL: SF
 SFT examples and on the gold of every task that `states_all` asked for, for as many epochs as its
 processor time allows.
 
-Choose on the validation split; `--split heldout` answers the held-out tasks, once for the arms that
+`--split begun` asks the validation tasks from the exact state after their first step, which tells
+single steps from their order. Choose on the validation split; `--split heldout` answers the held-out tasks, once for the arms that
 it names. Every stage leaves a finished folder and is skipped when it is there; a stage that was
 stopped goes on. One thread.
 """
@@ -39,6 +40,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from data_gen.demo.order import REPEATS
+from rewards.cdr.states import refinement_states
+from rewards.task import read_tasks, write_jsonl
 from train.evaluation.stats import mean_interval, paired_difference
 
 Row = dict[str, Any]
@@ -112,6 +116,7 @@ ARMS: dict[str, Arm] = {
     "states_thompson": Arm("states", 480, (*OUTCOME, PROCESS, GROUP, "rl.gold_state=thompson")),
 }
 CONTROL = "all_gold"
+BEGUN_SPLIT = "begun"  # the validation tasks after one of their two steps
 NAMES = (*ARMS, CONTROL)
 
 
@@ -169,7 +174,11 @@ class Place:
         form = form_of(name)
         target = self.folder(form) / f"{name}.{split}"
         if not (target / "results.json").is_file():
-            words = ("--tasks", self.tasks(form) / f"{split}.jsonl", "--out", target)
+            tasks = self.tasks(form) / f"{split}.jsonl"
+            if split == BEGUN_SPLIT:
+                whole = read_tasks(tasks.with_name("validation.jsonl"))
+                write_jsonl(tasks, (one.to_json() for t in whole for one in refinement_states(t)))
+            words = ("--tasks", tasks, "--out", target)
             room = ("--max-new-tokens", ROOM[form], "--threads", 1, "--no-baselines")
             self.assay("eval", "--model", self.folder(form) / name / "model", *words, *room)
 
@@ -301,6 +310,26 @@ def table(out: Path, split: str) -> None:
                 difference(data, seeds, base, name)
 
 
+def begun_table(out: Path) -> None:
+    """RS of the step that is left, by seed and arm, from the exact state after the first step."""
+    print(
+        "| arm | seed | order slot, gold | the step that is left | right |\n|---|---|---|---|---|"
+    )
+    for file in sorted(out.glob(f"seed*/*/*.{BEGUN_SPLIT}/rows.jsonl")):
+        tasks = {row["id"]: row for row in rows_of(file.parents[1] / f"{BEGUN_SPLIT}.jsonl")}
+        found: dict[tuple[str, str], list[float]] = {}
+        for row in rows_of(file):
+            task = tasks[row["task_id"]]
+            slot = f"{task['meta']['order_slot']}, {task['gold']['status']}"
+            step = task["gold"]["recipe"][0]["operator"]
+            kind = "filter" if step.endswith("_filter") else "other mapper"
+            kind = "repeats" if step == REPEATS.operator else kind
+            found.setdefault((slot, kind), []).append(row["outcome"])
+        arm, seed = file.parent.name.partition(".")[0], file.parents[2].name[4:]
+        for (slot, kind), right in sorted(found.items()):
+            print(f"| {arm} | {seed} | {slot} | {kind} | {sum(right):.0f} of {len(right)} |")
+
+
 def difference(
     data: dict[tuple[int, str], list[Group]], seeds: Sequence[int], base: str, name: str
 ) -> None:
@@ -328,7 +357,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--arms", nargs="+", choices=NAMES, default=list(NAMES))
-    parser.add_argument("--split", choices=("validation", "heldout"), default="validation")
+    parser.add_argument(
+        "--split", choices=("validation", "heldout", BEGUN_SPLIT), default="validation"
+    )
     parser.add_argument("--model", help="instead of SmolLM2-135M-Instruct")
     parser.add_argument("--table", action="store_true", help="only print what is finished")
     parser.add_argument("settings", nargs="*", help="key=value, for every training run")
@@ -339,7 +370,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             place = Place(out, seed, args.model, tuple(args.settings))
             for name in args.arms:
                 run_arm(place, name, args.split)
-    table(out, args.split)
+    begun_table(out) if args.split == BEGUN_SPLIT else table(out, args.split)
     return 0
 
 
