@@ -20,9 +20,9 @@ SFT examples and on the gold of every task that `states_all` asked for, for as m
 processor time allows.
 
 `--split begun` asks the validation tasks from the exact state after their first step, which tells
-single steps from their order. Choose on the validation split; `--split heldout` answers the held-out tasks, once for the arms that
-it names. Every stage leaves a finished folder and is skipped when it is there; a stage that was
-stopped goes on. One thread.
+single steps from their order. Choose on the validation split; `--split heldout` answers the
+held-out tasks, once for the arms that it names. Every stage leaves a finished folder and is skipped
+when it is there; a stage that was stopped goes on. One thread.
 """
 
 from __future__ import annotations
