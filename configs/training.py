@@ -147,9 +147,11 @@ class GrpoConfig:
     overlong_buffer: int = fitted()
     """Tokens before the limit in which `overlong: soft` begins. auto: a fifth of the limit."""
 
-    gold_state: Literal["off", "anneal"] = locked("off")
+    gold_state: Literal["off", "anneal", "thompson"] = locked("off")
     """anneal: tasks of several steps begin at the exact state after some of them: first only the
-    last step is left to do, at the end of the run all of them. Tasks without states stay whole."""
+    last step is left to do, at the end of the run all of them. thompson: they begin, or are asked
+    whole, where tasks of their kind are likely solved half of the time. Tasks without states stay
+    whole."""
 
     gold_state_share: float = locked(0.5)
     """Share of the prompts that begin so."""
@@ -214,5 +216,5 @@ class GrpoConfig:
 
     def also_locked(self) -> tuple[str, ...]:
         """A schedule that ends at `steps` would jump if a resumed run had another number."""
-        constant = self.schedule == "constant" and self.gold_state == "off"
+        constant = self.schedule == "constant" and self.gold_state != "anneal"
         return () if constant else ("steps",)

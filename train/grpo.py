@@ -33,7 +33,6 @@ from rollouts.now import run_now
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling
 from train.model.batch import (
-    GOLD_STEPS,
     Batch,
     Groups,
     Packed,
@@ -56,8 +55,9 @@ from train.model.loss import (
     token_weight,
 )
 from train.model.optim import MasterAdamW, learning_rate
-from train.model.order import Prompts, States, fitting, posed, whole
+from train.model.order import Prompts, fitting
 from train.model.policy import Policy, device_of
+from train.model.starts import GOLD_STEPS, Starts, States, whole
 from train.run.log import rollout_metrics
 from train.run.loop import Loop
 from train.run.memory import give_back_memory
@@ -89,7 +89,7 @@ def train_grpo(
     prompts = Prompts(tasks, config, loop.seed)
     start = loop.checkpoints.restore(optimiser, config.steps, prompts.load)
     loop.log.resume("rl", start)
-    ask = Ask(tasks, engine, tokenizer, score, config, loop.seed, maker, states)
+    ask = Ask(tasks, engine, tokenizer, score, config, loop.seed, maker, states, prompts.starts)
     for step in range(start, config.steps):
         began = time.perf_counter()
         # 1. Sample and score. The seed depends on `step` alone: a resumed run draws the same.
@@ -97,7 +97,7 @@ def train_grpo(
 
         # 2. Flat groups give way to further prompts, and pass rates are counted, where asked for.
         batch, every = refilled(first, ask, prompts, step)
-        prompts.learn(step, every.rows, outcomes_of(every))
+        count(prompts, step, every)
         sampled = time.perf_counter()
 
         # 3. Learn. Gradients add up over micro-batches: `micro_tokens` changes memory only.
@@ -125,6 +125,12 @@ def train_grpo(
         loop.checkpoints.after_step(
             done, config.steps, config.save_every, optimiser, prompts.state()
         )
+
+
+def count(prompts: Prompts, step: int, every: Batch) -> None:
+    """Let what a step's rollouts reached decide what is asked next, where that is on."""
+    prompts.learn(step, every.rows, outcomes_of(every))
+    prompts.starts.learn(step, every.tasks, outcomes_of(every, begun=True))
 
 
 def describe(config: GrpoConfig) -> str:
@@ -163,6 +169,11 @@ def _also(config: GrpoConfig) -> Iterator[str]:
         yield (
             f"{config.gold_state_share:.0%} of the prompts begin at the gold state after some "
             "steps, of all but one at first and of none at the end"
+        )
+    if config.gold_state == "thompson":
+        yield (
+            f"{config.gold_state_share:.0%} of the prompts may begin at the gold state after some "
+            "steps, where tasks of their kind are likely solved half of the time"
         )
     if config.overlong == "mask":
         yield "cut-off answers: no advantage"
@@ -203,9 +214,10 @@ class Ask:
     seed: int
     maker: Maker | None
     states: States
+    starts: Starts
 
     def __call__(self, rows: Sequence[int], step: int) -> Batch:
-        asked = [posed(self.tasks[i], step, self.config, self.seed, self.states) for i in rows]
+        asked = [self.starts.pose(self.tasks[i], step, self.states) for i in rows]
         seed = derive_seed(self.seed, "rollouts", step)
         groups = sample(asked, self.engine, self.tokenizer, self.config, seed, self.maker)
         give_back_memory()  # what decoding used, before the backward pass wants its own

@@ -17,8 +17,11 @@ from data_gen.demo.passages import PassagePool, canonical_hash, cut_passages
 from data_gen.demo.settings import DemoTaskSettings, preset
 from data_gen.demo.wording import filter_number, filter_step, read_requirement
 from data_gen.splits import sentence_keys, shuffled, split_documents
+from rewards.cdr.process import bound_recipe, recipe_of
 from rewards.cdr.refinement import gold_answer, score_refinement
-from rewards.gold import Execution, execute
+from rewards.cdr.states import written
+from rewards.cdr.written import MODE, TAG
+from rewards.gold import Execution, execute, run_bound
 from rewards.progress import progress
 from rewards.seeds import derive_seed
 from rewards.task import Task
@@ -31,11 +34,19 @@ __all__ = [
     "preset",
     "rebuild_gold",
     "verify",
+    "with_states",
 ]
 
 SYSTEM = (
     "Do the steps in order. Answer <status>KEEP</status><clean_text>result</clean_text>. "
     "If a step rejects the text, stop with DROP and the text so far."
+)
+
+LEAST = 128  # tokens of an answer
+STATES_SYSTEM = (
+    "Do the steps in order. After each write <state>text so far</state>, or where it may reject "
+    "<check>count: KEEP</check>; stop at DROP. Then answer "
+    "<status>KEEP</status><clean_text>result</clean_text>, or DROP and the text so far."
 )
 
 
@@ -88,6 +99,26 @@ def verify(task: Task) -> str:
     return "" if (score.outcome, score.reward) == (1.0, 1.0) else "its gold does not score 1"
 
 
+def with_states(task: Task, brief: bool = False) -> Task:
+    """The task in the mode `states`: another system message (the same where it is `brief`), and
+    gold with the entry of every executed step. Raises `DemoTaskError` where a text holds a tag of
+    the format."""
+    steps = bound_recipe(task.gold)
+    run = run_bound(str(task.gold["input_text"]), steps)
+    if any(TAG.search(text) for text in run.states):
+        raise DemoTaskError(
+            f"task {task.id}: its text holds a tag of the states' format; leave it out"
+        )
+    prompt = task.prompt if brief else [{"role": "system", "content": STATES_SYSTEM}]
+    prompt = prompt if brief else [*prompt, *task.prompt[1:]]
+    gold = {**task.gold, "mode": MODE, "written": written(recipe_of(task.gold), steps, run)}
+    # Two tokens for three characters: tags and numbers have few characters a token. A power of
+    # two, so that an evaluation has few kinds of tasks.
+    room = 1 << (max(LEAST, len(gold_answer(gold)) * 2 // 3) - 1).bit_length()
+    meta = {**task.meta, "mode": MODE, "answer_tokens": room}
+    return replace(task, prompt=prompt, gold=gold, meta=meta)
+
+
 def _pool(
     documents: Sequence[Document], settings: DemoTaskSettings, banned: frozenset[str]
 ) -> PassagePool:
@@ -117,6 +148,8 @@ def _split(
         step = cells[index % len(cells)] if statuses != ("",) else None
         for recipe, draft in builder.group(index, step, statuses):
             task = _task(f"demo-{split}-{len(tasks):05d}", split, recipe, draft)
+            if settings.states:
+                task = with_states(task)
             if reason := verify(task):
                 raise DemoTaskError(f"task {task.id} is refused: {reason}")
             tasks.append(task)

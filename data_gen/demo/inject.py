@@ -226,6 +226,20 @@ def weave(body: str, operators: Iterable[str], rng: Random) -> Woven:
     return woven
 
 
+def before_sentence(sentence: str, operator: str, rng: Random) -> Woven:
+    """`sentence` with one item of `operator` in front of it, or for tags around its first word:
+    the sentence as it was comes back when the operator has run."""
+    if operator == "clean_html_mapper":
+        tag = pick(rng, ("b", "i", "em", "code", "u"))
+        first, _, rest = sentence.partition(" ")
+        woven = Woven(f"\0{first}\x01 {rest}").add(
+            f"\0{first}\x01 {rest}", Item(operator, f"<{tag}>", "")
+        )
+        return woven.add(woven.body.replace("\x01", "\0"), Item(operator, f"</{tag}>", ""))
+    item = next(i for i in WEAVERS[operator](Woven("x"), rng).items)
+    return Woven("").add(f"\0 {sentence}", item)
+
+
 def weave_markup(markup: str) -> Woven:
     """Real inline tags and entities as items of `clean_html_mapper`."""
     woven = Woven(markup)

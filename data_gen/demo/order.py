@@ -1,10 +1,15 @@
-"""Small order tasks: the same filter and mapper in both orders on the same short passage.
+"""Small order tasks: the same two steps in both orders on the same short passage.
 
-A rejecting filter stops the recipe, so on a text it rejects the two orders have different golds:
-with the filter first the text as it came, with the filter last the cleaned one. On a text it keeps
-they have the same. Both kinds are asked in the same words, so only the text decides the status and
-only the order decides what a rejected text looks like. Made for models too small for the
-benchmark's own inputs; `assay tasks cdr` makes those.
+Track order_f, a filter and a mapper: a rejecting filter stops the recipe, so on a text it rejects
+the two orders have different golds: with the filter first the text as it came, with the filter last
+the cleaned one. On a text it keeps they have the same. Both kinds are asked in the same words, so
+only the text decides the status and only the order decides what a rejected text looks like.
+
+Track order_m, two mappers (`mapper_share` of the groups): the text says a sentence twice, once with
+something in front of it that the other mapper removes. Removing repeats first finds two different
+sentences and leaves both; last, it finds two equal ones and leaves one. All are kept.
+
+Made for models too small for the benchmark's own inputs; `assay tasks cdr` makes those.
 """
 
 from __future__ import annotations
@@ -14,9 +19,9 @@ from dataclasses import dataclass
 from random import Random
 
 from data_gen.corpora import Corpus
-from data_gen.demo.build import SYSTEM, DemoTaskError, verify
-from data_gen.demo.inject import Woven, pick, weave
-from data_gen.demo.passages import PassagePool, canonical_hash, cut_passages
+from data_gen.demo.build import SYSTEM, DemoTaskError, verify, with_states
+from data_gen.demo.inject import Woven, before_sentence, pick, weave
+from data_gen.demo.passages import Passage, PassagePool, canonical_hash, cut_passages
 from data_gen.demo.settings import EASY_OPERATORS
 from data_gen.demo.wording import filter_step, read_requirement, say_recipe
 from data_gen.splits import sentence_keys, split_documents
@@ -26,8 +31,10 @@ from rewards.progress import progress
 from rewards.seeds import derive_seed
 from rewards.task import Task
 
-THRESHOLDS = (45, 50, 55)  # characters; rejected texts are well below, kept ones well above
 LOW, HIGH = 0.9, 1.4
+BRIEF = "Do the steps in order."
+REPEATED = 0.6  # of `max_chars`: the longest sentence that is said twice
+REPEATS = Step("remove_repeat_sentences_mapper")
 _TRIES = 400
 
 
@@ -39,8 +46,12 @@ class OrderSettings:
     train_rl: int = 160
     heldout: int = 60
     validation: int | None = None  # None: a third of `heldout`
-    drop_share: float = 2 / 3
+    drop_share: float = 2 / 3  # of the groups with a filter
+    mapper_share: float = 0.0  # of all groups: two mappers in both orders, in place of a filter
+    thresholds: tuple[int, ...] = (45, 50, 55)  # characters; texts are well below or well above
     max_chars: int = 100
+    states: bool = False  # answers write the state after every step before the result
+    brief: bool = False  # a short system message without the answer's form, which SFT has to teach
     operators: tuple[str, ...] = EASY_OPERATORS
     heldout_documents: float = 0.3
     validation_documents: float = 0.1  # of those not held out; without tasks none
@@ -79,12 +90,49 @@ def _split(
     split: str, count: int, pool: PassagePool, settings: OrderSettings, seed: int, used: set[str]
 ) -> list[Task]:
     tasks: list[Task] = []
-    drops = round(count * settings.drop_share)
-    order = sorted(range(count), key=lambda i: derive_seed(seed, split, "kind", i))
+    swapped = round(count * settings.mapper_share)
+    turns = sorted(range(count), key=lambda i: derive_seed(seed, split, "track", i))
+    mapped = {index for index in range(count) if turns[index] < swapped}
+    filtered = [index for index in range(count) if index not in mapped]
+    drops = round(len(filtered) * settings.drop_share)
+    order = sorted(range(len(filtered)), key=lambda i: derive_seed(seed, split, "kind", i))
+    dropped = {index for place, index in enumerate(filtered) if order[place] < drops}
     for index in progress(range(count), f"order tasks {split}", "tasks"):
-        status = "DROP" if order[index] < drops else "KEEP"
+        if index in mapped:
+            tasks += _mapper_group(split, index, pool, settings, seed, used)
+            continue
+        status = "DROP" if index in dropped else "KEEP"
         tasks += _group(split, index, status, pool, settings, seed, used)
     return tasks
+
+
+def _mapper_group(
+    split: str, index: int, pool: PassagePool, settings: OrderSettings, seed: int, used: set[str]
+) -> list[Task]:
+    """A group of track order_m: a mapper and the removal of repeated sentences."""
+    mapper = Step(settings.operators[index % len(settings.operators)])
+    orders = {"canonical": (mapper, REPEATS), "swap_0_1": (REPEATS, mapper)}
+    for attempt in range(_TRIES):
+        rng = Random(derive_seed(seed, split, "mappers", index, attempt))
+        passage = pool.draw(rng, 18, int(REPEATED * settings.max_chars))
+        if passage is None or len(passage.sentences) != 1:
+            continue
+        made = before_sentence(passage.text, mapper.operator, rng)
+        copies = [made.render(), passage.text]
+        text = " ".join(copies if rng.random() < 0.5 else copies[::-1])
+        if canonical_hash(text) in used or len(text) > settings.max_chars + 30:
+            continue
+        runs = {slot: execute(text, steps) for slot, steps in orders.items()}
+        wanted = {"canonical": passage.text, "swap_0_1": f"{passage.text} {passage.text}"}
+        if any(normalise(run.text) != normalise(wanted[slot]) for slot, run in runs.items()):
+            continue
+        pool.mark_used(passage)
+        used.add(canonical_hash(text))
+        return [
+            _task(split, index, slot, steps, runs[slot], text, rng, _meta(passage), settings)
+            for slot, steps in orders.items()
+        ]
+    raise DemoTaskError(f"split {split}: no passage fits order group {index}; use a larger corpus")
 
 
 def _group(
@@ -99,7 +147,7 @@ def _group(
     mapper = Step(settings.operators[index % len(settings.operators)])
     for attempt in range(_TRIES):
         rng = Random(derive_seed(seed, split, index, attempt))
-        number = pick(rng, THRESHOLDS)
+        number = pick(rng, settings.thresholds)
         filter_ = filter_step("text_length_filter", "min", number)
         low, high = (18, int(LOW * number)) if status == "DROP" else (int(HIGH * number), 10_000)
         passage = pool.draw(rng, low, min(high, settings.max_chars))
@@ -117,18 +165,22 @@ def _group(
             continue
         pool.mark_used(passage)
         used.add(canonical_hash(text))
-        meta: dict[str, object] = {
-            "document": passage.document.id,
-            "source": passage.document.source,
-            "licence": passage.document.licence,
-            "domain": passage.document.domain,
-            "sentences": [canonical_hash(s) for s in passage.sentences],
-        }
         return [
-            _task(split, index, slot, steps, runs[slot], text, rng, meta)
+            _task(split, index, slot, steps, runs[slot], text, rng, _meta(passage), settings)
             for slot, steps in orders.items()
         ]
     raise DemoTaskError(f"split {split}: no passage fits order group {index}; use a larger corpus")
+
+
+def _meta(passage: Passage) -> dict[str, object]:
+    """Where a text comes from."""
+    return {
+        "document": passage.document.id,
+        "source": passage.document.source,
+        "licence": passage.document.licence,
+        "domain": passage.document.domain,
+        "sentences": [canonical_hash(s) for s in passage.sentences],
+    }
 
 
 def _as_meant(woven: Woven, mapper: Step, runs: dict[str, Execution], status: str) -> bool:
@@ -153,18 +205,20 @@ def _task(
     text: str,
     rng: Random,
     meta: dict[str, object],
+    settings: OrderSettings,
 ) -> Task:
     said = say_recipe(steps, rng, 3)
     if read_requirement(said) != list(steps):
         raise DemoTaskError(f"the wording {said!r} does not read back to its recipe")
-    sensitive = run.status == "DROP"
+    filtered = any(step.operator.endswith("_filter") for step in steps)
+    dropped = run.status == "DROP"
     task = Task(
         id=f"order-{split}-{index:04d}-{slot}",
         family="refinement",
-        track="order_f",
+        track="order_f" if filtered else "order_m",
         split=split,
         prompt=[
-            {"role": "system", "content": SYSTEM},
+            {"role": "system", "content": BRIEF if settings.brief else SYSTEM},
             {"role": "user", "content": f"{said}\nText:\n{text}"},
         ],
         gold={
@@ -180,12 +234,14 @@ def _task(
         | {
             "requirement": said,
             "order_slot": slot,
-            "has_filter": True,
-            "sensitive": sensitive,
+            "has_filter": filtered,
+            "sensitive": dropped or not filtered,
             "difficulty": len(steps),
-            "class": "drop" if sensitive else "keep_filter",
+            "class": "drop" if dropped else "keep_filter" if filtered else "keep",
         },
     )
+    if settings.states:
+        task = with_states(task, settings.brief)
     if reason := verify(task):
         raise DemoTaskError(f"task {task.id} is refused: {reason}")
     return task

@@ -57,6 +57,7 @@ class DemoTaskSettings:
     steady: bool = True  # filters decide alike on the input, so their place changes only the text
     distractors: float = 0.0  # share of tasks with an item that no step of the recipe removes
     wrapped: float = 0.25  # share of tasks laid out in short lines
+    states: bool = False  # answers write the state after every step before the result
 
     def __post_init__(self) -> None:
         for name in (

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from rewards.cdr.process import Attribution, bound_recipe, counterfactuals, recipe_of
+from rewards.cdr.written import result_of
 from rewards.explain import (
     ANSWER,
     GOLD,
@@ -56,7 +57,7 @@ def explain(task: Task, answer: Answer) -> Explanation:
     model wrote; a recipe that cannot be executed is said in `Work.unknown`."""
     known = _known(json.dumps(task.gold, sort_keys=True))
     work = known.work
-    said = parse_strict(answer.text)
+    said = parse_strict(result_of(task.gold, answer.text))
     if said.why != "ok":
         return Explanation(work, Finding(answer.text, "", (), (), _NO_FORM))
     segments = align(known.pieces, work.input, work.gold, said.text)

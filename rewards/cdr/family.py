@@ -21,6 +21,7 @@ from rewards.cdr.spellings import json_benchmark, json_spellings, text_benchmark
 from rewards.cdr.states import refinement_states
 from rewards.cdr.structured import StructuredReward, gold_response, score_structured
 from rewards.cdr.twin import refinement_twin
+from rewards.cdr.written import result_of
 from rewards.explain import Explanation
 from rewards.family import Answer, Cheat, Family, Floor, output_of
 from rewards.parse import parse_strict
@@ -89,7 +90,7 @@ def has_filter(task: Task) -> bool:
 
 
 def _labels(task: Task, answer: Answer) -> tuple[str, str]:
-    said = parse_strict(answer.text)
+    said = parse_strict(result_of(task.gold, answer.text))
     status = task.gold.get("status") or task.gold.get("reference_status") or ""
     return str(status), said.status if said.why == "ok" and said.status else "none"
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from rewards.cdr.written import MODE, Entry, gold_states, split_written, written_credit
 from rewards.parse import Parsed, edit_distance, parse, parse_strict, render, same_text
 from rewards.task import Score, TaskError
 
@@ -144,13 +145,15 @@ def score_refinement(
     """
     gold = _read_gold(task_gold)
     weights = weights or _DEFAULTS
-    analysis = ""
+    analysis, entries = "", list[Entry]()
     if parsing == "strict":  # the published reading knows neither bound
         limit = max(MAX_OUTPUT_CHARS, 10 * (len(gold.input_text) + len(gold.text)))
         if len(output) > limit:
             return _nothing("too_long")
         if truncated:
             return _nothing("truncated")
+    if parsing == "strict" and _mode(task_gold) == MODE:
+        entries, output = split_written(output)
     if parsing == "strict" and _mode(task_gold) in ANALYSIS_MODES:
         from rewards.cdr.declared import split_analysis
 
@@ -162,6 +165,9 @@ def score_refinement(
     score = _score(gold, answer, well_formed, weights)
     if not weights.process:
         return score
+    if _mode(task_gold) == MODE:
+        credit = written_credit(task_gold, entries, score.outcome == 1.0)
+        return _mixed(score, credit, weights.process, {"process": credit})
     return _with_process(score, task_gold, answer, analysis, weights.process)
 
 
@@ -188,8 +194,13 @@ def _with_process(
         more["declared"] = declared_credit(gold, analysis)
         if score.outcome != 1.0:
             credit = (credit + more["declared"] * (credit > 0)) / 2
+    return _mixed(score, credit, weight, more)
+
+
+def _mixed(score: Score, credit: float, weight: float, more: Mapping[str, float]) -> Score:
+    """The score with `weight` times a credit in its reward, which stays in [0, 1]."""
     reward = ((score.reward or 0.0) + weight * credit) / (1.0 + weight)
-    return Score(score.outcome, reward, score.parts | more, score.why)
+    return Score(score.outcome, reward, {**score.parts, **more}, score.why)
 
 
 def copy_input(task_gold: Mapping[str, Any]) -> str:
@@ -214,9 +225,9 @@ def filter_means_drop(task_gold: Mapping[str, Any], filtered: bool) -> str:
 
 
 def gold_answer(task_gold: Mapping[str, Any]) -> str:
-    """The answer that earns 1."""
+    """The answer that earns 1, with its states where the task asks for them."""
     gold = _read_gold(task_gold)
-    return render(gold.status, gold.text)
+    return gold_states(task_gold) + render(gold.status, gold.text)
 
 
 def _score(gold: _Gold, answer: Parsed, well_formed: bool, weights: RefinementReward) -> Score:

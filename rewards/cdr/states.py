@@ -1,4 +1,5 @@
-"""A refinement task begun for the model: from the exact state after k of its steps.
+"""A refinement task's exact states: tasks begun after k of their steps, and the states as an answer
+writes them (`rewards.cdr.written`).
 
 The executors give the state; the words that say the first k steps are cut from the instruction, in
 the two grammars that tasks are written in. A task whose words are read by neither has no states.
@@ -7,13 +8,13 @@ the two grammars that tasks are written in. A task whose words are read by neith
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from rewards.cdr.language import read_clauses
 from rewards.cdr.process import bound_recipe, recipe_of
-from rewards.gold import Execution, GoldError, Step, run_bound
+from rewards.gold import BoundStep, Execution, GoldError, Step, run_bound
 from rewards.parse import normalise
 from rewards.task import Task
 
@@ -55,6 +56,8 @@ def begun(task: Task, recipe: list[Step], run: Execution, said: str, k: int) -> 
     }
     if "states" in task.gold:
         made["states"] = run.states[done:]
+    if "written" in task.gold:  # one entry for each executed step
+        made["written"] = list(task.gold["written"])[k:]
     meta = {**task.meta, "requirement": words, "gold_steps": k}
     if "has_filter" in meta:
         meta["has_filter"] = any(s.operator.endswith("_filter") for s in rest)
@@ -115,3 +118,40 @@ def _cut_plain(said: str, steps: int, k: int) -> str:
         return "First " + ", then ".join(left) + "."
     text = "; ".join(left) + "."
     return text[0].upper() + text[1:]
+
+
+def written(recipe: Sequence[Step], steps: Sequence[BoundStep], run: Execution) -> list[str]:
+    """The entries of a right answer: one for each step that was executed, in their tags."""
+    entries: list[str] = []
+    done = 0
+    for entry, asked, step in zip(run.trace, recipe, steps, strict=False):
+        if entry["kind"] == "mapper":
+            done += 1
+            entries.append(f"<state>{run.states[done]}</state>")
+        else:
+            entries.append(f"<check>{_said(entry, asked, step)}</check>")
+    return entries
+
+
+def _said(entry: Mapping[str, Any], asked: Step, step: BoundStep) -> str:
+    """What a filter measured against the bounds that its step names, and its verdict."""
+    verdict = str(entry["status"])
+    value = entry["stats"].get(step.operator.stat_key)
+    if step.verdict is not None or step.closed != (True, True, False) or not _is_number(value):
+        return verdict
+    low, high = (asked.params.get(name) for name in step.operator.bounds)
+    if low and value < low:
+        return f"{_plain(value)} < {_plain(low)}: {verdict}"
+    if high is not None and value > high:
+        return f"{_plain(value)} > {_plain(high)}: {verdict}"
+    bounds = [f" >= {_plain(low)}"] if low else []
+    bounds += [f" <= {_plain(high)}"] if high is not None else []
+    return f"{_plain(value)}{','.join(bounds)}: {verdict}"
+
+
+def _plain(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.4g}"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from rewards.cdr.states import written
 from rewards.gold import GoldError, Step, bind_recipe, run_bound
 from rewards.parse import normalise
 from rewards.seeds import derive_seed
@@ -52,6 +53,8 @@ def refinement_twin(task: Task, seed: int) -> Task | None:
         "states": run.states,
         "full_run_text": run.full_run_text,
     }
+    if "written" in gold:
+        made["written"] = written(steps, bind_recipe(steps), run)
     known: Mapping[str, Any] = {name: value for name, value in made.items() if name in gold}
     return replace(
         task,

@@ -160,8 +160,25 @@ def test_tasks_begin_at_their_gold_states_and_end_whole(tiny_folder: Path, tmp_p
     assert plain(tmp_path / "cut") == plain(tmp_path / "whole")
 
 
+def test_starts_by_success_go_on_after_a_stop(tiny_folder: Path, tmp_path: Path) -> None:
+    config = replace(RL, gold_state="thompson", gold_state_share=1.0)
+    whole = run(tiny_folder, tmp_path / "whole", config)
+    meta = json.loads((tmp_path / "whole" / "ck" / "step_000006" / "meta.json").read_text())
+    seen = {
+        (kind, k): passed + failed for kind, k, passed, failed, _ in meta["meta"]["loop"]["starts"]
+    }
+    assert {k for _, k in seen} == {0, 1} and all(seen.values())
+    names = [r["task_id"] for s in range(1, 7) for r in lines(tmp_path / "whole", s)]
+    assert any("+" in name for name in names) and any("+" not in name for name in names)
+    with pytest.raises(Stopped):
+        run(tiny_folder, tmp_path / "cut", config, stop_at=3)
+    assert same(whole, run(tiny_folder, tmp_path / "cut", config))
+    assert plain(tmp_path / "cut") == plain(tmp_path / "whole")
+
+
 def test_what_is_on_is_said_before_the_first_step() -> None:
     assert len(describe(RL).splitlines()) == 2
     said = describe(ALL)
     assert "pass rate" in said and "up to 2 rounds" in said and "last tokens (4)" in said
     assert "cut-off answers: no advantage" in describe(replace(RL, overlong="mask"))
+    assert "likely solved half" in describe(replace(RL, gold_state="thompson"))

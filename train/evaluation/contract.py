@@ -23,6 +23,7 @@ Row = dict[str, Any]
 Args = Any  # the parsed command line
 HELD = ("heldout", "test", "eval")  # splits that nothing is trained on
 HELDOUT = "heldout.jsonl"  # in the folder of a build
+ANSWER_TOKENS = "answer_tokens"  # in a task's meta: room that its answer needs
 SHORT = 400  # characters of an answer for which the usual number of tokens is enough
 TOOL_TOKENS = 4096  # of one message in an episode with tools
 
@@ -80,12 +81,16 @@ def plain_plan(task: Task, args: Args, remote: bool) -> Plan:
 
 def room_for(task: Task) -> int:
     """Tokens of an answer: 96, or where the gold text is longer than 400 characters a power of two
-    that is at least half of them, so that a run has few kinds of tasks."""
+    that is at least half of them, so that a run has few kinds of tasks. A task that knows better
+    says so in `meta.answer_tokens`."""
     try:
         gold = gold_answer(family_of(task), task)
     except Exception:  # gold of an own family that raises is said elsewhere
         gold = None
     characters = 0 if gold is None or gold.files else len(gold.text)
+    said = task.meta.get(ANSWER_TOKENS)
+    if isinstance(said, int) and said > 0:
+        return min(said, TOOL_TOKENS)
     if characters <= SHORT:
         return EvalConfig().max_new_tokens
     return min(1 << (characters // 2 - 1).bit_length(), TOOL_TOKENS)

@@ -17,8 +17,8 @@ from rewards.task import Score, Task
 from rollouts.record import to_json
 from rollouts.trajectory import Trajectory, completion_ids
 from train.model.loss import centre, overlong_penalty, spread
+from train.model.starts import GOLD_STEPS
 
-GOLD_STEPS = "gold_steps"  # in a task's meta: steps that were done for the model
 Groups = list[list[Trajectory]]  # P prompts, G rollouts each
 
 
@@ -301,11 +301,11 @@ def cuts_of(groups: Groups) -> list[list[bool]]:
     return [[t.stop == "length" for t in group] for group in groups]
 
 
-def outcomes_of(batch: Batch) -> list[list[float]]:
-    """What each prompt's rollouts reached; failures of the infrastructure are left out, and tasks
-    that were begun for the model, which say nothing of the whole."""
+def outcomes_of(batch: Batch, begun: bool = False) -> list[list[float]]:
+    """What each prompt's rollouts reached; failures of the infrastructure are left out, and without
+    `begun` tasks that were begun for the model, which say nothing of the whole."""
     return [
-        [s.outcome for s in row if s.outcome is not None and GOLD_STEPS not in task.meta]
+        [s.outcome for s in row if s.outcome is not None and (begun or GOLD_STEPS not in task.meta)]
         for task, row in zip(batch.tasks, batch.scores, strict=True)
     ]
 

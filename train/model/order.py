@@ -8,7 +8,7 @@ was reached before), and the latter is in the checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from configs.training import GrpoConfig
 from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError
 from rollouts.prompts import ChatTokenizer
+from train.model.starts import FORGET, Starts, kind_of
 
 FloatArray = NDArray[np.float64]
 
@@ -126,7 +127,6 @@ def fitting(tasks: Sequence[Task], tokenizer: ChatTokenizer, config: GrpoConfig)
 # --- prompts that are chosen by what happened to them --------------------------------------------
 
 PRIOR = 2.0  # pseudo-observations of a task's kind, before its own: worth two rollouts
-FORGET = 0.97  # of an observation's weight is left a step later; half of it after 23 steps
 
 
 @dataclass
@@ -189,9 +189,10 @@ class Prompts:
     def __init__(self, tasks: Sequence[Task], config: GrpoConfig, seed: int) -> None:
         self.config, self.seed = config, seed
         self.pools = strata(tasks, config.balance)
+        self.starts = Starts(config, seed)
         self.rates: PassRates | None = None
         if config.curriculum == "pass_rate":
-            self.rates = PassRates([_kind(task) for task in tasks])
+            self.rates = PassRates([kind_of(task) for task in tasks])
 
     def of_step(self, step: int) -> list[int]:
         """The rows of a step; from every stratum as many as its turn."""
@@ -239,44 +240,15 @@ class Prompts:
                 self.rates.learn(row, reached, step)
 
     def state(self) -> dict[str, Any]:
-        """JSON data for a checkpoint; {} without a curriculum."""
-        if self.rates is None:
-            return {}
-        return {"pass_rates": [[row, *seen] for row, seen in sorted(self.rates.seen.items())]}
+        """JSON data for a checkpoint; {} where nothing is counted."""
+        counted = self.starts.state()
+        if self.rates is not None:
+            counted["pass_rates"] = [[row, *seen] for row, seen in sorted(self.rates.seen.items())]
+        return counted
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint's `state`."""
+        self.starts.load(state)
         if self.rates is not None:
             rows: list[Any] = state.get("pass_rates") or []
             self.rates.seen = {int(r): (float(p), float(f), int(s)) for r, p, f, s in rows}
-
-
-# --- tasks that are begun for the model -----------------------------------------------------------
-
-States = Callable[[Task], Sequence[Task]]
-
-
-def whole(task: Task) -> Sequence[Task]:
-    """A task without states."""
-    return ()
-
-
-def posed(task: Task, step: int, config: GrpoConfig, seed: int, states: States) -> Task:
-    """The task as a step asks it: under `rl.gold_state=anneal` from the exact state after k of its
-    n steps, k falling from n − 1 at the first step to 0 at the last.
-
-    A reverse curriculum (Xi et al. 2024, arXiv 2402.05808), with states that are executed and not
-    demonstrated. Whether a prompt begins so (`rl.gold_state_share`) depends on (seed, step, task).
-    """
-    if config.gold_state == "off":
-        return task
-    if derive_seed(seed, "gold state", step, task.id) >= config.gold_state_share * 2**63:
-        return task
-    begun = states(task)
-    left = 1 - step / max(config.steps - 1, 1)
-    done = round(left * len(begun))
-    return begun[done - 1] if done else task
-
-
-def _kind(task: Task) -> str:
-    return f"{task.family} {task.track} {task.meta.get('difficulty')}"

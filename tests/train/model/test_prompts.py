@@ -11,7 +11,8 @@ import pytest
 
 from configs.training import GrpoConfig
 from rewards.task import Task
-from train.model.order import PRIOR, PassRates, Prompts, posed, whole
+from train.model.order import PRIOR, PassRates, Prompts
+from train.model.starts import Starts, posed, whole
 
 CONFIG = GrpoConfig(prompts_per_step=8, mini_batch=8, rollouts_per_prompt=8, steps=30)
 BY_RATE = replace(CONFIG, curriculum="pass_rate")
@@ -147,6 +148,32 @@ def test_fewer_steps_are_done_for_the_model_as_a_run_goes_on() -> None:
     ]
 
 
+def test_starts_seek_the_state_that_is_solved_half_of_the_time() -> None:
+    config = replace(CONFIG, gold_state="thompson", gold_state_share=1.0)
+    found, starts = one_kind(tasks(40)), Starts(config, 3)
+
+    def asked(step: int) -> list[int]:
+        posed = [starts.pose(task, step, states) for task in found]
+        return [task.meta.get("gold_steps", 0) for task in posed]
+
+    first = asked(0)
+    assert {*first} == {0, 1, 2, 3} and first == asked(0) != asked(1)
+    shown = [found[0], *states(found[0])]
+    # whole never solved, after one step half of the time, then always
+    starts.learn(0, shown, [[0.0] * 20, [1.0, 0.0] * 10, [1.0] * 20, [1.0] * 20])
+    later = asked(1)
+    assert later.count(1) > 35
+    again = Starts(config, 3)
+    again.load(json.loads(json.dumps(starts.state())))
+    assert again == starts
+    assert starts.pose(found[0], 1, whole) is found[0]
+    none = Starts(replace(config, gold_state_share=0.0), 3, starts.seen)
+    assert all(none.pose(task, 1, states) is task for task in found)
+    # what was seen long ago counts little: everything is tried again
+    assert {*asked(400)} == {0, 1, 2, 3}
+
+
 def test_a_run_that_anneals_keeps_its_end() -> None:
     assert GrpoConfig().also_locked() == ()
+    assert replace(CONFIG, gold_state="thompson").also_locked() == ()
     assert replace(CONFIG, gold_state="anneal").also_locked() == ("steps",)

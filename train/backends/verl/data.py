@@ -20,7 +20,8 @@ from rewards.families import states_of
 from rewards.task import Task, TaskError, read_tasks
 from rollouts.prompts import ChatTokenizer
 from train.backends.verl.overrides import LOOP
-from train.model.order import balanced_batch, fitting, posed, strata
+from train.model.order import balanced_batch, fitting, strata
+from train.model.starts import posed
 from train.run.data import asked_for
 from train.run.trained_on import marks_from, trained_before, write_trained
 

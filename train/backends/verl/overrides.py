@@ -80,6 +80,11 @@ def _refuse(config: GrpoRunConfig) -> None:
             "rl.balance=group: its batches hold whole order groups and are not always full, as "
             "verl's are; set none, status or track, or train with the embedded backend"
         )
+    if rl.gold_state == "thompson":
+        raise ConfigError(
+            "rl.gold_state=thompson: verl is given its prompts before the run; set anneal or off, "
+            "or use the embedded backend"
+        )
     if rl.curriculum != "none":
         raise ConfigError(
             f"rl.curriculum={rl.curriculum}: verl is given its prompts before the run; set none, "

@@ -220,7 +220,8 @@ def test_rows_begin_at_gold_states_as_in_the_embedded_loop(
     from rewards.families import states_of
     from rewards.task import Task, write_jsonl
     from train.backends.verl.data import prepare
-    from train.model.order import batch_of, posed
+    from train.model.order import batch_of
+    from train.model.starts import posed
 
     text, said = "a@b.org <b>x</b>", "Remove e-mail addresses; strip the markup tags."
     recipe = [{"operator": f"clean_{name}_mapper", "params": {}} for name in ("email", "html")]

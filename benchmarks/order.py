@@ -1,0 +1,378 @@
+"""Does training on exact gold make a small model follow the order of the steps?
+
+    python -m benchmarks.order --out runs/order --seeds 0                      # all arms, resumable
+    python -m benchmarks.order --out runs/order --seeds 0 1 2 --arms sft sft_states
+    python -m benchmarks.order --out runs/order --table                        # of the validation
+    python -m benchmarks.order --out runs/order --seeds 0 1 2 --split heldout --arms sft sft_states
+
+An order group has the same text and the same two steps in both orders (`assay tasks order`): half
+of the groups have a filter and a mapper (order_f), half have two mappers (order_m). OCS is the
+share of groups in which both tasks are right; of order_f only groups count whose text the filter
+rejects, for in the others both orders have the same gold.
+
+Arms differ in the form of the answer (`plain`, or the state after every step before the result), in
+the number of SFT examples, and in what Dr.GRPO adds: `outcome` pays success alone, `process` adds
+credit for steps (in the form `states`: for every state that is written), `order_group` pays more
+where both orders are right, `gold_state` begins half of the prompts at the exact state after some
+steps; `states_all` has all of these, and `states_thompson` has them with starts that go by success.
+Whole groups stand in a batch. `all_gold` is the control of the arms with RL: SFT on the
+SFT examples and on the gold of every task that `states_all` asked for, for as many epochs as its
+processor time allows.
+
+`--split begun` asks the validation tasks from the exact state after their first step, which tells
+single steps from their order. Choose on the validation split; `--split heldout` answers the
+held-out tasks, once for the arms that it names. Every stage leaves a finished folder and is skipped
+when it is there; a stage that was stopped goes on. One thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from data_gen.demo.order import REPEATS
+from rewards.cdr.states import refinement_states
+from rewards.task import read_tasks, write_jsonl
+from train.evaluation.stats import mean_interval, paired_difference
+
+Row = dict[str, Any]
+ROOT = Path(__file__).resolve().parents[1]
+FORMS = {"plain": "states=false", "states": "states=true"}
+TASKS = (
+    "mapper_share=0.5",
+    "drop_share=0.75",
+    "max_chars=90",
+    "thresholds=[45,50,55,60]",
+    "train_sft=480",
+    "train_rl=120",
+    "validation=30",
+    "heldout=60",
+    "brief=true",
+)
+SHARED = ("validation=null", "engine.threads=1", "engine.micro_tokens=1536")
+SFT = ("sft.epochs=1", "sft.max_length=320", "checkpoint.sft_every=30")
+RL = (
+    "rl.steps=12",
+    "rl.prompts_per_step=8",
+    "rl.mini_batch=8",
+    "rl.rollouts_per_prompt=6",
+    "rl.balance=group",
+    "rl.lr=5e-5",
+    "rl.schedule=cosine",
+    "rl.warmup=1",
+    "rl.temperature=0.7",
+    "rl.max_length=320",
+    "rl.save_every=3",
+)
+ROOM = {"plain": 64, "states": 144}  # tokens of an answer
+SHARES = {"format": 0, "status": 0, "progress": 0, "success": 1}  # of the reward: success alone
+OUTCOME = tuple(f"reward.refinement.{name}={share}" for name, share in SHARES.items())
+PROCESS = "reward.refinement.process=1"
+GROUP = "reward.refinement.order_group=1"
+BEGUN = "rl.gold_state=anneal"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """An answer form, a number of SFT examples, and settings of the RL that starts there."""
+
+    form: str
+    examples: int = 240
+    rl: tuple[str, ...] = ()
+    batch: int = 8  # examples in a step of SFT
+
+    @property
+    def start(self) -> str:
+        """The arm that this one starts from; itself without RL."""
+        first = "sft" if self.form == "plain" else "sft_states"
+        return first if self.examples == 240 else f"{first}_{self.examples}"
+
+
+ARMS: dict[str, Arm] = {
+    "sft": Arm("plain"),
+    "sft_states": Arm("states"),
+    "sft_480": Arm("plain", 480, batch=4),
+    "sft_states_480": Arm("states", 480, batch=4),
+    "sft_960": Arm("plain", 960, batch=4),
+    "sft_states_960": Arm("states", 960, batch=4),
+    # after 240 examples no start is right on both orders of any order_f group, which RL cannot mend
+    "outcome": Arm("plain", 480, OUTCOME),
+    "process": Arm("plain", 480, (*OUTCOME, PROCESS)),
+    "order_group": Arm("plain", 480, (*OUTCOME, GROUP)),
+    "gold_state": Arm("plain", 480, (*OUTCOME, BEGUN)),
+    "states_outcome": Arm("states", 480, OUTCOME),
+    "states_process": Arm("states", 480, (*OUTCOME, PROCESS)),
+    "states_all": Arm("states", 480, (*OUTCOME, PROCESS, GROUP, BEGUN)),
+    "states_thompson": Arm("states", 480, (*OUTCOME, PROCESS, GROUP, "rl.gold_state=thompson")),
+}
+CONTROL = "all_gold"
+BEGUN_SPLIT = "begun"  # the validation tasks after one of their two steps
+NAMES = (*ARMS, CONTROL)
+
+
+def form_of(name: str) -> str:
+    return "states" if name == CONTROL else ARMS[name].form
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folders of one seed: `seedS/FORM/` holds tasks, `seedS/FORM/ARM` a training run."""
+
+    out: Path
+    seed: int
+    model: str | None = None
+    extra: tuple[str, ...] = ()
+
+    def folder(self, form: str) -> Path:
+        return self.out / f"seed{self.seed}" / form
+
+    def tasks(self, form: str) -> Path:
+        folder = self.folder(form)
+        if not (folder / "certificate.json").is_file():
+            words = ("--out", folder, "--seed", self.seed, *TASKS, FORMS[form])
+            self.assay("tasks", "order", *words)
+        return folder
+
+    def assay(self, *words: object, note: Path | None = None) -> None:
+        """One `assay` command, shown and run; its processor seconds are added up in `note`. Ends
+        the script with the command's status where it fails or was stopped."""
+        print("$ assay", *words, flush=True)
+        before = os.times()
+        command = [sys.executable, str(ROOT / "assay.py"), *map(str, words)]
+        status = subprocess.run(command, cwd=ROOT).returncode
+        after = os.times()
+        took = after.children_user - before.children_user
+        took += after.children_system - before.children_system
+        if note is not None:
+            seconds = took + (spent(note) if note.is_file() else 0.0)
+            note.write_text(json.dumps({"seconds": seconds, "done": status == 0}))
+        if status:
+            sys.exit(status)
+
+    def train(self, name: str, command: str, data: Path, settings: Sequence[str]) -> None:
+        """A training run; a finished one is kept, a stopped one goes on. `NAME.spent.json` has its
+        processor seconds, without those of a part that was killed."""
+        folder = self.folder(form_of(name)) / name
+        note = folder.with_name(f"{name}.spent.json")
+        if not done(note):
+            words = (f"data={data}", f"out={folder}", f"seed={self.seed}")
+            self.assay(command, *words, *SHARED, *settings, *self.extra, note=note)
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # 2 GB a stage
+
+    def answer(self, name: str, split: str) -> None:
+        """Greedy answers of a trained model to the tasks of a split."""
+        form = form_of(name)
+        target = self.folder(form) / f"{name}.{split}"
+        if not (target / "results.json").is_file():
+            tasks = self.tasks(form) / f"{split}.jsonl"
+            if split == BEGUN_SPLIT:
+                whole = read_tasks(tasks.with_name("validation.jsonl"))
+                write_jsonl(tasks, (one.to_json() for t in whole for one in refinement_states(t)))
+            words = ("--tasks", tasks, "--out", target)
+            room = ("--max-new-tokens", ROOM[form], "--threads", 1, "--no-baselines")
+            self.assay("eval", "--model", self.folder(form) / name / "model", *words, *room)
+
+
+def run_arm(place: Place, name: str, split: str) -> None:
+    """Train an arm, with the start and the tasks that it needs, and answer a split."""
+    if name == CONTROL:
+        train_control(place)
+    else:
+        train_arm(place, name)
+    place.answer(name, split)
+
+
+def train_arm(place: Place, name: str) -> None:
+    arm = ARMS[name]
+    tasks = place.tasks(arm.form)
+    if not arm.rl:
+        data = part(tasks / "train_sft.jsonl", f"sft_{arm.examples}.jsonl", arm.examples)
+        model = [f"model.path={place.model}"] if place.model else []
+        place.train(name, "sft", data, (*SFT, f"sft.batch_size={arm.batch}", *model))
+        return
+    train_arm(place, arm.start)
+    start = f"model.path={place.folder(arm.form) / arm.start / 'model'}"
+    room = f"rl.max_new_tokens={ROOM[arm.form]}"
+    place.train(name, "grpo", tasks / "train_rl.jsonl", (*RL, room, start, *arm.rl))
+
+
+def train_control(place: Place, of: str = "states_all") -> None:
+    """SFT on the examples of the start of `of` and on the gold of every task that `of` asked."""
+    train_arm(place, of)
+    arm, folder = ARMS[of], place.folder(ARMS[of].form)
+    files = sorted((folder / of / "rollouts").glob("*.jsonl"))
+    # a task that was begun at a gold state is asked as ID+K
+    names = {str(row["task_id"]).partition("+")[0] for file in files for row in rows_of(file)}
+    lines = (folder / "train_rl.jsonl").read_text(encoding="utf-8").splitlines()
+    asked = [line for line in lines if json.loads(line)["id"] in names]
+    first, rl = (spent(folder / f"{name}.spent.json") for name in (arm.start, of))
+    epochs = max(1, round((first + rl) / (first / arm.examples * (arm.examples + len(asked)))))
+    data = part(folder / "train_sft.jsonl", "all_gold.jsonl", arm.examples, asked)
+    more = (f"sft.epochs={epochs}", f"sft.batch_size={ARMS[arm.start].batch}")
+    place.train(CONTROL, "sft", data, (*SFT, *more))
+
+
+def part(source: Path, name: str, count: int, more: Sequence[str] = ()) -> Path:
+    """A file beside `source` of its first `count` lines and of `more`."""
+    target = source.with_name(name)
+    lines = source.read_text(encoding="utf-8").splitlines()[:count]
+    target.write_text("".join(f"{line}\n" for line in (*lines, *more)), encoding="utf-8")
+    return target
+
+
+def rows_of(file: Path) -> list[Row]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def spent(note: Path) -> float:
+    """Processor seconds of a training run so far."""
+    return float(json.loads(note.read_text())["seconds"]) if note.is_file() else math.nan
+
+
+def done(note: Path) -> bool:
+    return note.is_file() and bool(json.loads(note.read_text())["done"])
+
+
+@dataclass(frozen=True)
+class Group:
+    """One order group as a model answered it: the outcome of each slot."""
+
+    key: str  # seed and group: what intervals are clustered by
+    track: str
+    sensitive: bool
+    outcomes: dict[str, float]
+
+    @property
+    def right(self) -> float:
+        return float(all(value == 1.0 for value in self.outcomes.values()))
+
+
+def groups_of(out: Path, seed: int, name: str, split: str) -> list[Group]:
+    """The groups of a seed with an arm's answers; [] where it has none yet."""
+    folder = out / f"seed{seed}" / form_of(name)
+    target = folder / f"{name}.{split}"
+    if not (target / "results.json").is_file():
+        return []
+    answers = {row["task_id"]: row for row in rows_of(target / "rows.jsonl")}
+    found: dict[str, Group] = {}
+    for task in rows_of(folder / f"{split}.jsonl"):
+        meta, key = task["meta"], f"{seed} {task['group']}"
+        group = found.setdefault(key, Group(key, task["track"], bool(meta["sensitive"]), {}))
+        group.outcomes[meta["order_slot"]] = float(answers[task["id"]]["outcome"] or 0.0)
+    return list(found.values())
+
+
+def cells(groups: Sequence[Group]) -> Iterator[str]:
+    """RS, then for each track OCS with its interval and RS by slot, then RS of kept texts."""
+    every = [value for g in groups for value in g.outcomes.values()]
+    yield f"{statistics.fmean(every):.3f}"
+    for track in ("order_f", "order_m"):
+        hard = [g for g in groups if g.track == track and g.sensitive]
+        ocs = mean_interval([g.right for g in hard], [g.key for g in hard])
+        yield f"{ocs.value:.3f} [{ocs.low:.3f}, {ocs.high:.3f}]"
+        yield " / ".join(
+            f"{statistics.fmean(g.outcomes[slot] for g in hard):.2f}" for slot in hard[0].outcomes
+        )
+    kept = [v for g in groups if not g.sensitive for v in g.outcomes.values()]
+    yield f"{statistics.fmean(kept):.2f}"
+
+
+def table(out: Path, split: str) -> None:
+    """Every finished arm, by seed and pooled; then differences of OCS to `sft`, paired by group."""
+    seeds = sorted(int(p.name[4:]) for p in out.glob("seed*"))
+    data = {(s, n): found for s in seeds for n in NAMES if (found := groups_of(out, s, n, split))}
+    print(
+        "| arm | seed | RS | OCS order_f | pre / post | OCS order_m | canonical / swapped |", end=""
+    )
+    print(" RS kept by a filter | processor min |\n|" + "---|" * 9)
+    for name in NAMES:
+        mine = [s for s in seeds if (s, name) in data]
+        for seed in mine:
+            took = spent(out / f"seed{seed}" / form_of(name) / f"{name}.spent.json") / 60
+            print(f"| {name} | {seed} | {' | '.join(cells(data[seed, name]))} | {took:.1f} |")
+        if len(mine) > 1:
+            pooled = [g for s in mine for g in data[s, name]]
+            print(f"| {name} | all | {' | '.join(cells(pooled))} | |")
+    print("\n| difference of OCS | seeds | order_f | order_m | both |\n|---|---|---|---|---|")
+    for base in ("sft", "sft_states"):
+        for name in NAMES:
+            if name not in ("sft", base):
+                difference(data, seeds, base, name)
+
+
+def begun_table(out: Path) -> None:
+    """RS of the step that is left, by seed and arm, from the exact state after the first step."""
+    print(
+        "| arm | seed | order slot, gold | the step that is left | right |\n|---|---|---|---|---|"
+    )
+    for file in sorted(out.glob(f"seed*/*/*.{BEGUN_SPLIT}/rows.jsonl")):
+        tasks = {row["id"]: row for row in rows_of(file.parents[1] / f"{BEGUN_SPLIT}.jsonl")}
+        found: dict[tuple[str, str], list[float]] = {}
+        for row in rows_of(file):
+            task = tasks[row["task_id"]]
+            slot = f"{task['meta']['order_slot']}, {task['gold']['status']}"
+            step = task["gold"]["recipe"][0]["operator"]
+            kind = "filter" if step.endswith("_filter") else "other mapper"
+            kind = "repeats" if step == REPEATS.operator else kind
+            found.setdefault((slot, kind), []).append(row["outcome"])
+        arm, seed = file.parent.name.partition(".")[0], file.parents[2].name[4:]
+        for (slot, kind), right in sorted(found.items()):
+            print(f"| {arm} | {seed} | {slot} | {kind} | {sum(right):.0f} of {len(right)} |")
+
+
+def difference(
+    data: dict[tuple[int, str], list[Group]], seeds: Sequence[int], base: str, name: str
+) -> None:
+    """A row: OCS of `name` minus OCS of `base` over the seeds that have both."""
+    both = [s for s in seeds if (s, base) in data and (s, name) in data]
+    if not both:
+        return
+    pairs = [
+        (a, b)
+        for s in both
+        for a, b in zip(data[s, base], data[s, name], strict=True)
+        if a.sensitive
+    ]
+    row: list[str] = []
+    for tracks in (("order_f",), ("order_m",), ("order_f", "order_m")):
+        chosen = [(a, b) for a, b in pairs if a.track in tracks]
+        before, after = [a.right for a, _ in chosen], [b.right for _, b in chosen]
+        found = paired_difference(before, after, sources=[a.key for a, _ in chosen])
+        row.append(f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]")
+    print(f"| {base} → {name} | {' '.join(map(str, both))} | {' | '.join(row)} |")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--arms", nargs="+", choices=NAMES, default=list(NAMES))
+    parser.add_argument(
+        "--split", choices=("validation", "heldout", BEGUN_SPLIT), default="validation"
+    )
+    parser.add_argument("--model", help="instead of SmolLM2-135M-Instruct")
+    parser.add_argument("--table", action="store_true", help="only print what is finished")
+    parser.add_argument("settings", nargs="*", help="key=value, for every training run")
+    args = parser.parse_args(argv)
+    out = args.out.resolve()
+    if not args.table:
+        for seed in args.seeds:
+            place = Place(out, seed, args.model, tuple(args.settings))
+            for name in args.arms:
+                run_arm(place, name, args.split)
+    begun_table(out) if args.split == BEGUN_SPLIT else table(out, args.split)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""Answers that write their states: what is read, what a wrong state costs, what gold writes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_gen.corpora import read_corpus
+from data_gen.demo.build import STATES_SYSTEM, build_demo_tasks, preset, with_states
+from data_gen.demo.order import OrderSettings, build_order_tasks
+from rewards.cdr.process import bound_recipe, recipe_of
+from rewards.cdr.refinement import RefinementReward, gold_answer, score_refinement
+from rewards.cdr.states import refinement_states, written
+from rewards.cdr.twin import refinement_twin
+from rewards.cdr.written import MOST, result_of, split_written, written_credit
+from rewards.families import BUILT_IN
+from rewards.gold import Step, run_bound
+from rewards.parse import render
+from rewards.task import Answer, Task, TaskError
+
+PROCESS = RefinementReward(format=0, status=0, progress=0, success=1, process=1)
+SHORT = "Call us: omar@acme.io"
+POST: dict[str, Any] = {
+    "input_text": SHORT,
+    "status": "DROP",
+    "text": "Call us:",
+    "mode": "states",
+    "written": ["<state>Call us:</state>", "<check>8 < 50: DROP</check>"],
+}
+
+
+def reward(output: str, gold: dict[str, Any] = POST) -> tuple[float | None, float | None]:
+    score = score_refinement(gold, output, weights=PROCESS)
+    return score.outcome, score.reward
+
+
+GOOD = render("DROP", "Call us:")
+
+
+@pytest.mark.parametrize(
+    ("entries", "credit"),
+    [
+        ("<state>Call us:</state><check>8 < 50: DROP</check>", 1.0),
+        ("<state> Call  us: </state>\n<check>8 < 50: DROP</check>\n", 1.0),  # spaces as in RS
+        ("", 1 / 3),
+        ("<state>Call us:</state>", 2 / 3),
+        ("<state>Call me:</state><check>8 < 50: DROP</check>", 2 / 3),
+        ("<state>Call us:</state><check>4 < 50: DROP</check>", (1 + 0.75 + 1) / 3),
+        ("<state>Call us:</state><check>DROP</check>", (1 + 0.5 + 1) / 3),
+        ("<state>Call us:</state><check>99999 < 50: DROP</check>", (1 + 0.5 + 1) / 3),
+        ("<state>Call us:</state><check>8 < 50: KEEP</check>", 2 / 3),
+        ("<check>8 < 50: DROP</check><state>Call us:</state>", 1 / 3),  # in another order
+        ("<state>Call us:</state><check>8 < 50: DROP</check><state>x</state>", 3 / 4),
+    ],
+)
+def test_a_wrong_state_costs_process_credit_only(entries: str, credit: float) -> None:
+    outcome, earned = reward(entries + GOOD)
+    assert outcome == 1.0
+    assert earned == pytest.approx((1 + credit) / 2)
+    assert score_refinement(POST, entries + GOOD).reward == 1.0  # without the process weight
+
+
+def test_right_states_before_a_wrong_result_earn_less_than_any_right_result() -> None:
+    outcome, earned = reward("".join(POST["written"]) + render("KEEP", SHORT))
+    assert (outcome, earned) == (0.0, pytest.approx(2 / 3 / 2))
+    assert earned is not None and earned < (reward(GOOD)[1] or 0.0)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "<state>Call us:</state>",
+        "<state>Call us:" + GOOD,
+        "Done. " + GOOD,
+        GOOD + "<state></state>",
+    ],
+)
+def test_states_without_a_result_in_its_place_earn_nothing(output: str) -> None:
+    assert reward(output) == (0.0, 0.0)
+
+
+def test_the_same_answer_is_no_answer_to_a_task_that_asks_for_no_states() -> None:
+    plain = {name: value for name, value in POST.items() if name not in ("mode", "written")}
+    assert gold_answer(plain) == GOOD and result_of(plain, "x") == "x"
+    assert score_refinement(plain, gold_answer(POST)).why == "no_answer"
+
+
+PIECES = st.sampled_from(
+    ["<state>", "</state>", "<check>", "</check>", GOOD, "Call us:", "8 < 50: DROP", "KEEP", "\n"]
+)
+OUTPUTS = st.lists(st.one_of(PIECES, st.text(max_size=12)), max_size=12).map("".join)
+
+
+@settings(max_examples=300, deadline=None)
+@given(OUTPUTS)
+def test_reading_never_raises_and_never_pays_more_than_gold(output: str) -> None:
+    entries, rest = split_written(output)
+    assert output.endswith(rest)
+    assert 0.0 <= written_credit(POST, entries, True) <= 1.0
+    outcome, earned = reward(output)
+    assert outcome in (0.0, 1.0) and earned is not None and 0.0 <= earned <= 1.0
+    # the result alone decides the outcome
+    assert outcome == score_refinement(POST, rest).outcome
+    if outcome == 0.0:
+        assert earned < 0.5
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=60), st.lists(st.text(max_size=20), max_size=4))
+def test_what_is_written_is_read_back(text: str, states: list[str]) -> None:
+    entries = [("state", s.replace("<", "")) for s in states]
+    result = render("KEEP", text.replace("<", ""))
+    said = "".join(f"<state>{s}</state>" for _, s in entries)
+    assert split_written(said + result) == (entries, result)
+
+
+@pytest.mark.parametrize(
+    "output",
+    ["<state>" * 20_000, "<state></state>" * 20_000, "<check>" + "9" * 90_000 + "</check>" + GOOD],
+)
+def test_hostile_answers_are_read_in_linear_time(output: str) -> None:
+    entries, _ = split_written(output)
+    assert len(entries) <= MOST
+    assert reward(output)[1] is not None
+
+
+@pytest.mark.parametrize(
+    ("step", "text", "said"),
+    [
+        (Step("text_length_filter", {"min_len": 5}), "abc", "3 < 5: DROP"),
+        (Step("text_length_filter", {"min_len": 0, "max_len": 5}), "abc", "3 <= 5: KEEP"),
+        (Step("text_length_filter", {"min_len": 2, "max_len": 5}), "abc", "3 >= 2, <= 5: KEEP"),
+        (Step("text_length_filter", {"min_len": 2, "max_len": 5}), "abcdef", "6 > 5: DROP"),
+        (Step("alphanumeric_filter", {"min_ratio": 0.5}), "ab -", "0.5 >= 0.5: KEEP"),
+    ],
+)
+def test_a_check_says_number_bound_and_verdict(step: Step, text: str, said: str) -> None:
+    gold = {"input_text": text, "recipe": [{"operator": step.operator, "params": step.params}]}
+    steps = bound_recipe(gold)
+    assert written(recipe_of(gold), steps, run_bound(text, steps)) == [f"<check>{said}</check>"]
+
+
+@pytest.fixture(scope="module")
+def order() -> list[Task]:
+    few = OrderSettings(train_sft=6, train_rl=12, heldout=3, mapper_share=0.5, states=True)
+    return build_order_tasks(read_corpus(None), few, 0)["train_rl"]
+
+
+@pytest.fixture(scope="module")
+def demo() -> list[Task]:
+    few: dict[str, Any] = {"train_sft": 12, "train_rl": 4, "heldout": 4, "states": True}
+    return build_demo_tasks(read_corpus(None), preset("hard", **few), 0)[0]
+
+
+def test_gold_writes_every_executed_state_and_scores_one(
+    order: list[Task], demo: list[Task]
+) -> None:
+    for task in (*order, *demo):
+        assert task.prompt[0]["content"] == STATES_SYSTEM
+        run = run_bound(str(task.gold["input_text"]), bound_recipe(task.gold))
+        assert len(task.gold["written"]) == len(run.trace)
+        entries, result = split_written(gold_answer(task.gold))
+        assert result == render(run.status, run.text)
+        texts = [said for kind, said in entries if kind == "state"]
+        assert texts == run.states[1 : len(texts) + 1]
+        assert all(f": {run.status}" in e[1] for e in entries[-1:] if e[0] == "check")
+        assert reward(gold_answer(task.gold), task.gold) == (1.0, 1.0)
+        assert task.meta["answer_tokens"] >= 128
+
+
+def test_tasks_with_states_begin_in_the_middle_and_have_twins(order: list[Task]) -> None:
+    begun = [one for task in order for one in refinement_states(task)]
+    twins = [twin for task in order if (twin := refinement_twin(task, 0)) is not None]
+    assert begun and twins
+    for task in (*begun, *twins):
+        steps = bound_recipe(task.gold)
+        run = run_bound(str(task.gold["input_text"]), steps)
+        assert task.gold["written"] == written(recipe_of(task.gold), steps, run)
+        assert reward(gold_answer(task.gold), task.gold) == (1.0, 1.0)
+
+
+def test_the_status_and_the_explanation_are_those_of_the_result(order: list[Task]) -> None:
+    family = BUILT_IN["refinement"]
+    assert family.labels is not None and family.explain is not None
+    for task in order:
+        answer = Answer(gold_answer(task.gold))
+        assert family.labels(task, answer) == (task.gold["status"], task.gold["status"])
+        finding = family.explain(task, answer).finding
+        assert (finding.text, finding.label) == (task.gold["text"], task.gold["status"])
+        assert not finding.wrong
+
+
+def test_a_text_with_a_tag_of_the_format_is_refused(order: list[Task]) -> None:
+    task = next(t for t in order if t.track == "order_m")
+    gold = json.loads(json.dumps(task.gold).replace(task.gold["input_text"][:5], "a <check> b"))
+    with pytest.raises(TaskError, match="tag of the states' format"):
+        with_states(replace(task, gold=gold))

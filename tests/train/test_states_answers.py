@@ -1,0 +1,82 @@
+"""Order tasks whose answers write their states: through SFT, RL, evaluation and the viewer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from benchmarks import order  # noqa: E402
+from data_gen.corpora import read_corpus  # noqa: E402
+from data_gen.demo.order import OrderSettings, build_order_tasks  # noqa: E402
+from rewards.cdr.refinement import gold_answer  # noqa: E402
+from rewards.task import Task, write_jsonl  # noqa: E402
+from train.cli.eval import main as evaluate  # noqa: E402
+from train.cli.grpo import main as grpo  # noqa: E402
+from train.cli.sft import main as sft  # noqa: E402
+from train.cli.view import main as view  # noqa: E402
+from train.run.log import read_metrics  # noqa: E402
+
+ENGINE = ["engine.dtype=float32", "engine.threads=1", "validation=null"]
+RL = ["rl.prompts_per_step=4", "rl.mini_batch=4", "rl.rollouts_per_prompt=2", "rl.steps=3"]
+RL += ["rl.max_new_tokens=12", "rl.max_length=480", "rl.balance=group", "rl.save_every=9"]
+RL += ["rl.gold_state=thompson", "rl.gold_state_share=0.7", "reward.refinement.process=1"]
+RL += ["reward.refinement.order_group=1"]
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Task]]:
+    few = OrderSettings(4, 4, 2, 0, mapper_share=0.5, max_chars=90, brief=True, states=True)
+    made = build_order_tasks(read_corpus(None), few, 0)["train_rl"]
+    file = tmp_path_factory.mktemp("order") / "train_rl.jsonl"
+    write_jsonl(file, (task.to_json() for task in made))
+    return file, made
+
+
+def rows(folder: Path) -> list[dict[str, object]]:
+    files = sorted(folder.glob("*.jsonl"))
+    return [json.loads(line) for f in files for line in f.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", [name for name, arm in order.ARMS.items() if arm.rl])
+def test_the_settings_of_every_arm_are_read(
+    tiny_folder: Path, tmp_path: Path, tasks: tuple[Path, list[Task]], name: str
+) -> None:
+    words = [*order.SHARED, *order.RL, *order.ARMS[name].rl, "rl.max_new_tokens=12"]
+    where = [f"data={tasks[0]}", f"model.path={tiny_folder}", f"out={tmp_path}", "--dry-run"]
+    assert grpo([*words, *where]) == 0
+
+
+def test_states_are_learned_asked_scored_and_shown(
+    tiny_folder: Path, tmp_path: Path, tasks: tuple[Path, list[Task]]
+) -> None:
+    file, made = tasks
+    words = [*ENGINE, "--tasks", str(file), "--seed", "1"]
+    model = ["--model", str(tiny_folder), "--out", str(tmp_path / "sft")]
+    assert sft([*words, *model, "sft.batch_size=4"]) == 0
+
+    start = ["--model", str(tmp_path / "sft" / "model"), "--out", str(tmp_path / "rl")]
+    assert grpo([*words, *start, *RL]) == 0
+    asked = [str(row["task_id"]) for row in rows(tmp_path / "rl" / "rollouts")]
+    groups = {task.id: task.group for task in made}
+    steps = [asked[at : at + 8] for at in range(0, len(asked), 8)]  # 4 prompts × 2 rollouts
+    for names in steps:
+        whole = {name.partition("+")[0] for name in names}
+        assert all({n for n in groups if groups[n] == groups[one]} <= whole for one in whole)
+    assert any("+1" in name for name in asked) and any("+" not in name for name in asked)
+    assert all("gold_state/share" in row for row in read_metrics(tmp_path / "rl"))
+
+    target = ["--out", str(tmp_path / "gold"), "--tasks", str(file), "--no-baselines"]
+    assert evaluate(["reward.refinement.process=1", "--model", "gold", *target]) == 0
+    results = rows(tmp_path / "gold")
+    found = {str(row["task_id"]): row for row in results if "task_id" in row}
+    for task in made:
+        row = found[task.id]
+        assert (row["outcome"], row["reward"], row["said"]) == (1.0, 1.0, task.gold["status"])
+        assert row["output"] == gold_answer(task.gold)
+    page = tmp_path / "view.html"
+    assert view([str(tmp_path / "gold"), "--tasks", str(file), "--out", str(page)]) == 0
+    assert "no_answer" not in page.read_text() and page.stat().st_size > 10_000
