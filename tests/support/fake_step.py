@@ -99,8 +99,8 @@ def fake_model(shape: Shape, dtype: torch.dtype) -> Any:
 
     from train.backends.deepspeed import recompute
 
-    AttentionInterface.register("fake_flash", _attend)
-    AttentionMaskInterface.register("fake_flash", lambda *_, **__: None)
+    AttentionInterface.register("stand_in", _attend)
+    AttentionMaskInterface.register("stand_in", lambda *_, **__: None)
     config = Qwen3Config(
         num_hidden_layers=shape.layers,
         hidden_size=shape.hidden,
@@ -112,7 +112,7 @@ def fake_model(shape: Shape, dtype: torch.dtype) -> Any:
         tie_word_embeddings=shape.tied,
         max_position_embeddings=shape.positions,
     )
-    model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="fake_flash")
+    model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="stand_in")
     recompute(model)
     return model
 

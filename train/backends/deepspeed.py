@@ -56,6 +56,8 @@ def zero_config(config: SftRunConfig, world: int) -> dict[str, Any]:
         "gradient_accumulation_steps": config.sft.batch_size // world,
         "gradient_clipping": config.sft.grad_clip,
         "bf16": {"enabled": config.engine.dtype == "bfloat16"},
+        # in bfloat16 the gradients of a step's later rows would be rounded away
+        "data_types": {"grad_accum_dtype": "fp32"},
         "zero_optimization": zero,
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
@@ -130,7 +132,7 @@ class Trainer:
     def step(self, batch: Sequence[Example], lr: float) -> tuple[float, float]:
         """(loss, gradient norm before clipping) of one optimiser step."""
         tokens = sum(e.scored for e in batch)
-        mine = batch[self.rank :: self.world]
+        mine = share_of(batch, self.rank, self.world)
         for group in self.engine.optimizer.param_groups:
             group["lr"] = lr
         total = torch.zeros(1)
@@ -179,6 +181,17 @@ class Trainer:
             print(f"model: {publish(work, self.out / 'model')}", flush=True)
             (self.out / "DONE").touch()
         dist.barrier()
+
+
+def share_of(batch: Sequence[Example], rank: int, world: int) -> list[Example]:
+    """The rows of one process, longest first. All processes take rows of about the same length at
+    a time: under ZeRO-3 each waits for the slowest at every layer. Which rows a step has, and so
+    its gradient, does not change."""
+
+    def longest_first(example: Example) -> int:
+        return -len(example.prompt) - len(example.answer)
+
+    return sorted(batch, key=longest_first)[rank::world]
 
 
 def answer_logp(model: Any, ids_T: torch.Tensor, count: int) -> torch.Tensor:
@@ -242,7 +255,10 @@ def _model(config: SftRunConfig, source: Path) -> Any:
     from transformers import AutoModelForCausalLM
 
     dtype = DTYPES[config.engine.dtype]
-    model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+    # torch's own flash attention; `cluster.attention` is verl's
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        source, dtype=dtype, attn_implementation="sdpa"
+    )
     learn_padding(model)
     recompute(model)
     if config.model.lora_rank:

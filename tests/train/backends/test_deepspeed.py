@@ -178,14 +178,14 @@ def test_layers_keep_their_inputs_only(tiny_folder: Path) -> None:
     """Asked for is not done: transformers recomputes in training mode alone."""
     from configs.loader import load
     from configs.schema import SftRunConfig
-    from train.backends.deepspeed import _model, _picked
+    from train.backends.deepspeed import _model, picked
 
     model = _model(load(SftRunConfig, None, ["engine.dtype=float32"]), tiny_folder)
     calls: list[int] = []
     model.model.layers[1].mlp.register_forward_pre_hook(lambda *_: calls.append(1))
     ids = torch.tensor([[1, 70, 71, 72, 73]])
     out = model(input_ids=ids, use_cache=False, logits_to_keep=3)
-    chosen = _picked(out.logits[0, :-1], ids[0, -2:])
+    chosen = picked(out.logits[0, :-1], ids[0, -2:])
     law = model.eval()(input_ids=ids).logits[0].log_softmax(-1)
     assert torch.allclose(chosen, law[2:4].gather(1, ids[0, 3:, None])[:, 0], atol=1e-5)
     calls.clear()
