@@ -20,6 +20,7 @@ from pathlib import Path
 from configs.loader import ConfigError
 from rewards import console
 from rewards.task import TaskError, write_jsonl
+from train.cluster.estimates import estimates
 from train.cluster.plan import Job, Plan, read_plan, sbatch_call
 from train.cluster.serve import gather, run_part
 from train.cluster.shards import Cut, check_items, merge, read_items, run_item, run_shard
@@ -124,6 +125,9 @@ def _assay(argv: list[str]) -> int:
 def _submit(args: argparse.Namespace) -> int:
     plan = read_plan(args.plan)
     ids = submit(plan, args.dry_run)
+    if args.dry_run:
+        for line in estimates(plan):
+            print(line)
     if ids:
         print(f"logs: {plan.out}/logs; cancel all: scancel {' '.join(ids.values())}")
     return 0
@@ -180,7 +184,7 @@ def parser() -> argparse.ArgumentParser:
 
     one = add("submit", _submit)
     one.add_argument("plan", type=Path)
-    one.add_argument("--dry-run", action="store_true", help="print the sbatch calls only")
+    one.add_argument("--dry-run", action="store_true", help="print the sbatch calls and estimates only")
     for name, run in (("shard", _shard), ("merge", _merge)):
         one = add(name, run)
         one.add_argument("out", metavar="out=DIR")

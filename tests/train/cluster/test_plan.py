@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from front import command
 from places import ROOT
 
 import train.cluster.plan as plan_module
 from configs.loader import ConfigError
-from train.cluster.plan import make_plan, sbatch_call
+from train.cluster.plan import make_plan, read_plan, sbatch_call
 from train.cluster.settings import asked, mismatches
+
+slurm = command("slurm")
 
 STAGES: list[dict[str, Any]] = [
     {"name": "tasks", "command": ["tasks", "demo", "--out", "{out}/tasks"]},
@@ -273,4 +278,24 @@ def test_the_plans_that_are_shown_are_plans() -> None:
         "eval-check",
     ]
     text = textwrap.dedent(str(plan_module.__doc__).split("\n\n")[1])
-    assert len(make_plan(yaml.safe_load(text), "plan.py").jobs) == 6
+    assert len(make_plan(yaml.safe_load(text), "plan.py").jobs) == 8
+
+
+PLANS = sorted((ROOT / "slurm" / "plans").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", PLANS, ids=lambda p: p.stem)
+def test_the_published_settings_are_plans_with_estimates(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every stage over GPUs has a range of time and memory and says what it assumes, also one whose
+    model an earlier stage makes."""
+    assert slurm(["submit", str(path), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    trained = [job.name for job in read_plan(path).jobs if job.name in ("sft", "grpo")]
+    for name in trained:
+        block = said.split(f"# {name}, ")[1].split("node(s):")[1].split("\n# ")[0]
+        assert re.search(r"time \(estimate, A100\): [\d.]+–[\d.]+ min a step", block), block
+        assert "of 80" in block and block.count("assumed:") >= 3
+        assert "may not fit" not in block and "memory of each node itself" in block
+    assert said.count("serve_eval.sbatch") == 1 and "slurm gather" in said
