@@ -94,8 +94,12 @@ class Step:
 
 def fake_model(shape: Shape, dtype: torch.dtype) -> Any:
     """A Qwen3 of this shape, as a backend trains it. Call under `FakeTensorMode`."""
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers import AutoModelForCausalLM, Qwen3Config
+    from transformers import (
+        AttentionInterface,
+        AttentionMaskInterface,
+        AutoModelForCausalLM,
+        Qwen3Config,
+    )
 
     from train.backends.deepspeed import recompute
 
@@ -112,14 +116,14 @@ def fake_model(shape: Shape, dtype: torch.dtype) -> Any:
         tie_word_embeddings=shape.tied,
         max_position_embeddings=shape.positions,
     )
-    model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="stand_in")
+    model: Any = AutoModelForCausalLM.from_config(
+        config, dtype=dtype, attn_implementation="stand_in"
+    )
     recompute(model)
     return model
 
 
-def step(
-    shape: Shape, tokens: int, loss: Callable[[Any, torch.Tensor], torch.Tensor]
-) -> Step:
+def step(shape: Shape, tokens: int, loss: Callable[[Any, torch.Tensor], torch.Tensor]) -> Step:
     """One forward and backward pass over `tokens`. Gradients of weights leave at once, as under
     ZeRO and FSDP, where each is cut over the devices as soon as it is there."""
     kept, peak = _memory(shape, tokens, loss)

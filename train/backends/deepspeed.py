@@ -211,9 +211,7 @@ class _Picked(torch.autograd.Function):
     def forward(ctx: Any, logits_TV: torch.Tensor, ids_T: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(logits_TV, ids_T)
         pieces = zip(logits_TV.split(ROWS), ids_T.split(ROWS), strict=True)
-        return torch.cat(
-            [v.float().log_softmax(-1).gather(1, i[:, None])[:, 0] for v, i in pieces]
-        )
+        return torch.cat([v.float().log_softmax(-1).gather(1, i[:, None])[:, 0] for v, i in pieces])
 
     @staticmethod
     def backward(ctx: Any, *given: torch.Tensor) -> tuple[torch.Tensor, None]:

@@ -46,8 +46,10 @@ class Time:
 
 def forward_flops(shape: Shape, tokens: float, scored: float) -> float:
     """Of a forward pass over one sequence whose last `scored` positions get logits."""
-    return tokens * shape.layers * 2 * _matrices(shape) + _scores(shape, tokens) * 2 + 2 * (
-        scored * shape.vocab * shape.hidden
+    return (
+        tokens * shape.layers * 2 * _matrices(shape)
+        + _scores(shape, tokens) * 2
+        + 2 * (scored * shape.vocab * shape.hidden)
     )
 
 
@@ -80,9 +82,7 @@ def sft_time(config: SftRunConfig, shape: Shape) -> Time:
     """Of a DeepSpeed step."""
     cluster, longest = config.cluster, float(config.sft.max_length)
     rows = config.sft.batch_size / cluster.devices
-    flops = Range(
-        step_flops(shape, longest / 4, longest / 16), step_flops(shape, longest, longest)
-    )
+    flops = Range(step_flops(shape, longest / 4, longest / 16), step_flops(shape, longest, longest))
     parts = {"computing": (flops * rows).over(speed())}
     assumed = [
         f"sequences of {longest / 4:.0f}–{longest:.0f} tokens (a quarter to all of sft.max_length)",

@@ -184,7 +184,9 @@ def parser() -> argparse.ArgumentParser:
 
     one = add("submit", _submit)
     one.add_argument("plan", type=Path)
-    one.add_argument("--dry-run", action="store_true", help="print the sbatch calls and estimates only")
+    one.add_argument(
+        "--dry-run", action="store_true", help="print the sbatch calls and estimates only"
+    )
     for name, run in (("shard", _shard), ("merge", _merge)):
         one = add(name, run)
         one.add_argument("out", metavar="out=DIR")

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from configs.loader import ConfigError
@@ -73,7 +74,7 @@ def engine_words(words: Sequence[str]) -> list[str]:
 
 
 def _folder(words: Sequence[str]) -> bool:
-    pairs: Mapping[str, str] = dict(zip(words, words[1:], strict=False))
+    pairs = dict(itertools.pairwise(words))
     model = pairs.get("--model") or next(
         (word.partition("=")[2] for word in words if word.startswith("--model=")), ""
     )

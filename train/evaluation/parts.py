@@ -1,6 +1,6 @@
 # Rows here are parsed JSON, whose types are only known when they are looked at.
 # pyright: reportUnknownVariableType=false
-"""An evaluation in parts: `--part I/N` asks every N-th task, `--gather` puts finished parts together.
+"""An evaluation in parts: `--part I/N` asks every N-th task, `--gather` joins finished parts.
 
 Parts are decided by the tasks and N alone, so jobs agree on them without talking. A gathered
 evaluation has the rows and tables of one that asked everything.
@@ -60,8 +60,8 @@ def gathered(
     missing = [t.id for t in tasks for j in range(samples) if (t.id, j) not in rows]
     if missing:
         raise TaskError(
-            f"--gather: {len(missing)} answers are in no part, the first of task {missing[0]}; give "
-            "all parts"
+            f"--gather: {len(missing)} answers are in no part, the first of task {missing[0]}; "
+            "give all parts"
         )
     return rows, answered_by
 

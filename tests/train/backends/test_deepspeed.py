@@ -159,7 +159,7 @@ def test_twenty_offloaded_steps_in_bfloat16_killed_and_resumed(
     finish(sft(*args))
     pairs = list(zip(losses(out), losses(whole), strict=True))
     assert len(pairs) == 20, pairs
-    assert max(abs(a - b) for a, b in pairs) < 2e-3, pairs
+    assert max(abs(a - b) / b for a, b in pairs) < 2e-3, pairs
     assert losses(whole)[-1] < losses(whole)[0] - 0.1  # and they learn
     assert (out / "model" / "model.safetensors").is_file()
 

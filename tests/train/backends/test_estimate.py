@@ -96,7 +96,11 @@ def test_32b_with_zero_3_by_hand() -> None:
     logits = 2 * 16384 * (151936 + 5120) + 12 * 1024 * 151936 + 6 * 16384 * 5120
     assert here["logits"].high == logits and here["logits"].low < logits / 2
     away = sft_memory(big(), shape).parts
-    for name in ("weights (bf16)", "gradients (float32, cut)", "masters and moments (float32, cut)"):
+    for name in (
+        "weights (bf16)",
+        "gradients (float32, cut)",
+        "masters and moments (float32, cut)",
+    ):
         assert away[name] == known(0)
     assert sft_host_memory(big(), shape).most()[0] == pytest.approx(22 * count / 2)
     two = big("cluster.offload=false", "cluster.zero_stage=2")
@@ -177,7 +181,7 @@ def test_both_ends_are_printed_and_what_they_assume() -> None:
         tight.lines(dare().cluster)
     )
     tight.refuse(dare().cluster, "x")  # the low end fits
-    with pytest.raises(ConfigError, match="training needs at least 81 GB on each GPU.*most of it"):
+    with pytest.raises(ConfigError, match=r"training needs at least 81 GB on each GPU.*most of it"):
         Memory({"a": known(81e9)}, {"training": ("a",)}).refuse(dare().cluster, "x")
 
 

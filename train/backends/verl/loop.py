@@ -45,8 +45,8 @@ from train.model.batch import length_penalty
 from train.run.settings import load_run, weights_of
 
 ABORTED = ("abort", "aborted")  # SGLang's word for it, and that of verl's other servers
-# Scoring reads files that a model wrote, which can take long. All episodes of a worker process share
-# one event loop, so it happens beside it; one at a time, because scorers share caches.
+# Scoring reads files that a model wrote, which can take long. All episodes of a worker process
+# share one event loop, so it happens beside it; one at a time, because scorers share caches.
 SCORING = ThreadPoolExecutor(1, "score")
 
 
