@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 
 from rewards.task import Task, write_jsonl  # noqa: E402
 
+BIG = "Qwen/Qwen3-32B"
 TOLERANCE = 2e-5  # relative, of each step's loss, in float32
 
 
@@ -162,6 +163,38 @@ def test_twenty_offloaded_steps_in_bfloat16_killed_and_resumed(
     assert max(abs(a - b) / b for a, b in pairs) < 2e-3, pairs
     assert losses(whole)[-1] < losses(whole)[0] - 0.1  # and they learn
     assert (out / "model" / "model.safetensors").is_file()
+
+
+@needs("deepspeed", "deepspeed")
+@pytest.mark.slow
+@pytest.mark.parametrize(("offload", "wanted"), [("true", 22), ("false", 18)])
+def test_what_zero_3_keeps_is_what_is_estimated(offload: str, wanted: int) -> None:
+    """bf16 weights, float32 masters and moments, and float32 gradients: twice where the optimiser
+    is on the host. The estimates of a GPU and of a node count the same."""
+    from configs.loader import load
+    from configs.schema import SftRunConfig
+    from train.backends.gpu_memory import sft_memory
+    from train.backends.host_memory import sft_host_memory
+    from train.model.shape import shape_of
+
+    program = ROOT / "tests" / "support" / "zero_bytes.py"
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(program), offload],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=900,
+    )
+    told = next(line for line in done.stdout.splitlines() if line.startswith("bytes a parameter"))
+    assert float(told.split()[-1]) == pytest.approx(wanted, rel=0.01)
+    config, shape = load(SftRunConfig, None, [f"cluster.offload={offload}"]), shape_of(BIG)
+    parts = sft_memory(config, shape).parts
+    names = ("weights (bf16)", "gradients (float32, cut)", "masters and moments (float32, cut)")
+    on_gpus = config.cluster.devices * sum(parts[name].low for name in names) / shape.parameters
+    host = sft_host_memory(config, shape).parts.get("kept", 0.0) / shape.parameters
+    assert on_gpus + host * config.cluster.nodes == pytest.approx(wanted)
 
 
 def test_gradients_of_a_step_are_added_up_in_float32() -> None:
