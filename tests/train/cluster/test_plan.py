@@ -94,7 +94,7 @@ X = ["tasks", "x"]
     [
         ({"comand": []}, "unknown key comand; did you mean command?"),
         ({"script": "grpo"}, "wanted one of sft, grpo_1node, grpo_multinode"),
-        ({}, "needs a command, a script, an array or items"),
+        ({}, "needs a command, a script, an array, items or serve"),
         ({"command": "tasks demo"}, "is text; wanted a list of words"),
         ({"command": X, "after": ["b"]}, "'b', which is no earlier stage"),
         ({"command": X, "after": "b"}, "after is 'b'; wanted a list, [b]"),
@@ -294,7 +294,8 @@ def test_the_published_settings_are_plans_with_estimates(
     said = capsys.readouterr().out
     trained = [job.name for job in read_plan(path).jobs if job.name in ("sft", "grpo")]
     for name in trained:
-        block = said.split(f"# {name}, ")[1].split("node(s):")[1].split("\n# ")[0]
+        after = said.split(f"# {name}, ")[1].split("node(s):")[1]
+        block = re.split(r"\n# (?=\w)", after)[0]  # up to the next stage
         assert re.search(r"time \(estimate, A100\): [\d.]+–[\d.]+ min a step", block), block
         assert "of 80" in block and block.count("assumed:") >= 3
         assert "may not fit" not in block and "memory of each node itself" in block

@@ -43,7 +43,7 @@ def test_the_presets_as_verl_settings() -> None:
 
 def test_rollouts_can_be_counted_with_a_kl_term_too() -> None:
     """verl asks for the reference model's own number, and refuses the run without it."""
-    found = made("cluster.micro_batch=2", "rl.kl_coef=0.01")
+    found = made("cluster.micro_batch=2", "rl.kl_coef=0.01", "rl.max_new_tokens=96")
     name = "log_prob_micro_batch_size_per_gpu"
     assert {found[f"actor_rollout_ref.{part}.{name}"] for part in ("rollout", "ref")} == {2}
     pytest.importorskip("verl", reason="the extra `cluster` is not installed")
