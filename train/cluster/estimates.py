@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from configs.loader import ConfigError
@@ -32,10 +31,8 @@ def estimates(plan: Plan) -> list[str]:
 
 
 def _nodes(job: Job) -> int:
-    given: Mapping[str, str] = dict(
-        option.removeprefix("--").partition("=")[::2] for option in job.options
-    )
-    nodes = given.get("nodes", "2" if job.script.startswith("grpo_multinode") else "1")
+    given = [o.removeprefix("--nodes=") for o in job.options if o.startswith("--nodes=")]
+    nodes = given[-1] if given else "2" if job.script.startswith("grpo_multinode") else "1"
     return int(nodes) if nodes.isdigit() else 1
 
 

@@ -9,7 +9,7 @@ evaluation has the rows and tables of one that asked everything.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from train.evaluation.journal import RECORD, ROWS, Row, refuse_other
 RESULTS = "results.json"
 
 
-def part_of(tasks: Sequence[Task], word: str, unit: Any) -> list[Task]:
+def part_of(tasks: Sequence[Task], word: str, unit: Callable[[Task], str]) -> list[Task]:
     """The tasks of part `word`, "I/N" with I from 0; all for "". `unit`: tasks of one name stay
     together. Raises `TaskError`."""
     if not word:
