@@ -44,7 +44,8 @@ class ClusterConfig:
     """Share of a GPU that a rollout server may take."""
 
     attention: Literal["flash_attention_2", "sdpa"] = "flash_attention_2"
-    """sdpa needs no flash-attn package, and cannot share a sequence out."""
+    """verl's. sdpa needs no flash-attn package, and cannot share a sequence out. DeepSpeed always
+    takes torch's own (sdpa)."""
 
     micro_tokens: int = 32768
     """Tokens of one forward and backward, on each GPU of a sequence."""

@@ -246,3 +246,23 @@ def test_tasks_rollouts_select_sft_grpo_and_evaluation_in_one_plan(
     assert 0 < kept["tasks"] <= 24
     for name in ("sft", "grpo"):
         assert (out / "eval" / name / "results.json").is_file()
+
+
+@pytest.mark.slurm
+@pytest.mark.slow
+def test_a_checkpoint_is_served_and_evaluated_in_parts(
+    submitting: MiniSlurm, tiny_folder: Path, tmp_path: Path
+) -> None:
+    """Over two tracks, on nodes without a GPU: with the embedded engine."""
+    data, out = toy_tasks(tmp_path / "t.jsonl"), tmp_path / "run"
+    words = ["--model", str(tiny_folder), "--tasks", str(data), "--max-new-tokens", 4]
+    stage = {"name": "eval", "serve": {"parts": 2}, "args": [*words, "--threads", 1]}
+    ids = submit(plan_of(out, [stage]))
+    done = {name: submitting.wait(job, seconds=900)["JobState"] for name, job in ids.items()}
+    logs = "\n".join(p.read_text() for p in (out / "logs").iterdir())
+    assert set(done.values()) == {"COMPLETED"}, (done, logs)
+    parts = [json.loads((out / f"eval/part-{i}/results.json").read_text()) for i in range(2)]
+    whole = json.loads((out / "eval" / "results.json").read_text())
+    asked = [{row["task_id"] for row in part["rows"]} for part in parts]
+    assert not asked[0] & asked[1] and len(whole["rows"]) == sum(map(len, asked)) > 0
+    assert (out / "eval" / "report.html").is_file() and whole["meta"]["answered_by"]

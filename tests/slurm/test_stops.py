@@ -41,7 +41,7 @@ except OSError:
 start = step
 while step < {STEPS}:
     time.sleep(0.03)
-    if step == 105 and os.environ.get("LONG_STEP", "0") != "0":
+    if step == 15 and os.environ.get("LONG_STEP", "0") != "0":
         if os.environ.get("SLURM_RESTART_COUNT", "0") == "0":
             time.sleep(float(os.environ["LONG_STEP"]))
     step += 1
@@ -136,24 +136,24 @@ def test_a_step_longer_than_the_lead_is_repeated_and_the_job_goes_on(
     slurm: MiniSlurm, tmp_path: Path
 ) -> None:
     """A real time limit of a minute. The step that is being done when the signal comes would take
-    longer than what is left."""
+    longer than what is left. A later start may meet the limit too, on a slow machine."""
     log = tmp_path / "log.txt"
     job = slurm.submit(
         "-o",
         str(log),
         "--time=1",
-        "--signal=B:USR1@50",
+        "--signal=B:USR1@45",
         str(ROOT / "slurm" / "grpo_1node.sbatch"),
         f"out={tmp_path}/run",
         ASSAY_PYTHON=stand_in(tmp_path),
         LONG_STEP="600",
     )
-    done, said = slurm.wait(job, seconds=240), log.read_text()
-    assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "1"), said
+    done, said = slurm.wait(job, seconds=300), log.read_text()
+    assert done["JobState"] == "COMPLETED" and int(done["Restarts"]) >= 1, said
     assert saved(tmp_path / "run", "rl") == STEPS
     assert "the step has not returned and the time limit is" in said
     assert "requeued after signal USR1, without waiting for the step" in said
-    assert "(rl step_000100 ) will be repeated" in said and "start: rl step_000100" in said
+    assert "(rl step_000010 ) will be repeated" in said and "start: rl step_000010" in said
 
 
 # Sleeps until it is killed, as a run does that is still importing; from start 2 on it ends well.

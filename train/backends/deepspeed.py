@@ -19,11 +19,10 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
-from torch.utils.checkpoint import checkpoint
 
 from configs.loader import ConfigError, locked_difference, to_dict
 from configs.schema import SftRunConfig
@@ -57,6 +56,8 @@ def zero_config(config: SftRunConfig, world: int) -> dict[str, Any]:
         "gradient_accumulation_steps": config.sft.batch_size // world,
         "gradient_clipping": config.sft.grad_clip,
         "bf16": {"enabled": config.engine.dtype == "bfloat16"},
+        # in bfloat16 the gradients of a step's later rows would be rounded away
+        "data_types": {"grad_accum_dtype": "fp32"},
         "zero_optimization": zero,
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
@@ -131,7 +132,7 @@ class Trainer:
     def step(self, batch: Sequence[Example], lr: float) -> tuple[float, float]:
         """(loss, gradient norm before clipping) of one optimiser step."""
         tokens = sum(e.scored for e in batch)
-        mine = batch[self.rank :: self.world]
+        mine = share_of(batch, self.rank, self.world)
         for group in self.engine.optimizer.param_groups:
             group["lr"] = lr
         total = torch.zeros(1)
@@ -147,11 +148,8 @@ class Trainer:
 
     def _nll(self, example: Example) -> torch.Tensor:
         """Minus the sum of the answer's log-probabilities."""
-        ids = torch.tensor([example.prompt + example.answer], device=self.engine.device)
-        count = len(example.answer)
-        # of the prompt's logits only the last is needed
-        out = self.engine(input_ids=ids, use_cache=False, logits_to_keep=count + 1)
-        chosen = _picked(out.logits[0, -count - 1 : -1], ids[0, -count:])
+        ids = torch.tensor(example.prompt + example.answer, device=self.engine.device)
+        chosen = answer_logp(self.engine, ids, len(example.answer))
         if example.mask is not None:  # tool tokens are read, not learned
             chosen = chosen * torch.tensor(example.mask, device=chosen.device)
         return -chosen.sum()
@@ -185,15 +183,50 @@ class Trainer:
         dist.barrier()
 
 
-def _picked(logits_TV: torch.Tensor, ids_T: torch.Tensor) -> torch.Tensor:
-    """Log-probabilities (T,) of `ids_T` in float32. Rows are done again in the backward pass: a
-    vocabulary of 150,000 in float32 would take more memory than the model's layers."""
+def share_of(batch: Sequence[Example], rank: int, world: int) -> list[Example]:
+    """The rows of one process, longest first. All processes take rows of about the same length at
+    a time: under ZeRO-3 each waits for the slowest at every layer. Which rows a step has, and so
+    its gradient, does not change."""
 
-    def rows(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-        return logits.float().log_softmax(-1).gather(1, ids[:, None])[:, 0]
+    def longest_first(example: Example) -> int:
+        return -len(example.prompt) - len(example.answer)
 
-    pieces = zip(logits_TV.split(ROWS), ids_T.split(ROWS), strict=True)
-    return torch.cat([checkpoint(rows, *piece, use_reentrant=False) for piece in pieces])
+    return sorted(batch, key=longest_first)[rank::world]
+
+
+def answer_logp(model: Any, ids_T: torch.Tensor, count: int) -> torch.Tensor:
+    """Log-probabilities (count,) of the last `count` ids. Only the logits that predict them are
+    computed: the vocabulary is large, and a prompt can be long."""
+    keep = torch.arange(len(ids_T) - count - 1, len(ids_T) - 1, device=ids_T.device)
+    out = model(input_ids=ids_T[None], use_cache=False, logits_to_keep=keep)
+    return picked(out.logits.squeeze(0), ids_T[-count:])
+
+
+class _Picked(torch.autograd.Function):
+    """Log-probabilities of one id a row. Float32 exists for `ROWS` rows at a time, and the
+    gradient overwrites the logits: a second tensor of their size is never made. Nothing else may
+    read the logits afterwards."""
+
+    @staticmethod
+    def forward(ctx: Any, logits_TV: torch.Tensor, ids_T: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(logits_TV, ids_T)
+        pieces = zip(logits_TV.split(ROWS), ids_T.split(ROWS), strict=True)
+        return torch.cat([v.float().log_softmax(-1).gather(1, i[:, None])[:, 0] for v, i in pieces])
+
+    @staticmethod
+    def backward(ctx: Any, *given: torch.Tensor) -> tuple[torch.Tensor, None]:
+        logits_TV, ids_T = ctx.saved_tensors
+        pieces = zip(logits_TV.split(ROWS), ids_T.split(ROWS), given[0].split(ROWS), strict=True)
+        for logits, ids, grad in pieces:
+            law = logits.float().softmax(-1).mul_(-grad[:, None])
+            law.scatter_add_(1, ids[:, None], grad[:, None].to(law.dtype))
+            logits.copy_(law)
+        return logits_TV, None
+
+
+def picked(logits_TV: torch.Tensor, ids_T: torch.Tensor) -> torch.Tensor:
+    """Log-probabilities (T,) of `ids_T` in float32. The backward pass overwrites the logits."""
+    return cast("torch.Tensor", _Picked.apply(logits_TV, ids_T))
 
 
 @contextmanager
@@ -220,9 +253,12 @@ def _model(config: SftRunConfig, source: Path) -> Any:
     from transformers import AutoModelForCausalLM
 
     dtype = DTYPES[config.engine.dtype]
-    model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+    # torch's own flash attention; `cluster.attention` is verl's
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        source, dtype=dtype, attn_implementation="sdpa"
+    )
     learn_padding(model)
-    _recompute(model)
+    recompute(model)
     if config.model.lora_rank:
         from train.model.lora import with_adapters
 
@@ -230,7 +266,7 @@ def _model(config: SftRunConfig, source: Path) -> Any:
     return model
 
 
-def _recompute(model: Any) -> None:
+def recompute(model: Any) -> None:
     """Layers keep their inputs only and run again in the backward pass. transformers does that in
     training mode alone, and loads in the other; dropout, which comes with it, stays off: a step
     must not depend on how often it was tried."""

@@ -47,7 +47,8 @@ def sft_host_memory(config: SftRunConfig, shape: Shape) -> HostMemory:
     loading = 2 * count * (1 if cluster.zero_stage == 3 else cluster.gpus_per_node)
     if not cluster.offload:
         return HostMemory({"read": loading}, {"while the model is read": ("read",)})
-    kept = 16 * trained / cluster.nodes  # masters, moments, float32 gradients
+    # masters, moments, and float32 gradients twice: added up, and as the optimiser takes them
+    kept = 20 * trained / cluster.nodes
     if cluster.zero_stage == 3:
         kept += 2 * count / cluster.nodes
     return HostMemory(

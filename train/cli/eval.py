@@ -65,6 +65,17 @@ def _sampling(made: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--limit", type=int, default=0, metavar="N", help="an even draw of N tasks over tracks"
     )
+    group.add_argument(
+        "--part", default="", metavar="I/N", help="every N-th task, from the I-th on (0 to N-1)"
+    )
+    group.add_argument(
+        "--gather",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="DIR",
+        help="put the finished parts of these folders together, and ask nothing",
+    )
     group.add_argument("--seed", type=int, default=0, help="of every draw (%(default)s)")
     group.add_argument(
         "--samples",

@@ -4,6 +4,7 @@ submit PLAN.yaml   submit every stage with its dependencies (--dry-run: print th
 shard              one shard of an input: run by slurm/data_array.sbatch
 merge              put the shards together, checking that none is missing or there twice
 item, check        one entry of a list of evaluations, and whether all are finished
+part, gather       one part of an evaluation of a served checkpoint, and all parts together
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from pathlib import Path
 from configs.loader import ConfigError
 from rewards import console
 from rewards.task import TaskError, write_jsonl
+from train.cluster.estimates import estimates
 from train.cluster.plan import Job, Plan, read_plan, sbatch_call
+from train.cluster.serve import gather, run_part
 from train.cluster.shards import Cut, check_items, merge, read_items, run_item, run_shard
 
 ROOT = Path(__file__).resolve().parent.parent.parent  # relative paths of a plan start here
@@ -122,6 +125,9 @@ def _assay(argv: list[str]) -> int:
 def _submit(args: argparse.Namespace) -> int:
     plan = read_plan(args.plan)
     ids = submit(plan, args.dry_run)
+    if args.dry_run:
+        for line in estimates(plan):
+            print(line)
     if ids:
         print(f"logs: {plan.out}/logs; cancel all: scancel {' '.join(ids.values())}")
     return 0
@@ -159,6 +165,14 @@ def _check(args: argparse.Namespace) -> int:
     return 0
 
 
+def _part(args: argparse.Namespace) -> int:
+    return run_part(_out(args), args.index, args.parts, args.words, _assay)
+
+
+def _gather(args: argparse.Namespace) -> int:
+    return gather(_out(args), args.parts, _assay)
+
+
 def parser() -> argparse.ArgumentParser:
     made = console.parser("slurm", __doc__)
     kinds = made.add_subparsers(dest="kind", required=True)
@@ -170,7 +184,9 @@ def parser() -> argparse.ArgumentParser:
 
     one = add("submit", _submit)
     one.add_argument("plan", type=Path)
-    one.add_argument("--dry-run", action="store_true", help="print the sbatch calls only")
+    one.add_argument(
+        "--dry-run", action="store_true", help="print the sbatch calls and estimates only"
+    )
     for name, run in (("shard", _shard), ("merge", _merge)):
         one = add(name, run)
         one.add_argument("out", metavar="out=DIR")
@@ -187,6 +203,12 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--items", type=Path, required=True)
         if name == "item":
             one.add_argument("--index", type=int, required=True)
+    for name, run in (("part", _part), ("gather", _gather)):
+        one = add(name, run)
+        one.add_argument("out", metavar="out=DIR")
+        one.add_argument("--parts", type=int, required=True)
+        if name == "part":
+            one.add_argument("--index", type=int, required=True)
     return made
 
 
@@ -194,5 +216,5 @@ def main(argv: list[str]) -> int:
     """Exit status of what was run. Errors that a user can mend are raised."""
     at = argv.index("--") if "--" in argv else len(argv)
     args = parser().parse_args(argv[:at])
-    args.words = argv[at + 1 :]  # of `shard`: the command to run
+    args.words = argv[at + 1 :]  # of `shard` and `part`: the command to run
     return int(args.run(args))

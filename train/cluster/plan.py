@@ -16,6 +16,10 @@
         after: [sft]
         items:
           - {name: sft, argv: [eval, --model, "{out}/sft/model", --tracks, T, --out, "{item}"]}
+      - name: served
+        after: [sft]
+        serve: {parts: 8}
+        args: [--model, "{out}/sft/model", --tasks, T, "dare:D"]
 
 Every stage gets the folder `{out}/NAME`; `after` waits for success, and for an array for the job
 that merged it into `{out}/NAME.jsonl` (checked the items, for `items`). `sbatch:` of the plan or of
@@ -34,12 +38,15 @@ from typing import Any
 import yaml
 
 from configs.loader import ConfigError
+from train.cluster.serve import refuse_words
 from train.cluster.settings import refuse_stage
 
 # script: the command whose settings its arguments are
 SCRIPTS = {"sft": "sft", "grpo_1node": "grpo", "grpo_multinode": "grpo_multinode"}
 PLAN_KEYS = ("name", "out", "sbatch", "stages")
-STAGE_KEYS = ("name", "script", "command", "array", "items", "at_once", "after", "args", "sbatch")
+STAGE_KEYS = (
+    *("name", "script", "command", "array", "items", "serve", "at_once", "after", "args", "sbatch"),
+)
 ARRAY_KEYS = ("input", "shards", "align", "at_once")
 # A stage over GPUs asks for the cores and the memory it needs, unless its plan says how many.
 SAID = {
@@ -131,6 +138,8 @@ def _jobs(
         asks = {k: v for k, v in asks.items() if not any(name in sbatch for name in SAID[k])}
         options = _options(sbatch | asks, f"{plan.name}-{name}", plan.out)
         return [Job(name, f"{stage['script']}.sbatch", (*args, f"out={out}"), options, after)]
+    if kind == "serve":
+        return _serve_jobs(stage, plan, options, after, where)
     if kind == "array":
         return _array_jobs(stage, plan, options, after, where)
     words = _words(stage["command"], {"{out}": plan.out}, where)
@@ -140,13 +149,13 @@ def _jobs(
 
 def _kind(stage: Mapping[str, Any], where: str) -> str:
     """Which of the four kinds of stage it is. Raises `ConfigError` for none, two, or stray keys."""
-    kinds = [k for k in ("script", "items", "array") if k in stage] or ["command"]
+    kinds = [k for k in ("script", "items", "array", "serve") if k in stage] or ["command"]
     if len(kinds) > 1:
         raise ConfigError(f"{where}: has {' and '.join(kinds)}; keep one")
     kind = kinds[0]
     if kind in ("command", "array") and not stage.get("command"):
-        raise ConfigError(f"{where}: needs a command, a script, an array or items")
-    belongs = {"command": ("command", "array"), "args": ("script",), "at_once": ("items",)}
+        raise ConfigError(f"{where}: needs a command, a script, an array, items or serve")
+    belongs = {"command": ("command", "array"), "args": ("script", "serve"), "at_once": ("items",)}
     for key, kinds_with in belongs.items():
         if key in stage and kind not in kinds_with:
             raise ConfigError(f"{where}: {key} has no meaning beside {kind}; remove it")
@@ -293,6 +302,39 @@ def _item_jobs(
         (name,),
     )
     return [array, check]
+
+
+def _serve_jobs(
+    stage: Mapping[str, Any],
+    plan: Plan,
+    options: tuple[str, ...],
+    after: tuple[str, ...],
+    where: str,
+) -> list[Job]:
+    spec = _mapping(stage["serve"], f"{where}: serve", ("parts", "at_once"))
+    name, out = str(stage["name"]), f"{plan.out}/{stage['name']}"
+    parts = _count(spec, "parts", where)
+    words = _words(stage.get("args") or (), {"{out}": plan.out}, where)
+    try:
+        refuse_words(words)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: args: {error}") from None
+    cut = (f"out={out}", "--parts", str(parts))
+    array = Job(
+        name,
+        "serve_eval.sbatch",
+        (*cut, "--", *words),
+        _as_array(options, parts - 1, _count(spec, "at_once", where, parts)),
+        after,
+    )
+    together = Job(
+        f"{name}-gather",
+        "command.sbatch",
+        (f"out={out}", "--", "slurm", "gather", *cut),
+        _renamed(options, f"{plan.name}-{name}-gather"),
+        (name,),
+    )
+    return [array, together]
 
 
 def sbatch_call(job: Job, ids: Mapping[str, str], slurm_dir: str = "slurm") -> list[str]:

@@ -18,6 +18,7 @@ from rewards.task import Task
 FREE = (
     *("out", "workers", "threads", "json", "key_env", "name", "price", "chunk"),
     *("no_baselines", "tasks", "family", "request", "include_trained", "patience", "timeout"),
+    *("part", "gather"),
 )
 _ENDS = 1 << 16  # bytes of each end of a weight file that are looked at
 

@@ -41,7 +41,7 @@ class Journal:
         if begun is not None and not (self.path.is_file() and self.path.stat().st_size):
             begun = None  # it ended before its first answer
         if begun is not None:
-            _refuse_other(out, begun, json.loads(json_text(record)))
+            refuse_other(out, begun, json.loads(json_text(record)))
         out.mkdir(parents=True, exist_ok=True)
         if begun is None:
             write_bytes(out / RECORD, json_text(record, indent=1))
@@ -94,19 +94,23 @@ def _read_record(path: Path) -> dict[str, Any] | None:
         raise TaskError(f"{path}: not valid JSON; give another --out") from None
 
 
-def _refuse_other(out: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def refuse_other(
+    out: Path, begun: Mapping[str, Any], now: Mapping[str, Any], option: str = "--out"
+) -> None:
+    """Raises `TaskError` where a folder holds an evaluation with other settings or, if `now` names
+    them, of other tasks."""
     old, new = begun.get("settings") or {}, now["settings"]
     changed = sorted(k for k in {*old, *new} if old.get(k) != new.get(k))
     if changed:
         told = ", ".join(f"{k}{_from_to(old.get(k), new.get(k))}" for k in changed)
         raise TaskError(
             f"{out} holds an evaluation with another {told}; put it back to go on, or give another "
-            "--out"
+            f"{option}"
         )
-    if begun.get("tasks") != now["tasks"]:
+    if "tasks" in now and begun.get("tasks") != now["tasks"]:
         raise TaskError(
             f"{out} holds answers to other tasks ({begun.get('count')} there, {now['count']} "
-            "here); give another --out"
+            f"here); give another {option}"
         )
 
 

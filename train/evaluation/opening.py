@@ -20,6 +20,7 @@ from rewards.task import (
 )
 from train.evaluation.benchmarks import BENCHMARKS, benchmark_of
 from train.evaluation.contract import HELDOUT, Opened, all_heldout, splits_of
+from train.evaluation.parts import part_of
 from train.evaluation.trained import UNKNOWN, Seen, without_trained
 
 
@@ -59,7 +60,10 @@ def open_all(words: Sequence[str], args: Any) -> Asked:
     require_families(tasks)
     refuse_without_gold(tasks, f"--tasks {' '.join(words)}")
     tasks, seen = without_trained(tasks, args)
-    return Asked(even_draw(tasks, args.limit, args.seed), opened, of, seen)
+    drawn = part_of(even_draw(tasks, args.limit, args.seed), args.part, _unit)
+    if not drawn:
+        raise TaskError(f"--part {args.part}: no task is left for it; give fewer parts")
+    return Asked(drawn, opened, of, seen)
 
 
 def open_word(word: str, args: Any) -> Opened:

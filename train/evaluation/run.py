@@ -32,6 +32,7 @@ from train.evaluation.identity import settings_of
 from train.evaluation.journal import ROWS, Journal
 from train.evaluation.live import Tally
 from train.evaluation.opening import Asked, open_all
+from train.evaluation.parts import gathered
 from train.evaluation.rows import baseline_rows, row_of, scorer
 from train.evaluation.tables import Draw, tables
 from train.run.record import PACKAGES, machine
@@ -105,11 +106,17 @@ def _answered(
 ) -> tuple[list[Row], list[dict[str, str]]]:
     """(all rows in the tasks' order, each in the journal as soon as it is there; what answered)."""
     ask, score = _ask(asked, args), scorer(weights)
+    settings = settings_of(args, asked.tasks)
+    parts, answered_by = (
+        gathered(args.gather, asked.tasks, settings, args.samples) if args.gather else ({}, [])
+    )
     with (
         alone(args.out / ROWS),
-        Journal(args.out, asked.tasks, settings_of(args, asked.tasks)) as journal,
+        Journal(args.out, asked.tasks, settings) as journal,
     ):
-        rows = dict(journal.done)
+        for about in answered_by:
+            journal.note(about)
+        rows = {**journal.done, **parts}
         wanted = [(task, j) for task in asked.tasks for j in range(args.samples)]
         todo = [(task, j) for task, j in wanted if (task.id, j) not in rows]
         if len(todo) < len(wanted):

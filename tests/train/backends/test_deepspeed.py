@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 
 from rewards.task import Task, write_jsonl  # noqa: E402
 
+BIG = "Qwen/Qwen3-32B"
 TOLERANCE = 2e-5  # relative, of each step's loss, in float32
 
 
@@ -27,9 +28,9 @@ def needs(package: str, extra: str) -> Any:
     return pytest.mark.skipif(missing, reason=f"{package} is not installed (extra `{extra}`)")
 
 
-def toy_tasks(path: Path) -> Path:
+def toy_tasks(path: Path, count: int = 24) -> Path:
     tasks = []
-    for i in range(24):
+    for i in range(count):
         gold = {"input_text": f"ax{i}", "status": "KEEP", "text": f"a{i}" * (1 + i % 4)}
         tasks.append(
             Task(
@@ -62,7 +63,7 @@ def words(data: Path, model: Path, out: Path, *more: str) -> list[str]:
     ]
 
 
-def sft(*args: str) -> subprocess.Popen[str]:
+def sft(*args: str, start_new_session: bool = False) -> subprocess.Popen[str]:
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
         [sys.executable, "-m", "assay", "sft", *args],
@@ -71,6 +72,7 @@ def sft(*args: str) -> subprocess.Popen[str]:
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        start_new_session=start_new_session,
     )
 
 
@@ -135,6 +137,109 @@ def test_offloading_and_bfloat16_are_the_embedded_loop_too(
     assert (out / "model" / "model.safetensors").is_file()
 
 
+@needs("deepspeed", "deepspeed")
+@pytest.mark.slow
+def test_twenty_offloaded_steps_in_bfloat16_killed_and_resumed(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    """ZeRO-3 with every weight gathered and let go, weights and optimiser on the host, bfloat16,
+    gradients added up in float32. Killed without a warning after some steps."""
+    data, whole, out = toy_tasks(tmp_path / "t.jsonl", 80), tmp_path / "whole", tmp_path / "run"
+    more = ["engine.dtype=bfloat16", "sft.batch_size=4", "sft.lr=1e-4"]
+    finish(sft(*words(data, tiny_folder, whole, *more)))
+    args = ["--backend", "deepspeed", *words(data, tiny_folder, out, *more, "cluster.offload=true")]
+    run = sft(*args, start_new_session=True)
+    latest = out / "checkpoints" / "sft" / "latest"
+    until = time.monotonic() + 1500
+    while not latest.is_file() and time.monotonic() < until:
+        assert run.poll() is None, run.communicate()[0]
+        time.sleep(0.05)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.communicate(timeout=60)
+    assert not (out / "DONE").exists()
+    finish(sft(*args))
+    pairs = list(zip(losses(out), losses(whole), strict=True))
+    assert len(pairs) == 20, pairs
+    assert max(abs(a - b) / b for a, b in pairs) < 2e-3, pairs
+    assert losses(whole)[-1] < losses(whole)[0] - 0.1  # and they learn
+    assert (out / "model" / "model.safetensors").is_file()
+
+
+@needs("deepspeed", "deepspeed")
+@pytest.mark.slow
+@pytest.mark.parametrize(("offload", "wanted"), [("true", 22), ("false", 18)])
+def test_what_zero_3_keeps_is_what_is_estimated(offload: str, wanted: int) -> None:
+    """bf16 weights, float32 masters and moments, and float32 gradients: twice where the optimiser
+    is on the host. The estimates of a GPU and of a node count the same."""
+    from configs.loader import load
+    from configs.schema import SftRunConfig
+    from train.backends.gpu_memory import sft_memory
+    from train.backends.host_memory import sft_host_memory
+    from train.model.shape import shape_of
+
+    program = ROOT / "tests" / "support" / "zero_bytes.py"
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(program), offload],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=900,
+    )
+    told = next(line for line in done.stdout.splitlines() if line.startswith("bytes a parameter"))
+    assert float(told.split()[-1]) == pytest.approx(wanted, rel=0.01)
+    config, shape = load(SftRunConfig, None, [f"cluster.offload={offload}"]), shape_of(BIG)
+    parts = sft_memory(config, shape).parts
+    names = ("weights (bf16)", "gradients (float32, cut)", "masters and moments (float32, cut)")
+    on_gpus = config.cluster.devices * sum(parts[name].low for name in names) / shape.parameters
+    host = sft_host_memory(config, shape).parts.get("kept", 0.0) / shape.parameters
+    assert on_gpus + host * config.cluster.nodes == pytest.approx(wanted)
+
+
+def test_gradients_of_a_step_are_added_up_in_float32() -> None:
+    from configs.loader import load
+    from configs.schema import SftRunConfig
+    from train.backends.deepspeed import zero_config
+
+    for dtype in ("bfloat16", "float32"):
+        config = load(SftRunConfig, None, [f"engine.dtype={dtype}"])
+        assert zero_config(config, 2)["data_types"] == {"grad_accum_dtype": "fp32"}
+
+
+def test_processes_take_rows_of_one_length_at_a_time() -> None:
+    """Under ZeRO-3 all wait for the longest row of each round."""
+    from train.backends.deepspeed import share_of
+    from train.examples import Example
+
+    lengths = [3, 90, 4, 80, 5, 70, 6, 60]
+    batch = [Example([1] * n, [2]) for n in lengths]
+    shares = [share_of(batch, rank, 2) for rank in range(2)]
+    rounds = [sorted(len(e.prompt) for e in pair) for pair in zip(*shares, strict=True)]
+    assert rounds == [[80, 90], [60, 70], [5, 6], [3, 4]]  # longest first: what fits, fits
+
+
+def test_the_gradient_overwrites_the_logits_and_is_right() -> None:
+    """Over more positions than are in float32 at a time; a masked position weighs nothing."""
+    from train.backends.deepspeed import ROWS, picked
+
+    torch.manual_seed(0)
+    count = ROWS + 3
+    first = torch.randn(count, 7, requires_grad=True)
+    second = first.detach().clone().requires_grad_(True)
+    ids, weight = torch.randint(0, 7, (count,)), torch.rand(count)
+    weight[5] = 0
+    logits = first * 1.0  # not a leaf, as the head's output is none
+    found = picked(logits, ids)
+    wanted = second.log_softmax(-1).gather(1, ids[:, None])[:, 0]
+    assert torch.allclose(found, wanted, atol=1e-6)
+    (found * weight).sum().backward()
+    (wanted * weight).sum().backward()
+    assert first.grad is not None and second.grad is not None
+    assert torch.allclose(first.grad, second.grad, atol=1e-6)
+    assert torch.equal(logits.detach(), first.grad)  # one tensor of this size
+
+
 def test_on_a_cpu_every_weight_is_gathered_and_let_go() -> None:
     """The tiny model's largest weight is far below the size up to which ZeRO-3 keeps them whole."""
     from configs.loader import load
@@ -178,14 +283,14 @@ def test_layers_keep_their_inputs_only(tiny_folder: Path) -> None:
     """Asked for is not done: transformers recomputes in training mode alone."""
     from configs.loader import load
     from configs.schema import SftRunConfig
-    from train.backends.deepspeed import _model, _picked
+    from train.backends.deepspeed import _model, picked
 
     model = _model(load(SftRunConfig, None, ["engine.dtype=float32"]), tiny_folder)
     calls: list[int] = []
     model.model.layers[1].mlp.register_forward_pre_hook(lambda *_: calls.append(1))
     ids = torch.tensor([[1, 70, 71, 72, 73]])
     out = model(input_ids=ids, use_cache=False, logits_to_keep=3)
-    chosen = _picked(out.logits[0, :-1], ids[0, -2:])
+    chosen = picked(out.logits[0, :-1], ids[0, -2:])
     law = model.eval()(input_ids=ids).logits[0].log_softmax(-1)
     assert torch.allclose(chosen, law[2:4].gather(1, ids[0, 3:, None])[:, 0], atol=1e-5)
     calls.clear()

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from front import command
 from places import ROOT
 
 import train.cluster.plan as plan_module
 from configs.loader import ConfigError
-from train.cluster.plan import make_plan, sbatch_call
+from train.cluster.plan import make_plan, read_plan, sbatch_call
 from train.cluster.settings import asked, mismatches
+
+slurm = command("slurm")
 
 STAGES: list[dict[str, Any]] = [
     {"name": "tasks", "command": ["tasks", "demo", "--out", "{out}/tasks"]},
@@ -89,7 +94,7 @@ X = ["tasks", "x"]
     [
         ({"comand": []}, "unknown key comand; did you mean command?"),
         ({"script": "grpo"}, "wanted one of sft, grpo_1node, grpo_multinode"),
-        ({}, "needs a command, a script, an array or items"),
+        ({}, "needs a command, a script, an array, items or serve"),
         ({"command": "tasks demo"}, "is text; wanted a list of words"),
         ({"command": X, "after": ["b"]}, "'b', which is no earlier stage"),
         ({"command": X, "after": "b"}, "after is 'b'; wanted a list, [b]"),
@@ -133,7 +138,7 @@ X = ["tasks", "x"]
                     "cluster.zero_stage=2",
                 ],
             },
-            "does not fit: training needs",
+            "needs at least",
         ),
     ],
 )
@@ -151,8 +156,8 @@ def test_a_stage_over_gpus_asks_for_the_cores_and_the_memory_it_needs() -> None:
         stage = {"name": "a", "script": "sft", "args": BIG[1:], "sbatch": {"nodes": 2, **sbatch}}
         return set(sbatch_call(plan([stage]).jobs[0], {}))
 
-    assert {"--cpus-per-task=64", "--mem=342G"} <= options()
-    assert {"--cpus-per-task=16", "--mem=342G"} <= options(**{"cpus-per-task": 16})
+    assert {"--cpus-per-task=64", "--mem=415G"} <= options()
+    assert {"--cpus-per-task=16", "--mem=415G"} <= options(**{"cpus-per-task": 16})
     assert not any(o.startswith("--mem=") for o in options(**{"mem-per-cpu": "8G"}))
     grpo = {
         "name": "a",
@@ -228,7 +233,7 @@ def test_flags_and_a_model_that_an_earlier_stage_makes() -> None:
         (
             BIG,
             {"SLURM_NNODES": "2", "SLURM_GPUS_ON_NODE": "8", "SLURM_MEM_PER_NODE": "102400"},
-            "has 107 GB of memory on a node, and the run needs about 342 GB",
+            "has 107 GB of memory on a node, and the run needs about 415 GB",
         ),
         (
             BIG,
@@ -269,4 +274,25 @@ def test_the_plans_that_are_shown_are_plans() -> None:
         "eval-check",
     ]
     text = textwrap.dedent(str(plan_module.__doc__).split("\n\n")[1])
-    assert len(make_plan(yaml.safe_load(text), "plan.py").jobs) == 6
+    assert len(make_plan(yaml.safe_load(text), "plan.py").jobs) == 8
+
+
+PLANS = sorted((ROOT / "slurm" / "plans").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", PLANS, ids=lambda p: p.stem)
+def test_the_published_settings_are_plans_with_estimates(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every stage over GPUs has a range of time and memory and says what it assumes, also one whose
+    model an earlier stage makes."""
+    assert slurm(["submit", str(path), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    trained = [job.name for job in read_plan(path).jobs if job.name in ("sft", "grpo")]
+    for name in trained:
+        after = said.split(f"# {name}, ")[1].split("node(s):")[1]
+        block = re.split(r"\n# (?=\w)", after)[0]  # up to the next stage
+        assert re.search(r"time \(estimate, A100\): [\d.]+–[\d.]+ min a step", block), block
+        assert "of 80" in block and block.count("assumed:") >= 3
+        assert "may not fit" not in block and "memory of each node itself" in block
+    assert said.count("serve_eval.sbatch") == 1 and "slurm gather" in said

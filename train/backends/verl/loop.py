@@ -12,7 +12,9 @@ group, as the embedded loop does. What the reward is made of goes to `reward_ext
 
 from __future__ import annotations
 
+import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -43,6 +45,9 @@ from train.model.batch import length_penalty
 from train.run.settings import load_run, weights_of
 
 ABORTED = ("abort", "aborted")  # SGLang's word for it, and that of verl's other servers
+# Scoring reads files that a model wrote, which can take long. All episodes of a worker process
+# share one event loop, so it happens beside it; one at a time, because scorers share caches.
+SCORING = ThreadPoolExecutor(1, "score")
 
 
 class Plain:
@@ -92,7 +97,10 @@ class AssayLoop(AgentLoopBase):
         except TaskError as error:  # raised, it would be a page of verl's log and a lost group
             print(f"rollout left out: {error}", flush=True)
             return []
-        score = score_answer(task, trajectory.answer(), weights_of(self.run_config.reward))
+        weights = weights_of(self.run_config.reward)
+        score = await asyncio.get_running_loop().run_in_executor(
+            SCORING, score_answer, task, trajectory.answer(), weights
+        )
         if score.outcome is None or not trajectory.sampled:
             print(f"rollout of {task.id} left out: {trajectory.failure or score.why}", flush=True)
             return []

@@ -201,7 +201,10 @@ def _actor(config: GrpoRunConfig) -> dict[str, Any]:
     }
     if cluster.micro_batch:
         made[f"{actor}.ppo_micro_batch_size_per_gpu"] = cluster.micro_batch
-        made["actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu"] = cluster.micro_batch
+        for part in ("rollout", "ref"):  # of ref only read where there is a KL term
+            made[f"actor_rollout_ref.{part}.log_prob_micro_batch_size_per_gpu"] = (
+                cluster.micro_batch
+            )
     return made | (_adapters(config) if config.model.lora_rank else {})
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -90,6 +92,7 @@ def run(
     table: str = "",
     left: dict[str, bytes] | None = None,
     odd: dict[int, str] | None = None,
+    how: Any = None,
 ) -> Any:
     """(output, environments made, server); `table`: the truth of a table task instead of text."""
     made: list[Echo] = []
@@ -132,7 +135,8 @@ def run(
         "index": 0,
     }
     drawn = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "logprobs": True}
-    return asyncio.run(loop.run(drawn, **row)), made, loop.server_manager
+    ran = how(loop, drawn, row) if how else loop.run(drawn, **row)
+    return asyncio.run(ran), made, loop.server_manager
 
 
 def test_a_trajectory_with_tools_as_verl_gets_it(tiny_folder: Path) -> None:
@@ -234,6 +238,31 @@ def test_what_befalls_the_server_is_never_an_answer(
     said = capsys.readouterr().out
     assert said.startswith("rollout of t left out: ") and "the rollout server" in said
     assert said.count("\n") == 1 and "traceback" not in said
+
+
+def test_other_episodes_go_on_while_an_answer_is_scored(
+    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from train.backends.verl import loop as module
+
+    real, begun = module.score_answer, threading.Event()
+
+    def slow(*args: Any) -> Any:
+        begun.set()
+        time.sleep(0.5)
+        return real(*args)
+
+    async def beside(loop: Any, drawn: Any, row: dict[str, Any]) -> tuple[Any, int]:
+        turns = 0
+        scoring = asyncio.ensure_future(loop.run(drawn, **row))
+        while not scoring.done():
+            turns += begun.is_set()
+            await asyncio.sleep(0.01)
+        return scoring.result(), turns
+
+    monkeypatch.setattr(module, "score_answer", slow)
+    found, turns = run(tiny_folder, [GOOD], tools=False, how=beside)[0]
+    assert found.reward_score == 1.0 and turns > 5
 
 
 def test_a_task_without_tools_is_one_message(tiny_folder: Path) -> None:

@@ -41,6 +41,17 @@ def test_the_presets_as_verl_settings() -> None:
     assert dr[f"{rollout}.top_k"] == -1 and dr[f"{rollout}.calculate_log_probs"] is True
 
 
+def test_rollouts_can_be_counted_with_a_kl_term_too() -> None:
+    """verl asks for the reference model's own number, and refuses the run without it."""
+    found = made("cluster.micro_batch=2", "rl.kl_coef=0.01", "rl.max_new_tokens=96")
+    name = "log_prob_micro_batch_size_per_gpu"
+    assert {found[f"actor_rollout_ref.{part}.{name}"] for part in ("rollout", "ref")} == {2}
+    pytest.importorskip("verl", reason="the extra `cluster` is not installed")
+    from train.backends.verl.compose import check, compose
+
+    check(compose(found, {}))
+
+
 def test_ray_is_one_that_was_named_or_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Left to itself it joins what /tmp/ray/ray_current_cluster names."""
     from train.backends.verl.main import _ray_cpus
