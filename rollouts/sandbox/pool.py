@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import contextlib
 import math
+import os
 import time
 import weakref
 from collections import deque
@@ -243,7 +244,7 @@ async def _check_exec(launcher: Launcher) -> None:
         launcher.kill()
         level = launcher.report.level if launcher.report else "?"
         how = f"{answer.end}, status {answer.status}: {err[-500:] or 'it said nothing'}"
-        folder = closed_folder(launcher.python) if "Permission denied" in err else ""
+        folder = closed_folder(os.fsdecode(launcher.python)) if "Permission denied" in err else ""
         todo = (
             f"it runs as another user there, who may not enter {folder}: chmod o+x {folder}, or "
             "use a Python elsewhere"
