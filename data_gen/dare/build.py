@@ -142,6 +142,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         described=read_describe(args.describe) if args.describe else {},
         licences=read_licences(args.licence),
         less_sure=args.less_sure,
+        one_more=args.less_sure and not args.per_table,
     )
     asked = (args.target, args.features, args.time)
     if not (any(asked) or args.task_types or args.describe):

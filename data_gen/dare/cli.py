@@ -48,7 +48,10 @@ def _parser() -> console.Parser:
         help="mini: short IF tasks for a small model",
     )
     parser.add_argument(
-        "--per-table", type=int, default=0, help="databases from one table at most (0: 2; mini 4)"
+        "--per-table",
+        type=int,
+        default=0,
+        help="databases from one table at most (0: 2, or 3 with --less-sure; mini 4)",
     )
     parser.add_argument(
         "--less-sure",

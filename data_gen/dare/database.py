@@ -31,6 +31,7 @@ class Settings:
     described: Mapping[str, About] = field(default_factory=dict[str, About])
     licences: tuple[str, ...] = ()  # only tables of these; empty: of any
     less_sure: bool = False  # of packages, also what may be odd (docs/dare.md)
+    one_more: bool = False  # a table may give one beyond `per_table`, where that is not enough
 
 
 @dataclass

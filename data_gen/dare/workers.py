@@ -152,7 +152,7 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
     series, which few tables give, then class and reg, at most `per_table` in all from a table:
     targets that much speaks for from all tables before any other. Of a large number some more are
     built, since tables like each other are known by their files, and may ask the same. With
-    `less_sure`, where that is not enough, a table may give one more than `per_table`."""
+    `one_more` a table may give one beyond `per_table`, where there would be too few."""
     listed, alone = chosen(specs, settings)
     order = list(range(len(listed)))
     random.Random(derive_seed(settings.seed, "tables")).shuffle(order)
@@ -200,7 +200,7 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
                 full += _full(listed, jobs, made)
                 found += made
         done = sum(len(built.rows) for built in found)
-        if settings.less_sure and done < with_spare:  # one more of each table that may have it
+        if settings.one_more and done < with_spare:
             found += through(_tables, full, with_spare - done)
     return found + _unasked(listed, found, kinds, wanted)
 
