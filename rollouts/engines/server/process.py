@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Generator, Mapping, Sequence
@@ -65,6 +66,7 @@ def servers(launch: Launch, on: Sequence[str], logs: Path) -> Generator[list[str
     the log when one does not start."""
     logs.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
+        stack.enter_context(_signals_as_errors())
         started: list[tuple[str, subprocess.Popen[bytes], Path]] = []
         for place, device in enumerate(on):
             port, log = _free_port(), logs / f"server-{place}.log"
@@ -73,6 +75,26 @@ def servers(launch: Launch, on: Sequence[str], logs: Path) -> Generator[list[str
         for address, process, log in started:
             _await(address, process, log, launch)
         yield [address for address, _, _ in started]
+
+
+@contextmanager
+def _signals_as_errors() -> Generator[None]:
+    """TERM and HUP end this process as an error does, so that the servers end with it."""
+    here = threading.current_thread() is threading.main_thread()
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL]
+
+    def end(number: int, _: object) -> None:
+        for one in numbers:
+            signal.signal(one, signal.SIG_IGN)  # a second one must not break off the ending
+        raise SystemExit(128 + number)
+
+    for number in numbers if here else ():
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in numbers if here else ():
+            signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager
