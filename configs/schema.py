@@ -124,6 +124,10 @@ class TasksConfig:
     wrapped: float | None = locked(None)
     """Share of tasks laid out in short lines."""
 
+    states: bool | None = locked(None)
+    """Answers write the state after every step before the result; they are longer then, so raise
+    `rl.max_new_tokens` and the lengths too."""
+
     def __post_init__(self) -> None:
         at_least(self, 1, "train_sft", "train_rl", "heldout")
         at_least(self, 0, "validation")

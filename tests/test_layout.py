@@ -339,7 +339,8 @@ def test_nobody_is_told_to_install_another_project_of_this_name() -> None:
     wrong = re.compile(r"assay\[[a-z]|pip install [^\n`]*\bassay\b", re.I)
     own = [p for top in OURS for p in (ROOT / top).rglob("*.py")]
     own += [*(ROOT / "docs").glob("*.md"), *(ROOT / "benchmarks").glob("*.py")]
-    own += [*(ROOT / "slurm").iterdir(), ROOT / "README.md", ROOT / "Makefile", ROOT / "assay.py"]
+    own += [path for path in (ROOT / "slurm").rglob("*") if path.is_file()]
+    own += [ROOT / "README.md", ROOT / "Makefile", ROOT / "assay.py"]
     assert [name_of(p) for p in own if wrong.search(p.read_text(encoding="utf-8"))] == []
 
 
