@@ -155,8 +155,9 @@ def test_every_error_that_a_user_meets_is_known() -> None:
 
 
 # Caught where they are raised: a judge's answer, a check of a release's type, a frame on the
-# sandbox's wire, a client's request and a server's answer. An OSError: an endpoint. Mapped by name:
-# the sandbox's. Said by its own script, which runs before anything is installed: the setup's.
+# sandbox's wire, a client's request, a server's answer, an adapter's tensor. An OSError: an
+# endpoint. Mapped by name: the sandbox's. Said by its own script, which runs before anything is
+# installed: the setup's.
 INTERNAL = {
     "JudgeError",
     "TypeCheckError",
@@ -166,4 +167,5 @@ INTERNAL = {
     "SetupError",
     "RequestError",
     "AnswerError",
+    "AdapterError",
 }
