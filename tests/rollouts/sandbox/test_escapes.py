@@ -114,8 +114,7 @@ ATTEMPTS = {
 def test_memory_that_the_sum_did_not_see(name: str, level: Level, reached: str) -> None:
     config = Config(workers=1, stack=(), level=usable(level, reached))
     with running(config) as (run, _):
-        # the kernel searches all locks for every new one, which takes long beside other work
-        result = run(held(ATTEMPTS[name]), limits=replace(SMALL, wall_s=120))
+        result = run(held(ATTEMPTS[name]), limits=replace(SMALL, wall_s=120))  # locks are slow
     assert result.status in ("memory", "error") and "OPEN" not in result.stdout, result
 
 
