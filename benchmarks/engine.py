@@ -181,12 +181,17 @@ def evaluation(hf: Any, policy: Any, run: Products, repeats: int) -> None:
     )
 
 
+def demo_tasks(folder: str) -> None:
+    """Write a build of `assay tasks demo` into a folder."""
+    words = [sys.executable, str(ROOT / "assay.py"), "tasks", "demo", "--out", folder]
+    subprocess.run([*words, "difficulty=easy"], check=True, capture_output=True)
+
+
 def single(hf: Any, policy: Any, run: Products, repeats: int) -> None:
     """Greedy answers to refinement prompts, one at a time."""
     tokenizer = ChatTokenizer(policy.folder)
     with tempfile.TemporaryDirectory() as made:
-        words = [sys.executable, str(ROOT / "assay.py"), "tasks", "demo", "--out", made]
-        subprocess.run([*words, "difficulty=easy"], check=True, capture_output=True)
+        demo_tasks(made)
         tasks = read_tasks(Path(made) / "heldout.jsonl")[:PROMPTS]
     prompts = [tokenizer.prompt(task.prompt) for task in tasks]
     engine = TorchEngine(policy.model, [], slots=PROMPTS)

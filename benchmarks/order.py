@@ -38,14 +38,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from benchmarks.demo_search import part, rows_of
 from data_gen.demo.order import REPEATS
 from rewards.cdr.states import refinement_states
 from rewards.task import read_tasks, write_jsonl
 from train.evaluation.stats import mean_interval, paired_difference
 
-Row = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[1]
 FORMS = {"plain": "states=false", "states": "states=true"}
 TASKS = (
@@ -93,7 +92,7 @@ class Arm:
 
     @property
     def start(self) -> str:
-        """The arm that this one starts from; itself without RL."""
+        """The SFT arm that the RL of this arm starts from. An arm without RL is its own start."""
         first = "sft" if self.form == "plain" else "sft_states"
         return first if self.examples == 240 else f"{first}_{self.examples}"
 
@@ -220,18 +219,6 @@ def train_control(place: Place, of: str = "states_all") -> None:
     data = part(folder / "train_sft.jsonl", "all_gold.jsonl", arm.examples, asked)
     more = (f"sft.epochs={epochs}", f"sft.batch_size={ARMS[arm.start].batch}")
     place.train(CONTROL, "sft", data, (*SFT, *more))
-
-
-def part(source: Path, name: str, count: int, more: Sequence[str] = ()) -> Path:
-    """A file beside `source` of its first `count` lines and of `more`."""
-    target = source.with_name(name)
-    lines = source.read_text(encoding="utf-8").splitlines()[:count]
-    target.write_text("".join(f"{line}\n" for line in (*lines, *more)), encoding="utf-8")
-    return target
-
-
-def rows_of(file: Path) -> list[Row]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def spent(note: Path) -> float:

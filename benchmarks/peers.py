@@ -34,7 +34,7 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
-from benchmarks.engine import decode_floor, timed, train_floor
+from benchmarks.engine import decode_floor, demo_tasks, timed, train_floor
 from rewards.families import family_named
 from rewards.family import gold_answer
 from rewards.task import Task, read_tasks
@@ -142,7 +142,7 @@ def floor_of(name: str, ask: dict[str, Any], tokenizer: ChatTokenizer, model: Ll
 
 
 def compare(name: str, ours: Side, theirs: Side, pairs: int, floor: Work) -> None:
-    """Alternate the three; print ratios of processor seconds a token."""
+    """Let ours, theirs and the floor work in turn; print ratios of processor seconds a token."""
     work, each = floor
     work()
     rounds: list[tuple[dict[str, Any], dict[str, Any]]] = []
@@ -185,8 +185,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{args.dtype}, {args.threads} thread(s), {args.pairs} pairs", flush=True)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        words = [sys.executable, str(ROOT / "assay.py"), "tasks", "demo", "--out", made, "--seed=0"]
-        subprocess.run([*words, "difficulty=easy"], check=True, stdout=subprocess.DEVNULL)
+        demo_tasks(made)
         for name, ask in asks(folder, tokenizer).items():
             work, other = (name, "trl") if name in ("step", "sft") else ("samples", "vllm")
             python = getattr(args, other)

@@ -153,7 +153,7 @@ def order(argv: Sequence[str]) -> int:
     settings = OrderSettings(**given_values(OrderSettings, [*args.settings, *_shares(args)]))
     corpus = _corpus(args.corpus)
     splits = build_order_tasks(corpus, settings, args.seed, read_list(args.heldout))
-    if not settings.validation:
+    if not splits["validation"]:
         del splits["validation"]
     write_splits(splits, args.out, seed=args.seed, settings=asdict(settings), corpus=_about(corpus))
     for name, tasks in splits.items():

@@ -14,8 +14,9 @@ Made for models too small for the benchmark's own inputs; `assay tasks cdr` make
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from data_gen.corpora import Corpus
@@ -86,6 +87,16 @@ def build_order_tasks(
     }
 
 
+@dataclass(frozen=True)
+class _Draft:
+    """A text for a group, the recipe of each slot, and what the executor makes of them."""
+
+    passage: Passage
+    text: str
+    orders: Mapping[str, tuple[Step, ...]]
+    runs: Mapping[str, Execution]
+
+
 def _split(
     split: str, count: int, pool: PassagePool, settings: OrderSettings, seed: int, used: set[str]
 ) -> list[Task]:
@@ -99,77 +110,84 @@ def _split(
     dropped = {index for place, index in enumerate(filtered) if order[place] < drops}
     for index in progress(range(count), f"order tasks {split}", "tasks"):
         if index in mapped:
-            tasks += _mapper_group(split, index, pool, settings, seed, used)
-            continue
-        status = "DROP" if index in dropped else "KEEP"
-        tasks += _group(split, index, status, pool, settings, seed, used)
+            key, draft = (seed, split, "mappers", index), _with_mappers
+        else:
+            status = "DROP" if index in dropped else "KEEP"
+            key, draft = (seed, split, index), partial(_with_filter, status)
+        tasks += _group(split, index, key, draft, pool, settings, used)
     return tasks
-
-
-def _mapper_group(
-    split: str, index: int, pool: PassagePool, settings: OrderSettings, seed: int, used: set[str]
-) -> list[Task]:
-    """A group of track order_m: a mapper and the removal of repeated sentences."""
-    mapper = Step(settings.operators[index % len(settings.operators)])
-    orders = {"canonical": (mapper, REPEATS), "swap_0_1": (REPEATS, mapper)}
-    for attempt in range(_TRIES):
-        rng = Random(derive_seed(seed, split, "mappers", index, attempt))
-        passage = pool.draw(rng, 18, int(REPEATED * settings.max_chars))
-        if passage is None or len(passage.sentences) != 1:
-            continue
-        made = before_sentence(passage.text, mapper.operator, rng)
-        copies = [made.render(), passage.text]
-        text = " ".join(copies if rng.random() < 0.5 else copies[::-1])
-        if canonical_hash(text) in used or len(text) > settings.max_chars + 30:
-            continue
-        runs = {slot: execute(text, steps) for slot, steps in orders.items()}
-        wanted = {"canonical": passage.text, "swap_0_1": f"{passage.text} {passage.text}"}
-        if any(normalise(run.text) != normalise(wanted[slot]) for slot, run in runs.items()):
-            continue
-        pool.mark_used(passage)
-        used.add(canonical_hash(text))
-        return [
-            _task(split, index, slot, steps, runs[slot], text, rng, _meta(passage), settings)
-            for slot, steps in orders.items()
-        ]
-    raise DemoTaskError(f"split {split}: no passage fits order group {index}; use a larger corpus")
 
 
 def _group(
     split: str,
     index: int,
-    status: str,
+    key: tuple[int | str, ...],
+    draft: Callable[[Step, PassagePool, OrderSettings, set[str], Random], _Draft | None],
     pool: PassagePool,
     settings: OrderSettings,
-    seed: int,
     used: set[str],
 ) -> list[Task]:
+    """Both tasks of the first draft that is fit; draws depend on `key` and the attempt."""
     mapper = Step(settings.operators[index % len(settings.operators)])
     for attempt in range(_TRIES):
-        rng = Random(derive_seed(seed, split, index, attempt))
-        number = pick(rng, settings.thresholds)
-        filter_ = filter_step("text_length_filter", "min", number)
-        low, high = (18, int(LOW * number)) if status == "DROP" else (int(HIGH * number), 10_000)
-        passage = pool.draw(rng, low, min(high, settings.max_chars))
-        if passage is None:
+        rng = Random(derive_seed(*key, attempt))
+        made = draft(mapper, pool, settings, used, rng)
+        if made is None:
             continue
-        woven = weave(passage.text, (mapper.operator,), rng)
-        text = woven.render()
-        if canonical_hash(text) in used or len(text) > settings.max_chars + 30:
-            continue
-        if status == "DROP" and len(text) > LOW * number:
-            continue
-        orders = {"pre": (filter_, mapper), "post": (mapper, filter_)}
-        runs = {slot: execute(text, steps) for slot, steps in orders.items()}
-        if not _as_meant(woven, mapper, runs, status):
-            continue
-        pool.mark_used(passage)
-        used.add(canonical_hash(text))
+        pool.mark_used(made.passage)
+        used.add(canonical_hash(made.text))
+        meta = _meta(made.passage)
         return [
-            _task(split, index, slot, steps, runs[slot], text, rng, _meta(passage), settings)
-            for slot, steps in orders.items()
+            _task(split, index, slot, steps, made.runs[slot], made.text, rng, meta, settings)
+            for slot, steps in made.orders.items()
         ]
     raise DemoTaskError(f"split {split}: no passage fits order group {index}; use a larger corpus")
+
+
+def _with_mappers(
+    mapper: Step, pool: PassagePool, settings: OrderSettings, used: set[str], rng: Random
+) -> _Draft | None:
+    """For a group of track order_m: a mapper and the removal of repeated sentences."""
+    passage = pool.draw(rng, 18, int(REPEATED * settings.max_chars))
+    if passage is None or len(passage.sentences) != 1:
+        return None
+    made = before_sentence(passage.text, mapper.operator, rng)
+    copies = [made.render(), passage.text]
+    text = " ".join(copies if rng.random() < 0.5 else copies[::-1])
+    if canonical_hash(text) in used or len(text) > settings.max_chars + 30:
+        return None
+    orders = {"canonical": (mapper, REPEATS), "swap_0_1": (REPEATS, mapper)}
+    runs = {slot: execute(text, steps) for slot, steps in orders.items()}
+    wanted = {"canonical": passage.text, "swap_0_1": f"{passage.text} {passage.text}"}
+    if any(normalise(run.text) != normalise(wanted[slot]) for slot, run in runs.items()):
+        return None
+    return _Draft(passage, text, orders, runs)
+
+
+def _with_filter(
+    status: str,
+    mapper: Step,
+    pool: PassagePool,
+    settings: OrderSettings,
+    used: set[str],
+    rng: Random,
+) -> _Draft | None:
+    """For a group of track order_f: a filter and a mapper, on a text that gets `status`."""
+    number = pick(rng, settings.thresholds)
+    filter_ = filter_step("text_length_filter", "min", number)
+    low, high = (18, int(LOW * number)) if status == "DROP" else (int(HIGH * number), 10_000)
+    passage = pool.draw(rng, low, min(high, settings.max_chars))
+    if passage is None:
+        return None
+    woven = weave(passage.text, (mapper.operator,), rng)
+    text = woven.render()
+    if canonical_hash(text) in used or len(text) > settings.max_chars + 30:
+        return None
+    if status == "DROP" and len(text) > LOW * number:
+        return None
+    orders = {"pre": (filter_, mapper), "post": (mapper, filter_)}
+    runs = {slot: execute(text, steps) for slot, steps in orders.items()}
+    return _Draft(passage, text, orders, runs) if _as_meant(woven, mapper, runs, status) else None
 
 
 def _meta(passage: Passage) -> dict[str, object]:

@@ -302,8 +302,8 @@ def cuts_of(groups: Groups) -> list[list[bool]]:
 
 
 def outcomes_of(batch: Batch, begun: bool = False) -> list[list[float]]:
-    """What each prompt's rollouts reached; failures of the infrastructure are left out, and without
-    `begun` tasks that were begun for the model, which say nothing of the whole."""
+    """What each prompt's rollouts reached, without failures of the infrastructure. Tasks that were
+    begun for the model say nothing of the whole: only with `begun` they count."""
     return [
         [s.outcome for s in row if s.outcome is not None and (begun or GOLD_STEPS not in task.meta)]
         for task, row in zip(batch.tasks, batch.scores, strict=True)

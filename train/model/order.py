@@ -19,7 +19,7 @@ from configs.training import GrpoConfig
 from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError
 from rollouts.prompts import ChatTokenizer
-from train.model.starts import FORGET, Starts, kind_of
+from train.model.starts import Count, Starts, count, faded, kind_of
 
 FloatArray = NDArray[np.float64]
 
@@ -139,32 +139,23 @@ class PassRates:
     """
 
     kinds: Sequence[str]
-    seen: dict[int, tuple[float, float, int]] = field(
-        default_factory=dict[int, tuple[float, float, int]]
-    )  # row -> (passed, failed, step they are counted for)
+    seen: dict[int, Count] = field(default_factory=dict[int, Count])  # by row
 
     def learn(self, row: int, outcomes: Sequence[float], step: int) -> None:
         """Count the outcomes (0 to 1) of one task's rollouts at a step."""
-        passed, failed = self._at(row, step)
-        total = sum(outcomes)
-        self.seen[row] = (passed + total, failed + len(outcomes) - total, step)
-
-    def _at(self, row: int, step: int) -> tuple[float, float]:
-        passed, failed, when = self.seen.get(row, (0.0, 0.0, step))
-        left = FORGET ** (step - when)
-        return passed * left, failed * left
+        count(self.seen, row, outcomes, step)
 
     def betas(self, step: int) -> tuple[FloatArray, FloatArray]:
         """(α, β) of every row at a step."""
         of_kind: dict[str, tuple[float, float]] = {}
         for row in sorted(self.seen):
-            passed, failed = self._at(row, step)
+            passed, failed = faded(self.seen, row, step)
             p, f = of_kind.get(self.kinds[row], (1.0, 1.0))
             of_kind[self.kinds[row]] = (p + passed, f + failed)
         alpha, beta = np.empty(len(self.kinds)), np.empty(len(self.kinds))
         for row, kind in enumerate(self.kinds):
             p, f = of_kind.get(kind, (1.0, 1.0))
-            passed, failed = self._at(row, step)
+            passed, failed = faded(self.seen, row, step)
             alpha[row] = passed + PRIOR * p / (p + f)
             beta[row] = failed + PRIOR * f / (p + f)
         return alpha, beta

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from rewards.task import Task
 GOLD_STEPS = "gold_steps"  # in a task's meta: steps that were done for the model
 FORGET = 0.97  # of an observation's weight is left a step later; half of it after 23 steps
 States = Callable[[Task], Sequence[Task]]
+Key = TypeVar("Key")
+Count = tuple[float, float, int]  # (passed, failed, step they are counted for)
 
 
 def whole(task: Task) -> Sequence[Task]:
@@ -51,17 +53,29 @@ def kind_of(task: Task) -> str:
     return f"{task.family} {task.track} {task.meta.get('difficulty')}"
 
 
+def faded(seen: Mapping[Key, Count], key: Key, step: int) -> tuple[float, float]:
+    """(passed, failed), as they count at a step."""
+    passed, failed, when = seen.get(key, (0.0, 0.0, step))
+    left = FORGET ** (step - when)
+    return passed * left, failed * left
+
+
+def count(seen: dict[Key, Count], key: Key, outcomes: Sequence[float], step: int) -> None:
+    """Count the outcomes (0 to 1) of one prompt's rollouts at a step."""
+    passed, failed = faded(seen, key, step)
+    total = sum(outcomes)
+    seen[key] = (passed + total, failed + len(outcomes) - total, step)
+
+
 @dataclass
 class Starts:
     """What asks a task whole or from one of its states. Under `rl.gold_state=thompson` it counts
     how often tasks of a kind (family, track, difficulty) are solved once k of their steps are done:
-    a Beta distribution for each kind and k, from 1, 1. Older outcomes count less."""
+    a Beta distribution for each kind and k, at first Beta(1, 1). Older outcomes count less."""
 
     config: GrpoConfig
     seed: int
-    seen: dict[tuple[str, int], tuple[float, float, int]] = field(
-        default_factory=dict[tuple[str, int], tuple[float, float, int]]
-    )  # (kind, k) -> (passed, failed, step they are counted for)
+    seen: dict[tuple[str, int], Count] = field(default_factory=dict[tuple[str, int], Count])
 
     @property
     def counts(self) -> bool:
@@ -82,24 +96,16 @@ class Starts:
             return task
         key = derive_seed(self.seed, "start", step, task.id)
         generator = np.random.Generator(np.random.Philox(key))
-        counts = [self._at((kind_of(one), _done(one)), step) for one in choices]
+        counts = [faded(self.seen, _key(one), step) for one in choices]
         rates = generator.beta([1 + p for p, _ in counts], [1 + f for _, f in counts])
         return choices[int(np.argmax(rates * (1 - rates)))]
-
-    def _at(self, key: tuple[str, int], step: int) -> tuple[float, float]:
-        passed, failed, when = self.seen.get(key, (0.0, 0.0, step))
-        left = FORGET ** (step - when)
-        return passed * left, failed * left
 
     def learn(self, step: int, tasks: Sequence[Task], outcomes: Sequence[Sequence[float]]) -> None:
         """Count what the rollouts of a step's tasks reached, tasks as they were asked."""
         if not self.counts:
             return
         for task, reached in zip(tasks, outcomes, strict=True):
-            key = (kind_of(task), _done(task))
-            passed, failed = self._at(key, step)
-            total = sum(reached)
-            self.seen[key] = (passed + total, failed + len(reached) - total, step)
+            count(self.seen, _key(task), reached, step)
 
     def state(self) -> dict[str, Any]:
         """JSON data for a checkpoint; {} before anything was counted."""
@@ -112,5 +118,6 @@ class Starts:
         self.seen = {(str(n), int(k)): (float(p), float(f), int(s)) for n, k, p, f, s in rows}
 
 
-def _done(task: Task) -> int:
-    return int(task.meta.get(GOLD_STEPS, 0))
+def _key(task: Task) -> tuple[str, int]:
+    """Its kind, and how many of its steps were done for the model."""
+    return kind_of(task), int(task.meta.get(GOLD_STEPS, 0))

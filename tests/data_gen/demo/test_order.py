@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from data_gen.corpora import read_corpus
+from data_gen.demo.cli import order
 from data_gen.demo.order import BRIEF, OrderSettings, build_order_tasks
 from data_gen.demo.wording import read_requirement
 from rewards.gold import execute
 from rewards.parse import normalise
-from rewards.task import Task
+from rewards.task import Task, read_tasks
 
 FEW = OrderSettings(train_sft=8, train_rl=20, heldout=4, validation=2, mapper_share=0.5, brief=True)
 
@@ -52,3 +55,16 @@ def test_swapped_mappers_leave_the_sentence_once_or_twice(splits: dict[str, list
         twice = text == f"{half} {half}"
         assert twice == (task.meta["order_slot"] == "swap_0_1")
         assert task.gold["status"] == "KEEP"
+
+
+@pytest.mark.parametrize(
+    ("asked", "groups"), [([], 2), (["validation=1"], 1), (["validation=0"], 0)]
+)
+def test_validation_is_a_third_of_heldout_unless_it_is_set(
+    asked: list[str], groups: int, tmp_path: Path
+) -> None:
+    small = ["train_sft=2", "train_rl=2", "heldout=6", *asked]
+    assert order(["--out", str(tmp_path / "made"), *small]) == 0
+    written = tmp_path / "made" / "validation.jsonl"
+    assert written.is_file() == (groups > 0)
+    assert not groups or len(read_tasks(written)) == 2 * groups

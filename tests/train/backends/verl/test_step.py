@@ -55,7 +55,8 @@ def ours(folder: Path, config: GrpoRunConfig) -> tuple[dict[str, Any], dict[str,
     adv = centre(rewards)
     tasks = [Task(f"t{p}", "refinement", "toy", "train", [], {}) for p in range(PROMPTS)]
     scores = [[Score(1.0, float(r), {}, "ok") for r in row] for row in rewards]
-    batch = Batch(tasks, groups, scores, adv, torch.ones(PROMPTS, GROUP, dtype=torch.bool))
+    valid = torch.ones(PROMPTS, GROUP, dtype=torch.bool)
+    batch = Batch(tasks, groups, scores, adv, valid, rewards)
     policy = load_policy(folder, "float32")
     assert isinstance(policy, LlamaPolicy)
     rows = [
