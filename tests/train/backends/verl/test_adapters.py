@@ -215,9 +215,8 @@ def test_rl_with_adapters_on_two_devices_resumes_and_exports(tmp_path: Path) -> 
     grpo(tmp_path, "rl.steps=2", *more)
     rows = logged(tmp_path)
     assert [row["training/global_step"] for row in rows] == [1, 2]
-    for row in rows:
-        assert row["training/rollout_probs_diff_max"] < 1e-4
-        assert row["actor/grad_norm"] > 0
+    assert all(row["training/rollout_probs_diff_max"] < 1e-4 for row in rows)
+    assert rows[0]["actor/grad_norm"] > 0  # so high a rate may leave no reward to the next step
     before = load_file(tmp_path / "m" / "model.safetensors")
     after = load_file(tmp_path / "run" / "model" / "model.safetensors")
     changed = {name for name in before if not torch.equal(before[name], after[name])}
