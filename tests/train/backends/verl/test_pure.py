@@ -137,30 +137,6 @@ def test_separate_async_asks_for_cupy_and_for_all_its_gpus(
     assert mismatches(asked("grpo", job), environ | {"SLURM_GPUS_ON_NODE": "8"}, 0) == []
 
 
-def test_a_vllm_server_draws_on_the_smoke_device_alone(tmp_path: Path) -> None:
-    from train.backends.verl.smoke.servers import launch_of
-
-    vllm = ("cluster.device=cpu", "cluster.rollout=vllm", "cluster.server_python=/no/python")
-    assert made(*vllm)["actor_rollout_ref.rollout.name"] == "assay_vllm"
-    with pytest.raises(ConfigError, match="log-probabilities of temperature 1"):
-        made(*vllm, "rl.temperature=0.7")
-    with pytest.raises(ConfigError, match=r"server_python=/no/python: no such program"):
-        launch_of(run_of(*vllm))
-    python = tmp_path / "bin" / "python"
-    python.parent.mkdir()
-    python.touch(0o755)
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "libiomp5.so").touch()
-    launch = launch_of(run_of(*vllm[:2], f"cluster.server_python={python}", "rl.max_length=512"))
-    assert launch.environ["VLLM_SERVER_DEV_MODE"] == "1"
-    assert launch.environ["LD_PRELOAD"] == str(tmp_path / "lib" / "libiomp5.so")
-    assert launch.command(7)[-1] == "512" and "float32" in launch.command(7)
-    (tmp_path / "config.json").write_text('{"hidden_size": 32, "num_attention_heads": 4}')
-    narrow = run_of(*vllm[:2], f"cluster.server_python={python}", f"model.path={tmp_path}")
-    with pytest.raises(ConfigError, match="heads of width 8; vLLM on a CPU has 32, 64"):
-        launch_of(narrow)
-
-
 def test_long_answers_and_gold_states_are_ours_under_verl_too() -> None:
     assert made("rl.overlong=soft", "rl.gold_state=anneal") == made()
 

@@ -46,6 +46,9 @@ def test_every_weight_is_sent_and_no_other() -> None:
     assert checked({"a": one, "lm_head.weight": one}, {"a"}).keys() == {"a"}
     with pytest.raises(KeyError, match=r"b missing, c unknown"):
         checked({"a": one, "c": one}, {"a", "b"})
+    embed = {"model.embed_tokens.weight": one}
+    assert checked(embed, {*embed, "lm_head.weight"}).keys() == {*embed, "lm_head.weight"}
+    assert checked(embed, {*embed}).keys() == {*embed}
 
 
 @pytest.mark.slow

@@ -1,3 +1,6 @@
+# safetensors ships partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
 """vLLM servers of a run on the smoke device: processes of their own environment, over HTTP.
 
 The driver starts and ends them; verl's actors get their addresses. Imports nothing of verl.
@@ -18,16 +21,18 @@ from rollouts.engines.server.process import Launch, servers
 
 ADDRESSES = "ASSAY_ROLLOUT_SERVERS"  # one of each replica, with commas
 WEIGHTS = "ASSAY_ROLLOUT_WEIGHTS"  # a folder: the weights that the servers read after an update
+MODEL = "ASSAY_ROLLOUT_MODEL"  # the folder that the servers were started from
+HEAD, EMBED = "lm_head.weight", "model.embed_tokens.weight"
 NAME = "policy"
 HEADS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)  # of vLLM 0.32's CPU attention
 
 
-def launch_of(config: GrpoRunConfig) -> Launch:
+def launch_of(config: GrpoRunConfig, model: Path) -> Launch:
     """How a server is started: float32 like the trainer, and open to calls that change weights."""
     python = Path(config.cluster.server_python)
     if not os.access(python, os.X_OK):
         raise ConfigError(f"cluster.server_python={python}: no such program")
-    _refuse_heads(Path(str(config.model.path)))
+    _refuse_heads(model)
     environ = {
         "VLLM_SERVER_DEV_MODE": "1",  # opens /pause, /resume, /collective_rpc
         "OMP_NUM_THREADS": "1",
@@ -40,7 +45,7 @@ def launch_of(config: GrpoRunConfig) -> Launch:
         environ["LD_PRELOAD"] = str(threads)
     length = str(config.rl.max_length)
     more = ("--dtype", "float32", "--enforce-eager", "--max-model-len", length)
-    return Launch("vllm", str(config.model.path), NAME, str(python), more, environ=environ)
+    return Launch("vllm", str(model), NAME, str(python), more, environ=environ)
 
 
 def _refuse_heads(folder: Path) -> None:
@@ -57,16 +62,48 @@ def _refuse_heads(folder: Path) -> None:
         )
 
 
+def names_of(folder: Path) -> set[str]:
+    """Names of all weights in a model folder."""
+    from safetensors import safe_open
+
+    found: set[str] = set()
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as weights:
+            found |= set(weights.keys())
+    return found
+
+
+def untied(source: Path, folder: Path) -> Path:
+    """The model with an output layer of its own; `source` itself where it has one.
+
+    vLLM's CPU build keeps a packed copy of the output layer. Where that layer is tied to the
+    embedding, `reload_weights` renews the embedding and not the copy.
+    """
+    if HEAD in names_of(source):
+        return source
+    from rollouts.engines.torch.llama import read_state
+    from train.model.policy import save_folder
+
+    state = read_state(source)
+    save_folder(source, folder, state | {HEAD: state[EMBED].clone()})
+    file = folder / "config.json"
+    about = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps(about | {"tie_word_embeddings": False}, indent=2), encoding="utf-8")
+    return folder
+
+
 @contextmanager
 def rollout_servers(config: GrpoRunConfig, folder: Path) -> Generator[dict[str, str]]:
     """Variables that verl's actors find the servers by; empty where the embedded engine draws."""
     if config.cluster.rollout != "vllm":
         yield {}
         return
-    weights = folder / "weights"
+    weights, copy = folder / "weights", folder / "served"
     each = [""] * config.cluster.devices
-    with servers(launch_of(config), each, folder / "servers") as addresses:
-        try:
-            yield {ADDRESSES: ",".join(addresses), WEIGHTS: str(weights)}
-        finally:
-            shutil.rmtree(weights, ignore_errors=True)
+    try:
+        model = untied(Path(str(config.model.path)), copy)
+        with servers(launch_of(config, model), each, folder / "servers") as addresses:
+            yield {ADDRESSES: ",".join(addresses), WEIGHTS: str(weights), MODEL: str(model)}
+    finally:
+        for made in (weights, copy):
+            shutil.rmtree(made, ignore_errors=True)

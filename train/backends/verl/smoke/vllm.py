@@ -33,7 +33,15 @@ from train.backends.verl.smoke.rollout import (
     server_name,
     without_memory,
 )
-from train.backends.verl.smoke.servers import ADDRESSES, NAME, WEIGHTS
+from train.backends.verl.smoke.servers import (
+    ADDRESSES,
+    EMBED,
+    HEAD,
+    MODEL,
+    NAME,
+    WEIGHTS,
+    names_of,
+)
 from train.model.policy import save_folder
 
 TIMEOUT_S = 1800.0
@@ -119,30 +127,19 @@ class VllmRollout(CpuRollout):
     """Lives in the training worker; hands the weights over as a folder."""
 
     async def hand_over(self, named: dict[str, torch.Tensor], global_steps: int) -> None:
-        base = Path(getattr(self.model_config, "local_path", None) or self.model_config.path)
-        folder = Path(os.environ[WEIGHTS]) / f"rank_{rank()}"
+        base, folder = Path(os.environ[MODEL]), Path(os.environ[WEIGHTS]) / f"rank_{rank()}"
         save_folder(base, folder, checked(named, names_of(base)))
         server = ray.get_actor(server_name(rank()))
         await server.update_weights.remote(str(folder), global_steps)
 
 
-def names_of(folder: Path) -> set[str]:
-    """Names of all weights in a model folder."""
-    from safetensors import safe_open
-
-    found: set[str] = set()
-    for path in folder.glob("*.safetensors"):
-        with safe_open(path, framework="pt") as weights:
-            found |= set(weights.keys())
-    return found
-
-
 def checked(named: dict[str, torch.Tensor], wanted: set[str]) -> dict[str, torch.Tensor]:
-    """The weights without a tied output layer. vLLM only warns of names that are missing; here
-    each one has to be there, and no other."""
-    made = {name: weight for name, weight in named.items() if name in wanted}
+    """The weights as the server has them: a tied output layer is the embedding. vLLM only warns of
+    names that are missing; here each one has to be there, and no other."""
+    tied = {HEAD: named[EMBED].clone()} if EMBED in named and HEAD not in named else {}
+    made = {name: weight for name, weight in (named | tied).items() if name in wanted}
     lost = sorted(wanted - made.keys())
-    more = sorted(set(named) - wanted - {"lm_head.weight"})
+    more = sorted(set(named) - wanted - {HEAD})
     if lost or more:
         raise KeyError(
             f"the trainer sent {len(named)} weights: {', '.join(lost) or 'none'} missing, "
