@@ -5,8 +5,10 @@
 
 Attention of a sampled token has two parts: the prompt's keys and values, stored once a group and
 met by all its samples in one batched product, and the sample's own, in a buffer of its own row.
-One softmax runs over both. Axis letters: P groups (prompts), W live samples a group, R = P·W
-rows, K key/value heads, H query heads, Q = H/K, C head size, L prompt length, S room for sampled.
+One softmax runs over both. Samples of a group that drew the same tokens so far are one row; where
+they part, the row is copied. Axis letters: P groups (prompts), W rows a group, R = P·W rows, F of
+them fed, K key/value heads, H query heads, Q = H/K, C head size, L prompt length, S room for
+sampled.
 """
 
 from __future__ import annotations
@@ -80,10 +82,24 @@ class Cache:
     groups: int
     width: int
     used: int = 0  # columns of `own` that are filled
+    fed: Tensor | None = None  # (F,) rows that go on, in order; None: all of them
 
     @property
     def rows(self) -> int:
         return self.groups * self.width
+
+    @property
+    def positions(self) -> Tensor:
+        """(F,) the place of each row's newest column in its text."""
+        every = (self.lengths + self.used - 1).repeat_interleave(self.width)
+        return every if self.fed is None else every[self.fed]
+
+    @torch.inference_mode()
+    def copy(self, sources: Tensor, targets: Tensor) -> None:
+        """Make some rows what others are; no row is both."""
+        for store in (self.own_k, self.own_v):
+            for tensor in store:
+                tensor[targets] = tensor[sources]
 
     def reserve(self) -> None:
         """Open one more column, in every row."""
@@ -101,7 +117,8 @@ class Cache:
         self.used += 1
 
     def keep(self, groups: Tensor, rows: Tensor, width: int) -> None:
-        """Keep the given groups (P',) and rows (P'·width,), in that order."""
+        """Keep the given groups (P',) and rows (P'·width,), in that order; a row may come twice.
+        All are fed then."""
         if len(groups) < self.groups:
             self.prompt_k = [t.index_select(0, groups) for t in self.prompt_k]
             self.prompt_v = [t.index_select(0, groups) for t in self.prompt_v]
@@ -109,7 +126,7 @@ class Cache:
             self.lengths = self.lengths.index_select(0, groups)
         self.own_k = [t.index_select(0, rows) for t in self.own_k]
         self.own_v = [t.index_select(0, rows) for t in self.own_v]
-        self.groups, self.width = len(groups), width
+        self.groups, self.width, self.fed = len(groups), width, None
 
 
 def new_cache(prompt_k: list[Tensor], prompt_v: list[Tensor], lengths: Tensor, width: int) -> Cache:
@@ -131,7 +148,9 @@ def mlp(x: Tensor, shape: Shape, gate_up: Linear, down: Linear) -> Tensor:
 
 
 def _attend(shape: Shape, cache: Cache, index: int, q: Tensor) -> Tensor:
-    """Attention of one new token a row: q (R, H, C), already scaled, over prompt and own keys."""
+    """Attention of one new token a row: q (F, H, C), already scaled, over prompt and own keys."""
+    if cache.fed is not None:  # in blocks of all rows: the products of a layer are what costs
+        q = q.new_zeros(cache.rows, *q.shape[1:]).index_copy_(0, cache.fed, q)
     p, w, k, g = cache.groups, cache.width, shape.kv_heads, shape.repeat
     rows, c = p * w, shape.head_dim
     prompt_k, prompt_v, own_k, own_v = (
@@ -148,22 +167,24 @@ def _attend(shape: Shape, cache: Cache, index: int, q: Tensor) -> Tensor:
     own_share = share[..., size:].transpose(1, 2).reshape(rows * k, g, -1)
     from_own = torch.bmm(own_share, own_v).view(rows, k * g * c)
     mixed = from_prompt.view(p, k, w, g, c).transpose(1, 2).reshape(rows, k * g * c)
-    return mixed + from_own
+    mixed = mixed + from_own
+    return mixed if cache.fed is None else mixed.index_select(0, cache.fed)
 
 
 @torch.inference_mode()
 def step(model: Llama, run: Products, caches: Sequence[Cache], ids: Tensor) -> Tensor:
-    """Feed one token a row (R,), the waves' rows one after another; logits (R, V)."""
+    """Feed one token to each fed row, the waves' rows one after another; logits (rows, V)."""
     shape = model.shape
     for cache in caches:
         cache.reserve()
-    positions = torch.cat([(c.lengths + c.used - 1).repeat_interleave(c.width) for c in caches])
+    positions = torch.cat([c.positions for c in caches])
     cos, sin = rope_tables(shape, positions, model.embed.dtype)
     cos, sin = cos[:, None], sin[:, None]
     x = model.embed[ids]
     scale = shape.head_dim**-0.5
     cut = shape.heads + shape.kv_heads
-    sizes = [c.rows for c in caches]
+    rows = [slice(None) if c.fed is None else c.fed for c in caches]
+    sizes = [c.rows if c.fed is None else len(c.fed) for c in caches]
     for index, (layer, (qkv, o, gate_up, down)) in enumerate(
         zip(model.layers, run.layers, strict=True)
     ):
@@ -172,15 +193,16 @@ def step(model: Llama, run: Products, caches: Sequence[Cache], ids: Tensor) -> T
         q = turned[:, : shape.heads] * scale
         parts = zip(
             caches,
+            rows,
             q.split(sizes),
             turned[:, shape.heads :].split(sizes),
             heads[:, cut:].split(sizes),
             strict=True,
         )
         mixed: list[Tensor] = []
-        for cache, own_q, own_k, own_v in parts:
-            cache.own_k[index][:, :, cache.used - 1] = own_k
-            cache.own_v[index][:, :, cache.used - 1] = own_v
+        for cache, at, own_q, own_k, own_v in parts:
+            cache.own_k[index][at, :, cache.used - 1] = own_k
+            cache.own_v[index][at, :, cache.used - 1] = own_v
             mixed.append(_attend(shape, cache, index, own_q))
         x = x + o(torch.cat(mixed) if len(mixed) > 1 else mixed[0])
         x = x + mlp(rms_norm(x, layer.norm_mlp, shape.eps), shape, gate_up, down)

@@ -31,7 +31,8 @@ KEEP_BYTES = 1 << 30  # of keys and values kept between the turns of conversatio
 
 
 class TorchEngine:
-    """Waves of up to `slots` rows over our own decoder; samples of a prompt share its prefill.
+    """Waves of up to `slots` samples over our own decoder. Samples of a prompt share its prefill,
+    and on a CPU every step until they draw different tokens.
 
     `stop_ids` end a sample (the stop token is part of the completion). Weights are read from
     `model` in place; call `update_weights()` after they change, so that packed copies follow.
@@ -52,6 +53,7 @@ class TorchEngine:
         self.slots = slots
         self._packs = decode.can_prepack(model.embed)
         self._products: decode.Products | None = None
+        self.merges = model.embed.device.type == "cpu"  # else it would wait for the GPU each token
         self._kept = Kept(keep_bytes)
         self.prefilled = 0  # prompt tokens computed so far
 
@@ -89,7 +91,7 @@ class TorchEngine:
         waves: list[tuple[list[int], Wave]] = []
         logits: list[Tensor] = []
         while queue or waves:
-            room = self._room(sum(w.cache.rows for _, w in waves), n)
+            room = self._room(sum(w.drawn for _, w in waves), n)
             if queue and room:
                 part, queue = queue[:room], queue[room:]
                 wave, first = self._begin(
@@ -142,9 +144,11 @@ class TorchEngine:
         """A wave of new prompts, and the logits of its rows' first tokens."""
         known = sum(part.length for parts in past for part in parts)
         self.prefilled += sum(map(len, prompts)) - known
-        logits, cache = prefill(self.model, run, prompts, past, n)
-        wave = Wave(cache, seeds, limit, self.stop_ids, saving=self._kept.limit > 0)
-        return wave, logits.repeat_interleave(n, 0)
+        width = 1 if self.merges else n
+        logits, cache = prefill(self.model, run, prompts, past, width)
+        saving = self._kept.limit > 0
+        wave = Wave(cache, seeds, n, limit, self.stop_ids, saving)
+        return wave, logits.repeat_interleave(width, 0)
 
     def _keep(
         self, prompts: list[Sequence[int]], groups: list[list[Completion]], wave: Wave
@@ -166,9 +170,13 @@ class TorchEngine:
 
 
 def _draw(waves: Sequence[Wave], logits: Tensor, sampling: Sampling) -> None:
-    """The next token of every row of every wave."""
-    sizes = [w.cache.rows for w in waves]
-    drawn = pick(logits, sampling, torch.cat([w.draws for w in waves]))
+    """The next token of every sample of every wave, from the logits of their fed rows."""
+    sizes, first = [w.drawn for w in waves], 0
+    rows: list[Tensor] = []
+    for wave in waves:
+        rows.append(wave.at + first)
+        first += len(wave.rows())
+    drawn = pick(logits, sampling, torch.cat([w.draws for w in waves]), torch.cat(rows))
     columns = zip(*(column.split(sizes) for column in drawn), strict=True)
     for wave, (ids, full, narrow) in zip(waves, columns, strict=True):
         wave.record(ids, full, narrow)

@@ -23,62 +23,70 @@ def uniforms(seeds: Sequence[int], length: int) -> Tensor:
     return torch.from_numpy(np.stack(rows)) if rows else torch.zeros(0, length, dtype=torch.float64)
 
 
-def _invert(weights_BV: Tensor, u_B: Tensor) -> tuple[Tensor, Tensor]:
-    """(first index whose running sum passes u·total, total), by blocks: rounding stays within a
-    block. Totals are float64."""
-    rows, size = weights_BV.shape
+def _invert(weights_RV: Tensor, u_B: Tensor, row_B: Tensor) -> tuple[Tensor, Tensor]:
+    """(first index whose running sum passes u·total, total) of each draw, by blocks: rounding stays
+    within a block. Totals are float64."""
+    rows, size = weights_RV.shape
     pad = -size % _BLOCK
     if pad:  # padding by 0 would still copy
-        weights_BV = torch.nn.functional.pad(weights_BV, (0, pad))
-    blocks = weights_BV.view(rows, -1, _BLOCK)
+        weights_RV = torch.nn.functional.pad(weights_RV, (0, pad))
+    blocks = weights_RV.view(rows, -1, _BLOCK)
     sums = blocks.sum(-1, dtype=torch.float64)
     running = sums.cumsum(-1)
+    before, running = (running - sums)[row_B], running[row_B]
     whole = running[:, -1]
     target = torch.minimum(u_B * whole, torch.nextafter(whole, torch.zeros_like(whole)))
     block = torch.searchsorted(running, target[:, None], right=True).clamp_(max=sums.shape[1] - 1)
-    before = (running - sums).gather(1, block)
-    inner = blocks.gather(1, block[:, :, None].expand(-1, -1, _BLOCK))[:, 0].double().cumsum(-1)
+    before = before.gather(1, block)
+    inner = blocks[row_B, block[:, 0]].double().cumsum(-1)
     offset = torch.searchsorted(inner, target[:, None] - before, right=True)
     last = (inner < inner[:, -1:]).sum(-1, keepdim=True)  # never past the last positive weight
     index = block * _BLOCK + torch.minimum(offset, last)
     return index[:, 0].clamp_(max=size - 1), whole
 
 
-def pick(logits_BV: Tensor, sampling: Sampling, u_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def pick(
+    logits_RV: Tensor, sampling: Sampling, u_B: Tensor, row_B: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Token ids (B,), their full log-probabilities and their sampling log-probabilities.
 
     The full law is softmax(logits / T) (raw softmax at T = 0); the sampling law keeps the `top_k`
     best tokens, then the smallest set of them whose renormalised mass reaches `top_p`, as
-    transformers' warpers do. `u_B` in [0, 1) decides; the same u gives the same token.
+    transformers' warpers do. `u_B` in [0, 1) decides; the same u gives the same token. Draw b is
+    from row `row_B[b]` of the logits: several draws may share one. None: one draw a row, in order.
     """
-    rows, size = logits_BV.shape
+    rows, size = logits_RV.shape
+    row_B = torch.arange(rows, device=logits_RV.device) if row_B is None else row_B
     step = max(1, _SLICE * torch.get_num_threads() // size)
-    if logits_BV.device.type != "cpu" or rows <= step:
-        return _pick(logits_BV, sampling, u_B)
-    parts = [
-        _pick(logits_BV[at : at + step], sampling, u_B[at : at + step])
-        for at in range(0, rows, step)
-    ]
-    ids, full, narrow = (torch.cat(column) for column in zip(*parts, strict=True))
-    return ids, full, narrow
+    if logits_RV.device.type != "cpu" or rows <= step:
+        return _pick(logits_RV, sampling, u_B, row_B)
+    found = torch.empty(len(u_B), dtype=torch.long), torch.empty(len(u_B)), torch.empty(len(u_B))
+    for at in range(0, rows, step):
+        inside = ((row_B >= at) & (row_B < at + step)).nonzero()[:, 0]
+        part = _pick(logits_RV[at : at + step], sampling, u_B[inside], row_B[inside] - at)
+        for column, values in zip(found, part, strict=True):
+            column[inside] = values
+    return found
 
 
-def _pick(logits_BV: Tensor, sampling: Sampling, u_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _pick(
+    logits_RV: Tensor, sampling: Sampling, u_B: Tensor, row_B: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """`pick` for rows that are taken together."""
     if sampling.temperature == 0:
-        logits = logits_BV.float()
+        logits = logits_RV.float()
         ids = logits.argmax(-1)
         full = logits.gather(1, ids[:, None])[:, 0] - logits.logsumexp(-1)
-        return ids, full, torch.zeros_like(full)
+        return ids[row_B], full[row_B], torch.zeros_like(u_B, dtype=torch.float32)
     # a copy of our own, so that what follows may write into it
-    logits = logits_BV.to(torch.float32, copy=True)
+    logits = logits_RV.to(torch.float32, copy=True)
     if sampling.temperature != 1:
         logits.div_(sampling.temperature)
     if sampling.top_k <= 0 and sampling.top_p >= 1:
         peak = logits.amax(-1, keepdim=True)
-        ids, total = _invert(logits.sub_(peak).exp_(), u_B)
-        chosen = logits_BV.gather(1, ids[:, None]).float() / sampling.temperature
-        full = ((chosen - peak)[:, 0] - total.log()).float()
+        ids, total = _invert(logits.sub_(peak).exp_(), u_B, row_B)
+        chosen = logits_RV[row_B, ids].float() / sampling.temperature
+        full = (chosen - peak[row_B, 0] - total.log()).float()
         return ids, full, full
     best, order = logits.topk(min(sampling.top_k or logits.shape[1], logits.shape[1]), dim=-1)
     peak = best[:, :1]
@@ -86,9 +94,8 @@ def _pick(logits_BV: Tensor, sampling: Sampling, u_B: Tensor) -> tuple[Tensor, T
     if sampling.top_p < 1:
         share = kept / kept.sum(-1, keepdim=True)
         kept = kept.masked_fill((share.cumsum(-1) - share) >= sampling.top_p, 0.0)
-    slot = _invert(kept, u_B)[0][:, None]
-    ids = order.gather(1, slot)[:, 0]
+    slot = _invert(kept, u_B, row_B)[0]
     total = logits.sub_(peak).exp_().sum(-1).log()
-    full = (best.gather(1, slot) - peak)[:, 0] - total
-    narrow = kept.gather(1, slot)[:, 0].log() - kept.sum(-1).log()
-    return ids, full, narrow.float()
+    full = (best[row_B, slot] - peak[row_B, 0]) - total[row_B]
+    narrow = kept[row_B, slot].log() - kept.sum(-1).log()[row_B]
+    return order[row_B, slot], full, narrow.float()

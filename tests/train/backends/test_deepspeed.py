@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import signal
 import subprocess
@@ -17,7 +16,7 @@ from places import ROOT
 
 torch = pytest.importorskip("torch")
 
-from rewards.task import Task, write_jsonl  # noqa: E402
+from sft_runs import finish, losses, sft, toy_tasks, words  # noqa: E402
 
 BIG = "Qwen/Qwen3-32B"
 TOLERANCE = 2e-5  # relative, of each step's loss, in float32
@@ -26,64 +25,6 @@ TOLERANCE = 2e-5  # relative, of each step's loss, in float32
 def needs(package: str, extra: str) -> Any:
     missing = importlib.util.find_spec(package) is None
     return pytest.mark.skipif(missing, reason=f"{package} is not installed (extra `{extra}`)")
-
-
-def toy_tasks(path: Path, count: int = 24) -> Path:
-    tasks = []
-    for i in range(count):
-        gold = {"input_text": f"ax{i}", "status": "KEEP", "text": f"a{i}" * (1 + i % 4)}
-        tasks.append(
-            Task(
-                f"t{i}",
-                "refinement",
-                "toy",
-                "train",
-                [{"role": "user", "content": f"{i} ax"}],
-                gold,
-            )
-        )
-    write_jsonl(path, [t.to_json() for t in tasks])
-    return path
-
-
-def words(data: Path, model: Path, out: Path, *more: str) -> list[str]:
-    return [
-        f"data={data}",
-        f"model.path={model}",
-        f"out={out}",
-        "engine.device=cpu",
-        "engine.threads=1",
-        "engine.dtype=float32",
-        "sft.batch_size=4",
-        "sft.lr=1e-3",
-        "checkpoint.sft_every=3",
-        "cluster.device=cpu",
-        "cluster.gpus_per_node=2",
-        *more,
-    ]
-
-
-def sft(*args: str, start_new_session: bool = False) -> subprocess.Popen[str]:
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, "-m", "assay", "sft", *args],
-        cwd=ROOT,
-        env=env,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=start_new_session,
-    )
-
-
-def finish(run: subprocess.Popen[str], code: int = 0) -> str:
-    said, _ = run.communicate(timeout=900)
-    assert run.returncode == code, said
-    return said
-
-
-def losses(out: Path) -> list[float]:
-    return [json.loads(line)["loss"] for line in (out / "metrics.jsonl").read_text().splitlines()]
 
 
 def same(one: list[float], two: list[float]) -> bool:

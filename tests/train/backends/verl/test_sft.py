@@ -19,7 +19,7 @@ from places import ROOT
 
 pytest.importorskip("verl", reason="the extra `cluster` is not installed")
 pytest.importorskip("torch")
-from test_deepspeed import finish, losses, sft, toy_tasks, words
+from sft_runs import finish, losses, sft, toy_tasks, words
 
 from rewards.cdr.refinement import gold_answer
 from rewards.task import read_tasks
