@@ -9,7 +9,7 @@ from places import ROOT
 
 # with curricula, refilled groups, gold states and what is reached from them, checkpoints that are
 # checked, and Qwen's shapes
-MAX_LINES = 5310
+MAX_LINES = 5320
 MAX_FILES = 38  # besides the packages' own one-line files
 OURS = ("configs", "rewards", "rollouts", "data_gen", "train")
 

@@ -35,14 +35,14 @@ def learned(segments: Sequence[Segment]) -> list[tuple[int, list[int], list[int]
     """(row, what stands before a token that is learned, its place among them, the token)."""
     packed = pack(segments)
     found: list[tuple[int, list[int], list[int], int]] = []
-    for n in range(len(packed.target)):
-        row, at = int(packed.row[n]), int(packed.source[n])
+    for n, u in enumerate(packed.expand.tolist()):
+        row, at = int(packed.row[n]), int(packed.source[u])
         start, stop, first, _ = packed.spans[row]
         before = packed.ids[start:stop].tolist() + packed.ids[first : at + 1].tolist()
         if start <= at < stop:  # the last token of the prompt
             before = packed.ids[start : at + 1].tolist()
         place = [int(packed.column[n]), int(packed.positions[at])]
-        found.append((row, before, place, int(packed.target[n])))
+        found.append((row, before, place, int(packed.target[u])))
     return sorted(found)
 
 

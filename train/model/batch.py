@@ -37,24 +37,26 @@ class Segment:
 
     @property
     def tokens(self) -> int:
-        """Positions this segment takes when the prompt is shared."""
-        return len(self.prompt) + sum(map(len, self.completions))
+        """Positions this segment takes: the prompt once, and each different completion once."""
+        return len(self.prompt) + sum(map(len, set(map(tuple, self.completions))))
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A flat micro-batch: T positions, N of them predicted, S stems, B branches.
+    """A flat micro-batch: T positions, U of them predicted, S stems, B branches.
 
     A stem is what starts a sequence: a prompt, together with its completion if it has only one.
+    Rollouts with the same completion share it: N tokens of rollouts are U tokens here.
     A branch is one of several completions of a stem; it looks at the whole stem and at itself,
     never at a sibling. Attention runs on padded blocks of stems (S, P) and branches (B, C):
 
     `ids`, `positions` (T,): branches restart at their prompt's length. `stems`: flat positions
     (S, P); `stem_mask` (S, P, P) additive, 0 or -inf. `branches` (B, C), `stem_of` (B,),
     `branch_mask` (B, C, P + C). `place` (T,): where each flat position sits in the stems' and
-    branches' blocks laid out one after the other. `source` (N,): position whose hidden state
-    predicts `target` (N,); `row`, `column` (N,): which rollout and which of the tokens that its
-    model wrote that is. `spans`: rollout → (prompt's start, its end, completion's start, its end).
+    branches' blocks laid out one after the other. `source` (U,): position whose hidden state
+    predicts `target` (U,). `expand` (N,): which of the U each token of a rollout is; `row`,
+    `column` (N,): which rollout, and which of the tokens that its model wrote. `spans`: rollout →
+    (prompt's start, its end, completion's start, its end).
     """
 
     ids: Tensor
@@ -67,6 +69,7 @@ class Packed:
     place: Tensor
     source: Tensor
     target: Tensor
+    expand: Tensor
     row: Tensor
     column: Tensor
     spans: dict[int, tuple[int, int, int, int]]
@@ -77,34 +80,39 @@ def pack(segments: Sequence[Segment], device: str | torch.device = "cpu") -> Pac
     ids: list[int] = []
     positions: list[int] = []
     source: list[int] = []
-    target: list[int] = []
+    expand: list[int] = []
     row: list[int] = []
     column: list[int] = []
     stems: list[range] = []
     branches: list[range] = []
     stem_of: list[int] = []
     spans: dict[int, tuple[int, int, int, int]] = {}
+    unit: dict[int, int] = {}  # place of a predicted token → which of the U it is
     for segment in segments:
         start, size = len(ids), len(segment.prompt)
         ids += segment.prompt
         positions += range(size)
+        begun: dict[tuple[int, ...], int] = {}  # completion → its place
         masks = segment.masks or [[1] * len(c) for c in segment.completions]
         for completion, which, mask in zip(segment.completions, segment.rows, masks, strict=True):
-            first = len(ids)
+            first = begun.setdefault(tuple(completion), len(ids))
             spans[which] = (start, start + size, first, first + len(completion))
-            ids += completion
-            positions += range(size, size + len(completion))
-            before = [start + size - 1, *range(first, first + len(completion) - 1)]
+            if first == len(ids):
+                ids += completion
+                positions += range(size, size + len(completion))
             scored = [i for i, m in enumerate(mask) if m]
-            source += [before[i] for i in scored]
-            target += [completion[i] for i in scored]
+            for i in scored:
+                if first + i not in unit:
+                    unit[first + i] = len(unit)
+                    source.append(first + i - 1 if i else start + size - 1)
+            expand += [unit[first + i] for i in scored]
             row += [which] * len(scored)
             column += range(len(scored))
-            if len(segment.completions) > 1:
-                branches.append(range(first, len(ids)))
-                stem_of.append(len(stems))
-        alone = len(segment.completions) == 1
+        alone = len(begun) == 1
         stems.append(range(start, len(ids) if alone else start + size))
+        if not alone:
+            branches += [range(first, first + len(c)) for c, first in begun.items()]
+            stem_of += [len(stems) - 1] * len(begun)
 
     def tensor(values: list[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.long, device=device)
@@ -124,7 +132,8 @@ def pack(segments: Sequence[Segment], device: str | torch.device = "cpu") -> Pac
         branch_mask=torch.cat([reach, own], 2).to(device),
         place=_place(len(ids), stem_block, stem_len, branch_block, branch_len).to(device),
         source=tensor(source),
-        target=tensor(target),
+        target=tensor([ids[place] for place in unit]),
+        expand=tensor(expand),
         row=tensor(row),
         column=tensor(column),
         spans=spans,

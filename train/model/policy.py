@@ -113,7 +113,7 @@ class LlamaPolicy:
         return list(self.model.named())
 
     def hidden(self, packed: Packed) -> Tensor:
-        """Last hidden states (N, D) of the positions that predict a target."""
+        """Last hidden states (U, D) of the positions that predict a target."""
         model, shape = self.model, self.model.shape
         cos, sin = rope_tables(shape, packed.positions, model.embed.dtype)
         rope = (cos[:, None], sin[:, None])
@@ -131,7 +131,9 @@ class LlamaPolicy:
         return rms_norm(x.index_select(0, packed.source), model.norm, shape.eps)
 
     def logp(self, packed: Packed, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
-        return linear_logp(self.hidden(packed), self.model.head, packed.target, temperature)
+        """Of the N tokens of rollouts: log-probabilities and entropies (N,)."""
+        found = linear_logp(self.hidden(packed), self.model.head, packed.target, temperature)
+        return found[0].index_select(0, packed.expand), found[1].index_select(0, packed.expand)
 
     def engine(self, stop_ids: list[int], slots: int) -> TrainedEngine:
         from rollouts.engines.torch.engine import TorchEngine  # the loops know its protocol alone
@@ -158,7 +160,9 @@ class TransformersPolicy:
 
     def logp(self, packed: Packed, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
         """One row of the module's batch a completion: its prompt, then itself."""
-        rows = sorted(set(packed.row.tolist()))
+        # of rollouts with the same completion one is computed
+        owner = dict(zip(packed.expand.tolist(), packed.row.tolist(), strict=True))
+        rows = sorted(set(owner.values()))
         where = {row: i for i, row in enumerate(rows)}
         sequences = [self._sequence(packed, row) for row in rows]
         width = max(map(len, sequences))
@@ -167,12 +171,13 @@ class TransformersPolicy:
         for i, sequence in enumerate(sequences):
             ids[i, : len(sequence)], mask[i, : len(sequence)] = sequence, 1
         logits = self.module(ids, attention_mask=mask).logits
-        line = torch.tensor([where[r] for r in packed.row.tolist()], device=ids.device)
+        line = torch.tensor([where[owner[u]] for u in range(len(owner))], device=ids.device)
         # a branch's first token is predicted by its prompt's last; positions count from 0
         chosen = logits[line, packed.positions[packed.source]].float() / temperature
         law = chosen.log_softmax(-1)
         entropy = -(law.exp() * law).sum(-1).detach()
-        return law.gather(1, packed.target[:, None])[:, 0], entropy
+        logp = law.gather(1, packed.target[:, None])[:, 0]
+        return logp.index_select(0, packed.expand), entropy.index_select(0, packed.expand)
 
     @staticmethod
     def _sequence(packed: Packed, row: int) -> Tensor:

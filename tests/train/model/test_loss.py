@@ -30,10 +30,16 @@ def segments() -> list[Segment]:
     def ids(n: int) -> list[int]:
         return torch.randint(3, 259, (n,), generator=generator).tolist()
 
-    return [
+    found = [
         Segment(ids(9), [ids(4), ids(7), ids(1)], [0, 1, 2]),
         Segment(ids(5), [ids(6)], [3]),
         Segment(ids(1), [ids(3), ids(2)], [4, 5]),
+    ]
+    again = ids(4)  # rollouts that are the same
+    return [
+        *found,
+        Segment(ids(3), [again, ids(2), again, again], [6, 7, 8, 9]),
+        Segment(ids(2), [again, again], [10, 11]),
     ]
 
 
@@ -91,7 +97,8 @@ def test_the_padding_token_learns_in_the_fallback_too(tiny_folder: Path) -> None
 
 def masked_segments() -> list[Segment]:
     """The same, with tool tokens between the model's in some completions."""
-    masks = [[[1, 0, 0, 1], [1, 1, 1, 0, 0, 1, 1], [1]], [[1, 1, 0, 0, 0, 1]], None]
+    again = [[1, 0, 0, 1], [1, 1], [1, 1, 1, 1], [0, 0, 1, 1]]
+    masks = [[[1, 0, 0, 1], [1, 1, 1, 0, 0, 1, 1], [1]], [[1, 1, 0, 0, 0, 1]], None, again, None]
     return [
         Segment(s.prompt, s.completions, s.rows, m) for s, m in zip(segments(), masks, strict=True)
     ]
@@ -141,6 +148,13 @@ def test_saved_folder_is_what_transformers_loads(tiny_folder: Path, tmp_path: Pa
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
     parts = segments()
     assert torch.allclose(policy.logp(pack(parts))[0], reference_logp(model, parts), atol=1e-5)
+
+
+def test_rollouts_that_are_the_same_are_computed_once() -> None:
+    packed = pack(segments())
+    assert len(packed.ids) == sum(s.tokens for s in segments()) == 53
+    assert len(packed.target) == len(packed.ids) - (9 + 5 + 1 + 3 + 2)
+    assert len(packed.row) == sum(len(c) for s in segments() for c in s.completions)
 
 
 def test_siblings_do_not_see_each_other(tiny_folder: Path) -> None:
@@ -335,4 +349,4 @@ def test_row_and_column_say_where_a_token_belongs() -> None:
     packed = pack(segments())
     place = list(zip(packed.row.tolist(), packed.column.tolist(), strict=True))
     assert place[:4] == [(0, 0), (0, 1), (0, 2), (0, 3)] and place[11] == (2, 0)
-    assert len(set(place)) == len(packed.target)
+    assert len(set(place)) == len(packed.row)
