@@ -10,13 +10,15 @@ the embedded engine needs less processor time. The median of the pairs counts.
 
 - `rows32`: 4 prompts × 8 samples, 48 forced tokens, temperature 1, top-k 50, top-p 0.95;
 - `rows128`: 16 prompts × 8 samples, 48 forced tokens, temperature 0.7;
+- `group`: the same to their end, 80 tokens at most, as in a step of RL. With a `--model` after SFT
+  the samples of a group are often alike, and the embedded engine computes what is alike once;
 - `greedy`: 105 prompts of held-out tasks, answered greedily to their end, 80 tokens at most, with
   the share of answers that have the same ids;
 - `step`: a step of Dr.GRPO, 2 prompts × 8 rollouts of at most 48 tokens, against TRL's GRPOTrainer;
 - `sft`: a step of SFT on 16 chats, against TRL's SFTTrainer.
 
-The floor are the matrix products that the embedded engine's work cannot do without, timed in this
-process (benchmarks/engine.py).
+The floor are the matrix products of the work where every sample is computed for itself, timed in
+this process (benchmarks/engine.py).
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ from train.model.source import resolve_model
 
 Work = tuple[Callable[[], None], int]
 ROOT = Path(__file__).resolve().parents[1]
-WORKS = ("rows32", "rows128", "greedy", "step", "sft")
+WORKS = ("rows32", "rows128", "group", "greedy", "step", "sft")
 NEW, LONGEST = 48, 80
 
 
@@ -103,6 +105,8 @@ def asks(folder: Path, tokenizer: ChatTokenizer) -> dict[str, dict[str, Any]]:
     return {
         "rows32": free | {"prompts": shown[:4], "top_k": 50, "top_p": 0.95, "slots": 32},
         "rows128": free | {"prompts": shown[:16], "temperature": 0.7, "slots": 128},
+        "group": free
+        | {"prompts": shown[:16], "temperature": 0.7, "slots": 128, "stop": True, "new": LONGEST},
         "greedy": free | greedy | {"prompts": shown},
         "step": {
             "chats": [list(map(dict, task.prompt)) for task in held[:2]],
@@ -119,7 +123,7 @@ def gold(task: Task) -> str:
 
 
 def floor_of(name: str, ask: dict[str, Any], tokenizer: ChatTokenizer, model: Llama) -> Work:
-    """(what the embedded engine's work cannot do without, its tokens)."""
+    """(the products of the work, every sample for itself; its tokens)."""
     rows = ask.get("slots", 16)
     run = products(model, rows, can_prepack(model.embed))
     if name == "sft":
