@@ -82,8 +82,8 @@ ARMS: dict[str, Arm] = {
         480,
         12,
         (
-            *(f"reward.{name}=0" for name in ("format", "status", "progress")),
-            "reward.success=1",
+            *(f"reward.refinement.{name}=0" for name in ("format", "status", "progress")),
+            "reward.refinement.success=1",
             "rl.dynamic_sampling=2",
             "rl.lr=1e-4",
         ),

@@ -119,7 +119,7 @@ def test_a_run_that_fails_fails_the_job_and_is_not_requeued(
     job = slurm.submit("-o", str(log), str(ROOT / "slurm" / "sft.sbatch"), *words)
     done = slurm.wait(job)
     assert (done["JobState"], done["ExitCode"]) == ("FAILED", "2:0"), log.read_text()
-    assert "no such file; give a tasks.jsonl file" in log.read_text()
+    assert "no such file; give tasks (JSONL)" in log.read_text()
 
 
 def test_a_real_time_limit_ends_in_the_same_bits(

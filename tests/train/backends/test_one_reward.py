@@ -18,6 +18,7 @@ from visible import SHARED, Try, every_task
 
 from rewards.adapters import FILES, SCORED_TEXT, trl_reward, verl_compute_score
 from rewards.cli import main as assay_score
+from rewards.krama.episode import MAX_CHARS
 from rewards.task import Task
 
 pytest.importorskip("pandas", reason="tables are scored with the extra `sandbox`")
@@ -33,6 +34,7 @@ def chosen(every: int) -> list[tuple[Task, Try]]:
         for i, (task, tries) in enumerate(every_task())
         if i % every == 0
         for one in tries
+        if len(one.text) <= MAX_CHARS  # of a longer message only the end is read
     ]
 
 
