@@ -79,15 +79,12 @@ def pack(segments: Sequence[Segment], device: str | torch.device = "cpu") -> Pac
     """Lay segments out one after another. Prompts must hold at least one token."""
     ids: list[int] = []
     positions: list[int] = []
-    source: list[int] = []
-    expand: list[int] = []
-    row: list[int] = []
-    column: list[int] = []
-    stems: list[range] = []
-    branches: list[range] = []
+    source: dict[int, int] = {}  # place of a predicted token → the position before it
+    learned: list[int] = []  # such a place for each token of a rollout
+    row, column = list[int](), list[int]()
+    stems, branches = list[range](), list[range]()
     stem_of: list[int] = []
     spans: dict[int, tuple[int, int, int, int]] = {}
-    unit: dict[int, int] = {}  # place of a predicted token → which of the U it is
     for segment in segments:
         start, size = len(ids), len(segment.prompt)
         ids += segment.prompt
@@ -101,11 +98,8 @@ def pack(segments: Sequence[Segment], device: str | torch.device = "cpu") -> Pac
                 ids += completion
                 positions += range(size, size + len(completion))
             scored = [i for i, m in enumerate(mask) if m]
-            for i in scored:
-                if first + i not in unit:
-                    unit[first + i] = len(unit)
-                    source.append(first + i - 1 if i else start + size - 1)
-            expand += [unit[first + i] for i in scored]
+            source |= {first + i: (first + i if i else start + size) - 1 for i in scored}
+            learned += [first + i for i in scored]
             row += [which] * len(scored)
             column += range(len(scored))
         alone = len(begun) == 1
@@ -113,6 +107,8 @@ def pack(segments: Sequence[Segment], device: str | torch.device = "cpu") -> Pac
         if not alone:
             branches += [range(first, first + len(c)) for c, first in begun.items()]
             stem_of += [len(stems) - 1] * len(begun)
+
+    unit = {place: u for u, place in enumerate(source)}
 
     def tensor(values: list[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.long, device=device)
@@ -131,9 +127,9 @@ def pack(segments: Sequence[Segment], device: str | torch.device = "cpu") -> Pac
         stem_of=tensor(stem_of),
         branch_mask=torch.cat([reach, own], 2).to(device),
         place=_place(len(ids), stem_block, stem_len, branch_block, branch_len).to(device),
-        source=tensor(source),
-        target=tensor([ids[place] for place in unit]),
-        expand=tensor(expand),
+        source=tensor(list(source.values())),
+        target=tensor([ids[place] for place in source]),
+        expand=tensor([unit[place] for place in learned]),
         row=tensor(row),
         column=tensor(column),
         spans=spans,
