@@ -64,6 +64,7 @@ class Arm:
     steps: int
     rl: tuple[str, ...] = ()
     tasks: tuple[str, ...] = SHORT
+    same: bool = False  # RL asks the tasks of the SFT examples again, and no others
 
     @property
     def mix(self) -> str:
@@ -88,6 +89,8 @@ ARMS: dict[str, Arm] = {
             "rl.lr=1e-4",
         ),
     ),
+    # no gold but that of the start: the control is SFT on the same examples for more epochs
+    "same": Arm(240, 12, (_STATUS,), same=True),
     "long": Arm(240, 12, (_STATUS,), LONG),
     "long_states": Arm(240, 12, (_STATUS, "rl.gold_state=anneal"), LONG),
 }
@@ -187,7 +190,8 @@ def run_arm(place: Place, name: str, arm: Arm, controlled: bool = True) -> None:
     place.answers(start, held)
     path = f"model.path={place.folder / start / 'model'}"
     settings = (path, f"rl.steps={arm.steps}", *RL, *arm.rl)
-    place.trained(name, "grpo", tasks / "train_rl.jsonl", settings)
+    data = f"sft_{arm.examples}.jsonl" if arm.same else "train_rl.jsonl"
+    place.trained(name, "grpo", tasks / data, settings)
     place.answers(name, held)
     if controlled:
         place.answers(control(place, name, arm, tasks, start), held)
