@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -143,29 +144,26 @@ def test_rejection_sampling_over_two_nodes_gives_the_bytes_of_one_machine(
     assert target.read_bytes() == whole.read_bytes()
 
 
-def trained(row: dict[str, Any]) -> bool:
-    """Whether a line of verl's metrics is a training step's; the others are validation."""
-    return "actor/grad_norm" in row["data"]
+WITH_VERL = pytest.mark.skipif(
+    importlib.util.find_spec("verl") is None, reason="verl is not installed"
+)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("verl") is None, reason="verl is not installed")
-def test_verl_trains_over_two_nodes_and_goes_on_after_a_signal(
-    slurm: MiniSlurm, tmp_path: Path
-) -> None:
-    """FSDP2 over two ranks, one on each Ray node, with a rollout server each; sandboxed tools."""
-    out, log = tmp_path / "run", tmp_path / "log"
-    (tmp_path / "m").mkdir()
-    write_model(tmp_path / "m", CHAT_TEMPLATE)
-    data = tool_tasks(4, tmp_path / "train.jsonl")
+def verl_job(slurm: MiniSlurm, folder: Path) -> str:
+    """Four steps of GRPO with sandboxed tools: FSDP2 over two ranks, one on each Ray node, with a
+    rollout server each, and a checkpoint after every step. Waits for the first checkpoint."""
+    (folder / "m").mkdir()
+    write_model(folder / "m", CHAT_TEMPLATE)
+    data = tool_tasks(4, folder / "train.jsonl")
     job = slurm.submit(
         "-o",
-        str(log),
+        str(folder / "log"),
         "--mem=1900",
         "--cpus-per-task=2",
         str(ROOT / "slurm" / "grpo_multinode.sbatch"),
         f"data={data}",
-        f"out={out}",
-        f"model.path={tmp_path / 'm'}",
+        f"out={folder / 'run'}",
+        f"model.path={folder / 'm'}",
         "rl.prompts_per_step=2",
         "rl.mini_batch=2",
         "rl.rollouts_per_prompt=4",
@@ -184,29 +182,64 @@ def test_verl_trains_over_two_nodes_and_goes_on_after_a_signal(
         ASSAY_RAY_GPUS="1",
         ASSAY_RAY_STORE="100000000",
     )
-    tracker = out / "latest_checkpointed_iteration.txt"
+    tracker = folder / "run" / "latest_checkpointed_iteration.txt"
     wait_for("the first checkpoint", tracker.is_file, 900)
+    return job
+
+
+def steps_of_starts(out: Path) -> list[list[dict[str, Any]]]:
+    """The training steps that each start of a verl run has logged; validation is left out."""
+    files = sorted((out / "verl").glob("metrics_start_*.jsonl"))
+    rows = ([json.loads(line) for line in file.read_text().splitlines()] for file in files)
+    return [[row for row in start if "actor/grad_norm" in row["data"]] for start in rows]
+
+
+def check_steps(rows: Iterable[dict[str, Any]]) -> None:
+    """The sampler had the trainer's weights, tools were called, and no rollout was lost."""
+    for row in (row["data"] for row in rows):
+        assert row["training/rollout_probs_diff_max"] < 1e-4
+        assert row["rollout/tool_calls/mean"] > 0 and row["rollout/left_out"] == 0.0
+
+
+@WITH_VERL
+def test_verl_trains_over_two_nodes_and_goes_on_after_a_signal(
+    slurm: MiniSlurm, tmp_path: Path
+) -> None:
+    out, job = tmp_path / "run", verl_job(slurm, tmp_path)
     slurm.run("scancel", "--signal=USR1", "--batch", job)
     wait_for("the requeue", lambda: slurm.job(job)["Restarts"] == "1", 300)
     assert not Path(f"/tmp/r{job}").exists()  # nothing stays on a node that it may not get again
-    done = slurm.wait(job, seconds=900)
-    said = log.read_text()
+    done, said = slurm.wait(job, seconds=900), (tmp_path / "log").read_text()
     assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "1"), said
     assert said.count("2 of 2 nodes, 2 of 2 GPUs") == 2, said
     assert "signal USR1: asking the run to save and stop" in said
-    starts = [
-        [row for row in map(json.loads, path.read_text().splitlines()) if trained(row)]
-        for path in sorted((out / "verl").glob("metrics_start_*.jsonl"))
-    ]
+    starts = steps_of_starts(out)
     assert len(starts) == 2 and all(starts)
     assert [row["step"] for start in starts for row in start] == [1, 2, 3, 4]  # each once
-    for row in (row["data"] for start in starts for row in start):
-        assert row["training/rollout_probs_diff_max"] < 1e-4
-        assert row["rollout/tool_calls/mean"] > 0 and row["rollout/left_out"] == 0.0
+    check_steps(row for start in starts for row in start)
     shards = sorted(p.name for p in (out / "global_step_4/actor").glob("model_*"))
     assert shards == [f"model_world_size_2_rank_{rank}.pt" for rank in (0, 1)]
     assert (out / "DONE").exists() and list((out / "model").glob("*.safetensors"))
     assert not Path(f"/tmp/r{job}").exists()
+
+
+@WITH_VERL
+def test_verl_goes_on_by_itself_after_a_node_was_killed(slurm: MiniSlurm, tmp_path: Path) -> None:
+    """The second node loses everything at once: slurmd, its Ray node, its rank and its server."""
+    out, job = tmp_path / "run", verl_job(slurm, tmp_path)
+    node = slurm.run("scontrol", "show", "hostnames", slurm.job(job)["NodeList"]).split()[1]
+    slurm.kill_node(node)
+    try:
+        wait_for("the requeue", lambda: slurm.job(job)["Restarts"] == "1", 300)
+        done, said = slurm.wait(job, seconds=900), (tmp_path / "log").read_text()
+    finally:
+        slurm.revive_node(node)
+    assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "1"), said
+    starts = steps_of_starts(out)
+    again = [row["step"] for row in starts[-1]]
+    assert again == list(range(again[0], 5)) and again[0] > 1  # from the newest checkpoint
+    check_steps(row for start in starts for row in start)
+    assert (out / "global_step_4").is_dir() and list((out / "model").glob("*.safetensors"))
 
 
 # Stands in for verl's trainer: an actor on the other node; when that is gone, a traceback.
