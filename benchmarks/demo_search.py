@@ -73,7 +73,7 @@ class Arm:
 
 _STATUS = "reward.refinement.wrong_drop=0.3"  # a text to keep that is dropped costs
 ARMS: dict[str, Arm] = {
-    "default": Arm(480, 8),
+    "start480": Arm(480, 8),
     "start240": Arm(240, 12),
     "no_shortcut": Arm(240, 12, (_STATUS, "reward.refinement.drop_progress=false")),
     "curriculum": Arm(240, 12, (_STATUS, "rl.curriculum=pass_rate", "rl.dynamic_sampling=1")),

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -40,6 +39,7 @@ from benchmarks.engine import decode_floor, demo_tasks, timed, train_floor
 from rewards.families import family_named
 from rewards.family import gold_answer
 from rewards.task import Task, read_tasks
+from rollouts.engines.server.process import Launch
 from rollouts.engines.torch.decode import can_prepack, products
 from rollouts.engines.torch.engine import set_threads
 from rollouts.engines.torch.llama import Llama
@@ -58,7 +58,8 @@ class Side:
 
     def __init__(self, name: str, python: str, work: str, setup: Path) -> None:
         command = [python, str(ROOT / "benchmarks" / "peer_sides.py"), name, work, str(setup)]
-        env = {**os.environ, "OMP_NUM_THREADS": json.loads(setup.read_text())["omp"]}
+        env = Launch(name, "", "", python).environment()  # what vLLM's CPU build wants
+        env["OMP_NUM_THREADS"] = json.loads(setup.read_text())["omp"]
         if name == "ours":
             env["PYTHONPATH"] = str(ROOT)
         self.name = name

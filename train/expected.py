@@ -19,7 +19,7 @@ from rewards.task import Task
 from rollouts.prompts import ChatTokenizer
 from train.examples import Example
 from train.grpo import sample
-from train.model.batch import Segment, pack
+from train.model.packing import Segment, pack
 from train.model.policy import Policy, device_of
 from train.run.loop import Loop
 from train.sft import sft_steps

@@ -35,15 +35,11 @@ from rollouts.trajectory import Sampling
 from train.model.batch import (
     Batch,
     Groups,
-    Packed,
-    Segment,
     batch_of,
     cuts_of,
     joined,
     lengths_of,
-    micro_batches,
     outcomes_of,
-    pack,
     part,
     rollout_lines,
     segments_of,
@@ -56,6 +52,7 @@ from train.model.loss import (
 )
 from train.model.optim import MasterAdamW, learning_rate
 from train.model.order import Prompts, fitting
+from train.model.packing import Packed, Segment, micro_batches, pack
 from train.model.policy import Policy, device_of
 from train.model.starts import GOLD_STEPS, Starts, States, whole
 from train.run.log import rollout_metrics

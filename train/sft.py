@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from itertools import takewhile
 
 from configs.schema import SftConfig
 from train.examples import Example, fitting
-from train.model.batch import Segment, micro_batches, pack
 from train.model.optim import MasterAdamW, learning_rate
 from train.model.order import batch_of
+from train.model.packing import Segment, micro_batches, pack
 from train.model.policy import Policy, device_of
 from train.run.loop import Loop
 from train.run.memory import give_back_memory
@@ -49,7 +48,7 @@ def train_sft(
         # 2. Learn. Gradients add up over micro-batches: `micro_tokens` changes memory only.
         total = 0.0
         for micro in micro_batches(segments, loop.micro_tokens):
-            logp_N, _ = policy.logp(pack(share_prefix(micro), device))
+            logp_N, _ = policy.logp(pack(micro, device))
             loss = -logp_N.sum() / tokens
             loss.backward()
             optimiser.collect()
@@ -70,29 +69,6 @@ def train_sft(
         loop.validate(done, steps)
         loop.log.step("sft", done, steps, metrics)
         loop.checkpoints.after_step(done, steps, every, optimiser)
-
-
-LEAST_SHARED = 16  # tokens; with fewer the longer keys of attention cost what the sharing saves
-
-
-def share_prefix(segments: Sequence[Segment]) -> Sequence[Segment]:
-    """The same rows as one segment, whose prompt is what all their prompts begin with.
-
-    What is left of a prompt stands before its completion, without loss, so the log-probabilities
-    are the same. The segments as they are where too little is shared, or one has several
-    completions.
-    """
-    columns = zip(*(s.prompt for s in segments), strict=False)
-    shared = sum(1 for _ in takewhile(lambda ids: len(set(ids)) == 1, columns))
-    if len(segments) < 2 or shared < LEAST_SHARED or any(len(s.rows) != 1 for s in segments):
-        return segments
-    masks: list[list[int]] = []
-    for s in segments:
-        own = s.masks[0] if s.masks else [1] * len(s.completions[0])
-        masks.append([0] * (len(s.prompt) - shared) + own)
-    completions = [s.prompt[shared:] + s.completions[0] for s in segments]
-    rows = [s.rows[0] for s in segments]
-    return [Segment(segments[0].prompt[:shared], completions, rows, masks)]
 
 
 def sft_steps(count: int, config: SftConfig) -> int:

@@ -382,7 +382,7 @@ def train_grpo_segments(batch: Any, flat_too: bool) -> list[int]:
 def test_the_loss_is_a_sum_over_tokens_by_hand(tiny_folder: Path) -> None:
     """On policy: −Σ A/(budget·R), or −Σ A/(length·R); its gradient is the closed form."""
     from train.grpo import frame_of, micro_loss, segments_of
-    from train.model.batch import pack
+    from train.model.packing import pack
 
     tokenizer, tasks = ChatTokenizer(tiny_folder), refinement_tasks(3)
     policy = load_policy(tiny_folder, "float32")

@@ -29,8 +29,8 @@ from rollouts.engines.torch.llama import (
 )
 from rollouts.engines.torch.load import DTYPES, folder_is_llama, load_llama
 from rollouts.engines.torch.weights import write_weights
-from train.model.batch import Packed
 from train.model.loss import linear_logp
+from train.model.packing import Packed
 
 
 class Policy(Protocol):
@@ -160,7 +160,7 @@ class TransformersPolicy:
 
     def logp(self, packed: Packed, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
         """One row of the module's batch a completion: its prompt, then itself."""
-        # of rollouts with the same completion one is computed
+        # of rollouts that share a token one is computed for it
         owner = dict(zip(packed.expand.tolist(), packed.row.tolist(), strict=True))
         rows = sorted(set(owner.values()))
         where = {row: i for i, row in enumerate(rows)}
@@ -182,8 +182,7 @@ class TransformersPolicy:
     @staticmethod
     def _sequence(packed: Packed, row: int) -> Tensor:
         """Ids of one rollout with its prompt."""
-        start, stop, first, end = packed.spans[row]
-        return torch.cat([packed.ids[start:stop], packed.ids[first:end]])
+        return packed.ids[torch.tensor(packed.paths[row], device=packed.ids.device)]
 
     def engine(self, stop_ids: list[int], slots: int) -> TrainedEngine:
         from rollouts.engines.torch.fallback import TransformersEngine

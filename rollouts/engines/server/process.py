@@ -34,11 +34,16 @@ class Launch:
     start_s: float = 1800.0  # to load and compile a large model
     environ: Mapping[str, str] = field(default_factory=dict[str, str])  # on top of this process's
 
-    def command(self, port: int) -> list[str]:
+    def command(self, port: int, device: str = "") -> list[str]:
+        """The words that start it on a GPU, or (without `device`) on the CPU."""
         served = ["--host", "127.0.0.1", "--port", str(port)]
         if self.kind == "vllm":
             module = ["vllm.entrypoints.openai.api_server", "--model", self.model]
             served += ["--served-model-name", self.name, "--generation-config", "vllm"]
+            if not device:
+                # vLLM 0.32 sets a request's random numbers back where a prompt is cut into pieces,
+                # which a generator on a CPU cannot do: the server would end
+                served.append("--no-enable-chunked-prefill")
         elif self.kind == "sglang":
             module = ["sglang.launch_server", "--model-path", self.model]
             served += ["--served-model-name", self.name, "--enable-deterministic-inference"]
@@ -46,6 +51,18 @@ class Launch:
             module = ["assay", "serve", "--model", self.model]
             served += ["--name", self.name]
         return [self.python, "-m", *module, *served, *self.more]
+
+    def environment(self, device: str = "") -> dict[str, str]:
+        """This process's, with what the server wants; what is set already stays."""
+        if device:
+            return {**os.environ, **self.environ, "CUDA_VISIBLE_DEVICES": device}
+        wanted = dict[str, str]()
+        if self.kind == "vllm":
+            threads = Path(self.python).parent.parent / "lib" / "libiomp5.so"
+            wanted["KMP_BLOCKTIME"] = "1"  # else its threads spin while they wait
+            if threads.is_file():  # vLLM's CPU build asks for it
+                wanted["LD_PRELOAD"] = str(threads)
+        return {**wanted, **os.environ, **self.environ}
 
 
 def devices() -> list[str]:
@@ -102,11 +119,10 @@ def _running(
     launch: Launch, port: int, device: str, log: Path
 ) -> Generator[subprocess.Popen[bytes]]:
     """A process group of its own: a server starts others, which must not stay behind."""
-    more = {**launch.environ, **({"CUDA_VISIBLE_DEVICES": device} if device else {})}
     with open(log, "wb") as out:
         process = subprocess.Popen(
-            launch.command(port),
-            env={**os.environ, **more},
+            launch.command(port, device),
+            env=launch.environment(device),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,

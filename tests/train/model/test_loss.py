@@ -10,7 +10,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from rollouts.engines.torch.llama import to_state  # noqa: E402
-from train.model.batch import Segment, micro_batches, pack  # noqa: E402
 from train.model.loss import (  # noqa: E402
     centre,
     kl_penalty,
@@ -21,6 +20,7 @@ from train.model.loss import (  # noqa: E402
     token_weight,
 )
 from train.model.optim import MasterAdamW, learning_rate  # noqa: E402
+from train.model.packing import Segment, micro_batches, pack  # noqa: E402
 from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy  # noqa: E402
 
 

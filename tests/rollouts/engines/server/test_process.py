@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
+from rollouts.engines.server.process import Launch
+
 STARTER = """
 import sys, time
 from pathlib import Path
@@ -45,3 +47,22 @@ exec "{sys.executable}" -m http.server --bind 127.0.0.1 --directory "{served}" "
         assert starter.wait(60) == 128 + number
     with pytest.raises(ProcessLookupError):
         os.kill(server, 0)
+
+
+def test_vllm_on_a_cpu_is_started_as_its_build_wants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LD_PRELOAD", "KMP_BLOCKTIME"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "lib").mkdir()
+    threads = tmp_path / "lib" / "libiomp5.so"
+    threads.touch()
+    launch = Launch("vllm", "m", "m", str(tmp_path / "bin" / "python"))
+    assert "--no-enable-chunked-prefill" in launch.command(1)
+    assert "--no-enable-chunked-prefill" not in launch.command(1, "0")
+    assert launch.environment()["LD_PRELOAD"] == str(threads)
+    assert launch.environment()["KMP_BLOCKTIME"] == "1"
+    assert launch.environment("0")["CUDA_VISIBLE_DEVICES"] == "0"
+    assert not {"LD_PRELOAD", "KMP_BLOCKTIME"} & launch.environment("0").keys()
+    monkeypatch.setenv("LD_PRELOAD", "mine.so")
+    assert launch.environment()["LD_PRELOAD"] == "mine.so"

@@ -16,7 +16,7 @@ from rollouts.engines.torch.engine import TorchEngine, load_engine  # noqa: E402
 from rollouts.engines.torch.fallback import TransformersEngine  # noqa: E402
 from rollouts.engines.torch.llama import to_state  # noqa: E402
 from rollouts.trajectory import Sampling  # noqa: E402
-from train.model.batch import Segment, pack  # noqa: E402
+from train.model.packing import Segment, pack  # noqa: E402
 from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy  # noqa: E402
 
 PROMPTS = [[7, 9, 11, 30, 5], [8] * 9, list(range(3, 40)), [6, 7] * 4, [5]]

@@ -34,7 +34,7 @@ def test_a_vllm_server_draws_on_the_smoke_device_alone(tmp_path: Path) -> None:
     config = run_of(*vllm[:2], f"cluster.server_python={python}", "rl.max_length=512")
     launch = launch_of(config, tmp_path)
     assert launch.environ["VLLM_SERVER_DEV_MODE"] == "1"
-    assert launch.environ["LD_PRELOAD"] == str(tmp_path / "lib" / "libiomp5.so")
+    assert launch.environment()["LD_PRELOAD"] == str(tmp_path / "lib" / "libiomp5.so")
     assert launch.command(7)[-1] == "512" and "float32" in launch.command(7)
     (tmp_path / "config.json").write_text('{"hidden_size": 32, "num_attention_heads": 4}')
     with pytest.raises(ConfigError, match="heads of width 8; vLLM on a CPU has 32, 64"):

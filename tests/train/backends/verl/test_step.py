@@ -75,7 +75,7 @@ def ours(folder: Path, config: GrpoRunConfig) -> tuple[dict[str, Any], dict[str,
 
 def row_of(policy: LlamaPolicy, t: Trajectory, advantage: float, config: GrpoRunConfig) -> Any:
     """A rollout as verl holds it, with the log-probabilities of the policy before the update."""
-    from train.model.batch import Segment, pack
+    from train.model.packing import Segment, pack
 
     first = t.loss_mask.index(1)
     prompt, response, mask = t.ids[:first], t.ids[first:], t.loss_mask[first:]

@@ -38,11 +38,7 @@ def launch_of(config: GrpoRunConfig, model: Path) -> Launch:
         "OMP_NUM_THREADS": "1",
         "VLLM_CPU_KVCACHE_SPACE": os.environ.get("VLLM_CPU_KVCACHE_SPACE", "1"),
         "VLLM_NO_USAGE_STATS": "1",
-        "KMP_BLOCKTIME": "1",  # else its threads spin while they wait
     }
-    threads = python.parent.parent / "lib" / "libiomp5.so"  # vLLM's CPU build asks for it
-    if threads.is_file():
-        environ["LD_PRELOAD"] = str(threads)
     length = str(config.rl.max_length)
     more = ("--dtype", "float32", "--enforce-eager", "--max-model-len", length)
     return Launch("vllm", str(model), NAME, str(python), more, environ=environ)

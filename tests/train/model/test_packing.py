@@ -1,0 +1,161 @@
+"""What sequences share is laid down once, in whichever layout; each token still sees its own text
+alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+from train.model import packing  # noqa: E402
+from train.model.packing import Packed, Segment, micro_batches, pack  # noqa: E402
+from train.model.policy import load_policy  # noqa: E402
+
+FEW = st.lists(st.integers(3, 5), min_size=1, max_size=6)  # few tokens: much is shared
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> list[Segment]:
+    """Groups of completions behind prompts that may begin alike; some tokens nobody learns."""
+    start = draw(st.just([]) | st.lists(st.integers(3, 250), min_size=20, max_size=24))
+    found: list[Segment] = []
+    row = 0
+    for _ in range(draw(st.integers(1, 4))):
+        completions = draw(st.lists(FEW, min_size=1, max_size=4))
+        masks = [[draw(st.integers(0, 1)) for _ in c] for c in completions]
+        rows = list(range(row, row + len(completions)))
+        prompt = start + draw(FEW)
+        found.append(Segment(prompt, completions, rows, draw(st.sampled_from([None, masks]))))
+        row += len(completions)
+    return found
+
+
+def visible(packed: Packed) -> list[set[int]]:
+    """For each flat position, the flat positions that its query attends to."""
+    s, p = packed.stems.shape
+    found: list[set[int]] = []
+    for where in packed.place.tolist():
+        if where < s * p:
+            stem, query = divmod(where, p)
+            keys, mask = packed.stems[stem], packed.stem_mask[stem, query]
+        else:
+            branch, query = divmod(where - s * p, packed.branches.shape[1])
+            stem = packed.stems[packed.stem_of[branch]]
+            keys = torch.cat([stem, packed.branches[branch]])
+            mask = packed.branch_mask[branch, query]
+        found.append(set(keys[mask == 0].tolist()))
+    return found
+
+
+@pytest.mark.parametrize("pair", [1e-9, packing.PAIR, 1e9])  # trees, the default, no trees
+@given(segments=groups())
+@settings(deadline=None)
+def test_each_token_sees_the_text_before_it_and_no_other(
+    pair: float, segments: list[Segment]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "PAIR", pair)
+        packed = pack(segments)
+    seen, ids = visible(packed), packed.ids.tolist()
+    expected: list[tuple[int, int, int]] = []
+    for s in segments:
+        for i, (row, completion) in enumerate(zip(s.rows, s.completions, strict=True)):
+            path = packed.paths[row]
+            assert [ids[at] for at in path] == s.prompt + completion
+            for n, at in enumerate(path):
+                assert seen[at] == set(path[: n + 1])
+                assert int(packed.positions[at]) == n
+            learned = [
+                j for j, m in enumerate(s.masks[i] if s.masks else [1] * len(completion)) if m
+            ]
+            first = len(s.prompt)
+            expected += [(row, path[first + j - 1], completion[j]) for j in learned]
+    source, target = packed.source.tolist(), packed.target.tolist()
+    units = packed.expand.tolist()
+    rows = packed.row.tolist()
+    assert [(r, source[u], target[u]) for r, u in zip(rows, units, strict=True)] == expected
+    columns = packed.column.tolist()
+    for row in set(rows):
+        mine = [c for c, r in zip(columns, rows, strict=True) if r == row]
+        assert mine == list(range(len(mine)))
+
+
+@given(groups(), st.integers(1, 200))
+def test_micro_batches_cut_nothing_and_keep_the_limit(segments: list[Segment], limit: int) -> None:
+    cut = list(micro_batches(segments, limit))
+    assert [s for part in cut for s in part] == segments
+    for part in cut:
+        assert len(part) == 1 or len(pack(part).ids) <= sum(s.tokens for s in part) <= limit
+
+
+def slopes(folder: Path, parts: Sequence[Sequence[Segment]]) -> tuple[dict[int, list[float]], dict]:
+    """Each row's log-probabilities, and the gradients of their weighted sum."""
+    policy = load_policy(folder, "float32")
+    said: dict[int, list[float]] = {}
+    for part in parts:
+        packed = pack(part)
+        logp, _ = policy.logp(packed)
+        (logp * torch.cos(3.0 * packed.row + packed.column)).sum().backward()
+        for row, value in zip(packed.row.tolist(), logp.tolist(), strict=True):
+            said.setdefault(row, []).append(value)
+    return said, {name: tensor.grad for name, tensor in policy.named()}
+
+
+@pytest.mark.parametrize("pair", [1e-9, packing.PAIR, 1e9])
+def test_log_probabilities_and_gradients_are_those_of_lone_rows(
+    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch, pair: float
+) -> None:
+    generator = torch.Generator().manual_seed(5)
+
+    def ids(n: int) -> list[int]:
+        return torch.randint(3, 259, (n,), generator=generator).tolist()
+
+    start, begun = ids(20), ids(5)
+    together = [
+        Segment(start + ids(4), [begun + ids(3), begun + ids(1), begun], [0, 1, 2]),
+        Segment(start + ids(2), [ids(4)], [3], [[1, 0, 0, 1]]),
+        Segment(start, [begun + ids(2), ids(2)], [4, 5]),
+    ]
+    alone = [
+        [Segment(s.prompt, [c], [row], s.masks)]
+        for s in together
+        for c, row in zip(s.completions, s.rows, strict=True)
+    ]
+    wanted, wanted_slopes = slopes(tiny_folder, alone)
+    monkeypatch.setattr(packing, "PAIR", pair)
+    said, found = slopes(tiny_folder, [together])
+    assert said.keys() == wanted.keys()
+    for row, values in wanted.items():
+        assert said[row] == pytest.approx(values, abs=1e-5)
+    for name, slope in wanted_slopes.items():
+        assert torch.allclose(slope, found[name], atol=1e-5 * float(slope.abs().max())), name
+
+
+def test_what_is_shared_is_computed_once() -> None:
+    """A system message of 30 tokens, and completions that part after 10."""
+    start, begun = list(range(100, 130)), list(range(200, 210))
+    segments = [
+        Segment(
+            [*start, 3 + i],
+            [[*begun, 5, 6], [*begun, 7], [*begun, 7]],
+            [3 * i, 3 * i + 1, 3 * i + 2],
+        )
+        for i in range(3)
+    ]
+    assert segments[0].tokens == 31 + 13
+    assert len(pack(segments).ids) == 30 + 3 * (1 + 13)
+    assert len(pack(segments).row) == 3 * (12 + 11 + 11)
+
+
+def test_long_completions_that_share_nothing_stay_apart() -> None:
+    """As one tree each would be a key for every token of the others."""
+    one = Segment(
+        [1, 2], [list(range(10 + 400 * i, 410 + 400 * i)) for i in range(4)], [0, 1, 2, 3]
+    )
+    packed = pack([one])
+    assert packed.branches.shape == (4, 400)
