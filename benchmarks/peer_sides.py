@@ -173,6 +173,7 @@ def our_sft(gate: Gate, setup: Setup) -> None:
 
 def vllm_samples(gate: Gate, setup: Setup) -> None:
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # its processor time is this process's
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")  # GiB; else most of the memory
     from vllm import LLM, SamplingParams
 
     ask = setup["ask"]
