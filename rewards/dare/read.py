@@ -32,6 +32,7 @@ from typing import Any
 MAX_BYTES = 64 * 1024 * 1024
 MAX_COLUMNS = 2_000
 MAX_REPLY = 1 << 30
+SHORT = "less memory may be had here than reading is promised"
 
 Frame = Any  # a pandas DataFrame
 
@@ -109,8 +110,10 @@ def read_prediction(data: bytes, wanted: Sequence[str]) -> Frame:
         raise Unreadable("reading it went over a limit of time or memory, or crashed the reader")
     except Unreadable:
         if short_of_memory(ReadLimits().memory_mb):
-            raise ReaderLost("less memory may be had here than reading is promised") from None
+            raise ReaderLost(SHORT) from None
         raise
+    except MemoryError:  # here, while the reader's reply was taken in
+        raise ReaderLost(SHORT) from None
 
 
 def short_of_memory(megabytes: int, statm: Path = Path("/proc/self/statm")) -> bool:

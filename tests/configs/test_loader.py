@@ -254,7 +254,7 @@ def test_task_settings_fit_the_task_builder() -> None:
 def test_reward_settings_are_a_section_per_family() -> None:
     config = load_run(DemoConfig, DEMO_YAML, ["reward.answer.subtasks=0.5"])
     weights = weights_of(config.reward)
-    assert weights["refinement"] == RefinementReward()
+    assert weights["refinement"] == RefinementReward(wrong_drop=0.3)
     assert weights["answer"].subtasks == 0.5
     assert load_run(DemoConfig, DEMO_YAML).reward["table"] == {"reading": "strict"}
 

@@ -33,7 +33,11 @@ def locked() -> dict[str, str]:
 def command(out: Path) -> list[str]:
     """The Makefile's own, with another place for what it writes."""
     said = subprocess.run(
-        ["make", "-n", "lock-gpu"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "-n", "--no-print-directory", "lock-gpu"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     words = shlex.split(said.stdout.replace("\\\n", " "))
     return [str(out) if word == "slurm/gpu.lock" else word for word in words]

@@ -14,8 +14,9 @@ from places import ROOT
 from rollouts.engines.server.process import Launch
 
 STARTER = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests may run under nohup
 from rollouts.engines.server.process import Launch, servers
 with servers(Launch("assay", "m", "m", python=sys.argv[1]), [""], Path(sys.argv[2])):
     print("ready", flush=True)
