@@ -33,7 +33,7 @@ OPTION = re.compile(r"--[a-z][\w-]*(=|$)")
 NOT_RUN = {
     "eval --server-python": "the Python of vLLM's own environment, which tests do not install",
     "rollout --in-flight": "open requests at a vLLM or SGLang server, which tests do not start",
-    "rollout --server-python": "the same",
+    "rollout --server-python": "the Python of vLLM's own environment, which tests do not install",
     "tasks dare --exclude": "folders of the published benchmark, which are not in the repository",
     "tasks dare --simulate": "the same",
     "tasks harbor --python": "Pythons with other packages, which tests do not install",

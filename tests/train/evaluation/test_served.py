@@ -1,4 +1,4 @@
-"""`assay eval` through a server of token ids: a real one, our own, beside the engine in it."""
+"""`assay eval` through a server gives the answers that the embedded engine gives."""
 
 from __future__ import annotations
 
