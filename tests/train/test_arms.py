@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import demo_search, order
+from benchmarks import demo_search, order, reward_noise
 from configs.schema import GrpoRunConfig, SftRunConfig
 from data_gen.builder_settings import given_values
 from data_gen.demo.order import OrderSettings
@@ -28,3 +28,12 @@ def test_an_arm_of_the_order_benchmark_can_be_run(name: str) -> None:
     config = load_run(GrpoRunConfig, None, [*order.SHARED, *order.RL, *arm.rl])
     assert arm.start in order.ARMS and not order.ARMS[arm.start].rl
     assert not arm.rl or config.reward["refinement"]["success"] == 1
+
+
+@pytest.mark.parametrize("name", reward_noise.ARMS)
+def test_an_arm_of_the_noise_benchmark_can_be_run(name: str) -> None:
+    settings = [*demo_search.RL, *reward_noise.SMALL, *reward_noise.ARMS[name]]
+    config = load_run(GrpoRunConfig, None, settings)
+    words = name.split("_")
+    assert config.noise.share == (int(words[1]) / 100 if words[-1].isdigit() else 0)
+    assert config.noise.by == ("task" if words[0] == "task" else "rollout")

@@ -60,6 +60,7 @@ def run(config: GrpoRunConfig) -> None:
     from train.grpo import budget_of, train_grpo
     from train.model.order import fitting
     from train.model.source import resolve_model
+    from train.noise import with_noise
     from train.run.run import Run
     from train.run.task_audit import audit_tasks
     from train.run.trained_on import drawn, marks_from, trained_before
@@ -75,6 +76,7 @@ def run(config: GrpoRunConfig) -> None:
     for line in filter(None, (said, why)):
         print(line, flush=True)
     score, budget = scorer(weights_of(config.reward)), budget_of(config.rl)
+    score = with_noise(score, config.noise, config.seed)
     tools = tool_settings(config.tools, budget)
     shop = Workshop(root, tools, config.env)
     held = [shop.equip(task) for task in held]

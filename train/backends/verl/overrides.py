@@ -95,6 +95,11 @@ def _refuse(config: GrpoRunConfig) -> None:
             f"rl.dynamic_sampling={rl.dynamic_sampling}: verl refills groups by a rule of its own; "
             "set 0 and, for that rule, cluster.verl.algorithm.filter_groups.enable=true"
         )
+    if config.noise.share:
+        raise ConfigError(
+            f"noise.share={config.noise.share}: under verl rewards are as scored; set 0, or train "
+            "with the embedded backend"
+        )
     if rl.overlong == "mask":
         raise ConfigError(
             "rl.overlong=mask: verl computes advantages without knowing what was cut off; set "
