@@ -217,6 +217,7 @@ class Ask:
         asked = [self.starts.pose(self.tasks[i], step, self.states) for i in rows]
         seed = derive_seed(self.seed, "rollouts", step)
         groups = sample(asked, self.engine, self.tokenizer, self.config, seed, self.maker)
+        self.engine.release()
         give_back_memory()  # what decoding used, before the backward pass wants its own
         return batch_of(asked, groups, self.score(asked, groups), self.config, rows)
 

@@ -29,3 +29,7 @@ class TrainedEngine(Engine, Protocol):
     def update_weights(self) -> None:
         """Take the weights as they are now; what was packed or kept of the old ones is dropped."""
         ...
+
+    def release(self) -> None:
+        """Free what decoding keeps, for the backward pass; the next call makes it anew."""
+        ...

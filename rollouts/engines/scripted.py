@@ -38,6 +38,9 @@ class ScriptedEngine:
     def update_weights(self) -> None:
         """There are none."""
 
+    def release(self) -> None:
+        """Nothing is kept."""
+
     def about(self) -> dict[str, str]:
         return {"engine": "scripted"}
 

@@ -66,6 +66,8 @@ class TorchEngine:
         self._products = None
         self._kept.clear()
 
+    release = update_weights
+
     async def generate(
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
     ) -> list[list[Completion]]:

@@ -40,6 +40,9 @@ class TransformersEngine:
     def update_weights(self) -> None:
         """Nothing to do: the module's own weights are used."""
 
+    def release(self) -> None:
+        """Nothing is kept between calls."""
+
     async def generate(
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
     ) -> list[list[Completion]]:

@@ -77,6 +77,15 @@ def test_new_weights_forget_the_old_ones_keys(tiny_folder: Path) -> None:
     assert again == TorchEngine(model, [], 4).generate_now([prompt], SAID, 1, [1])
 
 
+def test_what_decoding_kept_is_freed_for_the_backward_pass(tiny_folder: Path) -> None:
+    engine = TorchEngine(load_llama(tiny_folder, "float32"), [], 4)
+    first = engine.generate_now([[5, 6, 7]], SAID, 1, [0])
+    assert engine._kept.size > 0 and engine._products is not None
+    engine.release()
+    assert engine._kept.size == 0 and engine._products is None
+    assert engine.generate_now([[5, 6, 7]], SAID, 1, [0]) == first
+
+
 def test_the_longest_row_is_found_once_and_the_oldest_go_first() -> None:
     one = Past(torch.zeros(1, 1, 2, 1), torch.zeros(1, 1, 2, 1))
     assert one.length == 2 and one.size == 16
