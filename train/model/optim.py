@@ -31,6 +31,7 @@ class MasterAdamW:
 
     A step of 1e-5 is lost when added to a bf16 weight of 0.05 (spacing 2.4e-4), so the sum is
     kept in float32 and copied down after each step. Gradients of micro-batches add up in float32.
+    A model that computes in float32 is its own master: there is no second copy.
     """
 
     def __init__(
@@ -41,9 +42,10 @@ class MasterAdamW:
         weight_decay: float = 0.0,
     ) -> None:
         self.working = list(named)
-        self.masters = [t.detach().float().clone().requires_grad_(True) for _, t in named]
-        for master in self.masters:
-            master.grad = torch.zeros_like(master)
+        self.masters = [
+            t if t.dtype == torch.float32 else t.detach().float().requires_grad_(True)
+            for _, t in named
+        ]
         self._empty = True  # nothing collected yet: the next gradients replace what is there
         self.adam = torch.optim.AdamW(
             self.masters, lr=0.0, betas=betas, eps=eps, weight_decay=weight_decay, fused=True
@@ -52,13 +54,10 @@ class MasterAdamW:
     def collect(self) -> None:
         """Add the working weights' gradients to the masters' and clear them."""
         for (_, tensor), master in zip(self.working, self.masters, strict=True):
-            if master.grad is None:
+            if tensor is master or tensor.grad is None:
                 continue
-            if tensor.grad is None:
-                if self._empty:
-                    master.grad.zero_()
-            elif self._empty:
-                master.grad.copy_(tensor.grad)
+            if master.grad is None:
+                master.grad = tensor.grad.float()
             else:
                 master.grad.add_(tensor.grad)
             tensor.grad = None
@@ -70,16 +69,21 @@ class MasterAdamW:
         if self._empty:  # no group had an advantage: nothing to learn from this batch
             return 0.0
         self._empty = True
+        for master in self.masters:
+            if master.grad is None:  # its moments decay all the same
+                master.grad = torch.zeros_like(master)
         norm = torch.nn.utils.get_total_norm([m.grad for m in self.masters if m.grad is not None])
-        if not bool(torch.isfinite(norm)):
-            return float(norm)  # a batch with a non-finite gradient is skipped; the log shows it
-        if 0 < max_norm < float(norm):
-            torch.nn.utils.clip_grads_with_norm_(self.masters, max_norm, norm)
-        for group in self.adam.param_groups:
-            group["lr"] = lr
-        self.adam.step()
-        for (_, tensor), master in zip(self.working, self.masters, strict=True):
-            tensor.copy_(master)
+        # a batch with a non-finite gradient is skipped; the log shows it
+        if bool(torch.isfinite(norm)):
+            if 0 < max_norm < float(norm):
+                torch.nn.utils.clip_grads_with_norm_(self.masters, max_norm, norm)
+            for group in self.adam.param_groups:
+                group["lr"] = lr
+            self.adam.step()
+            for (_, tensor), master in zip(self.working, self.masters, strict=True):
+                if tensor is not master:
+                    tensor.copy_(master)
+        self.adam.zero_grad(set_to_none=True)  # sampling has the memory until the next gradients
         return float(norm)
 
     def state(self) -> dict[str, Tensor]:
@@ -96,7 +100,8 @@ class MasterAdamW:
         """Restore what `state` gave, bit for bit, and the working weights with it."""
         for (name, tensor), master in zip(self.working, self.masters, strict=True):
             master.copy_(state["master." + name])
-            tensor.copy_(master)
+            if tensor is not master:
+                tensor.copy_(master)
             kept = {
                 k: state[f"{k}.{name}"]
                 for k in ("step", "exp_avg", "exp_avg_sq")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
+_M_MMAP_THRESHOLD = -3  # malloc.h
 
 
 def available_memory(proc: Path = PROC, cgroups: Path = CGROUPS) -> int | None:
@@ -68,6 +69,15 @@ def _left_in(folder: Path) -> int | None:
         fields = dict(line.split(None, 1) for line in stat)
         return max(0, int(most) - now + int(fields.get(cached, 0)))
     return None
+
+
+def map_large_blocks() -> None:
+    """Have glibc map blocks of 2 MiB and more by themselves, and return them when they are freed.
+    In its heap, the activations of micro-batches of changing shape leave gaps that add up."""
+    try:
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 2 << 20)
+    except (OSError, AttributeError):  # another C library
+        return
 
 
 def give_back_memory() -> None:

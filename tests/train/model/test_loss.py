@@ -133,6 +133,7 @@ def test_micro_batches_add_up(tiny_folder: Path) -> None:
             policy.logp(pack(micro))[0].sum().backward()
             optimiser.collect()
         grads.append([m.grad.clone() for m in optimiser.masters])
+        optimiser.adam.zero_grad()
     for other in grads[1:]:
         for a, b in zip(grads[0], other, strict=True):
             assert torch.allclose(a, b, atol=1e-4 * max(1.0, float(a.abs().max())))
@@ -312,6 +313,28 @@ def test_a_non_finite_gradient_is_skipped() -> None:
     optimiser.collect()
     assert optimiser.step(0.1, 1.0) == float("inf")
     assert torch.equal(weight.detach(), torch.ones(4))
+    weight.sum().backward()  # nothing of it is left for the next batch
+    optimiser.collect()
+    assert optimiser.step(0.1, 0.0) == 2.0
+
+
+def test_a_float32_model_is_its_own_master() -> None:
+    start = torch.linspace(-1, 1, 9)
+    weight, unused = start.clone().requires_grad_(True), torch.ones(2, requires_grad=True)
+    plain = start.clone().requires_grad_(True)
+    mine = MasterAdamW([("w", weight), ("u", unused)], betas=(0.9, 0.98))
+    theirs = torch.optim.AdamW([plain], lr=1e-2, betas=(0.9, 0.98), weight_decay=0.0)
+    for i in range(4):
+        for part in range(2):  # gradients of micro-batches add up
+            factor = torch.sin(torch.arange(9.0) + i + part)
+            (weight * factor).sum().backward()
+            (plain * factor).sum().backward()
+            mine.collect()
+        mine.step(1e-2, 0.0)
+        theirs.step()
+        theirs.zero_grad()
+    assert mine.masters[0] is weight and torch.allclose(weight, plain, atol=1e-6)
+    assert torch.equal(unused, torch.ones(2)) and "exp_avg.u" in mine.state()
 
 
 def test_optimiser_state_round_trips_to_the_bit() -> None:
