@@ -243,7 +243,8 @@ async def _check_exec(launcher: Launcher) -> None:
     if (answer.end, answer.status, out) != ("exit", 0, "42"):
         launcher.kill()
         level = launcher.report.level if launcher.report else "?"
-        how = f"{answer.end}, status {answer.status}: {err[-500:] or 'it said nothing'}"
+        said = err.splitlines()[-1][-300:] if err else "it said nothing"
+        how = f"{answer.end}, status {answer.status}: {said}"
         folder = closed_folder(os.fsdecode(launcher.python)) if "Permission denied" in err else ""
         todo = (
             f"it runs as another user there, who may not enter {folder}: chmod o+x {folder}, or "

@@ -70,6 +70,37 @@ def _refuse(config: GrpoRunConfig) -> None:
     rl = config.rl
     if rl.kl_coef and config.cluster.device == "cpu":
         raise ConfigError("rl.kl_coef: verl's reference model does not run on the CPU; set it to 0")
+    _refuse_what_sees_all(config)
+    if rl.schedule == "linear":
+        raise ConfigError("rl.schedule=linear: verl has constant and cosine; set one of them")
+    if config.model.path is None:
+        raise ConfigError("model.path is empty; name a Hugging Face folder that every node sees")
+    if config.cluster.rollout == "vllm" and rl.temperature != 1.0:
+        raise ConfigError(
+            f"rl.temperature={rl.temperature} with cluster.rollout=vllm: vLLM tells "
+            "log-probabilities of temperature 1; set 1, or cluster.rollout=embedded"
+        )
+    if corrected(config) and rl.correction_cap <= 0:
+        raise ConfigError(f"rl.correction_cap={rl.correction_cap}: set a number above 0")
+    if rl.warmup >= rl.steps > 0:
+        raise ConfigError(f"rl.warmup={rl.warmup} is not below rl.steps={rl.steps}; lower it")
+    rollouts, devices = rl.mini_batch * rl.rollouts_per_prompt, config.cluster.devices
+    shares = devices // config.cluster.sequence_parallel
+    if rollouts % shares:
+        raise ConfigError(
+            f"rl.mini_batch·rl.rollouts_per_prompt = {rollouts} rollouts cannot be shared out "
+            f"evenly over {shares} data-parallel ranks; make it a multiple"
+        )
+    if config.cluster.micro_batch and rollouts // shares % config.cluster.micro_batch:
+        raise ConfigError(
+            f"cluster.micro_batch={config.cluster.micro_batch} does not divide the "
+            f"{rollouts // shares} rollouts of a rank; set a divisor, or 0 to cut by tokens"
+        )
+
+
+def _refuse_what_sees_all(config: GrpoRunConfig) -> None:
+    """What chooses prompts or changes rewards with a whole step in view, or all of a run's."""
+    rl = config.rl
     if config.reward.get("refinement", {}).get("order_group"):
         raise ConfigError(
             "reward.refinement.order_group: verl scores each rollout by itself; set it to 0, or "
@@ -104,31 +135,6 @@ def _refuse(config: GrpoRunConfig) -> None:
         raise ConfigError(
             "rl.overlong=mask: verl computes advantages without knowing what was cut off; set "
             "keep or soft, or train with the embedded backend"
-        )
-    if rl.schedule == "linear":
-        raise ConfigError("rl.schedule=linear: verl has constant and cosine; set one of them")
-    if config.model.path is None:
-        raise ConfigError("model.path is empty; name a Hugging Face folder that every node sees")
-    if config.cluster.rollout == "vllm" and rl.temperature != 1.0:
-        raise ConfigError(
-            f"rl.temperature={rl.temperature} with cluster.rollout=vllm: vLLM tells "
-            "log-probabilities of temperature 1; set 1, or cluster.rollout=embedded"
-        )
-    if corrected(config) and rl.correction_cap <= 0:
-        raise ConfigError(f"rl.correction_cap={rl.correction_cap}: set a number above 0")
-    if rl.warmup >= rl.steps > 0:
-        raise ConfigError(f"rl.warmup={rl.warmup} is not below rl.steps={rl.steps}; lower it")
-    rollouts, devices = rl.mini_batch * rl.rollouts_per_prompt, config.cluster.devices
-    shares = devices // config.cluster.sequence_parallel
-    if rollouts % shares:
-        raise ConfigError(
-            f"rl.mini_batch·rl.rollouts_per_prompt = {rollouts} rollouts cannot be shared out "
-            f"evenly over {shares} data-parallel ranks; make it a multiple"
-        )
-    if config.cluster.micro_batch and rollouts // shares % config.cluster.micro_batch:
-        raise ConfigError(
-            f"cluster.micro_batch={config.cluster.micro_batch} does not divide the "
-            f"{rollouts // shares} rollouts of a rank; set a divisor, or 0 to cut by tokens"
         )
 
 
