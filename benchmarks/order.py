@@ -117,6 +117,7 @@ ARMS: dict[str, Arm] = {
 CONTROL = "all_gold"
 BEGUN_SPLIT = "begun"  # the validation tasks after one of their two steps
 NAMES = (*ARMS, CONTROL)
+BASES = ("sft", "sft_states", "sft_480", "sft_states_480", "outcome")
 
 
 def form_of(name: str) -> str:
@@ -275,7 +276,7 @@ def cells(groups: Sequence[Group]) -> Iterator[str]:
 
 
 def table(out: Path, split: str) -> None:
-    """Every finished arm, by seed and pooled; then differences of OCS to `sft`, paired by group."""
+    """Every finished arm, by seed and pooled; then differences of OCS, paired by group."""
     seeds = sorted(int(p.name[4:]) for p in out.glob("seed*"))
     data = {(s, n): found for s in seeds for n in NAMES if (found := groups_of(out, s, n, split))}
     print(
@@ -291,9 +292,9 @@ def table(out: Path, split: str) -> None:
             pooled = [g for s in mine for g in data[s, name]]
             print(f"| {name} | all | {' | '.join(cells(pooled))} | |")
     print("\n| difference of OCS | seeds | order_f | order_m | both |\n|---|---|---|---|---|")
-    for base in ("sft", "sft_states"):
+    for place, base in enumerate(BASES):
         for name in NAMES:
-            if name not in ("sft", base):
+            if name not in BASES[: place + 1]:
                 difference(data, seeds, base, name)
 
 
