@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from family_fixtures import (  # noqa: F401  (pytest finds them here)
     no_family_of_another_test,
 )
 from hypothesis import settings
+from namespaces import is_root_without_namespaces
 from tiny_model import tiny_config, write_tiny_tokenizer
 
 # A loaded machine is slow, and no property is about time.
@@ -26,6 +28,27 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _folders_that_a_jail_can_enter(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """As root without namespaces, as in Docker, a jail runs as another user, who may not enter the
+    private folders that pytest makes."""
+    if not is_root_without_namespaces():
+        return
+    base = tmp_path_factory.getbasetemp()
+    for folder in (base, *base.parents):
+        if folder == Path(tempfile.gettempdir()):
+            break
+        folder.chmod(0o755)
+    make = tmp_path_factory.mktemp
+
+    def opened(*args: Any, **more: Any) -> Path:
+        folder = make(*args, **more)
+        folder.chmod(0o755)
+        return folder
+
+    tmp_path_factory.mktemp = opened  # what tmp_path comes from, too
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,9 @@ def find_lake(lakes: Path, domain: str, out: Path) -> Path:
     if not target.is_dir():
         work = target.with_name(f".{domain}-{os.getpid()}")
         with tarfile.open(archive) as tar:
-            tar.extractall(work, filter="data")
+            # Pythons before 3.11.4 know no filters
+            how = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+            tar.extractall(work, **how)
         _readable(work)
         os.makedirs(target.parent, exist_ok=True)
         work.rename(target)
