@@ -13,7 +13,10 @@ from rollouts.sandbox.model import Limits
 
 _DEVICES_RW = ("/dev/null", "/dev/full")
 _DEVICES_RO = ("/dev/random", "/dev/urandom")
-_ETC = ("ld.so.cache", "localtime", "alternatives", "passwd", "group", "nsswitch.conf", "hosts")
+_ETC = (
+    *("ld.so.cache", "localtime", "alternatives", "passwd", "group", "nsswitch.conf", "hosts"),
+    "mime.types",  # read by Python's mimetypes, which openpyxl imports
+)
 _PROC = (
     "cpuinfo meminfo stat loadavg uptime version filesystems sys/kernel/random sys/vm "
     "sys/kernel/osrelease sys/kernel/pid_max sys/kernel/threads-max sys/fs/pipe-max-size"
