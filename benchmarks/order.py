@@ -16,8 +16,8 @@ credit for steps (in the form `states`: for every state that is written), `order
 where both orders are right, `gold_state` begins half of the prompts at the exact state after some
 steps; `states_all` has all of these, and `states_thompson` has them with starts that go by success.
 Whole groups stand in a batch. `all_gold` is the control of the arms with RL: SFT on the
-SFT examples and on the gold of every task that `states_all` asked for, for as many epochs as its
-processor time allows.
+SFT examples and on the gold of every task that `states_outcome` asked for, for as many epochs as
+its processor time allows.
 
 `--split begun` asks the validation tasks from the exact state after their first step, which tells
 single steps from their order. Choose on the validation split; `--split heldout` answers the
@@ -206,7 +206,7 @@ def train_arm(place: Place, name: str) -> None:
     place.train(name, "grpo", tasks / "train_rl.jsonl", (*RL, room, start, *arm.rl))
 
 
-def train_control(place: Place, of: str = "states_all") -> None:
+def train_control(place: Place, of: str = "states_outcome") -> None:
     """SFT on the examples of the start of `of` and on the gold of every task that `of` asked."""
     train_arm(place, of)
     arm, folder = ARMS[of], place.folder(ARMS[of].form)
