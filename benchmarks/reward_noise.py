@@ -41,7 +41,7 @@ SMALL = (
     "rl.steps=12",
     "rl.prompts_per_step=8",
     "rl.mini_batch=8",
-    "reward.refinement.wrong_drop=0.3",  # as in the demo: without it one of three seeds collapsed
+    "reward.refinement.wrong_drop=0.3",  # as in the demo
 )
 SHARES = ("format", "progress", "success")
 ARMS: dict[str, tuple[str, ...]] = {

@@ -24,9 +24,10 @@ def find_lake(lakes: Path, domain: str, out: Path) -> Path:
     if not target.is_dir():
         work = target.with_name(f".{domain}-{os.getpid()}")
         with tarfile.open(archive) as tar:
-            # Pythons before 3.11.4 know no filters
-            how = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-            tar.extractall(work, **how)
+            if hasattr(tarfile, "data_filter"):
+                tar.extractall(work, filter="data")
+            else:  # Pythons before 3.11.4 know no filters
+                tar.extractall(work)
         _readable(work)
         os.makedirs(target.parent, exist_ok=True)
         work.rename(target)
