@@ -1,4 +1,4 @@
-"""What kind of place the tests run in."""
+"""Whether a jail of the tests can have namespaces."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class MasterAdamW:
             t if t.dtype == torch.float32 else t.detach().float().requires_grad_(True)
             for _, t in named
         ]
-        self._empty = True  # nothing collected yet: the next gradients replace what is there
+        self._empty = True  # nothing collected since the last step
         self.adam = torch.optim.AdamW(
             self.masters, lr=0.0, betas=betas, eps=eps, weight_decay=weight_decay, fused=True
         )
