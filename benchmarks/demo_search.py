@@ -20,22 +20,19 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
-import shutil
 import statistics
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from benchmarks.stages import Stages, assay, part, rows_of, spent
 from rewards.score_rows import score_row
 from rewards.task import Task, read_tasks
 from train.evaluation.stats import balanced, balanced_difference
 
 Row = dict[str, Any]
-ROOT = Path(__file__).resolve().parents[1]
 
 SHORT = ("difficulty=easy", "filter_place=last", "directions=[min]", "max_chars=220")
 LONG = (*SHORT, "mappers=[0.25,0.35,0.4]", "sft_mappers=[0.7,0.3]")  # RL asks longer recipes
@@ -110,37 +107,10 @@ class Place:
     def folder(self) -> Path:
         return self.out / f"seed{self.seed}"
 
-    def assay(self, *words: object) -> float:
-        """One `assay` command, shown and run; its processor seconds."""
-        print("$ assay", *words, flush=True)
-        before = os.times()
-        command = [sys.executable, str(ROOT / "assay.py"), *map(str, words)]
-        subprocess.run(command, cwd=ROOT, check=True)
-        after = os.times()
-        spent = after.children_user - before.children_user
-        return spent + after.children_system - before.children_system
-
-    def trained(self, name: str, command: str, data: Path, settings: Sequence[str]) -> Path:
-        """The folder of a training run; a finished one is kept, and one that was cut off begins
-        anew, so that the processor seconds in `NAME.spent.json` are those of a whole run."""
-        folder, note = self.folder / name, self.folder / f"{name}.spent.json"
-        if not note.is_file():
-            shutil.rmtree(folder, ignore_errors=True)
-            note.parent.mkdir(parents=True, exist_ok=True)
-            model = [f"model.path={self.model}"] if self.model and command == "sft" else []
-            took = self.assay(
-                command,
-                f"data={data}",
-                f"out={folder}",
-                f"seed={self.seed}",
-                f"engine.threads={self.threads}",
-                *model,
-                *settings,
-                *self.extra,
-            )
-            note.write_text(json.dumps(took))
-        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-        return folder
+    def trained(self, name: str, command: str, data: Path, settings: Sequence[str]) -> None:
+        model = [f"model.path={self.model}"] if self.model and command == "sft" else []
+        words = (f"engine.threads={self.threads}", *model, *settings)
+        Stages(self.folder, self.seed, self.extra).train(name, command, data, words)
 
     def answers(self, name: str, tasks: Path) -> list[Row]:
         """Greedy answers of a trained model to the tasks of a file."""
@@ -148,31 +118,15 @@ class Place:
         if not (target / "results.json").is_file():
             model = self.folder / name / "model"
             words = ("--tasks", tasks, "--out", target, "--max-new-tokens", 80)
-            self.assay("eval", "--model", model, *words, "--threads", self.threads)
+            assay("eval", "--model", model, *words, "--threads", self.threads)
         return rows_of(target / "rows.jsonl")
-
-
-def spent(note: Path) -> float:
-    return float(json.loads(note.read_text())) if note.is_file() else 0.0
-
-
-def rows_of(file: Path) -> list[Row]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def tasks_of(place: Place, arm: Arm) -> Path:
     folder = place.folder / f"tasks_{arm.mix}"
     if not (folder / "certificate.json").is_file():
-        place.assay("tasks", "demo", "--out", folder, "--seed", place.seed, *arm.tasks, *SPLITS)
+        assay("tasks", "demo", "--out", folder, "--seed", place.seed, *arm.tasks, *SPLITS)
     return folder
-
-
-def part(source: Path, name: str, count: int, more: Sequence[str] = ()) -> Path:
-    """A file beside `source` of its first `count` lines and of `more`."""
-    target = source.with_name(name)
-    lines = source.read_text(encoding="utf-8").splitlines()[:count]
-    target.write_text("".join(f"{line}\n" for line in (*lines, *more)), encoding="utf-8")
-    return target
 
 
 def start_of(place: Place, arm: Arm, tasks: Path) -> str:

@@ -29,23 +29,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
-import os
-import shutil
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.demo_search import part, rows_of
+from benchmarks.stages import Stages, assay, part, rows_of, spent
 from data_gen.demo.order import REPEATS
 from rewards.cdr.states import refinement_states
 from rewards.task import read_tasks, write_jsonl
 from train.evaluation.stats import mean_interval, paired_difference
 
-ROOT = Path(__file__).resolve().parents[1]
 FORMS = {"plain": "states=false", "states": "states=true"}
 TASKS = (
     "mapper_share=0.5",
@@ -140,34 +135,12 @@ class Place:
         folder = self.folder(form)
         if not (folder / "certificate.json").is_file():
             words = ("--out", folder, "--seed", self.seed, *TASKS, FORMS[form])
-            self.assay("tasks", "order", *words)
+            assay("tasks", "order", *words)
         return folder
 
-    def assay(self, *words: object, note: Path | None = None) -> None:
-        """One `assay` command, shown and run; its processor seconds are added up in `note`. Ends
-        the script with the command's status where it fails or was stopped."""
-        print("$ assay", *words, flush=True)
-        before = os.times()
-        command = [sys.executable, str(ROOT / "assay.py"), *map(str, words)]
-        status = subprocess.run(command, cwd=ROOT).returncode
-        after = os.times()
-        took = after.children_user - before.children_user
-        took += after.children_system - before.children_system
-        if note is not None:
-            seconds = took + (spent(note) if note.is_file() else 0.0)
-            note.write_text(json.dumps({"seconds": seconds, "done": status == 0}))
-        if status:
-            sys.exit(status)
-
     def train(self, name: str, command: str, data: Path, settings: Sequence[str]) -> None:
-        """A training run; a finished one is kept, a stopped one goes on. `NAME.spent.json` has its
-        processor seconds, without those of a part that was killed."""
-        folder = self.folder(form_of(name)) / name
-        note = folder.with_name(f"{name}.spent.json")
-        if not done(note):
-            words = (f"data={data}", f"out={folder}", f"seed={self.seed}")
-            self.assay(command, *words, *SHARED, *settings, *self.extra, note=note)
-        shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # 2 GB a stage
+        stages = Stages(self.folder(form_of(name)), self.seed, self.extra)
+        stages.train(name, command, data, (*SHARED, *settings))
 
     def answer(self, name: str, split: str) -> None:
         """Greedy answers of a trained model to the tasks of a split."""
@@ -180,7 +153,7 @@ class Place:
                 write_jsonl(tasks, (one.to_json() for t in whole for one in refinement_states(t)))
             words = ("--tasks", tasks, "--out", target)
             room = ("--max-new-tokens", ROOM[form], "--threads", 1, "--no-baselines")
-            self.assay("eval", "--model", self.folder(form) / name / "model", *words, *room)
+            assay("eval", "--model", self.folder(form) / name / "model", *words, *room)
 
 
 def run_arm(place: Place, name: str, split: str) -> None:
@@ -220,15 +193,6 @@ def train_control(place: Place, of: str = "states_outcome") -> None:
     data = part(folder / "train_sft.jsonl", "all_gold.jsonl", arm.examples, asked)
     more = (f"sft.epochs={epochs}", f"sft.batch_size={ARMS[arm.start].batch}")
     place.train(CONTROL, "sft", data, (*SFT, *more))
-
-
-def spent(note: Path) -> float:
-    """Processor seconds of a training run so far."""
-    return float(json.loads(note.read_text())["seconds"]) if note.is_file() else math.nan
-
-
-def done(note: Path) -> bool:
-    return note.is_file() and bool(json.loads(note.read_text())["done"])
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,10 @@ from benchmarks.demo_search import (
     Row,
     kinds,
     of,
-    rows_of,
-    spent,
     start_of,
     tasks_of,
 )
+from benchmarks.stages import rows_of, spent
 from train.evaluation.stats import balanced_difference
 
 START = Arm(240, 12)

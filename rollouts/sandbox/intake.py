@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, BinaryIO
 
 from rollouts.sandbox import jail, mounts, wire
+from rollouts.sandbox.interpreter import closed_folder
 from rollouts.sandbox.job import Job
 from rollouts.sandbox.model import MIB, Limits
 from rollouts.sandbox.results import listing
@@ -82,11 +83,23 @@ def _plain(top: str) -> None:
 def _lend(job: Job, folders: Sequence[tuple[str, str]]) -> None:
     """Without mounts: links to the files, and the right to read what they point to."""
     paths = [job.stage.shared[name] for _, name in folders]
-    links = sum(
-        mirror(p, f"{job.place.work}/{f}") for p, (f, _) in zip(paths, folders, strict=True)
-    )
+    links = 0
+    for path, (folder, _) in zip(paths, folders, strict=True):
+        try:
+            links += mirror(path, f"{job.place.work}/{folder}")
+        except PermissionError as error:
+            raise OSError(error.errno, _closed(path, error)) from None
     job.place = replace(job.place, shared=tuple(paths))
     job.limits = replace(job.limits, work_files=job.limits.work_files + links)
+
+
+def _closed(path: str, error: PermissionError) -> str:
+    """What to do about a shared directory that the user of the call may not read."""
+    folder = closed_folder(f"{path}/.") or error.filename or path
+    return (
+        f"the shared directory {path} is closed to the user that model code runs as: "
+        f"chmod o+rx {folder}, or put the files elsewhere"
+    )
 
 
 def mirror(source: str, target: str) -> int:

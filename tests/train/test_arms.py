@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
-from benchmarks import demo_search, order, reward_noise
+from benchmarks import demo_search, order, reward_noise, tracks
 from configs.schema import GrpoRunConfig, SftRunConfig
 from data_gen.builder_settings import given_values
 from data_gen.demo.order import OrderSettings
@@ -37,3 +39,35 @@ def test_an_arm_of_the_noise_benchmark_can_be_run(name: str) -> None:
     words = name.split("_")
     assert config.noise.share == (int(words[1]) / 100 if words[-1].isdigit() else 0)
     assert config.noise.by == ("task" if words[0] == "task" else "rollout")
+
+
+def test_the_runs_of_the_tracks_benchmark_can_be_run() -> None:
+    load_run(SftRunConfig, None, [*tracks.SHARED, *tracks.SFT])
+    config = load_run(GrpoRunConfig, None, [*tracks.SHARED, *tracks.RL])
+    assert config.rl.prompts_per_step == len(tracks.TRACKS)  # one of each, by balance=track
+
+
+def test_a_draw_takes_whole_groups_and_none_twice() -> None:
+    tasks = [
+        {"id": f"{track} {n}", "track": track, "group": f"{track} {n // 2}" if group else None}
+        for track, group in zip(tracks.TRACKS, (False, False, False, True, True), strict=True)
+        for n in range(20)
+    ]
+    first = tracks.drawn(tasks, 5, 0, frozenset())
+    taken = frozenset(str(task["group"] or task["id"]) for task in first)
+    second = tracks.drawn(tasks, 5, 0, taken)
+    for some in (first, second):
+        counts = Counter(task["track"] for task in some)
+        assert counts == {"atomic_m": 5, "atomic_f": 5, "agnostic_m": 5, "order_m": 6, "order_f": 6}
+        assert set(Counter(task["group"] for task in some if task["group"]).values()) == {2}
+    assert not {task["id"] for task in first} & {task["id"] for task in second}
+    assert tracks.drawn(tasks, 5, 0, frozenset()) == first
+    assert tracks.drawn(tasks, 5, 1, frozenset()) != first
+
+
+def test_ocs_needs_every_row_of_a_group() -> None:
+    def row(group: str, *right: float) -> tracks.Instance:
+        return tracks.Instance("order_m", "d", group, {}, right, ())
+
+    rows = [row("a", 0, 1, 0), row("a", 1, 0, 0), row("b", 1, 1, 1), row("b", 0, 0, 0)]
+    assert tracks.ocs(rows) == {"a": 1, "b": 0}

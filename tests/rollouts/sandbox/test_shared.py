@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from harness import running
+from harness import needs_root, on_machine, running
 
 from rollouts.sandbox.model import LEVELS, Config, Level, Limits
 from rollouts.sandbox.pool import Pool, placed
@@ -176,3 +176,29 @@ def test_a_socket_or_fifo_in_a_shared_directory_leads_nowhere(
                 result = run(KNOCK, shared=shared)
                 assert (result.status, result.stdout) == ("ok", "done\n"), result
         os.close(reader)
+
+
+CLOSED = """
+import asyncio
+from rollouts.sandbox.model import Config
+from rollouts.sandbox.pool import Pool
+
+async def main():
+    pool = Pool(Config(workers=1, stack=(), min_level="limits", shared={"lake": "%s"}))
+    print((await pool.run("pass", shared="lake")).why)
+    await pool.close()
+
+asyncio.run(main())
+"""
+
+
+@needs_root
+def test_a_folder_that_is_closed_to_the_jail_is_named(lakes: dict[str, str]) -> None:
+    """Where no mount can be made, model code reads shared files as another user."""
+    above = Path(lakes["lake"]).parent
+    above.chmod(0o700)
+    done = on_machine(["docker"], "-c", CLOSED % lakes["lake"])
+    if "use a Python elsewhere" in done.stdout:
+        pytest.skip("this interpreter is closed to other users")
+    assert f"no inputs: the shared directory {lakes['lake']} is closed" in done.stdout, done.stderr
+    assert f"chmod o+rx {above}, or" in done.stdout
