@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from benchmarks import demo_search, order, reward_noise, tracks
+from benchmarks import demo_search, one_model, order, reward_noise, tracks
 from configs.schema import GrpoRunConfig, SftRunConfig
 from data_gen.builder_settings import given_values
 from data_gen.demo.order import OrderSettings
@@ -71,3 +73,23 @@ def test_ocs_needs_every_row_of_a_group() -> None:
 
     rows = [row("a", 0, 1, 0), row("a", 1, 0, 0), row("b", 1, 1, 1), row("b", 0, 0, 0)]
     assert tracks.ocs(rows) == {"a": 1, "b": 0}
+
+
+def test_the_runs_of_the_one_model_benchmark_can_be_run() -> None:
+    load_run(SftRunConfig, None, [*one_model.SHARED, *one_model.SFT])
+    load_run(GrpoRunConfig, None, [*one_model.SHARED, *one_model.RL])
+    assert all(
+        before is None or before in one_model.TAUGHT for _, before in one_model.TAUGHT.values()
+    )
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=4))
+def test_kinds_take_turns_in_proportion(counts: list[int]) -> None:
+    columns = [[{"kind": k, "n": n} for n in range(count)] for k, count in enumerate(counts)]
+    rows = one_model.in_turns(columns)
+    for kind, column in enumerate(columns):
+        assert [row for row in rows if row["kind"] == kind] == column
+    for cut in range(len(rows) + 1):  # after any share of all, about that share of each kind
+        for kind, count in enumerate(counts):
+            seen = sum(row["kind"] == kind for row in rows[:cut])
+            assert abs(seen - count * cut / max(1, len(rows))) <= len(counts)
