@@ -112,7 +112,7 @@ ARMS: dict[str, Arm] = {
 CONTROL = "all_gold"
 BEGUN_SPLIT = "begun"  # the validation tasks after one of their two steps
 NAMES = (*ARMS, CONTROL)
-BASES = ("sft", "sft_states", "sft_480", "sft_states_480", "outcome")
+BASES = ("sft", "sft_states", "sft_480", "sft_states_480", "outcome", "states_outcome")
 
 
 def form_of(name: str) -> str:
