@@ -83,6 +83,9 @@ def prefill(
     Returns last-position logits (P, V) and the wave's cache, for `width` samples a prompt.
     """
     shape, device = model.shape, model.embed.device
+    # attention pads the prompts of a piece to the longest one, so those of a length run together
+    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+    prompts, past = [prompts[i] for i in order], [past[i] for i in order]
     ends = [len(p) for p in prompts]
     size = (len(prompts), shape.kv_heads, max(ends), shape.head_dim)
     # zeros: what is masked is still multiplied
@@ -96,7 +99,14 @@ def prefill(
         done = [b == ends[piece.first + i] for i, b in enumerate(piece.end)]
         last.append(x[(sizes.cumsum(0) - 1)[torch.tensor(done)].to(device)])
     lengths = torch.tensor(ends, device=device)
-    logits = run.head(rms_norm(torch.cat(last), model.norm, shape.eps))
+    hidden = torch.cat(last)
+    if order != sorted(order):
+        back = torch.tensor(order, device=device).argsort()
+        hidden, lengths = hidden[back], lengths[back]
+        for store in (keys, values):
+            for index, tensor in enumerate(store):
+                store[index] = tensor[back]
+    logits = run.head(rms_norm(hidden, model.norm, shape.eps))
     return logits, new_cache(keys, values, lengths, width)
 
 
