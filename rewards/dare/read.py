@@ -99,9 +99,9 @@ def read_prediction(data: bytes, wanted: Sequence[str]) -> Frame:
     Raises `Unreadable` for whatever makes the reader raise, and for what is over a limit;
     `ReaderLost` when the reading process cannot be had.
     """
-    check_shape(data)
-    status, reply = _reader().ask(data, wanted)
     try:
+        check_shape(data)
+        status, reply = _reader().ask(data, wanted)
         if status == 0:
             return _decoded(reply)
         number = os.waitstatus_to_exitcode(status)
@@ -112,7 +112,7 @@ def read_prediction(data: bytes, wanted: Sequence[str]) -> Frame:
         if short_of_memory(ReadLimits().memory_mb):
             raise ReaderLost(SHORT) from None
         raise
-    except MemoryError:  # here, while the reader's reply was taken in
+    except MemoryError:  # here, in this process: nothing is known of the prediction
         raise ReaderLost(SHORT) from None
 
 
