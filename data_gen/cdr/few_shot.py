@@ -15,7 +15,7 @@ from configs.cdr import InstructConfig
 from rewards.files import replacing
 from rewards.progress import Progress
 from rewards.task import Task, json_line, read_jsonl
-from rollouts.cdr.shots import Pool, Shots, shows_examples, pool_of, with_examples
+from rollouts.cdr.shots import Pool, Shots, pool_of, shows_examples, with_examples
 
 TRAIN = "train.jsonl"
 

@@ -91,7 +91,7 @@ def _shot(task: Task) -> Shot | None:
 
 def _recipe(task: Task) -> str:
     steps: list[Any] = task.gold.get("recipe") or task.gold.get("operator_sequence") or []
-    names = [str(s["operator"] if isinstance(s, dict) else s) for s in steps]
+    names = [str(s) if isinstance(s, str) else str(s["operator"]) for s in steps]
     return " ".join(names) or str(task.gold.get("semantic_operator") or "")
 
 

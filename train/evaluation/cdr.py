@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ class CdrEval:
     k: int = 3
     seed: int = 0
     all_rows: bool = False  # also the rows that a build trains on
-    shots: Shots = Shots()  # of few_shot
+    shots: Shots = field(default_factory=Shots)  # of few_shot
     examples: Path | None = None  # where they come from, else train.jsonl of the folder
 
 

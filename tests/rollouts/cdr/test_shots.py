@@ -13,7 +13,7 @@ from rewards.task import Task
 from rollouts.cdr.prompts import FIXED, Example, messages
 from rollouts.cdr.shots import POOL, SAME_RECIPE, Shots, alike, draw, pool_of, with_examples
 
-WORDS = "tea moss lamp rope fern gate salt drum kite oak plum reed vine wolf yarn".split()
+WORDS = ["tea", "moss", "lamp", "rope", "fern", "gate", "salt", "drum", "kite", "oak", "plum"]
 WORDING = "Remove e-mail addresses."
 
 
