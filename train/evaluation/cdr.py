@@ -24,6 +24,8 @@ from rewards.task import Task, TaskError, read_jsonl, write_jsonl
 from rollouts.cdr.prompts import MODES, messages
 from rollouts.cdr.shots import Pool, Shots, pool_of, shows_examples, with_examples
 from train.evaluation.cdr_errors import write_errors
+from train.evaluation.cdr_figures import TrackAnswers, figures
+from train.evaluation.cdr_shown import tables_of
 from train.evaluation.contract import (
     HELDOUT,
     Benchmark,
@@ -34,6 +36,8 @@ from train.evaluation.contract import (
     budget_of,
     plain_plan,
 )
+from train.evaluation.identity import thinking
+from train.evaluation.tables import Draw
 
 LOCAL_TOKENS = 4096  # longest answer of a local checkpoint; an endpoint has its own bound
 TRAIN = "train.jsonl"  # in the folder of a build
@@ -328,23 +332,29 @@ def _prediction(row: Row, index: int, variant: Row, answer: Row) -> Row:
 def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> Found:
     """Write the release's files under `out/data/evaluation`; the paper's metrics by track."""
     config, root, model = _config(args), out / "data" / "evaluation", args.name
-    thinking = bool((args.request_fields.get("chat_template_kwargs") or {}).get("enable_thinking"))
+    thought = bool(thinking(args))
     first = [(t, r) for t, r in zip(tasks, rows, strict=True) if r["sample"] == 0]
     papers: dict[str, Row] = {}
+    answers: dict[str, TrackAnswers] = {}
     for track in dict.fromkeys(task.track for task, _ in first):
         mine = [(t, r) for t, r in first if t.track == track]
         core = mine[0][0].gold["track_family"] == "core_rule"
         label = config.k if config.k > 0 else "all"
         suffix = f"{config.mode}_k{label}_seed{config.seed}" if core else "semantic_styles3"
         home = root / track / model
-        done = prediction_rows([t for t, _ in mine], [r for _, r in mine], model, config, thinking)
+        done = prediction_rows([t for t, _ in mine], [r for _, r in mine], model, config, thought)
         write_jsonl(home / f"predictions_{suffix}.jsonl", done)
         scored = score_file(done, config.k if core else 0, config.seed, track, model)
         write_scores(home / f"score_{suffix}", scored)
         papers[track] = scored.paper
+        answers[track] = TrackAnswers(done, scored)
     reports(root)
     return Found(
-        {"paper_metrics": papers, "parsing": "release here, strict in rows and tables"},
+        {
+            "paper_metrics": papers,
+            "parsing": "release here, strict in rows and tables",
+            "figures": figures(answers, Draw(seed=args.seed)),
+        },
         f"{paper_table(papers)}\nfiles: {root}",
     )
 
@@ -368,5 +378,6 @@ BENCHMARK = Benchmark(
     options=options,
     plan=plan,
     tables=tables,
+    shown=tables_of,
     report=write_errors,
 )

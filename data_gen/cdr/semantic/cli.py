@@ -250,7 +250,7 @@ def _asked(args: Any) -> tuple[float, float, frozenset[str]]:
     return 0.2 if share is None else share, 0.1 if validation is None else validation, listed
 
 
-def main(argv: Sequence[str]) -> int:
+def _parser() -> console.Parser:
     parser = console.parser(
         "tasks semantic",
         "CDR-Bench's semantic extension from its four public data sets, given as the "
@@ -281,7 +281,11 @@ def main(argv: Sequence[str]) -> int:
         help="characters of input and answer that an example may have (%(default)s)",
     )
     parser.add_argument("--out", required=True, type=Path, help="folder to write into")
-    args = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    args = _parser().parse_args(argv)
     given = {name: getattr(args, name) for name in DOMAINS if getattr(args, name)}
     if not given:
         raise CorpusError(f"nothing to read; give {', '.join(f'--{n} PATH' for n in DOMAINS)}")
