@@ -23,6 +23,7 @@ from train.evaluation.stats import mean_interval
 from train.evaluation.tables import Draw, ends, grouped, in_order, known, rs_curve
 
 Row = dict[str, Any]
+TURNS = (*REPORTED_SLOTS, "easy", "medium", "hard")
 DOMAINS = ("pii", "hallu", "rubric", "safety")
 # a subtask of hallucination processing → its key in the report that asks for everything
 KEYS = {
@@ -83,7 +84,13 @@ def _by(found: TrackAnswers, value_of: Callable[[Row], str | None], draw: Draw) 
     for row, instance in zip(found.rows, found.scored.instances, strict=True):
         if value := value_of(row):
             parts.setdefault(value, []).append((row, instance))
-    return {value: cell(parts[value], draw) for value in sorted(parts, key=in_order)}
+    return {value: cell(parts[value], draw) for value in sorted(parts, key=in_turn)}
+
+
+def in_turn(value: str) -> tuple[int, tuple[list[int], bool, str]]:
+    """What values are sorted by: places of a filter and difficulties as they follow one another,
+    others by their numbers."""
+    return TURNS.index(value) if value in TURNS else -1, in_order(value)
 
 
 def cell(pairs: Sequence[tuple[Row, Row]], draw: Draw) -> Row:

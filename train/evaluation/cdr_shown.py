@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from train.evaluation.cdr_figures import in_turn
 from train.evaluation.contract import Table
 from train.evaluation.results import number, percent, with_interval
-from train.evaluation.tables import in_order
 
 Row = Mapping[str, Any]
 DOMAINS = {
@@ -45,7 +45,7 @@ def tables_of(numbers: Row) -> Sequence[Table]:
 def _slices(found: Row) -> Iterator[Table]:
     for name, by in found["by"].items():
         tracks = [track for track, values in by.items() if values]
-        values = sorted({v for track in tracks for v in by[track]}, key=in_order)
+        values = sorted({v for track in tracks for v in by[track]}, key=in_turn)
         if len(values) < 2:
             continue
         lines = [[name, *tracks]]
@@ -67,7 +67,7 @@ def _gap(by: Mapping[str, Row]) -> str:
     if len(there) < 2:
         return "–"
     best, worst = max(there, key=lambda v: there[v]), min(there, key=lambda v: there[v])
-    return f"{there[best] - there[worst]:.3f} ({best}, {worst})"
+    return f"{there[best] - there[worst]:.3f}" + (f" ({best}, {worst})" if best != worst else "")
 
 
 def _styles(found: Row) -> Iterator[Table]:

@@ -151,6 +151,9 @@ def test_rates_of_statuses_stopping_and_order() -> None:
     assert rates["mid"]["stop_minus_full"] == pytest.approx(1 / 3)
     assert (rates["mid"]["rs@k"], rates["post"]["rs@k"]) == (1.0, None)
     assert numbers["rates"]["order_m"]["all"]["canonical"] == 0.5
+    assert list(lines_of(numbers, "CDR-Bench by filter place")) == [
+        *("filter place", "pre", "mid", "post")
+    ]
     lines = lines_of(numbers, "CDR-Bench rates")
     assert lines["order_f mid"][lines["track"].index("stop − full")] == "+33%"
 
