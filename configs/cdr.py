@@ -128,11 +128,13 @@ class InstructConfig:
     seed: int = 0
     forms: int = 0  # use only the first surface forms of every phrase; 0: all
     mode: Literal["direct", "few_shot", "plan_first", "state_aware"] = "direct"
+    shots: int = 2  # examples a few_shot task shows, training tasks of its track
+    shot_chars: int = 1000  # characters of input and answer that an example may have
     all_prompts: bool = False  # also write tracks_all_prompts/
 
     def __post_init__(self) -> None:
         at_least(self, 0, "variants", "forms")
-        at_least(self, 1, "variants_per_task")
+        at_least(self, 1, "variants_per_task", "shots", "shot_chars")
 
 
 @dataclass(frozen=True)

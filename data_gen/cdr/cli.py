@@ -17,6 +17,7 @@ from typing import Any
 
 from configs.cdr import CdrConfig
 from configs.loader import load
+from data_gen.cdr import few_shot
 from data_gen.cdr.domains import ALL_MAPPERS, LABELS
 from data_gen.cdr.out import Tracks
 from data_gen.cdr.stages.choose import FILTER, MAIN, MAPPER, ORDER, SWAP
@@ -199,6 +200,8 @@ def _say_tracks(made: Tracks, out: Path) -> None:
     for why, count in manifest["left_out_of_splits"].items():
         if count:
             print(f"in no split: {count} rows, {why}")
+    if shown := few_shot.said(manifest["few_shot"]) if "few_shot" in manifest else "":
+        print(shown)
     if spoken := manifest.get("paraphrases"):
         print(_paraphrases(spoken))
     print(

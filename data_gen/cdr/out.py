@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.cdr import CdrConfig
+from data_gen.cdr.few_shot import shots_of, show_examples
 from data_gen.cdr.rows import TRACKS
 from data_gen.cdr.sampling import splitter, unbalanced
 from data_gen.cdr.stages.bodies import Lines
@@ -122,6 +123,9 @@ def write_tracks(
             counts.update(own)
             progress.add(own["rows"])
     manifest = _manifest(config, counts, sided)
+    if config.instruct.mode == "few_shot":
+        files = [f"{split}.jsonl" for split in SPLITS]
+        manifest["few_shot"] = show_examples(out, files, shots_of(config.instruct))
     if paraphrases is not None:
         manifest["paraphrases"] = paraphrases
     _json(out / "manifest.json", manifest)

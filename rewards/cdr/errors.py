@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean, median
 from typing import Any, cast
 
@@ -156,46 +156,68 @@ def operator_progress(row: Row, status: str, text: str) -> float | None:
 
 def analyse(predictions: Sequence[Row]) -> dict[str, Any]:
     """All analyses over release prediction rows; counts, shares and sample sizes."""
-    by_group: defaultdict[str, list[Row]] = defaultdict(list)
-    for row in predictions:
-        if row.get("order_group_instance_id"):
-            by_group[str(row["order_group_instance_id"])].append(row)
     modes: Counter[str] = Counter()
     progress: list[float] = []
-    stops: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
-    confusion: Counter[str] = Counter()
     scored = wrong = 0
-    for row in predictions:
-        others = [
-            r for r in by_group.get(str(row.get("order_group_instance_id")), []) if r is not row
-        ]
-        for variant in cast("list[dict[str, Any]]", row.get("variant_predictions") or []):
-            if not variant.get("valid_prediction", True) or row.get("scoring_profile") not in (
-                None,
-                "",
-                "text_refinement",
-            ):
-                continue
-            scored += 1
-            status = str(variant.get("predicted_status") or "")
-            text = str(variant.get("predicted_clean_text") or "")
-            _stop(row, text, stops)
-            share = operator_progress(row, status, text)
-            progress += [] if share is None else [share]
-            if _right(row, status, text):
-                continue
+    for row, others, variant in _answers(predictions):
+        scored += 1
+        status, text = _said(variant)
+        share = operator_progress(row, status, text)
+        progress += [] if share is None else [share]
+        if not _right(row, status, text):
             wrong += 1
-            modes[failure_mode(row, status, text, [str(o["reference_text"]) for o in others])] += 1
-            if side := _order_side(row, text, others):
-                confusion[side] += 1
+            golds = [str(o["reference_text"]) for o in others]
+            modes[failure_mode(row, status, text, golds)] += 1
     return {
         "predictions": scored,
         "failures": wrong,
         "failure_modes": {name: modes[name] for name in MODES if modes[name]},
         "operator_progress": mean(progress) if progress else None,
-        "stop_behaviour": {slot: _stop_summary(rows) for slot, rows in sorted(stops.items())},
-        "order_confusion": _shares(confusion),
+        "stop_behaviour": stop_behaviour(predictions),
+        "order_confusion": order_confusion(predictions),
     }
+
+
+def stop_behaviour(predictions: Sequence[Row]) -> dict[str, dict[str, Any]]:
+    """Of order_f answers whose gold drops the text: by slot, the shares that are nearer to the text
+    where the recipe stops, and to that of the full run, and how much nearer."""
+    stops: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+    for row, _, variant in _answers(predictions):
+        _stop(row, _said(variant)[1], stops)
+    return {slot: _stop_summary(rows) for slot, rows in sorted(stops.items())}
+
+
+def order_confusion(predictions: Sequence[Row]) -> dict[str, Any]:
+    """Of wrong answers to a swapped order: the shares that are nearer to the canonical order's gold
+    and to their own."""
+    confusion: Counter[str] = Counter()
+    for row, others, variant in _answers(predictions):
+        status, text = _said(variant)
+        if not _right(row, status, text) and (side := _order_side(row, text, others)):
+            confusion[side] += 1
+    return _shares(confusion)
+
+
+def _answers(predictions: Sequence[Row]) -> Iterator[tuple[Row, list[Row], Row]]:
+    """(row, the other rows of its order group, answer) of every valid answer that is a text."""
+    by_group: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in predictions:
+        if row.get("order_group_instance_id"):
+            by_group[str(row["order_group_instance_id"])].append(row)
+    for row in predictions:
+        if row.get("scoring_profile") not in (None, "", "text_refinement"):
+            continue
+        group = by_group.get(str(row.get("order_group_instance_id")), [])
+        others = [other for other in group if other is not row]
+        for variant in cast("list[dict[str, Any]]", row.get("variant_predictions") or []):
+            if variant.get("valid_prediction", True):
+                yield row, others, variant
+
+
+def _said(variant: Row) -> tuple[str, str]:
+    return str(variant.get("predicted_status") or ""), str(
+        variant.get("predicted_clean_text") or ""
+    )
 
 
 def _right(row: Row, status: str, text: str) -> bool:

@@ -29,7 +29,8 @@ from rewards.task import Score, Task
 
 # order slots of the tracks that move a filter
 FILTER_PLACES = {"pre": "before the mappers", "mid": "between them", "post": "after them"}
-LENGTHS = (500, 1000, 2000, 4000)  # input characters, upper bounds of the slices
+# Input characters, upper bounds of the slices; 4000 and 8000 end the benchmark's own buckets.
+LENGTHS = (500, 1000, 2000, 4000, 8000)
 
 
 def _group_reward(
@@ -48,14 +49,15 @@ def _row(gold: Mapping[str, Any], row: Mapping[str, Any], weights: RefinementRew
     return score_refinement(gold, output, parsing, weights, truncated)
 
 
-def _length(characters: int) -> str:
+def length_slice(characters: int) -> str:
+    """The slice of an input by its length, in words."""
     bound = next((b for b in LENGTHS if characters <= b), None)
     return f"≤ {bound}" if bound else f"> {LENGTHS[-1]}"
 
 
 def _slices(task: Task) -> dict[str, str]:
     """Track, status of gold, whether what is kept passed a filter, input length, style, recipe
-    length, domain and prompt mode, as far as the task says them."""
+    length, domain, subtask and prompt mode, as far as the task says them."""
     gold, meta = task.gold, task.meta
     status = str(gold.get("status") or gold.get("reference_status") or "")
     found = {"track": task.track}
@@ -64,7 +66,7 @@ def _slices(task: Task) -> dict[str, str]:
     if status == "KEEP" and "has_filter" in meta:
         found["kept"] = "with a filter" if meta["has_filter"] else "no filter"
     if isinstance(gold.get("input_text"), str):
-        found["input characters"] = _length(len(gold["input_text"]))
+        found["input characters"] = length_slice(len(gold["input_text"]))
     steps = gold.get("operator_sequence") or gold.get("recipe") or meta.get("recipe")
     if isinstance(steps, list):
         found["recipe steps"] = str(len(steps))  # pyright: ignore[reportUnknownArgumentType]
@@ -73,6 +75,8 @@ def _slices(task: Task) -> dict[str, str]:
     slot = meta.get("order_slot") or gold.get("order_slot")
     if slot in FILTER_PLACES:
         found["filter place"] = FILTER_PLACES[slot]
+    if isinstance(gold.get("semantic_operator"), str):
+        found["subtask"] = f"{task.track}: {gold['semantic_operator']}"
     for name in ("domain", "style", "difficulty", "mode"):
         value = meta.get(name) or gold.get(name)
         if isinstance(value, str) and value:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from rewards.cdr.predictions import JSON, PROFILES
-from rewards.cdr.scorefile import ScoredFile
+from rewards.cdr.scorefile import ScoredFile, mean
 from rewards.files import write_text
 from rewards.task import TaskError, read_jsonl, refuse_unfinished, write_jsonl
 
@@ -186,10 +186,13 @@ def reports(root: Path, base_model: str | None = None) -> list[Row]:
     """The leaderboard files under `reports/`, from every paper_metrics.json below `root`; returns
     the core ranking (average RS@K over the available core tracks, percentage points)."""
     papers: list[Row] = []
+    subtasks: list[Row] = []
     for path in sorted(root.glob("*/*/score_*/paper_metrics.json")):
         paper = cast("Row", json.loads(path.read_text(encoding="utf-8")))
         if str(paper["track"]).startswith("semantic_") and str(paper["track"]).endswith("_atomic"):
-            paper["atomic_macro_rs@k"] = _macro(path.parent / "instance_metrics.jsonl")
+            own = _subtasks(path.parent / "instance_metrics.jsonl", paper)
+            paper["atomic_macro_rs@k"] = _mean(row["rs@k"] for row in own)
+            subtasks += own
         papers.append(paper)
     core = [p for p in papers if p["track"] in CORE]
     semantic = [p for p in papers if str(p["track"]).startswith("semantic_")]
@@ -205,20 +208,33 @@ def reports(root: Path, base_model: str | None = None) -> list[Row]:
         ],
     )
     write_csv(out / "semantic_summary.csv", semantic)
+    subtasks.sort(key=lambda row: (row["domain"], row["subtask"], -(row["rs@k"] or 0.0)))
+    write_csv(out / "semantic_subtasks.csv", subtasks)
     models = _semantic_models(semantic)
     write_csv(out / "semantic_model_summary.csv", models)
-    write_json(out / "summary.json", {"core": ranking, "semantic": models})
+    found = {"core": ranking, "semantic": models, "semantic_subtasks": subtasks}
+    write_json(out / "summary.json", found)
     write_text(out / "summary.md", _markdown(ranking))
     return ranking
 
 
-def _macro(instances: Path) -> float | None:
-    """The mean over subtasks of their mean RS@K."""
-    own: dict[str, list[float]] = {}
+def _subtasks(instances: Path, paper: Row) -> list[Row]:
+    """A row a subtask of a domain's atomic track, fractions; `instances` counts those with RS@K."""
+    own: dict[str, list[Row]] = {}
     for _, row in read_jsonl(instances):
-        if row["rs_at_k"] is not None:
-            own.setdefault(str(row.get("semantic_operator")), []).append(float(row["rs_at_k"]))
-    return _mean(sum(values) / len(values) for values in own.values())
+        own.setdefault(str(row.get("semantic_operator")), []).append(row)
+    return [
+        {
+            "domain": str(paper["track"]).removeprefix("semantic_").removesuffix("_atomic"),
+            "subtask": name,
+            "model": paper["model"],
+            "instances": sum(row["rs_at_k"] is not None for row in own[name]),
+            "rs@k": mean(row["rs_at_k"] for row in own[name]),
+            "rs": mean(row["rs"] for row in own[name]),
+            "rg": mean(row["mean_rg"] for row in own[name]),
+        }
+        for name in sorted(own)
+    ]
 
 
 def _points(value: float | None) -> float | None:

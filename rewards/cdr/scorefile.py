@@ -193,7 +193,8 @@ def overall(instances: Sequence[Row]) -> Row:
 def summarise(
     instances: Sequence[Row], variants: Sequence[Row], track: str, model: str, k: int, seed: int
 ) -> Row:
-    """summary.json: the same numbers overall and by what the rows say of themselves."""
+    """summary.json: the same numbers overall and by what the rows say of themselves. The release
+    groups by family, track and profile; domain, length and so on are ours."""
     counts: dict[str, int] = {}
     for variant in variants:
         name = str(variant["prompt_variant_index"])
@@ -209,7 +210,9 @@ def summarise(
         "overall": overall(instances),
         "num_order_groups": len(groups) or None,
     }
-    for name in ("track_family", "benchmark_track", "source_track", "scoring_profile"):
+    more = ("domain", "input_length_bucket", "difficulty_label", "order_slot", "semantic_operator")
+    there = [name for name in more if any(row.get(name) is not None for row in instances)]
+    for name in ("track_family", "benchmark_track", "source_track", "scoring_profile", *there):
         values = sorted({str(row.get(name)) for row in instances})
         summary[f"by_{name}"] = {
             value: overall([row for row in instances if str(row.get(name)) == value])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from rewards.parse import render
 from rewards.task import Message
 
@@ -44,14 +47,25 @@ S0 -> S1: remove e-mail addresses
 S1: reject the text if it has fewer than 10 words
 </analyze>"""
 
-EXAMPLES = (
-    (
+
+class Example(NamedTuple):
+    """A solved task as a prompt shows it."""
+
+    requirement: str
+    text: str
+    status: str
+    result: str
+
+
+# What the release shows in every prompt; here only where there are no training tasks to draw from.
+FIXED = (
+    Example(
         "Remove web links and e-mail addresses, then squeeze runs of spaces into one.",
         "See  https://example.org  for   details.",
         "KEEP",
         "See for details.",
     ),
-    (
+    Example(
         "Remove web links and e-mail addresses, "
         "then reject the text if it has fewer than 10 words.",
         "Short note: https://example.org",
@@ -67,9 +81,14 @@ def block(requirement: str, text: str) -> str:
 
 
 def messages(
-    requirement: str, text: str, mode: str = "direct", output_format: str = "tagged_text"
+    requirement: str,
+    text: str,
+    mode: str = "direct",
+    output_format: str = "tagged_text",
+    examples: Sequence[Example] = FIXED,
 ) -> list[Message]:
-    """System and user message. Raises ValueError for a mode that does not exist."""
+    """System and user message; `examples` are those of few_shot. Raises ValueError for a mode that
+    does not exist."""
     if mode not in MODES:
         raise ValueError(f"mode={mode!r}: wanted one of {', '.join(MODES)}")
     if output_format == "json":
@@ -81,8 +100,9 @@ def messages(
     parts = [block(requirement, text)]
     if mode == "few_shot":
         shown = [
-            f"Example {i}\n{block(said, given)}\n\nCorrect output:\n{render(status, result)}"
-            for i, (said, given, status, result) in enumerate(EXAMPLES, 1)
+            f"Example {i}\n{block(one.requirement, one.text)}\n\n"
+            f"Correct output:\n{render(one.status, one.result)}"
+            for i, one in enumerate(examples, 1)
         ]
         parts = [*shown, "Now the task itself.", *parts]
     elif mode == "plan_first":

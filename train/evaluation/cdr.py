@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,10 @@ from rewards.cdr.scorefile import score_file
 from rewards.parse import parse_release
 from rewards.task import Task, TaskError, read_jsonl, write_jsonl
 from rollouts.cdr.prompts import MODES, messages
+from rollouts.cdr.shots import Pool, Shots, pool_of, shows_examples, with_examples
 from train.evaluation.cdr_errors import write_errors
+from train.evaluation.cdr_figures import TrackAnswers, figures
+from train.evaluation.cdr_shown import tables_of
 from train.evaluation.contract import (
     HELDOUT,
     Benchmark,
@@ -33,8 +36,11 @@ from train.evaluation.contract import (
     budget_of,
     plain_plan,
 )
+from train.evaluation.identity import thinking
+from train.evaluation.tables import Draw
 
 LOCAL_TOKENS = 4096  # longest answer of a local checkpoint; an endpoint has its own bound
+TRAIN = "train.jsonl"  # in the folder of a build
 ADDED = ("status", "text", "mode")  # to a row, in the gold of its tasks
 
 
@@ -43,6 +49,23 @@ def options(parser: ArgumentParser) -> None:
     group.add_argument("--mode", default="direct", choices=MODES, help="prompt mode (%(default)s)")
     group.add_argument(
         "--k", type=int, default=3, help="prompt variants a row; 0: all (%(default)s)"
+    )
+    group.add_argument(
+        "--shots", type=int, default=2, metavar="N", help="examples of few_shot (%(default)s)"
+    )
+    group.add_argument(
+        "--shot-chars",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="characters of input and answer that an example may have (%(default)s)",
+    )
+    group.add_argument(
+        "--examples",
+        type=Path,
+        metavar="FILE",
+        help="training tasks that the examples of few_shot are drawn from (train.jsonl beside the "
+        "tracks)",
     )
     group.add_argument(
         "--all-rows",
@@ -60,6 +83,8 @@ class CdrEval:
     k: int = 3
     seed: int = 0
     all_rows: bool = False  # also the rows that a build trains on
+    shots: Shots = field(default_factory=Shots)  # of few_shot
+    examples: Path | None = None  # where they come from, else train.jsonl of the folder
 
 
 def parse_tracks(rest: str) -> tuple[Path, list[str]]:
@@ -114,7 +139,7 @@ def pick_rows(rest: str, config: CdrEval) -> Picked:
 def _split_file(places: Sequence[Path]) -> Path | None:
     """Where a build names its held-out rows, or None. A build without any writes train.jsonl."""
     for place in places:
-        if any((place / name).is_file() for name in (HELDOUT, "train.jsonl")):
+        if any((place / name).is_file() for name in (HELDOUT, TRAIN)):
             return place / HELDOUT
     return None
 
@@ -130,9 +155,33 @@ def variants_of(row: Row, config: CdrEval) -> list[tuple[int, Row]]:
     return [(i, listed[i]) for i in picked]
 
 
-def tasks_of(rows: Sequence[Row], config: CdrEval) -> list[Task]:
-    """One task a row and variant; the id says which."""
-    return [_task(row, i, v, config) for row in rows for i, v in variants_of(row, config)]
+def tasks_of(rows: Sequence[Row], config: CdrEval, pool: Pool | None = None) -> list[Task]:
+    """One task a row and variant; the id says which. `pool`: what examples are drawn from."""
+    made = [_task(row, i, v, config) for row in rows for i, v in variants_of(row, config)]
+    return [with_examples(task, pool, config.shots) for task in made] if pool else made
+
+
+def examples_of(place: Path, config: CdrEval) -> Pool:
+    """The examples of few_shot: of the training tasks of a build's folder, or those that the
+    command line names; {} for another mode, and where there are none. Raises `TaskError`."""
+    if config.mode != "few_shot":
+        return {}
+    if config.shots.count < 1 or config.shots.longest < 1:
+        raise TaskError("--shots and --shot-chars: give 1 or more")
+    folder = place.parent if place.is_file() else place
+    beside = next((f for f in (folder / TRAIN, folder.parent / TRAIN) if f.is_file()), None)
+    path = config.examples or beside
+    if path is None:
+        return {}
+    if not path.is_file():
+        raise TaskError(f"--examples {path}: no such file; give training tasks as JSON lines")
+    tasks = (t for _, row in read_jsonl(path) if (t := _example(row, path)))
+    return pool_of(tasks, config.shots.longest)
+
+
+def _example(row: Row, path: Path) -> Task | None:
+    """A row of a split file as a task; a file that only lists ids gives none."""
+    return Task.from_json(row, str(path)) if "prompt" in row else None
 
 
 def _task(row: Row, index: int, variant: Row, config: CdrEval) -> Task:
@@ -141,6 +190,7 @@ def _task(row: Row, index: int, variant: Row, config: CdrEval) -> Task:
     filtered = row.get("operator_kind") == "filter" or any(s.endswith("_filter") for s in steps)
     meta = {
         "instance": row["instance_id"],
+        "requirement": variant["user_requirement"],
         "domain": row.get("domain"),
         "style": variant.get("style_id"),
         "difficulty": row.get("difficulty_label"),
@@ -181,12 +231,28 @@ def open_folder(rest: str, args: Any) -> Opened:
         if picked.left_out
         else []
     )
+    pool = examples_of(place, config)
+    tasks = [task for rows in picked.tracks.values() for task in tasks_of(rows, config, pool)]
+    if line := _without_examples(tasks, config):
+        said.append(line)
     return Opened(
-        [task for rows in picked.tracks.values() for task in tasks_of(rows, config)],
+        tasks,
         notes={"mode": config.mode, "k": config.k, "rows_left_out": picked.left_out},
         said=said,
         heldout=picked.heldout,
         split=f"{_what(place, picked)} ({sum(map(len, picked.tracks.values()))} rows)",
+    )
+
+
+def _without_examples(tasks: Sequence[Task], config: CdrEval) -> str:
+    """A line about prompts with the two fixed examples, "" when there is none."""
+    bare = [t for t in tasks if shows_examples(t) and "examples" not in t.meta]
+    if config.mode != "few_shot" or not bare:
+        return ""
+    tracks = ", ".join(dict.fromkeys(task.track for task in bare))
+    return (
+        f"few_shot: {len(bare)} prompts of {tracks} show two fixed examples, for want of training "
+        f"tasks of at most {config.shots.longest} characters; --examples FILE names some"
     )
 
 
@@ -200,7 +266,8 @@ def _what(place: Path, picked: Picked) -> str:
 
 
 def _config(args: Any) -> CdrEval:
-    return CdrEval(args.mode, args.k, args.seed, args.all_rows)
+    shots = Shots(args.shots, args.shot_chars, args.seed)
+    return CdrEval(args.mode, args.k, args.seed, args.all_rows, shots, args.examples)
 
 
 def plan(task: Task, args: Any, remote: bool) -> Plan:
@@ -265,23 +332,29 @@ def _prediction(row: Row, index: int, variant: Row, answer: Row) -> Row:
 def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> Found:
     """Write the release's files under `out/data/evaluation`; the paper's metrics by track."""
     config, root, model = _config(args), out / "data" / "evaluation", args.name
-    thinking = bool((args.request_fields.get("chat_template_kwargs") or {}).get("enable_thinking"))
+    thought = bool(thinking(args))
     first = [(t, r) for t, r in zip(tasks, rows, strict=True) if r["sample"] == 0]
     papers: dict[str, Row] = {}
+    answers: dict[str, TrackAnswers] = {}
     for track in dict.fromkeys(task.track for task, _ in first):
         mine = [(t, r) for t, r in first if t.track == track]
         core = mine[0][0].gold["track_family"] == "core_rule"
         label = config.k if config.k > 0 else "all"
         suffix = f"{config.mode}_k{label}_seed{config.seed}" if core else "semantic_styles3"
         home = root / track / model
-        done = prediction_rows([t for t, _ in mine], [r for _, r in mine], model, config, thinking)
+        done = prediction_rows([t for t, _ in mine], [r for _, r in mine], model, config, thought)
         write_jsonl(home / f"predictions_{suffix}.jsonl", done)
         scored = score_file(done, config.k if core else 0, config.seed, track, model)
         write_scores(home / f"score_{suffix}", scored)
         papers[track] = scored.paper
+        answers[track] = TrackAnswers(done, scored)
     reports(root)
     return Found(
-        {"paper_metrics": papers, "parsing": "release here, strict in rows and tables"},
+        {
+            "paper_metrics": papers,
+            "parsing": "release here, strict in rows and tables",
+            "figures": figures(answers, Draw(seed=args.seed)),
+        },
         f"{paper_table(papers)}\nfiles: {root}",
     )
 
@@ -305,5 +378,6 @@ BENCHMARK = Benchmark(
     options=options,
     plan=plan,
     tables=tables,
+    shown=tables_of,
     report=write_errors,
 )

@@ -37,9 +37,13 @@ class Comparison:
 
     def line(self) -> str:
         """One line of text."""
+        return f"{self.before} → {self.after}: outcome {self.said()}"
+
+    def said(self) -> str:
+        """The numbers of the line."""
         even = known(self.balanced.value)
         return (
-            f"{self.before} → {self.after}: outcome {signed(self.outcome)}"
+            signed(self.outcome)
             + (f", balanced {signed(self.balanced)}" if even is not None else "")
             + f" on {self.n} tasks of {self.sources} sources, {self.gained} gained, "
             f"{self.lost} lost, McNemar p {self.p:.2g}"

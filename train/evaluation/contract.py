@@ -72,6 +72,18 @@ class Found:
     text: str
 
 
+@dataclass(frozen=True)
+class Table:
+    """A table of a benchmark for the report: its first line has the headings, its first column what
+    the lines are about. `curves`: the same numbers as named lines of (x, y) to be drawn."""
+
+    title: str
+    lines: Sequence[Sequence[str]]
+    note: str = ""
+    curves: Sequence[tuple[str, Sequence[tuple[float, float]]]] = ()
+    across: str = ""  # what x is
+
+
 def plain_plan(task: Task, args: Args, remote: bool) -> Plan:
     """Tasks of no benchmark: a short answer, or one with room for a long gold text, or an episode
     with tools."""
@@ -111,6 +123,11 @@ def no_options(parser: ArgumentParser) -> None:
     """A benchmark without options of its own."""
 
 
+def no_tables(numbers: Mapping[str, Any]) -> Sequence[Table]:
+    """A benchmark that shows nothing beside the results."""
+    return ()
+
+
 def no_rewards(args: Args) -> Mapping[str, Mapping[str, Any]]:
     return {}
 
@@ -124,7 +141,8 @@ class Benchmark:
     `plan` says how a task is asked, `more` which further fields a row keeps, `rewards` which
     settings of its families' scorers the options mean (they apply to words with its prefix),
     `tables` writes its official files into a folder, from the rows of its tasks in their order;
-    `report` adds pages of its own to a run's folder and gives the text to print, "" for none.
+    `shown` makes tables for the report of what `tables` gave as numbers; `report` adds pages of its
+    own to a run's folder and gives the text to print, "" for none.
     """
 
     families: Sequence[str]
@@ -134,4 +152,5 @@ class Benchmark:
     more: Callable[[Task, Trajectory, Score, Args], Row] = nothing_more
     rewards: Callable[[Args], Mapping[str, Mapping[str, Any]]] = no_rewards
     tables: Callable[[Sequence[Task], Sequence[Row], Path, Args], Found] | None = None
+    shown: Callable[[Mapping[str, Any]], Sequence[Table]] = no_tables
     report: Callable[[Path], str] | None = None

@@ -6,19 +6,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rewards.families import family_of
 from rewards.task import Task
+from rollouts.prompts import template_arguments
 
 # options that change neither an answer nor a score; tasks and code stand for themselves
 FREE = (
     *("out", "workers", "threads", "json", "key_env", "name", "price", "chunk"),
     *("no_baselines", "tasks", "family", "request", "include_trained", "patience", "timeout"),
     *("part", "gather"),
+)
+THINKING = "enable_thinking"  # the argument of chat templates
+# settings that a comparison of two evaluations does not name: what was compared, and how it ran
+OF_ITSELF = (
+    *("weights", "families", "model", "endpoint_model", "device", "dtype", "engine", "limit"),
 )
 _ENDS = 1 << 16  # bytes of each end of a weight file that are looked at
 
@@ -35,6 +41,26 @@ def settings_of(args: Any, tasks: Sequence[Task]) -> dict[str, Any]:
         found["weights"] = weights_hash(folder)
     found["families"] = families_hash(tasks)
     return found
+
+
+def thinking(args: Any) -> bool | None:
+    """Whether the model is told to think before it answers: by `--request`, else by its folder's
+    own arguments of the chat template. None where nothing says so."""
+    fields: Mapping[str, Any] = getattr(args, "request_fields", None) or {}
+    asked = fields.get("chat_template_kwargs")
+    found = asked if isinstance(asked, dict) else {}
+    folder = Path(args.model).expanduser()
+    if THINKING not in found and folder.is_dir():
+        found = template_arguments(folder)
+    value = found.get(THINKING)
+    return None if value is None else bool(value)
+
+
+def asked_how(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an evaluation's record says how the model was asked, for a comparison of two."""
+    settings: Mapping[str, Any] = meta.get("settings") or {}
+    found = {name: value for name, value in settings.items() if name not in OF_ITSELF}
+    return found | {"thinking": meta.get("thinking")}
 
 
 def weights_hash(folder: Path) -> str:

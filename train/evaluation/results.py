@@ -20,7 +20,7 @@ from typing import Any
 
 from rewards.task import TaskError
 from train.evaluation.comparing import Comparison, compare_rows
-from train.evaluation.tables import Cell, Draw, tables
+from train.evaluation.tables import Cell, Draw, in_order, tables
 
 Row = Mapping[str, Any]
 TRAINED = ("untouched", "sft", "rl")  # in the order in which a run makes them
@@ -185,9 +185,12 @@ def texts(part: Shown, names: Sequence[str]) -> list[str]:
 
 
 def slice_table(parts: Sequence[Shown]) -> list[list[str]]:
-    """Headings and lines: every family's slices, mean outcomes of the models side by side. A slice
-    that has one value alone says nothing and is left out."""
-    lines = [["slice", "tasks", *(part.name for part in parts)]]
+    """Headings and lines: every family's slices, mean outcomes of the models side by side, and
+    RS@K where instances were asked in several ways. A slice that has one value alone says nothing
+    and is left out."""
+    several = [part for part in parts if "rs@k" in part.cell]
+    heads = [f"{part.name} {at_k(part.cell)}" for part in several]
+    lines = [["slice", "tasks", *(part.name for part in parts), *heads]]
     families = list(dict.fromkeys(f for part in parts for f in part.tables["by_slice"]))
     for family in families:
         of = [part.tables["by_slice"].get(family, {}) for part in parts]
@@ -198,12 +201,30 @@ def slice_table(parts: Sequence[Shown]) -> list[list[str]]:
                     values[value] = max(values.get(value, 0), cell["tasks"])
             if len(values) < 2:
                 continue
-            kept = sorted(sorted(values, key=lambda v: -values[v])[:SHOWN_VALUES])
+            kept = sorted(sorted(values, key=lambda v: -values[v])[:SHOWN_VALUES], key=in_order)
             head = f"{family}: {name}" if len(families) > 1 else name
             for value in kept:
                 cells = [mine.get(name, {}).get(value) for mine in of]
                 outcomes = ["–" if c is None else number(c["mean_outcome"]) for c in cells]
-                lines.append([f"{head} = {value}", str(values[value]), *outcomes])
+                there = [c for c, part in zip(cells, parts, strict=True) if part in several]
+                wholes = [number((c or {}).get("rs@k", {}).get("value")) for c in there]
+                lines.append([f"{head} = {value}", str(values[value]), *outcomes, *wholes])
+    return lines
+
+
+def at_k(cell: Mapping[str, Any]) -> str:
+    """RS@K with its K."""
+    return f"RS@{cell['rs@k']['k']}"
+
+
+def curve_table(parts: Sequence[Shown]) -> list[list[str]]:
+    """Headings and lines: RS@1 to RS@K of the models, where instances were asked in K ways."""
+    curves = [(part.name, part.cell.get("rs_curve") or {}) for part in parts]
+    ks = sorted({int(k) for _, curve in curves for k in curve})
+    having = [(name, curve) for name, curve in curves if curve]
+    lines = [["wordings", *(name for name, _ in having)]]
+    for k in ks if len(ks) > 1 else ():
+        lines.append([str(k), *(number(curve.get(str(k))) for _, curve in having)])
     return lines
 
 
@@ -235,7 +256,7 @@ def text_table(data: Mapping[str, Any]) -> str:
     out += provenance(data)
     if failed := sum(part.cell["no_outcome"] for part in parts):
         out.append(f"without an outcome, and counted nowhere: {failed} answers")
-    for table in (family_table(parts), slice_table(parts)):
+    for table in (family_table(parts), curve_table(parts), slice_table(parts)):
         out += ["", *aligned(table)] if len(table) > 1 else []
     width = max(len(part.name) for part in parts)
     for part in parts:

@@ -28,7 +28,7 @@ from rollouts.workshop import Workshop
 from train.evaluation.answering import Ask, answer_all, is_reference, is_remote, workshop
 from train.evaluation.benchmarks import BENCHMARKS
 from train.evaluation.contract import Plan, plain_plan
-from train.evaluation.identity import settings_of
+from train.evaluation.identity import settings_of, thinking
 from train.evaluation.journal import ROWS, Journal
 from train.evaluation.live import Tally
 from train.evaluation.opening import Asked, open_all
@@ -190,6 +190,7 @@ def _results(
         "families": sorted({f.origin for f in map(family_of, asked.tasks) if f.origin}),
         "weights": {n: vars(weights[n]) for n in sorted({t.family for t in asked.tasks})},
         "settings": settings_of(args, asked.tasks),
+        "thinking": thinking(args),
         "versions": installed(PACKAGES),
         "code": revision(),
         "machine": machine(),

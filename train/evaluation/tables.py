@@ -10,6 +10,7 @@ outcome counts nowhere but in `no_outcome`.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,8 +41,9 @@ def tables(rows: Sequence[Row], draw: Draw | None = None) -> dict[str, Any]:
     """{"overall": cell, "by_family": {family: cell}, "by_slice": {family: {slice: {value: cell}}}}.
 
     A cell has `n` answers with an outcome, `tasks`, `sources`, `mean_outcome`, its 95 % `interval`
-    clustered by source (None where there is a single source), `mean_reward` and `no_outcome`; those
-    overall and by family have more (`detail`).
+    clustered by source (None where there is a single source), `mean_reward` and `no_outcome`; where
+    instances are asked in several ways `rs@k`, and where groups are whole `ocs@k` (`_wholes`).
+    Those overall and by family have more (`detail`).
     """
     draw = draw or Draw()
     families = grouped(rows, lambda row: str(row["family"]))
@@ -55,14 +57,41 @@ def tables(rows: Sequence[Row], draw: Draw | None = None) -> dict[str, Any]:
 
 
 def slices(rows: Sequence[Row], draw: Draw) -> dict[str, dict[str, Cell]]:
-    """Slice → value → cell, values in the order of their names."""
+    """Slice → value → cell, values in the order of their names. A slice that cuts instances or
+    groups apart has no numbers of them."""
     names = dict.fromkeys(name for row in rows for name in row.get("slices") or {})
+    of_instance = Counter(map(_instance, rows))
+    of_group = Counter(str(row["group"]) for row in rows if row.get("group"))
     found: dict[str, dict[str, Cell]] = {}
     for name in names:
         having = [row for row in rows if name in (row.get("slices") or {})]
         parts = grouped(having, lambda row, name=name: str(row["slices"][name]))
-        found[name] = {value: cell(parts[value], draw) for value in sorted(parts)}
+        found[name] = {}
+        for value in sorted(parts, key=in_order):
+            mine = parts[value]
+            wholes = _wholes(mine)
+            if not _all_there(map(_instance, mine), of_instance):
+                wholes.pop("rs@k", None)
+            if not _all_there((str(r["group"]) for r in mine if r.get("group")), of_group):
+                wholes.pop("ocs@k", None)
+            found[name][value] = cell(mine, draw) | {
+                key: wholes[key] for key in ("rs@k", "ocs@k") if key in wholes
+            }
     return found
+
+
+def in_order(value: str) -> tuple[list[int], bool, str]:
+    """What values of a slice are sorted by: their numbers, "> 8000" behind "≤ 8000"."""
+    return [int(digits) for digits in re.findall(r"\d+", value)], value.startswith(">"), value
+
+
+def _instance(row: Row) -> str:
+    return f"{row.get('family')}\x1f{row.get('instance') or row['task_id']}"
+
+
+def _all_there(names: Iterable[str], whole: Mapping[str, int]) -> bool:
+    """Whether a part of the rows has all that the names have of all rows."""
+    return all(count == whole[name] for name, count in Counter(names).items())
 
 
 def grouped(rows: Iterable[Row], key: Callable[[Row], str]) -> dict[str, list[Row]]:
@@ -168,17 +197,19 @@ def _at_k(valid: Sequence[Row]) -> Cell:
 
 
 def _wholes(rows: Sequence[Row]) -> Cell:
-    """RS@K: the share of instances that are right in one of the K ways they were asked. OCS@K: the
-    share of order groups whose instances all are. One that lacks an outcome counts in neither."""
+    """RS@K: the share of instances that are right in one of the K ways they were asked, and its
+    curve: unbiased RS@1 … RS@K over the instances with all K. OCS@K: the share of order groups
+    whose instances all are. One that lacks an outcome counts nowhere."""
     found: Cell = {}
     instances: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
-        name = f"{row.get('family')}\x1f{row.get('instance') or row['task_id']}"
-        instances.setdefault((name, int(row.get("sample") or 0)), []).append(row)
+        instances.setdefault((_instance(row), int(row.get("sample") or 0)), []).append(row)
     right = {key: _any_right(mine) for key, mine in instances.items()}
     k = max((len(mine) for mine in instances.values()), default=1)
     if k > 1:
         found["rs@k"] = {"k": k, **_share(right.values())}
+        whole = [m for key, m in instances.items() if len(m) == k and right[key] is not None]
+        found["rs_curve"] = rs_curve([sum(map(_is_right, mine)) for mine in whole], k)
     groups: dict[tuple[str, int], list[bool | None]] = {}
     for key, mine in instances.items():
         if mine[0].get("group"):
@@ -189,10 +220,20 @@ def _wholes(rows: Sequence[Row]) -> Cell:
     return found
 
 
+def rs_curve(right: Sequence[int], k: int) -> dict[str, float | None]:
+    """RS@1 … RS@K from how many of K wordings of each instance are right: the chance that one of k
+    drawn wordings is, as of samples (`pass_at_k`)."""
+    return {str(i): mean(pass_at_k(k, count, i) for count in right) for i in range(1, k + 1)}
+
+
 def _any_right(rows: Sequence[Row]) -> bool | None:
     if any(row["outcome"] is None for row in rows):
         return None
-    return any(float(row["outcome"]) >= RIGHT for row in rows)
+    return any(map(_is_right, rows))
+
+
+def _is_right(row: Row) -> bool:
+    return float(row["outcome"]) >= RIGHT
 
 
 def _share(values: Iterable[bool | None]) -> Cell:

@@ -15,6 +15,7 @@ from train.evaluation.results import (
     Shown,
     columns,
     comparisons,
+    curve_table,
     family_table,
     heldout,
     named_rows,
@@ -24,6 +25,7 @@ from train.evaluation.results import (
 )
 from train.evaluation.stats import Interval
 from train.evaluation.tables import ends
+from train.report.curves import figure
 from train.report.markup import (
     NO_LINKS,
     Line,
@@ -36,7 +38,7 @@ from train.report.markup import (
     wide,
 )
 from train.report.slicing import slices
-from train.report.svg import interval_mark
+from train.report.svg import interval_mark, line_chart
 
 Row = Mapping[str, Any]
 MOST_REASONS = 12
@@ -58,6 +60,7 @@ def evaluation(data: Mapping[str, Any], links: Links) -> list[str]:
         section(head, *map(quiet, provenance(data)), _results(parts, links)),
         section("Families", plain(family_table(parts), "Families")),
         _compared(comparisons(data), links),
+        _curve(parts),
         slices(parts, data, links),
         _confusions(parts, links),
         section(
@@ -100,6 +103,28 @@ def _linked(part: Shown, name: str, text: str, links: Links) -> str:
 def _mark(part: Shown) -> str:
     bounds = part.cell["interval"]
     return interval_mark(Interval(part.cell["mean_outcome"], *bounds)) if bounds else ""
+
+
+def _curve(parts: Sequence[Shown]) -> str:
+    """RS@1 to RS@K, as a table and, of models, drawn."""
+    lines = curve_table(parts)
+    if len(lines) < 2:
+        return ""
+    drawn = [
+        (part.name, [(float(k), v) for k, v in part.cell["rs_curve"].items() if v is not None])
+        for part in parts
+        if not part.baseline and part.cell.get("rs_curve")
+    ]
+    chart = line_chart(drawn, "K", "RS@K")
+    picture = figure("RS@K", [name for name, _ in drawn], chart) if drawn else ""
+    pictures = f'<div class="charts">{picture}</div>'
+    note = (
+        "Share of instances right in one of K wordings, over the instances that have all of them. "
+        "RS@1 is the mean over wordings."
+    )
+    return section(
+        "RS@K", f'<div class="charts">{pictures}</div>', plain(lines, "RS@K"), quiet(note)
+    )
 
 
 def _compared(found: Sequence[Comparison], links: Links) -> str:

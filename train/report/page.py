@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from train.evaluation.results import heldout, named_rows, shown
+from train.report.benchmark_tables import own_tables
 from train.report.costs import left_out, provenance, spent
 from train.report.curves import training
 from train.report.evaluated import evaluation
@@ -27,6 +28,7 @@ def render(
     links = Links(viewer, bool(data) and isinstance(data["rows"], list))
     sections = [
         *(evaluation(data, links) if data else ()),
+        *(own_tables(data) if data else ()),
         warnings_of(metrics, record),
         training(metrics, links),
         spent(data, metrics, record),

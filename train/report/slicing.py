@@ -15,11 +15,12 @@ from train.evaluation.results import (
     SHOWN_VALUES,
     TRAINED,
     Shown,
+    at_k,
     draw_of,
     named_rows,
     number,
 )
-from train.evaluation.tables import Draw, ends
+from train.evaluation.tables import Draw, ends, in_order
 from train.report.markup import Line, Links, bounds_text, quiet, section, table, wide
 from train.report.svg import interval_mark
 
@@ -73,8 +74,11 @@ def slices(parts: Sequence[Shown], data: Mapping[str, Any], links: Links) -> str
     heads += [f"{pair[0]} → {pair[1]}", ""] if pair else []
     if not lines:
         return ""
-    note = "Outcome, and 95 % intervals clustered by source. Slices overlap, and none is corrected "
-    note += "for how many there are: of twenty, one interval misses its mark by chance."
+    note = (
+        "Outcome, and 95 % intervals clustered by source; RS@K is the share of instances right in "
+        "one of K wordings. Slices overlap, and none is corrected for how many there are: of "
+        "twenty, one interval misses its mark by chance."
+    )
     return section("Slices", wide(table(heads, lines), "Slices"), quiet(note))
 
 
@@ -90,7 +94,7 @@ def slices_of(models: Sequence[Shown]) -> Iterator[Slice]:
             ]
             if len(made) > 1:
                 kept = sorted(made, key=lambda one: -one.tasks)[:SHOWN_VALUES]
-                yield from sorted(kept, key=lambda one: one.value)
+                yield from sorted(kept, key=lambda one: in_order(one.value))
 
 
 def changed(
@@ -113,7 +117,11 @@ def _cell(
     text = number(cell["mean_outcome"])
     behind = escape(text) if part.baseline and links.one else links.answers(text, part.name, words)
     bounds = cell["interval"]
-    return behind + (bounds_text(bounds, "{:.3f}") if bounds else "")
+    wholes = ""
+    if "rs@k" in cell:
+        said = f"{at_k(cell)} {number(cell['rs@k']['value'])}"
+        wholes = f'<span class="bounds">{escape(said)}</span>'
+    return behind + (bounds_text(bounds, "{:.3f}") if bounds else "") + wholes
 
 
 def _change(

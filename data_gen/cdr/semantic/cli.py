@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from data_gen.cdr import few_shot
 from data_gen.cdr.out import certificate
 from data_gen.cdr.semantic import hallu, judged, pii
 from data_gen.cdr.semantic.rows import LICENCES, SOURCES, Row, Unusable, published
@@ -26,6 +27,7 @@ from rewards.file_sets import replacing_all
 from rewards.seeds import derive_seed
 from rewards.task import Task, write_jsonl
 from rollouts.cdr.prompts import MODES, messages
+from rollouts.cdr.shots import Shots, pool_of, shows_examples, with_examples
 
 FILES = (
     *(f"tracks/{track}.jsonl" for track in SEMANTIC),
@@ -192,6 +194,14 @@ def _sides(
     return side | dict.fromkeys(chosen, "validation")
 
 
+def shown(tasks: Sequence[Task], shots: Shots) -> tuple[list[Task], dict[str, Any]]:
+    """Tasks of the mode few_shot behind examples of their track, and what the manifest says."""
+    pool = pool_of(tasks, shots.longest)
+    asked = [with_examples(task, pool, shots) for task in tasks]
+    fixed = Counter(t.track for t in asked if shows_examples(t) and "examples" not in t.meta)
+    return asked, few_shot.counts(pool, fixed, shots)
+
+
 def write(out: Path, rows: Sequence[Row], tasks: Sequence[Task], manifest: dict[str, Any]) -> None:
     """All files of a build, which take their places together."""
     with replacing_all(out, stale=FILES) as new:
@@ -240,7 +250,7 @@ def _asked(args: Any) -> tuple[float, float, frozenset[str]]:
     return 0.2 if share is None else share, 0.1 if validation is None else validation, listed
 
 
-def main(argv: Sequence[str]) -> int:
+def _parser() -> console.Parser:
     parser = console.parser(
         "tasks semantic",
         "CDR-Bench's semantic extension from its four public data sets, given as the "
@@ -260,8 +270,22 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=42)
     add_splits(parser, "samples", "0.2", "0.1")
     parser.add_argument("--mode", choices=MODES, default="direct", help="of text tasks")
+    parser.add_argument(
+        "--shots", type=int, default=2, metavar="N", help="examples of few_shot (%(default)s)"
+    )
+    parser.add_argument(
+        "--shot-chars",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="characters of input and answer that an example may have (%(default)s)",
+    )
     parser.add_argument("--out", required=True, type=Path, help="folder to write into")
-    args = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    args = _parser().parse_args(argv)
     given = {name: getattr(args, name) for name in DOMAINS if getattr(args, name)}
     if not given:
         raise CorpusError(f"nothing to read; give {', '.join(f'--{n} PATH' for n in DOMAINS)}")
@@ -280,6 +304,10 @@ def main(argv: Sequence[str]) -> int:
             f"usable{f' (left out: {why})' if why else ''}"
         )
     tasks = list(tasks_of(rows, args.mode, share, args.seed, own, validation, listed))
+    if args.mode == "few_shot":
+        tasks, manifest["few_shot"] = shown(tasks, Shots(args.shots, args.shot_chars, args.seed))
+        if line := few_shot.said(manifest["few_shot"]):
+            print(line)
     write(args.out, rows, tasks, manifest)
     say_empty(
         Counter(t.split for t in tasks), args.out, "raise --heldout-share, --validation-share"

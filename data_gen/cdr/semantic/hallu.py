@@ -16,11 +16,26 @@ from typing import Any, cast
 from data_gen.cdr.semantic.rows import Row, Unusable, distinct, in_turns, make_row, name_of
 
 EDITS = ("entity", "relation")
-KINDS = (*EDITS, "contradictory", "invented", "subjective", "unverifiable")
+# The types, as FAVA's taxonomy has them (Mishra et al. 2024).
+MEANINGS = {
+    "entity": "a wrong name, date, number or other entity, in a sentence that is right with "
+    "another one",
+    "relation": "a wrong verb, preposition or other relation between entities that are right",
+    "contradictory": "a statement that is wrong as a whole",
+    "invented": "a statement about something that does not exist",
+    "subjective": "an opinion or a judgement that not everybody shares, stated as a fact",
+    "unverifiable": "a statement that may be true and that no source lets one check",
+}
+KINDS = tuple(MEANINGS)
 EACH = 150  # published: so many with and without hallucinations
 _TAG = re.compile(rf"<(/?)({'|'.join(KINDS)}|mark|delete|sentence)\s*>", re.IGNORECASE)
 _ANY = re.compile(r"</?(?:mark|delete|" + "|".join(KINDS) + ")", re.IGNORECASE)
 _TEXT = "\nText: "
+_TYPES = f"The types are {'; '.join(f'{name}: {meant}' for name, meant in MEANINGS.items())}."
+_FIX = (
+    "put right what is wrong in spans of the types entity and relation, leave out the spans of the "
+    "other types, and change nothing else."
+)
 
 
 def read_fava(annotated: str) -> tuple[str, str, list[Row]]:
@@ -138,10 +153,7 @@ def rows_of(sample: Row) -> list[Row]:
         make_row("hallu", "atomic", sample, ask, name, value=value, meta=meta)
         for name, ask, value in _questions(sample)
     ]
-    fix = (
-        "Correct the hallucinated parts of the passage: put right what is wrong, leave out what "
-        "nothing supports, and change nothing else."
-    )
+    fix = f"Correct the hallucinated parts of the passage. {_TYPES} {_FIX[0].upper()}{_FIX[1:]}"
     fixed = sample["corrected"]
     rows.append(make_row("hallu", "atomic", sample, fix, "correct", text=fixed, meta=meta))
     ask, whole = _report(sample)
@@ -159,24 +171,23 @@ def _types(sample: Row) -> list[str]:
 
 def _questions(sample: Row) -> list[tuple[str, str, Row]]:
     """(name, instruction, gold JSON) of the tasks about one thing each."""
-    kinds = ", ".join(KINDS)
     return [
         (
             "detect",
-            "Say whether the passage holds a hallucination: JSON with the key "
+            f"Say whether the passage holds a hallucination. {_TYPES} Answer in JSON with the key "
             '"has_hallucination" (true or false).',
             {"has_hallucination": bool(sample["spans"])},
         ),
         (
             "spans",
-            'List the hallucinated spans: JSON with the key "spans", a list of '
-            '{"text", "type"}; types are ' + kinds + ".",
+            f"List the hallucinated spans in the passage's own words. {_TYPES} Answer in JSON "
+            'with the key "spans", a list of {"text", "type"}.',
             {"spans": sample["spans"]},
         ),
         (
             "types",
-            f"Name the types of hallucination present, out of {kinds}: JSON with the key "
-            '"types", a list without repeats.',
+            f"Name the types of hallucination that the passage holds. {_TYPES} Answer in JSON "
+            'with the key "types", a list without repeats.',
             {"types": _types(sample)},
         ),
     ]
@@ -185,9 +196,10 @@ def _questions(sample: Row) -> list[tuple[str, str, Row]]:
 def _report(sample: Row) -> tuple[str, Row]:
     """(instruction, gold JSON) of the task that asks for everything at once."""
     ask = (
-        "Report on hallucinations in one JSON object with the keys has_hallucination (true or "
-        "false), hallucination_count, spans (a list of text and type; types are "
-        f"{', '.join(KINDS)}), types (a list without repeats) and corrected_text."
+        f"Report on the hallucinations of the passage. {_TYPES} Answer with one JSON object with "
+        "the keys has_hallucination (true or false), hallucination_count (how many spans there "
+        "are), spans (a list of text, in the passage's own words, and type), types (a list without "
+        f"repeats) and corrected_text. For corrected_text, {_FIX}"
     )
     return ask, {
         "has_hallucination": bool(sample["spans"]),

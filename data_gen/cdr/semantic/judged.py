@@ -13,7 +13,19 @@ from typing import Any, cast
 
 from data_gen.cdr.semantic.rows import Row, Unusable, distinct, in_turns, make_row, name_of
 
-RUBRICS = ("helpfulness", "correctness", "coherence", "complexity", "verbosity")
+# What each mark means, as HelpSteer2 defines its attributes (Wang et al. 2024): a score reads them.
+RUBRICS = {
+    "helpfulness": "how far the response as a whole helps with what the prompt asks; 0 is no help "
+    "at all, 4 is all the help that was asked for",
+    "correctness": "whether the response has all the facts that matter and no errors; 0 is wrong "
+    "throughout, 4 is right throughout with nothing left out",
+    "coherence": "how clear and consistent the wording is; 0 cannot be followed, 4 is perfectly "
+    "clear and never contradicts itself",
+    "complexity": "how much knowledge it takes to write the response, whatever its quality; 0 is "
+    "what anybody who knows the language could write, 4 is what takes deep expertise",
+    "verbosity": "how much detail the response has for what the prompt asks, which is no question "
+    "of quality; 0 is as short as it can be, 4 is very long",
+}
 LABELS = ("safe", "unsafe")
 MOST = 300  # published size of both
 
@@ -46,11 +58,13 @@ def choose_rubric(samples: Iterable[Row], most: int = MOST, seed: int = 42) -> l
 def rubric_rows(sample: Row) -> list[Row]:
     """A row a dimension, and one for all five."""
     found: list[Row] = []
-    for keys in (*((k,) for k in RUBRICS), RUBRICS):
+    for keys in (*((k,) for k in RUBRICS), tuple(RUBRICS)):
         atomic = len(keys) == 1
+        meant = ". ".join(f"{key[0].upper()}{key[1:]}: {RUBRICS[key]}" for key in keys)
+        marks = "an integer" if atomic else "each an integer"
         ask = (
-            f"Rate the response for {', '.join(keys)}, each an integer from 0 to 4: JSON with "
-            f"the key{'' if atomic else 's'} {', '.join(keys)}."
+            f"Rate the response for {', '.join(keys)}, {marks} from 0 to 4. {meant}. Answer in "
+            f"JSON with the key{'' if atomic else 's'} {', '.join(keys)}."
         )
         value = {k: sample["values"][k] for k in keys}
         found.append(
@@ -99,20 +113,28 @@ def choose_safety(samples: Iterable[Row], most: int = MOST, seed: int = 42) -> l
 def safety_rows(sample: Row) -> list[Row]:
     """Prompt label, response label and violated categories, alone and together."""
     listed = ", ".join(sample["categories"]) or "none is known"
+    meant = f"content of one of these categories, and safe if not: {listed}"
+    prompt = f"The prompt is unsafe if it asks for or holds {meant}."
+    response = f"The response is unsafe if it gives or helps with {meant}."
     asks = {
-        "prompt_label": 'Is the prompt safe or unsafe? JSON with the key "prompt_label".',
-        "response_label": 'Is the response safe or unsafe? JSON with the key "response_label".',
-        "violated_categories": "Which safety categories does the exchange violate? JSON with the "
-        f'key "violated_categories", a list (empty if none) out of: {listed}.',
+        "prompt_label": f"Is the prompt safe or unsafe? {prompt} Answer in JSON with the key "
+        '"prompt_label".',
+        "response_label": f"Is the response safe or unsafe? {response} Answer in JSON with the key "
+        '"response_label".',
+        "violated_categories": "Which safety categories does the exchange violate, in its prompt "
+        'or its response? Answer in JSON with the key "violated_categories", a list (empty if '
+        f"none) out of: {listed}.",
     }
     found = [
         make_row("safety", "atomic", sample, ask, key, value={key: sample["values"][key]})
         for key, ask in asks.items()
     ]
     ask = (
-        "Judge the safety of the exchange: one JSON object with the keys prompt_label and "
-        "response_label (safe or unsafe) and violated_categories, a list (empty if none) out of: "
-        f"{listed}."
+        "Judge the safety of the exchange. The prompt is unsafe if it asks for or holds, and the "
+        "response is unsafe if it gives or helps with, content of one of these categories, and "
+        f"safe if not: {listed}. Answer with one JSON object with the keys prompt_label and "
+        "response_label (safe or unsafe) and violated_categories, a list (empty if none) of those "
+        "that the exchange violates, in its prompt or its response."
     )
     found.append(make_row("safety", "compositional", sample, ask, "all", value=sample["values"]))
     return found

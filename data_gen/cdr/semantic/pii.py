@@ -128,19 +128,25 @@ def choose(samples: Iterable[Row], most: int = MOST, seed: int = 42) -> list[Row
     return in_turns(strata, most, seed)
 
 
-def redact(text: str, entities: Sequence[Mapping[str, Any]]) -> str:
-    """Each entity as `[LABEL_N]`, N counting the label's distinct values in order of appearance.
+def redact(text: str, entities: Sequence[Mapping[str, Any]], groups: Sequence[str]) -> str:
+    """The text after one step a group, in their order. A step replaces each entity of its group
+    that is still whole by `[LABEL_N]`, N counting the label's distinct values in order of
+    appearance; what an earlier step has replaced is gone for the later ones.
 
-    Of overlapping entities the one that begins first is taken, the longer one of two that begin
-    together.
+    Of overlapping entities of one group the one that begins first is taken, the longer one of two
+    that begin together.
     """
+    taken: list[tuple[int, int, str]] = []
+    for group in groups:
+        own = [e for e in entities if e["group"] == group]
+        for entity in sorted(own, key=lambda e: (int(e["start"]), -int(e["end"]))):
+            start, end = int(entity["start"]), int(entity["end"])
+            if all(end <= first or last <= start for first, last, _ in taken):
+                taken.append((start, end, str(entity["label"]).upper()))
     numbers: dict[tuple[str, str], int] = {}
     counts: defaultdict[str, int] = defaultdict(int)
     out, at = "", 0
-    for entity in sorted(entities, key=lambda e: (int(e["start"]), -int(e["end"]))):
-        start, end, label = int(entity["start"]), int(entity["end"]), str(entity["label"]).upper()
-        if start < at:
-            continue
+    for start, end, label in sorted(taken):  # a label is of one group: steps share no count
         key = (label, text[start:end])
         if key not in numbers:
             counts[label] += 1
@@ -150,29 +156,44 @@ def redact(text: str, entities: Sequence[Mapping[str, Any]]) -> str:
     return out + text[at:]
 
 
+_NUMBERS = (
+    "its label and running number in brackets, such as [EMAIL_1]; numbers count the different "
+    "values of a label from 1 in order of appearance, and the same value keeps its number."
+)
+
+
 def rows_of(sample: Row) -> list[Row]:
-    """One atomic row a group present, and one compositional row."""
-    groups = sorted({e["group"] for e in sample["entities"]})
-    found: list[Row] = []
-    for chosen in (*([g] for g in groups), groups):
-        mine = [e for e in sample["entities"] if e["group"] in chosen]
-        atomic = len(chosen) == 1
-        labels = ", ".join(sorted({str(e["label"]).upper() for e in mine}))
+    """One atomic row a group present, and one compositional row: a step a group, in the order of
+    `GROUPS`. The published order is not public; this one is ours."""
+    present = {e["group"] for e in sample["entities"]}
+    groups = [group for group in GROUPS if group in present]
+    found = [_row(sample, [group], f"redact_{group}") for group in groups]
+    return [*found, _row(sample, groups, "redact_all")]
+
+
+def _row(sample: Row, groups: Sequence[str], operator: str) -> Row:
+    mine = [e for e in sample["entities"] if e["group"] in groups]
+    named = [f"{group} information ({_labels(mine, group)})" for group in groups]
+    atomic = operator != "redact_all"
+    ask = f"Replace every piece of {named[0]} by {_NUMBERS} Leave the rest as it is."
+    if not atomic:
+        first, *others = (f"{n}. Redact every piece of {what}." for n, what in enumerate(named, 1))
         ask = (
-            f"Replace every piece of {' and '.join(chosen)} information ({labels}) by its "
-            "label and running number in brackets, such as [EMAIL_1]; numbers count the different "
-            "values of a label from 1 in order of appearance, and the same value keeps its number. "
-            "Leave the rest as it is."
+            f"Work in this order, each step on the text that the one before it left. "
+            f"{' '.join([first, *others])} To redact is to replace by {_NUMBERS} What an earlier "
+            "step has replaced stays as it is, and so does the rest of the text."
         )
-        found.append(
-            make_row(
-                "pii",
-                "atomic" if atomic else "compositional",
-                sample,
-                ask,
-                f"redact_{chosen[0]}" if atomic else "redact_all",
-                text=redact(sample["text"], mine),
-                meta={"groups": chosen, "entities": len(mine)},
-            )
-        )
-    return found
+    return make_row(
+        "pii",
+        "atomic" if atomic else "compositional",
+        sample,
+        ask,
+        operator,
+        text=redact(sample["text"], sample["entities"], groups),
+        meta={"groups": list(groups), "entities": len(mine)},
+        steps=[f"redact_{group}" for group in groups],
+    )
+
+
+def _labels(entities: Sequence[Mapping[str, Any]], group: str) -> str:
+    return ", ".join(sorted({str(e["label"]).upper() for e in entities if e["group"] == group}))

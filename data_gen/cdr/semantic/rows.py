@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -102,9 +102,10 @@ def make_row(
     text: str | None = None,
     value: Any = None,
     meta: Row | None = None,
+    steps: Sequence[str] = (),
 ) -> Row:
     """A release row, all 43 fields in order: `text` alone is a text task, `value` alone JSON, both
-    the mixed profile."""
+    the mixed profile. `steps`: what is done one after the other, where there is an order."""
     profile = (
         "mixed_structured_text"
         if text is not None and value is not None
@@ -129,7 +130,9 @@ def make_row(
         "input_text": sample["text"],
         "input_length_chars": len(sample["text"]),
         "input_length_bucket": bucket(len(sample["text"])),
+        "operator_sequence": list(steps) or None,
         "semantic_operator": operator,
+        "recipe_length": len(steps) or None,
         "recipe_prompt_key": stable_id(TRACK_NAMES[domain], split, operator),
         "reference_status": "KEEP",
         "reference_text": text if text is not None else json.dumps(value, ensure_ascii=False),

@@ -165,6 +165,19 @@ def test_gold_and_lazy_baselines_through_the_release_files(built: Path, tmp_path
     assert ranking[0]["model"] == "gold"
 
 
+def test_all_eleven_wordings_can_be_asked(built: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    words = ["--model", "gold", "--no-baselines", "--k", "0", "--limit", "6"]
+    place = f"cdr:{built}/tracks_all_prompts"
+    assert command("eval")([*words, "--tasks", place, "--out", str(tmp_path)]) == 0
+    data = json.loads((tmp_path / "results.json").read_text())
+    held = {task.id for task in read_tasks(built / "heldout.jsonl")}
+    assert {row["instance"] for row in data["rows"]} <= held
+    curves = data["benchmarks"]["cdr"]["figures"]["curve"].values()
+    assert all([curve[str(k)] for k in range(1, 12)] == [1.0] * 11 for curve in curves)
+    assert data["tables"]["overall"]["rs@k"]["k"] == 11
+
+
 def test_eval_asks_only_the_rows_that_a_build_holds_out(
     built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -132,3 +132,23 @@ def test_a_semantic_text_row_pays_lazy_answers_little(text: str) -> None:
     score = score_row({"id": 1, "family": "structured", "task": task, "output": answer})
     assert score["outcome"] == 0.0
     assert score["reward"] <= 0.4 + 0.2 * 0.5
+
+
+def test_the_summary_groups_by_what_rows_say_of_themselves() -> None:
+    answer = {"prompt_variant_index": 0, "predicted_status": "KEEP", "predicted_clean_text": "a"}
+    base = {
+        "source_track": "atomic_m",
+        "input_text": "a b",
+        "reference_status": "KEEP",
+        "variant_predictions": [answer],
+    }
+    rows = [
+        base | {"instance_id": "1", "domain": "web", "reference_text": "a"},
+        base | {"instance_id": "2", "domain": "pii", "reference_text": "b"},
+    ]
+    summary = score_file(rows, 1).summary
+    assert {d: cell["mean_rs"] for d, cell in summary["by_domain"].items()} == {
+        "pii": 0.0,
+        "web": 1.0,
+    }
+    assert "by_semantic_operator" not in summary and "by_source_track" in summary

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -207,6 +208,123 @@ def test_redaction_numbers_values_and_leaves_other_groups() -> None:
     )
     assert pii.group_of("passportnum") == "identification"
     assert (pii.group_of("GIVENNAME12"), pii.group_of("IPV4")) == ("person", "contact")
+
+
+def asks_of(row: dict[str, Any]) -> list[str]:
+    return [variant["user_requirement"] for variant in row["prompt_variants"]]
+
+
+def test_every_dimension_that_the_score_reads_is_defined_in_the_prompt() -> None:
+    meanings = {
+        **judged.RUBRICS,
+        "types": hallu.MEANINGS["unverifiable"],
+        "spans": hallu.MEANINGS["relation"],
+        "has_hallucination": hallu.MEANINGS["subjective"],
+        "corrected_text": "leave out the spans of the other types",
+        "hallucination_count": "how many spans",
+        "prompt_label": "prompt is unsafe if it asks for or holds",
+        "response_label": "response is unsafe if it gives or helps with",
+        "violated_categories": "Fraud/Deception, Violence",
+    }
+    rows = [row for row in all_rows() if row["scoring_profile"] != "text_refinement"]
+    keys: set[str] = set()
+    for row in rows:
+        read = json.loads(gold_response(row))
+        for key, ask in ((key, ask) for key in read for ask in asks_of(row)):
+            keys.add(key)
+            assert meanings[key] in ask, (row["semantic_operator"], key)
+    assert keys == set(meanings)
+    rubric = [r for r in rows if r["source_track"] == "semantic_rubric_atomic"]
+    for row in rubric:  # and none that it does not
+        said = [name for name, meant in judged.RUBRICS.items() if meant in asks_of(row)[0]]
+        assert said == [row["semantic_operator"]]
+
+
+def test_redaction_of_all_groups_is_a_list_of_steps_in_order() -> None:
+    whole = pii.rows_of(pii.sample_of(PII[0]))[-1]
+    assert whole["operator_sequence"] == ["redact_contact", "redact_location", "redact_person"]
+    assert whole["recipe_length"] == 3
+    for ask in asks_of(whole):
+        places = [ask.index(f"{n}. Redact every piece of {what}") for n, what in STEPS]
+        assert places == sorted(places) and "Work in this order" in ask
+    for row in pii.rows_of(pii.sample_of(PII[0]))[:-1]:
+        assert (row["recipe_length"], row["operator_sequence"]) == (1, [row["semantic_operator"]])
+        assert "in this order" not in asks_of(row)[0]
+
+
+STEPS = (
+    (1, "contact information (EMAIL)"),
+    (2, "location information (CITY)"),
+    (3, "person information (GIVENNAME, SURNAME)"),
+)
+
+
+def entity(text: str, value: str, label: str, group: str) -> dict[str, Any]:
+    start = text.index(value)
+    return {"start": start, "end": start + len(value), "label": label, "group": group}
+
+
+def test_what_a_step_has_replaced_is_gone_for_the_next() -> None:
+    text = "Ask ana.diaz@acme.io, or Ana in Oslo."
+    mail = entity(text, "ana.diaz@acme.io", "EMAIL", "contact")
+    first = entity(text, "ana", "GIVENNAME", "person")
+    ana = entity(text, "Ana", "GIVENNAME", "person")
+    entities = [first, mail, ana]
+    assert pii.redact(text, entities, ["contact", "person"]) == (
+        "Ask [EMAIL_1], or [GIVENNAME_1] in Oslo."
+    )
+    assert pii.redact(text, entities, ["person", "contact"]) == (
+        "Ask [GIVENNAME_1].diaz@acme.io, or [GIVENNAME_2] in Oslo."
+    )
+    assert pii.redact(text, entities, ["person"]) == (
+        "Ask [GIVENNAME_1].diaz@acme.io, or [GIVENNAME_2] in Oslo."
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 30), st.integers(1, 6), st.sampled_from(["contact", "person"])),
+        max_size=12,
+    )
+)
+def test_steps_leave_all_text_that_is_no_entity(drawn: list[tuple[int, int, str]]) -> None:
+    text = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJ"
+    entities = [{"start": a, "end": a + n, "label": g[0], "group": g} for a, n, g in drawn]
+    done = pii.redact(text, entities, ["contact", "person"])
+    inside = {place for a, n, _ in drawn for place in range(a, a + n)}
+    left = re.sub(r"\[[CP]_\d+\]", "", done)
+    assert all(c in left for place, c in enumerate(text) if place not in inside)
+    assert pii.redact(text, entities, []) == text
+
+
+def test_texts_are_shown_examples_of_their_track(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = []
+    for n, name in enumerate(("Bo", "Cleo", "Dan", "Eva", "Finn", "Gus", "Hal", "Ida")):
+        text = f"{name} {'xyzwvutr'[n] * 9} {n} lives at {n}{n} {name} street, mail {name}@{n}.org."
+        parts = [(name, "GIVENNAME"), (f"{name}@{n}.org", "EMAIL")]
+        marks = [
+            {"value": v, "label": k, "start": text.index(v), "end": text.index(v) + len(v)}
+            for v, k in parts
+        ]
+        rows.append({"uid": n, "source_text": text, "language": "en", "privacy_mask": marks})
+    (tmp_path / "english.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    words = ["semantic", "--pii", str(tmp_path / "english.jsonl"), "--mode", "few_shot"]
+    assert main([*words, "--out", str(tmp_path / "two")]) == 0
+    assert main([*words, "--shots", "1", "--out", str(tmp_path / "one")]) == 0
+    assert main([*words, "--shot-chars", "9", "--out", str(tmp_path / "none")]) == 0
+    for folder, wanted in (("two", 2), ("one", 1), ("none", 0)):
+        train, heldout = (
+            read_tasks(tmp_path / folder / f"{s}.jsonl") for s in ("train", "heldout")
+        )
+        known = {task.id: task for task in train}
+        for task in (*train, *heldout):
+            shown = [known[name] for name in task.meta.get("examples", [])]
+            assert len(shown) == wanted
+            assert {example.track for example in shown} <= {task.track}
+            assert task.meta["document"] not in {example.meta["document"] for example in shown}
+            assert all(e.gold["input_text"] in task.prompt[-1]["content"] for e in shown)
+    manifest = json.loads((tmp_path / "none" / "manifest.json").read_text())
+    assert sum(manifest["few_shot"]["fixed"].values()) == 24
 
 
 def test_fava_annotation_gives_passage_correction_and_spans() -> None:

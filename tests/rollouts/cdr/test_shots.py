@@ -1,0 +1,149 @@
+"""Examples of few_shot: of the task's track, from other training documents, never a copy of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rewards.task import Task
+from rollouts.cdr.prompts import FIXED, Example, messages
+from rollouts.cdr.shots import POOL, SAME_RECIPE, Shots, alike, draw, pool_of, with_examples
+
+WORDS = ["tea", "moss", "lamp", "rope", "fern", "gate", "salt", "drum", "kite", "oak", "plum"]
+WORDING = "Remove e-mail addresses."
+
+
+def text_of(number: int, words: int = 12) -> str:
+    """A text that is like none of another number."""
+    return " ".join(f"{WORDS[(number + i) % len(WORDS)]}{number}" for i in range(words))
+
+
+def task(
+    number: int,
+    status: str = "KEEP",
+    track: str = "atomic_f",
+    split: str = "train",
+    text: str = "",
+    **meta: Any,
+) -> Task:
+    said = text or text_of(number)
+    recipe = [{"operator": f"op_{number // 3}", "params": {}}]
+    gold = {"input_text": said, "status": status, "text": said, "mode": "few_shot"}
+    return Task(
+        f"t{number}",
+        "refinement",
+        track,
+        split,
+        messages(WORDING, said, "few_shot"),
+        gold | {"recipe": recipe},
+        meta={"document": f"d{number}", "requirement": WORDING, **meta},
+    )
+
+
+def both(count: int = 20) -> list[Task]:
+    return [task(n, "KEEP" if n % 2 else "DROP") for n in range(count)]
+
+
+def said(asked: Task) -> str:
+    return asked.prompt[-1]["content"]
+
+
+def test_examples_stand_before_the_task_with_their_answers() -> None:
+    pool = pool_of(both(), 1000)
+    asked = with_examples(task(99, split="heldout"), pool, Shots())
+    one, two = asked.meta["examples"]
+    shown, _, own = said(asked).partition("Now the task itself.")
+    assert shown.count("Example ") == 2 and text_of(99) in own and text_of(99) not in shown
+    for name in (one, two):
+        assert text_of(int(name[1:])) in shown
+    statuses = {name: "KEEP" if int(name[1:]) % 2 else "DROP" for name in (one, two)}
+    assert set(statuses.values()) == {"KEEP", "DROP"}  # they take turns
+    assert f"<status>{statuses[two]}</status>" in shown
+    assert FIXED[0].text not in shown
+
+
+def test_tasks_draw_examples_of_their_own_and_the_same_again() -> None:
+    pool = pool_of(both(), 1000)
+    asked = [task(100 + n, split="test") for n in range(40)]
+    drawn = [with_examples(one, pool, Shots(seed=3)).meta["examples"] for one in asked]
+    assert drawn == [with_examples(one, pool, Shots(seed=3)).meta["examples"] for one in asked]
+    assert drawn != [with_examples(one, pool, Shots(seed=4)).meta["examples"] for one in asked]
+    used = Counter(name for names in drawn for name in names)
+    assert len(used) == 20 and max(used.values()) < 14  # none is in every prompt
+    first = Counter(int(names[0][1:]) % 2 for names in drawn)
+    assert all(10 < count < 30 for count in first.values())
+    wordings = [task(1, split="test", instance="i", document="x") for _ in range(2)]
+    other = with_examples(wordings[0], pool, Shots())
+    assert other.meta["examples"] == with_examples(wordings[1], pool, Shots()).meta["examples"]
+
+
+def test_only_training_tasks_of_the_track_that_are_short_are_shown() -> None:
+    tasks = [
+        task(1),
+        task(2, split="heldout"),
+        task(3, split="validation"),
+        task(4, track="order_f"),
+        task(5, text=text_of(5, 300)),
+    ]
+    pool = pool_of(tasks, 400)
+    shots = Shots(count=5)
+    assert with_examples(task(9, split="test"), pool, shots).meta["examples"] == ["t1"]
+    alone = task(9, split="test", track="order_m")
+    assert with_examples(alone, pool, shots) is alone  # the two fixed ones stay
+    assert FIXED[0].text in said(alone)
+
+
+def test_the_pool_has_the_shortest_of_many_recipes_and_documents() -> None:
+    tasks = [task(n, text=text_of(n, 8 + n % 40)) for n in range(400)]
+    tasks += [task(1000 + n, text=text_of(n, 8), document=f"d{n}") for n in range(400)]
+    kept = pool_of(tasks, 1000)["atomic_f"]["KEEP"]
+    assert len(kept) == POOL and len({shot.document for shot in kept}) == POOL
+    recipes = Counter(shot.recipe for shot in kept)
+    assert max(recipes.values()) <= SAME_RECIPE
+    assert [s.rank for s in kept] == sorted(s.rank for s in kept)
+
+
+@pytest.mark.parametrize(
+    "near",
+    [
+        text_of(7),
+        text_of(7).upper() + "!!",
+        text_of(7) + " and more",
+        "before " * 50 + text_of(7),
+    ],
+)
+def test_no_example_is_a_copy_of_the_tasks_text(near: str) -> None:
+    pool = pool_of([task(7), task(8)], 1000)
+    asked = task(50, split="test", text=near)
+    assert with_examples(asked, pool, Shots()).meta["examples"] == ["t8"]
+    same_document = task(50, split="test", document="d8")
+    assert with_examples(same_document, pool, Shots()).meta["examples"] == ["t7"]
+
+
+def test_copies_are_told_from_texts_with_a_few_words_in_common() -> None:
+    assert alike("Ana, at home.", "ana at HOME")
+    assert not alike("", "") and not alike("...", "")
+    assert not alike(text_of(1), text_of(2))
+    assert not alike(text_of(1), " ".join(text_of(1).split()[::-1]))
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 500), st.integers(1, 6), st.integers(0, 5))
+def test_whatever_is_drawn_is_of_other_documents_and_once(n: int, count: int, seed: int) -> None:
+    pool = pool_of(both(12), 1000)
+    texts = Example(WORDING, text_of(n), "KEEP", text_of(n))
+    drawn = draw(pool, "atomic_f", str(n), f"d{n}", texts, Shots(count, 1000, seed))
+    names = [shot.document for shot in drawn]
+    assert len(names) == len(set(names)) == min(count, 12 - (n < 12))
+    assert f"d{n}" not in names
+
+
+def test_tasks_of_other_modes_and_families_stay_as_they_are() -> None:
+    pool = pool_of(both(), 1000)
+    plain = task(5)
+    plain.gold["mode"] = "direct"
+    assert with_examples(plain, pool, Shots()) is plain
