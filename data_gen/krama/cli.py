@@ -33,7 +33,6 @@ from rewards import console
 from rewards.krama.answer import score_response
 from rewards.task import Task, TaskError
 
-
 FOLDERS = {"oracle*": "oracle-star"}  # of views; a star in a path is a pattern to every shell
 
 

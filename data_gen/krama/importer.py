@@ -204,7 +204,9 @@ def view_files(
     if mode in ("full", "obscured") or not gold:
         return list(files)
     if mode == "oracle*" and len(gold) > STAR_FILES:
-        return sorted(Random(derive_seed("krama-oracle*", task_id)).sample(sorted(gold), STAR_FILES))
+        return sorted(
+            Random(derive_seed("krama-oracle*", task_id)).sample(sorted(gold), STAR_FILES)
+        )
     if mode in ("oracle", "oracle*"):
         return sorted(gold)
     others = [f for f in files if f not in set(gold)]
