@@ -22,6 +22,7 @@ _APART = 0.7  # of the tables that can lie in two files
 _LOST = 0.08  # of the rows of the second file, and of the third
 _WIDE = 6  # columns beside the key from which on there may be a third file
 _SUFFIXES = ("details", "more")
+ASIDE = tuple(f"_{suffix}" for suffix in _SUFFIXES)  # ends of the names of further files
 _LONGEST = 40  # characters of a text that shares a column
 
 

@@ -43,7 +43,8 @@ from data_gen.krama.lakes.ops import (
     Top,
     Years,
 )
-from data_gen.krama.lakes.reread import Held, NotProvable, Shelf, ident, literal
+from data_gen.krama.lakes.reread import Held, Shelf, ident, literal
+from data_gen.krama.lakes.unproved import NotProvable
 
 _SUMS: dict[Summary, str] = {
     "mean": "avg({})",
