@@ -96,8 +96,8 @@ def above_own(b: Builder) -> Question:
     number, name = b.number(), b.group()
     b.maybe_filter()
     text = (
-        f"How many of the rows in {b.where()} have more {b.the(number)} than the mean of "
-        f"{b.the(number)} over the rows that have the same {b.the(name)}?"
+        f"How many of the rows in {b.where()} have a value of {b.the(number)} above the mean of "
+        f"{b.the(number)} over those of these rows that have the same {b.the(name)}?"
     )
     b.add(
         AboveOwn(name, number),

@@ -43,7 +43,8 @@ _PHRASES = re.compile(
     r"|(?:before|after) the last comma|in brackets at the end|per-value figures"
     r"|[\d.]+ of the way from the [a-z ]+ to the [a-z ]*last|linearly interpolated"
     r"|(?:second|third) (?:highest|lowest)|percentage of its former value|\(negative if it fell\)"
-    r"|percentage of the total|highest of them exceed the lowest|over the rows that have the same"
+    r"|percentage of the total|highest of them exceed the lowest"
+    r"|over those of these rows that have the same"
     r"|by ordinary least squares|Pearson correlation|standard deviation \(n - 1\)"
 )
 

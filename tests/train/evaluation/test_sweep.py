@@ -10,6 +10,8 @@ import pytest
 from benchmarks.sweep import PRESETS, line, main, short, table
 from rewards.task import Task, write_jsonl
 from train.cli.eval import parser
+from train.evaluation.answering import workshop
+from train.evaluation.contract import budget_of
 
 
 def tasks(folder: Path) -> Path:
@@ -50,6 +52,18 @@ def test_presets_are_options_of_assay_eval(preset: str) -> None:
     for setting in PRESETS[preset]:
         words = ["--model", "m", "--tasks", "t", "--out", "o", *setting.split()]
         assert parser().parse_args(words)
+
+
+def test_the_model_is_told_the_turns_and_seconds_of_a_setting() -> None:
+    """DARE-bench's Table 4 varies both; a model knows them by the tool's description alone."""
+    seen: list[tuple[int, float]] = []
+    for setting in PRESETS["dare-budget"]:
+        args = parser().parse_args(["--model", "m", "--tasks", "t", "--out", "o", *setting.split()])
+        executor = workshop(args).settings.executor
+        seen.append((executor.uses, executor.run_s))
+        assert budget_of(args).turns == executor.uses
+        assert budget_of(args).seconds == executor.uses * executor.run_s
+    assert seen == [(3, 300.0), (5, 200.0), (6, 180.0), (8, 120.0), (10, 100.0), (15, 100.0)]
 
 
 def test_answers_without_an_outcome_are_in_no_mean() -> None:

@@ -133,6 +133,7 @@ def test_a_first_reader_that_loses_a_row_or_reads_wrongly_is_found(tmp_path: Pat
         shelf.table(Source("b.html", columns=("A",)))
 
 
+@pytest.mark.slow
 def test_tasks_are_asked_over_texts_and_pages_plain_and_obscured(tmp_path: Path) -> None:
     """A lake whose second facts no table holds: the join reads a text or a page."""
     lake = tmp_path / "lake"
