@@ -160,7 +160,7 @@ def form_of(owner: str, name: str, rows: int) -> Layout:
     kinds += ["lines"] * small + ["parquet"] * 2 * can_read("parquet") + ["npz"]
     kinds += ["html"] * 2 * (small and can_read("html"))
     # what is told beside a table often stands in a text or on a page, and nowhere else
-    aside = 4 if name.endswith(ASIDE) else 1
+    aside = 6 if name.endswith(ASIDE) else 2
     kinds += ["cards"] * aside * small + ["entries"] * aside * (small and can_read("entries"))
     kind = rng.choice(kinds)
     top = tuple(t.format(name=name) for t in _TITLES[: rng.choice((1, 2, 3))])

@@ -16,9 +16,7 @@ def share(b: Builder) -> Question:
     """The percentage of a total that belongs to one group: numeric_exact."""
     b.load()
     b.maybe_join()
-    number = b.number()
-    if number not in b.table.totals and number not in b.more_totals:
-        raise NoQuestion(f"'{number}' is no amount, so that its total means nothing")
+    number = b.number(amount=True)
     name = b.group(most=12, least=3)
     value = b.draw.one("value", list(b.sizes[name]))
     b.maybe_filter(0.5)

@@ -94,13 +94,17 @@ class Builder:
         """The same as an object of its own."""
         return ("the " if name in self.phrases and self.halved else "") + self.col(name)
 
-    def number(self, taken: Sequence[str] = ()) -> str:
-        """A measured column, without the rows that have none; of the other table, if one came."""
+    def number(self, taken: Sequence[str] = (), amount: bool = False) -> str:
+        """A measured column (an `amount`: one that adds up), without the rows that have none; of
+        the other table, if one came."""
         if not taken and (link := self.brings("number")):
             self.brought.remove(link)
             self.draw.took("measure", link.brings)
+            if amount and link.brings not in self.more_totals:
+                raise NoQuestion(f"'{link.brings}' is no amount, so that its total means nothing")
             return link.brings
-        fitting = [n for n in self.table.numbers if n not in self.used]
+        measured = self.table.totals if amount else self.table.numbers
+        fitting = [n for n in measured if n not in self.used]
         if not fitting:
             raise NoQuestion("no column of measured numbers is left")
         name = self.draw.one("measure", fitting)

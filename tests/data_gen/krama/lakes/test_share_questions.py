@@ -221,7 +221,7 @@ def test_drafts_may_join_twice_and_ask_the_new_kinds(lake: Lake) -> None:
         ({**TWO, "kind": "portion", "limit": 9, "side": "above"}, "no place for"),
         (
             {"": 1, "kind": "share", "file": "shops.csv", "measure": "Height", "by": "Kind"},
-            "is no amount",
+            "measure: 'Height' is not a measured number here; there are Sales",
         ),
         (
             {"": 1, "kind": "nth_group", "file": "shops.csv", "measure": "Sales", "by": "Kind"}
