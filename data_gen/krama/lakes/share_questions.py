@@ -15,7 +15,7 @@ _BARE = "Give the number without a percent sign."
 def share(b: Builder) -> Question:
     """The percentage of a total that belongs to one group: numeric_exact."""
     b.load()
-    b.maybe_join()
+    b.maybe_join("group")
     number = b.number(amount=True)
     name = b.group(most=12, least=3)
     value = b.draw.one("value", list(b.sizes[name]))
@@ -95,7 +95,7 @@ def above_own(b: Builder) -> Question:
     b.maybe_filter()
     text = (
         f"How many of the rows in {b.where()} have a value of {b.the(number)} above the mean of "
-        f"{b.the(number)} over those of these rows that have the same {b.the(name)}?"
+        f"{b.the(number)} over those of these rows that have the same {b.col(name)}?"
     )
     b.add(
         AboveOwn(name, number),

@@ -100,8 +100,6 @@ class Builder:
         if not taken and (link := self.brings("number")):
             self.brought.remove(link)
             self.draw.took("measure", link.brings)
-            if amount and link.brings not in self.more_totals:
-                raise NoQuestion(f"'{link.brings}' is no amount, so that its total means nothing")
             return link.brings
         measured = self.table.totals if amount else self.table.numbers
         fitting = [n for n in measured if n not in self.used]
