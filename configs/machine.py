@@ -80,6 +80,9 @@ class ToolsConfig:
     snippet_rows: int = locked(5)
     """Sample rows of each group of files in that description."""
 
+    tries: int = locked(5)
+    """Pipelines that the agent `ds_guru_few_shot` may run before it has failed."""
+
     workers: int = 0
     """Tool runs side by side; 0: one per core."""
 
@@ -88,6 +91,7 @@ class ToolsConfig:
         at_least(self, 1, "file_mb", "output_kb")
         at_least(self, 50, "snippet_tokens")
         at_least(self, 0, "workers", "snippet_rows")
+        at_least(self, 1, "tries")
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,10 @@ def tool_settings(config: ToolsConfig, budget: Budget | None = None) -> ToolSett
         brief=config.brief,
     )
     lake = LakeSettings(
-        snippet_tokens=config.snippet_tokens, rows=config.snippet_rows, run_s=config.run_s
+        snippet_tokens=config.snippet_tokens,
+        rows=config.snippet_rows,
+        tries=config.tries,
+        run_s=config.run_s,
     )
     return ToolSettings(budget or Budget(), executor, lake, config.workers)
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from data_gen.dare.importer import read_licences, remade, tasks_of
+from data_gen.dare.importer import licence_of, read_licences, remade, tasks_of
 from data_gen.dare.layout import read_entries
 from data_gen.proposing import add_options
 from rewards import console
@@ -229,7 +229,7 @@ async def import_official(source: Path, out: Path, split: str, again: bool) -> l
             meta = {
                 "published": True,
                 "domain": entry.row.get("domain"),
-                "licence": licences.get(entry.name, {}).get("spdx"),
+                "licence": licence_of(entry.folder, licences.get(entry.name, {})),
             }
             tasks += await tasks_of(entry, out, split, pool=pool, again=again, meta=meta)
     write_jsonl(out / "tasks.jsonl", (task.to_json() for task in tasks))

@@ -8,15 +8,19 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from data_gen.dare.layout import Entry
+from data_gen.dare.licences import spdx
 from data_gen.dare.reference_run import recipe_of, simulate
 from rewards.dare.prediction import read_gold
 from rewards.task import Task, TaskError
 from rollouts.sandbox.pool import Pool
 
 TOOL = "python_executor"
+
+
+_UNSAID = ("unknown", "other", "other (specified in description)")
 
 
 def read_licences(top: Path) -> dict[str, dict[str, str]]:
@@ -26,6 +30,26 @@ def read_licences(top: Path) -> dict[str, dict[str, str]]:
         return {}
     with open(path, encoding="utf-8", newline="") as lines:
         return {row["database"]: dict(row) for row in csv.DictReader(lines)}
+
+
+def licence_of(folder: Path, row: Mapping[str, str]) -> str | None:
+    """The licence of a database: what `licences.csv` says, else what the source's own page said
+    when it was crawled (`data_info`, `meta_data` of `all_metadata.json`), by its SPDX name."""
+    if row.get("spdx"):
+        return row["spdx"]
+    about = _parts(json.loads((folder / "verify" / "all_metadata.json").read_text("utf-8")))
+    page, listed = _parts(about.get("data_info")), _parts(about.get("meta_data")).get("licenses")
+    named = [_parts(one).get("name") for one in _list(listed)]
+    said = next((str(name) for name in (page.get("licenseName"), *named) if name), "")
+    return spdx(said) if said and said.lower() not in _UNSAID else None
+
+
+def _parts(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 async def tasks_of(

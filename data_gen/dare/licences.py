@@ -47,6 +47,29 @@ def family(licence: str) -> str:
     return low
 
 
+_SPDX = {
+    **{"cc0": "CC0-1.0", "pddl": "PDDL-1.0", "odbl": "ODbL-1.0", "odc-by": "ODC-By-1.0"},
+    **{"mit": "MIT", "apache": "Apache-2.0"},
+}
+_NUMBERED = {  # families whose name holds the version
+    **{f: f.upper() for f in ("cc-by", "cc-by-sa", "cc-by-nc", "cc-by-nd", "cc-by-nc-sa")},
+    "cc-by-nc-nd": "CC-BY-NC-ND",
+}
+
+
+def spdx(licence: str) -> str:
+    """The SPDX name of a licence, by which `--licence` finds it: `Attribution 4.0 International (CC
+    BY 4.0)` is `CC-BY-4.0`. A text that is none of the known ones, or names no version where that
+    decides, stays as it is."""
+    name = family(licence)
+    if name in _SPDX:
+        return _SPDX[name]
+    version = re.search(r"\b([1-4]\.\d)\b", licence)
+    if name in _NUMBERED and version:
+        return f"{_NUMBERED[name]}-{version.group(1)}"
+    return " ".join(licence.split())
+
+
 def is_open(licence: str) -> bool:
     """Whether anyone may use, change and pass on: neither NC nor ND, and no unknown text."""
     return family(licence) in OPEN

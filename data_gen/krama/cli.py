@@ -12,6 +12,7 @@ import json
 import tarfile
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from rewards import console
 from rewards.krama.answer import score_response
 from rewards.task import Task, TaskError
 
+FOLDERS = {"oracle*": "oracle-star"}  # of views; a star in a path is a pattern to every shell
+
 
 def gold_of(entry: Entry, files: Sequence[str]) -> list[str]:
     """The files the reference pipeline opens, as far as they are in the lake."""
@@ -49,17 +52,21 @@ def tasks_of(entry: Entry, lake: Path, out: Path, mode: Mode) -> list[Task]:
     """The end-to-end task, then its sub-tasks. Every task's gold scores 1.0, or it is refused."""
     files = lake_files(lake)
     gold = gold_of(entry, files)
-    shown = lake
+    shown, hidden = lake, 0
     if mode == "obscured":
         chosen = view_files("trimmed", entry.id, gold, files)
         entry, shown, gold = obscure(entry, lake, chosen, gold, out / "views" / mode / entry.id)
     elif mode != "full" and gold:
         chosen = view_files(mode, entry.id, gold, files)
-        shown = link_view(lake, chosen, out / "views" / mode / entry.id)
+        shown = link_view(lake, chosen, out / "views" / FOLDERS.get(mode, mode) / entry.id)
+        hidden = len(set(gold) - set(chosen))
+        gold = [name for name in gold if name in set(chosen)]
     made = [end_to_end(entry, str(shown), mode, gold)]
     for step in entry.steps:
         own = resolve(step.sources, gold) or gold
         made.append(sub_task(entry, step, str(shown), mode, own))
+    if hidden:  # what was asked with a part of its files can be told apart in any table
+        made = [replace(task, meta={**task.meta, "gold_files_hidden": hidden}) for task in made]
     for task in made:
         score = score_response(
             task.gold["answer_type"], task.gold["answer"], {"answer": task.gold["answer"]}
@@ -100,6 +107,11 @@ def build(workloads: Sequence[Path], lakes: Path, out: Path, mode: Mode) -> dict
         "by_domain": dict(Counter(t.meta["domain"] for t in parts["tasks"])),
         "doubted": {e.id: e.doubt for e in entries if e.doubt},
         "sources_not_in_the_lake": absent,
+        "gold_files_hidden": {
+            t.id: t.meta["gold_files_hidden"]
+            for t in (*parts["tasks"], *parts["doubted"])
+            if "gold_files_hidden" in t.meta
+        },
         "sha256": {
             str(p.name): hashlib.sha256(p.read_bytes()).hexdigest()
             for p in [*workloads, *(out / f"{n}.jsonl" for n in parts)]
@@ -117,7 +129,12 @@ def main(argv: Sequence[str]) -> int:
         "--lakes", required=True, type=Path, help="folder of DOMAIN.tar.gz, DOMAIN/input or DOMAIN"
     )
     parser.add_argument("--out", required=True, type=Path)
-    parser.add_argument("--mode", choices=MODES, default="full", help="what the model is shown")
+    parser.add_argument(
+        "--mode",
+        choices=MODES,
+        default="full",
+        help="which files the model is shown (%(default)s); in quotes: 'oracle*'",
+    )
     parser.add_argument("--split", default="test", help="anything but test is refused")
     args = parser.parse_args(argv)
     if args.split != "test":

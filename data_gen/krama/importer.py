@@ -20,10 +20,11 @@ from rewards.krama.match import as_list
 from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError
 
-Mode = Literal["full", "oracle", "trimmed", "obscured"]
-MODES: tuple[Mode, ...] = ("full", "oracle", "trimmed", "obscured")
+Mode = Literal["full", "oracle", "oracle*", "trimmed", "obscured"]
+MODES: tuple[Mode, ...] = ("full", "oracle", "oracle*", "trimmed", "obscured")
 DOMAINS = ("archeology", "astronomy", "biomedical", "environment", "legal", "wildfire")
 TRIMMED_FILES = 10
+STAR_FILES = 10  # gold files that oracle* shows at most, as the paper's closed systems took no more
 LAKE = "lake"  # the key of `Task.files` that names the lake's folder
 
 # Gold that the specification notes doubt (section 12): evaluated only when asked, never rewarded.
@@ -194,11 +195,19 @@ def _fits(name: str, pattern: str) -> bool:
 def view_files(
     mode: Mode, task_id: str, gold: Sequence[str], files: Sequence[str], cap: int = TRIMMED_FILES
 ) -> list[str]:
-    """The lake's files a mode shows. Trimmed: gold and seeded others, at most `cap` in all, but
-    gold is never cut. A task whose gold files are unknown is shown everything."""
+    """The lake's files a mode shows (paper, section 5; specification notes, section 9).
+
+    Oracle: the gold files. Oracle*: the same, and of more than `STAR_FILES` a seeded sample of that
+    many, so that such a task may have no answer any more. Trimmed: gold and seeded others, at most
+    `cap` in all, but gold is never cut. A task whose gold files are unknown is shown everything.
+    """
     if mode in ("full", "obscured") or not gold:
         return list(files)
-    if mode == "oracle":
+    if mode == "oracle*" and len(gold) > STAR_FILES:
+        return sorted(
+            Random(derive_seed("krama-oracle*", task_id)).sample(sorted(gold), STAR_FILES)
+        )
+    if mode in ("oracle", "oracle*"):
         return sorted(gold)
     others = [f for f in files if f not in set(gold)]
     Random(derive_seed("krama-trimmed", task_id)).shuffle(others)

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.krama.lakes.numerals import filled, number_in
-from data_gen.krama.lakes.reread import NotProvable, Shelf
+from data_gen.krama.lakes.reread import Shelf
 from data_gen.krama.lakes.tables import Table
+from data_gen.krama.lakes.unproved import NotProvable
 from data_gen.sql.plans import Field, Filter, Plan
 
 Frame = Any

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from data_gen.krama.lakes.files import Arrays, load_arrays
+from data_gen.krama.lakes.files import Arrays
 from data_gen.krama.lakes.links import Link
+from data_gen.krama.lakes.records import Records
 from data_gen.krama.lakes.tables import Table as Described
 from data_gen.sql.plans import Field
 from rewards.sql.compare import Cell
@@ -56,8 +57,8 @@ class Unit:
 def read_frame(described: Described, folder: Path) -> Frame:
     """The whole table as its reading says. Raises `TaskError` for a file that has changed."""
     reading = described.reading
-    if isinstance(reading, Arrays):
-        return load_arrays(folder / reading.path)
+    if isinstance(reading, Arrays | Records):
+        return reading.load(folder)
     assert isinstance(reading, Reading)
     return load(reading, folder)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from rewards.chosen import licences_of
 from rewards.dare.prediction import read_gold, score_table_row
 from rewards.dare.scoring import FILE, TableReward, score_file, score_trusted
 from rewards.dare.spellings import benchmark, spellings
@@ -64,11 +65,15 @@ def _every_target(task: Task, text: str) -> Answer:
 
 
 def _slices(task: Task) -> dict[str, str]:
-    """Task type, and whether the table is a published one."""
+    """Task type, whether the table is a published one, its domain and licence (the paper's Table 11
+    scores a subset by licence), and how many targets are asked for."""
     found = {"track": task.track, "origin": "published" if task.meta.get("published") else "built"}
     if isinstance(task.meta.get("domain"), str):
         found["domain"] = task.meta["domain"]
-    return found
+    targets: Any = task.gold.get("targets")
+    if isinstance(targets, list | tuple):
+        found["targets"] = str(len(cast("list[Any]", targets)))
+    return found | {"licence": ", ".join(licences_of(task))}
 
 
 def _content(task: Task) -> Iterable[str | TableMarks]:

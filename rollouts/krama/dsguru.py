@@ -1,7 +1,8 @@
 """DS-Guru, KramaBench's reference system, as an environment (specification notes, section 8).
 
 Three variants: `no-context` (file names only, one try), `one-shot` (a snippet of the lake, one
-try) and `few-shot` (up to five tries; code, output and error of a try go back to the model).
+try) and `few-shot` (up to five tries; code, output and error of a try go back to the model). The
+prompt names no number of tries, so that a run with more tries begins as one with fewer.
 Differences from the release, on purpose: the snippet is budgeted and typed and sees every file, a
 run counts as failed by its exit status rather than by any word on stderr, and pipelines run
 confined and with a time limit.
@@ -9,6 +10,7 @@ confined and with a time limit.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -19,11 +21,11 @@ from rollouts.environment import Closing, Opening, Reply, Said
 from rollouts.krama.contract import EXHAUSTED, answer_of, blocks, printed_values
 from rollouts.krama.folder import LakeFolder, LakeSettings, clip, closing
 from rollouts.krama.index import groups, snippet, title
+from rollouts.krama.more_rows import more_rows
 from rollouts.sandbox.model import Result
 from rollouts.sandbox.pool import Pool
 
 Variant = Literal["no-context", "one-shot", "few-shot"]
-TRIES: dict[Variant, int] = {"no-context": 1, "one-shot": 1, "few-shot": 5}
 SYSTEM = "You are an experienced data scientist."
 _NAMES_MOST = 300
 
@@ -80,6 +82,7 @@ class DsGuru:
         self._lake = LakeFolder(task, seed, root, pool, settings)
         self._plan = self._code = ""
         self._tries = 0
+        self._most = settings.tries if variant == "few-shot" else 1
         self._response: dict[str, Any] = {}
         self._published: dict[str, Any] = {}
         self._values: list[Any] = []
@@ -94,7 +97,12 @@ class DsGuru:
         shown = ""
         if self._variant != "no-context":
             settings = self._lake.settings
-            text = snippet(self._lake.index, settings.snippet_tokens, question, settings.rows)
+            heads = await asyncio.to_thread(
+                more_rows, self._lake.path, self._lake.index, settings.rows
+            )
+            text = snippet(
+                self._lake.index, settings.snippet_tokens, question, settings.rows, heads
+            )
             shown = f"\nWhat the files hold (types and odd cells as found, sample rows):\n{text}\n"
         text = _TASK.format(question=question, files=", ".join(names), snippet=shown)
         return Opening([{"role": "system", "content": SYSTEM}, {"role": "user", "content": text}])
@@ -123,7 +131,7 @@ class DsGuru:
 
     def _after(self, code: str, output: str, error: str, seconds: float) -> Reply:
         record = {"try": self._tries, "status": self._kind, "seconds": round(seconds, 3)}
-        if self._tries >= TRIES[self._variant]:
+        if self._tries >= self._most:
             self._give_up(code, output)
             return Reply(done=True, records=[record], errors={self._kind: 1}, seconds=seconds)
         most = self._lake.settings.feedback // 3
@@ -138,9 +146,8 @@ class DsGuru:
         )
 
     def _give_up(self, code: str, output: str) -> None:
-        tries = TRIES[self._variant]
-        if tries > 1:
-            self._published = {"id": "main-task", "answer": EXHAUSTED.format(tries)}
+        if self._variant == "few-shot":
+            self._published = {"id": "main-task", "answer": EXHAUSTED.format(self._most)}
         else:
             self._code = code  # the release keeps a single try's code, run or not
             self._published = answer_of(self._plan, output, failed=bool(code))[1]

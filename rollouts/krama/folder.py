@@ -24,10 +24,12 @@ ANSWER, PIPELINE = "answer.json", "pipeline.py"  # what an episode leaves to be 
 @dataclass(frozen=True)
 class LakeSettings:
     """How lake agents work. Tokens are estimates (rollouts/krama/index.py); `rows` sample rows a
-    group; `feedback` characters of code, output and error that go back to the model."""
+    group; `tries` pipelines of a few-shot agent; `feedback` characters of code, output and error
+    that go back to the model."""
 
     snippet_tokens: int = 8000
     rows: int = 5
+    tries: int = 5
     run_s: float = 120.0
     feedback: int = 6000
     # a pipeline prints every step's result, and one gold list has 77,760 elements

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,12 +155,19 @@ def _words(text: str) -> set[str]:
     return {w for w in re.findall(r"[a-z]{3,}|\d{4}", text.lower()) if w not in ("the", "and")}
 
 
-def snippet(index: LakeIndex, budget: int, question: str = "", rows: int = 3) -> str:
+def snippet(
+    index: LakeIndex,
+    budget: int,
+    question: str = "",
+    rows: int = 3,
+    heads: Mapping[str, Sequence[str]] | None = None,
+) -> str:
     """A description of the lake of at most `budget` tokens (about; see CHARS_A_TOKEN).
 
     First every group's name, then columns with their types and odd cells, then up to `rows`
     sample rows; groups that share words with the question come first in line for the budget.
-    The text is ordered by file name.
+    The text is ordered by file name. `heads` are rows by file, where more are shown than an index
+    keeps (rollouts/krama/more_rows.py).
     """
     room = int(budget * CHARS_A_TOKEN) - 40  # for the line that counts what is left out
     wanted = _words(question)
@@ -190,7 +197,7 @@ def snippet(index: LakeIndex, budget: int, question: str = "", rows: int = 3) ->
                     add(place, text)
     for number in range(rows):
         for place in rank:
-            head = listed[place].note.head
+            head = (heads or {}).get(listed[place].names[0], listed[place].note.head)
             if number < len(head) and lines[place]:
                 add(
                     place,

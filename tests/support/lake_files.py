@@ -24,6 +24,8 @@ FORMS = [
     Layout("page.html", "html", top=TITLES),
     Layout("arrays.npz", "npz"),
     Layout("base.sqlite", "sqlite", sheet="homes"),
+    Layout("notes.txt", "cards", top=TITLES),
+    Layout("terms.html", "entries", top=TITLES),
 ]
 
 

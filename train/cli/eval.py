@@ -155,6 +155,13 @@ def _tools(made: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--snippet-tokens", type=int, default=8000, help="of a lake in the prompt (%(default)s)"
     )
+    group.add_argument(
+        "--snippet-rows",
+        type=int,
+        default=5,
+        metavar="N",
+        help="of each group of files there, as far as these tokens allow (%(default)s)",
+    )
 
 
 def main(argv: list[str]) -> int:

@@ -95,15 +95,18 @@ def _side_by_side(work: Coroutine[Any, Any, None]) -> None:
 
 def workshop(args: Any) -> Workshop:
     """Environments for tasks whose files have absolute paths."""
-    tools = ToolsConfig(calls=args.calls, brief=args.brief, snippet_tokens=args.snippet_tokens)
+    tools = ToolsConfig(
+        calls=args.calls,
+        brief=args.brief,
+        snippet_tokens=args.snippet_tokens,
+        snippet_rows=args.snippet_rows,
+        tries=args.tries,
+    )
     settings = tool_settings(tools)
     run_s = {"run_s": args.run_s} if args.run_s else {}
     executor: dict[str, Any] = {**vars(settings.executor), **run_s, "uses": args.turns or 5}
-    lake: dict[str, Any] = {
-        "rows": settings.lake.rows,
-        "snippet_tokens": settings.lake.snippet_tokens,
-        **run_s,
-    }
+    kept = ("snippet_tokens", "rows", "tries")
+    lake: dict[str, Any] = {name: getattr(settings.lake, name) for name in kept} | run_s
     return Workshop(
         Path("/"),
         ToolSettings(

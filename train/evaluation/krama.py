@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rewards.files import write_text
+from rewards.krama.clarification import asks_back
 from rewards.krama.coverage import judged_coverage
 from rewards.krama.episode import ANSWER, PIPELINE, read_text
 from rewards.krama.failure import category
@@ -63,6 +64,13 @@ def options(parser: ArgumentParser) -> None:
         help="(%(default)s)",
     )
     group.add_argument(
+        "--tries",
+        type=int,
+        default=TURNS["ds_guru_few_shot"],
+        metavar="N",
+        help="pipelines that ds-guru-few-shot may run before it has failed (%(default)s)",
+    )
+    group.add_argument(
         "--settings", default=",".join(SETTINGS), help="which, with commas (%(default)s)"
     )
     group.add_argument("--doubted", action="store_true", help="also tasks whose gold is doubted")
@@ -92,9 +100,13 @@ def open_folder(rest: str, args: Any) -> Opened:
 
 
 def plan(task: Task, args: Any, remote: bool) -> Plan:
-    turns = max((TURNS.get(tool, 0) for tool in task.tools), default=0)
+    turns = max((_turns(tool, args) for tool in task.tools), default=0)
     budget = budget_of(args, turns or 5, SECONDS)
     return Plan(args.max_new_tokens or TOOL_TOKENS, budget)
+
+
+def _turns(tool: str, args: Any) -> int:
+    return args.tries if tool == "ds_guru_few_shot" else TURNS.get(tool, 0)
 
 
 def rewards(args: Any) -> Mapping[str, Mapping[str, Any]]:
@@ -112,13 +124,15 @@ def more(task: Task, run: Trajectory, score: Score, args: Any) -> Row:
     response = left.get("response") or {}
     ended, files = str(run.notes.get("ended", "")), task.meta.get("gold_files") or []
     whole = not task.meta.get("parent")
+    answer, asked = response.get("answer"), _asked(run, response.get("answer"))
     row: Row = {
         "domain": str(task.meta.get("domain") or ""),
         "setting": SETTINGS[0] if whole else SETTINGS[1],
         "parent": task.meta.get("parent"),
         "difficulty": task.meta.get("difficulty"),
-        "category": category(task.gold, response.get("answer"), score.outcome, ended, code, files),
-        "answer": response.get("answer"),
+        "category": category(task.gold, answer, score.outcome, ended, code, files, asked),
+        "asked_back": asked,
+        "answer": answer,
         "cost": _cost(run),
         "notes": dict(run.notes),
     }
@@ -134,6 +148,12 @@ def _in_words(text: str) -> Row:
     """The answer of a task without an environment; both readings see it."""
     said = read_text(text)
     return {"response": said, "published": said}
+
+
+def _asked(run: Trajectory, answer: Any) -> bool:
+    """Whether a message of the model, or its answer, asks the user back."""
+    said = [m.get("content") for m in run.messages if m.get("role") == "assistant"]
+    return any(isinstance(text, str) and asks_back(text) for text in (*said, answer))
 
 
 def _design(task: Task, code: str, args: Any) -> float | None:
@@ -184,8 +204,15 @@ def load_tracks(folder: Path, settings: Sequence[str], doubted: bool) -> dict[st
 def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> Found:
     """Numbers by setting and domain, and `tables.md`."""
     flat = [row["more"] | {k: row[k] for k in ("outcome", "parts")} for row in rows]
-    numbers = summary(flat)
-    meta = {"agent": args.agent, "model": args.model, "reading": args.reading or "table3"}
+    numbers = summary(flat, args.tries)
+    meta = {
+        "agent": args.agent,
+        "model": args.model,
+        "reading": args.reading or "table3",
+        "tries": args.tries,
+        "rows": args.snippet_rows,
+        "snippet_tokens": args.snippet_tokens,
+    }
     shown = text_tables(numbers, meta)
     write_text(out / "tables.md", shown)
     return Found({"tables": numbers, **meta}, shown)

@@ -30,6 +30,10 @@ def _cell(rows: Sequence[Row]) -> Row:
         "unscored": len(rows) - len(scored),
         "score": _mean(outcomes),
         "right": right,
+        "asked_back": sum(bool(r.get("asked_back")) for r in rows),
+        "wrong_unasked": sum(
+            o < RIGHT and not r.get("asked_back") for o, r in zip(outcomes, scored, strict=True)
+        ),
         "interval": list(wilson(right, len(scored))[1:]) if scored else None,
         "release": _release(rows),
         "design_static": _mean([r["parts"].get("design_static") for r in scored]),
@@ -57,18 +61,71 @@ def _release(rows: Sequence[Row]) -> float | None:
     return None if math.isnan(value) else value
 
 
-def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    """{setting: {domain or "overall": numbers}}, and what became of the answers."""
+def summary(rows: Sequence[Row], tries: int = 0) -> dict[str, Any]:
+    """{setting: {domain or "overall": numbers}}, what became of the answers, easy and hard tasks
+    apart, and (with `tries` of a few-shot agent) what fewer tries had come to."""
     out: dict[str, Any] = {}
     for setting in dict.fromkeys(r["setting"] for r in rows):
         part = [r for r in rows if r["setting"] == setting]
         domains = sorted({str(r["domain"]) for r in part})
-        cells = {d: _cell([r for r in part if r["domain"] == d]) for d in domains}
-        out[setting] = {**cells, "overall": _cell(part)}
+        out[setting] = _by_domain(part, domains)
+        levels = sorted({str(r.get("difficulty") or "") for r in part} - {""})
+        if len(levels) > 1:
+            own = {x: [r for r in part if r.get("difficulty") == x] for x in levels}
+            out[f"{setting} by difficulty"] = {x: _by_domain(own[x], domains) for x in levels}
+            if setting == "end-to-end":
+                out["pipeline-design by difficulty"] = out[f"{setting} by difficulty"]
+        if counts := after_tries(part, tries):
+            out[f"{setting} by tries"] = counts
         if setting == "end-to-end":
             out["pipeline-design"] = out[setting]
         out[f"{setting} categories"] = dict(Counter(r["category"] for r in part).most_common())
     return out
+
+
+def _by_domain(rows: Sequence[Row], domains: Sequence[str]) -> Row:
+    cells = {d: _cell([r for r in rows if r["domain"] == d]) for d in domains}
+    return {**{d: c for d, c in cells.items() if c["tasks"]}, "overall": _cell(rows)}
+
+
+def after_tries(rows: Sequence[Row], most: int) -> list[Row]:
+    """What a few-shot agent had come to with 1, 2, … `most` tries; [] for another agent.
+
+    The prompt names no number of tries and an episode ends with the first pipeline that runs, so
+    this is what runs with fewer tries give (paper, Tables 12 to 14), up to chance of the sampler.
+    """
+    scored = [r for r in rows if r["outcome"] is not None and _few_shot(r)]
+    if not scored or most < 2:
+        return []
+    found: list[Row] = []
+    for count in _shown_tries(most):
+        done = [r for r in scored if r["notes"]["tries"] <= count and r["notes"]["ended"] in _RAN]
+        right = sum(float(r["outcome"]) >= RIGHT for r in done)
+        found.append(
+            {
+                "tries": count,
+                "tasks": len(scored),
+                "ran": len(done),
+                "score": sum(float(r["outcome"]) for r in done) / len(scored),
+                "right": right,
+                "interval": list(wilson(right, len(scored))[1:]),
+                "calls": fmean(min(int(r["notes"]["tries"]), count) for r in scored),
+            }
+        )
+    return found
+
+
+_RAN = ("ran", "no_answer")  # how an episode ends whose pipeline ran
+
+
+def _few_shot(row: Row) -> bool:
+    notes: Row = row.get("notes") or {}
+    return notes.get("agent") == "ds-guru few-shot"
+
+
+def _shown_tries(most: int) -> list[int]:
+    """All up to five, then every fifth, and the last."""
+    return [n for n in range(1, most + 1) if n <= 5 or n % 5 == 0 or n == most]
 
 
 def _percent(value: float | None) -> str:
@@ -97,6 +154,7 @@ _COLUMNS: dict[str, _Columns] = {
         ("right", lambda c: str(c["right"])),
         ("right, 95 %", lambda c: _interval(c["interval"])),
         ("release harness %", lambda c: _percent(c["release"])),
+        ("asked back", lambda c: str(c["asked_back"])),
         *_SHARED,
     ),
     # the same runs, judged by their code
@@ -120,6 +178,10 @@ _COLUMNS: dict[str, _Columns] = {
 def text_tables(tables: dict[str, Any], meta: dict[str, Any]) -> str:
     """Markdown. Scores are means over tasks (overall: over all tasks, not over domains)."""
     lines = [f"KramaBench, {meta['agent']}, {meta['model']}, reading {meta['reading']}"]
+    if "tries" in meta:
+        few_shot = f", {meta['tries']} tries" if meta["agent"] == "ds-guru-few-shot" else ""
+        rows = f"{meta['rows']} rows a file within {meta['snippet_tokens']} tokens"
+        lines[0] += f"{few_shot}, {rows}"
     for setting, columns in _COLUMNS.items():
         if setting not in tables:
             continue
@@ -128,7 +190,54 @@ def text_tables(tables: dict[str, Any], meta: dict[str, Any]) -> str:
         lines.append("|" + "---|" * (len(columns) + 1))
         for domain, cell in tables[setting].items():
             lines.append(f"| {domain} | " + " | ".join(show(cell) for _, show in columns) + " |")
-        found = tables.get(f"{setting} categories", {})
-        if found:
-            lines += ["", "What became of them: " + ", ".join(f"{n} {k}" for k, n in found.items())]
+        lines += _notes(tables, setting)
     return "\n".join(lines) + "\n"
+
+
+def _notes(tables: dict[str, Any], setting: str) -> list[str]:
+    """What stands below the table of a setting."""
+    lines: list[str] = []
+    if found := tables.get(f"{setting} categories"):
+        lines += ["", "What became of them: " + ", ".join(f"{n} {k}" for k, n in found.items())]
+        whole = tables[setting]["overall"]
+        wrong = whole["tasks"] - whole["unscored"] - whole["right"]
+        lines += [
+            "",
+            f"Asked the user back: {whole['asked_back']} of {whole['tasks']}. "
+            f"Not right and never asked: {whole['wrong_unasked']} of {wrong} that are not right.",
+        ]
+    if levels := tables.get(f"{setting} by difficulty"):
+        lines += ["", f"### {setting}, by difficulty", "", *_difficulty(levels, setting)]
+    if counts := tables.get(f"{setting} by tries"):
+        lines += ["", f"### {setting}, with fewer tries", ""]
+        lines += [
+            "| tries | ran | score % | right | right, 95 % | calls a task |",
+            "|---" * 6 + "|",
+        ]
+        lines += [
+            f"| {c['tries']} | {c['ran']} of {c['tasks']} | {_percent(c['score'])} | {c['right']} "
+            f"| {_interval(c['interval'])} | {c['calls']:.2f} |"
+            for c in counts
+        ]
+    return lines
+
+
+_LEVEL: _Columns = (
+    ("tasks", lambda c: str(c["tasks"])),
+    ("score %", lambda c: _percent(c["score"])),
+    ("right, 95 %", lambda c: _interval(c["interval"])),
+)
+
+
+def _difficulty(levels: dict[str, Row], setting: str) -> list[str]:
+    """One line a domain, with columns for each level."""
+    design = _COLUMNS["pipeline-design"][:3]
+    columns = design if setting == "pipeline-design" else _LEVEL
+    names = [f"{level} {what}" for level in levels for what, _ in columns]
+    lines = [f"| domain | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    domains = dict.fromkeys(d for cells in levels.values() for d in cells)
+    for domain in [*(d for d in domains if d != "overall"), "overall"]:
+        cells = [cells.get(domain) for cells in levels.values()]
+        shown = [show(c) if c else "-" for c in cells for _, show in columns]
+        lines.append(f"| {domain} | {' | '.join(shown)} |")
+    return lines

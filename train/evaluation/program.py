@@ -52,6 +52,9 @@ def settle(args: Any) -> None:
         raise ConfigError(f"--model {args.model}: say which model there: --endpoint-model NAME")
     if args.workers < 1:
         raise ConfigError(f"--workers {args.workers}: set 1 or more")
+    for name, least in (("tries", 1), ("snippet_rows", 0), ("snippet_tokens", 50)):
+        if (given := getattr(args, name)) < least:
+            raise ConfigError(f"--{name.replace('_', '-')} {given}: give {least} or more")
     if args.temperature < 0:
         raise ConfigError(f"--temperature {args.temperature}: give 0 (greedy) or more")
     if is_reference(args.model) and args.samples > 1:

@@ -117,7 +117,7 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
         _say(lakes, {}, args, tally)
         raise TaskError(
             "no usable table in the folders given; they need CSV, Excel, JSON, Parquet, SQLite, "
-            "HTML or NPZ files with column names, 15 rows or more, and a column of numbers"
+            "HTML, NPZ or text files with column names, 15 rows or more, and a column of numbers"
         )
     wanted = _wanted(args.count, bool(valid), bool(held), bool(opened))
     parts: Parts = {}

@@ -1,9 +1,9 @@
 """Lakes made of the tables that installed packages carry, in the mix of files that real lakes have.
 
 Delimited text in several separators, encodings and decimal marks, some with lines above the names,
-workbooks, JSON, Parquet, pages and arrays. Some tables lie in two files that share a key, some have
-placeholders for missing values, some a column that holds two things. What becomes of a table
-depends on its name alone.
+workbooks, JSON, Parquet, pages, arrays and texts. Some tables lie in two or three files that share
+a key, some have placeholders for missing values, some a column that holds two things. What becomes
+of a table depends on its name alone.
 """
 
 # pandas ships no types, so what is unknown there cannot be known here.
@@ -26,7 +26,8 @@ from typing import Any
 from data_gen.dare.sources import PACKAGES, Source, sources
 from data_gen.krama.lakes.about import About
 from data_gen.krama.lakes.files import BYTES_ELSE, Frame, Layout, can_read, write_frames
-from data_gen.krama.lakes.mess import messy
+from data_gen.krama.lakes.mess import ASIDE, messy
+from data_gen.krama.lakes.records import holds
 from rewards.processes import Turn
 from rewards.seeds import derive_seed
 
@@ -158,6 +159,9 @@ def form_of(owner: str, name: str, rows: int) -> Layout:
     kinds += ["excel"] * 3 * (small and can_read("excel")) + ["json"] * 2 * small
     kinds += ["lines"] * small + ["parquet"] * 2 * can_read("parquet") + ["npz"]
     kinds += ["html"] * 2 * (small and can_read("html"))
+    # what is told beside a table often stands in a text or on a page, and nowhere else
+    aside = 6 if name.endswith(ASIDE) else 2
+    kinds += ["cards"] * aside * small + ["entries"] * aside * (small and can_read("entries"))
     kind = rng.choice(kinds)
     top = tuple(t.format(name=name) for t in _TITLES[: rng.choice((1, 2, 3))])
     match kind:
@@ -175,6 +179,10 @@ def form_of(owner: str, name: str, rows: int) -> Layout:
             return Layout(f"{name}.xlsx", "excel", sheet=name[:28] or "data", top=own)
         case "html":
             return Layout(f"{name}.html", "html", top=top)
+        case "cards":
+            return Layout(f"{name}.txt", "cards", top=top)
+        case "entries":
+            return Layout(f"{name}.html", "entries", top=top)
         case "json" | "lines":
             return Layout(f"{name}.json{'l' * (kind == 'lines')}", kind)
         case "parquet" | "npz":
@@ -284,6 +292,8 @@ def _holds(layout: Layout, frame: Frame) -> bool:
         texts = [c for c in frame.columns if frame[c].dtype.kind not in "iufb"]
         cells = [str(v) for c in texts for v in frame[c].dropna()] + [str(c) for c in frame.columns]
         return all(c and not _PARTING.search(c) for c in cells)
+    if layout.form in ("cards", "entries"):
+        return holds(frame)
     if layout.form not in ("npz", "parquet"):
         return True
     texts = [c for c in frame.columns if frame[c].dtype.kind not in "iufb"]

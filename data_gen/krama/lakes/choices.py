@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from data_gen.krama.lakes.links import Link
 from data_gen.krama.lakes.ops import Sign
@@ -19,9 +19,10 @@ Option = TypeVar("Option")
 
 FIELDS = (
     *("kind", "file", "join", "measure", "by", "part", "filter", "summary", "order", "k"),
-    *("values", "value", "limit", "side", "line", "share", "back", "rows", "digits"),
+    *("values", "value", "limit", "side", "line", "share", "back", "rows", "digits", "place"),
 )
 SIDES: dict[str, Sign] = {"above": ">", "below": "<", "at least": ">=", "at most": "<="}
+_JOINS = 2  # of one question
 _FREE = ("kind", "file", "digits", "rows")  # fields that a kind of question need not use
 
 
@@ -64,6 +65,7 @@ class Proposed(Drawn):
         check_fields(draft, FIELDS)
         self.row = draft
         self.left = {name: list(texts_in(draft, name)) for name in ("measure", "by")}
+        self.joins = _joins(draft.get("join"))
         self.used: set[str] = set()
 
     def given(self, what: str) -> Any:
@@ -75,7 +77,7 @@ class Proposed(Drawn):
             return self._column(what, options)
         wanted = self.given(what)
         if wanted is None:
-            if what in ("digits", "rows", "share", "back", "k"):
+            if what in ("digits", "rows", "share", "back", "k", "place"):
                 return self.rng.choice(options)
             raise Unfit(f"{what}: not given; it may be {_listed(options)}")
         for option in options:
@@ -151,13 +153,11 @@ class Proposed(Drawn):
         return text_in(self.row, "part")
 
     def link(self, options: Sequence[Link], tables: Sequence[Table]) -> Link | None:
-        """The join that the draft wants, None where it wants none."""
-        wanted = self.given("join")
-        if wanted is None:
+        """The next join that the draft wants, None where it wants no more."""
+        self.used.add("join")
+        if not self.joins:
             return None
-        if not isinstance(wanted, dict):
-            raise Unfit(f"join: wanted file and brings, not {short(wanted)}")
-        row: dict[str, Any] = {str(k): v for k, v in wanted.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        row = self.joins.pop(0)
         check_fields(row, ("file", "brings", "on"), " in join")
         file, brings, on = (text_in(row, name) for name in ("file", "brings", "on"))
         for link in options:
@@ -184,9 +184,20 @@ class Proposed(Drawn):
         for name, left in self.left.items():
             if left:
                 raise Unfit(f"{name}: this kind of question has no place for '{left[0]}'")
+        if self.joins and "join" in self.used:
+            raise Unfit("join: this kind of question has no place for one more")
         for name, value in self.row.items():
             if name and name not in (*self.used, *_FREE, *self.left) and value is not None:
                 raise Unfit(f"{name}: this kind of question does not take it")
+
+
+def _joins(wanted: Any) -> list[dict[str, Any]]:
+    """The joins of a draft: one, or a list of one or two."""
+    rows = cast("list[Any]", wanted) if isinstance(wanted, list) else [wanted]
+    rows = [] if wanted is None else rows
+    if len(rows) > _JOINS or not all(isinstance(row, dict) for row in rows):
+        raise Unfit(f"join: wanted file and brings, once or twice, not {short(wanted)}")
+    return [{str(k): v for k, v in row.items()} for row in rows]
 
 
 def _listed(options: Sequence[Any]) -> str:

@@ -1,4 +1,4 @@
-"""Tables written into files: delimited text, workbooks, JSON, Parquet, HTML, NPZ, SQLite.
+"""Tables written into files: delimited text, workbooks, JSON, Parquet, HTML, NPZ, SQLite, texts.
 
 Written files depend on what is written alone: no dates, no order of a hash. Reading is done by
 `rewards.tables`; NPZ archives, which it does not know, have their `Read` here.
@@ -25,7 +25,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-Form = Literal["csv", "excel", "json", "lines", "parquet", "html", "npz", "sqlite"]
+from data_gen.krama.lakes.records import Style
+from data_gen.krama.lakes.records import written as in_words
+
+Form = Literal["csv", "excel", "json", "lines", "parquet", "html", "npz", "sqlite"] | Style
 BYTES_ELSE = 30_000_000
 Frame = Any  # a pandas DataFrame
 
@@ -56,6 +59,10 @@ class Arrays:
         """The statement that reads it where the lake is the folder data/."""
         return f"{name} = pd.DataFrame(dict(np.load({f'data/{self.path}'!r})))"
 
+    def load(self, folder: Path) -> Frame:
+        """The frame that `code` gives. Raises what NumPy and pandas raise of another file."""
+        return load_arrays(folder / self.path)
+
 
 def load_arrays(path: Path) -> Frame:
     """The frame that `Arrays.code` gives. Raises what NumPy and pandas raise of another file."""
@@ -67,7 +74,7 @@ def load_arrays(path: Path) -> Frame:
 
 def can_read(form: Form) -> bool:
     """Whether what this form needs beside pandas is installed."""
-    needs = {"excel": "openpyxl", "parquet": "pyarrow", "html": "lxml"}
+    needs = {"excel": "openpyxl", "parquet": "pyarrow", "html": "lxml", "entries": "lxml"}
     return form not in needs or importlib.util.find_spec(needs[form]) is not None
 
 
@@ -99,6 +106,8 @@ def write_frames(folder: Path, tables: Sequence[tuple[Layout, Frame]]) -> None:
             frame.to_parquet(place, index=False)
         case "html":
             place.write_text(_page(tables), encoding="utf-8")
+        case "cards" | "entries":
+            place.write_text(in_words(layout.form, frame, layout.top), encoding="utf-8")
         case "npz":
             np: Any = importlib.import_module("numpy")
             np.savez(place, **{str(c): _array(frame[c]) for c in frame.columns})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from data_gen.krama.lakes.grouping import grouped
 from data_gen.krama.lakes.ops import Above, Best, Each, Top
 from data_gen.krama.lakes.pipeline import Question
-from data_gen.krama.lakes.steps import Builder, grouped
+from data_gen.krama.lakes.steps import Builder
 from data_gen.krama.lakes.words import GAP, NAMES_LEAST, PAIRED, WORDS, enough
 
 _K = (2, 3, 3, 4, 5)

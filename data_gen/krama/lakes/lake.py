@@ -16,6 +16,7 @@ from data_gen.krama.lakes.files import Arrays, load_arrays
 from data_gen.krama.lakes.links import Links, links_of
 from data_gen.krama.lakes.pipeline import Frames
 from data_gen.krama.lakes.proof import Prover
+from data_gen.krama.lakes.records import NoRecords, may_hold, records_in
 from data_gen.krama.lakes.tables import Table
 from rewards.processes import Turn
 from rewards.tables.overrules import Overrules, overrules
@@ -121,7 +122,7 @@ def _files(folder: Path) -> tuple[list[Path], dict[str, str]]:
     """The files of tables that are opened, and why others are not."""
     if not folder.is_dir():
         raise TaskError(f"{folder}: no such folder; give folders of tables")
-    paths = sorted(p for p in folder.rglob("*") if p.is_file() and (form_of(p) or _arrays(p)))
+    paths = sorted(p for p in folder.rglob("*") if p.is_file() and _readable(p))
     if len(paths) <= FILES_MOST:
         return paths, {}
     chosen = set(Random(0).sample(paths, FILES_MOST))  # by their names alone
@@ -131,6 +132,10 @@ def _files(folder: Path) -> tuple[list[Path], dict[str, str]]:
 
 def _name(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix()
+
+
+def _readable(path: Path) -> bool:
+    return bool(form_of(path)) or _arrays(path) or may_hold(path)
 
 
 def _arrays(path: Path) -> bool:
@@ -146,6 +151,8 @@ def _tables(job: tuple[Path, Path, Overrules, About]) -> list[tuple[str, Table |
         return [(name, f"larger than {most // 1_000_000} MB; a lake's questions need less")]
     if _arrays(path):
         return [(name, _archive(path, name, said))]
+    if may_hold(path):
+        return [(name, _in_words(path, name, said))]
     found: list[tuple[str, Table | str]] = []
     for one in settled(path, folder, rules, _TABLES):
         if isinstance(one, Unread):
@@ -166,6 +173,14 @@ def _archive(path: Path, name: str, said: About) -> Table | str:
     except Exception as error:  # whatever NumPy and pandas say of a file they cannot read
         return f"no arrays of one length ({type(error).__name__})"
     return describe(Arrays(name, tuple(map(str, frame.columns))), frame, said)
+
+
+def _in_words(path: Path, name: str, said: About) -> Table | str:
+    try:
+        reading, frame = records_in(path, name)
+    except (NoRecords, ImportError) as error:
+        return f"no rows in words that can be read: {error}"
+    return describe(reading, frame, said)
 
 
 def one_sided(lake: Lake, kept: list[Table], why: str) -> Lake:

@@ -51,6 +51,19 @@ def links_of(tables: Sequence[Table]) -> Links:
     return found
 
 
+def beside(first: Link, links: Sequence[Link], used: Sequence[str]) -> list[Link]:
+    """Links that may follow a first one: to a third table, for a column of the other kind. One key
+    is not read as a text and as a year."""
+    return [
+        link
+        for link in links
+        if link.other != first.other
+        and link.what != first.what
+        and link.brings not in used
+        and (link.mine != first.mine or link.whole == first.whole)
+    ]
+
+
 def _by_year(table: Table, other: Table, at: int) -> list[Link]:
     """Two tables with a row a year can be joined by it, where they speak of one thing: they have
     other columns of the same names. A yearly figure says nothing of one continent's rows, and two

@@ -17,8 +17,9 @@ from typing import Any
 from data_gen.krama.lakes.constants import MOST, earns
 from data_gen.krama.lakes.numerals import filled, number_in
 from data_gen.krama.lakes.ops import Op, Split, sources_of
-from data_gen.krama.lakes.reread import NotProvable, Shelf, ident
+from data_gen.krama.lakes.reread import Shelf, ident
 from data_gen.krama.lakes.sql import part_of
+from data_gen.krama.lakes.unproved import NotProvable
 from rewards.krama.judge import says_much_more
 
 _LISTED = 1000  # values of one list

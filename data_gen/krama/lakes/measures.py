@@ -85,6 +85,7 @@ _SAID_CODE = _words(
     """
     id identifier identification code coded codes factor indicator dummy index rank ranks ranked
     ranking interval category categories categorical scale likert
+    coordinate coordinates latitude longitude julian
     """
 )
 _OFTEN = 5  # rows with each value of a grid

@@ -1,7 +1,7 @@
 """What makes a tidy table of a package like one of a real lake.
 
-A table may lie in two files that share a key, the second without some rows. Missing numbers may be
-written as a placeholder. Two texts may stand in one column ("City, State").
+A table may lie in two or three files that share a key, all but the first without some rows. Missing
+numbers may be written as a placeholder. Two texts may stand in one column ("City, State").
 """
 
 # pandas ships no types, so what is unknown there cannot be known here.
@@ -19,7 +19,10 @@ Frame = Any  # a pandas DataFrame
 _PLACEHOLDERS = ("M", "n/a", -9999.0, -999.0)
 _TOGETHER = 0.4  # of the tables that can have two texts in one column
 _APART = 0.7  # of the tables that can lie in two files
-_LOST = 0.08  # of the rows of the second file
+_LOST = 0.08  # of the rows of the second file, and of the third
+_WIDE = 6  # columns beside the key from which on there may be a third file
+_SUFFIXES = ("details", "more")
+ASIDE = tuple(f"_{suffix}" for suffix in _SUFFIXES)  # ends of the names of further files
 _LONGEST = 40  # characters of a text that shares a column
 
 
@@ -65,7 +68,8 @@ def _together(frame: Frame, rng: Random) -> Frame:
 
 
 def _apart(name: str, frame: Frame, rng: Random) -> list[tuple[str, Frame]]:
-    """The table, or two with the same key: the second has other columns, in another order."""
+    """The table, or two or three with the same key: the others have other columns, in another order
+    of rows."""
     keys = [
         str(c)
         for c in frame.columns
@@ -75,12 +79,15 @@ def _apart(name: str, frame: Frame, rng: Random) -> list[tuple[str, Frame]]:
     others = [c for c in frame.columns if c not in texts[:1]]
     if not texts or len(others) < 4 or rng.random() >= _APART:
         return [(name, frame)]
-    half = len(others) // 2
-    order = rng.sample(range(len(frame)), len(frame))
-    kept = sorted(order[: max(15, round(len(frame) * (1 - _LOST)))], key=order.index)
-    first = frame[[texts[0], *others[:half]]]
-    second = frame[[texts[0], *others[half:]]].iloc[kept].reset_index(drop=True)
-    return [(name, first), (f"{name}_details", second)]
+    files = 3 if len(others) >= _WIDE and rng.random() < 0.5 else 2
+    ends = [len(others) * n // files for n in range(files + 1)]
+    found = [(name, frame[[texts[0], *others[: ends[1]]]])]
+    for suffix, start, end in zip(_SUFFIXES, ends[1:], ends[2:], strict=False):
+        order = rng.sample(range(len(frame)), len(frame))
+        kept = order[: max(15, round(len(frame) * (1 - _LOST)))]
+        part = frame[[texts[0], *others[start:end]]].iloc[kept].reset_index(drop=True)
+        found.append((f"{name}_{suffix}", part))
+    return found
 
 
 def _placeholders(frame: Frame, rng: Random) -> Frame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from data_gen.krama.lakes.grouping import grouped
 from data_gen.krama.lakes.ops import (
     Correlate,
     Difference,
@@ -12,18 +13,18 @@ from data_gen.krama.lakes.ops import (
     Summary,
 )
 from data_gen.krama.lakes.pipeline import Question
-from data_gen.krama.lakes.steps import Builder, NoQuestion, grouped
+from data_gen.krama.lakes.steps import Builder, NoQuestion
 from data_gen.krama.lakes.words import WORDS, decimals
 
 _ORDINALS = ("last", "second to last", "third to last", "fourth to last")
 
 
-def _rounding(digits: int) -> str:
+def rounding(digits: int) -> str:
     """How far the unrounded value is from where rounding turns, in units of the last digit."""
     return f"abs((raw * 10 ** {digits}) % 1 - 0.5)"
 
 
-def _digits(b: Builder, number: str, how: Summary) -> int:
+def digits_of(b: Builder, number: str, how: Summary) -> int:
     """Digits that the answer can have."""
     whole = any(number in t.whole for t in (b.table, *b.tables) if number in t.numbers)
     if whole and how in ("total", "median"):
@@ -36,13 +37,13 @@ def one_number(b: Builder) -> Question:
     b.load()
     b.maybe_join()
     number = b.number()
-    if b.brought:  # a column of the other table to select rows by
+    if b.brings("group"):  # a column of another table to select rows by
         name = b.group(least=2)
         b.keep(name, b.draw.one("value", list(b.sizes[name])))
     else:
         b.maybe_filter(0.9)
     how = b.summary(number, ("mean", "median", "std", "total", "total"))
-    digits = _digits(b, number, how)
+    digits = digits_of(b, number, how)
     text = f"What is the {WORDS[how]} of {b.the(number)} in {b.where()}, {decimals(digits)}?"
     b.add(
         Figure(number, how, digits),
@@ -50,7 +51,7 @@ def one_number(b: Builder) -> Question:
         text,
         "numeric_exact",
     )
-    return b.asked(f"{text} {b.skips()}", f"number {how}", _rounding(digits))
+    return b.asked(f"{text} {b.skips()}", f"number {how}", rounding(digits))
 
 
 def difference(b: Builder) -> Question:
@@ -61,7 +62,7 @@ def difference(b: Builder) -> Question:
     one, other = b.draw.two("values", list(b.sizes[by]))
     b.maybe_filter(0.4)
     how = b.summary(number, ("mean", "median"))
-    digits = _digits(b, number, how)
+    digits = digits_of(b, number, how)
     text = (
         f"By how much does the {WORDS[how]} of {b.the(number)} where {b.the(by)} is {one!r} exceed "
         f"that where it is {other!r} in {b.where()}, {decimals(digits)} (negative if it is lower)?"
@@ -72,7 +73,7 @@ def difference(b: Builder) -> Question:
         text,
         "numeric_exact",
     )
-    margin = f"{_rounding(digits)} if min(len(first), len(second)) > 1 else -1.0"
+    margin = f"{rounding(digits)} if min(len(first), len(second)) > 1 else -1.0"
     return b.asked(f"{text} {b.skips()}", f"difference {how}", margin)
 
 
@@ -80,9 +81,8 @@ def portion(b: Builder) -> Question:
     """The percentage of rows beyond a limit: numeric_exact."""
     b.load()
     b.maybe_join("number")
-    if b.brought:
-        other = b.tables[b.brought.other]
-        limits = list(other.levels.get(b.brought.brings, ()))
+    if link := b.brings("number"):
+        limits = list(b.tables[link.other].levels.get(link.brings, ()))
         number = b.number()
     else:
         number = b.number()
@@ -104,7 +104,7 @@ def portion(b: Builder) -> Question:
     return b.asked(
         f"{text} {b.skips()} Give the number without a percent sign.",
         "portion",
-        f"{_rounding(digits)} if 1 < raw < 99 else 0.0",
+        f"{rounding(digits)} if 1 < raw < 99 else 0.0",
     )
 
 

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from data_gen.krama.lakes.reread import Held, NotProvable, Shelf, ident, literal
+from data_gen.krama.lakes.reread import Held, Shelf, ident, literal
+from data_gen.krama.lakes.unproved import NotProvable
 
 # texts that say "no value" in any column, as statistics programs write them
 ABSENT = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A", "-nan")

@@ -187,8 +187,55 @@ class Fit:
     both: bool
 
 
+@dataclass(frozen=True)
+class Nth:
+    """The key of the group at a place (2 is the second) from the highest (or lowest) value."""
+
+    place: int
+    high: bool
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The highest value of all groups less the lowest, rounded."""
+
+    digits: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """The change from the group of one key to that of another, in per cent of the former,
+    rounded. Keys are whole numbers."""
+
+    one: int
+    other: int
+    digits: int
+
+
+@dataclass(frozen=True)
+class Share:
+    """The percentage that the rows with a value of a text column have in the total of another
+    column over all rows, rounded."""
+
+    by: str
+    value: str
+    of: str
+    digits: int
+
+
+@dataclass(frozen=True)
+class AboveOwn:
+    """How many rows lie above the mean of the rows with the same text in a column; rows without
+    one go."""
+
+    by: str
+    of: str
+
+
 Row = Load | Clean | Years | Split | Keep | Limit | Join | Least
-Last = Above | Best | Top | Each | Interpolate | Figure | Difference | Portion | Correlate | Fit
+OfGroups = Above | Best | Nth | Top | Each | Interpolate | Spread | Change
+OfRows = Figure | Difference | Portion | Share | AboveOwn | Correlate | Fit
+Last = OfGroups | OfRows
 Op = Row | Group | Last
 
 

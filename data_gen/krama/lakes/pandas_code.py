@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 
 from data_gen.krama.lakes.ops import (
     Above,
+    AboveOwn,
     Best,
+    Change,
     Clean,
     Correlate,
     Cut,
@@ -22,10 +24,14 @@ from data_gen.krama.lakes.ops import (
     Least,
     Limit,
     Load,
+    Nth,
+    OfRows,
     Op,
     Portion,
+    Share,
     Source,
     Split,
+    Spread,
     Summary,
     Top,
     Years,
@@ -78,7 +84,7 @@ def written(op: Op, loads: Loads) -> Written:
             return f"{_ready(keys, whole)}\nt = t[{size} >= {rows}]", "len(t)"
         case Group():
             return _group(op), "len(g)"
-        case Figure() | Difference() | Portion() | Correlate() | Fit():
+        case Figure() | Difference() | Portion() | Share() | AboveOwn() | Correlate() | Fit():
             return _of_rows(op)
         case _:
             return _of_groups(op)
@@ -93,6 +99,12 @@ def _of_groups(op: Op) -> Written:
                 'i = g.index[0]\nname = ", ".join(map(str, i)) if isinstance(i, tuple) else str(i)'
             )
             return f"g = g.sort_values(ascending={not high})\n{key}", "name"
+        case Nth(place, high):
+            return f"g = g.sort_values(ascending={not high})", f"str(g.index[{place - 1}])"
+        case Spread(digits):
+            return "raw = float(g.max() - g.min())", _round(digits)
+        case Change(one, other, digits):
+            return f"raw = 100 * float(g.loc[{other}] / g.loc[{one}] - 1)", _round(digits)
         case Top(k, high):
             return f"g = g.sort_values(ascending={not high})", f"[str(x) for x in g.index[:{k}]]"
         case Each():
@@ -108,7 +120,7 @@ def _of_groups(op: Op) -> Written:
             raise TypeError(f"no code for {op}")
 
 
-def _of_rows(op: Figure | Difference | Portion | Correlate | Fit) -> Written:
+def _of_rows(op: OfRows) -> Written:
     match op:
         case Figure(of, how, digits):
             return f"raw = float(t[{q(of)}].{CALLS[how]})", _round(digits)
@@ -121,6 +133,12 @@ def _of_rows(op: Figure | Difference | Portion | Correlate | Fit) -> Written:
         case Portion(column, sign, limit, digits):
             part = f"(t[{q(column)}] {sign} {limit:g})"
             return f"raw = 100 * float({part}.mean())", _round(digits)
+        case Share(by, value, of, digits):
+            part = f"part = t[t[{q(by)}].astype(str).str.strip() == {value!r}][{q(of)}]\n"
+            return f"{part}raw = 100 * float(part.sum() / t[{q(of)}].sum())", _round(digits)
+        case AboveOwn(by, of):
+            line = f"line = t.groupby({q(by)})[{q(of)}].transform({q('mean')})"
+            return f"{_trimmed(by)}\n{line}\nabove = t[t[{q(of)}] > line]", "len(above)"
         case Correlate(x, y):
             return f"r = float(t[{q(x)}].corr(t[{q(y)}]))", "r"
         case Fit(x, y, both):

@@ -28,7 +28,13 @@ class Pandas:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("read_"):
             return partial(self._read, name)
+        if name == "DataFrame":
+            return self._made
         return getattr(self._pandas, name)
+
+    def _made(self, *given: Any, **options: Any) -> Any:
+        """Rows that the code itself took out of a file."""
+        return self._handed(self._pandas.DataFrame(*given, **options))
 
     def _read(self, reader: str, path: str, *more: Any, **options: Any) -> Any:
         key = f"{reader} {path} {sorted(options.items(), key=str)}"  # `more`: an open database

@@ -11,7 +11,8 @@ from data_gen.krama.lakes import sql
 from data_gen.krama.lakes.listings import everything
 from data_gen.krama.lakes.ops import Each, Fit, Op
 from data_gen.krama.lakes.pipeline import Question, subtask_key
-from data_gen.krama.lakes.reread import NotProvable, Shelf
+from data_gen.krama.lakes.reread import Shelf
+from data_gen.krama.lakes.unproved import NotProvable
 
 _TOLERANCE = 1e-7  # relative; two ways of adding up differ in the last digits
 

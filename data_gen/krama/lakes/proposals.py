@@ -41,17 +41,24 @@ others; leave out what it does not need. Write no code and no answers: they are 
   "portion" (percentage of rows beyond a limit), "count_groups" (how many groups lie above the mean
   of groups), "best_group", "top_groups" (the k best), "group_values" (a summary of each group),
   "pair" (the best pair of two columns), "line" (slope or correlation of two measures),
-  "between_years" (a yearly series between two years)
+  "between_years" (a yearly series between two years),
+  "share" (percentage of a total that one value of a column has), "spread" (highest less lowest
+  group), "change" (per cent between two years), "above_own" (rows above the mean of their own
+  group), "nth_group" (the second or third best)
 - "file": {file}
 - "measure": a measure, or a list of two for "line" (the second is explained by the first)
 - "by": the column to group by; a list of two for "pair", a column of years for "between_years"
+  and "change"
 - "part": "after_comma", "before_comma" or "in_brackets", where "by" holds two things
 - "summary": "mean", "median", "total" (amounts alone), or "std" (for "one_number")
 - "filter": {{"column": …, "is": value}} or {{"column": …, "above" | "below" | "at least" |
   "at most": number}}
-- "join": {{"file": …, "brings": column}}; the column it brings must then be a measure or in "by"
-- "order": "highest" or "lowest" (best_group, top_groups, pair); "k": 2 to 5 (top_groups)
-- "values": [one, other] of "by" (difference); "value": of "by" (one_number with a join)
+- "join": {{"file": …, "brings": column}}; the column it brings must then be a measure or in "by". A
+  list of two joins, of which one brings a measure and one a column for "by", joins three tables
+- "order": "highest" or "lowest" (best_group, top_groups, nth_group, pair); "k": 2 to 5
+  (top_groups); "place": 2 or 3 (nth_group)
+- "values": [one, other] of "by" (difference, change); "value": of "by" (share, one_number with a
+  join)
 - "limit": number, "side": "above" or "below" (portion)
 - "line": "slope", "correlation" or "both"
 - "share": 0.25, 0.5 or 0.75; "back": 1, 2 or 3 years from the end (between_years)

@@ -23,6 +23,7 @@ from data_gen.krama.lakes.number_questions import (
     portion,
 )
 from data_gen.krama.lakes.pipeline import Question
+from data_gen.krama.lakes.share_questions import above_own, change, nth_group, share, spread
 from data_gen.krama.lakes.steps import Builder
 from data_gen.krama.lakes.tables import Table
 from data_gen.proposing import Unfit, check_fields, text_in
@@ -39,6 +40,11 @@ KINDS: dict[str, Callable[[Builder], Question]] = {
     "line": line,
     "between_years": between_years,
     "pair": pair,
+    "share": share,
+    "spread": spread,
+    "change": change,
+    "above_own": above_own,
+    "nth_group": nth_group,
 }
 _LINKED = 0.75  # of the draws are about a table that shares a key with another, where there is one
 

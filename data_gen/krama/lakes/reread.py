@@ -29,6 +29,8 @@ from typing import Any
 import yaml
 
 from data_gen.krama.lakes.ops import Source
+from data_gen.krama.lakes.reread_words import blocks, listed
+from data_gen.krama.lakes.unproved import NotProvable
 from rewards.extras import install_extra
 from rewards.task import TaskError
 
@@ -37,10 +39,6 @@ _SEPS = (",", ";", "\t", "|")
 _BLANKS = {"  ": re.compile(r"\s{2,}"), " ": re.compile(r"\s+")}
 _FULL = 4_000_000  # characters of one object in JSON
 Rows = list[list[str | None]]
-
-
-class NotProvable(ValueError):
-    """The second way cannot read this, or not with certainty; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +112,11 @@ class Shelf:
 
     def _read(self, name: str, path: Path, source: Source) -> Held:
         match path.suffix.lower():
-            case ".csv" | ".tsv" | ".txt" | ".dat":
+            case ".csv" | ".tsv" | ".dat":
                 return self._text(name, path, source)
+            case ".txt":
+                self._store(name, *blocks(_decoded(path.read_bytes(), source.path), source))
+                return Held(name, self._columns(name), False)
             case ".parquet":
                 said = f"read_parquet({literal(str(path))})"
                 self.con.execute(f"CREATE TABLE {name} AS SELECT {_TEXTS} FROM {said}")
@@ -261,7 +262,7 @@ def _html(path: Path, source: Source) -> tuple[list[str], Rows]:
             return _below(iter(rows), source)
         except NotProvable:
             continue
-    raise NotProvable(f"{source.path}: the second reader finds no table with these columns")
+    return listed(soup, source)
 
 
 def _sqlite(path: Path, source: Source) -> tuple[list[str], Rows]:

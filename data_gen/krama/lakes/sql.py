@@ -15,7 +15,9 @@ from typing import Any
 from data_gen.krama.lakes.numerals import filled, number_in
 from data_gen.krama.lakes.ops import (
     Above,
+    AboveOwn,
     Best,
+    Change,
     Clean,
     Correlate,
     Cut,
@@ -30,14 +32,19 @@ from data_gen.krama.lakes.ops import (
     Least,
     Limit,
     Load,
+    Nth,
+    OfRows,
     Op,
     Portion,
+    Share,
     Split,
+    Spread,
     Summary,
     Top,
     Years,
 )
-from data_gen.krama.lakes.reread import Held, NotProvable, Shelf, ident, literal
+from data_gen.krama.lakes.reread import Held, Shelf, ident, literal
+from data_gen.krama.lakes.unproved import NotProvable
 
 _SUMS: dict[Summary, str] = {
     "mean": "avg({})",
@@ -112,7 +119,9 @@ def _value(op: Op, s: _State) -> Any:
             return _of_rows(op, s)
         case Group():
             return _group(op, s)
-        case Figure() | Difference() | Portion() | Correlate() | Fit():
+        case AboveOwn(by, of):
+            return _above_own(by, of, s)
+        case Figure() | Difference() | Portion() | Share() | Correlate() | Fit():
             return _figure(op, s)
         case _:
             return _of_groups(op, s)
@@ -225,6 +234,15 @@ def _of_groups(op: Op, s: _State) -> Any:
         case Best(high):
             *keys, _ = s.get(f"SELECT * FROM {g} ORDER BY v {'DESC' if high else 'ASC'} LIMIT 1")
             return ", ".join(str(k) for k in keys)
+        case Nth(place, high):
+            order = f"v {'DESC' if high else 'ASC'} LIMIT 1 OFFSET {place - 1}"
+            return str(s.get(f"SELECT k0 FROM {g} ORDER BY {order}")[0])
+        case Spread(digits):
+            return float(s.get(f"SELECT round(max(v) - min(v), {digits}) FROM {g}")[0])
+        case Change(one, other, digits):
+            first, second = (f"any_value(v) FILTER (k0 = {key})" for key in (one, other))
+            change = f"100.0 * (({second}) - ({first})) / ({first})"
+            return float(s.get(f"SELECT round({change}, {digits}) FROM {g}")[0])
         case Top(k, high):
             order = "DESC" if high else "ASC"
             return [str(r[0]) for r in s.all(f"SELECT k0 FROM {g} ORDER BY v {order} LIMIT {k}")]
@@ -238,7 +256,14 @@ def _of_groups(op: Op, s: _State) -> Any:
             raise NotProvable(f"no SQL for {type(op).__name__}")
 
 
-def _figure(op: Figure | Difference | Portion | Correlate | Fit, s: _State) -> Any:
+def _above_own(by: str, of: str, s: _State) -> int:
+    cells = f"SELECT {s.text(by)} AS k, {s.number(of)} AS x FROM {s.rows}"
+    kept = f"SELECT * FROM ({cells}) WHERE k IS NOT NULL AND x IS NOT NULL"
+    lined = f"SELECT x, avg(x) OVER (PARTITION BY k) AS line FROM ({kept})"
+    return int(s.get(f"SELECT count(*) FROM ({lined}) WHERE x > line")[0])
+
+
+def _figure(op: OfRows, s: _State) -> Any:
     match op:
         case Figure(of, how, digits):
             return _rounded(s, _SUMS[how].format(s.number(of)), digits)
@@ -252,6 +277,10 @@ def _figure(op: Figure | Difference | Portion | Correlate | Fit, s: _State) -> A
         case Portion(column, sign, limit, digits):
             part = f"count(*) FILTER ({s.number(column)} {sign} {limit!r})"
             return _rounded(s, f"100.0 * {part} / count(*)", digits)
+        case Share(by, value, of, digits):
+            number = s.number(of)
+            part = f"sum({number}) FILTER ({s.text(by)} = {literal(value)})"
+            return _rounded(s, f"100.0 * {part} / sum({number})", digits)
         case Correlate(x, y):
             return _one(s, f"corr({s.number(y)}, {s.number(x)})")
         case Fit(x, y, both):
@@ -260,6 +289,8 @@ def _figure(op: Figure | Difference | Portion | Correlate | Fit, s: _State) -> A
             if not both:
                 return slope
             return [slope, _one(s, f"regr_intercept({second}, {first})")]
+        case _:
+            raise NotProvable(f"no SQL for {type(op).__name__}")
 
 
 def _one(s: _State, expression: str) -> float:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
-from math import prod
 from random import Random
 from typing import Any
 
 from data_gen.krama.lakes.choices import SIDES, Drawn, NoQuestion, Proposed
-from data_gen.krama.lakes.links import Link
+from data_gen.krama.lakes.links import Brought, Link, beside
 from data_gen.krama.lakes.ops import (
     Clean,
     Cut,
     Group,
     Join,
     Keep,
-    Least,
     Limit,
     Load,
     Op,
@@ -29,10 +27,11 @@ from data_gen.krama.lakes.ops import (
 from data_gen.krama.lakes.pandas_code import blocks, fewest, written
 from data_gen.krama.lakes.pipeline import LakeStep, Question, StepKind
 from data_gen.krama.lakes.tables import Half, Table
-from data_gen.krama.lakes.words import CUTS, ONE_ROW, SIGNS, WORDS
+from data_gen.krama.lakes.words import CUTS, ONE_ROW, SIGNS
 from data_gen.proposing import Unfit
 
-_LEAST = (2, 3, 5, 8)  # rows that a group must have
+_JOINED = 0.8  # of the questions about tables that share a key
+_JOINED_TWICE = 0.5  # of these, where a third table shares one too
 
 
 @dataclass
@@ -47,7 +46,7 @@ class Builder:
     said: list[str] = field(default_factory=list[str])
     used: list[str] = field(default_factory=list[str])
     keys: list[str] = field(default_factory=list[str])  # tables read
-    brought: Link | None = None  # a column of another table, which is still to be used
+    brought: list[Link] = field(default_factory=list[Link])  # columns of other tables, not yet used
     phrases: dict[str, str] = field(default_factory=dict[str, str])
     more_totals: set[str] = field(default_factory=set[str])
     holes: bool = False  # a column used has placeholders for missing values
@@ -95,13 +94,15 @@ class Builder:
         """The same as an object of its own."""
         return ("the " if name in self.phrases and self.halved else "") + self.col(name)
 
-    def number(self, taken: Sequence[str] = ()) -> str:
-        """A measured column, without the rows that have none; of the other table, if one came."""
-        if self.brought and self.brought.what == "number" and not taken:
-            name, self.brought = self.brought.brings, None
-            self.draw.took("measure", name)
-            return name
-        fitting = [n for n in self.table.numbers if n not in self.used]
+    def number(self, taken: Sequence[str] = (), amount: bool = False) -> str:
+        """A measured column (an `amount`: one that adds up), without the rows that have none; of
+        the other table, if one came."""
+        if not taken and (link := self.brings("number")):
+            self.brought.remove(link)
+            self.draw.took("measure", link.brings)
+            return link.brings
+        measured = self.table.totals if amount else self.table.numbers
+        fitting = [n for n in measured if n not in self.used]
         if not fitting:
             raise NoQuestion("no column of measured numbers is left")
         name = self.draw.one("measure", fitting)
@@ -126,8 +127,9 @@ class Builder:
     def group(self, most: int = 60, least: int = 3, years: bool = False) -> str:
         """A column of text (with `years`, also of years) to group by; of the other table, if one
         came."""
-        if self.brought and self.brought.what == "group":
-            link, self.brought, self.small = self.brought, None, True
+        if link := self.brings("group"):
+            self.brought.remove(link)
+            self.small = True
             self.sizes[link.brings] = self.tables[link.other].values[link.brings]
             self.draw.took("by", link.brings)
             if not least <= len(self.sizes[link.brings]) <= most:
@@ -273,20 +275,32 @@ class Builder:
             True,
         )
 
-    def maybe_join(self, what: str = "any", chance: float = 0.8) -> None:
-        """Join another table on a key that both have; its column is used next."""
+    def brings(self, what: Brought) -> Link | None:
+        """A join whose column of this kind is still to be used."""
+        return next((link for link in self.brought if link.what == what), None)
+
+    def maybe_join(self, what: str = "any") -> None:
+        """Join another table on a key that both have; its column is used next. Where any column
+        will do, a third table may bring one of the other kind: a measure and a group."""
         options = [k for k in self.links if what in ("any", k.what)]
+        first = self._link(options, _JOINED)
+        if first is None:
+            return
+        self._join(first)
+        if what != "any":
+            return
+        second = self._link(beside(first, options, self.used), _JOINED_TWICE)
+        if second is not None:
+            self._join(second)
+
+    def _link(self, options: Sequence[Link], chance: float) -> Link | None:
         if isinstance(self.draw, Proposed):
-            link = self.draw.link(options, self.tables)
-        elif not options or self.rng.random() > chance:
-            return
-        else:
-            link = self.rng.choice(options)
-        if link is None:
-            return
+            return self.draw.link(options, self.tables)
+        return self.rng.choice(options) if options and self.rng.random() <= chance else None
+
+    def _join(self, link: Link) -> None:
         other = self.tables[link.other]
-        self.links = (link,)
-        self.brought = link
+        self.brought.append(link)
         self.keys.append(other.key)
         self.used += [link.mine, link.brings]
         self.phrases[link.brings] = other.column(link.brings)
@@ -364,29 +378,7 @@ _KINDS: dict[str, StepKind] = {
     "Group": "group",
     "Interpolate": "interpolate",
     "Best": "rank",
+    "Nth": "rank",
     "Top": "rank",
     "Fit": "regress",
 }
-
-
-def grouped(b: Builder, names: Sequence[str], number: str, how: Summary) -> None:
-    """One summary for every group; of groups that may be small, those with several rows."""
-    keys = " and ".join(b.the(n) for n in names)
-    whole = tuple(n in b.table.years for n in names)
-    pairs = f"values of {keys}" if len(names) == 1 else f"pairs of {keys}"
-    if b.small or len(names) > 1 or b.draw.yes("rows", 0.3):
-        usual = b.table.rows / prod(len(b.sizes.get(n, (1,))) for n in names)
-        rows = b.draw.one("rows", [r for r in _LEAST if r <= usual / 2] or [2])
-        b.least = f"Consider only {pairs} with {rows} or more such rows."
-        b.add(
-            Least(tuple(names), whole, rows),
-            f"Keep rows of {pairs} with {rows} or more rows",
-            f"How many rows belong to {pairs} with {rows} or more such rows?",
-            "numeric_exact",
-        )
-    b.add(
-        Group(tuple(names), whole, number, how),
-        f"Compute the {WORDS[how]} of {b.the(number)} per {keys}",
-        f"For how many {pairs} is there a {WORDS[how]} of {b.the(number)}?",
-        "numeric_exact",
-    )

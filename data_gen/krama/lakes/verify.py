@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from data_gen.krama.lakes.ops import Above, Best, Correlate, Each, Fit, Top
+from data_gen.krama.lakes.ops import Above, Best, Correlate, Each, Fit, Nth, Top
 from data_gen.krama.lakes.pipeline import Frames, PipelineFailed, Question, runs, subtask_key
 from data_gen.krama.lakes.words import NAMES_LEAST, enough
 from rewards.krama.answer import score_response
@@ -60,7 +60,7 @@ def _guessable(question: Question, values: Mapping[str, Any]) -> str:
     groups = next(
         (values[subtask_key(n, -1)] for n, s in enumerate(question.steps) if s.kind == "group"), 0
     )
-    if isinstance(last.op, Best) and groups < NAMES_LEAST:
+    if isinstance(last.op, Best | Nth) and groups < NAMES_LEAST:
         return "too few groups"
     if isinstance(last.op, Top) and not enough(groups, last.op.k):
         return "too few groups"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from data_gen.krama.lakes.ops import (
     Best,
+    Change,
     Difference,
     Fit,
     Group,
@@ -17,6 +18,7 @@ from data_gen.krama.lakes.ops import (
     Limit,
     Op,
     Portion,
+    Share,
     Split,
     sources_of,
 )
@@ -40,6 +42,9 @@ _PHRASES = re.compile(
     r"rounded to (?:a whole number|\d+ decimals?)|\(negative if it is lower\)"
     r"|(?:before|after) the last comma|in brackets at the end|per-value figures"
     r"|[\d.]+ of the way from the [a-z ]+ to the [a-z ]*last|linearly interpolated"
+    r"|(?:second|third) (?:highest|lowest)|percentage of its former value|\(negative if it fell\)"
+    r"|percentage of the total|highest of them exceed the lowest"
+    r"|over those of these rows that have the same"
     r"|by ordinary least squares|Pearson correlation|standard deviation \(n - 1\)"
 )
 
@@ -69,6 +74,8 @@ def _together(op: Op) -> tuple[str, ...]:
             return (f"'{column}'", SIGNS[sign], f"{limit:g}")
         case Portion(column, sign, limit):
             return (f"'{column}'", SIGNS[sign], f"{limit:g}")
+        case Share(by, value):
+            return (f"'{by}'", repr(value))
         case _:
             return ()
 
@@ -78,6 +85,8 @@ def _in_order(op: Op, ops: Sequence[Op]) -> tuple[str, ...]:
     match op:
         case Difference(_, one, other):
             return (repr(one), repr(other))
+        case Change(one, other):
+            return (str(one), str(other))
         case Fit(x, y):
             return (f"'{y}'", f"'{x}'")
         case Best():

@@ -19,6 +19,7 @@ CUTS: dict[Cut, str] = {
     "before_comma": "part of {} before the last comma",
     "in_brackets": "text in brackets at the end of {}",
 }
+PLACES = {2: "second", 3: "third"}
 ONE_ROW = -1.0  # the margin of a question that summarises a single row
 GUESSES = 20  # lists among which a question asks for one, at least
 NAMES_LEAST = 6  # groups among which a question asks for one name, at least

@@ -27,7 +27,7 @@ from random import Random
 from typing import Any, cast
 
 from data_gen.krama.lakes.about import About
-from data_gen.krama.lakes.files import Frame, Layout, load_arrays, top_lines, write_frames
+from data_gen.krama.lakes.files import Frame, Layout, top_lines, write_frames
 from data_gen.krama.lakes.tables import Half, Read, Table
 from data_gen.krama.obscure.words import CALENDAR, WORD, exchange, new_words
 from rewards.seeds import derive_seed
@@ -226,8 +226,10 @@ def _part(reading: Read) -> str:
 def change_reading(reading: Read, key: Key) -> Read:
     """How the changed table is read: as the old one, under other names."""
     if not isinstance(reading, Reading):
-        columns = tuple(key.said(c) for c in getattr(reading, "columns", ()))
-        return replace(cast("Any", reading), path=key.path(reading.path), columns=columns)
+        own = cast("Any", reading)  # every form has a path, and lists of columns
+        lists = [n for n in ("columns", "numbers") if hasattr(own, n)]
+        new = {n: tuple(key.said(c) for c in getattr(own, n)) for n in lists}
+        return replace(own, path=key.path(reading.path), **new)
     named = _part(reading)
 
     def names(columns: Sequence[str]) -> tuple[str, ...]:
@@ -255,7 +257,7 @@ def change_reading(reading: Read, key: Key) -> Read:
 def raw_frame(reading: Read, folder: Path) -> Frame:
     """The table with the cells of text as they are written. Raises what pandas raises."""
     if not isinstance(reading, Reading):
-        return load_arrays(folder / reading.path)
+        return cast("Any", reading).load(folder)
     pd: Any = importlib.import_module("pandas")
     if reading.form == "sqlite":
         quoted = reading.part.replace('"', '""')
@@ -290,7 +292,7 @@ def layout_of(table: Table, folder: Path, key: Key) -> Layout:
     """The file that the changed table is written into."""
     new, old = change_reading(table.reading, key), table.reading
     if not isinstance(new, Reading) or not isinstance(old, Reading):
-        return Layout(new.path, "npz")
+        return Layout(new.path, cast("Any", new.form))
     top = _above(old, folder)
     form = cast("Any", new.form)
     return Layout(new.path, form, new.sep, sheet=new.part, top=tuple(map(key.said, top)))

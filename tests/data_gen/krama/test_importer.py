@@ -96,6 +96,34 @@ def test_modes_show_what_they_should(tmp_path: Path) -> None:
     assert (shown / "rain_amherst.csv").stat().st_ino == lake.stat().st_ino  # a link, no copy
 
 
+def test_oracle_star_shows_ten_gold_files_of_more(tmp_path: Path) -> None:
+    files = [f"f{i:02}" for i in range(30)]
+    shown = view_files("oracle*", "t", files[:20], files)
+    assert len(shown) == 10
+    assert set(shown) < set(files[:20])
+    assert shown == view_files("oracle*", "t", files[19::-1], files)  # by the task alone
+    assert shown != view_files("oracle*", "u", files[:20], files)
+    assert view_files("oracle*", "t", files[:10], files) == files[:10]
+    assert view_files("oracle*", "t", [], files) == files
+    for number in range(12):
+        make_lake(tmp_path / f"lakes/small/input/towns/{number:02}")
+    many = {**ENTRY, "data_sources": ["towns/*/rain_amherst.csv"]}
+    single = {"id": "small-easy-2", "subtasks": [], "data_sources": ["towns/03/sites.csv"]}
+    built(tmp_path, "oracle*", many, {**ENTRY, **single})
+    out = tmp_path / "oracle*"
+    task, few = read_tasks(out / "tasks.jsonl")
+    folder = out / task.files["lake"]
+    there = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*.csv"))
+    assert (task.files["lake"], len(there)) == ("views/oracle-star/small-easy-1", 10)
+    assert task.meta["gold_files"] == there
+    assert (task.meta["mode"], task.meta["gold_files_hidden"]) == ("oracle*", 2)
+    assert "gold_files_hidden" not in few.meta
+    subs = read_tasks(out / "subtasks.jsonl")
+    assert {s.meta["gold_files_hidden"] for s in subs} == {2}
+    manifest = json.loads((out / "manifest.json").read_text("utf-8"))
+    assert manifest["gold_files_hidden"] == {"small-easy-1": 2}
+
+
 def test_obscured_names_are_exchanged_everywhere_in_order(tmp_path: Path) -> None:
     question = {
         **ENTRY,

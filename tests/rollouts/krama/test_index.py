@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from small_lake import make_lake
 
 from rollouts.krama.columns import kind_of
 from rollouts.krama.index import CHARS_A_TOKEN, index_lake, snippet
+from rollouts.krama.more_rows import more_rows
 from rollouts.krama.scan import FileNote, scan
 
 
@@ -77,3 +79,23 @@ def test_any_bytes_can_be_scanned(
 )
 def test_kinds_of_cells(cell: str, kind: str) -> None:
     assert kind_of(cell) == kind
+
+
+def test_more_rows_than_the_index_keeps_are_read_from_the_start(tmp_path: Path) -> None:
+    lake = make_lake(tmp_path / "lake")
+    (lake / "plain.json").write_text(json.dumps([{"a": n} for n in range(40)]), "utf-8")
+    (lake / "old.csv").write_bytes(b"Ort;Wert\n" + "Köln;1\n".encode("cp1252") * 30)
+    (lake / "gone.parquet").write_bytes(b"PAR1\0\0")
+    index = index_lake(lake)
+    assert more_rows(lake, index, 12) == {}
+    found = more_rows(lake, index, 25)
+    assert found["rain_amherst.csv"][:2] == ["2000,1.0,2.0", "2001,1.25,2.0"]
+    assert found["sites.csv"][0].startswith("Site 0,Amherst,Fresh")  # below title and names
+    assert found["plain.json"][24] == '{"a": 24}'
+    assert found["old.csv"] == ["Köln;1"] * 25
+    assert {len(rows) for name, rows in found.items() if name != "notes.txt"} == {25}
+    assert found["notes.txt"][1] == "M is missing."
+    assert "gone.parquet" not in found
+    few, many = (snippet(index, 8000, "", rows, more_rows(lake, index, rows)) for rows in (5, 25))
+    assert (few.count("row: 20"), many.count("row: 20")) == (10, 50)  # two towns
+    assert len(snippet(index, 200, "", 25, found)) <= 200 * CHARS_A_TOKEN

@@ -161,6 +161,79 @@ def test_a_local_model_is_evaluated(tiny_folder: Path, tmp_path: Path) -> None:
         assert {r["more"]["category"] for r in rows} <= {"contract_broken", "ran_no_answer"}
 
 
+BROKEN = "```python\nraise ValueError('M')\n```"
+
+
+def swept(tmp_path: Path, name: str, *more: str) -> dict[str, Any]:
+    """Results of a model that is right after two tries, asks back, or is right after six."""
+    rows = [
+        entry(1, "north", "What is the mean rain in June in Amherst?", 1.5),
+        entry(2, "south", "What is the mean rain in July in Amherst?", 1.5),
+        entry(3, "north", "What is the mean rain in May in Amherst?", 1.5)
+        | {"id": "north-hard-3", "subtasks": []},
+    ]
+    for domain in ("north", "south"):
+        make_lake(tmp_path / "lakes" / domain / "input")
+    (tmp_path / "w.json").write_text(json.dumps(rows), encoding="utf-8")
+    build([tmp_path / "w.json"], tmp_path / "lakes", tmp_path / "k", "full")
+    said = {
+        "June": [PLAN + BROKEN, CODE],
+        "July": ["Two stations lie there. Could you clarify which one is meant?"],
+        "May": [PLAN + BROKEN, *[BROKEN] * 4, CODE],
+    }
+    lines = [json.dumps({"match": month, "replies": texts}) for month, texts in said.items()]
+    (tmp_path / "canned.jsonl").write_text("\n".join(lines), "utf-8")
+    command = ["--tracks", f"krama:{tmp_path / 'k'}", "--model", f"canned:{tmp_path}/canned.jsonl"]
+    command += ["--settings", "end-to-end", "--out", str(tmp_path / name), *more]
+    assert front.command("eval")(command) == 0
+    return json.loads((tmp_path / name / "results.json").read_text("utf-8"))["benchmarks"]["krama"]
+
+
+def test_one_run_of_many_tries_says_what_fewer_come_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = swept(tmp_path, "six", "--tries", "6", "--snippet-rows", "20")
+    counts = {c["tries"]: c for c in found["tables"]["end-to-end by tries"]}
+    assert {n: (c["ran"], c["right"]) for n, c in counts.items()} == {
+        **{1: (0, 0), 2: (1, 1), 3: (1, 1), 4: (1, 1), 5: (1, 1)},
+        6: (2, 2),
+    }
+    assert counts[3]["calls"] == pytest.approx((2 + 3 + 3) / 3)
+    assert (found["tries"], found["rows"]) == (6, 20)
+    rows = json.loads((tmp_path / "six" / "results.json").read_text("utf-8"))["rows"]
+    assert [r["more"]["notes"]["tries"] for r in rows] == [2, 6, 6]
+    five = swept(tmp_path, "five")
+    at_five = five["tables"]["end-to-end"]["overall"]
+    assert (at_five["score"], at_five["right"]) == (counts[5]["score"], counts[5]["right"])
+    assert five["tables"]["end-to-end by tries"][-1] == counts[5]
+    assert "6 tries, 20 rows a file within 8000 tokens" in capsys.readouterr().out
+    one = swept(tmp_path, "one", "--agent", "ds-guru-one-shot")["tables"]
+    assert "end-to-end by tries" not in one
+
+
+def test_tables_hold_difficulty_and_who_asked_back(tmp_path: Path) -> None:
+    found = swept(tmp_path, "out")["tables"]
+    levels = found["end-to-end by difficulty"]
+    assert {x: cells["overall"]["right"] for x, cells in levels.items()} == {"easy": 1, "hard": 0}
+    assert set(levels["hard"]) == {"north", "overall"}
+    assert found["end-to-end categories"] == {"right": 1, "asked_back": 1, "code_fails": 1}
+    whole = found["end-to-end"]["overall"]
+    assert (whole["asked_back"], whole["wrong_unasked"]) == (1, 1)
+    text = (tmp_path / "out" / "tables.md").read_text("utf-8")
+    assert "Asked the user back: 1 of 3. Not right and never asked: 1 of 2" in text
+    header = "| domain | easy tasks | easy score % | easy right, 95 % | hard tasks | hard score %"
+    assert header in text
+    assert "| south | 1 | 0.00 | 0.0 to 79.3 | - | - | - |" in text
+    assert "| domain | easy tasks | easy design, static % | easy design, judged %" in text
+
+
+def test_no_tries_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["--tracks", f"krama:{tracks(tmp_path)}", "--model", "canned:x"]
+    for option in (["--tries", "0"], ["--snippet-rows", "-1"], ["--snippet-tokens", "9"]):
+        assert front.command("eval")([*command, "--out", str(tmp_path / "o"), *option]) == 2
+        assert f"{' '.join(option)}: give" in capsys.readouterr().err
+
+
 def test_an_answer_that_utf8_cannot_hold_is_written_and_scored(tmp_path: Path) -> None:
     evaluate = front.command("eval")
 

@@ -139,7 +139,10 @@ def test_carried_tables_lie_in_a_mix_of_files(
     # the extra `tables`, where it is installed, has more than one mixed lake holds
     monkeypatch.setattr("data_gen.krama.lakes.carried.PACKAGES", ())
     kinds = {form_of("owner", f"t{i}", 200).form for i in range(80)}
-    assert kinds == {"csv", "excel", "json", "lines", "parquet", "html", "npz"}
+    words = {"cards", "entries"}
+    assert kinds == {"csv", "excel", "json", "lines", "parquet", "html", "npz", *words}
+    aside = [form_of("owner", f"t{i}_details", 200).form in words for i in range(80)]
+    assert sum(aside) > 1.5 * sum(form_of("owner", f"t{i}", 200).form in words for i in range(80))
     assert form_of("owner", "t1", 200) == form_of("owner", "t1", 200)
     large = {form_of("owner", f"t{i}", 4000).form for i in range(80)}
     assert large == {"csv", "parquet", "npz"}

@@ -31,6 +31,8 @@ SCALE = [1 + i % 7 for i in range(80)]
         ("ZipCode", WHOLE, "", ""),
         ("Latitude", PARTS, "", ""),
         ("x", PARTS, "", ""),
+        ("XC", PARTS, "X coordinate", ""),
+        ("death", WHOLE, "Julian date of death", ""),
         ("rank", WHOLE, "", ""),
         ("rownames", range(1, 81), "", ""),
         ("serial", WHOLE, "", ""),

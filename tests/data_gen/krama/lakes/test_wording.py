@@ -39,10 +39,10 @@ def lake(folder: Path) -> Path:
 
 
 def reply(body: dict[str, Any]) -> str:
-    """Other words for questions that start with "What is"; for others another file."""
+    """Other words for questions that start with "What"; for others another file."""
     asked = str(body["messages"][0]["content"]).rpartition("\n")[2]
-    if asked.startswith("What is"):
-        return re.sub(r"^What is", "Please tell me: what is", asked)
+    if asked.startswith("What "):
+        return re.sub(r"^What ", "Please tell me: what ", asked)
     return asked.replace(".csv", "_2.csv")
 
 
@@ -75,7 +75,7 @@ def test_every_question_keeps_its_own_facts(tmp_path: Path) -> None:
 
 def test_rewordings_are_proved_counted_and_journalled(tmp_path: Path) -> None:
     one = lake(tmp_path / "lake")
-    command = ["--lakes", str(one), "--count", "8", "--seed", "2", "--workers", "1"]
+    command = ["--lakes", str(one), "--count", "12", "--seed", "2", "--workers", "1"]
     plain, out = tmp_path / "plain", tmp_path / "o"
     assert main([*command, "--out", str(plain)]) == 0
     with serving(reply) as (url, seen):
@@ -98,7 +98,7 @@ def test_rewordings_are_proved_counted_and_journalled(tmp_path: Path) -> None:
         question = before[name]["prompt"][-1]["content"]
         assert task["gold"] == before[name]["gold"]
         if name in new:
-            assert task["prompt"][-1]["content"].startswith("Please tell me: what is")
+            assert task["prompt"][-1]["content"].startswith("Please tell me: what ")
             assert task["meta"]["template"] == question
         else:
             assert told["refusals"][name]["why"] in ("new marks", "not changed")
