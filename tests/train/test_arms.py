@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import demo_search, order, reward_noise
+from benchmarks import demo_search, order, reward_noise, table_training
 from configs.schema import GrpoRunConfig, SftRunConfig
 from data_gen.builder_settings import given_values
 from data_gen.demo.order import OrderSettings
@@ -37,3 +37,12 @@ def test_an_arm_of_the_noise_benchmark_can_be_run(name: str) -> None:
     words = name.split("_")
     assert config.noise.share == (int(words[1]) / 100 if words[-1].isdigit() else 0)
     assert config.noise.by == ("task" if words[0] == "task" else "rollout")
+
+
+def test_the_arms_of_the_table_benchmark_can_be_run() -> None:
+    shared = table_training.ENGINE
+    for words in (table_training.SFT, table_training.AGAIN):
+        load_run(SftRunConfig, None, [*shared, *words])
+    config = load_run(GrpoRunConfig, None, [*shared, *table_training.RL])
+    assert config.rl.turns == 1 and config.tools.brief
+    assert {*table_training.BASES} <= {*table_training.NAMES}
