@@ -322,7 +322,7 @@ def _write(
     if settings.mini:
         short = series_short(target, timed.column, timed.keys, plan.known, plan.kinds)
         exogenous, forecast = short["v1"], short["v2"]
-        question |= {key: question[key][:-1] for key in ("needed_files_v1", "needed_files_v2")}
+        question |= {f"needed_files_{v}": shape.needed(v)[:2] for v in short}  # no metadata.txt
     asked = question | {
         "question_v1": exogenous if "XF" in wanted else "",
         "question_v2": forecast if "CF" in wanted else "",

@@ -120,7 +120,7 @@ async def scores_of(asked: Asked, data: dict[str, Any], gold: Any) -> Scores:
             assert ran.status == "ok", ran.stderr
             said = ran.files["prediction.csv"].decode()
             score = score_table_row(gold, {"prediction_csv": said})
-            found[choice] = (score.reward, score.outcome or 0.0)
+            found[choice] = (score.reward or 0.0, score.outcome or 0.0)
     return found
 
 
