@@ -26,9 +26,10 @@ from data_gen.dare.layout import json_bytes, read_entries, read_table, write_que
 from data_gen.dare.licences import read_licences
 from data_gen.dare.proof import need_duckdb
 from data_gen.dare.shares import default_validation, empty_splits, splits_of
+from data_gen.dare.short import short_kinds
 from data_gen.dare.sources import fingerprints, sources
 from data_gen.dare.sources import groups as groups_of
-from data_gen.dare.wishes import read_wishes
+from data_gen.dare.wishes import FAMILIES, Wishes, read_wishes
 from data_gen.dare.workers import run_proposed, run_tables
 from data_gen.inputs import REFUSED, Input, say_inputs
 from data_gen.proposing import proposer, told
@@ -143,6 +144,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         licences=read_licences(args.licence),
         less_sure=args.less_sure,
         one_more=args.less_sure and not args.per_table,
+        wishes=Wishes(kinds=short_kinds(FAMILIES, "") if mini else FAMILIES),
     )
     asked = (args.target, args.features, args.time)
     if not (any(asked) or args.task_types or args.describe):
@@ -150,7 +152,9 @@ def _settings(args: argparse.Namespace) -> Settings:
     listed = list(sources(args.tables))
     check_described(listed, settings.described)
     listed = describe(listed, settings.described)
-    return replace(settings, wishes=read_wishes(*asked, args.task_types, listed))
+    wishes = read_wishes(*asked, args.task_types, listed)
+    kinds = short_kinds(wishes.kinds, args.task_types) if mini else wishes.kinds
+    return replace(settings, wishes=replace(wishes, kinds=kinds))
 
 
 def question_rows(

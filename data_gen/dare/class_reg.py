@@ -30,6 +30,7 @@ from data_gen.dare.layout import KIND, Frame, json_bytes
 from data_gen.dare.outcomes import OUTCOME, TOO_LITTLE
 from data_gen.dare.plans import Plan, narrowed, plans
 from data_gen.dare.sense import no_table, panel
+from data_gen.dare.short import few_columns, mm_short
 from data_gen.dare.sources import Source, database_name, fingerprints
 from data_gen.dare.tabular import Candidate, files_of, metadata_json, propose
 from data_gen.dare.time_columns import is_one_series, keys_of, named
@@ -185,13 +186,15 @@ async def _database(table: Table, plan: Plan, rng: random.Random, built: Built) 
         return why
     wanted = table.settings.wishes.variants(plan.family)
     wanted = [track for track in wanted if track in (plan.tracks or wanted)]
+    mini = table.settings.mini
+    if mini and "IF" not in wanted:
+        return _short(table, plan, bare, rng, built)
     made: Candidate | None = None
     for _ in range(WISHED if table.wish.targets else TRIES):
-        mini = table.settings.mini
         made = propose(bare, plan.family, list(plan.targets), rng, mini, plan.steps)
         if made is None:
             return "too few rows or features, or a step that its columns do not allow"
-        if why := _dull(made, table.settings.mini):
+        if why := _dull(made, mini):
             return why
         made = _worded(made, table)
         if "IF" not in wanted:
@@ -206,10 +209,25 @@ async def _database(table: Table, plan: Plan, rng: random.Random, built: Built) 
         if proof is not None:
             built.rows.append(_write(table, bare, finished(proof), proof, rng, wanted))
             return ""
-    if made is not None and table.wish.targets and "MM" in wanted and not table.settings.mini:
+    if made is not None and table.wish.targets and "MM" in wanted:
         built.rows.append(_write(table, bare, made, None, rng, wanted))
         return f"only the modelling task: {why}"
     return why
+
+
+def _short(table: Table, plan: Plan, bare: Looked, rng: random.Random, built: Built) -> str:
+    """A modelling task alone, of few columns, with a question of one line; "" or why not."""
+    few = few_columns(bare, plan.targets, rng)
+    if few is None:
+        return "too few columns that a short question can name"
+    made = propose(few, plan.family, list(plan.targets), rng, mini=False)
+    if made is None:
+        return "too few rows or features"
+    if why := _dull(made, mini=False):
+        return why
+    made = replace(made, recipe={**made.recipe, "save_file_type": "csv"})
+    built.rows.append(_write(table, few, made, None, rng, ("MM",)))
+    return ""
 
 
 def _answers_alike(answer: str) -> str:
@@ -271,13 +289,13 @@ def _asked(
 ) -> dict[str, Any]:
     """The questions of the variants that are wanted, and the files they need."""
     recipe, ext = made.recipe, made.recipe["save_file_type"]
-    modelling = modelling and not settings.mini
     ask = mini_question if settings.mini else if_question
+    free = mm_short(recipe) if settings.mini else mm_question(recipe, rng) if modelling else ""
     described: Sequence[str] = [] if settings.mini else ["metadata.txt"]
     return {
         **recipe,
         "question_v1": ask(recipe, rng) if proved else "",
-        "question_v2": mm_question(recipe, rng) if modelling else "",
+        "question_v2": free if modelling else "",
         "needed_files_v1": [f"train_v1.{ext}", f"val_v1.{ext}", *described],
-        "needed_files_v2": [f"train_v2.{ext}", f"val_v2.{ext}", "metadata.txt"],
+        "needed_files_v2": [f"train_v2.{ext}", f"val_v2.{ext}", *described],
     }

