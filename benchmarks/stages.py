@@ -49,6 +49,7 @@ def assay(*words: object, note: Path | None = None) -> None:
     took = after.children_user - before.children_user
     took += after.children_system - before.children_system
     if note is not None:
+        note.parent.mkdir(parents=True, exist_ok=True)
         seconds = took + (spent(note) if note.is_file() else 0.0)
         note.write_text(json.dumps({"seconds": seconds, "done": status == 0}))
     if status:

