@@ -46,7 +46,7 @@ ROOM = 130  # tokens of an answer
 ENGINE = ("validation=null", "engine.threads=1", "engine.micro_tokens=2048")
 SFT = ("sft.epochs=1", "sft.batch_size=4", "sft.lr=2e-4", "sft.max_length=480")
 RL = (
-    "rl.steps=10",
+    "rl.steps=8",
     "rl.prompts_per_step=8",
     "rl.mini_batch=8",
     "rl.rollouts_per_prompt=6",
@@ -57,7 +57,7 @@ RL = (
     "tools.run_s=30",
     f"rl.max_new_tokens={ROOM}",
     "rl.max_length=480",
-    "rl.save_every=5",
+    "rl.save_every=4",
 )
 START = "sft"
 ARMS: dict[str, tuple[str, ...]] = {  # what RL pays beside the answer
