@@ -22,6 +22,7 @@ from rollouts.krama.dsguru import DsGuru, Variant
 from rollouts.krama.explore import LakeAgent
 from rollouts.krama.folder import KEY as LAKE
 from rollouts.krama.folder import LakeSettings, shared_name
+from rollouts.krama.script import LakeScript
 from rollouts.now import run_now as run_now  # commands find it here too
 from rollouts.own import Own, made, read_env
 from rollouts.python_executor import NAME, ExecutorSettings, PythonExecutor
@@ -217,6 +218,10 @@ def _lake_agent(shop: Workshop, task: Task, sample: int, seed: int) -> Environme
     return LakeAgent(task, seed, shop.root, shop.pool, shop.settings.lake)
 
 
+def _lake_script(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
+    return LakeScript(task, seed, shop.root, shop.pool, shop.settings.lake)
+
+
 # tool name → environment. A kind of environment adds one function and one line.
 ENVIRONMENTS: dict[str, Callable[[Workshop, Task, int, int], Environment]] = {
     NAME: _python_executor,
@@ -224,6 +229,7 @@ ENVIRONMENTS: dict[str, Callable[[Workshop, Task, int, int], Environment]] = {
     "ds_guru_one_shot": _ds_guru("one-shot"),
     "ds_guru_few_shot": _ds_guru("few-shot"),
     "lake_agent": _lake_agent,
+    "lake_script": _lake_script,
     SHELL: _harbor_shell,
 }
 ANSWERS_CALLS = (NAME, "lake_agent", SHELL)  # those beside which other tools can be offered

@@ -11,7 +11,8 @@ from rollouts.tools import CallFormat
 
 def reference_reply(task: Task, turn: int, calls: CallFormat) -> str:
     """What it says in a turn: as DS-Guru plan and pipeline, as the free agent a run, then the
-    answer with the values found. Raises `TaskError` for gold without a pipeline."""
+    answer with the values found, as `lake_script` the script. Raises `TaskError` for gold without
+    a pipeline."""
     code: Any = task.gold.get("pipeline")
     if not code:
         raise TaskError(
@@ -22,6 +23,8 @@ def reference_reply(task: Task, turn: int, calls: CallFormat) -> str:
             return calls.write("run", {"code": str(code)})
         found = {f"subtask-{s['id']}": s["answer"] for s in task.gold["subtasks"][:-1]}
         return calls.write("final_answer", {"answer": task.gold["answer"], "found": found})
+    if "lake_script" in task.tools:
+        return f"```python\n{str(code).rstrip()}\n```"
     plan = [
         {
             "id": "main-task",

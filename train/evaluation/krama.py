@@ -49,6 +49,7 @@ AGENTS = {
     "ds-guru-one-shot": ("ds_guru_one_shot", 1),
     "ds-guru-few-shot": ("ds_guru_few_shot", 5),
     "lake-agent": ("lake_agent", STEPS),
+    "lake-script": ("lake_script", 1),
 }
 TURNS = dict(AGENTS.values())
 SETTINGS = ("end-to-end", "subtasks")

@@ -1,9 +1,9 @@
 """`assay tasks lake`: verified questions over folders of tables, with gold pipelines.
 
 Writes `train.jsonl` and `validation.jsonl` (from --lakes and --carried), `heldout.jsonl` (from
---heldout), `refused.jsonl` and `certificate.json`; with --obscured also each over lakes with other
-names and numbers. Every gold value is computed twice, by pandas and by SQL over the original file.
-No table, and no copy of one in another order, is on two sides.
+--heldout, or a share of the tables), `refused.jsonl` and `certificate.json`; with --obscured also
+each over lakes with other names and numbers. Every gold value is computed twice, by pandas and by
+SQL over the original file. No table, and no copy of one in another order, is on two sides.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from data_gen.krama.importer import DOMAINS, LAKE
 from data_gen.krama.lakes.about import Described, read_about
 from data_gen.krama.lakes.carried import carried_about, export_carried
 from data_gen.krama.lakes.constants import best_constants, paying
+from data_gen.krama.lakes.forms import FULL, Form
 from data_gen.krama.lakes.generate import Tally, generate, obscure_lake
 from data_gen.krama.lakes.lake import Folder, Lake, open_lakes
 from data_gen.krama.lakes.listings import listings_earn
 from data_gen.krama.lakes.proposals import generate_proposed
+from data_gen.krama.lakes.short import SHORT, short_lake
 from data_gen.krama.lakes.sides import parted
 from data_gen.krama.lakes.wording import reworded_tasks
 from data_gen.proposing import add_options, proposer
@@ -91,6 +93,8 @@ def _opened(args: argparse.Namespace) -> tuple[list[Lake], list[Lake]]:
             written = export_carried(args.out / "carried", turn)
             folders += [Folder(path, carried_about(path)) for path in written]
         lakes = open_lakes(folders, turn)
+    if args.short:
+        lakes = [short_lake(lake) for lake in lakes]
     held, train = lakes[: len(args.heldout)], lakes[len(args.heldout) :]
     names = Counter(lake.name for lake in [*held, *train])
     if twice := [name for name, n in names.items() if n > 1]:
@@ -108,8 +112,10 @@ def _wanted(count: int, validation: bool, held: bool, train: bool) -> dict[str, 
 def build(args: argparse.Namespace) -> dict[str, Any]:
     """Write the folder; returns the certificate. Raises `TaskError`."""
     writer, proposing = _writer(args), _proposer(args)
+    form = SHORT if args.short else FULL
     opened, held = _opened(args)
-    train, valid, heldout = parted(opened, held, args.validation_share, args.seed)
+    shares = (args.validation_share, args.seed, args.heldout_share)
+    train, valid, heldout = parted(opened, held, *shares)
     sides = {"train": train, "validation": valid, "heldout": heldout}
     lakes = [lake for side in sides.values() for lake in side]
     tally = Tally()
@@ -119,7 +125,7 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
             "no usable table in the folders given; they need CSV, Excel, JSON, Parquet, SQLite, "
             "HTML, NPZ or text files with column names, 15 rows or more, and a column of numbers"
         )
-    wanted = _wanted(args.count, bool(valid), bool(held), bool(opened))
+    wanted = _wanted(args.count, bool(valid), bool(heldout), bool(opened))
     parts: Parts = {}
     with Progress("lakes", "tasks", sum(wanted.values())) as bar:
         for name, side in sides.items():
@@ -127,10 +133,10 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
             parts[name] = (
                 generate_proposed(*asked, proposing, bar.add)
                 if proposing is not None
-                else generate(*asked, bar.add)
+                else generate(*asked, bar.add, form)
             )
     if args.obscured:
-        parts |= _obscured(parts, sides, args, tally)
+        parts |= _obscured(parts, sides, args, tally, form)
     wordings: dict[str, Any] = {}
     if writer is not None:
         made, told = reworded_tasks(parts, tally.facts, writer, args.seed)
@@ -161,8 +167,9 @@ def _proposer(args: argparse.Namespace) -> Endpoint | None:
     """The endpoint that proposes questions, if one is given. Raises `TaskError`."""
     if not args.proposer:
         return None
-    if args.obscured:
-        raise TaskError("--obscured: it asks the builder's own drafts again; leave out --proposer")
+    for name, given in (("obscured", args.obscured), ("short", args.short)):
+        if given:
+            raise TaskError(f"--{name}: it asks the builder's own drafts; leave out --proposer")
     return proposer(args.proposer, args.proposer_model, args.key_env, args.out)
 
 
@@ -185,7 +192,11 @@ def _say(lakes: Sequence[Lake], parts: Parts, args: argparse.Namespace, tally: T
 
 
 def _obscured(
-    parts: Parts, sides: dict[str, list[Lake]], args: argparse.Namespace, tally: Tally
+    parts: Parts,
+    sides: dict[str, list[Lake]],
+    args: argparse.Namespace,
+    tally: Tally,
+    form: Form,
 ) -> Parts:
     made: Parts = {}
     total = sum(map(len, parts.values()))
@@ -196,7 +207,7 @@ def _obscured(
                 here = str(lake.folder.resolve())
                 own = [t for t in tasks if t.files[LAKE] == here]
                 target = args.out / "obscured" / split / lake.name
-                found += obscure_lake(lake, own, args.seed, target, tally, bar.add)
+                found += obscure_lake(lake, own, args.seed, target, tally, bar.add, form)
     return made
 
 
@@ -208,11 +219,15 @@ def options() -> console.Parser:
     parser.add_argument("--carried", action="store_true", help=carried)
     again = "also ask every question over lakes with other names and numbers"
     parser.add_argument("--obscured", action="store_true", help=again)
+    short = "one plain table of at most 12 columns, one or two steps: for small models"
+    parser.add_argument("--short", action="store_true", help=short)
     words = "YAML with titles, licences and words for columns, by file (docs/krama.md)"
     parser.add_argument("--describe", type=Path, metavar="FILE", help=words)
     parser.add_argument("--licence", default="", help="licence of the tables in the folders")
     share = "share of the tables that validate"
     parser.add_argument("--validation-share", type=float, default=0.1, metavar="S", help=share)
+    share = "share of the training folders' tables that are held out"
+    parser.add_argument("--heldout-share", type=float, default=0.0, metavar="S", help=share)
     writer = parser.add_argument_group("an endpoint that rewords; accepted only when proved")
     url = "OpenAI-compatible endpoint; ends before /chat/completions"
     writer.add_argument("--writer", default="", metavar="URL", help=url)
@@ -229,8 +244,9 @@ def options() -> console.Parser:
 
 def main(argv: Sequence[str]) -> int:
     args = options().parse_args(argv)
-    if not 0 <= args.validation_share < 1:
-        raise TaskError(f"--validation-share {args.validation_share}: give a share from 0 to 1")
+    for name, share in (("validation", args.validation_share), ("heldout", args.heldout_share)):
+        if not 0 <= share < 1:
+            raise TaskError(f"--{name}-share {share}: give a share from 0 to 1")
     if args.workers < 0:
         raise TaskError(f"--workers {args.workers}: give 1 or more, or 0 for as many as cores")
     with warnings.catch_warnings():

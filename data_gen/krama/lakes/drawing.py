@@ -12,15 +12,16 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 from data_gen.krama.lakes.choices import NoQuestion
+from data_gen.krama.lakes.forms import FULL, Form
 from data_gen.krama.lakes.lake import Lake
 from data_gen.krama.lakes.ops import sources_of
 from data_gen.krama.lakes.pipeline import Question
-from data_gen.krama.lakes.questions import KINDS, question_for
+from data_gen.krama.lakes.questions import question_for
 from data_gen.krama.lakes.tables import Table
 from data_gen.krama.lakes.verify import Checked, validated
 from rewards.seeds import derive_seed
@@ -58,10 +59,16 @@ class Drawing:
     type with `most` of them gets no more drafts."""
 
     def __init__(
-        self, lakes: Sequence[Lake], seed: int, total: int, types: Mapping[str, int], most: int
+        self,
+        lakes: Sequence[Lake],
+        seed: int,
+        total: int,
+        types: Mapping[str, int],
+        most: int,
+        form: Form = FULL,
     ) -> None:
         self._lakes = [lake for lake in lakes if lake.tables]
-        self._seed, self._types, self._most = seed, types, most
+        self._seed, self._types, self._most, self._form = seed, types, most, form
         self._total = total if self._lakes else 0
         self._open: Counter[str] = Counter()  # drafts of each type that are not done yet
         self.done = 0  # batches that the caller is done with
@@ -86,6 +93,10 @@ class Drawing:
                     yield None
                 if self._types[type_of(question)] >= self._most:
                     continue
+                if why := self._form.fits(lake, question):
+                    batch.refused.append(why)
+                    continue
+                question = replace(question, script=self._form.script(lake, question))
                 if question.shape in lake.seen:
                     batch.refused.append("asked already")
                     continue
@@ -97,7 +108,7 @@ class Drawing:
     def _drawn(self, number: int) -> tuple[Lake, str, int]:
         lake = self._lakes[number % len(self._lakes)]
         rng = Random(derive_seed(self._seed, "lake-draft", lake.name, number))
-        kind = rng.choice(list(KINDS))
+        kind = rng.choice(self._form.kinds)
         return lake, kind, derive_seed(self._seed, lake.name, number, kind)
 
     def _certain(self, answer_type: str, place: int) -> bool:

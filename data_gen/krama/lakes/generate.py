@@ -11,6 +11,7 @@ from typing import Any
 from data_gen.krama.importer import LAKE, SYSTEM
 from data_gen.krama.lakes.constants import Watch
 from data_gen.krama.lakes.drawing import BATCH, Drawing, checked_batches, tables_of
+from data_gen.krama.lakes.forms import FULL, Form
 from data_gen.krama.lakes.lake import Lake
 from data_gen.krama.lakes.listings import best_listing, pays
 from data_gen.krama.lakes.pipeline import Frames, Question, gold_subtasks
@@ -23,21 +24,18 @@ from data_gen.rewording_facts import Facts
 from rewards.seeds import derive_seed
 from rewards.task import Task
 
-TYPES = (
-    "numeric_exact",
-    "string_exact",
-    "list_exact",
-    "numeric_approximate",
-    "string_approximate",
-    "list_approximate",
-)
 TRIES = 60  # questions a wanted task, before a lake is given up
-_AGENT = "ds_guru_few_shot"
 _EXAMPLES = 5  # sentences kept of a reason
 
 
 def to_task(
-    lake: Lake, question: Question, values: dict[str, Any], split: str, kind: str, draw: int
+    lake: Lake,
+    question: Question,
+    values: dict[str, Any],
+    split: str,
+    kind: str,
+    draw: int,
+    form: Form = FULL,
 ) -> Task:
     """A validated question as a task; its id is a hash of what it asks. `draw` is its seed."""
     name = f"{derive_seed('lake-task', lake.name, question.shape):016x}"
@@ -47,7 +45,7 @@ def to_task(
         "answer_type": question.steps[-1].answer_type,
         "answer": values["main-task"],
         "subtasks": gold_subtasks(question, values),
-        "pipeline": question.code(),
+        "pipeline": question.script or question.code(),
     }
     if gold["answer_type"] == "string_approximate":
         gold["names_only"] = True  # a judge of texts takes a list of all names for right
@@ -58,7 +56,7 @@ def to_task(
         split=split,
         prompt=[{"role": "system", "content": SYSTEM}, {"role": "user", "content": question.text}],
         gold=gold,
-        tools=(_AGENT,),
+        tools=(form.agent,),
         files={LAKE: str(lake.folder.resolve())},
         meta={
             "benchmark": "lake",
@@ -141,6 +139,7 @@ def generate(
     split: str,
     tally: Tally,
     advance: Callable[[int], Any] = lambda _: None,
+    form: Form = FULL,
 ) -> list[Task]:
     """About `count` tasks, even over the answer types and the lakes as far as these allow.
 
@@ -148,9 +147,9 @@ def generate(
     """
     made: list[Task] = []
     types: Counter[str] = Counter()
-    watches = {kind: Watch(kind) for kind in TYPES}
-    most = -(-count // len(TYPES))
-    drawing = Drawing(lakes, seed, count * TRIES, types, most)
+    watches = {kind: Watch(kind) for kind in form.types}
+    most = -(-count // len(form.types))
+    drawing = Drawing(lakes, seed, count * TRIES, types, most, form)
     for drawn, checked in checked_batches(drawing, tally.reasons):
         for (lake, question, kind, draw), (values, why) in zip(drawn, checked, strict=True):
             answer_type = question.steps[-1].answer_type
@@ -162,7 +161,7 @@ def generate(
             if unfit(lake, question, values, watches[answer_type], tally):
                 continue
             types[answer_type] += 1
-            task = to_task(lake, question, values, split, kind, draw)
+            task = to_task(lake, question, values, split, kind, draw, form)
             tally.facts[task.id] = facts_of(
                 question, tables_of(lake, question), values["main-task"]
             )
@@ -180,6 +179,7 @@ def obscure_lake(
     target: Path,
     tally: Tally,
     advance: Callable[[int], Any] = lambda _: None,
+    form: Form = FULL,
 ) -> list[Task]:
     """A lake's tasks asked again over the lake with other names and numbers, each with the answer
     that its pipeline gives there. A task is dropped when it does not validate there, or when its
@@ -188,12 +188,13 @@ def obscure_lake(
         return []
     used = {str(path) for task in tasks for path in task.meta["gold_files"]}
     tables = obscure_tables(lake.folder, lake.name, lake.tables, used, seed, target)
-    other = Lake(target, lake.name, tables, Frames(target))
+    other = Lake(target, lake.name, tables, Frames(target), alone=lake.alone)
     made: list[Task] = []
     questions = [
         question_for(other.tables, task.meta["kind"], task.meta["draw"], other.links)
         for task in tasks
     ]
+    questions = [replace(q, script=form.script(other, q)) for q in questions]
     checked = [
         found
         for at in range(0, len(questions), BATCH)
@@ -213,7 +214,8 @@ def obscure_lake(
         elif not unproved(other, question, values, tally) and listed(
             other, question, values["main-task"], tally
         ):
-            new = to_task(other, question, values, task.split, task.meta["kind"], task.meta["draw"])
+            draw = (task.split, task.meta["kind"], task.meta["draw"])
+            new = to_task(other, question, values, *draw, form)
             name = f"{task.id}-obscured"
             tally.facts[name] = facts_of(question, tables_of(other, question), values["main-task"])
             made.append(

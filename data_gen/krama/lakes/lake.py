@@ -23,6 +23,7 @@ from rewards.tables.overrules import Overrules, overrules
 from rewards.tables.read import form_of, settled
 from rewards.tables.reading import Unread
 from rewards.task import TaskError
+from rollouts.krama.index import LakeIndex, index_lake
 
 FILES_MOST = 150  # of one lake; of more, a choice is asked about
 # a workbook takes about a hundred times as long to read as text of its size
@@ -46,11 +47,17 @@ class Lake:
     seen: set[str] = field(default_factory=set[str])
     tried: set[str] = field(default_factory=set[str])  # tables that some question was asked of
     refused: dict[str, str] = field(default_factory=dict[str, str])
+    alone: bool = False  # no question joins its tables
 
     @cached_property
     def links(self) -> Links:
         """Which tables can be joined."""
-        return links_of(self.tables)
+        return [() for _ in self.tables] if self.alone else links_of(self.tables)
+
+    @cached_property
+    def index(self) -> LakeIndex:
+        """What agents are told of its files."""
+        return index_lake(self.folder)
 
     @cached_property
     def prover(self) -> Prover:

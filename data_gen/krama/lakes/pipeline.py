@@ -16,6 +16,7 @@ from typing import Any, Literal, cast
 
 from data_gen.krama.lakes.ops import Op, sources_of
 from rewards.task import TaskError
+from rollouts.krama.script import printed
 from rollouts.sandbox.model import Config, Limits
 from rollouts.sandbox.pool import Pool, plain_path
 from rollouts.workshop import run_now
@@ -49,6 +50,7 @@ class Question:
     steps: tuple[LakeStep, ...]
     shape: str  # the template and its columns: two of one shape ask the same
     margin: str = "1.0"
+    script: str = ""  # stands in gold in place of the pipeline; prints a line for each step
 
     @property
     def ops(self) -> tuple[Op, ...] | None:
@@ -151,6 +153,18 @@ async def runs(
         return [failed for _ in wanted]
     rows = cast("list[Any]", found)
     return [_checked(question, row, skip) for row, (_, skip) in zip(rows, wanted, strict=True)]
+
+
+async def script_values(question: Question, frames: Frames) -> list[str] | PipelineFailed:
+    """What the script of a question prints, line by line, run beside its files as a model's script
+    is. Raises `TaskError` when the sandbox breaks."""
+    files = _files(question, frames.folder)
+    result = await _pool().run(question.script, files, [], _LIMITS, 0)
+    if result.status == "sandbox_error":
+        raise TaskError(f"the sandbox could not run a gold script: {result.why}")
+    if result.status != "ok":
+        return PipelineFailed(f"{result.status}: {result.why}")
+    return printed(result.stdout)
 
 
 def _checked(question: Question, row: Any, without: int) -> Values | PipelineFailed:

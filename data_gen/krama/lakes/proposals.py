@@ -17,7 +17,8 @@ from data_gen.asking import Endpoint, answers
 from data_gen.krama.lakes.choices import NoQuestion
 from data_gen.krama.lakes.constants import Watch
 from data_gen.krama.lakes.drawing import BATCH, tables_of
-from data_gen.krama.lakes.generate import TYPES, Tally, to_task, unfit
+from data_gen.krama.lakes.forms import TYPES
+from data_gen.krama.lakes.generate import Tally, to_task, unfit
 from data_gen.krama.lakes.lake import Lake
 from data_gen.krama.lakes.pipeline import Question
 from data_gen.krama.lakes.questions import proposed_question

@@ -39,12 +39,17 @@ def families(lakes: Sequence[Lake], group: Mapping[Place, str]) -> dict[Place, s
 
 
 def parted(
-    train: Sequence[Lake], held: Sequence[Lake], share: float, seed: int
+    train: Sequence[Lake],
+    held: Sequence[Lake],
+    share: float,
+    seed: int,
+    held_share: float = 0.0,
 ) -> tuple[list[Lake], list[Lake], list[Lake]]:
     """(training, validation, held out) lakes, with the tables of each side.
 
     No family of tables is on two sides, and of copies one is used. A table of the training
-    folders goes to validation by a hash of its family: about `share` of the families.
+    folders goes to validation by a hash of its family: about `share` of the families, and another
+    `held_share` of them is held out.
     """
     group = copies([*train, *held])
     family = families([*train, *held], group)
@@ -72,9 +77,16 @@ def parted(
     held_out = [first(lake) for lake in held]
     free = [first(apart(lake)) for lake in train]
 
-    def chosen(lake: Lake, table: Table) -> bool:
-        return derive_seed(seed, "validation", family[lake.name, table.key]) % 1000 < 1000 * share
+    def side(lake: Lake, table: Table) -> str:
+        of = family[lake.name, table.key]
+        if derive_seed(seed, "held out", of) % 1000 < 1000 * held_share:
+            return "held out"
+        chosen = derive_seed(seed, "validation", of) % 1000 < 1000 * share
+        return "validation" if chosen else "train"
 
-    own = [one_sided(lk, [t for t in lk.tables if not chosen(lk, t)], "") for lk in free]
-    other = [one_sided(lk, [t for t in lk.tables if chosen(lk, t)], "") for lk in free]
+    def sided(name: str) -> list[Lake]:
+        return [one_sided(lk, [t for t in lk.tables if side(lk, t) == name], "") for lk in free]
+
+    own, other, more = sided("train"), sided("validation"), sided("held out")
+    held_out += [lake for lake in more if lake.tables]
     return own, [lake for lake in other if lake.tables], held_out

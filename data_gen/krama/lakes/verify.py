@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from data_gen.krama.lakes.ops import Above, Best, Correlate, Each, Fit, Nth, Top
-from data_gen.krama.lakes.pipeline import Frames, PipelineFailed, Question, runs, subtask_key
+from data_gen.krama.lakes.pipeline import (
+    Frames,
+    PipelineFailed,
+    Question,
+    runs,
+    script_values,
+    subtask_key,
+)
 from data_gen.krama.lakes.words import NAMES_LEAST, enough
 from rewards.krama.answer import score_response
 from rewards.krama.judge import deterministic
@@ -131,6 +138,8 @@ async def _validate(question: Question, frames: Frames) -> Checked:
             return None, "a step changes nothing"
     if any(score(question, values["main-task"], base) > 0.95 for base in _BASELINES):
         return None, "trivial"
+    if question.script and not _prints(question, values, await script_values(question, frames)):
+        return None, "the short script differs"
     return {k: v for k, v in values.items() if k != "margin"}, ""
 
 
@@ -146,6 +155,19 @@ def _agree(question: Question, values: Mapping[str, Any], again: Mapping[str, An
         if isinstance(values[key], list) and not _same_order(values[key], again[key]):
             return False
     return True
+
+
+def _prints(
+    question: Question, values: Mapping[str, Any], lines: list[str] | PipelineFailed
+) -> bool:
+    """Whether a script printed the value of every step, in their order."""
+    if isinstance(lines, PipelineFailed) or len(lines) != len(question.steps):
+        return False
+    last = len(question.steps) - 1
+    return all(
+        score_response(s.answer_type, values[subtask_key(n, last)], {"answer": line}).outcome == 1.0
+        for n, (s, line) in enumerate(zip(question.steps, lines, strict=True))
+    )
 
 
 def _same_order(one: Sequence[Any], two: Sequence[Any]) -> bool:

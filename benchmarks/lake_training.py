@@ -1,0 +1,303 @@
+"""Do gold scripts, and then rewards, teach a small model to answer questions over a lake?
+
+    python -m benchmarks.lake_training --out runs/lakes --seeds 0              # all arms, resumable
+    python -m benchmarks.lake_training --out runs/lakes --seeds 0 1 2 --arms sft rl rl_credit
+    python -m benchmarks.lake_training --out runs/lakes --table                # of the validation
+    python -m benchmarks.lake_training --out runs/lakes --seeds 0 --split heldout heldout_obscured
+
+Tasks are short: `assay tasks lake --carried --short`, one plain table, one or two steps after it is
+loaded, answered by one script that prints the result of every step. Training, validation and
+held-out tasks are over other tables. All seeds share the tasks.
+
+`untouched` is the model as it comes. `sft` learns the gold scripts of some training tasks, as an
+agent that knows them ran them in the sandbox. `rl` and `rl_credit` go on from `sft` with Dr.GRPO on
+the other training tasks: `rl` pays the answer alone, `rl_credit` also the share of gold sub-answers
+that the script printed. `all_gold` is the control: SFT on the examples of `sft` and on the gold of
+every task that `rl` and `rl_credit` asked, for the processor time of `sft` and `rl` together.
+
+`--split heldout_obscured` asks the twins of the held-out tasks, over tables with other names and
+numbers; the table then pairs each with its plain task. Choose on the validation split, and answer
+held-out tasks once. Every stage leaves a finished folder and is skipped when it is there; a stage
+that was stopped goes on. One thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.stages import Stages, assay, part, rows_of, spent
+from rewards.seeds import derive_seed
+from train.evaluation.stats import mean_interval, paired_difference
+from train.model.source import resolve_model
+
+TASKS = ("--carried", "--short", "--obscured", "--count", "400")
+SHARES = ("--heldout-share", "0.2", "--validation-share", "0.15")
+EXAMPLES = 128  # training tasks of SFT; RL asks the others
+ROOM = 130  # tokens of an answer
+ENGINE = ("validation=null", "engine.threads=1", "engine.micro_tokens=2048")
+SFT = ("sft.epochs=1", "sft.batch_size=4", "sft.lr=2e-4", "sft.max_length=480")
+RL = (
+    "rl.steps=8",
+    "rl.prompts_per_step=8",
+    "rl.mini_batch=8",
+    "rl.rollouts_per_prompt=6",
+    "rl.lr=5e-5",
+    "rl.schedule=cosine",
+    "rl.warmup=1",
+    "rl.turns=1",
+    "tools.run_s=30",
+    f"rl.max_new_tokens={ROOM}",
+    "rl.max_length=480",
+    "rl.save_every=4",
+)
+START = "sft"
+ARMS: dict[str, tuple[str, ...]] = {  # what RL pays beside the answer
+    "rl": ("reward.answer.subtasks=0",),
+    "rl_credit": ("reward.answer.subtasks=0.5",),
+}
+CONTROL = "all_gold"
+NAMES = ("untouched", START, *ARMS, CONTROL)
+SPLITS = ("validation", "heldout", "validation_obscured", "heldout_obscured")
+TWIN = "_obscured"
+PAIRS = (("sft", "rl"), ("sft", "rl_credit"), ("rl", "rl_credit"), ("sft", "all_gold"))
+CONTROLLED = (("all_gold", "rl"), ("all_gold", "rl_credit"))
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folders of a run: `tasks` for all seeds, `seedS/ARM` a training run."""
+
+    out: Path
+    seed: int
+    model: str
+    extra: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        return self.out / f"seed{self.seed}"
+
+    @property
+    def tasks(self) -> Path:
+        folder = self.out / "tasks"
+        if not (folder / "certificate.json").is_file():
+            words = ("--out", folder, "--seed", 0, *TASKS, *SHARES)
+            assay("tasks", "lake", *words)
+        return folder
+
+    def gold(self, name: str, tasks: Path) -> Path:
+        """The kept rollouts of the agent that knows the gold script of every task."""
+        rollouts, kept = tasks.with_suffix(".rollouts.jsonl"), tasks.with_suffix(".parquet")
+        if not kept.is_file():
+            agent = ("--solver", "reference", "--model", self.model, "--n", 1, "--turns", 1)
+            assay("rollout", "--tasks", tasks, *agent, "--run-s", 30, "--out", rollouts)
+            assay("select", "--rollouts", rollouts, "--strategy", "fv", "--out", kept)
+        return kept
+
+    def train(
+        self, name: str, command: str, data: Path, start: str, settings: Sequence[str]
+    ) -> None:
+        words = (f"model.path={start}", *ENGINE, *settings)
+        Stages(self.folder, self.seed, self.extra).train(name, command, data, words)
+
+    def trained(self, name: str) -> str:
+        return self.model if name == "untouched" else str(self.folder / name / "model")
+
+    def answer(self, name: str, split: str) -> None:
+        """Greedy answers to the tasks of a split. The untouched model answers for all seeds."""
+        target = answers(self.out, self.seed, name, split)
+        if not (target / "results.json").is_file():
+            words = ("--tasks", f"krama:{self.tasks / split}.jsonl", "--agent", "lake-script")
+            room = ("--max-new-tokens", ROOM, "--run-s", 30, "--threads", 1, "--no-baselines")
+            assay("eval", "--model", self.trained(name), *words, *room, "--out", target)
+
+
+def answers(out: Path, seed: int, name: str, split: str) -> Path:
+    """The folder of an arm's answers to a split."""
+    return (out if name == "untouched" else out / f"seed{seed}") / f"{name}.{split}"
+
+
+def halves(tasks: Path) -> tuple[Path, Path]:
+    """The training tasks of SFT and those of RL: kinds of questions are mixed in both."""
+    lines = (tasks / "train.jsonl").read_text(encoding="utf-8").splitlines()
+    lines.sort(key=lambda line: derive_seed("lake-training", json.loads(line)["id"]))
+    first = part(tasks / "train.jsonl", "train_sft.jsonl", 0, lines[:EXAMPLES])
+    return first, part(tasks / "train.jsonl", "train_rl.jsonl", 0, lines[EXAMPLES:])
+
+
+def train_arm(place: Place, name: str) -> None:
+    """Train an arm and, before it, its start."""
+    if name == "untouched":
+        return
+    first, rest = halves(place.tasks)
+    if name == START:
+        place.train(name, "sft", place.gold(name, first), place.model, SFT)
+        return
+    train_arm(place, START)
+    if name == CONTROL:
+        train_control(place, first)
+        return
+    place.train(name, "grpo", rest, place.trained(START), (*RL, *ARMS[name]))
+
+
+def train_control(place: Place, first: Path) -> None:
+    """SFT on the examples of `sft` and on the gold of every task that RL asked."""
+    for name in ARMS:
+        train_arm(place, name)
+    files = [f for name in ARMS for f in (place.folder / name / "rollouts").glob("*.jsonl")]
+    names = {str(row["task_id"]) for file in files for row in rows_of(file)}
+    lines = (place.tasks / "train_rl.jsonl").read_text(encoding="utf-8").splitlines()
+    asked = [line for line in lines if json.loads(line)["id"] in names]
+    start, rl = (spent(place.folder / f"{n}.spent.json") for n in (START, "rl"))
+    epochs = max(1, round((start + rl) / (start / EXAMPLES * (EXAMPLES + len(asked)))))
+    data = part(first, f"all_gold_{place.seed}.jsonl", EXAMPLES, asked)  # beside the lakes
+    settings = (*SFT, f"sft.epochs={epochs}")
+    place.train(CONTROL, "sft", place.gold(CONTROL, data), place.model, settings)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer. `table` is what intervals are clustered by; `plain` the task of a twin, or the
+    task itself."""
+
+    plain: str
+    table: str
+    answer_type: str
+    outcome: float
+    credit: float
+    why: str  # the category of the failure
+    tokens: int
+
+    @property
+    def exact(self) -> float:
+        return float(self.outcome == 1.0)
+
+
+def answers_of(out: Path, seed: int, name: str, split: str) -> list[Answer]:
+    """An arm's answers to a split, in the order of its tasks; [] where it has none yet."""
+    target = answers(out, seed, name, split)
+    if not (target / "results.json").is_file():
+        return []
+    rows = {row["task_id"]: row for row in rows_of(target / "rows.jsonl")}
+    plain = rows_of(out / "tasks" / f"{split.removesuffix(TWIN)}.jsonl")
+    table = {task["id"]: str(task["meta"]["tables"][0]) for task in plain}
+    found: list[Answer] = []
+    for task in rows_of(out / "tasks" / f"{split}.jsonl"):
+        row, of = rows[task["id"]], task["meta"].get("plain", task["id"])
+        credit = (row.get("parts") or {}).get("subtask_credit", 0.0)
+        found.append(
+            Answer(
+                of,
+                table[of],
+                task["gold"]["answer_type"],
+                float(row["outcome"] or 0.0),
+                float(credit),
+                str(row["more"]["category"]),
+                int(row["tokens_out"]),
+            )
+        )
+    return found
+
+
+def cells(found: Sequence[Answer]) -> Iterator[str]:
+    """Outcome with its interval, exact answers, by type, credit, recalled, tokens."""
+    outcome = mean_interval([a.outcome for a in found], [a.table for a in found])
+    yield f"{outcome.value:.3f} [{outcome.low:.3f}, {outcome.high:.3f}]"
+    yield f"{sum(a.exact for a in found):.0f} of {len(found)}"
+    for kind in ("numeric_exact", "string_exact", "list_exact"):
+        yield f"{statistics.fmean([a.outcome for a in found if a.answer_type == kind] or [0]):.2f}"
+    yield f"{statistics.fmean(a.credit for a in found):.2f}"
+    yield f"{sum(a.why in ('code_fails', 'contract_broken', 'no_reply') for a in found)}"
+    yield f"{statistics.fmean(a.tokens for a in found):.0f}"
+
+
+def table(out: Path, split: str) -> None:
+    """Every finished arm, by seed and pooled; then differences, paired by task; of twins also the
+    differences from their plain tasks."""
+    seeds = sorted(int(p.name[4:]) for p in out.glob("seed*"))
+    data = {(s, n): found for s in seeds for n in NAMES if (found := answers_of(out, s, n, split))}
+    head = "| arm | seed | outcome, 95 % over tables | exact | number | name | list | sub-answers |"
+    print(f"{head} did not run | tokens | processor min |\n|{'---|' * 11}")
+    for name in NAMES:
+        mine = [s for s in seeds if (s, name) in data]
+        for seed in mine[:1] if name == "untouched" else mine:
+            took = spent(out / f"seed{seed}" / f"{name}.spent.json") / 60
+            print(f"| {name} | {seed} | {' | '.join(cells(data[seed, name]))} | {took:.1f} |")
+        if len(mine) > 1 and name != "untouched":
+            pooled = [a for s in mine for a in data[s, name]]
+            print(f"| {name} | all | {' | '.join(cells(pooled))} | |")
+    print("\n| difference | seeds | outcome | exact | sub-answers |\n|---|---|---|---|---|")
+    for base, name in (*PAIRS, *CONTROLLED):
+        both = [s for s in seeds if (s, base) in data and (s, name) in data]
+        pairs = [p for s in both for p in zip(data[s, base], data[s, name], strict=True)]
+        difference(f"{base} → {name}", both, pairs)
+        for seed in both if len(both) > 1 else ():
+            one = list(zip(data[seed, base], data[seed, name], strict=True))
+            difference(f"{base} → {name}", [seed], one)
+    if split.endswith(TWIN):
+        twins(out, seeds, split)
+
+
+def twins(out: Path, seeds: Sequence[int], split: str) -> None:
+    """Answers to twins beside those to their plain tasks."""
+    print("\n| plain → twin | seeds | outcome | exact | sub-answers |\n|---|---|---|---|---|")
+    for name in NAMES:
+        pairs: list[tuple[Answer, Answer]] = []
+        both: list[int] = []
+        for seed in seeds:
+            plain = {a.plain: a for a in answers_of(out, seed, name, split.removesuffix(TWIN))}
+            twin = answers_of(out, seed, name, split)
+            if plain and twin and not (both and name == "untouched"):
+                both.append(seed)
+                pairs += [(plain[a.plain], a) for a in twin]
+        difference(name, both, pairs)
+        if pairs:
+            recalled = sum(twin.why == "recalled" for _, twin in pairs)
+            print(f"| {name}: plain answers given to twins | | {recalled} of {len(pairs)} | | |")
+
+
+def difference(label: str, seeds: Sequence[int], pairs: Sequence[tuple[Answer, Answer]]) -> None:
+    """A row: second minus first, with intervals over tables."""
+    if not pairs:
+        return
+    tables = [a.table for a, _ in pairs]
+    row: list[str] = []
+    for what in ("outcome", "exact", "credit"):
+        before, after = ([float(getattr(p[i], what)) for p in pairs] for i in (0, 1))
+        found = paired_difference(before, after, sources=tables)
+        row.append(f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]")
+    print(f"| {label} | {' '.join(map(str, seeds))} | {' | '.join(row)} |")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--arms", nargs="+", choices=NAMES, default=list(NAMES))
+    parser.add_argument("--split", nargs="+", choices=SPLITS, default=["validation"])
+    parser.add_argument("--model", help="instead of SmolLM2-135M-Instruct")
+    parser.add_argument("--table", action="store_true", help="only print what is finished")
+    parser.add_argument("settings", nargs="*", help="key=value, for every training run")
+    args = parser.parse_args(argv)
+    out = args.out.resolve()
+    if not args.table:
+        model = args.model or str(resolve_model())
+        for seed in args.seeds:
+            place = Place(out, seed, model, tuple(args.settings))
+            for name in args.arms:
+                train_arm(place, name)
+                for split in args.split:
+                    place.answer(name, split)
+    for split in args.split:
+        print(f"\n{split}\n")
+        table(out, split)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""A short episode over a lake, for small models: one message with one script, which is run once.
+
+The script prints the result of every step on a line of its own; the last line is the answer. Lines
+that were printed before an error count as results of steps (sub-task credit), not as an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rewards.task import Task
+from rollouts.environment import Closing, Opening, Reply, Said
+from rollouts.krama.contract import blocks
+from rollouts.krama.folder import LakeFolder, LakeSettings, closing
+from rollouts.krama.index import CHARS_A_TOKEN, LakeIndex
+from rollouts.krama.scan import FileNote
+from rollouts.sandbox.pool import Pool
+
+SYSTEM = "You write Python scripts that answer questions about tables."
+_TASK = """{question}
+
+{files}
+
+Write one script in a block that starts with ```python. Print the result of every step on its own \
+line, the answer last."""
+ROWS = 2  # sample rows of a table, at most
+_LINE = 160  # characters of a row that are shown
+_MARKS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", "": "blanks"}
+
+
+def printed(stdout: str) -> list[str]:
+    """The lines of an output that are not blank, without the blanks around them."""
+    return [line.strip() for line in stdout.splitlines() if line.strip()]
+
+
+def task_text(question: str, index: LakeIndex, settings: LakeSettings) -> str:
+    """The question, the files that it names with their first rows, and what to write. Where it
+    names no file, the names of the lake's files, within `settings.snippet_tokens`."""
+    named = [name for name in index.files if name in question]
+    if named:
+        rows = min(ROWS, settings.rows)
+        files = "\n".join(_described(name, index.files[name], rows) for name in named)
+    else:
+        room = int(settings.snippet_tokens * CHARS_A_TOKEN)
+        files = "Files: " + ", ".join(f"data/{name}" for name in index.files)[:room]
+    return _TASK.format(question=question, files=files)
+
+
+def _described(name: str, note: FileNote, rows: int) -> str:
+    """How a file is laid out, its columns and its first rows. Nothing says how many rows it has,
+    which is a result of the first step."""
+    head = [line[:_LINE] for line in note.head[:rows]]
+    if note.kind == "table":
+        how = f"fields between {_MARKS.get(note.delimiter, note.delimiter)}"
+        how += f", names in line {note.header}" if note.header > 1 else ""
+        how += f", encoding {note.encoding}" if note.encoding not in ("", "utf-8") else ""
+        names = (note.delimiter or " ").join(c.name for c in note.columns)
+        return "\n".join([f"data/{name}: {how}", names[: 2 * _LINE], *head])
+    if note.kind == "records":
+        how = "one JSON object a line" if name.endswith(".jsonl") else "a JSON list of objects"
+        return "\n".join([f"data/{name}: {how}", *head[:1]])  # every row repeats the names
+    columns = [f"columns {', '.join(c.name for c in note.columns)}"] if note.columns else []
+    return "\n".join([f"data/{name}: {note.kind}", *columns, *head])
+
+
+class LakeScript:
+    """An `Environment`: the script of one message, run beside the lake."""
+
+    def __init__(
+        self, task: Task, seed: int, root: Path, pool: Callable[[], Pool], settings: LakeSettings
+    ) -> None:
+        self._task = task
+        self._lake = LakeFolder(task, seed, root, pool, settings)
+        self._code = ""
+        self._response: dict[str, Any] = {}
+        self._values: list[Any] = []
+        self._kind = "no_reply"
+
+    async def open(self) -> Opening:
+        await self._lake.open()
+        question = str(self._task.prompt[-1]["content"])
+        text = task_text(question, self._lake.index, self._lake.settings)
+        return Opening([{"role": "system", "content": SYSTEM}, {"role": "user", "content": text}])
+
+    async def reply(self, said: Said) -> Reply:
+        """Run the script of this message; the episode ends with it."""
+        self._code = blocks(said.text).code
+        if not self._code:
+            self._kind = "no_code"
+            return Reply(done=True, errors={self._kind: 1})
+        result = await self._lake.run(self._code, max(said.seconds, 0.1))
+        self._kind = "ran" if result.status == "ok" else result.status
+        self._values = list(printed(result.stdout))
+        if self._kind == "ran" and self._values:
+            self._response = {"answer": self._values[-1]}
+        elif self._kind == "ran":
+            self._kind = "no_answer"
+        record = {"try": 1, "status": result.status, "seconds": round(result.wall_s, 3)}
+        errors = {} if self._response else {self._kind: 1}
+        return Reply(done=True, records=[record], errors=errors, seconds=result.wall_s)
+
+    async def close(self) -> Closing:
+        notes = {
+            "agent": "lake script",
+            "tries": int(self._kind != "no_reply"),
+            "ended": self._kind,
+            "runs": self._lake.runs,
+            "run_s": round(self._lake.run_s, 3),
+            "sandbox": self._lake.level,
+        }
+        return closing(self._response, self._response, self._values, self._code, notes)
