@@ -126,6 +126,20 @@ def _held() -> int:
         return 1 << 30
 
 
+def _maps(number: int) -> bool:
+    """Whether this process may become user and group `number`. The root of a user namespace with
+    one id cannot (`unshare -r`, enroot): it is an ordinary user that is called root."""
+    for name in ("uid_map", "gid_map"):
+        try:
+            with open(f"/proc/self/{name}", encoding="ascii") as table:
+                spans = [[int(field) for field in line.split()] for line in table]
+        except (OSError, ValueError):  # no namespaces
+            return True
+        if not any(first <= number < first + count for first, _, count in spans):
+            return False
+    return True
+
+
 def confine(keep: int, memory_mb: int, cpu_s: int, wall_s: float) -> None:
     """Give up everything but `keep`, an open socket, and `memory_mb` beyond what is held. Raises
     OSError when that is refused."""
@@ -135,7 +149,7 @@ def confine(keep: int, memory_mb: int, cpu_s: int, wall_s: float) -> None:
     os.closerange(high + 1, 1 << 16)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, wall_s)
-    if os.geteuid() == 0:
+    if os.geteuid() == 0 and _maps(NOBODY):
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)

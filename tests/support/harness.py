@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Generator
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from rollouts.sandbox import jail
 from rollouts.sandbox.model import Config, Result
 from rollouts.sandbox.pool import Pool
 
@@ -52,4 +52,4 @@ def rows_on(kinds: list[str], level: str, *numbers: int) -> dict[int, dict[str, 
     return {row["number"]: row for row in rows}
 
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+needs_root = pytest.mark.skipif(not jail.is_root(), reason="needs root to become another user")

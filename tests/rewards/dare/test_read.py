@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import on_machine
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from namespaces import is_root_without_namespaces
 from places import ROOT
 
 pd = pytest.importorskip("pandas")
@@ -296,3 +298,13 @@ except ReaderLost as error: print(error)
         "unreadable",
         "less memory may be had here than reading is promised",
     ], done.stderr
+
+
+def test_root_by_name_alone_reads_predictions() -> None:
+    """In a user namespace of one id (`unshare -r`, enroot) there is no other user to become."""
+    if is_root_without_namespaces():
+        pytest.skip("no user namespace can be made here")
+    code = "from rewards.dare.read import read_prediction as r; print(r(b'k,y\\n1,2\\n', ['y']))"
+    done = on_machine(["called_root"], "-c", code)
+    assert done.returncode == 0, done.stderr
+    assert "2" in done.stdout

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import Any
 
 import pytest
 from harness import needs_root, rows_on
 
+from rollouts.sandbox import jail
 from rollouts.sandbox.attacks import FURTHER, TABLE
 from rollouts.sandbox.model import LEVELS, Config, Level
 from rollouts.sandbox.pool import Pool
@@ -17,7 +17,7 @@ from rollouts.sandbox.pool import Pool
 OPEN_CONFINED = {3}
 # `limits` is a filter and rlimits only; these rows are the file tree, memory sums and /proc.
 OPEN_LIMITS = {1, 2, 3, 4, 5, 6, 29, 30, 32, 46, 47, 48, 49, 50, 56, 68, 72, 73, 103, 105, 113, 128}
-AS = ["user"] if os.geteuid() == 0 else []
+AS = ["user"] if jail.is_root() else []
 
 
 def opened(rows: dict[int, dict[str, Any]]) -> dict[int, str]:

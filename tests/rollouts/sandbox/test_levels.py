@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 from harness import needs_root, on_machine, running
 from namespaces import is_root_without_namespaces
 
-from rollouts.sandbox import probe
+from rollouts.sandbox import jail, probe
 from rollouts.sandbox.model import Config, SandboxError
 
-AS = ["user"] if os.geteuid() == 0 else []
+AS = ["user"] if jail.is_root() else []
 ASK = (
     "import json; from rollouts.sandbox import probe, model;"
     "print(json.dumps(probe.report(model.Config(workers=1, min_level={!r}, stack=()))))"
