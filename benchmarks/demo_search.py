@@ -17,7 +17,6 @@ skipped when it is there.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import statistics
@@ -27,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from benchmarks.stages import Stages, assay, part, rows_of, spent
+from benchmarks.stages import Stages, assay, change, options, part, rows_of, spent
 from rewards.score_rows import score_row
 from rewards.task import Task, read_tasks
 from train.evaluation.stats import balanced, balanced_difference
@@ -260,30 +259,22 @@ def gain(seed: str, name: str, models: Mapping[str, Sequence[Row]]) -> str:
             cells.append("–")
             continue
         (before, labels), (after, _) = of(models[base]), of(models["RL"])
-        d = balanced_difference(before, after, labels, sources=sources)
-        cells.append(f"{d.value:+.3f} [{d.low:+.3f}, {d.high:+.3f}]")
+        cells.append(change(balanced_difference(before, after, labels, sources=sources)))
     return f"| {seed} | {name} | " + " | ".join(cells) + " |"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
-    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
+    parser = options(__doc__, list(ARMS), splits=(), seeds=(0, 1))
     parser.add_argument("--threads", type=int, default=1, help="of the engine (%(default)s)")
-    parser.add_argument("--model", help="instead of SmolLM2-135M-Instruct")
     without = "leave out the control, where another arm's with as much gold is far above"
     parser.add_argument("--without-control", action="store_true", help=without)
-    parser.add_argument("--table", action="store_true", help="only print what is finished")
-    parser.add_argument("settings", nargs="*", help="key=value, for every training run")
     args = parser.parse_args(argv)
-    out = args.out.resolve()
     if not args.table:
         for seed in args.seeds:
             for name in args.arms:
-                place = Place(out, seed, args.threads, args.model, tuple(args.settings))
+                place = Place(args.out, seed, args.threads, args.model, tuple(args.settings))
                 run_arm(place, name, ARMS[name], not args.without_control)
-    table(out)
+    table(args.out)
     return 0
 
 

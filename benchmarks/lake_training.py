@@ -3,7 +3,7 @@
     python -m benchmarks.lake_training --out runs/lakes --seeds 0              # all arms, resumable
     python -m benchmarks.lake_training --out runs/lakes --seeds 0 1 2 --arms sft rl rl_credit
     python -m benchmarks.lake_training --out runs/lakes --table                # of the validation
-    python -m benchmarks.lake_training --out runs/lakes --seeds 0 --split heldout heldout_obscured
+    python -m benchmarks.lake_training --out runs/lakes --seeds 0 --split heldout
 
 Tasks are short: `assay tasks lake --carried --short`, one plain table, one or two steps after it is
 loaded, answered by one script that prints the result of every step. Training, validation and
@@ -23,7 +23,6 @@ that was stopped goes on. One thread.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -31,7 +30,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.stages import Stages, assay, part, rows_of, spent
+from benchmarks.stages import Place, assay, change, level, options, part, rows_of, spent
 from rewards.seeds import derive_seed
 from train.evaluation.stats import mean_interval, paired_difference
 from train.model.source import resolve_model
@@ -41,8 +40,9 @@ SHARES = ("--heldout-share", "0.2", "--validation-share", "0.15")
 EXAMPLES = 128  # training tasks of SFT; RL asks the others
 ROOM = 130  # tokens of an answer
 ENGINE = ("validation=null", "engine.threads=1", "engine.micro_tokens=2048")
-SFT = ("sft.epochs=1", "sft.batch_size=4", "sft.lr=2e-4", "sft.max_length=480")
+SFT = (*ENGINE, "sft.epochs=1", "sft.batch_size=4", "sft.lr=2e-4", "sft.max_length=480")
 RL = (
+    *ENGINE,
     "rl.steps=8",
     "rl.prompts_per_step=8",
     "rl.mini_batch=8",
@@ -69,52 +69,27 @@ PAIRS = (("sft", "rl"), ("sft", "rl_credit"), ("rl", "rl_credit"), ("sft", "all_
 CONTROLLED = (("all_gold", "rl"), ("all_gold", "rl_credit"))
 
 
-@dataclass(frozen=True)
-class Place:
-    """The folders of a run: `tasks` for all seeds, `seedS/ARM` a training run."""
+def tasks_of(place: Place) -> Path:
+    return place.tasks("lake", "--seed", "0", *TASKS, *SHARES)
 
-    out: Path
-    seed: int
-    model: str
-    extra: tuple[str, ...] = ()
 
-    @property
-    def folder(self) -> Path:
-        return self.out / f"seed{self.seed}"
+def gold(place: Place, tasks: Path) -> Path:
+    """The kept rollouts of the agent that knows the gold script of every task."""
+    rollouts, kept = tasks.with_suffix(".rollouts.jsonl"), tasks.with_suffix(".parquet")
+    if not kept.is_file():
+        agent = ("--solver", "reference", "--model", place.model, "--n", 1, "--turns", 1)
+        assay("rollout", "--tasks", tasks, *agent, "--run-s", 30, "--out", rollouts)
+        assay("select", "--rollouts", rollouts, "--strategy", "fv", "--out", kept)
+    return kept
 
-    @property
-    def tasks(self) -> Path:
-        folder = self.out / "tasks"
-        if not (folder / "certificate.json").is_file():
-            words = ("--out", folder, "--seed", 0, *TASKS, *SHARES)
-            assay("tasks", "lake", *words)
-        return folder
 
-    def gold(self, name: str, tasks: Path) -> Path:
-        """The kept rollouts of the agent that knows the gold script of every task."""
-        rollouts, kept = tasks.with_suffix(".rollouts.jsonl"), tasks.with_suffix(".parquet")
-        if not kept.is_file():
-            agent = ("--solver", "reference", "--model", self.model, "--n", 1, "--turns", 1)
-            assay("rollout", "--tasks", tasks, *agent, "--run-s", 30, "--out", rollouts)
-            assay("select", "--rollouts", rollouts, "--strategy", "fv", "--out", kept)
-        return kept
-
-    def train(
-        self, name: str, command: str, data: Path, start: str, settings: Sequence[str]
-    ) -> None:
-        words = (f"model.path={start}", *ENGINE, *settings)
-        Stages(self.folder, self.seed, self.extra).train(name, command, data, words)
-
-    def trained(self, name: str) -> str:
-        return self.model if name == "untouched" else str(self.folder / name / "model")
-
-    def answer(self, name: str, split: str) -> None:
-        """Greedy answers to the tasks of a split. The untouched model answers for all seeds."""
-        target = answers(self.out, self.seed, name, split)
-        if not (target / "results.json").is_file():
-            words = ("--tasks", f"krama:{self.tasks / split}.jsonl", "--agent", "lake-script")
-            room = ("--max-new-tokens", ROOM, "--run-s", 30, "--threads", 1, "--no-baselines")
-            assay("eval", "--model", self.trained(name), *words, *room, "--out", target)
+def answer(place: Place, name: str, split: str) -> None:
+    """Greedy answers to the tasks of a split. The untouched model answers for all seeds."""
+    target = answers(place.out, place.seed, name, split)
+    if not (target / "results.json").is_file():
+        words = ("--tasks", f"krama:{tasks_of(place) / split}.jsonl", "--agent", "lake-script")
+        room = ("--max-new-tokens", ROOM, "--run-s", 30, "--threads", 1, "--no-baselines")
+        assay("eval", "--model", place.trained(name), *words, *room, "--out", target)
 
 
 def answers(out: Path, seed: int, name: str, split: str) -> Path:
@@ -134,9 +109,9 @@ def train_arm(place: Place, name: str) -> None:
     """Train an arm and, before it, its start."""
     if name == "untouched":
         return
-    first, rest = halves(place.tasks)
+    first, rest = halves(tasks_of(place))
     if name == START:
-        place.train(name, "sft", place.gold(name, first), place.model, SFT)
+        place.train(name, "sft", gold(place, first), place.model, SFT)
         return
     train_arm(place, START)
     if name == CONTROL:
@@ -151,13 +126,13 @@ def train_control(place: Place, first: Path) -> None:
         train_arm(place, name)
     files = [f for name in ARMS for f in (place.folder / name / "rollouts").glob("*.jsonl")]
     names = {str(row["task_id"]) for file in files for row in rows_of(file)}
-    lines = (place.tasks / "train_rl.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (first.parent / "train_rl.jsonl").read_text(encoding="utf-8").splitlines()
     asked = [line for line in lines if json.loads(line)["id"] in names]
     start, rl = (spent(place.folder / f"{n}.spent.json") for n in (START, "rl"))
     epochs = max(1, round((start + rl) / (start / EXAMPLES * (EXAMPLES + len(asked)))))
     data = part(first, f"all_gold_{place.seed}.jsonl", EXAMPLES, asked)  # beside the lakes
     settings = (*SFT, f"sft.epochs={epochs}")
-    place.train(CONTROL, "sft", place.gold(CONTROL, data), place.model, settings)
+    place.train(CONTROL, "sft", gold(place, data), place.model, settings)
 
 
 @dataclass(frozen=True)
@@ -206,8 +181,7 @@ def answers_of(out: Path, seed: int, name: str, split: str) -> list[Answer]:
 
 def cells(found: Sequence[Answer]) -> Iterator[str]:
     """Outcome with its interval, exact answers, by type, credit, recalled, tokens."""
-    outcome = mean_interval([a.outcome for a in found], [a.table for a in found])
-    yield f"{outcome.value:.3f} [{outcome.low:.3f}, {outcome.high:.3f}]"
+    yield level(mean_interval([a.outcome for a in found], [a.table for a in found]))
     yield f"{sum(a.exact for a in found):.0f} of {len(found)}"
     for kind in ("numeric_exact", "string_exact", "list_exact"):
         yield f"{statistics.fmean([a.outcome for a in found if a.answer_type == kind] or [0]):.2f}"
@@ -269,33 +243,21 @@ def difference(label: str, seeds: Sequence[int], pairs: Sequence[tuple[Answer, A
     row: list[str] = []
     for what in ("outcome", "exact", "credit"):
         before, after = ([float(getattr(p[i], what)) for p in pairs] for i in (0, 1))
-        found = paired_difference(before, after, sources=tables)
-        row.append(f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]")
+        row.append(change(paired_difference(before, after, sources=tables)))
     print(f"| {label} | {' '.join(map(str, seeds))} | {' | '.join(row)} |")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--arms", nargs="+", choices=NAMES, default=list(NAMES))
-    parser.add_argument("--split", nargs="+", choices=SPLITS, default=["validation"])
-    parser.add_argument("--model", help="instead of SmolLM2-135M-Instruct")
-    parser.add_argument("--table", action="store_true", help="only print what is finished")
-    parser.add_argument("settings", nargs="*", help="key=value, for every training run")
+    parser = options(__doc__, NAMES, splits=SPLITS)
     args = parser.parse_args(argv)
-    out = args.out.resolve()
     if not args.table:
-        model = args.model or str(resolve_model())
+        model = str(resolve_model(args.model))
         for seed in args.seeds:
-            place = Place(out, seed, model, tuple(args.settings))
+            place = Place(args.out, seed, model, tuple(args.settings))
             for name in args.arms:
                 train_arm(place, name)
-                for split in args.split:
-                    place.answer(name, split)
-    for split in args.split:
-        print(f"\n{split}\n")
-        table(out, split)
+                answer(place, name, args.split)
+    table(args.out, args.split)
     return 0
 
 

@@ -21,7 +21,6 @@ Every stage leaves a finished folder and is skipped when it is there. One thread
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -29,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import demo_search, order
-from benchmarks.stages import Stages, assay, rows_of, spent
+from benchmarks.stages import Place, Stages, assay, change, level, options, rows_of, spent
 from rewards.task import write_jsonl
 from train.evaluation.stats import mean_interval, paired_difference
 from train.model.source import resolve_model
@@ -70,9 +69,9 @@ TAUGHT: dict[str, tuple[Mapping[str, int], str | None]] = {
 ARMS = ("untouched", *TAUGHT, "mix_rl")
 
 
-def build(folder: Path, kind: str, seed: int) -> Path:
-    """The folder of a kind's tasks, built once."""
-    target = folder / f"tasks_{kind}"
+def build(folder: Path, kind: str, seed: int) -> None:
+    """The tasks of a kind, built once. Those of `sql` take long and are the same for all seeds."""
+    target = tasks_of(folder, kind)
     if not (target / "certificate.json").is_file():
         words = ("--out", target, "--seed", seed)
         if kind == "refine":
@@ -81,13 +80,18 @@ def build(folder: Path, kind: str, seed: int) -> Path:
             assay("tasks", "order", *words, *order.TASKS, order.FORMS["states"])
         else:
             shares = ("--heldout-share", 0.25, "--validation-share", 0.15)
+            words = ("--out", target, "--seed", 0)
             assay("tasks", "sql", "--carried", "--short", "--count", 420, *shares, *words)
-    return target
+
+
+def tasks_of(folder: Path, kind: str) -> Path:
+    """The folder of a kind's tasks; `folder` is that of a seed."""
+    return (folder.parent if kind == "sql" else folder) / f"tasks_{kind}"
 
 
 def training(folder: Path, kind: str) -> tuple[list[Row], list[Row]]:
     """Tasks of a kind for SFT, and others for RL."""
-    tasks = folder / f"tasks_{kind}"
+    tasks = tasks_of(folder, kind)
     if kind != "sql":
         parts = (rows_of(tasks / f"train_{stage}.jsonl") for stage in ("sft", "rl"))
         sft, rl = parts
@@ -134,7 +138,7 @@ def asked(folder: Path, split: str) -> Path:
     target = folder / f"asked_{split}.jsonl"
     if not target.is_file():
         rows = [
-            row for k in KINDS for row in rows_of(folder / f"tasks_{k}" / f"{split}.jsonl")[:ASKED]
+            row for k in KINDS for row in rows_of(tasks_of(folder, k) / f"{split}.jsonl")[:ASKED]
         ]
         write_jsonl(target, rows)
     return target
@@ -145,15 +149,15 @@ def kinds_of(folder: Path, split: str) -> dict[str, str]:
     return {
         row["id"]: kind
         for kind in KINDS
-        for row in rows_of(folder / f"tasks_{kind}" / f"{split}.jsonl")[:ASKED]
+        for row in rows_of(tasks_of(folder, kind) / f"{split}.jsonl")[:ASKED]
     }
 
 
-def run_seed(out: Path, seed: int, names: Sequence[str], split: str, untouched: Path) -> None:
-    folder = out / f"seed{seed}"
+def run_seed(place: Place, names: Sequence[str], split: str) -> None:
+    folder, untouched = place.folder, Path(place.model)
     for kind in KINDS:
-        build(folder, kind, seed)
-    stages = Stages(folder, seed)
+        build(folder, kind, place.seed)
+    stages = Stages(folder, place.seed, place.extra)
     for name in names:
         model, target = train_arm(stages, name, untouched), folder / f"{name}.{split}"
         if not (target / "results.json").is_file():
@@ -187,7 +191,7 @@ def table(out: Path, split: str) -> None:
         for kind in KINDS:
             values = [value for value, _ in found[kind].values()]
             one = mean_interval(values, [source for _, source in found[kind].values()])
-            cells.append(f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]")
+            cells.append(level(one))
         mean = statistics.fmean(statistics.fmean(v for v, _ in found[k].values()) for k in KINDS)
         took = [spent(out / seed / f"{name}.spent.json") / 60 for seed in seeds]
         minutes = "" if name == "untouched" else f"{statistics.fmean(took):.1f}"
@@ -212,24 +216,18 @@ def differences(title: str, bases: Mapping[str, str], name: str, data: Mapping[s
         sources = [after[key][1] for key in keys]
         old, new = ([side[key][0] for key in keys] for side in (before, after))
         found = paired_difference(old, new, sources=sources)
-        cells.append(f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]")
+        cells.append(change(found))
     print(f"| {title} | {' | '.join(cells)} |")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
-    parser.add_argument("--split", choices=("validation", "heldout"), default="validation")
-    parser.add_argument("--model", help="instead of SmolLM2-135M-Instruct")
-    parser.add_argument("--table", action="store_true", help="only print what is finished")
+    parser = options(__doc__, ARMS)
     args = parser.parse_args(argv)
-    out = args.out.resolve()
     if not args.table:
         for seed in args.seeds:
-            run_seed(out, seed, args.arms, args.split, resolve_model(args.model))
-    table(out, args.split)
+            place = Place(args.out, seed, str(resolve_model(args.model)), tuple(args.settings))
+            run_seed(place, args.arms, args.split)
+    table(args.out, args.split)
     return 0
 
 

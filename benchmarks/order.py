@@ -27,7 +27,6 @@ when it is there; a stage that was stopped goes on. One thread.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -35,7 +34,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.stages import Stages, assay, part, rows_of, spent
+from benchmarks.stages import Stages, assay, change, level, options, part, rows_of, spent
 from data_gen.demo.order import REPEATS
 from rewards.cdr.states import refinement_states
 from rewards.task import read_tasks, write_jsonl
@@ -230,8 +229,7 @@ def cells(groups: Sequence[Group]) -> Iterator[str]:
     yield f"{statistics.fmean(every):.3f}"
     for track in ("order_f", "order_m"):
         hard = [g for g in groups if g.track == track and g.sensitive]
-        ocs = mean_interval([g.right for g in hard], [g.key for g in hard])
-        yield f"{ocs.value:.3f} [{ocs.low:.3f}, {ocs.high:.3f}]"
+        yield level(mean_interval([g.right for g in hard], [g.key for g in hard]))
         yield " / ".join(
             f"{statistics.fmean(g.outcomes[slot] for g in hard):.2f}" for slot in hard[0].outcomes
         )
@@ -299,30 +297,20 @@ def difference(
     for tracks in (("order_f",), ("order_m",), ("order_f", "order_m")):
         chosen = [(a, b) for a, b in pairs if a.track in tracks]
         before, after = [a.right for a, _ in chosen], [b.right for _, b in chosen]
-        found = paired_difference(before, after, sources=[a.key for a, _ in chosen])
-        row.append(f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]")
+        sources = [a.key for a, _ in chosen]
+        row.append(change(paired_difference(before, after, sources=sources)))
     print(f"| {base} → {name} | {' '.join(map(str, both))} | {' | '.join(row)} |")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--arms", nargs="+", choices=NAMES, default=list(NAMES))
-    parser.add_argument(
-        "--split", choices=("validation", "heldout", BEGUN_SPLIT), default="validation"
-    )
-    parser.add_argument("--model", help="instead of SmolLM2-135M-Instruct")
-    parser.add_argument("--table", action="store_true", help="only print what is finished")
-    parser.add_argument("settings", nargs="*", help="key=value, for every training run")
+    parser = options(__doc__, NAMES, splits=("validation", "heldout", BEGUN_SPLIT))
     args = parser.parse_args(argv)
-    out = args.out.resolve()
     if not args.table:
         for seed in args.seeds:
-            place = Place(out, seed, args.model, tuple(args.settings))
+            place = Place(args.out, seed, args.model, tuple(args.settings))
             for name in args.arms:
                 run_arm(place, name, args.split)
-    begun_table(out) if args.split == BEGUN_SPLIT else table(out, args.split)
+    begun_table(args.out) if args.split == BEGUN_SPLIT else table(args.out, args.split)
     return 0
 
 

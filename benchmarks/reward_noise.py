@@ -17,7 +17,6 @@ Folders, seeds and resuming are those of `benchmarks.demo_search`, whose SFT sta
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +31,7 @@ from benchmarks.demo_search import (
     start_of,
     tasks_of,
 )
-from benchmarks.stages import rows_of, spent
+from benchmarks.stages import change, options, rows_of, spent
 from train.evaluation.stats import balanced_difference
 
 START = Arm(240, 12)
@@ -115,27 +114,19 @@ def gain(data: dict[tuple[int, str], list[Row]], seeds: Sequence[int], base: str
     pooled = {n: [r for s in both for r in data[s, n]] for n in (base, name)}
     (before, labels), (after, _) = of(pooled[base]), of(pooled[name])
     sources = [r["source"] for r in pooled[name]]
-    d = balanced_difference(before, after, labels, sources=sources)
-    return f"{d.value:+.3f} [{d.low:+.3f}, {d.high:+.3f}]"
+    return change(balanced_difference(before, after, labels, sources=sources))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
+    parser = options(__doc__, list(ARMS), splits=())
     parser.add_argument("--threads", type=int, default=1, help="of the engine (%(default)s)")
-    parser.add_argument("--model", help="instead of SmolLM2-135M-Instruct")
-    parser.add_argument("--table", action="store_true", help="only print what is finished")
-    parser.add_argument("settings", nargs="*", help="key=value, for every training run")
     args = parser.parse_args(argv)
-    out = args.out.resolve()
     if not args.table:
         for seed in args.seeds:
-            place = Place(out, seed, args.threads, args.model, tuple(args.settings))
+            place = Place(args.out, seed, args.threads, args.model, tuple(args.settings))
             for name in args.arms:
                 run_arm(place, name)
-    table(out)
+    table(args.out)
     return 0
 
 

@@ -3,6 +3,7 @@ many training runs can be stopped and go on."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -13,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from train.evaluation.stats import Interval
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -56,6 +59,37 @@ def assay(*words: object, note: Path | None = None) -> None:
         sys.exit(status)
 
 
+def options(
+    about: str | None,
+    arms: Sequence[str],
+    *,
+    splits: Sequence[str] = ("validation", "heldout"),
+    seeds: Sequence[int] = (0, 1, 2),
+) -> argparse.ArgumentParser:
+    """The options that the drivers share. `about` is a driver's docstring; no `--split` where it
+    has no splits to choose from."""
+    parser = argparse.ArgumentParser(description=(about or "").split("\n\n")[0])
+    parser.add_argument("--out", type=lambda text: Path(text).resolve(), required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(seeds))
+    parser.add_argument("--arms", nargs="+", choices=list(arms), default=list(arms))
+    if splits:
+        parser.add_argument("--split", choices=list(splits), default=splits[0])
+    parser.add_argument("--model", help="instead of SmolLM2-135M-Instruct")
+    parser.add_argument("--table", action="store_true", help="only print what is finished")
+    parser.add_argument("settings", nargs="*", help="key=value, for every training run")
+    return parser
+
+
+def level(found: Interval) -> str:
+    """A value and its interval, as a cell of a table."""
+    return f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
+
+
+def change(found: Interval) -> str:
+    """A difference and its interval, with signs."""
+    return f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+
+
 @dataclass(frozen=True)
 class Stages:
     """The training runs in one folder, all of one seed. `extra` are settings of every run."""
@@ -72,3 +106,36 @@ class Stages:
             words = (f"data={data}", f"out={self.folder / name}", f"seed={self.seed}")
             assay(command, *words, *settings, *self.extra, note=note)
         shutil.rmtree(self.folder / name / "checkpoints", ignore_errors=True)  # 2 GB a run
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folders of a run whose seeds share their tasks: `tasks/`, and `seedS/ARM` for a training
+    run. `model` is the untouched model; `extra` are settings of every training run."""
+
+    out: Path
+    seed: int
+    model: str
+    extra: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        return self.out / f"seed{self.seed}"
+
+    def tasks(self, family: str, *words: str) -> Path:
+        """The folder of `assay tasks FAMILY`, built once."""
+        folder = self.out / "tasks"
+        if not (folder / "certificate.json").is_file():
+            assay("tasks", family, "--out", folder, *words)
+        return folder
+
+    def train(
+        self, name: str, command: str, data: Path, start: str, settings: Sequence[str]
+    ) -> None:
+        """A training run from `start`, kept where it is finished."""
+        words = (f"model.path={start}", *settings)
+        Stages(self.folder, self.seed, self.extra).train(name, command, data, words)
+
+    def trained(self, name: str) -> str:
+        """The model of an arm."""
+        return self.model if name == "untouched" else str(self.folder / name / "model")

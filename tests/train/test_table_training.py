@@ -12,6 +12,7 @@ pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
 from benchmarks import table_training as bench  # noqa: E402
+from benchmarks.stages import Place  # noqa: E402
 from rewards.task import Task, read_tasks, write_jsonl  # noqa: E402
 from rollouts.dare.short import choices, read_question, short_model_code  # noqa: E402
 
@@ -26,7 +27,7 @@ def task(name: str, track: str) -> Task:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> bench.Place:
+def run(tmp_path: Path) -> Place:
     """A folder with tasks of two tracks."""
     tasks = [task(f"t{i % 20}:{i}", "class-MM") for i in range(60)]
     tasks += [task(f"s{i}:0", "time-CF") for i in range(5)]
@@ -34,22 +35,22 @@ def run(tmp_path: Path) -> bench.Place:
     (tmp_path / "tasks" / "certificate.json").write_text("{}")
     for name in ("train", "validation"):
         write_jsonl(tmp_path / "tasks" / f"{name}.jsonl", (t.to_json() for t in tasks))
-    return bench.Place(tmp_path, 0, "model")
+    return Place(tmp_path, 0, "model")
 
 
-def test_a_rare_track_is_asked_whole(run: bench.Place) -> None:
-    asked = read_tasks(bench.chosen_tasks(run.tasks, "validation"))
+def test_a_rare_track_is_asked_whole(run: Place) -> None:
+    asked = read_tasks(bench.chosen_tasks(run.out / "tasks", "validation"))
     assert len(asked) == bench.MOST["validation"]
     assert sum(t.track == "time-CF" for t in asked) == 5
 
 
-def test_a_seed_has_its_own_examples(run: bench.Place) -> None:
-    other = bench.Place(run.out, 1, "model")
+def test_a_seed_has_its_own_examples(run: Place) -> None:
+    other = Place(run.out, 1, "model")
     assert sorted(bench.shuffled(run)) == sorted(bench.shuffled(other))
     assert bench.shuffled(run) == bench.shuffled(run) != bench.shuffled(other)
 
 
-def test_strategies_are_cut_to_equal_rows(run: bench.Place) -> None:
+def test_strategies_are_cut_to_equal_rows(run: Place) -> None:
     run.folder.mkdir()
     for strategy, rows in (("av", 30), ("dv", 8)):
         whole = pa.table({"task_id": [f"t{i}" for i in range(rows)]})
@@ -68,8 +69,8 @@ def test_the_estimator_of_a_script_is_told() -> None:
     assert bench.estimator("import pandas as pd") == bench.estimator("") == "none"
 
 
-def test_finished_arms_are_told(run: bench.Place, capsys: pytest.CaptureFixture[str]) -> None:
-    tasks = read_tasks(bench.chosen_tasks(run.tasks, "validation"))
+def test_finished_arms_are_told(run: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    tasks = read_tasks(bench.chosen_tasks(run.out / "tasks", "validation"))
     for folder, outcome in ((run.out / "default", 0.25), (run.folder / "rl", 0.75)):
         target = folder.with_name(f"{folder.name}.validation")
         target.mkdir(parents=True)
