@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -28,6 +29,20 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Stop where no jail can start, and say what to do, before a hundred tests fail for it."""
+    if not is_root_without_namespaces():
+        return
+    from rollouts.sandbox.interpreter import closed_folder
+
+    if folder := closed_folder(sys.executable):
+        pytest.exit(
+            f"model code runs as another user here, who may not enter {folder}, where this Python "
+            f"is: chmod o+x {folder}, or use a Python elsewhere",
+            returncode=pytest.ExitCode.USAGE_ERROR,
+        )
 
 
 @pytest.fixture(scope="session", autouse=True)
