@@ -9,11 +9,12 @@ Tasks are short ones of MM (macro-F1 or clipped R2), XF and CF: `assay tasks dar
 --task-types MM,XF,CF`. A model answers with one script, which is one tool call.
 
 `default`, `drawn` and `forest` are scripted agents: a linear model on the numeric columns; an
-estimator and columns drawn by the task's id; a random forest on all columns. `sft` imitates `drawn`
-on few training tasks, so it can barely do the form; `sft_all` goes on from there on those of all
-training tasks. Neither says what scores well. `rl` goes on from `sft_all` by Dr.GRPO on the score.
-`all_gold` is the control of `rl`: SFT on the best script of the three agents for every training
-task, for the processor time of `sft`, `sft_all` and `rl` together.
+estimator and columns drawn by the task's id; a random forest on all columns. `sft_all` imitates the
+scripts of all three for every training task, which do not say what scores well. `rl` goes on from
+there by Dr.GRPO on the score. `all_gold` is the control of `rl`: SFT on the best script of the
+three for every training task, for the processor time of `sft_all` and `rl` together.
+
+`sft` imitates `drawn` on few training tasks, so it can barely do the form.
 
 `fv`, `av`, `bv` and `dv` are SFT that goes on from `sft` on its own sampled rollouts, of training
 tasks whose scripts it never saw. Each strategy of `assay select` chooses from the same rollouts,
@@ -78,7 +79,14 @@ RL = (
 AGENTS = {"default": "reference", "drawn": "drawn", "forest": "forest"}
 STRATEGIES = ("fv", "av", "bv", "dv")
 NAMES = (*AGENTS, "sft", "sft_all", "rl", "all_gold", *STRATEGIES)
-BASES = ("default", "forest", "sft", "sft_all", "rl", "fv")
+PAIRS = (
+    *(("default", name) for name in ("sft_all", "rl", "all_gold")),
+    ("forest", "rl"),
+    ("sft_all", "rl"),
+    ("all_gold", "rl"),
+    *(("sft", name) for name in STRATEGIES),
+    *(("fv", name) for name in STRATEGIES[1:]),
+)
 Row = Mapping[str, Any]
 
 
@@ -145,9 +153,9 @@ def part(file: Path, target: Path, names: Sequence[str]) -> Path:
     return target
 
 
-def selected(files: Sequence[Path], strategy: str, target: Path) -> Path:
+def selected(files: Sequence[Path], strategy: str, target: Path, *more: str) -> Path:
     """`assay select` on rollouts; any usable script counts as valid for imitation."""
-    words = ("--rollouts", *files, "--strategy", strategy, "--fastest-by", "cost", *ANY)
+    words = ("--rollouts", *files, "--strategy", strategy, "--fastest-by", "cost", *ANY, *more)
     assay("select", *words, "--out", target)
     return target
 
@@ -163,13 +171,17 @@ def imitate(place: Place) -> None:
 
 
 def imitate_all(place: Place) -> None:
-    """SFT that goes on from `sft` on the drawn scripts of all training tasks."""
+    """SFT of the untouched model on the scripts of all agents for all training tasks."""
     if done(place.folder / "sft_all.spent.json"):
         return
-    imitate(place)
-    file = part(scripts(place, "drawn"), place.folder / "sft_all.jsonl", shuffled(place))
-    data = selected([file], "av", place.folder / "sft_all.parquet")
-    place.train("sft_all", "sft", data, place.trained("sft"), (*SFT, "sft.epochs=1"))
+    data = selected(usable(place), "av", place.folder / "sft_all.parquet", "--deduplicate")
+    place.train("sft_all", "sft", data, place.model, (*SFT, "sft.epochs=1"))
+
+
+def usable(place: Place) -> list[Path]:
+    """What each agent did on the training tasks, where it gave a usable file."""
+    names = shuffled(place)
+    return [part(scripts(place, a), place.folder / f"{a}.jsonl", names) for a in AGENTS]
 
 
 def reinforce(place: Place) -> None:
@@ -180,11 +192,11 @@ def reinforce(place: Place) -> None:
 def train_control(place: Place) -> None:
     """SFT on the best script of the agents for every training task, as long as `rl` took."""
     reinforce(place)
-    every = [scripts(place, agent) for agent in AGENTS]
-    data = selected(every, "fv", place.folder / "all_gold.parquet")
-    notes = [place.folder / f"{name}.spent.json" for name in ("sft", "sft_all", "rl")]
+    data = selected(usable(place), "av", place.folder / "all_gold.parquet", "--per-task", "1")
+    notes = [place.folder / f"{name}.spent.json" for name in ("sft_all", "rl")]
+    rows = [kept_rows(place.folder / f"{name}.parquet") for name in ("sft_all", "all_gold")]
     took = [spent(note) for note in notes]
-    epochs = max(1, round(sum(took) / took[1]))  # `sft_all` passes over all tasks once
+    epochs = max(1, round(sum(took) / (took[0] * rows[1] / rows[0])))
     place.train("all_gold", "sft", data, place.model, (*SFT, f"sft.epochs={epochs}"))
 
 
@@ -206,15 +218,17 @@ def choose_rows(place: Place) -> dict[str, int]:
         target = place.folder / f"{strategy}.whole.parquet"
         words = ("--rollouts", file, "--strategy", strategy, "--fastest-by", "cost", *RULES)
         assay("select", *words, "--out", target)
-        kept[strategy] = json.loads(manifest(target).read_text())["kept"]["rows"]
+        kept[strategy] = kept_rows(target)
     for strategy in STRATEGIES:
         cut(place, strategy, min(kept.values()))
     note.write_text(json.dumps(kept))
     return kept
 
 
-def manifest(parquet: Path) -> Path:
-    return parquet.with_name(f"{parquet.name}.manifest.json")
+def kept_rows(parquet: Path) -> int:
+    """The rows of a training set, as its manifest says."""
+    manifest = parquet.with_name(f"{parquet.name}.manifest.json")
+    return int(json.loads(manifest.read_text())["kept"]["rows"])
 
 
 def cut(place: Place, strategy: str, rows: int) -> None:
@@ -303,17 +317,9 @@ def table(out: Path, split: str) -> None:
             print(f"| `{name}` | all | {' | '.join(cells(pooled))} | |")
     print(f"\n| difference | seeds | score | {' | '.join(TRACKS)} |")
     print("|" + "---|" * (3 + len(TRACKS)))
-    for base in BASES:
-        for name in NAMES:
-            if name != base and name not in AGENTS and (base, name) not in _TOLD_ELSEWHERE:
-                difference(data, seeds, base, name)
+    for base, name in PAIRS:
+        difference(data, seeds, base, name)
     models(data, seeds)
-
-
-_TOLD_ELSEWHERE = {(base, name) for base in ("rl", "fv") for name in ("sft", "sft_all", "rl")} | {
-    ("sft_all", "sft"),
-    ("fv", "all_gold"),
-}
 
 
 def difference(
