@@ -1,0 +1,185 @@
+"""Small hand-made samples of the semantic extension, in its sources' formats."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+from data_gen.cdr.semantic import hallu, judged, pii
+from data_gen.cdr.semantic.rows import Unusable
+
+LETTER = "Ana Diaz (ana@acme.io) lives in Oslo; write to ana@acme.io before 3 May."
+
+
+def mask(*parts: tuple[str, str]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for value, label in parts:
+        start = LETTER.index(value)
+        found.append(
+            {
+                "value": value,
+                "label": label,
+                "start": start,
+                "end": start + len(value),
+                "label_index": 1,
+            }
+        )
+    second = LETTER.rindex("ana@acme.io")
+    found.append({"value": "ana@acme.io", "label": "EMAIL", "start": second, "end": second + 11})
+    return found
+
+
+ENTITIES = mask(
+    ("Ana", "GIVENNAME"), ("Diaz", "SURNAME"), ("ana@acme.io", "EMAIL"), ("Oslo", "CITY")
+)
+PII = [
+    {
+        "uid": 1,
+        "source_text": LETTER,
+        "masked_text": "",
+        "language": "en",
+        "locale": "US",
+        "split": "train",
+        "privacy_mask": ENTITIES,
+    },
+    {
+        "uid": 2,
+        "source_text": LETTER + " ",
+        "language": "English",
+        "privacy_mask": json.dumps(ENTITIES),
+    },
+    {"uid": 3, "source_text": LETTER + "  ", "language": "en", "privacy_mask": str(ENTITIES)},
+    {"uid": 4, "source_text": "Hola", "language": "es", "privacy_mask": []},
+    {"uid": 5, "source_text": "x" + LETTER, "language": "en", "privacy_mask": ENTITIES},
+    {"uid": 6, "source_text": LETTER, "language": "en", "privacy_mask": "{["},
+    {"uid": 7, "source_text": LETTER, "language": "en", "privacy_mask": ENTITIES[:1]},
+]
+EDIT = "<entity><mark>Norway</mark><delete>Sweden</delete></entity>"
+FAVA = [
+    {
+        "annotated": f"Oslo is in {EDIT}. <invented>It has two suns.</invented> It is a city.",
+        "output": "Oslo is in Sweden. It has two suns. It is a city.",
+        "model": "m",
+        "prompt": "?",
+    },
+    {"annotated": "Oslo is a city.", "output": "Oslo is a city.", "model": "m", "prompt": "?"},
+    {
+        "prompt": "Read the following references:\nR\nPlease identify all the errors in the "
+        "following passage using the references provided and suggest edits:\n"
+        "Text: Bern lies in Sweden.",
+        "completion": f"Bern lies in {EDIT}.",
+    },
+    {"annotated": "Bern lies in <entity><mark>Norway</mark>.", "output": "x"},
+    {"annotated": f"Bern lies in {EDIT}.", "output": "Bern is in Norway."},
+]
+RUBRIC = [
+    {
+        "prompt": "Hi",
+        "response": "Hello",
+        "helpfulness": 3,
+        "correctness": 4,
+        "coherence": 4,
+        "complexity": 0,
+        "verbosity": 1,
+    },
+    {
+        "prompt": "Hi",
+        "response": "Hello!",
+        "helpfulness": 3.0,
+        "correctness": 4,
+        "coherence": 4,
+        "complexity": 0,
+        "verbosity": 5,
+    },
+]
+PAIR = {
+    "prompt_label_source": "human",
+    "response_label_source": "llm_jury",
+    "reconstruction_id_if_redacted": None,
+}
+SAFETY = [
+    {
+        "id": "s1",
+        "prompt": "a",
+        "response": "b",
+        "prompt_label": "unsafe",
+        "response_label": "safe",
+        "violated_categories": "Violence, Fraud/Deception",
+    }
+    | PAIR,
+    {
+        "id": "s2",
+        "prompt": "c",
+        "response": "d",
+        "prompt_label": "safe",
+        "response_label": "safe",
+        "violated_categories": "",
+    }
+    | PAIR,
+    {
+        "id": "s3",
+        "prompt": "REDACTED",
+        "response": "d",
+        "prompt_label": "unsafe",
+        "response_label": "safe",
+        "violated_categories": "",
+    }
+    | PAIR
+    | {"reconstruction_id_if_redacted": 7.0},
+    {
+        "id": "s4",
+        "prompt": "c",
+        "response": None,
+        "prompt_label": "safe",
+        "response_label": None,
+        "violated_categories": "",
+    }
+    | PAIR,
+]
+
+
+def usable(module_read: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for row in rows:
+        try:
+            found.append(module_read(row))
+        except Unusable:
+            continue
+    return found
+
+
+def all_rows() -> list[dict[str, Any]]:
+    parts = (
+        (pii.sample_of, pii.choose, pii.rows_of, PII),
+        (hallu.sample_of, hallu.choose, hallu.rows_of, FAVA),
+        (judged.rubric_sample, judged.choose_rubric, judged.rubric_rows, RUBRIC),
+        (judged.safety_sample, judged.choose_safety, judged.safety_rows, SAFETY),
+    )
+    return [
+        row
+        for read, choose, rows, given in parts
+        for sample in choose(usable(read, given))
+        for row in rows(sample)
+    ]
+
+
+def write_sources(folder: Path) -> list[str]:
+    """The four sources in the files they are published as."""
+    folder.mkdir(parents=True)
+    (folder / "english.jsonl").write_text("".join(json.dumps(r) + "\n" for r in PII))
+    (folder / "annotations.json").write_text(json.dumps(FAVA, indent=2))
+    with gzip.open(folder / "validation.jsonl.gz", "wt") as file:
+        file.write("".join(json.dumps(r) + "\n" for r in RUBRIC) + "{torn\n[1]\n")
+    (folder / "test.json").write_text(json.dumps(SAFETY))
+    return [
+        "--pii",
+        str(folder / "english.jsonl"),
+        "--hallu",
+        str(folder / "annotations.json"),
+        "--rubric",
+        str(folder / "validation.jsonl.gz"),
+        "--safety",
+        str(folder / "test.json"),
+    ]
