@@ -64,13 +64,13 @@ AGAIN = (*ENGINE, "sft.epochs=2", "sft.batch_size=6", "sft.lr=1e-4", "sft.max_le
 RL = (
     *ENGINE,
     *TOOL,
-    "rl.steps=5",
+    "rl.steps=8",
     "rl.prompts_per_step=6",
     "rl.mini_batch=6",
     "rl.rollouts_per_prompt=5",
     "rl.lr=3e-5",
     "rl.warmup=1",
-    "rl.temperature=0.7",  # at 1 most samples of such a start do not run
+    "rl.temperature=0.7",  # at 1 no sample loops, and greedy answers do: nothing unlearns it
     "rl.turns=1",
     f"rl.max_new_tokens={ROOM}",
     "rl.max_length=700",
