@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-from pathlib import Path
 from typing import Any
 
 from data_gen.cdr.semantic import hallu, judged, pii
@@ -162,24 +160,4 @@ def all_rows() -> list[dict[str, Any]]:
         for read, choose, rows, given in parts
         for sample in choose(usable(read, given))
         for row in rows(sample)
-    ]
-
-
-def write_sources(folder: Path) -> list[str]:
-    """The four sources in the files they are published as."""
-    folder.mkdir(parents=True)
-    (folder / "english.jsonl").write_text("".join(json.dumps(r) + "\n" for r in PII))
-    (folder / "annotations.json").write_text(json.dumps(FAVA, indent=2))
-    with gzip.open(folder / "validation.jsonl.gz", "wt") as file:
-        file.write("".join(json.dumps(r) + "\n" for r in RUBRIC) + "{torn\n[1]\n")
-    (folder / "test.json").write_text(json.dumps(SAFETY))
-    return [
-        "--pii",
-        str(folder / "english.jsonl"),
-        "--hallu",
-        str(folder / "annotations.json"),
-        "--rubric",
-        str(folder / "validation.jsonl.gz"),
-        "--safety",
-        str(folder / "test.json"),
     ]

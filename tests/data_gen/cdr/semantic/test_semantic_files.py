@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections import Counter
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 from front import command
-from semantic_samples import all_rows, write_sources
+from semantic_samples import FAVA, PII, RUBRIC, SAFETY, all_rows
 
 from data_gen.cdr.semantic.cli import tasks_of
 from data_gen.cdr.semantic.rows import published
@@ -20,6 +21,26 @@ from rewards.families import score_answer
 from rewards.task import Answer, TaskError, read_tasks, refuse_published
 
 main = command("tasks")
+
+
+def write_sources(folder: Path) -> list[str]:
+    """The four sources in the files they are published as."""
+    folder.mkdir(parents=True)
+    (folder / "english.jsonl").write_text("".join(json.dumps(r) + "\n" for r in PII))
+    (folder / "annotations.json").write_text(json.dumps(FAVA, indent=2))
+    with gzip.open(folder / "validation.jsonl.gz", "wt") as file:
+        file.write("".join(json.dumps(r) + "\n" for r in RUBRIC) + "{torn\n[1]\n")
+    (folder / "test.json").write_text(json.dumps(SAFETY))
+    return [
+        "--pii",
+        str(folder / "english.jsonl"),
+        "--hallu",
+        str(folder / "annotations.json"),
+        "--rubric",
+        str(folder / "validation.jsonl.gz"),
+        "--safety",
+        str(folder / "test.json"),
+    ]
 
 
 def test_the_command_writes_tracks_tasks_and_what_it_left_out(
