@@ -18,7 +18,7 @@ WORDING = "Remove e-mail addresses."
 
 
 def text_of(number: int, words: int = 12) -> str:
-    """A text that is like none of another number."""
+    """A text of so many words; texts of different numbers share no word."""
     return " ".join(f"{WORDS[(number + i) % len(WORDS)]}{number}" for i in range(words))
 
 
