@@ -30,7 +30,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.stages import Place, assay, change, level, options, part, rows_of, spent
+from benchmarks.stages import Place, assay, change, level, options, part, rows_of, seeds_of, spent
 from rewards.seeds import derive_seed
 from train.evaluation.stats import mean_interval, paired_difference
 from train.model.source import resolve_model
@@ -193,7 +193,7 @@ def cells(found: Sequence[Answer]) -> Iterator[str]:
 def table(out: Path, split: str) -> None:
     """Every finished arm, by seed and pooled; then differences, paired by task; of twins also the
     differences from their plain tasks."""
-    seeds = sorted(int(p.name[4:]) for p in out.glob("seed*"))
+    seeds = seeds_of(out)
     data = {(s, n): found for s in seeds for n in NAMES if (found := answers_of(out, s, n, split))}
     head = "| arm | seed | outcome, 95 % over tables | exact | number | name | list | sub-answers |"
     print(f"{head} did not run | tokens | processor min |\n|{'---|' * 11}")

@@ -34,7 +34,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.stages import Stages, assay, change, level, options, part, rows_of, spent
+from benchmarks.stages import Stages, assay, change, level, options, part, rows_of, seeds_of, spent
 from data_gen.demo.order import REPEATS
 from rewards.cdr.states import refinement_states
 from rewards.task import read_tasks, write_jsonl
@@ -239,7 +239,7 @@ def cells(groups: Sequence[Group]) -> Iterator[str]:
 
 def table(out: Path, split: str) -> None:
     """Every finished arm, by seed and pooled; then differences of OCS, paired by group."""
-    seeds = sorted(int(p.name[4:]) for p in out.glob("seed*"))
+    seeds = seeds_of(out)
     data = {(s, n): found for s in seeds for n in NAMES if (found := groups_of(out, s, n, split))}
     print(
         "| arm | seed | RS | OCS order_f | pre / post | OCS order_m | canonical / swapped |", end=""

@@ -31,7 +31,7 @@ from benchmarks.demo_search import (
     start_of,
     tasks_of,
 )
-from benchmarks.stages import change, options, rows_of, spent
+from benchmarks.stages import change, options, rows_of, seeds_of, spent
 from train.evaluation.stats import balanced_difference
 
 START = Arm(240, 12)
@@ -80,7 +80,7 @@ def answered(out: Path, seed: int, folder: str) -> list[Row]:
 
 def table(out: Path) -> None:
     """Every finished arm by seed and pooled; then differences to the start and to `exact`."""
-    seeds = sorted(int(p.name[4:]) for p in out.glob("seed*"))
+    seeds = seeds_of(out)
     folders = {"SFT": f"sft_short_{START.examples}", **{n: folder_of(n) for n in ARMS}}
     data = {
         (s, n): rows for s in seeds for n, f in folders.items() if (rows := answered(out, s, f))

@@ -32,6 +32,11 @@ def part(source: Path, name: str, count: int, more: Sequence[str] = ()) -> Path:
     return target
 
 
+def seeds_of(out: Path) -> list[int]:
+    """The seeds that have a folder `seedS` in `out`."""
+    return sorted(int(folder.name[4:]) for folder in out.glob("seed*"))
+
+
 def spent(note: Path) -> float:
     """Processor seconds of a training run so far; NaN where it has not begun."""
     return float(json.loads(note.read_text())["seconds"]) if note.is_file() else math.nan

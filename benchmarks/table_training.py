@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.stages import Place, assay, change, done, level, options, rows_of, spent
+from benchmarks.stages import Place, assay, change, done, level, options, rows_of, seeds_of, spent
 from rewards.seeds import derive_seed
 from rewards.task import read_tasks, write_jsonl
 from train.evaluation.stats import mean_interval, paired_difference
@@ -301,7 +301,7 @@ def cells(answers: Sequence[Answer]) -> Iterator[str]:
 
 def table(out: Path, split: str) -> None:
     """Every finished arm, by seed and pooled; then differences, paired by task."""
-    seeds = sorted(int(p.name[4:]) for p in out.glob("seed*"))
+    seeds = seeds_of(out)
     data = {(s, n): found for s in seeds for n in NAMES if (found := answers_of(out, s, n, split))}
     print(f"| arm | seed | score | {' | '.join(TRACKS)} | usable | processor min |")
     print("|" + "---|" * (5 + len(TRACKS)))

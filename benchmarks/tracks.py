@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.stages import Stages, assay, change, level, options, part, rows_of, spent
+from benchmarks.stages import Stages, assay, change, level, options, part, rows_of, seeds_of, spent
 from rewards.task import write_jsonl
 from train.evaluation.stats import mean_interval, paired_difference
 from train.model.source import resolve_model
@@ -205,7 +205,7 @@ def ocs(instances: Iterable[Instance]) -> dict[str, float]:
 
 def table(out: Path, split: str) -> None:
     """Every finished arm by track, all seeds pooled; then differences and slices."""
-    seeds = sorted(int(p.name[4:]) for p in out.glob("seed*"))
+    seeds = seeds_of(out)
     data: dict[str, dict[str, Instance]] = {}
     for name in ARMS:
         parts = [instances_of(out / f"seed{s}", name, split, s) for s in seeds]

@@ -8,7 +8,7 @@ is its shortest training tasks, and every task draws its own examples from it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -32,6 +32,25 @@ class Shots:
     count: int = 2
     longest: int = 1000
     seed: int = 0
+
+
+def add_shots(add: Callable[..., object]) -> None:
+    """The options of `few_shot`: `args.shots` and `args.shot_chars`. `add` is the `add_argument` of
+    a parser or of a group."""
+    add(
+        "--shots",
+        type=int,
+        default=Shots.count,
+        metavar="N",
+        help="examples of few_shot (%(default)s)",
+    )
+    add(
+        "--shot-chars",
+        type=int,
+        default=Shots.longest,
+        metavar="N",
+        help="characters of input and answer that an example may have (%(default)s)",
+    )
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from rewards.cdr.scorefile import score_file
 from rewards.parse import parse_release
 from rewards.task import Task, TaskError, read_jsonl, write_jsonl
 from rollouts.cdr.prompts import MODES, messages
-from rollouts.cdr.shots import Pool, Shots, pool_of, shows_examples, with_examples
+from rollouts.cdr.shots import Pool, Shots, add_shots, pool_of, shows_examples, with_examples
 from train.evaluation.cdr_errors import write_errors
 from train.evaluation.cdr_figures import TrackAnswers, figures
 from train.evaluation.cdr_shown import tables_of
@@ -50,16 +50,7 @@ def options(parser: ArgumentParser) -> None:
     group.add_argument(
         "--k", type=int, default=3, help="prompt variants a row; 0: all (%(default)s)"
     )
-    group.add_argument(
-        "--shots", type=int, default=2, metavar="N", help="examples of few_shot (%(default)s)"
-    )
-    group.add_argument(
-        "--shot-chars",
-        type=int,
-        default=1000,
-        metavar="N",
-        help="characters of input and answer that an example may have (%(default)s)",
-    )
+    add_shots(group.add_argument)
     group.add_argument(
         "--examples",
         type=Path,

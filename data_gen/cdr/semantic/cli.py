@@ -27,7 +27,7 @@ from rewards.file_sets import replacing_all
 from rewards.seeds import derive_seed
 from rewards.task import Task, write_jsonl
 from rollouts.cdr.prompts import MODES, messages
-from rollouts.cdr.shots import Shots, pool_of, shows_examples, with_examples
+from rollouts.cdr.shots import Shots, add_shots, pool_of, shows_examples, with_examples
 
 FILES = (
     *(f"tracks/{track}.jsonl" for track in SEMANTIC),
@@ -270,16 +270,7 @@ def _parser() -> console.Parser:
     parser.add_argument("--seed", type=int, default=42)
     add_splits(parser, "samples", "0.2", "0.1")
     parser.add_argument("--mode", choices=MODES, default="direct", help="of text tasks")
-    parser.add_argument(
-        "--shots", type=int, default=2, metavar="N", help="examples of few_shot (%(default)s)"
-    )
-    parser.add_argument(
-        "--shot-chars",
-        type=int,
-        default=1000,
-        metavar="N",
-        help="characters of input and answer that an example may have (%(default)s)",
-    )
+    add_shots(parser.add_argument)
     parser.add_argument("--out", required=True, type=Path, help="folder to write into")
     return parser
 
