@@ -343,7 +343,7 @@ def difference(
 
 
 def models(data: Mapping[tuple[int, str], Sequence[Answer]], seeds: Sequence[int]) -> None:
-    """Which estimators the scripts of each arm import, over all seeds."""
+    """How often the scripts of each arm import each estimator, over all seeds."""
     print("\n| arm | estimators |\n|---|---|")
     for name in NAMES:
         found: Counter[str] = Counter()

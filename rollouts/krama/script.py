@@ -66,7 +66,7 @@ def _described(name: str, note: FileNote, rows: int) -> str:
 
 
 class LakeScript:
-    """An `Environment`: the script of one message, run beside the lake."""
+    """An `Environment` of one turn: it runs the script in the answer, in the lake's folder."""
 
     def __init__(
         self, task: Task, seed: int, root: Path, pool: Callable[[], Pool], settings: LakeSettings
