@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rewards.family import Family
+from rewards.syntax import parse_python
 from rewards.task import TaskError
 
 OURS = ("rewards", "configs", "rollouts")
@@ -160,7 +161,7 @@ def _spec(name: str) -> str | None:
 def _imports(source: bytes, path: str, whole: bool) -> Iterator[str]:
     """Modules that a source imports, and names that may be modules; `whole`: also those that are
     imported inside of functions."""
-    for node in _statements(ast.parse(source, path), whole):
+    for node in _statements(parse_python(source, path), whole):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif node.level:

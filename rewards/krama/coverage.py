@@ -17,6 +17,7 @@ from typing import Any, cast
 from rewards.krama.answer import score_response
 from rewards.krama.judge import JudgeError
 from rewards.krama.judge_endpoint import Endpoint
+from rewards.syntax import parse_python
 
 # What a step's verb looks like in code: names called, attributes used, operators (as words).
 _VERBS: dict[str, tuple[str, ...]] = {
@@ -100,7 +101,7 @@ class _Code:
 
 def _parsed(code: str) -> _Code | None:
     try:
-        tree = ast.parse(code)
+        tree = parse_python(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     texts: set[str] = set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import bisect
 import heapq
 import json
@@ -11,6 +10,8 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
+
+from rewards.syntax import python_literal
 
 TOLERANCE = 1e-6  # relative, for exact numbers (specification notes, sections 4.2 and 13)
 _LITERAL_MAX = 4_000_000  # characters; beyond that only JSON is tried
@@ -87,7 +88,7 @@ def _parse(text: str) -> Any:
     try:
         with warnings.catch_warnings():  # of "2nd", which the parser takes for a bad number
             warnings.simplefilter("ignore")
-            return ast.literal_eval(text.strip())
+            return python_literal(text.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return _NOTHING
 

@@ -9,7 +9,6 @@ else fails as an expression would.
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 import re
@@ -21,6 +20,7 @@ from typing import Any, cast
 
 from rewards.krama.judge import Judge, JudgeError, NoJudge
 from rewards.krama.match import TOLERANCE, str_to_float
+from rewards.syntax import python_literal
 
 Metric = Callable[[Any, Any, Judge], float | int | bool | None]
 Row = tuple[str, str, Any]  # task id, metric, value (None: missing)
@@ -135,7 +135,7 @@ def _f1_approximate(said: Any, want: Any, judge: Judge) -> float:
             except json.JSONDecodeError:
                 with warnings.catch_warnings():  # of "2nd", taken for a bad number
                     warnings.simplefilter("ignore")
-                    said = ast.literal_eval(said)
+                    said = python_literal(said)
 
         def hit(element: Any, wanted: Any) -> bool:
             if isinstance(wanted, str):

@@ -6,7 +6,6 @@ Python text), `language` and `uid`.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections import defaultdict
@@ -14,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from data_gen.cdr.semantic.rows import Row, Unusable, distinct, in_turns, make_row, name_of
+from rewards.syntax import python_literal
 
 # The five groups are published, which label is of which group is not: this mapping is ours.
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -110,7 +110,7 @@ def _mask(value: Any) -> list[Row]:
             value = json.loads(value)
         except ValueError:
             try:
-                value = ast.literal_eval(value)
+                value = python_literal(value)
             except (ValueError, SyntaxError, MemoryError, RecursionError):
                 raise Unusable("privacy_mask cannot be read") from None
     if not isinstance(value, list) or not all(

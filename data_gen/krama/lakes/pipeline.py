@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from data_gen.krama.lakes.ops import Op, sources_of
+from rewards.syntax import parse_python
 from rewards.task import TaskError
 from rollouts.krama.script import printed
 from rollouts.sandbox.model import Config, Limits
@@ -183,7 +184,7 @@ def _files(question: Question, folder: Path) -> dict[str, bytes]:
     """The files that a question reads, under the names it reads them by; one that is not there is
     left out, so that the pipeline fails."""
     try:
-        nodes = list(ast.walk(ast.parse(question.code())))
+        nodes = list(ast.walk(parse_python(question.code())))
     except (SyntaxError, ValueError):
         return {}
     said = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}

@@ -11,7 +11,6 @@ again, from the names of the columns that a question uses. Where that is not cer
 
 from __future__ import annotations
 
-import ast
 import csv
 import importlib
 import re
@@ -32,6 +31,7 @@ from data_gen.krama.lakes.ops import Source
 from data_gen.krama.lakes.reread_words import blocks, listed
 from data_gen.krama.lakes.unproved import NotProvable
 from rewards.extras import install_extra
+from rewards.syntax import python_literal
 from rewards.task import TaskError
 
 _TOP = 80  # lines or rows among which the names of the columns must stand
@@ -286,7 +286,7 @@ def _array(data: bytes) -> list[str | None]:
         raise NotProvable("an array in a form that the second reader does not know")
     size, start = (2, 10) if data[6] == 1 else (4, 12)
     length = int.from_bytes(data[8 : 8 + size], "little")
-    head: Any = ast.literal_eval(data[start : start + length].decode("latin-1"))
+    head: Any = python_literal(data[start : start + length].decode("latin-1"))
     (count,), kind, body = head["shape"], str(head["descr"]), data[start + length :]
     if kind.startswith("<U"):
         width = 4 * int(kind[2:])
