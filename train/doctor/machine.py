@@ -41,6 +41,7 @@ def findings(environ: Mapping[str, str] = os.environ) -> list[Finding]:
     lines += [
         Finding("cpu", f"{cpu_name()}, {usable_cores()} cores usable"),
         Finding("memory", memory_text()),
+        Finding("kernels", kernels_text()),
     ]
     for label, folder in (("here", Path.cwd()), ("model cache", default_cache())):
         place = next(p for p in (folder, *folder.parents) if p.exists())
@@ -78,6 +79,18 @@ def memory_text() -> str:
     total, free, bound = found
     text = f"{free / 1e9:.1f} of {total / 1e9:.1f} GB available"
     return f"{text}, limited to {bound / 1e9:.1f} GB here" if bound < total else text
+
+
+def kernels_text() -> str:
+    """What computes between the matrix products of the embedded engine, on a CPU."""
+    try:
+        import torch
+
+        from rollouts.engines.torch.kernels import compiled
+    except (ImportError, OSError) as error:  # not installed, or without a library of its own
+        return f"none: torch does not load ({error})"
+    found = compiled(torch.float32)
+    return f"torch's own, slower: {found}" if isinstance(found, str) else "compiled"
 
 
 def _slurm(environ: Mapping[str, str]) -> str:

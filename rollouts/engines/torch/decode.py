@@ -20,7 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rollouts.engines.torch.llama import Llama, Shape, positioned, rms_norm, rope_tables
+from rollouts.engines.torch.kernels import Kernels, kernels_for
+from rollouts.engines.torch.llama import Layer, Llama, Shape, positioned, rms_norm, rope_tables
 
 Linear = Callable[[Tensor], Tensor]
 
@@ -31,10 +32,28 @@ ROOM = 16
 
 @dataclass(frozen=True)
 class Products:
-    """The matrix products of a model, maybe prepacked: (qkv, o, gate_up, down) a layer, head."""
+    """The matrix products of a model, maybe prepacked: (qkv, o, gate_up, down) a layer, head; and
+    what computes between them, where that is compiled (None: torch)."""
 
     layers: list[tuple[Linear, Linear, Linear, Linear]]
     head: Linear
+    kernels: Kernels | None = None
+
+    def add_norm(
+        self, x: Tensor, more: Tensor | None, weight: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor]:
+        """x + more (N, D), and its norm. `x` itself may be changed."""
+        if self.kernels is not None:
+            return x, self.kernels.add_norm(x, more, weight, eps)
+        x = x if more is None else x + more
+        return x, rms_norm(x, weight, eps)
+
+    def gated(self, both: Tensor) -> Tensor:
+        """silu(gate) · up (N, M) of both (N, 2M)."""
+        if self.kernels is not None:
+            return self.kernels.silu_mul(both)
+        gate, up = both.chunk(2, -1)
+        return F.silu(gate).mul_(up)
 
 
 def _linear(weight: Tensor, rows: int, packed: bool, bias: Tensor | None = None) -> Linear:
@@ -66,7 +85,13 @@ def products(model: Llama, rows: int, packed: bool) -> Products:
         (make(b.qkv, b.qkv_bias), make(b.o, b.o_bias), make(b.gate_up), make(b.down))
         for b in model.layers
     ]
-    return Products(layers, make(model.head))
+    return Products(layers, make(model.head), kernels_of(model))
+
+
+def kernels_of(model: Llama) -> Kernels | None:
+    """The compiled kernels that this model uses here; None: torch's own operations."""
+    shape = model.shape
+    return kernels_for(model.embed, (shape.hidden, shape.mlp), shape.head_dim)
 
 
 @dataclass
@@ -140,13 +165,6 @@ def new_cache(prompt_k: list[Tensor], prompt_v: list[Tensor], lengths: Tensor, w
     return Cache(prompt_k, prompt_v, own_k, own_v, mask, lengths, groups, width)
 
 
-def mlp(x: Tensor, shape: Shape, gate_up: Linear, down: Linear) -> Tensor:
-    """The gated block of one layer."""
-    both = gate_up(x)
-    gate, up = both[..., : shape.mlp], both[..., shape.mlp :]
-    return down(F.silu(gate).mul_(up))
-
-
 def _attend(shape: Shape, cache: Cache, index: int, q: Tensor) -> Tensor:
     """Attention of one new token a row: q (F, H, C), already scaled, over prompt and own keys."""
     if cache.fed is not None:  # in blocks of all rows: the products of a layer are what costs
@@ -178,32 +196,75 @@ def step(model: Llama, run: Products, caches: Sequence[Cache], ids: Tensor) -> T
     for cache in caches:
         cache.reserve()
     positions = torch.cat([c.positions for c in caches])
-    cos, sin = rope_tables(shape, positions, model.embed.dtype)
-    cos, sin = cos[:, None], sin[:, None]
-    x = model.embed[ids]
-    scale = shape.head_dim**-0.5
-    cut = shape.heads + shape.kv_heads
-    rows = [slice(None) if c.fed is None else c.fed for c in caches]
-    sizes = [c.rows if c.fed is None else len(c.fed) for c in caches]
+    tables = rope_tables(shape, positions, model.embed.dtype)
+    x, more = model.embed[ids], None
     for index, (layer, (qkv, o, gate_up, down)) in enumerate(
         zip(model.layers, run.layers, strict=True)
     ):
-        heads = qkv(rms_norm(x, layer.norm_attn, shape.eps)).view(len(x), -1, shape.head_dim)
-        turned = positioned(heads[:, :cut], layer, shape, cos, sin)
-        q = turned[:, : shape.heads] * scale
-        parts = zip(
-            caches,
-            rows,
-            q.split(sizes),
-            turned[:, shape.heads :].split(sizes),
-            heads[:, cut:].split(sizes),
-            strict=True,
+        x, normed = run.add_norm(x, more, layer.norm_attn, shape.eps)
+        if run.kernels is None:
+            mixed = _mixed(shape, layer, caches, index, qkv(normed), tables)
+        else:
+            mixed = _compiled(shape, run.kernels, layer, caches, index, qkv(normed), tables)
+        x, normed = run.add_norm(x, o(mixed), layer.norm_mlp, shape.eps)
+        more = down(run.gated(gate_up(normed)))
+    return run.head(run.add_norm(x, more, model.norm, shape.eps)[1])
+
+
+def _sizes(caches: Sequence[Cache]) -> list[int]:
+    """Fed rows of each wave."""
+    return [c.rows if c.fed is None else len(c.fed) for c in caches]
+
+
+def _mixed(
+    shape: Shape,
+    layer: Layer,
+    caches: Sequence[Cache],
+    index: int,
+    projected: Tensor,
+    tables: tuple[Tensor, Tensor],
+) -> Tensor:
+    """Attention of a layer (F, H·C), in torch; the new keys and values are stored."""
+    cos, sin = tables[0][:, None], tables[1][:, None]
+    cut = shape.heads + shape.kv_heads
+    heads = projected.view(len(projected), -1, shape.head_dim)
+    turned = positioned(heads[:, :cut], layer, shape, cos, sin)
+    q = turned[:, : shape.heads] * shape.head_dim**-0.5
+    sides = (q, turned[:, shape.heads :], heads[:, cut:])
+    parts = zip(caches, *(side.split(_sizes(caches)) for side in sides), strict=True)
+    mixed: list[Tensor] = []
+    for cache, own_q, own_k, own_v in parts:
+        at = slice(None) if cache.fed is None else cache.fed
+        cache.own_k[index][at, :, cache.used - 1] = own_k
+        cache.own_v[index][at, :, cache.used - 1] = own_v
+        mixed.append(_attend(shape, cache, index, own_q))
+    return torch.cat(mixed) if len(mixed) > 1 else mixed[0]
+
+
+def _compiled(
+    shape: Shape,
+    kernels: Kernels,
+    layer: Layer,
+    caches: Sequence[Cache],
+    index: int,
+    projected: Tensor,
+    tables: tuple[Tensor, Tensor],
+) -> Tensor:
+    """The same by the compiled kernels."""
+    out = projected.new_empty(len(projected), shape.heads * shape.head_dim)
+    sides = (projected, out, *tables)
+    for cache, *parts in zip(caches, *(s.split(_sizes(caches)) for s in sides), strict=True):
+        heads, into, cos, sin = parts
+        kernels.attend(
+            heads,
+            into,
+            (cos, sin),
+            (layer.norm_q, layer.norm_k),
+            (cache.prompt_k[index], cache.prompt_v[index]),
+            (cache.own_k[index], cache.own_v[index]),
+            cache.fed,
+            cache.lengths,
+            cache.used,
+            shape.eps,
         )
-        mixed: list[Tensor] = []
-        for cache, at, own_q, own_k, own_v in parts:
-            cache.own_k[index][at, :, cache.used - 1] = own_k
-            cache.own_v[index][at, :, cache.used - 1] = own_v
-            mixed.append(_attend(shape, cache, index, own_q))
-        x = x + o(torch.cat(mixed) if len(mixed) > 1 else mixed[0])
-        x = x + mlp(rms_norm(x, layer.norm_mlp, shape.eps), shape, gate_up, down)
-    return run.head(rms_norm(x, model.norm, shape.eps))
+    return out

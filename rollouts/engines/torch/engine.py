@@ -15,6 +15,7 @@ from torch import Tensor
 from rollouts.engines.torch import decode, tail
 from rollouts.engines.torch.fallback import TransformersEngine, about
 from rollouts.engines.torch.kept import Kept, Past
+from rollouts.engines.torch.kernels import Kernels
 from rollouts.engines.torch.llama import (
     Llama,
     ModelError,
@@ -59,7 +60,10 @@ class TorchEngine:
 
     def about(self) -> dict[str, str]:
         """What computes, for records: the number format is settled when a model is loaded."""
-        return about("embedded", self.model.embed)
+        compiled = decode.kernels_of(self.model) is not None
+        return about("embedded", self.model.embed) | {
+            "kernels": "compiled" if compiled else "torch"
+        }
 
     def update_weights(self) -> None:
         """Forget packed copies, keys and values; the next call makes them from the new weights."""
@@ -108,7 +112,7 @@ class TorchEngine:
                     past[i] = []  # it is in the wave's cache now
                 logits.append(first)
                 waves.append((part, wave))
-            _draw([w for _, w in waves], torch.cat(logits), sampling)
+            _draw([w for _, w in waves], torch.cat(logits), sampling, run.kernels)
             if not queue and tail.few([w for _, w in waves]):
                 left = [(w, [prompts[i] for i in part]) for part, w in waves if not w.done]
                 tail.finish(self.model, run, left, sampling)
@@ -171,14 +175,17 @@ class TorchEngine:
         return max(1, free // n)
 
 
-def _draw(waves: Sequence[Wave], logits: Tensor, sampling: Sampling) -> None:
+def _draw(
+    waves: Sequence[Wave], logits: Tensor, sampling: Sampling, kernels: Kernels | None
+) -> None:
     """The next token of every sample of every wave, from the logits of their fed rows."""
     sizes, first = [w.drawn for w in waves], 0
     rows: list[Tensor] = []
     for wave in waves:
         rows.append(wave.at + first)
         first += len(wave.rows())
-    drawn = pick(logits, sampling, torch.cat([w.draws for w in waves]), torch.cat(rows))
+    draws = torch.cat([w.draws for w in waves])
+    drawn = pick(logits, sampling, draws, torch.cat(rows), kernels)
     columns = zip(*(column.split(sizes) for column in drawn), strict=True)
     for wave, (ids, full, narrow) in zip(waves, columns, strict=True):
         wave.record(ids, full, narrow)

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rollouts.engines.torch.decode import Cache, Products, mlp, new_cache
+from rollouts.engines.torch.decode import Cache, Products, new_cache
 from rollouts.engines.torch.kept import Past
 from rollouts.engines.torch.llama import Llama, positioned, rms_norm, rope_tables
 
@@ -147,11 +147,12 @@ def _run_piece(
     even = all(len(s) == longest for s in spans)
     mask = None if not any(piece.begin) else _mask(piece, longest, reach, device, dtype)
     cut = shape.heads + shape.kv_heads
-    x = model.embed[torch.tensor(flat, device=device)]
+    x, more = model.embed[torch.tensor(flat, device=device)], None
     for index, (layer, (qkv, o, gate_up, down)) in enumerate(
         zip(model.layers, run.layers, strict=True)
     ):
-        heads = qkv(rms_norm(x, layer.norm_attn, shape.eps)).view(len(x), -1, shape.head_dim)
+        x, normed = run.add_norm(x, more, layer.norm_attn, shape.eps)
+        heads = qkv(normed).view(len(x), -1, shape.head_dim)
         turned = positioned(heads[:, :cut], layer, shape, cos, sin)
         k, v = (t[index][piece.first : piece.last] for t in (keys, values))
         k[which, :, position] = turned[:, shape.heads :]
@@ -172,9 +173,9 @@ def _run_piece(
             enable_gqa=shape.repeat > 1,
         ).transpose(1, 2)
         mixed = mixed.reshape(len(x), -1) if even else mixed[which, inside].view(len(x), -1)
-        x = x + o(mixed)
-        x = x + mlp(rms_norm(x, layer.norm_mlp, shape.eps), shape, gate_up, down)
-    return x
+        x, normed = run.add_norm(x, o(mixed), layer.norm_mlp, shape.eps)
+        more = down(run.gated(gate_up(normed)))
+    return x if more is None else x + more
 
 
 def _mask(

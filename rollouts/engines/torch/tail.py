@@ -22,9 +22,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rollouts.engines.torch.decode import Products, mlp
+from rollouts.engines.torch.decode import Products
 from rollouts.engines.torch.kept import Past
-from rollouts.engines.torch.llama import Llama, positioned, rms_norm, rope_tables
+from rollouts.engines.torch.llama import Llama, positioned, rope_tables
 from rollouts.engines.torch.sampling import pick
 from rollouts.engines.torch.waves import Wave
 from rollouts.trajectory import Sampling
@@ -157,7 +157,8 @@ def _step(
     draws = [[row.uniforms[min(row.drawn + j, row.limit - 1)] for j in range(wide)] for row in rows]
     u = torch.tensor(draws, dtype=torch.float64).flatten()
     ids, full, narrow = (
-        column.view(len(rows), wide).tolist() for column in pick(logits, sampling, u)
+        column.view(len(rows), wide).tolist()
+        for column in pick(logits, sampling, u, kernels=run.kernels)
     )
     for at, (row, guess) in enumerate(zip(rows, guesses, strict=True)):
         kept = 0
@@ -195,11 +196,12 @@ def _forward(
     mask = (torch.arange(size) <= at_RT[:, :, None])[:, None]  # (R, 1, T, L)
     chosen = torch.tensor(places)
     cut = shape.heads + shape.kv_heads
-    x = model.embed[ids_RT.flatten()]
+    x, more = model.embed[ids_RT.flatten()], None
     for index, (layer, (qkv, o, gate_up, down)) in enumerate(
         zip(model.layers, run.layers, strict=True)
     ):
-        heads = qkv(rms_norm(x, layer.norm_attn, shape.eps)).view(len(x), -1, shape.head_dim)
+        x, normed = run.add_norm(x, more, layer.norm_attn, shape.eps)
+        heads = qkv(normed).view(len(x), -1, shape.head_dim)
         turned = positioned(heads[:, :cut], layer, shape, cos, sin)
         new = (turned[:, shape.heads :], heads[:, cut:])
         known: list[Tensor] = []
@@ -209,6 +211,7 @@ def _forward(
             known.append(target[chosen, :, :size])
         q = turned[:, : shape.heads].view(rows, wide, shape.heads, -1).transpose(1, 2)
         mixed = F.scaled_dot_product_attention(q, *known, attn_mask=mask, enable_gqa=True)
-        x = x + o(mixed.transpose(1, 2).reshape(rows * wide, -1))
-        x = x + mlp(rms_norm(x, layer.norm_mlp, shape.eps), shape, gate_up, down)
-    return run.head(rms_norm(x, model.norm, shape.eps))
+        mixed = mixed.transpose(1, 2).reshape(rows * wide, -1)
+        x, normed = run.add_norm(x, o(mixed), layer.norm_mlp, shape.eps)
+        more = down(run.gated(gate_up(normed)))
+    return run.head(run.add_norm(x, more, model.norm, shape.eps)[1])

@@ -23,6 +23,7 @@ def test_the_doctor_reports_this_machine(capsys: pytest.CaptureFixture[str]) -> 
         "package",
         "cpu",
         "memory",
+        "kernels",
         "gpu",
         "disk",
         "slurm",

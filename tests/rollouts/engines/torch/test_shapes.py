@@ -29,6 +29,8 @@ LLAMA3 = {
     "original_max_position_embeddings": 64,
 }
 
+WIDE = {"head_dim": 32, "hidden_size": 192, "vocab_size": 272}
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -56,6 +58,10 @@ SHAPES = [
     Kind("qwen3, untied", "Qwen3", {"head_dim": 12, "tie_word_embeddings": False}),
     Kind("qwen3 with biases", "Qwen3", {"head_dim": 8, "attention_bias": True}),
     Kind("qwen3, yarn", "Qwen3", {"head_dim": 16, **rope(**YARN)}),
+    # sizes that the compiled kernels take
+    Kind("llama, compiled", "Llama", {"attention_bias": True} | WIDE),
+    Kind("qwen2, compiled", "Qwen2", {"tie_word_embeddings": False} | WIDE),
+    Kind("qwen3, compiled", "Qwen3", WIDE | rope(**YARN)),
 ]
 OTHERS = [
     (Kind("mistral", "Mistral", {"sliding_window": 6}), "sliding_window 6 is shorter than its"),

@@ -1,0 +1,304 @@
+"""The compiled kernels compute what torch does, and are left out where they cannot be had."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+from tiny_model import tiny_config  # noqa: E402
+
+from rollouts.engines.torch import decode, kernels  # noqa: E402
+from rollouts.engines.torch.engine import TorchEngine  # noqa: E402
+from rollouts.engines.torch.kernels import Kernels, compiled  # noqa: E402
+from rollouts.engines.torch.llama import Layer, Llama, Shape, from_state, rope_tables  # noqa: E402
+from rollouts.engines.torch.sampling import pick  # noqa: E402
+from rollouts.trajectory import Sampling  # noqa: E402
+
+NEAR = {torch.float32: 2e-5, torch.bfloat16: 4e-2}
+FORMATS = st.sampled_from([torch.float32, torch.bfloat16])
+
+
+def here(dtype: Any = torch.float32) -> Kernels:
+    found = compiled(dtype)
+    if isinstance(found, str):
+        pytest.skip(f"no compiled kernels: {found}")
+    return found
+
+
+def some(seed: int, *shape: int, dtype: Any = torch.float32) -> Any:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def close(one: Any, other: Any) -> bool:
+    near = NEAR[one.dtype]
+    return bool(torch.allclose(one.float(), other.float(), rtol=near, atol=near))
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def test_this_machine_compiles_them_where_it_has_a_compiler() -> None:
+    if not any(map(shutil.which, kernels.COMPILERS)) or os.environ.get("ASSAY_KERNELS"):
+        pytest.skip("no C compiler, or switched off")
+    assert isinstance(compiled(torch.float32), Kernels)
+    assert isinstance(compiled(torch.bfloat16), Kernels)
+    assert compiled(torch.float16) == "none for float16"
+
+
+@settings(max_examples=30, deadline=None)
+@given(FORMATS, st.integers(1, 40), st.sampled_from([16, 48, 576]), st.booleans())
+def test_sums_norms_and_gates(dtype: Any, rows: int, size: int, joined: bool) -> None:
+    found = here(dtype)
+    x, weight = some(1, rows, size, dtype=dtype), some(2, size, dtype=dtype)
+    more = some(3, rows, size, dtype=dtype) if joined else None
+    wanted = x.clone() if more is None else x + more
+    normed = found.add_norm(x, more, weight, 1e-5)
+    assert torch.equal(x, wanted)
+    assert close(normed, F.rms_norm(wanted.float(), (size,), weight.float(), 1e-5).to(dtype))
+    both = some(4, rows, 2 * size, dtype=dtype) * 20
+    wide = both.float()
+    gated = (F.silu(wide[:, :size]) * wide[:, size:]).to(dtype)
+    assert close(found.silu_mul(both), gated)
+
+
+def cache_of(seed: int, shape: Shape, lengths: list[int], width: int, used: int, dtype: Any) -> Any:
+    """A wave in the middle of its work."""
+    sizes = (len(lengths), shape.kv_heads, max(lengths), shape.head_dim)
+    prompt = [[some(seed + i, *sizes, dtype=dtype)] for i in range(2)]
+    cache = decode.new_cache(*prompt, torch.tensor(lengths), width)
+    for _ in range(used):
+        cache.reserve()
+    for i, store in enumerate((cache.own_k, cache.own_v)):
+        store[0][:, :, :used] = some(seed + 2 + i, *store[0][:, :, :used].shape, dtype=dtype)
+    return cache
+
+
+def one_layer(shape: Shape, normed: bool, dtype: Any) -> Layer:
+    none = torch.empty(0)
+    norms = [some(7 + i, shape.head_dim, dtype=dtype) if normed else None for i in range(2)]
+    return Layer(none, none, none, none, none, none, None, None, *norms)
+
+
+@pytest.mark.usefixtures("threads")
+@settings(max_examples=60, deadline=None)
+@given(
+    FORMATS,
+    st.sampled_from([(4, 2, 32), (9, 3, 64), (4, 1, 96), (2, 2, 128), (2, 1, 256)]),
+    st.lists(st.integers(1, 40), min_size=1, max_size=4),
+    st.sampled_from([1, 3, 20]),
+    st.integers(1, 37),
+    st.booleans(),
+    st.data(),
+)
+def test_attention(
+    dtype: Any,
+    heads: tuple[int, int, int],
+    lengths: list[int],
+    width: int,
+    used: int,
+    normed: bool,
+    data: st.DataObject,
+) -> None:
+    """Against torch's path of decode.py: results, and what is stored for later tokens."""
+    found = here(dtype)
+    count, kv_heads, size = heads
+    freq = torch.logspace(0, -2, size // 2)
+    shape = Shape(1, 64, count, kv_heads, size, 64, 64, 1e-5, True, freq)
+    layer = one_layer(shape, normed, dtype)
+    caches = [cache_of(11, shape, lengths, width, used, dtype) for _ in range(2)]
+    rows = caches[0].rows
+    fed = data.draw(st.none() | st.sets(st.integers(0, rows - 1), min_size=1).map(sorted))
+    for cache in caches:
+        cache.fed = None if fed is None or len(fed) == rows else torch.tensor(fed)
+    projected = some(5, len(fed or range(rows)), (count + 2 * kv_heads) * size, dtype=dtype)
+    tables = rope_tables(shape, caches[0].positions, dtype)
+    wanted = decode._mixed(shape, layer, caches[:1], 0, projected, tables)
+    mixed = decode._compiled(shape, found, layer, caches[1:], 0, projected, tables)
+    assert close(mixed, wanted)
+    for ours, theirs in (("own_k", "own_k"), ("own_v", "own_v")):
+        assert close(getattr(caches[1], ours)[0], getattr(caches[0], theirs)[0])
+
+
+@pytest.mark.usefixtures("threads")
+@settings(max_examples=60, deadline=None)
+@given(
+    FORMATS,
+    st.sampled_from([64, 272, 1024, 4096 + 48]),
+    st.sampled_from([(0.0, 0, 1.0), (1.0, 0, 1.0), (0.7, 0, 1.0), (1.0, 4, 1.0), (0.6, 2, 0.8)]),
+    st.integers(0, 10_000),
+)
+def test_the_same_tokens_are_drawn(
+    dtype: Any, size: int, law: tuple[float, int, float], seed: int
+) -> None:
+    found = here(dtype)
+    logits = some(seed, 5, size, dtype=dtype) * 4
+    if dtype == torch.bfloat16:  # of equal ones torch's top-k takes any
+        logits += torch.arange(size) % 2 * 0.001
+    at = torch.randint(0, 5, (12,), generator=torch.Generator().manual_seed(seed)).sort().values
+    u = torch.rand(12, dtype=torch.float64, generator=torch.Generator().manual_seed(seed + 1))
+    sampling = Sampling(1, *law)
+    ours = pick(logits, sampling, u, at, found)
+    theirs = pick(logits, sampling, u, at)
+    for one, other in zip(ours[1:], theirs[1:], strict=True):
+        assert torch.allclose(one, other, atol=1e-4)
+    same = ours[0] == theirs[0]
+    values = logits[at].gather(1, torch.stack([ours[0], theirs[0]], 1))
+    assert bool((same | (values[:, 0] == values[:, 1])).all())
+
+
+def test_the_greatest_are_in_order_and_equal_ones_by_place() -> None:
+    found = here()
+    logits = torch.zeros(2, 512)
+    logits[0, [3, 400, 17]] = torch.tensor([5.0, 7.0, 5.0])
+    best, peaks, tops, sums = found.weigh(logits, 1.0)
+    assert (best.tolist(), peaks.tolist()) == ([400, 0], [7.0, 0.0])
+    assert tops.tolist() == [[5.0, 7.0], [0.0, 0.0]]
+    assert torch.allclose(sums.sum(-1).log(), (logits - peaks[:, None]).double().logsumexp(-1))
+    values, places = found.greatest(logits, tops, torch.tensor([5.0, 0.0]), 2)
+    assert (values.tolist(), places.tolist()) == ([[7, 5], [0, 0]], [[400, 3], [0, 1]])
+
+
+def test_logits_that_are_no_numbers_give_no_probability() -> None:
+    logits = torch.full((1, 512), float("nan"))
+    for law in ((0.0, 0, 1.0), (1.0, 0, 1.0)):
+        ids, full, _ = pick(logits, Sampling(1, *law), torch.zeros(1).double(), None, here())
+        assert 0 <= int(ids[0]) < 512 and bool(full.isnan().all())
+
+
+def model_of(dtype: Any) -> Llama:
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    made = AutoModelForCausalLM.from_config(tiny_config(272, hidden_size=192)).float()
+    return from_state(made.config, made.state_dict(), dtype)
+
+
+@pytest.mark.parametrize("law", [(0.0, 0, 1.0), (0.05, 0, 1.0), (1.0, 1, 1.0)])
+@pytest.mark.parametrize("n", [1, 5])
+def test_answers_are_those_of_torch(
+    law: tuple[float, int, float], n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here()
+    model = model_of(torch.float32)
+    prompts = [[7, 8, 9, i, *range(30, 31 + 5 * i)] for i in range(9)]
+
+    def answers(about: str) -> list[Any]:
+        engine = TorchEngine(model, [2, 50, 90], slots=12)
+        assert engine.about()["kernels"] == about
+        groups = engine.generate_now(prompts, Sampling(40, *law), n, range(9))
+        return [completion for group in groups for completion in group]
+
+    ours = answers("compiled")
+    monkeypatch.setattr(decode, "kernels_for", lambda *_: None)
+    theirs = answers("torch")
+    assert [c.ids for c in ours] == [c.ids for c in theirs]
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-3)
+        assert one.sampling_logprobs == pytest.approx(other.sampling_logprobs, abs=1e-3)
+
+
+def test_models_of_other_sizes_stay_with_torch() -> None:
+    weight = torch.zeros(2)
+    assert kernels.kernels_for(weight, (40, 64), 64) is None
+    assert kernels.kernels_for(weight, (48, 64), 48) is None
+    assert kernels.kernels_for(weight, (48, 64), 512) is None
+    assert kernels.kernels_for(weight.to("meta"), (48, 64), 64) is None
+
+
+# --- where they come from
+
+
+def asked(env: dict[str, str]) -> str:
+    """What a new process says of the float32 kernels."""
+    code = (
+        "import torch; from rollouts.engines.torch.kernels import compiled; "
+        "print(compiled(torch.float32))"
+    )
+    whole = {k: v for k, v in os.environ.items() if k not in ("CC", "ASSAY_KERNELS")} | env
+    run = subprocess.run([sys.executable, "-c", code], env=whole, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.strip()
+
+
+def test_they_are_compiled_once_and_kept(tmp_path: Path) -> None:
+    here()
+    assert "Kernels object" in asked({"ASSAY_CACHE": str(tmp_path)})
+    (kept,) = (tmp_path / "kernels").iterdir()
+    before = kept.stat().st_mtime_ns
+    assert "Kernels object" in asked({"ASSAY_CACHE": str(tmp_path), "PATH": os.environ["PATH"]})
+    assert [p.stat().st_mtime_ns for p in (tmp_path / "kernels").iterdir()] == [before]
+
+
+def test_a_cache_that_cannot_be_written_is_not_needed(tmp_path: Path) -> None:
+    here()
+    (tmp_path / "file").write_text("")
+    assert "Kernels object" in asked({"ASSAY_CACHE": str(tmp_path / "file")})
+
+
+@pytest.mark.parametrize(
+    ("env", "why"),
+    [
+        ({"ASSAY_KERNELS": "off"}, "switched off by ASSAY_KERNELS"),
+        ({"CC": "no-such-compiler"}, "no-such-compiler failed: "),
+        ({"CC": "false"}, "false failed: exit status 1"),
+        ({"PATH": "/nowhere"}, "no C compiler (cc) on the path"),
+    ],
+)
+def test_without_them_it_says_why(env: dict[str, str], why: str, tmp_path: Path) -> None:
+    assert asked({"ASSAY_CACHE": str(tmp_path)} | env).startswith(why)
+    assert not list(tmp_path.rglob("*.so"))
+
+
+def test_a_kept_library_that_is_broken_is_made_again(tmp_path: Path) -> None:
+    here()
+    assert "Kernels object" in asked({"ASSAY_CACHE": str(tmp_path)})
+    (kept,) = (tmp_path / "kernels").iterdir()
+    kept.write_bytes(b"no library")
+    assert "Kernels object" in asked({"ASSAY_CACHE": str(tmp_path)})
+
+
+def test_kernels_that_compute_something_else_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = here()
+    assert kernels.agrees(found, torch.float32)
+    silu = found.silu_mul
+    monkeypatch.setattr(found, "silu_mul", lambda both: silu(both) * 1.001)
+    assert not kernels.agrees(found, torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("compiler", ["older gcc", "clang", "clang-14"])
+def test_other_compilers(
+    compiler: str, dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GCC before 12 has another word for shuffles; the source for it is compiled by today's."""
+    here()
+    if compiler == "older gcc":
+        monkeypatch.delenv("CC", raising=False)
+        text = kernels.SOURCE.read_text()
+        assert "__GNUC__ >= 12" in text
+        older = tmp_path / "kernels.c"
+        older.write_text(text.replace("__GNUC__ >= 12", "__GNUC__ >= 999"))
+        monkeypatch.setattr(kernels, "SOURCE", older)
+    elif shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    else:
+        monkeypatch.setenv("CC", compiler)
+    monkeypatch.setenv("ASSAY_CACHE", str(tmp_path))
+    assert kernels.agrees(kernels._load(kernels.DEFINES[dtype]), dtype)
