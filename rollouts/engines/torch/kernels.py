@@ -1,5 +1,6 @@
 # torch ships partial types, so what is unknown there cannot be known here.
-# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
 """Compiled kernels for what lies between the matrix products, on a CPU (kernels.c).
 
 They are compiled by the machine's own C compiler when a process first needs them, in about a
