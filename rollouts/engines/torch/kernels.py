@@ -189,6 +189,8 @@ def _load(defines: Sequence[str]) -> Kernels:
                 return Kernels(kept)
             except (OSError, Unavailable) as error:  # also where nothing may be written, or run
                 last = error
+                if "undefined symbol" in str(error):  # it would be in another folder too
+                    break
     if isinstance(last, Unavailable):
         raise last
     raise Unavailable(f"they could not be stored or loaded: {last}")
