@@ -4,9 +4,9 @@
 """Compiled kernels for what lies between the matrix products, on a CPU (kernels.c).
 
 They are compiled by the machine's own C compiler when a process first needs them, in about a
-second, and kept in the cache folder. Without a compiler, on a GPU, with `ASSAY_KERNELS=off`, or
-where they do not compute what torch does, torch's own operations are used: the same arithmetic,
-with more roundings.
+second, and kept in the cache folder. Without a compiler or AVX-512, on a GPU, with
+`ASSAY_KERNELS=off`, or where they do not compute what torch does, torch's own operations are used:
+the same arithmetic, with more roundings. `ASSAY_KERNELS=on` takes them without AVX-512 too.
 """
 
 from __future__ import annotations
@@ -155,8 +155,11 @@ def kernels_for(weight: Tensor, sizes: Sequence[int], head_dim: int) -> Kernels 
 def compiled(dtype: torch.dtype) -> Kernels | str:
     """The kernels of a number format, or why there are none on this machine."""
     try:
-        if os.environ.get("ASSAY_KERNELS", "").lower() in ("off", "0", "no", "false"):
+        wish = os.environ.get("ASSAY_KERNELS", "").lower()
+        if wish in ("off", "0", "no", "false"):
             raise Unavailable("switched off by ASSAY_KERNELS")
+        if wish not in ("on", "1", "yes", "true") and "avx512f" not in _processor().split():
+            raise Unavailable("no AVX-512, without which no gain was measured (ASSAY_KERNELS=on)")
         if dtype not in DEFINES:
             raise Unavailable(f"none for {str(dtype).removeprefix('torch.')}")
         found = _load(DEFINES[dtype])
