@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """Where things are kept that can be made or fetched again: $ASSAY_CACHE, else ~/.cache/assay.
+
+    Raises RuntimeError where there is neither the variable nor a home.
+    """
+    named = os.environ.get("ASSAY_CACHE")
+    return Path(named).expanduser() if named else Path.home() / ".cache" / "assay"
 
 
 def usable_cores() -> int:

@@ -27,6 +27,7 @@ from typing import Any, cast
 
 from data_gen.dare.licences import is_open
 from rewards.task import TaskError
+from rollouts.machine import cache_folder
 
 API = "https://www.kaggle.com/api/v1"
 TABLES = (".csv", ".tsv", ".parquet", ".sqlite", ".sqlite3", ".db")
@@ -126,19 +127,15 @@ class Client:
                 time.sleep(self.pause * 2**attempt)
 
 
-def cache_folder() -> Path:
-    return Path(os.environ.get("ASSAY_CACHE") or Path.home() / ".cache" / "assay") / "kaggle"
-
-
 def data_sets(wanted: str, most: int = 40) -> Iterator[DataSet]:
     """The data sets of `OWNER/NAME` or of a search, from the cache or the network, by name."""
-    index = cache_folder() / f"{hashlib.sha256(wanted.encode()).hexdigest()[:16]}.json"
+    index = cache_folder() / "kaggle" / f"{hashlib.sha256(wanted.encode()).hexdigest()[:16]}.json"
     if not index.is_file():
         rows = _listed(Client(), wanted, most)
         index.parent.mkdir(parents=True, exist_ok=True)
         index.write_text(json.dumps(rows, indent=1, sort_keys=True), encoding="utf-8")
     for row in json.loads(index.read_text(encoding="utf-8")):
-        folder = cache_folder() / str(row["ref"]).replace("/", "__")
+        folder = cache_folder() / "kaggle" / str(row["ref"]).replace("/", "__")
         if not folder.is_dir():
             _download(Client(), str(row["ref"]), folder)
         tables = sorted(p for p in folder.iterdir() if p.suffix in TABLES)

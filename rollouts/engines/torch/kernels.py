@@ -27,6 +27,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from rollouts.machine import cache_folder
+
 SOURCE = Path(__file__).with_name("kernels.c")
 BASE = ("-O3", "-fno-math-errno", "-fPIC", "-Wno-psabi")
 TUNED = ("-march=native", "-mcpu=native")  # what compilers call it differs by processor
@@ -201,9 +203,11 @@ def _load(defines: Sequence[str]) -> Kernels:
 
 def _folders() -> list[Path]:
     """Where a compiled library may lie; the last one is this process's alone."""
-    root = os.environ.get("ASSAY_CACHE")
-    kept = Path(root) if root else Path(os.path.expanduser("~")) / ".cache" / "assay"
-    return [kept / "kernels", Path(_own_folder().name)]
+    own = Path(_own_folder().name)
+    try:
+        return [cache_folder() / "kernels", own]
+    except RuntimeError:  # there is no home
+        return [own]
 
 
 @cache
