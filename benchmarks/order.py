@@ -105,6 +105,8 @@ ARMS: dict[str, Arm] = {
     "gold_state": Arm("plain", 480, (*OUTCOME, BEGUN)),
     "states_outcome": Arm("states", 480, OUTCOME),
     "states_process": Arm("states", 480, (*OUTCOME, PROCESS)),
+    "states_order_group": Arm("states", 480, (*OUTCOME, GROUP)),
+    "states_gold_state": Arm("states", 480, (*OUTCOME, BEGUN)),
     "states_all": Arm("states", 480, (*OUTCOME, PROCESS, GROUP, BEGUN)),
     "states_thompson": Arm("states", 480, (*OUTCOME, PROCESS, GROUP, "rl.gold_state=thompson")),
 }

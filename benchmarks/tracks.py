@@ -6,12 +6,12 @@
     python -m benchmarks.tracks --tasks TASKS --out runs/tracks --table --split heldout
 
 A seed draws its own tasks from the splits of TASKS: inputs of at most `--max-chars` characters,
-equally many of every track, order groups whole. `sft` imitates the gold of 240 tasks. `rl` goes on
-from there with Dr.GRPO on other tasks of the training split. `all_gold` is the control: SFT from
-the untouched model on the same 240, on the gold of every task that `rl` asked, and on as much gold
-of the other tasks that `rl` could have asked as the processor time of `sft` and `rl` together
-allows. `copy` gives the input back and says KEEP, which is also the best policy that never drops;
-`drop` gives it back and says DROP.
+equally many of every track, order groups whole. `sft` imitates the gold of `--examples` tasks of a
+track. `rl` goes on from there with Dr.GRPO on other tasks of the training split. `all_gold` is the
+control: SFT from the untouched model on the same tasks, on the gold of every task that `rl` asked,
+and on as much gold of the other tasks that `rl` could have asked as the processor time of `sft` and
+`rl` together allows. `copy` gives the input back and says KEEP, which is also the best policy that
+never drops; `drop` gives it back and says DROP.
 
 Every row is asked in its three prompt variants, greedy, as the benchmark does. Nothing here chooses
 a setting. Every stage leaves a finished folder and is skipped when it is there. One thread.
@@ -35,7 +35,7 @@ from train.model.source import resolve_model
 
 Row = dict[str, Any]
 TRACKS = ("atomic_m", "atomic_f", "agnostic_m", "order_m", "order_f")
-EXAMPLES, POOL, ASKED = 48, 96, 12  # tasks of a track: for SFT, that RL may ask, of an evaluation
+POOL, ASKED = 96, 12  # tasks of a track: that RL may ask, of an evaluation
 SHARED = ("validation=null", "engine.threads=1", "engine.micro_tokens=1536")
 SFT = ("sft.epochs=1", "sft.batch_size=4", "sft.max_length=1400", "checkpoint.sft_every=15")
 RL = (
@@ -88,6 +88,7 @@ class Draw:
     folder: Path
     seed: int
     max_chars: int
+    examples: int
 
     def short(self, split: str) -> Iterator[Row]:
         for task in rows_of(self.tasks / f"{split}.jsonl"):
@@ -100,7 +101,7 @@ class Draw:
         if not rl.is_file():
             self.folder.mkdir(parents=True, exist_ok=True)
             every = list(self.short("train"))
-            examples = drawn(every, EXAMPLES, self.seed, frozenset())
+            examples = drawn(every, self.examples, self.seed, frozenset())
             taken = frozenset(str(task["group"] or task["id"]) for task in examples)
             write_jsonl(sft, examples)
             write_jsonl(rl, drawn(every, POOL, self.seed, taken))
@@ -268,7 +269,8 @@ def sliced(data: Mapping[str, Mapping[str, Instance]]) -> None:
             for found in data.values():
                 mine = [one for one in found.values() if str(one.meta[what]) == value]
                 count = max(count, len(mine))
-                row.append(f"{statistics.fmean(statistics.fmean(one.right) for one in mine):.3f}")
+                rights = [statistics.fmean(one.right) for one in mine]
+                row.append(f"{statistics.fmean(rights):.3f}" if rights else "–")
             print(f"| {what} | {value} | {count} | {' | '.join(row)} |")
 
 
@@ -276,13 +278,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = options(__doc__, ARMS)
     parser.add_argument("--tasks", type=Path, required=True, help="what `assay tasks cdr` wrote")
     parser.add_argument("--max-chars", type=int, default=2000, help="of an input (%(default)s)")
+    text = "tasks of a track whose gold `sft` imitates (%(default)s)"
+    parser.add_argument("--examples", type=int, default=48, help=text)
     args = parser.parse_args(argv)
     if not args.table:
         untouched = resolve_model(args.model)
         for seed in args.seeds:
             folder = args.out / f"seed{seed}"
             stages = Stages(folder, seed, tuple(args.settings))
-            draw = Draw(args.tasks.resolve(), folder, seed, args.max_chars)
+            draw = Draw(args.tasks.resolve(), folder, seed, args.max_chars, args.examples)
             for name in args.arms:
                 run_arm(stages, draw, name, args.split, untouched)
     table(args.out, args.split)
