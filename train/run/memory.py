@@ -7,7 +7,8 @@ from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
-_M_MMAP_THRESHOLD = -3  # malloc.h
+SHORT = 8 << 30  # bytes; training a model of 135M parameters takes up to 6 GB
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 def available_memory(proc: Path = PROC, cgroups: Path = CGROUPS) -> int | None:
@@ -71,17 +72,38 @@ def _left_in(folder: Path) -> int | None:
     return None
 
 
-def map_large_blocks() -> None:
-    """Have glibc map blocks of 2 MiB and more by themselves, and return them when they are freed.
-    In its heap, the activations of micro-batches of changing shape leave gaps that add up."""
+def memory_is_short() -> bool:
+    """Whether freed pages are better given back at once than kept for the next batch."""
+    left = available_memory()
+    return left is not None and left < SHORT
+
+
+def choose_allocation() -> None:
+    """Set how glibc keeps what tensors leave. To get a page from the system takes longer than much
+    of what is then computed in it, so freed blocks stay in the heap, to be used again.
+
+    Where memory is short, blocks of 2 MiB and more are mapped by themselves and returned when they
+    are freed: in the heap, activations of changing shape leave gaps that add up.
+    """
+    if memory_is_short():
+        _set_malloc({_M_MMAP_THRESHOLD: 2 << 20})
+    else:
+        _set_malloc({_M_MMAP_THRESHOLD: 32 << 20, _M_TRIM_THRESHOLD: 1 << 30})  # 32 MiB is its most
+
+
+def _set_malloc(values: dict[int, int]) -> None:
     try:
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 2 << 20)
+        library = ctypes.CDLL(None)
+        for name, value in values.items():
+            library.mallopt(name, value)
     except (OSError, AttributeError):  # another C library
         return
 
 
 def give_back_memory() -> None:
-    """Return freed heap pages to the system: batches of changing shape leave gaps that add up."""
+    """Where memory is short, return freed heap pages to the system."""
+    if not memory_is_short():
+        return
     try:
         ctypes.CDLL(None).malloc_trim(0)  # glibc only
     except (OSError, AttributeError):

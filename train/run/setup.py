@@ -20,7 +20,7 @@ from rollouts.engines.engine import ModelError
 from rollouts.engines.torch.device import bfloat16_speed, choose_dtype
 from rollouts.engines.torch.engine import set_threads
 from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy
-from train.run.memory import available_memory, map_large_blocks
+from train.run.memory import available_memory, choose_allocation
 from train.run.record import read_run_record
 
 
@@ -60,7 +60,7 @@ def prepare(config: EngineConfig) -> Machine:
     """Choose the device and set the threads. Raises `ConfigError` for a GPU that is not there."""
     if config.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("engine.device=cuda: torch sees no GPU; set engine.device=auto or cpu")
-    map_large_blocks()
+    choose_allocation()
     return Machine(_device(config), set_threads(config.threads or "auto"))
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
+from train.run import memory
 from train.run.memory import available_memory
 
 GB = 1 << 30
@@ -41,3 +46,41 @@ def test_version_1_and_no_limit_at_all(tmp_path: Path) -> None:
     (folder / "memory.stat").write_text("total_inactive_file 0\n")
     assert available_memory(proc, groups) == GB
     assert available_memory(tmp_path / "none", groups) is None
+
+
+@pytest.mark.parametrize(("left", "kept"), [(None, True), (9 * GB, True), (7 * GB, False)])
+def test_freed_blocks_are_kept_unless_memory_is_short(
+    left: int | None, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "available_memory", lambda: left)
+    asked: list[dict[int, int]] = []
+    monkeypatch.setattr(memory, "_set_malloc", asked.append)
+    memory.choose_allocation()
+    assert [sorted(values.values()) for values in asked] == [[32 << 20, GB] if kept else [2 << 20]]
+
+
+FREED = """
+import resource, sys
+from train.run import memory
+memory.available_memory = lambda: int(sys.argv[1])
+memory.choose_allocation()
+import torch
+def faults():
+    for _ in range(20):
+        torch.ones(4 << 20, dtype=torch.uint8)
+    memory.give_back_memory()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+faults()
+print(faults() - faults())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's settings")
+def test_kept_blocks_are_not_asked_of_the_system_again() -> None:
+    """4 MiB are 1,024 pages, each a page fault where it is new."""
+    pytest.importorskip("torch")
+    for left, most, least in ((9 * GB, 2_000, 0), (7 * GB, 10**6, 20_000)):
+        run = subprocess.run(
+            [sys.executable, "-c", FREED, str(left)], capture_output=True, text=True, check=True
+        )
+        assert least <= -int(run.stdout) <= most
