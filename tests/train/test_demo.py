@@ -73,6 +73,7 @@ def test_every_stage_leaves_its_piece(finished: Path) -> None:
     assert "cheat:drop" in page and "<svg" in page and "http://" not in page.split("<body")[0]
     record = json.loads((finished / "run.json").read_text())
     assert record["seed"] == 3 and record["inputs"]["tasks"] and record["versions"]["torch"]
+    assert record["kernels"] in ("compiled", "torch")
     for stage in ("sft", "rl"):
         assert (finished / stage / "model.safetensors").is_file()
     assert not (finished / "checkpoints" / "sft").exists()  # nothing goes on from it

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from configs.machine import ModelConfig
 from rollouts.engines.engine import ModelError, TrainedEngine
+from rollouts.engines.torch.kernels import kernels_for
 from rollouts.engines.torch.llama import (
     Llama,
     Shape,
@@ -29,6 +30,7 @@ from rollouts.engines.torch.llama import (
 )
 from rollouts.engines.torch.load import DTYPES, folder_is_llama, load_llama
 from rollouts.engines.torch.weights import write_weights
+from train.model.fused import fused_hidden, fused_logp
 from train.model.loss import linear_logp
 from train.model.packing import Packed
 
@@ -106,6 +108,10 @@ class LlamaPolicy:
 
     def __init__(self, model: Llama, folder: Path) -> None:
         self.model, self.folder = model, folder
+        shape = model.shape
+        self.kernels = kernels_for(
+            model.embed, (shape.hidden, shape.mlp, shape.vocab), shape.head_dim
+        )
         for _, tensor in model.named():
             tensor.requires_grad_(True)
 
@@ -114,6 +120,8 @@ class LlamaPolicy:
 
     def hidden(self, packed: Packed) -> Tensor:
         """Last hidden states (U, D) of the positions that predict a target."""
+        if self.kernels is not None:
+            return fused_hidden(self.model, packed, self.kernels)
         model, shape = self.model, self.model.shape
         cos, sin = rope_tables(shape, packed.positions, model.embed.dtype)
         rope = (cos[:, None], sin[:, None])
@@ -132,7 +140,11 @@ class LlamaPolicy:
 
     def logp(self, packed: Packed, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
         """Of the N tokens of rollouts: log-probabilities and entropies (N,)."""
-        found = linear_logp(self.hidden(packed), self.model.head, packed.target, temperature)
+        hidden, head = self.hidden(packed), self.model.head
+        if self.kernels is None:
+            found = linear_logp(hidden, head, packed.target, temperature)
+        else:
+            found = fused_logp(hidden, head, packed.target, temperature, self.kernels)
         return found[0].index_select(0, packed.expand), found[1].index_select(0, packed.expand)
 
     def engine(self, stop_ids: list[int], slots: int) -> TrainedEngine:

@@ -26,7 +26,7 @@ PACKAGES = (
     "tensorboard",
     *GOLD,
 )
-KEPT = ("audit",)  # written once, kept by every later start
+KEPT = ("audit", "kernels")  # what a record that is written again keeps
 
 
 def write_run_record(
@@ -37,7 +37,7 @@ def write_run_record(
     **more: Any,
 ) -> dict[str, Any]:
     """Write `config.yaml` and `run.json`; a resumed run keeps the earlier starts in `starts`, and
-    what was found of its tasks before the first step (`KEPT`).
+    what was found of its tasks and its model before the first step (`KEPT`).
 
     `started`: this process's own, when it writes the record again.
     """

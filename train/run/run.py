@@ -23,7 +23,7 @@ from train.run.live import LiveLine
 from train.run.lock import held
 from train.run.log import RunLog
 from train.run.loop import Loop, Validate, Watch, no_validation, unwatched
-from train.run.record import now, read_run_record, write_run_record
+from train.run.record import note_in_record, now, read_run_record, write_run_record
 from train.run.resume import Checkpoints
 from train.run.setup import Config, load_checked, prepare, publish, put_back, seed_globals, settled
 from train.run.stop import StopFlag, Stopped
@@ -91,8 +91,12 @@ class Run(Generic[Config]):
     def load(
         self, folder: Path, train: bool = False, adapters: ModelConfig | None = None
     ) -> LlamaPolicy | TransformersPolicy:
-        """The model in `folder`, after asking whether it fits."""
-        return load_checked(folder, self.config.engine, self.machine, train, adapters)
+        """The model in `folder`, after asking whether it fits. run.json says by what it trains."""
+        policy = load_checked(folder, self.config.engine, self.machine, train, adapters)
+        if train:
+            compiled = isinstance(policy, LlamaPolicy) and policy.kernels is not None
+            note_in_record(self.out, kernels="compiled" if compiled else "torch")
+        return policy
 
     def loop(
         self, stage: str, validate: Validate = no_validation, watch: Watch = unwatched

@@ -20,7 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rollouts.engines.torch.kernels import Kernels, kernels_for
+from rollouts.engines.torch.bindings import Kernels
+from rollouts.engines.torch.kernels import kernels_for
 from rollouts.engines.torch.llama import Layer, Llama, Shape, positioned, rms_norm, rope_tables
 
 Linear = Callable[[Tensor], Tensor]

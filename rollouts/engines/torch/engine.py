@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from rollouts.engines.torch import decode, tail
+from rollouts.engines.torch.bindings import Kernels
 from rollouts.engines.torch.fallback import TransformersEngine, about
 from rollouts.engines.torch.kept import Kept, Past
-from rollouts.engines.torch.kernels import Kernels
 from rollouts.engines.torch.llama import (
     Llama,
     ModelError,

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rollouts.engines.torch.kernels import PART, VECTOR, Kernels
+from rollouts.engines.torch.bindings import PART, VECTOR, Kernels
 from rollouts.trajectory import Sampling
 
 _BLOCK = PART

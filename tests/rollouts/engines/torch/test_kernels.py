@@ -18,9 +18,10 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from tiny_model import tiny_config  # noqa: E402
 
-from rollouts.engines.torch import decode, kernels  # noqa: E402
+from rollouts.engines.torch import compiler, decode, kernels  # noqa: E402
+from rollouts.engines.torch.bindings import Kernels  # noqa: E402
 from rollouts.engines.torch.engine import TorchEngine  # noqa: E402
-from rollouts.engines.torch.kernels import Kernels, compiled  # noqa: E402
+from rollouts.engines.torch.kernels import compiled  # noqa: E402
 from rollouts.engines.torch.llama import Layer, Llama, Shape, from_state, rope_tables  # noqa: E402
 from rollouts.engines.torch.sampling import pick  # noqa: E402
 from rollouts.trajectory import Sampling  # noqa: E402
@@ -33,8 +34,8 @@ FORMATS = st.sampled_from([torch.float32, torch.bfloat16])
 def here(dtype: Any = torch.float32) -> Kernels:
     """They compute the same on processors where they are not used."""
     try:
-        return kernels._load(kernels.DEFINES[dtype])
-    except kernels.Unavailable as reason:
+        return Kernels(compiler.library(kernels.DEFINES[dtype]))
+    except compiler.Unavailable as reason:
         pytest.skip(f"no compiled kernels: {reason}")
 
 
@@ -56,10 +57,10 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def test_this_machine_compiles_them_where_it_has_a_compiler() -> None:
-    if not any(map(shutil.which, kernels.COMPILERS)) or os.environ.get("ASSAY_KERNELS"):
+    if not any(map(shutil.which, compiler.COMPILERS)) or os.environ.get("ASSAY_KERNELS"):
         pytest.skip("no C compiler, or switched off")
     for dtype in (torch.float32, torch.bfloat16):
-        wide = "avx512f" in kernels._processor().split()
+        wide = "avx512f" in compiler.processor().split()
         assert isinstance(compiled(dtype), Kernels if wide else str)
 
 
@@ -67,7 +68,7 @@ def test_without_wide_vectors_they_are_left_out_unless_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here()
-    monkeypatch.setattr(kernels, "_processor", lambda: "flags : avx avx2 fma")
+    monkeypatch.setattr(kernels, "processor", lambda: "flags : avx avx2 fma")
     monkeypatch.delenv("ASSAY_KERNELS", raising=False)
     assert str(compiled.__wrapped__(torch.float32)).startswith("no AVX-512")
     monkeypatch.setenv("ASSAY_KERNELS", "on")
@@ -306,22 +307,36 @@ def test_kernels_that_compute_something_else_are_not_used(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("compiler", ["older gcc", "clang", "clang-14"])
+@pytest.mark.parametrize("name", ["older gcc", "clang", "clang-14"])
 def test_other_compilers(
-    compiler: str, dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """GCC before 12 has another word for shuffles; the source for it is compiled by today's."""
     here()
-    if compiler == "older gcc":
+    if name == "older gcc":
         monkeypatch.delenv("CC", raising=False)
-        text = kernels.SOURCE.read_text()
-        assert "__GNUC__ >= 12" in text
-        older = tmp_path / "kernels.c"
-        older.write_text(text.replace("__GNUC__ >= 12", "__GNUC__ >= 999"))
-        monkeypatch.setattr(kernels, "SOURCE", older)
-    elif shutil.which(compiler) is None:
-        pytest.skip(f"{compiler} is not installed")
+        older = Path(shutil.copytree(compiler.SOURCE.parent, tmp_path / "c"))
+        changed = 0
+        for file in older.iterdir():
+            text = file.read_text()
+            changed += text.count("__GNUC__ >= 12")
+            file.write_text(text.replace("__GNUC__ >= 12", "__GNUC__ >= 999"))
+        assert changed
+        monkeypatch.setattr(compiler, "SOURCE", older / compiler.SOURCE.name)
+    elif shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed")
     else:
-        monkeypatch.setenv("CC", compiler)
+        monkeypatch.setenv("CC", name)
     monkeypatch.setenv("ASSAY_CACHE", str(tmp_path))
-    assert kernels.agrees(kernels._load(kernels.DEFINES[dtype]), dtype)
+    assert kernels.agrees(Kernels(compiler.library(kernels.DEFINES[dtype])), dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_without_wide_instructions(
+    dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the source does by intrinsics it also does without."""
+    here()
+    monkeypatch.setattr(compiler, "TUNED", ("-mno-avx512f", "-mno-avx512f"))
+    monkeypatch.setenv("ASSAY_CACHE", str(tmp_path))
+    assert kernels.agrees(Kernels(compiler.library(kernels.DEFINES[dtype])), dtype)

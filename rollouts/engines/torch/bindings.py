@@ -1,0 +1,126 @@
+# torch ships partial types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+"""The functions of the compiled kernels (c/*.c) as methods on tensors."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+from torch import Tensor
+
+VECTOR = 16
+PART = 256  # logits whose sum is kept
+# The parameters of each function but the last, the number of threads: p addresses (of tensors, or
+# null), l whole numbers, f float32 numbers.
+KINDS = {"p": ctypes.c_void_p, "l": ctypes.c_int64, "f": ctypes.c_float}
+PARAMETERS = {
+    "add_norm": "ppppppllf",
+    "silu_mul": "ppll",
+    "attend": "ppppppppppppllllllllff",
+    "weigh": "pllfpppp",
+    "greatest": "pllpplpp",
+    "norm_back": "pppppppll",
+    "silu_back": "pppll",
+    "to_blocks": "ppppppplllll",
+    "from_blocks": "ppppppllplllll",
+    "move_heads": "pppllllllll",
+    "shares": "pppllllf",
+    "shares_back": "pppllllf",
+    "transpose": "ppll",
+    "law": "pllfppp",
+    "law_back": "ppppllf",
+}
+MAY_FAIL = ("attend", "greatest", "shares")  # for want of memory
+
+
+class Kernels:
+    """The functions of a compiled library, on contiguous tensors of one number format."""
+
+    def __init__(self, library: ctypes.CDLL, tiles: bool = False) -> None:
+        """`tiles`: the processor multiplies this format by AMX."""
+        self.tiles = tiles
+        self._functions: dict[str, Any] = {}
+        for name, kinds in PARAMETERS.items():
+            found = self._functions[name] = getattr(library, name)
+            found.argtypes = [*(KINDS[kind] for kind in kinds), ctypes.c_int]
+            found.restype = ctypes.c_int if name in MAY_FAIL else None
+
+    def run(self, name: str, *values: Tensor | float | None) -> None:
+        """A function of c/*.c, which says what it does, with torch's number of threads."""
+        given = [v.data_ptr() if isinstance(v, Tensor) else v for v in values]
+        if self._functions[name](*given, torch.get_num_threads()):
+            raise MemoryError(f"no memory for the scratch of the kernel {name}")
+
+    def add_norm(self, x: Tensor, more: Tensor | None, weight: Tensor, eps: float) -> Tensor:
+        """x (N, D) becomes x + more, in place; returns its root-mean-square norm times `weight`."""
+        normed = torch.empty_like(x)
+        self.run("add_norm", x, more, weight, x, normed, None, *x.shape, eps)
+        return normed
+
+    def silu_mul(self, both: Tensor) -> Tensor:
+        """silu(gate) · up (N, M) of both (N, 2M), gates first."""
+        rows, size = both.shape[0], both.shape[1] // 2
+        out = both.new_empty(rows, size)
+        self.run("silu_mul", both, out, rows, size)
+        return out
+
+    def transposed(self, x: Tensor) -> Tensor:
+        """x (N, M) as (M, N), written out where that makes products of it faster."""
+        if not self.tiles:
+            return x.t()
+        out = x.new_empty(x.shape[1], x.shape[0])
+        self.run("transpose", x.contiguous(), out, *x.shape)
+        return out
+
+    def attend(
+        self,
+        heads: Tensor,
+        out: Tensor,
+        tables: tuple[Tensor, Tensor],
+        norms: tuple[Tensor | None, Tensor | None],
+        prompt: tuple[Tensor, Tensor],
+        own: tuple[Tensor, Tensor],
+        fed: Tensor | None,
+        lengths: Tensor,
+        used: int,
+        eps: float,
+    ) -> None:
+        """Attention of one new token a fed row into `out` (F, H·C); see `attend` of c/attention.c.
+
+        heads (F, (H+2K)·C): queries, keys and values before their rotation; tables: cos and sin
+        (F, C); prompt (P, K, L, C) and own (R, K, S, C) keys and values, of which column
+        `used` - 1 of `own` is written. Axis letters as in decode.py.
+        """
+        groups, kv_heads, longest, size = prompt[0].shape
+        tensors = (heads, out, *tables, *norms, *prompt, *own, fed, lengths)
+        count, total = heads.shape[0], heads.shape[1] // size - 2 * kv_heads
+        width, room = own[0].shape[0] // groups, own[0].shape[2]
+        sizes = (count, width, total, kv_heads, size, longest, room, used)
+        self.run("attend", *tensors, *sizes, eps, size**-0.5)
+
+    def weigh(self, logits: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of logits (R, V): the place of the greatest (R,), the greatest (R,), and of every PART
+        columns the greatest and the sum of exp((x - greatest) / temperature), float64 (R, V/PART).
+        """
+        rows, size = logits.shape
+        parts = -(-size // PART)
+        best = torch.empty(rows, dtype=torch.int64)
+        peaks, tops = torch.empty(rows), torch.empty(rows, parts)
+        sums = torch.empty(rows, parts, dtype=torch.float64)
+        self.run("weigh", logits, rows, size, temperature, best, peaks, tops, sums)
+        return best, peaks, tops, sums
+
+    def greatest(
+        self, logits: Tensor, tops: Tensor, least: Tensor, count: int
+    ) -> tuple[Tensor, Tensor]:
+        """The `count` greatest logits of each row and their places (R, count), the greatest first.
+
+        `tops` are those of `weigh`. `count` of a row must reach its `least` (R,).
+        """
+        rows, size = logits.shape
+        values, places = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.int64)
+        self.run("greatest", logits, rows, size, tops, least, count, values, places)
+        return values, places

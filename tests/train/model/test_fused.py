@@ -1,0 +1,178 @@
+"""The compiled path of training computes what torch's does: laws, entropies and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from rollouts.engines.torch import compiler, kernels  # noqa: E402
+from rollouts.engines.torch.bindings import Kernels  # noqa: E402
+from rollouts.engines.torch.llama import from_state  # noqa: E402
+from train.model import fused, packing  # noqa: E402
+from train.model.fused import fused_logp  # noqa: E402
+from train.model.loss import linear_logp  # noqa: E402
+from train.model.packing import Segment, pack  # noqa: E402
+from train.model.policy import LlamaPolicy  # noqa: E402
+
+SIZES = {
+    "vocab_size": 272,
+    "hidden_size": 96,
+    "intermediate_size": 160,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "initializer_range": 0.2,
+    "max_position_embeddings": 256,
+}
+KINDS = {
+    "llama": ("Llama", {"tie_word_embeddings": True}),
+    "biased": ("Llama", {"attention_bias": True, "tie_word_embeddings": False}),
+    "normed": ("Qwen3", {"tie_word_embeddings": True}),
+}
+
+
+@lru_cache
+def here(dtype: Any, tiles: bool = False) -> Kernels:
+    try:
+        return Kernels(compiler.library(kernels.DEFINES[dtype]), tiles)
+    except compiler.Unavailable as reason:
+        pytest.skip(f"no compiled kernels: {reason}")
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@lru_cache
+def made(kind: str) -> tuple[Any, dict[str, Any]]:
+    """A random model; biases and norms are random too."""
+    import transformers
+
+    family, changes = KINDS[kind]
+    config = getattr(transformers, f"{family}Config")(**(SIZES | changes))
+    torch.manual_seed(0)
+    module = transformers.AutoModelForCausalLM.from_config(config).float()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn_like(parameter) * 0.3)
+    return module.config, module.state_dict()
+
+
+def policy_of(kind: str, dtype: Any, found: Kernels | None) -> LlamaPolicy:
+    config, state = made(kind)
+    copies = {name: tensor.clone() for name, tensor in state.items()}
+    policy = LlamaPolicy(from_state(config, copies, dtype), Path())
+    policy.kernels = found
+    return policy
+
+
+def results(policy: LlamaPolicy, segments: list[Segment]) -> dict[str, Any]:
+    packed = pack(segments)
+    logp, entropy = policy.logp(packed, 0.7)
+    (logp * torch.cos(3.0 * packed.row + packed.column)).sum().backward()
+    found = {name: tensor.grad.float() for name, tensor in policy.named()}
+    return found | {"logp": logp.detach(), "entropy": entropy}
+
+
+def apart(one: dict[str, Any], other: dict[str, Any]) -> dict[str, float]:
+    """Distances in parts of the length."""
+    return {k: float((v - other[k]).norm() / other[k].norm()) for k, v in one.items()}
+
+
+IDS = st.lists(st.integers(3, 270), min_size=1, max_size=23)
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> list[Segment]:
+    found: list[Segment] = []
+    for row in range(0, 3 * draw(st.integers(1, 3)), 3):
+        found.append(Segment(draw(IDS), [draw(IDS) for _ in range(3)], [row, row + 1, row + 2]))
+    return found
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("tiles", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("pair", [1e-9, 1e9])  # prompts shared by branches, and rows by themselves
+@settings(max_examples=4, deadline=None)
+@given(groups())
+def test_float32_agrees_with_torch(
+    pair: float, kind: str, tiles: bool, segments: list[Segment]
+) -> None:
+    ours, theirs = (
+        policy_of(kind, torch.float32, found) for found in (here(torch.float32, tiles), None)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "PAIR", pair)
+        far = apart(results(ours, segments), results(theirs, segments))
+    assert max(far.values()) < 1e-4, far
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bfloat16_is_as_near_to_float32_as_torch_is(kind: str) -> None:
+    generator = torch.Generator().manual_seed(5)
+
+    def ids(n: int) -> list[int]:
+        return torch.randint(3, 270, (n,), generator=generator).tolist()
+
+    segments = [Segment(ids(40), [ids(30), ids(17)], [2 * i, 2 * i + 1]) for i in range(6)]
+    exact = results(policy_of(kind, torch.float32, None), segments)
+    ours, theirs = (
+        apart(results(policy_of(kind, torch.bfloat16, found), segments), exact)
+        for found in (here(torch.bfloat16, True), None)
+    )
+    assert max(ours.values()) < 1.25 * max(theirs.values())
+    assert sum(ours.values()) < 1.1 * sum(theirs.values())
+
+
+@pytest.mark.parametrize("rows", [1, 5, 8])
+@pytest.mark.parametrize("temperature", [1.0, 0.3])
+def test_log_probabilities_in_pieces(
+    rows: int, temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few rows of logits are held at a time."""
+    monkeypatch.setattr(fused, "LOGIT_ROWS", rows)
+    random = torch.Generator().manual_seed(1)
+    values = torch.randn(8, 32, generator=random), torch.randn(272, 32, generator=random)
+    target = torch.randint(0, 272, (8,), generator=random)
+    found: list[list[Any]] = []
+    for compiled in (True, False):
+        hidden, weight = (value.clone().requires_grad_() for value in values)
+        if compiled:
+            logp, entropy = fused_logp(hidden, weight, target, temperature, here(torch.float32))
+        else:
+            logp, entropy = linear_logp(hidden, weight, target, temperature)
+        assert not entropy.requires_grad
+        (logp * torch.arange(8)).sum().backward()
+        found.append([logp.detach(), entropy, hidden.grad, weight.grad])
+    for one, other in zip(*found, strict=True):
+        assert torch.allclose(one, other, rtol=1e-4, atol=3e-4)
+
+
+def test_sequences_that_nobody_learns_from_have_no_gradient() -> None:
+    """A masked segment, and losses that leave out a part of the tokens."""
+    segments = [
+        Segment([5, 6, 7], [[8, 9], [10]], [0, 1]),
+        Segment([11, 12], [[13, 14, 15]], [2], [[0, 1, 0]]),
+    ]
+    for found in (here(torch.float32), None):
+        policy = policy_of("llama", torch.float32, found)
+        packed = pack(segments)
+        logp, _ = policy.logp(packed)
+        (logp * 0).sum().backward()
+        assert all(not tensor.grad.any() for _, tensor in policy.named())

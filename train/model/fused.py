@@ -1,0 +1,344 @@
+# torch ships partial types: what is unknown there cannot be known here.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+"""Differentiable operations of a layer by compiled kernels (rollouts/engines/torch/c/training.c).
+
+Each computes what policy.py and loss.py do with torch's operations, with fewer roundings and in
+fewer passes over memory. Letters: T positions, D hidden size, H query and K key heads, C head size,
+G = H/K, R rows of a block of L positions, J keys that a row sees, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rollouts.engines.torch.bindings import Kernels
+from rollouts.engines.torch.llama import Layer, Llama, Shape, positioned, rope_tables
+from train.model.packing import Packed
+
+LOGIT_ROWS = 512
+
+
+def fused_hidden(model: Llama, packed: Packed, kernels: Kernels) -> Tensor:
+    """What `LlamaPolicy.hidden` computes."""
+    shape = model.shape
+    rope = rope_tables(shape, packed.positions, model.embed.dtype)
+    masks = [Seen(mask, model.embed.dtype) for mask in (packed.stem_mask, packed.branch_mask)]
+    x: Tensor = F.embedding(packed.ids, model.embed)
+    more: Tensor | None = None
+    for layer in model.layers:
+        x, normed = AddNorm.apply(x, more, layer.norm_attn, shape.eps, kernels)
+        heads = linear(normed, layer.qkv, layer.qkv_bias, kernels)
+        turned = rope
+        if layer.norm_q is not None:  # normed by torch, and turned with it
+            heads = _normed(heads, layer, shape, rope)
+            turned = (torch.ones_like(rope[0]), torch.zeros_like(rope[1]))
+        mixed = _attention(heads, turned, packed, masks, shape, kernels)
+        mixed = linear(mixed, layer.o, layer.o_bias, kernels)
+        x, normed = AddNorm.apply(x, mixed, layer.norm_mlp, shape.eps, kernels)
+        gated = Gated.apply(linear(normed, layer.gate_up, None, kernels), kernels)
+        more = linear(gated, layer.down, None, kernels)
+    _, normed = AddNorm.apply(x, more, model.norm, shape.eps, kernels)
+    return normed.index_select(0, packed.source)
+
+
+class Seen:
+    """An additive mask (R, L, J) of 0 and -inf, and the columns up to each line's last 0 (R, L)."""
+
+    def __init__(self, mask: Tensor, dtype: torch.dtype) -> None:
+        self.mask = mask.to(dtype).contiguous()
+        places = torch.arange(1, mask.shape[-1] + 1)
+        self.ends = ((mask == 0) * places).amax(-1) if mask.numel() else places[:0]
+
+
+def _normed(heads: Tensor, layer: Layer, shape: Shape, rope: tuple[Tensor, Tensor]) -> Tensor:
+    """(T, (H+2K)·C) with queries and keys normed and rotated."""
+    cut = shape.heads + shape.kv_heads
+    turn, keep = heads.view(len(heads), -1, shape.head_dim).split([cut, shape.kv_heads], 1)
+    turn = positioned(turn, layer, shape, *(table[:, None] for table in rope))
+    return torch.cat([turn, keep], 1).flatten(1)
+
+
+def _attention(
+    heads: Tensor,
+    rope: tuple[Tensor, Tensor],
+    packed: Packed,
+    masks: list[Seen],
+    shape: Shape,
+    kernels: Kernels,
+) -> Tensor:
+    """(T, H·C); branches see their stem's keys before their own."""
+    blocks = (packed.stems, packed.branches) if len(packed.branches) else (packed.stems,)
+    found = Blocks.apply(heads, rope, blocks, packed.place, shape, kernels)
+    results = [Attend.apply(*found[:3], masks[0], kernels)]
+    if len(blocks) > 1:
+        size = (len(packed.stems), shape.kv_heads, -1, shape.head_dim)
+        both = [
+            torch.cat([stem.view(size).index_select(0, packed.stem_of).flatten(0, 1), own], 1)
+            for stem, own in zip(found[1:3], found[4:6], strict=True)
+        ]
+        results.append(Attend.apply(found[3], *both, masks[1], kernels))
+    return Flat.apply(blocks, packed.place, shape, kernels, *results)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None, kernels: Kernels) -> Tensor:
+    """What `F.linear` computes; of a bias torch takes care."""
+    found: Tensor = Linear.apply(x, weight, kernels)
+    return found if bias is None else found + bias
+
+
+class Linear(torch.autograd.Function):
+    """x Wᵀ, whose gradients are products of matrices that lie as they are read.
+
+    For Wᵀ's torch multiplies a transposed view, which takes AMX two to three times as long.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, kernels: Kernels) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.kernels = kernels
+        return x @ weight.t()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, Tensor, None]:
+        x, weight = ctx.saved_tensors
+        return grads[0] @ weight, _weight_grad(grads[0], x, ctx.kernels), None
+
+
+def _weight_grad(grad: Tensor, x: Tensor, kernels: Kernels) -> Tensor:
+    """gradᵀ x; the smaller matrices are turned."""
+    if kernels.tiles and grad.shape[1] > 2 * x.shape[1]:
+        return kernels.transposed(kernels.transposed(x) @ grad)
+    return kernels.transposed(grad) @ x
+
+
+def fused_logp(
+    hidden: Tensor, weight: Tensor, target: Tensor, temperature: float, kernels: Kernels
+) -> tuple[Tensor, Tensor]:
+    """What `linear_logp` computes; V is a multiple of 16."""
+    found: tuple[Tensor, Tensor] = LogProb.apply(hidden, weight, target, temperature, kernels)
+    return found
+
+
+class LogProb(torch.autograd.Function):
+    """Log-probabilities and entropies (N,), float32, of hidden states (N, D) and a head (V, D).
+
+    Logits are computed for LOGIT_ROWS rows at a time, always in the same memory, and once more
+    for the gradients.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        target: Tensor,
+        temperature: float,
+        kernels: Kernels,
+    ) -> tuple[Tensor, Tensor]:
+        peaks, sums, dots, chosen = hidden.new_empty(4, len(target), dtype=torch.float32)
+        for part, logits in _logits(hidden, weight):
+            kernels.run(
+                "law", logits, *logits.shape, temperature, peaks[part], sums[part], dots[part]
+            )
+            chosen[part] = logits.gather(1, target[part, None])[:, 0]
+        spread = sums.log()
+        lse = peaks + spread
+        ctx.save_for_backward(hidden, weight, target, lse)
+        ctx.temperature, ctx.kernels = temperature, kernels
+        entropy = spread - dots / sums
+        ctx.mark_non_differentiable(entropy)
+        return chosen / temperature - lse, entropy
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        hidden, weight, target, lse = ctx.saved_tensors
+        kernels: Kernels = ctx.kernels
+        grad = grads[0].contiguous()
+        d_hidden, d_weight = torch.empty_like(hidden), torch.empty_like(weight)
+        for part, logits in _logits(hidden, weight):
+            given = (logits, target[part], lse[part], grad[part])
+            kernels.run("law_back", *given, *logits.shape, ctx.temperature)
+            torch.mm(logits, weight, out=d_hidden[part])
+            turned = kernels.transposed(logits)
+            if part.start:
+                d_weight.addmm_(turned, hidden[part])
+            else:
+                torch.mm(turned, hidden[part], out=d_weight)
+        return d_hidden, d_weight, None, None, None
+
+
+def _logits(hidden: Tensor, weight: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Some rows, and their logits, which are gone with the next."""
+    held = hidden.new_empty(min(LOGIT_ROWS, len(hidden)), len(weight))
+    for at in range(0, len(hidden), LOGIT_ROWS):
+        part = slice(at, min(at + LOGIT_ROWS, len(hidden)))
+        yield part, torch.mm(hidden[part], weight.t(), out=held[: part.stop - at])
+
+
+class AddNorm(torch.autograd.Function):
+    """(x + more, its root-mean-square norm times `weight`), each (T, D)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, more: Tensor | None, weight: Tensor, eps: float, kernels: Kernels
+    ) -> tuple[Tensor, Tensor]:
+        rows, size = x.shape
+        total = x if more is None else torch.empty_like(x)
+        normed, scales = torch.empty_like(x), x.new_empty(rows, dtype=torch.float32)
+        kernels.run("add_norm", x, more, weight, total, normed, scales, rows, size, eps)
+        ctx.save_for_backward(total, weight, scales)
+        ctx.joined, ctx.kernels = more is not None, kernels
+        ctx.set_materialize_grads(False)
+        return (total.view_as(x) if more is None else total), normed
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        total, weight, scales = ctx.saved_tensors
+        d_total = None if grads[0] is None else grads[0].contiguous()
+        if grads[1] is None:  # no loss reads the norm
+            return d_total, d_total if ctx.joined else None, None, None, None
+        rows, size = total.shape
+        d_x = torch.empty_like(total)
+        d_weight = scales.new_empty(torch.get_num_threads(), size)
+        given = (total, weight, scales, grads[1].contiguous(), d_total, d_x, d_weight)
+        ctx.kernels.run("norm_back", *given, rows, size)
+        return d_x, d_x if ctx.joined else None, d_weight.sum(0).to(weight.dtype), None, None
+
+
+class Gated(torch.autograd.Function):
+    """silu(gate) · up (T, M) of (T, 2M), gates first."""
+
+    @staticmethod
+    def forward(ctx: Any, both: Tensor, kernels: Kernels) -> Tensor:
+        ctx.save_for_backward(both)
+        ctx.kernels = kernels
+        return kernels.silu_mul(both)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None]:
+        (both,) = ctx.saved_tensors
+        d_both = torch.empty_like(both)
+        rows, size = both.shape
+        ctx.kernels.run("silu_back", both, grads[0].contiguous(), d_both, rows, size // 2)
+        return d_both, None
+
+
+class Blocks(torch.autograd.Function):
+    """Queries (R·K, G·L, C), keys and values (R·K, L, C) of each block of rows, from heads
+    (T, (H+2K)·C) as projected; queries and keys are rotated."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        heads: Tensor,
+        rope: tuple[Tensor, Tensor],
+        blocks: tuple[Tensor, ...],
+        place: Tensor,
+        shape: Shape,
+        kernels: Kernels,
+    ) -> tuple[Tensor, ...]:
+        ctx.rope, ctx.blocks, ctx.place, ctx.shape, ctx.kernels = (
+            rope,
+            blocks,
+            place,
+            shape,
+            kernels,
+        )
+        ctx.size = heads.shape
+        k, g, c = shape.kv_heads, shape.repeat, shape.head_dim
+        out: list[Tensor] = []
+        for rows in blocks:
+            r, length = rows.shape
+            q = heads.new_empty(r * k, g * length, c)
+            keys, values = heads.new_empty(r * k, length, c), heads.new_empty(r * k, length, c)
+            sizes = (rows.numel(), length, shape.heads, k, c)
+            kernels.run("to_blocks", heads, *rope, rows, q, keys, values, *sizes)
+            out += [q, keys, values]
+        return tuple(out)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        shape = ctx.shape
+        d_heads = grads[0].new_empty(ctx.size)  # every position stands in one of the blocks
+        first = 0
+        for i, rows in enumerate(ctx.blocks):
+            given = [grad.contiguous() for grad in grads[3 * i : 3 * i + 3]]
+            sizes = (len(d_heads), rows.shape[1], shape.heads, shape.kv_heads, shape.head_dim)
+            where = (ctx.place, first, rows.numel(), d_heads)
+            ctx.kernels.run("from_blocks", *given, *ctx.rope, *where, *sizes)
+            first += rows.numel()
+        return d_heads, None, None, None, None, None
+
+
+class Attend(torch.autograd.Function):
+    """(R·K, G·L, C) from queries, keys and values (R·K, J, C) where they are seen."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, keys: Tensor, values: Tensor, seen: Seen, kernels: Kernels
+    ) -> Tensor:
+        rows, length, reach = seen.mask.shape
+        ctx.kernels, ctx.ends = kernels, seen.ends
+        shares = torch.bmm(q, keys.transpose(1, 2))
+        repeat = shares.numel() // seen.mask.numel()
+        ctx.sizes = (rows, repeat, length, reach, q.shape[-1] ** -0.5)
+        kernels.run("shares", shares, seen.mask, seen.ends, *ctx.sizes)
+        ctx.save_for_backward(q, keys, values, shares)
+        return torch.bmm(shares, values)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        q, keys, values, shares = ctx.saved_tensors
+        d_values = torch.bmm(shares.transpose(1, 2), grads[0])
+        d_scores = torch.bmm(grads[0], values.transpose(1, 2))
+        ctx.kernels.run("shares_back", shares, d_scores, ctx.ends, *ctx.sizes)
+        d_q, d_keys = torch.bmm(d_scores, keys), torch.bmm(d_scores.transpose(1, 2), q)
+        return d_q, d_keys, d_values, None, None
+
+
+class Flat(torch.autograd.Function):
+    """(T, H·C) of the positions, out of results (R·K, G·L, C) of each block."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        blocks: tuple[Tensor, ...],
+        place: Tensor,
+        shape: Shape,
+        kernels: Kernels,
+        *results: Tensor,
+    ) -> Tensor:
+        ctx.blocks, ctx.place, ctx.shape, ctx.kernels = blocks, place, shape, kernels
+        flat = results[0].new_empty(len(place), shape.heads * shape.head_dim)
+        _move(ctx, results, flat, 0)
+        return flat
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        shape, flat = ctx.shape, grads[0].contiguous()
+        sizes = [
+            (r * shape.kv_heads, shape.repeat * n, shape.head_dim)
+            for r, n in map(_rows, ctx.blocks)
+        ]
+        out = tuple(flat.new_empty(size) for size in sizes)
+        _move(ctx, out, flat, 1)
+        return None, None, None, None, *out
+
+
+def _rows(block: Tensor) -> tuple[int, int]:
+    return block.shape[0], block.shape[1]
+
+
+def _move(ctx: Any, results: tuple[Tensor, ...], flat: Tensor, into: int) -> None:
+    """Between results in blocks and by position."""
+    shape, first = ctx.shape, 0
+    for rows, result in zip(ctx.blocks, results, strict=True):
+        sizes = (len(flat), rows.shape[1], shape.heads, shape.kv_heads, shape.head_dim)
+        ctx.kernels.run("move_heads", result, flat, ctx.place, first, rows.numel(), *sizes, into)
+        first += rows.numel()
