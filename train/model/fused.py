@@ -21,7 +21,7 @@ from rollouts.engines.torch.bindings import Kernels
 from rollouts.engines.torch.llama import Layer, Llama, Shape, positioned, rope_tables
 from train.model.packing import Packed
 
-LOGIT_ROWS = 512
+LOGIT_ROWS = 512  # fewer cost more: each block of rows reads the whole head
 
 
 def fused_hidden(model: Llama, packed: Packed, kernels: Kernels) -> Tensor:
@@ -95,7 +95,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, kernels: Kernels) -> 
 class Linear(torch.autograd.Function):
     """x Wᵀ, whose gradients are products of matrices that lie as they are read.
 
-    For Wᵀ's torch multiplies a transposed view, which takes AMX two to three times as long.
+    For W's gradient torch multiplies a transposed view, which takes AMX two to three times as long.
     """
 
     @staticmethod
@@ -160,7 +160,8 @@ class LogProb(torch.autograd.Function):
         hidden, weight, target, lse = ctx.saved_tensors
         kernels: Kernels = ctx.kernels
         grad = grads[0].contiguous()
-        d_hidden, d_weight = torch.empty_like(hidden), torch.empty_like(weight)
+        d_hidden = torch.empty_like(hidden)
+        d_weight = torch.empty_like(weight) if len(hidden) else torch.zeros_like(weight)
         for part, logits in _logits(hidden, weight):
             given = (logits, target[part], lse[part], grad[part])
             kernels.run("law_back", *given, *logits.shape, ctx.temperature)
