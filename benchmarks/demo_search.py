@@ -3,6 +3,7 @@
     python -m benchmarks.demo_search --out runs/search --seeds 0 1   # all arms, resumable
     python -m benchmarks.demo_search --out runs/search --seeds 0 1 --arms start240 curriculum
     python -m benchmarks.demo_search --out runs/search --table
+    python -m benchmarks.demo_search --out runs --demos demo demo1    # of finished demos
 
 An arm is a task mix, a number of SFT examples and settings of Dr.GRPO; arms share the tasks and SFT
 starts they have in common. Beside every arm stands its control: SFT from the untouched model on the
@@ -12,7 +13,8 @@ tasks, whose documents are in no other split; nothing here reads the held-out ta
 
 `shortcut` are the SFT model's own texts with DROP said wherever the recipe has a filter: what a
 policy gains that only learns that a filter means DROP. Every stage leaves a finished folder and is
-skipped when it is there.
+skipped when it is there. `--demos` prints such a table of runs of `assay demo`, from their answers
+to the held-out tasks.
 """
 
 from __future__ import annotations
@@ -220,13 +222,40 @@ def table(out: Path) -> None:
         for name, arm in ARMS.items():
             models = models_of(folder, name, arm)
             for model, (rows, minutes) in models.items():
-                values = kinds(rows)
-                cells = " | ".join(f"{values[n]:.3f}" for n in names)
-                print(f"| {folder.name[4:]} | {name} | {model} | {cells} | {minutes:.1f} |")
+                print(f"| {folder.name[4:]} | {name} | {model} | {level(rows)} | {minutes:.1f} |")
             if models:
                 gains.append(gain(folder.name[4:], name, {m: r for m, (r, _) in models.items()}))
     print("\n| seed | arm | RL − SFT | RL − shortcut | RL − control |\n|---|---|---|---|---|")
     print("\n".join(gains))
+
+
+def level(rows: Sequence[Row]) -> str:
+    return " | ".join(f"{value:.3f}" for value in kinds(rows).values())
+
+
+def demo_table(demos: Sequence[Path]) -> None:
+    """Models of finished demos by seed, and the differences of each seed and of all."""
+    every: list[dict[str, list[Row]]] = []
+    seeds: list[str] = []
+    names = ("RS", "balanced", *KINDS)
+    print(f"| seed | model | {' | '.join(names)} |\n|---|---|{'---|' * len(names)}")
+    for folder in demos:
+        seeds.append(str(json.loads((folder / "run.json").read_text(encoding="utf-8"))["seed"]))
+        files = {model: folder / "eval" / f"{model.lower()}.json" for model in ("SFT", "RL")}
+        found = {m: json.loads(f.read_text(encoding="utf-8"))["rows"] for m, f in files.items()}
+        tasks = {t.id: t for t in read_tasks(folder / "tasks" / "heldout.jsonl")}
+        found["shortcut"] = shortcut(found["SFT"], tasks)
+        for model in ("SFT", "shortcut", "RL"):
+            print(f"| {seeds[-1]} | {model} | {level(found[model])} |")
+        # a document that two seeds drew is one to resample in each
+        sourced = {
+            m: [{**r, "source": f"{seeds[-1]} {r['source']}"} for r in found[m]] for m in found
+        }
+        every.append(sourced)
+    pooled = {m: [row for found in every for row in found[m]] for m in every[0]}
+    print("\n| seed | RL − SFT, balanced RS | RL − shortcut |\n|---|---|---|")
+    for seed, models in zip([*seeds, "all"], [*every, pooled], strict=True):
+        print(gain(seed, "", {m: models[m] for m in ("SFT", "shortcut", "RL")}, named=False))
 
 
 def control_of(folder: Path, name: str) -> str:
@@ -250,17 +279,17 @@ def models_of(folder: Path, name: str, arm: Arm) -> dict[str, tuple[list[Row], f
     return {m: (rows[m], minutes[m]) for m in ("SFT", "shortcut", "RL", "control") if m in rows}
 
 
-def gain(seed: str, name: str, models: Mapping[str, Sequence[Row]]) -> str:
+def gain(seed: str, name: str, models: Mapping[str, Sequence[Row]], *, named: bool = True) -> str:
     """Differences of balanced RS with 95 % intervals, documents resampled."""
     cells: list[str] = []
     sources = [r["source"] for r in models["RL"]]
     for base in ("SFT", "shortcut", "control"):
         if base not in models:
-            cells.append("–")
+            cells += ["–"] * named
             continue
         (before, labels), (after, _) = of(models[base]), of(models["RL"])
         cells.append(change(balanced_difference(before, after, labels, sources=sources)))
-    return f"| {seed} | {name} | " + " | ".join(cells) + " |"
+    return "| " + " | ".join([seed, *[name] * named, *cells]) + " |"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -268,7 +297,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1, help="of the engine (%(default)s)")
     without = "leave out the control, where another arm's with as much gold is far above"
     parser.add_argument("--without-control", action="store_true", help=without)
+    parser.add_argument("--demos", nargs="+", help="folders in `--out` of finished demos")
     args = parser.parse_args(argv)
+    if args.demos:
+        demo_table([args.out / name for name in args.demos])
+        return 0
     if not args.table:
         for seed in args.seeds:
             for name in args.arms:
