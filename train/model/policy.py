@@ -19,7 +19,6 @@ from torch import Tensor
 
 from configs.machine import ModelConfig
 from rollouts.engines.engine import ModelError, TrainedEngine
-from rollouts.engines.torch.kernels import kernels_for
 from rollouts.engines.torch.llama import (
     Llama,
     Shape,
@@ -30,7 +29,6 @@ from rollouts.engines.torch.llama import (
 )
 from rollouts.engines.torch.load import DTYPES, folder_is_llama, load_llama
 from rollouts.engines.torch.weights import write_weights
-from train.model.fused import fused_hidden, fused_logp
 from train.model.loss import linear_logp
 from train.model.packing import Packed
 
@@ -107,6 +105,8 @@ class LlamaPolicy:
     """The hand-written path for Llama-shaped models."""
 
     def __init__(self, model: Llama, folder: Path) -> None:
+        from rollouts.engines.torch.kernels import kernels_for  # who reads the loops need not
+
         self.model, self.folder = model, folder
         shape = model.shape
         self.kernels = kernels_for(
@@ -121,6 +121,8 @@ class LlamaPolicy:
     def hidden(self, packed: Packed) -> Tensor:
         """Last hidden states (U, D) of the positions that predict a target."""
         if self.kernels is not None:
+            from train.model.fused import fused_hidden
+
             return fused_hidden(self.model, packed, self.kernels)
         model, shape = self.model, self.model.shape
         cos, sin = rope_tables(shape, packed.positions, model.embed.dtype)
@@ -144,6 +146,8 @@ class LlamaPolicy:
         if self.kernels is None:
             found = linear_logp(hidden, head, packed.target, temperature)
         else:
+            from train.model.fused import fused_logp
+
             found = fused_logp(hidden, head, packed.target, temperature, self.kernels)
         return found[0].index_select(0, packed.expand), found[1].index_select(0, packed.expand)
 
