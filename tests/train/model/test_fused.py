@@ -11,10 +11,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from compiled_kernels import here, threads  # noqa: E402, F401
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from rollouts.engines.torch import compiler, kernels  # noqa: E402
 from rollouts.engines.torch.bindings import Kernels  # noqa: E402
 from rollouts.engines.torch.llama import from_state  # noqa: E402
 from train.model import fused, packing  # noqa: E402
@@ -39,22 +39,6 @@ KINDS = {
     "biased": ("Llama", {"attention_bias": True, "tie_word_embeddings": False}),
     "normed": ("Qwen3", {"tie_word_embeddings": True}),
 }
-
-
-@lru_cache
-def here(dtype: Any, tiles: bool = False) -> Kernels:
-    try:
-        return Kernels(compiler.library(kernels.DEFINES[dtype]), tiles)
-    except compiler.Unavailable as reason:
-        pytest.skip(f"no compiled kernels: {reason}")
-
-
-@pytest.fixture(params=[1, 2])
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
 
 
 @lru_cache

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from functools import lru_cache
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
+from compiled_kernels import here, threads  # noqa: E402, F401
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from tiny_model import tiny_config  # noqa: E402
@@ -30,15 +30,6 @@ NEAR = {torch.float32: 2e-5, torch.bfloat16: 4e-2}
 FORMATS = st.sampled_from([torch.float32, torch.bfloat16])
 
 
-@lru_cache
-def here(dtype: Any = torch.float32) -> Kernels:
-    """They compute the same on processors where they are not used."""
-    try:
-        return Kernels(compiler.library(kernels.DEFINES[dtype]))
-    except compiler.Unavailable as reason:
-        pytest.skip(f"no compiled kernels: {reason}")
-
-
 def some(seed: int, *shape: int, dtype: Any = torch.float32) -> Any:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
@@ -46,14 +37,6 @@ def some(seed: int, *shape: int, dtype: Any = torch.float32) -> Any:
 def close(one: Any, other: Any) -> bool:
     near = NEAR[one.dtype]
     return bool(torch.allclose(one.float(), other.float(), rtol=near, atol=near))
-
-
-@pytest.fixture(params=[1, 2])
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
 
 
 def test_this_machine_compiles_them_where_it_has_a_compiler() -> None:
@@ -67,7 +50,7 @@ def test_this_machine_compiles_them_where_it_has_a_compiler() -> None:
 def test_without_wide_vectors_they_are_left_out_unless_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    here()
+    here(torch.float32)
     monkeypatch.setattr(kernels, "processor", lambda: "flags : avx avx2 fma")
     monkeypatch.delenv("ASSAY_KERNELS", raising=False)
     assert str(compiled.__wrapped__(torch.float32)).startswith("no AVX-512")
@@ -178,7 +161,7 @@ def test_the_same_tokens_are_drawn(
 
 
 def test_the_greatest_are_in_order_and_equal_ones_by_place() -> None:
-    found = here()
+    found = here(torch.float32)
     logits = torch.zeros(2, 512)
     logits[0, [3, 400, 17]] = torch.tensor([5.0, 7.0, 5.0])
     best, peaks, tops, sums = found.weigh(logits, 1.0)
@@ -192,7 +175,9 @@ def test_the_greatest_are_in_order_and_equal_ones_by_place() -> None:
 def test_logits_that_are_no_numbers_give_no_probability() -> None:
     logits = torch.full((1, 512), float("nan"))
     for law in ((0.0, 0, 1.0), (1.0, 0, 1.0)):
-        ids, full, _ = pick(logits, Sampling(1, *law), torch.zeros(1).double(), None, here())
+        ids, full, _ = pick(
+            logits, Sampling(1, *law), torch.zeros(1).double(), None, here(torch.float32)
+        )
         assert 0 <= int(ids[0]) < 512 and bool(full.isnan().all())
 
 
@@ -209,7 +194,7 @@ def model_of(dtype: Any) -> Llama:
 def test_answers_are_those_of_torch(
     law: tuple[float, int, float], n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = here()
+    found = here(torch.float32)
     monkeypatch.setattr(decode, "kernels_for", lambda *_: found)
     model = model_of(torch.float32)
     prompts = [[7, 8, 9, i, *range(30, 31 + 5 * i)] for i in range(9)]
@@ -255,7 +240,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 
 
 def test_they_are_compiled_once_and_kept(asked: Callable[..., str], tmp_path: Path) -> None:
-    here()
+    here(torch.float32)
     assert "Kernels object" in asked(ASSAY_CACHE=str(tmp_path))
     (kept,) = (tmp_path / "kernels").iterdir()
     before = kept.stat().st_mtime_ns
@@ -266,7 +251,7 @@ def test_they_are_compiled_once_and_kept(asked: Callable[..., str], tmp_path: Pa
 def test_a_cache_that_cannot_be_written_is_not_needed(
     asked: Callable[..., str], tmp_path: Path
 ) -> None:
-    here()
+    here(torch.float32)
     (tmp_path / "file").write_text("")
     assert "Kernels object" in asked(ASSAY_CACHE=str(tmp_path / "file"))
 
@@ -290,7 +275,7 @@ def test_without_them_it_says_why(
 def test_a_kept_library_that_is_broken_is_not_in_the_way(
     asked: Callable[..., str], tmp_path: Path
 ) -> None:
-    here()
+    here(torch.float32)
     assert "Kernels object" in asked(ASSAY_CACHE=str(tmp_path))
     (kept,) = (tmp_path / "kernels").iterdir()
     kept.unlink()  # written over, it would change under this process
@@ -299,7 +284,7 @@ def test_a_kept_library_that_is_broken_is_not_in_the_way(
 
 
 def test_kernels_that_compute_something_else_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = here()
+    found = here(torch.float32)
     assert kernels.agrees(found, torch.float32)
     silu = found.silu_mul
     monkeypatch.setattr(found, "silu_mul", lambda both: silu(both) * 1.001)
@@ -312,7 +297,7 @@ def test_other_compilers(
     name: str, dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """GCC before 12 has another word for shuffles; the source for it is compiled by today's."""
-    here()
+    here(torch.float32)
     if name == "older gcc":
         monkeypatch.delenv("CC", raising=False)
         older = Path(shutil.copytree(compiler.SOURCE.parent, tmp_path / "c"))
@@ -336,7 +321,7 @@ def test_without_wide_instructions(
     dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the source does by intrinsics it also does without."""
-    here()
+    here(torch.float32)
     monkeypatch.setattr(compiler, "TUNED", ("-march=haswell", "-march=haswell"))
     monkeypatch.setenv("ASSAY_CACHE", str(tmp_path))
     assert kernels.agrees(Kernels(compiler.library(kernels.DEFINES[dtype])), dtype)

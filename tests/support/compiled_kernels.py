@@ -1,0 +1,32 @@
+"""The compiled kernels for tests, also on processors where they are not used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import pytest
+
+
+@lru_cache
+def here(dtype: Any, tiles: bool = False) -> Any:
+    """`Kernels` of a number format; skips the test where they cannot be compiled."""
+    from rollouts.engines.torch import compiler, kernels
+    from rollouts.engines.torch.bindings import Kernels
+
+    try:
+        return Kernels(compiler.library(kernels.DEFINES[dtype]), tiles)
+    except compiler.Unavailable as reason:
+        pytest.skip(f"no compiled kernels: {reason}")
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    """torch's threads."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
