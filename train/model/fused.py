@@ -29,6 +29,7 @@ def fused_hidden(model: Llama, packed: Packed, kernels: Kernels) -> Tensor:
     shape = model.shape
     rope = rope_tables(shape, packed.positions, model.embed.dtype)
     masks = [Seen(mask, model.embed.dtype) for mask in (packed.stem_mask, packed.branch_mask)]
+    still = (torch.ones_like(rope[0]), torch.zeros_like(rope[1]))
     x: Tensor = F.embedding(packed.ids, model.embed)
     more: Tensor | None = None
     for layer in model.layers:
@@ -37,7 +38,7 @@ def fused_hidden(model: Llama, packed: Packed, kernels: Kernels) -> Tensor:
         turned = rope
         if layer.norm_q is not None:  # normed by torch, and turned with it
             heads = _normed(heads, layer, shape, rope)
-            turned = (torch.ones_like(rope[0]), torch.zeros_like(rope[1]))
+            turned = still
         mixed = _attention(heads, turned, packed, masks, shape, kernels)
         mixed = linear(mixed, layer.o, layer.o_bias, kernels)
         x, normed = AddNorm.apply(x, mixed, layer.norm_mlp, shape.eps, kernels)
