@@ -182,6 +182,10 @@ KINDS = {
 }
 
 
+COLUMNS = ("RS", "balanced", *KINDS)
+BASES = ("SFT", "shortcut", "control")  # what RL is compared with
+
+
 def kinds(rows: Sequence[Row]) -> dict[str, float]:
     """RS, balanced RS and RS by kind of task."""
     outcomes, labels = of(rows)
@@ -214,9 +218,8 @@ def shortcut(rows: Sequence[Row], tasks: Mapping[str, Task]) -> list[Row]:
 
 def table(out: Path) -> None:
     """Every finished arm of every seed; then the three differences that are asked."""
-    names = ("RS", "balanced", *KINDS)
-    print("| seed | arm | model | " + " | ".join(names) + " | processor min |")
-    print("|---|---|---|" + "---|" * (len(names) + 1))
+    print("| seed | arm | model | " + " | ".join(COLUMNS) + " | processor min |")
+    print("|---|---|---|" + "---|" * (len(COLUMNS) + 1))
     gains: list[str] = []
     for folder in sorted(out.glob("seed*")):
         for name, arm in ARMS.items():
@@ -224,7 +227,8 @@ def table(out: Path) -> None:
             for model, (rows, minutes) in models.items():
                 print(f"| {folder.name[4:]} | {name} | {model} | {level(rows)} | {minutes:.1f} |")
             if models:
-                gains.append(gain(folder.name[4:], name, {m: r for m, (r, _) in models.items()}))
+                cells = gains_of({m: r for m, (r, _) in models.items()}, BASES)
+                gains.append(f"| {folder.name[4:]} | {name} | {cells} |")
     print("\n| seed | arm | RL − SFT | RL − shortcut | RL − control |\n|---|---|---|---|---|")
     print("\n".join(gains))
 
@@ -237,8 +241,7 @@ def demo_table(demos: Sequence[Path]) -> None:
     """Models of finished demos by seed, and the differences of each seed and of all."""
     every: list[dict[str, list[Row]]] = []
     seeds: list[str] = []
-    names = ("RS", "balanced", *KINDS)
-    print(f"| seed | model | {' | '.join(names)} |\n|---|---|{'---|' * len(names)}")
+    print(f"| seed | model | {' | '.join(COLUMNS)} |\n|---|---|{'---|' * len(COLUMNS)}")
     for folder in demos:
         seeds.append(str(json.loads((folder / "run.json").read_text(encoding="utf-8"))["seed"]))
         files = {model: folder / "eval" / f"{model.lower()}.json" for model in ("SFT", "RL")}
@@ -255,7 +258,7 @@ def demo_table(demos: Sequence[Path]) -> None:
     pooled = {m: [row for found in every for row in found[m]] for m in every[0]}
     print("\n| seed | RL − SFT, balanced RS | RL − shortcut |\n|---|---|---|")
     for seed, models in zip([*seeds, "all"], [*every, pooled], strict=True):
-        print(gain(seed, "", {m: models[m] for m in ("SFT", "shortcut", "RL")}, named=False))
+        print(f"| {seed} | {gains_of(models, BASES[:2])} |")
 
 
 def control_of(folder: Path, name: str) -> str:
@@ -279,17 +282,17 @@ def models_of(folder: Path, name: str, arm: Arm) -> dict[str, tuple[list[Row], f
     return {m: (rows[m], minutes[m]) for m in ("SFT", "shortcut", "RL", "control") if m in rows}
 
 
-def gain(seed: str, name: str, models: Mapping[str, Sequence[Row]], *, named: bool = True) -> str:
-    """Differences of balanced RS with 95 % intervals, documents resampled."""
+def gains_of(models: Mapping[str, Sequence[Row]], bases: Sequence[str]) -> str:
+    """RL minus each base in balanced RS with 95 % intervals, documents resampled."""
     cells: list[str] = []
     sources = [r["source"] for r in models["RL"]]
-    for base in ("SFT", "shortcut", "control"):
+    for base in bases:
         if base not in models:
-            cells += ["–"] * named
+            cells.append("–")
             continue
         (before, labels), (after, _) = of(models[base]), of(models["RL"])
         cells.append(change(balanced_difference(before, after, labels, sources=sources)))
-    return "| " + " | ".join([seed, *[name] * named, *cells]) + " |"
+    return " | ".join(cells)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
