@@ -14,11 +14,15 @@ scripts of all three for every training task, which do not say what scores well.
 there by Dr.GRPO on the score. `all_gold` is the control of `rl`: SFT on the best script of the
 three for every training task, for the processor time of `sft_all` and `rl` together.
 
+`rl_even` is `rl` with as many prompts of every track in a step: 6 steps of 8 prompts, which are as
+many rollouts.
+
 `sft` imitates `drawn` on few training tasks, so it can barely do the form.
 
 `fv`, `av`, `bv` and `dv` are SFT that goes on from `sft` on its own sampled rollouts, of training
 tasks whose scripts it never saw. Each strategy of `assay select` chooses from the same rollouts,
-and all are cut to the same number of rows, so they have the same number of steps.
+and all are cut to the same number of rows, so they have the same number of steps. `all_fv` to
+`all_dv` do the same from `sft_all`, on its rollouts of all training tasks.
 
 Choose on the validation split; `--split heldout` answers the held-out tasks, once for the arms that
 it names. Every stage leaves a finished folder and is skipped when it is there. One thread.
@@ -77,15 +81,19 @@ RL = (
     "rl.save_every=3",
 )
 AGENTS = {"default": "reference", "drawn": "drawn", "forest": "forest"}
+EVEN = (*RL, "rl.balance=track", "rl.steps=6", "rl.prompts_per_step=8", "rl.mini_batch=8")
 STRATEGIES = ("fv", "av", "bv", "dv")
-NAMES = (*AGENTS, "sft", "sft_all", "rl", "all_gold", *STRATEGIES)
+STRONG = tuple(f"all_{name}" for name in STRATEGIES)  # the same from `sft_all`
+NAMES = (*AGENTS, "sft", "sft_all", "rl", "rl_even", "all_gold", *STRATEGIES, *STRONG)
 PAIRS = (
-    *(("default", name) for name in ("sft_all", "rl", "all_gold")),
+    *(("default", name) for name in ("sft_all", "rl", "rl_even", "all_gold")),
     ("forest", "rl"),
-    ("sft_all", "rl"),
-    ("all_gold", "rl"),
+    *(("sft_all", name) for name in ("rl", "rl_even", *STRONG)),
+    ("rl", "rl_even"),
+    *(("all_gold", name) for name in ("rl", "rl_even")),
     *(("sft", name) for name in STRATEGIES),
     *(("fv", name) for name in STRATEGIES[1:]),
+    *(("all_fv", name) for name in STRONG[1:]),
 )
 Row = Mapping[str, Any]
 
@@ -184,9 +192,9 @@ def usable(place: Place) -> list[Path]:
     return [part(scripts(place, a), place.folder / f"{a}.jsonl", names) for a in AGENTS]
 
 
-def reinforce(place: Place) -> None:
+def reinforce(place: Place, name: str = "rl", settings: Sequence[str] = RL) -> None:
     imitate_all(place)
-    place.train("rl", "grpo", tasks_of(place) / "train.jsonl", place.trained("sft_all"), RL)
+    place.train(name, "grpo", tasks_of(place) / "train.jsonl", place.trained("sft_all"), settings)
 
 
 def train_control(place: Place) -> None:
@@ -200,29 +208,30 @@ def train_control(place: Place) -> None:
     place.train("all_gold", "sft", data, place.model, (*SFT, f"sft.epochs={epochs}"))
 
 
-def choose_rows(place: Place) -> dict[str, int]:
-    """Training sets of the four strategies from the same rollouts of `sft`, cut to equal rows.
-    Returns the rows that each strategy keeps before the cut; writes them to `kept.json`."""
-    note = place.folder / "kept.json"
+def choose_rows(place: Place, start: str) -> None:
+    """Training sets of the four strategies from the same rollouts of `start`, cut to equal rows.
+    `START.kept.json` has the rows that each strategy keeps before the cut."""
+    note = place.folder / f"{start}.kept.json"
     if note.is_file():
-        return json.loads(note.read_text())
-    imitate(place)
-    names = set(shuffled(place)[EXAMPLES:][:ASKED])
-    tasks = [t for t in read_tasks(tasks_of(place) / "train.jsonl") if t.id in names]
-    asked = tasks_of(place) / f"asked.seed{place.seed}.jsonl"
-    write_jsonl(asked, (task.to_json() for task in tasks))
-    words = ("--model", place.trained("sft"), "--slots", 60)
-    file = rollouts(place, asked, place.folder / "sampled.jsonl", SAMPLED, *words)
+        return
+    weak = start == "sft"
+    (imitate if weak else imitate_all)(place)
+    tasks = read_tasks(tasks_of(place) / "train.jsonl")
+    names = set(shuffled(place)[EXAMPLES:][:ASKED]) if weak else {task.id for task in tasks}
+    asked = tasks_of(place) / f"asked.{start}.seed{place.seed}.jsonl"  # they name files beside it
+    write_jsonl(asked, (task.to_json() for task in tasks if task.id in names))
+    words = ("--model", place.trained(start), "--slots", 60)
+    file = rollouts(place, asked, place.folder / f"{start}.sampled.jsonl", SAMPLED, *words)
     kept: dict[str, int] = {}
-    for strategy in STRATEGIES:
-        target = place.folder / f"{strategy}.whole.parquet"
+    arms = STRATEGIES if weak else STRONG
+    for name, strategy in zip(arms, STRATEGIES, strict=True):
+        target = place.folder / f"{name}.whole.parquet"
         words = ("--rollouts", file, "--strategy", strategy, "--fastest-by", "cost", *RULES)
         assay("select", *words, "--out", target)
-        kept[strategy] = kept_rows(target)
-    for strategy in STRATEGIES:
-        cut(place, strategy, min(kept.values()))
+        kept[name] = kept_rows(target)
+    for name in arms:
+        cut(place, name, min(kept.values()))
     note.write_text(json.dumps(kept))
-    return kept
 
 
 def kept_rows(parquet: Path) -> int:
@@ -231,14 +240,14 @@ def kept_rows(parquet: Path) -> int:
     return int(json.loads(manifest.read_text())["kept"]["rows"])
 
 
-def cut(place: Place, strategy: str, rows: int) -> None:
-    """`STRATEGY.parquet`: so many rows of a strategy, drawn by the seed."""
+def cut(place: Place, name: str, rows: int) -> None:
+    """`NAME.parquet`: so many rows of what a strategy keeps, drawn by the seed."""
     import pyarrow.parquet as pq  # pyright: ignore[reportMissingTypeStubs]
 
     library: Any = pq  # its annotations are partial
-    whole = library.read_table(place.folder / f"{strategy}.whole.parquet")
-    drawn = random.Random(derive_seed(place.seed, strategy)).sample(range(whole.num_rows), rows)
-    library.write_table(whole.take(sorted(drawn)), place.folder / f"{strategy}.parquet")
+    whole = library.read_table(place.folder / f"{name}.whole.parquet")
+    drawn = random.Random(derive_seed(place.seed, name)).sample(range(whole.num_rows), rows)
+    library.write_table(whole.take(sorted(drawn)), place.folder / f"{name}.parquet")
 
 
 def run_arm(place: Place, name: str, split: str) -> None:
@@ -249,12 +258,15 @@ def run_arm(place: Place, name: str, split: str) -> None:
         imitate_all(place)
     elif name == "rl":
         reinforce(place)
+    elif name == "rl_even":
+        reinforce(place, name, EVEN)
     elif name == "all_gold":
         train_control(place)
-    elif name in STRATEGIES:
-        choose_rows(place)
+    elif name in (*STRATEGIES, *STRONG):
+        start = "sft" if name in STRATEGIES else "sft_all"
+        choose_rows(place, start)
         data = place.folder / f"{name}.parquet"
-        place.train(name, "sft", data, place.trained("sft"), AGAIN)
+        place.train(name, "sft", data, place.trained(start), AGAIN)
     answer(place, name, split)
 
 

@@ -57,7 +57,7 @@ from train.model.policy import Policy, device_of
 from train.model.starts import GOLD_STEPS, Starts, States, whole
 from train.run.log import rollout_metrics
 from train.run.loop import Loop
-from train.run.memory import give_back_memory
+from train.run.memory import Heap, give_back_memory, memory_is_short
 
 Scorer = Callable[[Sequence[Task], Groups], list[list[Score]]]
 
@@ -86,6 +86,7 @@ def train_grpo(
     prompts = Prompts(tasks, config, loop.seed)
     start = loop.checkpoints.restore(optimiser, config.steps, prompts.load)
     loop.log.resume("rl", start)
+    heap = Heap()
     ask = Ask(tasks, engine, tokenizer, score, config, loop.seed, maker, states, prompts.starts)
     for step in range(start, config.steps):
         began = time.perf_counter()
@@ -109,7 +110,7 @@ def train_grpo(
             reference=reference,
         )
         engine.update_weights()  # the next step samples from the new policy
-        give_back_memory()
+        heap.settle()
 
         # 4. Evaluate where that is due, log, save.
         done, now = step + 1, time.perf_counter()
@@ -218,7 +219,8 @@ class Ask:
         seed = derive_seed(self.seed, "rollouts", step)
         groups = sample(asked, self.engine, self.tokenizer, self.config, seed, self.maker)
         self.engine.release()
-        give_back_memory()  # what decoding used, before the backward pass wants its own
+        if memory_is_short():
+            give_back_memory()  # what decoding used, before the backward pass wants its own
         return batch_of(asked, groups, self.score(asked, groups), self.config, rows)
 
 

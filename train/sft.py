@@ -19,7 +19,7 @@ from train.model.order import batch_of
 from train.model.packing import Segment, micro_batches, pack
 from train.model.policy import Policy, device_of
 from train.run.loop import Loop
-from train.run.memory import give_back_memory
+from train.run.memory import Heap
 
 
 def train_sft(
@@ -34,6 +34,7 @@ def train_sft(
     optimiser = MasterAdamW(policy.named(), config.betas, weight_decay=config.weight_decay)
     start, device = loop.checkpoints.restore(optimiser, steps), device_of(policy)
     loop.log.resume("sft", start)
+    heap = Heap()
     for step in range(start, steps):
         began = time.perf_counter()
 
@@ -55,7 +56,7 @@ def train_sft(
             total += float(loss.detach())
         lr = learning_rate(step, steps, config.lr, config.warmup, "cosine")
         norm = optimiser.step(lr, config.grad_clip)
-        give_back_memory()
+        heap.settle()
 
         # 3. Evaluate where that is due, log, save.
         took, done = time.perf_counter() - began, step + 1

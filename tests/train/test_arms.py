@@ -106,6 +106,8 @@ def test_the_arms_of_the_table_benchmark_can_be_run() -> None:
     shared = table_training.ENGINE
     for words in (table_training.SFT, table_training.AGAIN):
         load_run(SftRunConfig, None, [*shared, *words])
-    config = load_run(GrpoRunConfig, None, [*shared, *table_training.RL])
-    assert config.rl.turns == 1 and config.tools.brief
+    for words in (table_training.RL, table_training.EVEN):
+        config = load_run(GrpoRunConfig, None, [*shared, *words])
+        assert config.rl.turns == 1 and config.tools.brief
+        assert config.rl.steps * config.rl.prompts_per_step == 48
     assert {name for pair in table_training.PAIRS for name in pair} <= {*table_training.NAMES}

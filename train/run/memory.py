@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
 SHORT = 8 << 30  # bytes; training a model of 135M parameters takes up to 6 GB
+KEPT = 1 << 30  # bytes that a loop may leave in the heap where memory is not short
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
@@ -101,10 +103,36 @@ def _set_malloc(values: dict[int, int]) -> None:
 
 
 def give_back_memory() -> None:
-    """Where memory is short, return freed heap pages to the system."""
-    if not memory_is_short():
-        return
+    """Return freed heap pages to the system."""
     try:
         ctypes.CDLL(None).malloc_trim(0)  # glibc only
     except (OSError, AttributeError):
         return
+
+
+class Heap:
+    """Gives back what has come together in the heap between the steps of a loop.
+
+    Freed blocks are kept for the next step. Those of changing sizes leave gaps, and what does not
+    fit into them makes the heap larger step by step, so more than KEPT is given back.
+    """
+
+    def __init__(self) -> None:
+        self.held: int | None = None  # resident after the last time
+
+    def settle(self) -> None:
+        """To be called at one place of the loop, where little is in use."""
+        now = resident_memory()
+        grown = self.held is None or now is None or now - self.held > KEPT
+        if grown or memory_is_short():
+            give_back_memory()
+            self.held = resident_memory()
+
+
+def resident_memory(proc: Path = PROC) -> int | None:
+    """Bytes of this process that are in memory; None where Linux does not say."""
+    try:
+        pages = int((proc / "self" / "statm").read_text(encoding="ascii").split()[1])
+    except OSError:
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")

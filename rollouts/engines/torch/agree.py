@@ -40,16 +40,22 @@ def _layers(kernels: Kernels, some: Some) -> Pairs:
 
 
 def _attention(kernels: Kernels, some: Some) -> Pairs:
-    """One key head, two query heads, one token without rotation: two prompt keys and its own."""
-    heads, out = some(1, 128), some(1, 64)
-    tables = (torch.ones_like(out[:, :32]), torch.zeros_like(out[:, :32]))
-    prompt, own = (some(1, 1, 2, 32), some(1, 1, 2, 32)), (some(1, 1, 1, 32), some(1, 1, 1, 32))
-    lengths = torch.tensor([2])
-    kernels.attend(heads, out, tables, (None, None), prompt, own, None, lengths, 1, 1e-5)
-    query, key, value = heads.view(4, 32).split([2, 1, 1])
-    keys, values = torch.cat([prompt[0][0, 0], key]), torch.cat([prompt[1][0, 0], value])
-    shares = (query.float() @ keys.float().T * 32**-0.5).softmax(-1)
-    yield out.view(2, 32), shares @ values.float()
+    """One key head, two query heads, rows of one token without rotation: the keys of their prompt
+    and a row's own. For many rows AMX multiplies the prompt's, where there is AMX."""
+    for rows, length in ((1, 2), (5, 35)):
+        heads, out = some(rows, 128), some(rows, 64)
+        tables = (torch.ones_like(out[:, :32]), torch.zeros_like(out[:, :32]))
+        prompt = some(1, 1, length, 32), some(1, 1, length, 32)
+        own = some(rows, 1, 1, 32), some(rows, 1, 1, 32)
+        lengths = torch.tensor([length])
+        kernels.attend(heads, out, tables, (None, None), prompt, own, None, lengths, 1, 1e-5)
+        query, key, value = heads.view(rows, 4, 32).split([2, 1, 1], 1)
+        keys, values = (
+            torch.cat([known[0].expand(rows, -1, -1), new], 1).float()
+            for known, new in zip(prompt, (key, value), strict=True)
+        )
+        shares = (query.float() @ keys.transpose(1, 2) * 32**-0.5).softmax(-1)
+        yield out.view(rows, 2, 32), shares @ values
 
 
 def _gradients(kernels: Kernels, some: Some) -> Pairs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -65,12 +66,13 @@ from train.run import memory
 memory.available_memory = lambda: int(sys.argv[1])
 memory.choose_allocation()
 import torch
+heap = memory.Heap()
 def faults():
     for _ in range(20):
         torch.ones(4 << 20, dtype=torch.uint8)
-    memory.give_back_memory()
+    heap.settle()
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-faults()
+faults(), faults()
 print(faults() - faults())
 """
 
@@ -84,3 +86,27 @@ def test_kept_blocks_are_not_asked_of_the_system_again() -> None:
             [sys.executable, "-c", FREED, str(left)], capture_output=True, text=True, check=True
         )
         assert least <= -int(run.stdout) <= most
+
+
+def test_a_heap_is_given_back_when_it_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    resident, returned = [0], list[int]()
+    monkeypatch.setattr(memory, "memory_is_short", lambda: False)
+    monkeypatch.setattr(memory, "resident_memory", lambda: resident[0])
+
+    def give_back() -> None:
+        returned.append(resident[0])
+        resident[0] = min(resident[0], 3 * GB)
+
+    monkeypatch.setattr(memory, "give_back_memory", give_back)
+    heap = memory.Heap()
+    for now in (2 * GB, 3 * GB, 3 * GB + 1, 4 * GB, 4 * GB + 1):
+        resident[0] = now
+        heap.settle()
+    assert returned == [2 * GB, 3 * GB + 1, 4 * GB + 1]
+
+
+def test_memory_in_use_is_told(tmp_path: Path) -> None:
+    assert memory.resident_memory(tmp_path) is None
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "statm").write_text("900 25 3 1 0 9 0\n")
+    assert memory.resident_memory(tmp_path) == 25 * os.sysconf("SC_PAGE_SIZE")

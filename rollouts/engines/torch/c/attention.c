@@ -1,11 +1,13 @@
 /* Attention of one new token a row, over keys and values that are kept. */
 
+#include "tiles.h"
 #include "vectors.h"
 
 #define BLOCK 16 /* keys that are looked at together */
 #define ROWS 16  /* rows of one prompt that are, at most */
 #define MOST 256 /* the largest head */
 #define AHEAD 512 /* cells that are asked for before they are needed */
+#define FEW 8     /* queries of one prompt that tiles are not worth their preparation for */
 
 /* One head (size,): normed where `weight` is given, turned by its place, and scaled. */
 static inline void turned(const real *head, const real *weight, const real *cos, const real *sin,
@@ -37,16 +39,21 @@ typedef struct {
     float at[BLOCK * MOST] __attribute__((aligned(64)));
 } block; /* keys or values as float32, one after the other */
 
-static inline void widen(const real *from, int64_t cells, block *to) {
+static inline void widen(const real *from, int64_t count, int64_t size, block *to) {
+    int64_t cells = count * size;
     for (int64_t i = 0; i < cells; i += LANES) {
         __builtin_prefetch(from + i + AHEAD);
         keep(to->at + i, load(from + i));
     }
+    /* products of what is left over from before, as of tiny numbers, can take long */
+    if (count % 4) memset(to->at + cells, 0, sizeof(float) * (size_t)((4 - count % 4) * size));
 }
 
-/* Products of a query with BLOCK keys; those beyond the last key mean nothing. */
-static inline void scores(const float *query, const block *keys, int64_t size, float *to) {
-    for (int64_t j = 0; j < BLOCK; j += 4) {
+/* Products of a query with the first `count` keys of a block, and with up to three more, which mean
+ * nothing. */
+static inline void scores(const float *query, const block *keys, int64_t count, int64_t size,
+                          float *to) {
+    for (int64_t j = 0; j < count; j += 4) {
         const float *at = keys->at + j * size;
         vec a = {0}, b = {0}, c = {0}, d = {0};
         for (int64_t i = 0; i < size; i += LANES) {
@@ -89,18 +96,21 @@ static inline void mix(const float *shares, const block *values, int64_t count, 
 
 /* Shares of `count` scores, in place, padded by zeros to whole vectors. */
 static inline void softmax(float *at, int64_t count) {
-    float peak = at[0];
-    for (int64_t j = 1; j < count; j++) peak = at[j] > peak ? at[j] : peak;
-    int64_t whole = (count + LANES - 1) / LANES * LANES;
-    for (int64_t j = count; j < whole; j++) at[j] = peak - 1e4f;
+    int64_t end = (count + LANES - 1) / LANES * LANES;
+    for (int64_t j = count; j < end; j++) at[j] = at[0];
+    vec peaks = lanes(at);
+    for (int64_t j = LANES; j < end; j += LANES) peaks = larger(peaks, lanes(at + j));
+    float peak = peaks[0];
+    for (int64_t j = 1; j < LANES; j++) peak = peaks[j] > peak ? peaks[j] : peak;
+    for (int64_t j = count; j < end; j++) at[j] = peak - 1e4f;
     vec sum = {0};
-    for (int64_t j = 0; j < whole; j += LANES) {
+    for (int64_t j = 0; j < end; j += LANES) {
         vec x = exponential(lanes(at + j) - peak);
         keep(at + j, x);
         sum += x;
     }
     float inverse = 1.0f / total(sum);
-    for (int64_t j = 0; j < whole; j++) at[j] *= inverse;
+    for (int64_t j = 0; j < end; j += LANES) keep(at + j, lanes(at + j) * inverse);
 }
 
 typedef struct {
@@ -115,16 +125,47 @@ static inline void store_all(real *to, const float *from, int64_t size) {
     for (int64_t i = 0; i < size; i += LANES) store(to + i, lanes(from + i));
 }
 
+/* What a thread computes in: queries and results (most, size) and their scores, of at most `most`
+ * queries; and where there are tiles, the keys or values of a prompt, queries and shares for them. */
+typedef struct {
+    float *queries, *mixed, *shares;
+    real *paired, *lines; /* null: no tiles */
+    void *all;
+} scratch;
+
+static int take_scratch(const step *s, int64_t size, scratch *room) {
+    int64_t most = ROWS * (s->heads / s->kv_heads), columns = s->longest + s->used + 2 * BLOCK;
+    int64_t floats = (most + BLOCK) * (2 * size + columns), cells = 0, lines = 0;
+#if TILES
+    if (size % PAIRS == 0 && tiles_allowed()) {
+        cells = whole(s->longest, PAIRS) * size;
+        lines = whole(most, SIDE) * size + SIDE * whole(s->longest, PAIRS);
+    }
+#endif
+    size_t bytes = sizeof(float) * (size_t)floats + sizeof(real) * (size_t)(cells + lines) + 256;
+    if (!(room->all = malloc(bytes))) return 1;
+    room->queries = (float *)(((uintptr_t)room->all + 63) / 64 * 64);
+    room->mixed = room->queries + (most + BLOCK) * size;
+    room->shares = room->mixed + (most + BLOCK) * size;
+    room->paired = room->lines = NULL;
+    if (cells) {
+        room->paired = (real *)(((uintptr_t)(room->queries + floats) + 63) / 64 * 64);
+        room->lines = room->paired + cells;
+    }
+    return 0;
+}
+
 /* One key head of the fed rows first..last-1, which have the same prompt: its keys and values are
- * read once for all of them. `scratch` holds queries, results and scores of all. */
+ * read once for all of them. */
 static inline __attribute__((always_inline)) void attend_rows(const step *s, int64_t k,
                                                               int64_t first, int64_t last,
-                                                              int64_t size, float *scratch) {
+                                                              int64_t size, const scratch *room) {
     int64_t repeat = s->heads / s->kv_heads, count = (last - first) * repeat;
     int64_t start = s->fed ? s->fed[first] : first, group = start / s->width;
     int64_t length = s->lengths[group], columns = s->longest + s->used + 2 * BLOCK;
     int64_t line = (s->heads + 2 * s->kv_heads) * size;
-    float *queries = scratch, *mixed = queries + count * size, *shares = mixed + count * size;
+    float *queries = room->queries, *mixed = room->mixed, *shares = room->shares;
+    int tiled = room->paired && count > FEW;
     block known;
     for (int64_t i = first; i < last; i++) {
         int64_t row = s->fed ? s->fed[i] : i;
@@ -140,32 +181,45 @@ static inline __attribute__((always_inline)) void attend_rows(const step *s, int
     }
     memset(mixed, 0, sizeof(float) * (size_t)(count * size));
     int64_t prompt = (group * s->kv_heads + k) * s->longest * size;
-    for (int64_t j = 0; j < length; j += BLOCK) {
+#if TILES
+    if (tiled) {
+        narrowed(queries, count, size, room->lines);
+        paired_keys(s->prompt_k + prompt, length, size, room->paired);
+        tile_scores(room->lines, room->paired, count, length, size, columns, shares);
+    }
+#endif
+    for (int64_t j = 0; j < length && !tiled; j += BLOCK) {
         int64_t some = length - j < BLOCK ? length - j : BLOCK;
-        widen(s->prompt_k + prompt + j * size, some * size, &known);
+        widen(s->prompt_k + prompt + j * size, some, size, &known);
         for (int64_t q = 0; q < count; q++)
-            scores(queries + q * size, &known, size, shares + q * columns + j);
+            scores(queries + q * size, &known, some, size, shares + q * columns + j);
     }
     for (int64_t i = first; i < last; i++) {
         int64_t row = s->fed ? s->fed[i] : i, q = (i - first) * repeat;
         int64_t own = (row * s->kv_heads + k) * s->room * size;
         for (int64_t j = 0; j < s->used; j += BLOCK) {
             int64_t some = s->used - j < BLOCK ? s->used - j : BLOCK;
-            widen(s->own_k + own + j * size, some * size, &known);
+            widen(s->own_k + own + j * size, some, size, &known);
             for (int64_t g = q; g < q + repeat; g++)
-                scores(queries + g * size, &known, size, shares + g * columns + length + j);
+                scores(queries + g * size, &known, some, size, shares + g * columns + length + j);
         }
         for (int64_t g = q; g < q + repeat; g++) softmax(shares + g * columns, length + s->used);
         for (int64_t j = 0; j < s->used; j += BLOCK) {
             int64_t some = s->used - j < BLOCK ? s->used - j : BLOCK;
-            widen(s->own_v + own + j * size, some * size, &known);
+            widen(s->own_v + own + j * size, some, size, &known);
             for (int64_t g = q; g < q + repeat; g++)
                 mix(shares + g * columns + length + j, &known, some, size, mixed + g * size);
         }
     }
-    for (int64_t j = 0; j < length; j += BLOCK) {
+#if TILES
+    if (tiled) {
+        paired_values(s->prompt_v + prompt, length, size, room->paired);
+        tile_mix(shares, room->paired, count, length, size, columns, room->lines, mixed);
+    }
+#endif
+    for (int64_t j = 0; j < length && !tiled; j += BLOCK) {
         int64_t some = length - j < BLOCK ? length - j : BLOCK;
-        widen(s->prompt_v + prompt + j * size, some * size, &known);
+        widen(s->prompt_v + prompt + j * size, some, size, &known);
         for (int64_t q = 0; q < count; q++)
             mix(shares + q * columns + j, &known, some, size, mixed + q * size);
     }
@@ -200,24 +254,32 @@ int attend(const real *qkv, real *out, const real *cos, const real *sin, const r
     int failed = 0;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-        int64_t cells = ROWS * heads / kv_heads * (2 * size + longest + used + 2 * BLOCK);
-        float *scratch = malloc(sizeof(float) * (size_t)cells);
-        if (!scratch) {
+        scratch room;
+        int none = take_scratch(&s, size, &room);
+        if (none) {
 #pragma omp atomic write
             failed = 1;
         }
+#if TILES
+        tile_sizes before;
+        int tiled = !none && room.paired;
+        if (tiled) begin_tiles(&before);
+#endif
 #pragma omp for collapse(2) schedule(static)
         for (int64_t k = 0; k < kv_heads; k++)
             for (int64_t part = 0; part < parts; part++) {
-                if (!scratch) continue;
+                if (none) continue;
                 if (size == 64) /* a known size is unrolled */
-                    attend_rows(&s, k, starts[part], starts[part + 1], 64, scratch);
+                    attend_rows(&s, k, starts[part], starts[part + 1], 64, &room);
                 else if (size == 128)
-                    attend_rows(&s, k, starts[part], starts[part + 1], 128, scratch);
+                    attend_rows(&s, k, starts[part], starts[part + 1], 128, &room);
                 else
-                    attend_rows(&s, k, starts[part], starts[part + 1], size, scratch);
+                    attend_rows(&s, k, starts[part], starts[part + 1], size, &room);
             }
-        free(scratch);
+#if TILES
+        if (tiled) end_tiles(&before);
+#endif
+        if (!none) free(room.all);
     }
     free(starts);
     return failed;

@@ -125,12 +125,26 @@ static inline vec chosen(ints which, vec x, vec y) {
     return x;
 }
 
+/* The greater of each pair. */
+static inline vec larger(vec x, vec y) {
+#if WIDE
+    return (vec)_mm512_max_ps((__m512)x, (__m512)y);
+#else
+    return chosen(x > y, x, y);
+#endif
+}
+
 /* e^x to about 2e-7 of it (Cephes' expf); beyond ±87 that of ±87: next to nothing, or huge. */
 static inline vec exponential(vec x) {
     const vec most = (vec){0} + 87.0f;
+#if WIDE
+    x = (vec)_mm512_min_ps((__m512)most, _mm512_max_ps((__m512)-most, (__m512)x)); /* NaN stays */
+    vec n = (vec)_mm512_roundscale_ps((__m512)(x * 1.44269504088896341f), 8); /* to nearest */
+#else
     x = chosen(x < -most, -most, x);
     x = chosen(x > most, most, x);
     vec n = (x * 1.44269504088896341f + 12582912.0f) - 12582912.0f; /* rounded to a whole number */
+#endif
     vec r = x - n * 0.693359375f + n * 2.12194440e-4f;
     vec p = r * 1.9875691500e-4f + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;
@@ -138,10 +152,14 @@ static inline vec exponential(vec x) {
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1.0f;
+#if WIDE
+    return (vec)_mm512_scalef_ps((__m512)p, (__m512)n);
+#else
     ints power = (__builtin_convertvector(n, ints) + 127) << 23;
     vec scale;
     memcpy(&scale, &power, sizeof scale);
     return p * scale;
+#endif
 }
 
 /* 1 / x for x from 1 to 1e38, to about 1e-7 of it: a vector's division takes as long as 16 products.
