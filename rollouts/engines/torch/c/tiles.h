@@ -9,7 +9,7 @@
 
 #include "vectors.h"
 
-#if BF16 && WIDE && defined(__linux__) && defined(__AMX_BF16__) && defined(__AVX512BF16__)
+#if BF16 && WIDE && !NO_TILES && defined(__linux__) && defined(__AMX_BF16__) && defined(__AVX512BF16__)
 #define TILES 1
 #include <sys/syscall.h>
 #include <unistd.h>

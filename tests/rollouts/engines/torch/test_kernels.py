@@ -102,6 +102,7 @@ def one_layer(shape: Shape, normed: bool, dtype: Any) -> Layer:
     st.sampled_from([1, 3, 20]),
     st.integers(1, 37),
     st.booleans(),
+    st.sampled_from([(), ("-DNO_TILES=1",)]),
     st.data(),
 )
 def test_attention(
@@ -111,10 +112,12 @@ def test_attention(
     width: int,
     used: int,
     normed: bool,
+    defines: tuple[str, ...],
     data: st.DataObject,
 ) -> None:
-    """Against torch's path of decode.py: results, and what is stored for later tokens."""
-    found = here(dtype)
+    """Against torch's path of decode.py: results, and what is stored for later tokens. With AMX and
+    without, where the processor has it."""
+    found = here(dtype, defines=defines)
     count, kv_heads, size = heads
     freq = torch.logspace(0, -2, size // 2)
     shape = Shape(1, 64, count, kv_heads, size, 64, 64, 1e-5, True, freq)
