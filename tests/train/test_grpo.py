@@ -27,7 +27,6 @@ from train.examples import Example  # noqa: E402
 from train.grpo import batch_of as rollout_batch  # noqa: E402
 from train.grpo import describe, fitting, sample, train_grpo, update  # noqa: E402
 from train.model.optim import MasterAdamW  # noqa: E402
-from train.model.order import balanced_batch, batch_of, strata  # noqa: E402
 from train.model.policy import load_policy  # noqa: E402
 from train.run.checkpoint import CheckpointError  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
@@ -179,32 +178,6 @@ def test_failed_scoring_teaches_nothing_and_is_counted(tiny_folder: Path, tmp_pa
     after = run_rl(tiny_folder, tmp_path, replace(RL, steps=1), broken).named()[0][1]
     assert torch.equal(before, after)
     assert read_metrics(tmp_path)[0]["why/sandbox_error"] == 1.0
-
-
-def test_batch_order_covers_every_row_once_an_epoch() -> None:
-    rows = [i for step in range(5) for i in batch_of(step, 20, 8, 7)]
-    assert sorted(rows[:20]) == sorted(rows[20:]) == list(range(20))
-    assert rows[:20] != rows[20:] and batch_of(2, 20, 8, 7) != batch_of(2, 20, 8, 8)
-
-
-def test_balanced_batches_take_turns_and_cover_every_row() -> None:
-    groups = [[0, 1, 2, 3], list(range(4, 12))]
-    batches = [balanced_batch(step, groups, 8, 7) for step in range(4)]
-    assert all(sum(row < 4 for row in batch) == 4 for batch in batches)
-    large = [row for batch in batches[:2] for row in batch if row >= 4]
-    assert sorted(large) == groups[1] and large != groups[1]
-    assert sorted(row for row in batches[0] if row < 4) == groups[0]
-    assert balanced_batch(3, groups, 8, 7) == batches[3] != balanced_batch(3, groups, 8, 8)
-
-
-def test_strata_of_status_and_track() -> None:
-    tasks = refinement_tasks(6)
-    assert strata(tasks, "none") == [[0, 1, 2, 3, 4, 5]]
-    by_status = strata(tasks, "status")
-    for group in by_status:
-        assert len({tasks[row].gold["status"] for row in group}) == 1
-    assert sorted(row for group in by_status for row in group) == [0, 1, 2, 3, 4, 5]
-    assert balanced_batch(2, strata(tasks, "none"), 4, 3) == batch_of(2, 6, 4, 3)
 
 
 def test_formula_and_batch_arithmetic_are_said() -> None:
