@@ -9,7 +9,7 @@ from pathlib import Path
 CGROUPS = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
 SHORT = 8 << 30  # bytes; training a model of 135M parameters takes up to 6 GB
-KEPT = 1 << 30  # bytes that a loop may leave in the heap where memory is not short
+MORE = 1 << 29  # bytes that a loop's heap may grow by where memory is not short
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
@@ -111,22 +111,24 @@ def give_back_memory() -> None:
 
 
 class Heap:
-    """Gives back what has come together in the heap between the steps of a loop.
+    """Gives back what a loop leaves in the heap, when that has grown.
 
     Freed blocks are kept for the next step. Those of changing sizes leave gaps, and what does not
-    fit into them makes the heap larger step by step, so more than KEPT is given back.
+    fit into them makes the heap larger step by step. What a step needs is not given back: pages
+    that are asked for again cost more than many a computation in them.
     """
 
     def __init__(self) -> None:
-        self.held: int | None = None  # resident after the last time
+        self.first: int | None = None  # resident after the first step
 
     def settle(self) -> None:
         """To be called at one place of the loop, where little is in use."""
         now = resident_memory()
-        grown = self.held is None or now is None or now - self.held > KEPT
+        if self.first is None:
+            self.first = now
+        grown = now is not None and self.first is not None and now - self.first > MORE
         if grown or memory_is_short():
             give_back_memory()
-            self.held = resident_memory()
 
 
 def resident_memory(proc: Path = PROC) -> int | None:

@@ -99,10 +99,11 @@ def test_a_heap_is_given_back_when_it_has_grown(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(memory, "give_back_memory", give_back)
     heap = memory.Heap()
-    for now in (2 * GB, 3 * GB, 3 * GB + 1, 4 * GB, 4 * GB + 1):
+    most = 2 * GB + memory.MORE
+    for now in (2 * GB, most, most + 1, GB, most, most + 2):
         resident[0] = now
         heap.settle()
-    assert returned == [2 * GB, 3 * GB + 1, 4 * GB + 1]
+    assert returned == [most + 1, most + 2]
 
 
 def test_memory_in_use_is_told(tmp_path: Path) -> None:
