@@ -10,6 +10,7 @@
 void weigh(const real *logits, int64_t rows, int64_t size, float temperature, int64_t *best,
            float *peaks, float *tops, double *sums, int threads) {
     int64_t parts = (size + PART - 1) / PART;
+    float inverse = 1.0f / temperature; /* a vector's division takes as long as 16 products */
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t row = 0; row < rows; row++) {
         const real *at = logits + row * size;
@@ -19,8 +20,7 @@ void weigh(const real *logits, int64_t rows, int64_t size, float temperature, in
             int64_t end = (p + 1) * PART < size ? (p + 1) * PART : size;
             vec most = load(at + p * PART);
             for (int64_t i = p * PART + LANES; i < end; i += LANES) {
-                vec x = load(at + i);
-                most = chosen(x > most, x, most);
+                most = larger(most, load(at + i));
             }
             float top = most[0];
             for (int i = 1; i < LANES; i++) top = most[i] > top ? most[i] : top;
@@ -43,7 +43,7 @@ void weigh(const real *logits, int64_t rows, int64_t size, float temperature, in
             int64_t end = (p + 1) * PART < size ? (p + 1) * PART : size;
             vec sum = {0};
             for (int64_t i = p * PART; i < end; i += LANES)
-                sum += exponential((load(at + i) - peak) / temperature);
+                sum += exponential((load(at + i) - peak) * inverse);
             sums[row * parts + p] = total(sum);
         }
     }
@@ -82,6 +82,7 @@ int greatest(const real *logits, int64_t rows, int64_t size, const float *tops, 
             int64_t end = (p + 1) * PART < size ? (p + 1) * PART : size;
             for (int64_t i = p * PART; i < end; i += LANES) {
                 vec x = load(at + i);
+                if (!any(x >= (vec){0} + least[row])) continue;
                 for (int lane = 0; lane < LANES; lane++)
                     if (x[lane] >= least[row]) all[some++] = (found){x[lane], i + lane};
             }

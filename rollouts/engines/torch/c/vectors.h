@@ -134,6 +134,18 @@ static inline vec larger(vec x, vec y) {
 #endif
 }
 
+/* Whether a comparison holds for some pair. */
+static inline int any(ints which) {
+#if WIDE
+    return _mm512_test_epi32_mask((__m512i)which, (__m512i)which) != 0;
+#else
+    int64_t parts[LANES / 2], found = 0;
+    memcpy(parts, &which, sizeof parts);
+    for (int i = 0; i < LANES / 2; i++) found |= parts[i];
+    return found != 0;
+#endif
+}
+
 /* e^x to about 2e-7 of it (Cephes' expf); beyond ±87 that of ±87: next to nothing, or huge. */
 static inline vec exponential(vec x) {
     const vec most = (vec){0} + 87.0f;
