@@ -84,9 +84,8 @@ def train_grpo(
     optimiser = MasterAdamW(policy.named(), config.betas, weight_decay=config.weight_decay)
     engine = policy.engine(tokenizer.stop_ids, loop.slots)
     prompts = Prompts(tasks, config, loop.seed)
-    start = loop.checkpoints.restore(optimiser, config.steps, prompts.load)
+    start, heap = loop.checkpoints.restore(optimiser, config.steps, prompts.load), Heap()
     loop.log.resume("rl", start)
-    heap = Heap()
     ask = Ask(tasks, engine, tokenizer, score, config, loop.seed, maker, states, prompts.starts)
     for step in range(start, config.steps):
         began = time.perf_counter()
