@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from family_fixtures import (  # noqa: F401  (pytest finds them here)
     no_family_of_another_test,
 )
 from hypothesis import settings
-from namespaces import is_root_without_namespaces
+from namespaces import is_root_without_namespaces, note_refusals, refusal, refused
 from tiny_model import tiny_config, write_tiny_tokenizer
 
 # A loaded machine is slow, and no property is about time.
@@ -33,6 +34,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Stop where no jail can start, and say what to do, before a hundred tests fail for it."""
+    if refusal():
+        note_refusals()
     if not is_root_without_namespaces():
         return
     from rollouts.sandbox.interpreter import closed_folder
@@ -43,6 +46,18 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             f"is: chmod o+x {folder}, or use a Python elsewhere",
             returncode=pytest.ExitCode.USAGE_ERROR,
         )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, Any]:
+    """Where the sandbox refuses to run, a test that ends by its refusal is skipped by name."""
+    report = yield
+    if report.failed and (why := refusal()):
+        told = "\n".join([str(report.longrepr), *(text for _, text in report.sections)])
+        if refused(str(report.longrepr), why[:36] in told):  # messages may be cut
+            report.outcome = "skipped"
+            report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: no jail: {why}")
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,4 +1,4 @@
-"""Whether a jail of the tests can have namespaces."""
+"""Whether a jail of the tests can have namespaces, and whether there can be one."""
 
 from __future__ import annotations
 
@@ -22,3 +22,43 @@ def is_root_without_namespaces() -> bool:
             os._exit(1)
         os._exit(0)
     return os.waitpid(child, 0)[1] != 0
+
+
+@functools.cache
+def refusal() -> str | None:
+    """Why the sandbox refuses to run at all as the node's own root in a namespace of one id; None
+    where it does not."""
+    if not sys.platform.startswith("linux") or os.geteuid() != 0:
+        return None
+    from rollouts.sandbox import trial
+
+    try:
+        trial._root()  # pyright: ignore[reportPrivateUsage]
+    except OSError as error:
+        return str(error)
+    return None
+
+
+_noted = {"new": 0}
+_ends: set[str] = set()
+
+
+def note_refusals() -> None:
+    """Count the sandbox's errors from here on: many are answered and not raised."""
+    from rollouts.sandbox.errors import SandboxError
+
+    def counted(self: SandboxError, *args: object) -> None:
+        _noted["new"] += 1
+        Exception.__init__(self, *args)
+
+    SandboxError.__init__ = counted
+
+
+def refused(end: str, told: bool) -> bool:
+    """Whether a failure is the sandbox's refusal: it is told, or the sandbox has refused since the
+    last failure, or one that ended by the same words was. A fixture fails each test that asks for
+    it by the same words."""
+    if told or _noted["new"]:
+        _ends.add(end)
+    _noted["new"] = 0
+    return end in _ends
