@@ -89,10 +89,9 @@ ARMS: dict[str, Arm] = {
     ),
     # no gold but that of the start: the control is SFT on the same examples for more epochs
     "same": Arm(240, 12, (_STATUS,), same=True),
-    # the demo's default of sixteen steps, and what more steps or a smaller cost would change
+    # the demo's default before, and its present one
     "steps16": Arm(240, 16, (_STATUS,)),
     "steps24": Arm(240, 24, (_STATUS,)),
-    "mild24": Arm(240, 24, ("reward.refinement.wrong_drop=0.15",)),
     "long": Arm(240, 12, (_STATUS,), LONG),
     "long_states": Arm(240, 12, (_STATUS, "rl.gold_state=anneal"), LONG),
 }
