@@ -17,7 +17,13 @@ from family_fixtures import (  # noqa: F401  (pytest finds them here)
     no_family_of_another_test,
 )
 from hypothesis import settings
-from namespaces import is_root_without_namespaces, note_refusals, refusal, refused
+from namespaces import (
+    forget_refusals,
+    is_root_without_namespaces,
+    note_refusals,
+    refusal,
+    refused,
+)
 from tiny_model import tiny_config, write_tiny_tokenizer
 
 # A loaded machine is slow, and no property is about time.
@@ -46,6 +52,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             f"is: chmod o+x {folder}, or use a Python elsewhere",
             returncode=pytest.ExitCode.USAGE_ERROR,
         )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    forget_refusals()
 
 
 @pytest.hookimpl(wrapper=True)

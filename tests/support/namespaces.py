@@ -54,11 +54,15 @@ def note_refusals() -> None:
     SandboxError.__init__ = counted
 
 
+def forget_refusals() -> None:
+    """Before a test: what an earlier one met is no reason of its end."""
+    _noted["new"] = 0
+
+
 def refused(end: str, told: bool) -> bool:
-    """Whether a failure is the sandbox's refusal: it is told, or the sandbox has refused since the
-    last failure, or one that ended by the same words was. A fixture fails each test that asks for
-    it by the same words."""
+    """Whether a failure is the sandbox's refusal: it is told, or the sandbox has refused in this
+    test, or a failure that ended by the same words was: a fixture fails each test that asks for it
+    by the same words."""
     if told or _noted["new"]:
         _ends.add(end)
-    _noted["new"] = 0
     return end in _ends
