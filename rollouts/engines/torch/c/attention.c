@@ -100,8 +100,7 @@ static inline void softmax(float *at, int64_t count) {
     for (int64_t j = count; j < end; j++) at[j] = at[0];
     vec peaks = lanes(at);
     for (int64_t j = LANES; j < end; j += LANES) peaks = larger(peaks, lanes(at + j));
-    float peak = peaks[0];
-    for (int64_t j = 1; j < LANES; j++) peak = peaks[j] > peak ? peaks[j] : peak;
+    float peak = highest(peaks);
     for (int64_t j = count; j < end; j++) at[j] = peak - 1e4f;
     vec sum = {0};
     for (int64_t j = 0; j < end; j += LANES) {

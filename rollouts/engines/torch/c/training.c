@@ -40,16 +40,6 @@ static inline void store_some(real *to, vec x, int64_t count) {
 #endif
 }
 
-static inline float highest(vec x) {
-#if WIDE
-    return _mm512_reduce_max_ps((__m512)x);
-#else
-    float most = x[0];
-    for (int i = 1; i < LANES; i++) most = x[i] > most ? x[i] : most;
-    return most;
-#endif
-}
-
 /* Gradients of `add_norm`: d_x = d_sum + that through the norm, and of the weight, float32
  * (threads, size), one line a thread. x is the sum; d_sum may be null. */
 void norm_back(const real *x, const real *weight, const float *scales, const real *d_normed,

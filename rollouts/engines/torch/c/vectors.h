@@ -134,6 +134,17 @@ static inline vec larger(vec x, vec y) {
 #endif
 }
 
+/* The greatest of a vector. */
+static inline float highest(vec x) {
+#if WIDE
+    return _mm512_reduce_max_ps((__m512)x);
+#else
+    float most = x[0];
+    for (int i = 1; i < LANES; i++) most = x[i] > most ? x[i] : most;
+    return most;
+#endif
+}
+
 /* Whether a comparison holds for some pair. */
 static inline int any(ints which) {
 #if WIDE
