@@ -25,7 +25,7 @@ def agrees(kernels: Kernels, dtype: torch.dtype) -> bool:
         return torch.randn(*shape, generator=random).to(dtype)
 
     near = 1e-5 if dtype == torch.float32 else 3e-2
-    every = (_layers, _attention, _gradients, _blocks, _shares, _laws)
+    every = (_layers, _products, _attention, _gradients, _blocks, _shares, _laws)
     pairs = (pair for part in every for pair in part(kernels, some))
     return all(torch.allclose(a.float(), b.float(), near, near) for a, b in pairs)
 
@@ -37,6 +37,18 @@ def _layers(kernels: Kernels, some: Some) -> Pairs:
     yield kernels.add_norm(x, more, weight, 1e-5), wanted
     yield x, summed
     yield kernels.silu_mul(x), F.silu(x[:, :32]) * x[:, 32:]
+
+
+def _products(kernels: Kernels, some: Some) -> Pairs:
+    """Rows that fill tiles and rows that do not, with and without a bias."""
+    weight, bias = some(64, 96), some(64)
+    packed = kernels.packed(weight)
+    if packed is None:
+        return
+    for rows in (3, 16, 70):
+        x = some(rows, 96)
+        yield kernels.product(x, packed, None), x.float() @ weight.float().t()
+        yield kernels.product(x, packed, bias), F.linear(x.float(), weight.float(), bias.float())
 
 
 def _attention(kernels: Kernels, some: Some) -> Pairs:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 VECTOR = 16
+BLOCK = 32  # both sizes of a weight are multiples of it, where AMX multiplies
 PART = 256  # logits whose sum is kept
 # The parameters of each function but the last, the number of threads: p addresses (of tensors, or
 # null), l whole numbers, f float32 numbers.
@@ -32,8 +33,11 @@ PARAMETERS = {
     "transpose": "ppll",
     "law": "pllfppp",
     "law_back": "ppppllf",
+    "multiplies": "",
+    "pack_weight": "ppll",
+    "product": "pppplll",
 }
-MAY_FAIL = ("attend", "greatest", "shares")  # for want of memory
+MAY_FAIL = ("attend", "greatest", "shares", "product")  # for want of memory
 
 
 class Kernels:
@@ -46,7 +50,8 @@ class Kernels:
         for name, kinds in PARAMETERS.items():
             found = self._functions[name] = getattr(library, name)
             found.argtypes = [*(KINDS[kind] for kind in kinds), ctypes.c_int]
-            found.restype = ctypes.c_int if name in MAY_FAIL else None
+            found.restype = ctypes.c_int if name in (*MAY_FAIL, "multiplies") else None
+        self._multiplies = bool(self._functions["multiplies"](1))
 
     def run(self, name: str, *values: Tensor | float | None) -> None:
         """A function of c/*.c, which says what it does, with torch's number of threads."""
@@ -73,6 +78,21 @@ class Kernels:
             return x.t()
         out = x.new_empty(x.shape[1], x.shape[0])
         self.run("transpose", x.contiguous(), out, *x.shape)
+        return out
+
+    def packed(self, weight: Tensor) -> Tensor | None:
+        """A copy of a weight (N, D) for `product`; None where that is not for this weight, or not
+        for this processor."""
+        if not self._multiplies or any(size % BLOCK for size in weight.shape):
+            return None
+        copy = torch.empty(weight.shape, dtype=weight.dtype)
+        self.run("pack_weight", weight.contiguous(), copy, *weight.shape)
+        return copy
+
+    def product(self, x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
+        """x · Wᵀ + bias (R, N) of x (R, D), the weight as `packed` made it."""
+        out = x.new_empty(len(x), len(packed))
+        self.run("product", x.contiguous(), packed, bias, out, len(x), *packed.shape)
         return out
 
     def attend(

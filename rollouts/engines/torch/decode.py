@@ -26,6 +26,10 @@ from rollouts.engines.torch.llama import Layer, Llama, Shape, positioned, rms_no
 
 Linear = Callable[[Tensor], Tensor]
 
+# Products of up to so many rows are bound by reading the weights; there our own are faster
+# (c/products.c). Of more rows they are bound by arithmetic, and torch's are.
+FEW = 256
+
 # Own keys grow by this many columns. They stay contiguous, with the unused columns masked: a
 # bfloat16 product over a slice of a larger buffer costs several times more.
 ROOM = 16
@@ -57,9 +61,19 @@ class Products:
         return F.silu(gate).mul_(up)
 
 
-def _linear(weight: Tensor, rows: int, packed: bool, bias: Tensor | None = None) -> Linear:
+def _linear(
+    weight: Tensor,
+    rows: int,
+    packed: bool,
+    bias: Tensor | None = None,
+    kernels: Kernels | None = None,
+) -> Linear:
     if not packed:
         return lambda x: F.linear(x, weight, bias)
+    ours = None if kernels is None else kernels.packed(weight)
+    if kernels is not None and ours is not None:
+        product = kernels.product
+        return lambda x: product(x, ours, bias) if len(x) <= FEW else F.linear(x, weight, bias)
     ops = torch.ops.mkldnn
     reordered = ops._reorder_linear_weight(weight, rows)
     return lambda x: ops._linear_pointwise(x, reordered, bias, "none", [], "")
@@ -79,14 +93,17 @@ def can_prepack(weight: Tensor) -> bool:
 def products(model: Llama, rows: int, packed: bool) -> Products:
     """Products for about `rows` rows at once; prepacked ones copy the weights as they are now."""
 
+    kernels = kernels_of(model)
+
     def make(weight: Tensor, bias: Tensor | None = None) -> Linear:
-        return _linear(weight.detach(), rows, packed, None if bias is None else bias.detach())
+        bias = None if bias is None else bias.detach()
+        return _linear(weight.detach(), rows, packed, bias, kernels)
 
     layers = [
         (make(b.qkv, b.qkv_bias), make(b.o, b.o_bias), make(b.gate_up), make(b.down))
         for b in model.layers
     ]
-    return Products(layers, make(model.head), kernels_of(model))
+    return Products(layers, make(model.head), kernels)
 
 
 def kernels_of(model: Llama) -> Kernels | None:

@@ -8,4 +8,5 @@
 #include "attention.c"
 #include "layers.c"
 #include "logits.c"
+#include "products.c"
 #include "training.c"

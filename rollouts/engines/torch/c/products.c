@@ -1,0 +1,110 @@
+/* Products of a few rows with weights, by AMX.
+ *
+ * Weights are read once and in order, so what bounds these products is memory: each block of them is
+ * asked for while the block before it is multiplied.
+ */
+
+#include "tiles.h"
+
+#define BLOCK (2 * SIDE)       /* rows, and outputs, that are summed up at a time: four tiles */
+#define CACHED ((int64_t)2 << 20) /* bytes of results; more of them go past the caches */
+
+/* Whether this library has products and the processor lets this process use them. */
+int multiplies(int threads) {
+    (void)threads;
+#if TILES
+    return tiles_allowed();
+#else
+    return 0;
+#endif
+}
+
+/* weight (size, inner) as tiles, 16 outputs after 16; sizes are multiples of 32. */
+void pack_weight(const real *weight, real *packed, int64_t size, int64_t inner, int threads) {
+#if TILES
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int64_t n = 0; n < size; n += SIDE)
+        paired_keys(weight + n * inner, SIDE, inner, packed + n * inner);
+#endif
+}
+
+#if TILES
+/* parts: the sums of 32 outputs `packed` for 32 rows of x, or for the 16 that are left. The next
+ * outputs' `lines` cache lines of every tile are asked for on the way, from `next` on. */
+static inline void sums_of(const real *x, const real *packed, int64_t inner, int two, int lines,
+                           const char *next, float (*part)[SIDE * SIDE]) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int64_t k = 0; k < inner; k += PAIRS, next += lines * 64) {
+        for (int i = 0; i < lines; i++) _mm_prefetch(next + i * 64, _MM_HINT_T1);
+        _tile_loadd(4, x + k, sizeof(real) * (size_t)inner);
+        _tile_loadd(6, packed + k * SIDE, 64);
+        _tile_loadd(7, packed + (inner + k) * SIDE, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        if (two) {
+            _tile_loadd(5, x + SIDE * inner + k, sizeof(real) * (size_t)inner);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+    }
+    _tile_stored(0, part[0], 64);
+    _tile_stored(1, part[1], 64);
+    _tile_stored(2, part[2], 64);
+    _tile_stored(3, part[3], 64);
+}
+#endif
+
+/* out (rows, size) = x (rows, inner) · weightᵀ + bias, the weight as `pack_weight` left it; bias
+ * (size,) may be null. `out` begins at a multiple of 64 bytes. 1: no memory. */
+int product(const real *x, const real *packed, const real *bias, real *out, int64_t rows, int64_t size,
+            int64_t inner, int threads) {
+#if TILES
+    int64_t all = whole(rows, SIDE), blocks = (all + BLOCK - 1) / BLOCK;
+    int past = rows * size * (int64_t)sizeof(real) > CACHED;
+    int lines = (int)((BLOCK + blocks - 1) / blocks); /* of the 32 of two tiles */
+    real *padded = NULL;
+    if (all > rows) {
+        padded = aligned_alloc(64, sizeof(real) * (size_t)(all * inner));
+        if (!padded) return 1;
+        memcpy(padded, x, sizeof(real) * (size_t)(rows * inner));
+        memset(padded + rows * inner, 0, sizeof(real) * (size_t)((all - rows) * inner));
+        x = padded;
+    }
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        float part[4][SIDE * SIDE] __attribute__((aligned(64)));
+        tile_sizes before;
+        begin_tiles(&before);
+#pragma omp for schedule(static)
+        for (int64_t n = 0; n < size; n += BLOCK) {
+            const real *here = packed + n * inner;
+            const char *next = (const char *)(here + BLOCK * inner);
+            vec low = {0}, high = {0};
+            if (bias) {
+                low = load(bias + n);
+                high = load(bias + n + SIDE);
+            }
+            for (int64_t row = 0; row < rows; row += BLOCK, next += lines * inner * 2) {
+                sums_of(x + row * inner, here, inner, row + SIDE < all, lines, next, part);
+                for (int64_t i = 0; i < BLOCK && row + i < rows; i++) {
+                    const float *sum = part[i / SIDE * 2] + i % SIDE * SIDE;
+                    real *to = out + (row + i) * size + n;
+                    __m512 a = (__m512)(lanes(sum) + low), b = (__m512)(lanes(sum + SIDE * SIDE) + high);
+                    __m512i both = (__m512i)_mm512_cvtne2ps_pbh(b, a);
+                    if (past)
+                        _mm512_stream_si512((__m512i *)to, both);
+                    else
+                        _mm512_store_si512(to, both);
+                }
+            }
+        }
+        end_tiles(&before);
+        _mm_sfence();
+    }
+    free(padded);
+#endif
+    return 0;
+}
