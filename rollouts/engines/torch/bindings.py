@@ -36,8 +36,9 @@ PARAMETERS = {
     "multiplies": "",
     "pack_weight": "ppll",
     "product": "pppplll",
+    "between": "ppppplllllf",
 }
-MAY_FAIL = ("attend", "greatest", "shares", "product")  # for want of memory
+MAY_FAIL = ("attend", "greatest", "shares", "product", "between")  # for want of memory
 
 
 class Kernels:

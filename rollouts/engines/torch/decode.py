@@ -21,14 +21,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rollouts.engines.torch.bindings import Kernels
+from rollouts.engines.torch.chain import FEW, Chain, Tiles, chain
 from rollouts.engines.torch.kernels import kernels_for
 from rollouts.engines.torch.llama import Layer, Llama, Shape, positioned, rms_norm, rope_tables
 
 Linear = Callable[[Tensor], Tensor]
-
-# Products of up to so many rows are bound by reading the weights; there our own are faster
-# (c/products.c). Of more rows they are bound by arithmetic, and torch's are.
-FEW = 256
 
 # Own keys grow by this many columns. They stay contiguous, with the unused columns masked: a
 # bfloat16 product over a slice of a larger buffer costs several times more.
@@ -37,12 +34,14 @@ ROOM = 16
 
 @dataclass(frozen=True)
 class Products:
-    """The matrix products of a model, maybe prepacked: (qkv, o, gate_up, down) a layer, head; and
-    what computes between them, where that is compiled (None: torch)."""
+    """The matrix products of a model, maybe prepacked: (qkv, o, gate_up, down) a layer, head; what
+    computes between them, where that is compiled (None: torch); and both in one call a layer, where
+    the products are compiled too."""
 
     layers: list[tuple[Linear, Linear, Linear, Linear]]
     head: Linear
     kernels: Kernels | None = None
+    chain: Chain | None = None
 
     def add_norm(
         self, x: Tensor, more: Tensor | None, weight: Tensor, eps: float
@@ -72,8 +71,7 @@ def _linear(
         return lambda x: F.linear(x, weight, bias)
     ours = None if kernels is None else kernels.packed(weight)
     if kernels is not None and ours is not None:
-        product = kernels.product
-        return lambda x: product(x, ours, bias) if len(x) <= FEW else F.linear(x, weight, bias)
+        return Tiles(kernels, weight, ours, bias)
     ops = torch.ops.mkldnn
     reordered = ops._reorder_linear_weight(weight, rows)
     return lambda x: ops._linear_pointwise(x, reordered, bias, "none", [], "")
@@ -103,7 +101,16 @@ def products(model: Llama, rows: int, packed: bool) -> Products:
         (make(b.qkv, b.qkv_bias), make(b.o, b.o_bias), make(b.gate_up), make(b.down))
         for b in model.layers
     ]
-    return Products(layers, make(model.head), kernels)
+    head = make(model.head)
+    tiled = [
+        (qkv, o, gate_up, down)
+        for qkv, o, gate_up, down in layers
+        if isinstance(qkv, Tiles) and isinstance(o, Tiles)
+        if isinstance(gate_up, Tiles) and isinstance(down, Tiles)
+    ]
+    if isinstance(head, Tiles) and len(tiled) == len(layers):
+        return Products(layers, head, kernels, chain(model, tiled, head))
+    return Products(layers, head, kernels)
 
 
 def kernels_of(model: Llama) -> Kernels | None:
@@ -215,6 +222,8 @@ def step(model: Llama, run: Products, caches: Sequence[Cache], ids: Tensor) -> T
         cache.reserve()
     positions = torch.cat([c.positions for c in caches])
     tables = rope_tables(shape, positions, model.embed.dtype)
+    if run.chain is not None and len(ids) <= FEW:
+        return _chained(model, run, run.chain, caches, model.embed[ids], tables)
     x, more = model.embed[ids], None
     for index, (layer, (qkv, o, gate_up, down)) in enumerate(
         zip(model.layers, run.layers, strict=True)
@@ -270,19 +279,60 @@ def _compiled(
 ) -> Tensor:
     """The same by the compiled kernels."""
     out = projected.new_empty(len(projected), shape.heads * shape.head_dim)
-    sides = (projected, out, *tables)
-    for cache, *parts in zip(caches, *(s.split(_sizes(caches)) for s in sides), strict=True):
-        heads, into, cos, sin = parts
-        kernels.attend(
-            heads,
-            into,
-            (cos, sin),
-            (layer.norm_q, layer.norm_k),
-            (cache.prompt_k[index], cache.prompt_v[index]),
-            (cache.own_k[index], cache.own_v[index]),
-            cache.fed,
-            cache.lengths,
-            cache.used,
-            shape.eps,
-        )
+    for part in _waves(caches, projected, out, *tables):
+        _attend_compiled(kernels, layer, index, shape.eps, *part)
     return out
+
+
+def _waves(caches: Sequence[Cache], *sides: Tensor) -> list[tuple[Cache, *tuple[Tensor, ...]]]:
+    """Each wave's cache and rows of the sides."""
+    parts = zip(*(side.split(_sizes(caches)) for side in sides), strict=True)
+    return [(cache, *part) for cache, part in zip(caches, parts, strict=True)]
+
+
+def _attend_compiled(
+    kernels: Kernels,
+    layer: Layer,
+    index: int,
+    eps: float,
+    cache: Cache,
+    heads: Tensor,
+    into: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+) -> None:
+    kernels.attend(
+        heads,
+        into,
+        (cos, sin),
+        (layer.norm_q, layer.norm_k),
+        (cache.prompt_k[index], cache.prompt_v[index]),
+        (cache.own_k[index], cache.own_v[index]),
+        cache.fed,
+        cache.lengths,
+        cache.used,
+        eps,
+    )
+
+
+def _chained(
+    model: Llama,
+    run: Products,
+    links: Chain,
+    caches: Sequence[Cache],
+    x: Tensor,
+    tables: tuple[Tensor, Tensor],
+) -> Tensor:
+    """The layers for x (rows, D), two calls a layer; logits (rows, V)."""
+    shape = model.shape
+    _, normed = run.add_norm(x, None, model.layers[0].norm_attn, shape.eps)
+    projected = run.layers[0][0](normed)
+    mixed = x.new_empty(len(x), shape.heads * shape.head_dim)
+    logits, scratch = x.new_empty(len(x), len(model.head)), links.scratch_for(x)
+    waves = _waves(caches, projected, mixed, *tables)
+    for index, layer in enumerate(model.layers):
+        for part in waves:
+            _attend_compiled(links.kernels, layer, index, shape.eps, *part)
+        last = index + 1 == len(model.layers)
+        links.run(index, mixed, x, scratch, logits if last else projected)
+    return logits

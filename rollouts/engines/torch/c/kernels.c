@@ -9,4 +9,5 @@
 #include "layers.c"
 #include "logits.c"
 #include "products.c"
+#include "decode.c"
 #include "training.c"
