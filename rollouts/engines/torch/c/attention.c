@@ -1,13 +1,10 @@
 /* Attention of one new token a row, over keys and values that are kept. */
 
+#include "known.h"
 #include "tiles.h"
-#include "vectors.h"
 
-#define BLOCK 16 /* keys that are looked at together */
-#define ROWS 16  /* rows of one prompt that are, at most */
-#define MOST 256 /* the largest head */
-#define AHEAD 512 /* cells that are asked for before they are needed */
-#define FEW 8     /* queries of one prompt that tiles are not worth their preparation for */
+#define ROWS 16 /* rows of one prompt that are looked at together, at most */
+#define FEW 8   /* queries of one prompt that tiles are not worth their preparation for */
 
 /* One head (size,): normed where `weight` is given, turned by its place, and scaled. */
 static inline void turned(const real *head, const real *weight, const real *cos, const real *sin,
@@ -32,65 +29,6 @@ static inline void turned(const real *head, const real *weight, const real *cos,
         vec second = (b * load(cos + half + i) + a * load(sin + half + i)) * scale;
         keep(to + i, first);
         keep(to + half + i, second);
-    }
-}
-
-typedef struct {
-    float at[BLOCK * MOST] __attribute__((aligned(64)));
-} block; /* keys or values as float32, one after the other */
-
-static inline void widen(const real *from, int64_t count, int64_t size, block *to) {
-    int64_t cells = count * size;
-    for (int64_t i = 0; i < cells; i += LANES) {
-        __builtin_prefetch(from + i + AHEAD);
-        keep(to->at + i, load(from + i));
-    }
-    /* products of what is left over from before, as of tiny numbers, can take long */
-    if (count % 4) memset(to->at + cells, 0, sizeof(float) * (size_t)((4 - count % 4) * size));
-}
-
-/* Products of a query with the first `count` keys of a block, and with up to three more, which mean
- * nothing. */
-static inline void scores(const float *query, const block *keys, int64_t count, int64_t size,
-                          float *to) {
-    for (int64_t j = 0; j < count; j += 4) {
-        const float *at = keys->at + j * size;
-        vec a = {0}, b = {0}, c = {0}, d = {0};
-        for (int64_t i = 0; i < size; i += LANES) {
-            vec q = lanes(query + i);
-            a += q * lanes(at + i);
-            b += q * lanes(at + size + i);
-            c += q * lanes(at + 2 * size + i);
-            d += q * lanes(at + 3 * size + i);
-        }
-        quarter_vec found = totals(a, b, c, d);
-        memcpy(to + j, &found, sizeof found);
-    }
-}
-
-/* out (size,) += shares (count,) · values; four vectors at a time where that fits */
-static inline void mix(const float *shares, const block *values, int64_t count, int64_t size,
-                       float *out) {
-    int64_t i = 0;
-    for (; i + 4 * LANES <= size; i += 4 * LANES) {
-        vec a = lanes(out + i), b = lanes(out + i + LANES);
-        vec c = lanes(out + i + 2 * LANES), d = lanes(out + i + 3 * LANES);
-        for (int64_t j = 0; j < count; j++) {
-            const float *at = values->at + j * size + i;
-            a += shares[j] * lanes(at);
-            b += shares[j] * lanes(at + LANES);
-            c += shares[j] * lanes(at + 2 * LANES);
-            d += shares[j] * lanes(at + 3 * LANES);
-        }
-        keep(out + i, a);
-        keep(out + i + LANES, b);
-        keep(out + i + 2 * LANES, c);
-        keep(out + i + 3 * LANES, d);
-    }
-    for (; i < size; i += LANES) {
-        vec a = lanes(out + i);
-        for (int64_t j = 0; j < count; j++) a += shares[j] * lanes(values->at + j * size + i);
-        keep(out + i, a);
     }
 }
 
@@ -124,34 +62,56 @@ static inline void store_all(real *to, const float *from, int64_t size) {
     for (int64_t i = 0; i < size; i += LANES) store(to + i, lanes(from + i));
 }
 
-/* What a thread computes in: queries and results (most, size) and their scores, of at most `most`
- * queries; and where there are tiles, the keys or values of a prompt, queries and shares for them. */
+/* What a thread computes in, for at most `most` queries: them and results (most, size), their scores
+ * (most, columns), and what keys and values are multiplied by, rounded or the same; where there are
+ * tiles, the keys or values of a prompt. */
 typedef struct {
-    float *queries, *mixed, *shares;
-    real *paired, *lines; /* null: no tiles */
+    float *queries, *mixed, *scores;
+    number *asked, *shares;
+    real *paired; /* null: no tiles */
+    int64_t columns;
     void *all;
 } scratch;
 
+static inline void *aligned(void *at) { return (void *)(((uintptr_t)at + 63) / 64 * 64); }
+
 static int take_scratch(const step *s, int64_t size, scratch *room) {
-    int64_t most = ROWS * (s->heads / s->kv_heads), columns = s->longest + s->used + 2 * BLOCK;
-    int64_t floats = (most + BLOCK) * (2 * size + columns), cells = 0, lines = 0;
-#if TILES
-    if (size % PAIRS == 0 && tiles_allowed()) {
-        cells = whole(s->longest, PAIRS) * size;
-        lines = whole(most, SIDE) * size + SIDE * whole(s->longest, PAIRS);
-    }
+    int64_t most = ROWS * (s->heads / s->kv_heads) + 16, columns = s->longest + s->used + 32;
+    int64_t floats = most * (2 * size + columns), cells = 0, paired = 0;
+#if PAIRED
+    cells = most * (size + columns);
 #endif
-    size_t bytes = sizeof(float) * (size_t)floats + sizeof(real) * (size_t)(cells + lines) + 256;
+#if TILES
+    if (size % PAIRS == 0 && tiles_allowed()) paired = whole(s->longest, PAIRS) * size;
+#endif
+    size_t bytes = sizeof(float) * (size_t)floats + sizeof(real) * (size_t)(cells + paired) + 256;
     if (!(room->all = malloc(bytes))) return 1;
-    room->queries = (float *)(((uintptr_t)room->all + 63) / 64 * 64);
-    room->mixed = room->queries + (most + BLOCK) * size;
-    room->shares = room->mixed + (most + BLOCK) * size;
-    room->paired = room->lines = NULL;
-    if (cells) {
-        room->paired = (real *)(((uintptr_t)(room->queries + floats) + 63) / 64 * 64);
-        room->lines = room->paired + cells;
-    }
+    room->columns = columns;
+    room->queries = aligned(room->all);
+    room->mixed = room->queries + most * size;
+    room->scores = room->mixed + most * size;
+#if PAIRED
+    room->asked = aligned(room->queries + floats);
+    room->shares = room->asked + most * size;
+    room->paired = paired ? aligned(room->shares + most * columns) : NULL;
+#else
+    room->asked = room->queries;
+    room->shares = room->scores;
+    room->paired = NULL;
+#endif
     return 0;
+}
+
+/* Scores of `count` keys as shares of 1, and zeros for 16 columns more. */
+static inline void shared(float *scores, int64_t count, number *shares) {
+    softmax(scores, count);
+#if PAIRED
+    int64_t end = whole(count, LANES);
+    narrowed(scores, end, shares);
+    memset(shares + end, 0, sizeof(number) * LANES);
+#else
+    (void)shares;
+#endif
 }
 
 /* One key head of the fed rows first..last-1, which have the same prompt: its keys and values are
@@ -161,11 +121,10 @@ static inline __attribute__((always_inline)) void attend_rows(const step *s, int
                                                               int64_t size, const scratch *room) {
     int64_t repeat = s->heads / s->kv_heads, count = (last - first) * repeat;
     int64_t start = s->fed ? s->fed[first] : first, group = start / s->width;
-    int64_t length = s->lengths[group], columns = s->longest + s->used + 2 * BLOCK;
+    int64_t length = s->lengths[group], columns = room->columns;
     int64_t line = (s->heads + 2 * s->kv_heads) * size;
-    float *queries = room->queries, *mixed = room->mixed, *shares = room->shares;
-    int tiled = room->paired && count > FEW;
-    block known;
+    float *queries = room->queries, *mixed = room->mixed, *scores = room->scores;
+    number *asked = room->asked, *shares = room->shares;
     for (int64_t i = first; i < last; i++) {
         int64_t row = s->fed ? s->fed[i] : i;
         int64_t newest = ((row * s->kv_heads + k) * s->room + s->used - 1) * size;
@@ -178,50 +137,38 @@ static inline __attribute__((always_inline)) void attend_rows(const step *s, int
             turned(heads + (k * repeat + g) * size, s->norm_q, c, t, size, s->eps, s->scale,
                    queries + ((i - first) * repeat + g) * size);
     }
+#if PAIRED
+    narrowed(queries, count * size, asked);
+#endif
     memset(mixed, 0, sizeof(float) * (size_t)(count * size));
     int64_t prompt = (group * s->kv_heads + k) * s->longest * size;
+    const real *keys = s->prompt_k + prompt, *values = s->prompt_v + prompt;
+    int tiled = room->paired && count > FEW;
 #if TILES
     if (tiled) {
-        narrowed(queries, count, size, room->lines);
-        paired_keys(s->prompt_k + prompt, length, size, room->paired);
-        tile_scores(room->lines, room->paired, count, length, size, columns, shares);
+        paired_keys(keys, length, size, room->paired);
+        tile_scores(asked, room->paired, count, length, size, columns, scores);
     }
 #endif
-    for (int64_t j = 0; j < length && !tiled; j += BLOCK) {
-        int64_t some = length - j < BLOCK ? length - j : BLOCK;
-        widen(s->prompt_k + prompt + j * size, some, size, &known);
-        for (int64_t q = 0; q < count; q++)
-            scores(queries + q * size, &known, some, size, shares + q * columns + j);
-    }
+    if (!tiled) known_scores(asked, count, keys, length, size, columns, values, scores);
     for (int64_t i = first; i < last; i++) {
         int64_t row = s->fed ? s->fed[i] : i, q = (i - first) * repeat;
-        int64_t own = (row * s->kv_heads + k) * s->room * size;
-        for (int64_t j = 0; j < s->used; j += BLOCK) {
-            int64_t some = s->used - j < BLOCK ? s->used - j : BLOCK;
-            widen(s->own_k + own + j * size, some, size, &known);
-            for (int64_t g = q; g < q + repeat; g++)
-                scores(queries + g * size, &known, some, size, shares + g * columns + length + j);
-        }
-        for (int64_t g = q; g < q + repeat; g++) softmax(shares + g * columns, length + s->used);
-        for (int64_t j = 0; j < s->used; j += BLOCK) {
-            int64_t some = s->used - j < BLOCK ? s->used - j : BLOCK;
-            widen(s->own_v + own + j * size, some, size, &known);
-            for (int64_t g = q; g < q + repeat; g++)
-                mix(shares + g * columns + length + j, &known, some, size, mixed + g * size);
-        }
+        int64_t all = s->kv_heads * s->room * size, own = row * all + k * s->room * size;
+        known_scores(asked + q * size, repeat, s->own_k + own, s->used, size, columns,
+                     s->own_v + own, scores + q * columns + length);
+        for (int64_t g = q; g < q + repeat; g++)
+            shared(scores + g * columns, length + s->used, shares + g * columns);
+        known_mix(shares + q * columns + length, repeat, s->own_v + own, s->used, size, columns,
+                  s->own_k + own + all, mixed + q * size);
     }
 #if TILES
     if (tiled) {
-        paired_values(s->prompt_v + prompt, length, size, room->paired);
-        tile_mix(shares, room->paired, count, length, size, columns, room->lines, mixed);
+        paired_values(values, length, size, room->paired);
+        tile_mix(shares, room->paired, count, length, size, columns, mixed);
     }
 #endif
-    for (int64_t j = 0; j < length && !tiled; j += BLOCK) {
-        int64_t some = length - j < BLOCK ? length - j : BLOCK;
-        widen(s->prompt_v + prompt + j * size, some, size, &known);
-        for (int64_t q = 0; q < count; q++)
-            mix(shares + q * columns + j, &known, some, size, mixed + q * size);
-    }
+    const real *following = keys + s->kv_heads * s->longest * size; /* the next prompt's */
+    if (!tiled) known_mix(shares, count, values, length, size, columns, following, mixed);
     for (int64_t q = 0; q < count; q++) {
         int64_t head = k * repeat + q % repeat;
         store_all(s->out + ((first + q / repeat) * s->heads + head) * size, mixed + q * size, size);
@@ -253,7 +200,7 @@ int attend(const real *qkv, real *out, const real *cos, const real *sin, const r
     int failed = 0;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-        scratch room;
+        scratch room = {0};
         int none = take_scratch(&s, size, &room);
         if (none) {
 #pragma omp atomic write

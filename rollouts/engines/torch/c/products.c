@@ -6,7 +6,7 @@
 
 #include "tiles.h"
 
-#define BLOCK (2 * SIDE)       /* rows, and outputs, that are summed up at a time: four tiles */
+#define BOTH (2 * SIDE)            /* rows, and outputs, that are summed up at a time: four tiles */
 #define CACHED ((int64_t)2 << 20) /* bytes of results; more of them go past the caches */
 
 /* Whether this library has products and the processor lets this process use them. */
@@ -38,7 +38,7 @@ static inline void sums_of(const real *x, const real *packed, int64_t inner, int
     _tile_zero(2);
     _tile_zero(3);
     for (int64_t k = 0; k < inner; k += PAIRS, next += lines * 64) {
-        for (int i = 0; i < lines; i++) _mm_prefetch(next + i * 64, _MM_HINT_T1);
+        for (int i = 0; i < lines; i++) ask_for(next + i * 64);
         _tile_loadd(4, x + k, sizeof(real) * (size_t)inner);
         _tile_loadd(6, packed + k * SIDE, 64);
         _tile_loadd(7, packed + (inner + k) * SIDE, 64);
@@ -62,9 +62,9 @@ static inline void sums_of(const real *x, const real *packed, int64_t inner, int
 int product(const real *x, const real *packed, const real *bias, real *out, int64_t rows, int64_t size,
             int64_t inner, int threads) {
 #if TILES
-    int64_t all = whole(rows, SIDE), blocks = (all + BLOCK - 1) / BLOCK;
+    int64_t all = whole(rows, SIDE), blocks = (all + BOTH - 1) / BOTH;
     int past = rows * size * (int64_t)sizeof(real) > CACHED;
-    int lines = (int)((BLOCK + blocks - 1) / blocks); /* of the 32 of two tiles */
+    int lines = (int)((BOTH + blocks - 1) / blocks); /* of the 32 of two tiles */
     real *padded = NULL;
     if (all > rows) {
         padded = aligned_alloc(64, sizeof(real) * (size_t)(all * inner));
@@ -79,17 +79,17 @@ int product(const real *x, const real *packed, const real *bias, real *out, int6
         tile_sizes before;
         begin_tiles(&before);
 #pragma omp for schedule(static)
-        for (int64_t n = 0; n < size; n += BLOCK) {
+        for (int64_t n = 0; n < size; n += BOTH) {
             const real *here = packed + n * inner;
-            const char *next = (const char *)(here + BLOCK * inner);
+            const char *next = (const char *)(here + BOTH * inner);
             vec low = {0}, high = {0};
             if (bias) {
                 low = load(bias + n);
                 high = load(bias + n + SIDE);
             }
-            for (int64_t row = 0; row < rows; row += BLOCK, next += lines * inner * 2) {
+            for (int64_t row = 0; row < rows; row += BOTH, next += lines * inner * 2) {
                 sums_of(x + row * inner, here, inner, row + SIDE < all, lines, next, part);
-                for (int64_t i = 0; i < BLOCK && row + i < rows; i++) {
+                for (int64_t i = 0; i < BOTH && row + i < rows; i++) {
                     const float *sum = part[i / SIDE * 2] + i % SIDE * SIDE;
                     real *to = out + (row + i) * size + n;
                     __m512 a = (__m512)(lanes(sum) + low), b = (__m512)(lanes(sum + SIDE * SIDE) + high);

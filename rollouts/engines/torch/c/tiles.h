@@ -7,15 +7,14 @@
 #ifndef ASSAY_TILES_H
 #define ASSAY_TILES_H
 
-#include "vectors.h"
+#include "pairs.h"
 
-#if BF16 && WIDE && !NO_TILES && defined(__linux__) && defined(__AMX_BF16__) && defined(__AVX512BF16__)
+#if PAIRED && !NO_TILES && defined(__linux__) && defined(__AMX_BF16__)
 #define TILES 1
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SIDE 16  /* lines of a tile: queries, or pairs; and float32 cells of a line */
-#define PAIRS 32 /* bfloat16 cells of a line */
+#define SIDE 16 /* lines of a tile: queries, or pairs; and float32 cells of a line */
 
 typedef struct {
     uint8_t palette, first, unused[14];
@@ -50,14 +49,6 @@ static inline void end_tiles(const tile_sizes *before) {
         _tile_loadconfig(before);
     else
         _tile_release();
-}
-
-static inline int64_t whole(int64_t count, int64_t side) { return (count + side - 1) / side * side; }
-
-/* Float32 lines as bfloat16; lines beyond `count` are zeros. */
-static inline void narrowed(const float *from, int64_t count, int64_t size, real *to) {
-    for (int64_t i = 0; i < count * size; i += LANES) store(to + i, lanes(from + i));
-    memset(to + count * size, 0, sizeof(real) * (size_t)((whole(count, SIDE) - count) * size));
 }
 
 /* The transpose of 16 lines of 16 cells of 32 bits. */
@@ -99,8 +90,8 @@ static inline void paired_keys(const real *keys, int64_t length, int64_t size, r
         }
 }
 
-/* Values (length, size) as tiles: of every 32 keys, of every 16 cells, 16 pairs of keys. Of every 32
- * cells the first tile has the first four of each eight, as vectors are interleaved in quarters. */
+/* Values (length, size) as tiles: of every 32 keys, of every 16 cells, 16 pairs of keys. Of
+ * every 32 cells the first tile has the first four of each eight. */
 static inline void paired_values(const real *values, int64_t length, int64_t size, real *to) {
     for (int64_t j = 0; j < length; j += PAIRS)
         for (int64_t c = 0; c < size; c += PAIRS, to += 2 * SIDE * PAIRS)
@@ -111,8 +102,9 @@ static inline void paired_values(const real *values, int64_t length, int64_t siz
                 __builtin_prefetch(at + PAIRS * size * 2 + size);
                 __m512i one = j + 2 * i < length ? _mm512_loadu_si512(at) : none;
                 __m512i two = j + 2 * i + 1 < length ? _mm512_loadu_si512(at + size) : none;
-                _mm512_store_si512(to + i * PAIRS, _mm512_unpacklo_epi16(one, two));
-                _mm512_store_si512(to + (SIDE + i) * PAIRS, _mm512_unpackhi_epi16(one, two));
+                side_by_side(one, two, &one, &two);
+                _mm512_store_si512(to + i * PAIRS, one);
+                _mm512_store_si512(to + (SIDE + i) * PAIRS, two);
             }
 }
 
@@ -133,28 +125,17 @@ static inline void tile_scores(const real *queries, const real *paired, int64_t 
 }
 
 /* mixed (count, size) += shares (count, columns), of `length` of them, · values, paired as above.
- * `narrow` has room for 16 lines of shares. */
-static inline void tile_mix(const float *shares, const real *paired, int64_t count, int64_t length,
-                            int64_t size, int64_t columns, real *narrow, float *mixed) {
+ * Both counts are made whole; shares beyond `length` meet zeros. */
+static inline void tile_mix(const real *shares, const real *paired, int64_t count, int64_t length,
+                            int64_t size, int64_t columns, float *mixed) {
     float part[2][SIDE * SIDE] __attribute__((aligned(64)));
-    const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
-    const __m512i high = _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
-    int64_t wide = whole(length, PAIRS);
-    for (int64_t q = 0; q < count; q += SIDE) {
-        int64_t some = count - q < SIDE ? count - q : SIDE;
-        for (int64_t i = 0; i < SIDE; i++)
-            for (int64_t j = 0; j < wide; j += LANES) {
-                int64_t left = i < some ? length - j : 0;
-                __mmask16 held = left >= LANES ? 0xffff : left > 0 ? (1 << left) - 1 : 0;
-                __m512 x = _mm512_maskz_loadu_ps(held, shares + (q + i) * columns + j);
-                store(narrow + i * wide + j, (vec)x);
-            }
+    for (int64_t q = 0; q < count; q += SIDE)
         for (int64_t c = 0; c < size; c += PAIRS) {
             _tile_zero(0);
             _tile_zero(1);
-            for (int64_t j = 0; j < wide; j += PAIRS) {
+            for (int64_t j = 0; j < length; j += PAIRS) {
                 const real *at = paired + j * size + c * PAIRS;
-                _tile_loadd(2, narrow + j, sizeof(real) * (size_t)wide);
+                _tile_loadd(2, shares + q * columns + j, sizeof(real) * (size_t)columns);
                 _tile_loadd(3, at, 64);
                 _tile_loadd(4, at + SIDE * PAIRS, 64);
                 _tile_dpbf16ps(0, 2, 3);
@@ -162,14 +143,10 @@ static inline void tile_mix(const float *shares, const real *paired, int64_t cou
             }
             _tile_stored(0, part[0], 64);
             _tile_stored(1, part[1], 64);
-            for (int64_t i = 0; i < some; i++) {
-                float *to = mixed + (q + i) * size + c;
-                __m512 a = _mm512_load_ps(part[0] + i * SIDE), b = _mm512_load_ps(part[1] + i * SIDE);
-                keep(to, lanes(to) + (vec)_mm512_permutex2var_ps(a, low, b));
-                keep(to + SIDE, lanes(to + SIDE) + (vec)_mm512_permutex2var_ps(a, high, b));
-            }
+            for (int64_t i = 0; i < SIDE && q + i < count; i++)
+                add_in_order(mixed + (q + i) * size + c, _mm512_load_ps(part[0] + i * SIDE),
+                             _mm512_load_ps(part[1] + i * SIDE));
         }
-    }
 }
 
 #else

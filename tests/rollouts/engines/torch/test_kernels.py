@@ -102,7 +102,7 @@ def one_layer(shape: Shape, normed: bool, dtype: Any) -> Layer:
     st.sampled_from([1, 3, 20]),
     st.integers(1, 37),
     st.booleans(),
-    st.sampled_from([(), ("-DNO_TILES=1",)]),
+    st.sampled_from([(), ("-DNO_TILES=1",), ("-DNO_PAIRS=1",)]),
     st.data(),
 )
 def test_attention(
