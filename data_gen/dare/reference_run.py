@@ -10,6 +10,7 @@ from typing import Any
 
 from data_gen.dare.layout import Entry
 from rewards.task import TaskError
+from rollouts.sandbox.errors import SandboxError
 from rollouts.sandbox.model import Limits
 from rollouts.sandbox.pool import Pool
 
@@ -29,10 +30,13 @@ class Ran:
 async def run_jobs(
     pool: Pool, files: Mapping[str, bytes], job: Mapping[str, Any], seconds: float = 200.0
 ) -> Ran:
-    """Run a job in the sandbox. Raises `TaskError` when the call itself fails."""
+    """Run a job in the sandbox. Raises `TaskError` when the call itself fails, and `SandboxError`
+    when the sandbox does: that says nothing of the job."""
     inputs = {**files, "job.json": json.dumps(job).encode()}
     limits = Limits(wall_s=seconds, file_mb=400, work_mb=2048)
     result = await pool.run(CODE.read_text(encoding="utf-8"), inputs, ["answers.json"], limits, 0)
+    if result.status == "sandbox_error":
+        raise SandboxError(result.why)
     if result.status != "ok" or "answers.json" not in result.files:
         last = result.stderr.strip().rpartition("\n")[2]
         raise TaskError(f"the reference did not run: {result.status}, {result.why}; {last}"[:400])

@@ -60,9 +60,7 @@ class Chain:
         return x.new_empty(len(x) * max(2 * hidden + 3 * mlp for hidden, _, mlp, _ in self.sizes))
 
 
-def chain(
-    model: Llama, layers: Sequence[tuple[Tiles, Tiles, Tiles, Tiles]], head: Tiles
-) -> Chain:
+def chain(model: Llama, layers: Sequence[tuple[Tiles, Tiles, Tiles, Tiles]], head: Tiles) -> Chain:
     """The chain of a model's products: qkv, o, gate_up and down a layer, and the head."""
     norms = [b.norm_attn for b in model.layers[1:]] + [model.norm]
     following = [qkv for qkv, _, _, _ in layers[1:]] + [head]

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import ast
+import asyncio
+from typing import Any
 
 import pytest
 from places import ROOT
+
+from data_gen.dare.reference_run import run_jobs
+from rewards.task import TaskError
+from rollouts.sandbox.errors import SandboxError
+from rollouts.sandbox.model import Result
 
 HOME = ROOT / "data_gen" / "dare"
 
@@ -20,6 +27,21 @@ def test_the_builder_neither_imports_the_reference_nor_runs_code_of_its_own() ->
                 assert all("reference_solution" not in a.name for a in node.names), path
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id not in ("exec", "eval", "compile"), path
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [("sandbox_error", SandboxError), ("error", TaskError)]
+)
+def test_a_sandbox_that_fails_is_no_reason_to_refuse_a_table(
+    status: Any, kind: type[Exception]
+) -> None:
+    class Refusing:
+        async def run(self, *_: object) -> Result:
+            return Result(status, why="because")
+
+    pool: Any = Refusing()
+    with pytest.raises(kind, match="because"):
+        asyncio.run(run_jobs(pool, {}, {}))
 
 
 def test_what_the_reference_learnt_is_what_scikit_learn_says() -> None:
