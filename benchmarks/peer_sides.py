@@ -193,6 +193,9 @@ def vllm_samples(gate: Gate, setup: Setup) -> None:
     prompts: Any = [{"prompt_token_ids": ids} for ids in ask["prompts"]]
 
     def work() -> Said:
+        # what the round before left: an evaluation asks a prompt once
+        if not llm.reset_prefix_cache():
+            raise RuntimeError("vLLM kept the prompts of the round before")
         found = llm.generate(prompts, how, use_tqdm=False)
         rows = [list(x.token_ids) for row in found for x in row.outputs]
         return {"tokens": sum(map(len, rows)), "rows": rows}

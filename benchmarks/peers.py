@@ -102,7 +102,7 @@ def asks(folder: Path, tokenizer: ChatTokenizer) -> dict[str, dict[str, Any]]:
     free = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "new": NEW, "n": 8, "stop": False}
     learned = read_tasks(folder / "train_sft.jsonl")[:16]
     chats = [[*map(dict, t.prompt), {"role": "assistant", "content": gold(t)}] for t in learned]
-    greedy = {"temperature": 0.0, "n": 1, "new": LONGEST, "stop": True, "slots": 64}
+    greedy = {"temperature": 0.0, "n": 1, "new": LONGEST, "stop": True, "slots": 128}
     return {
         "rows32": free | {"prompts": shown[:4], "top_k": 50, "top_p": 0.95, "slots": 32},
         "rows128": free | {"prompts": shown[:16], "temperature": 0.7, "slots": 128},
