@@ -20,7 +20,7 @@ KINDS = {"p": ctypes.c_void_p, "l": ctypes.c_int64, "f": ctypes.c_float}
 PARAMETERS = {
     "add_norm": "ppppppllf",
     "silu_mul": "ppll",
-    "attend": "ppppppppppppllllllllff",
+    "attend": "pppppppppppplllllllllff",
     "weigh": "pllfpppp",
     "greatest": "pllpplpp",
     "norm_back": "pppppppll",
@@ -108,18 +108,20 @@ class Kernels:
         lengths: Tensor,
         used: int,
         eps: float,
+        shared: int = 0,
     ) -> None:
         """Attention of one new token a fed row into `out` (F, H·C); see `attend` of c/attention.c.
 
         heads (F, (H+2K)·C): queries, keys and values before their rotation; tables: cos and sin
-        (F, C); prompt (P, K, L, C) and own (R, K, S, C) keys and values, of which column
-        `used` - 1 of `own` is written. Axis letters as in decode.py.
+        (F, C); prompt (P, K, L, C), the first `shared` of L the same in all of P, and own
+        (R, K, S, C) keys and values, of which column `used` - 1 of `own` is written. Axis letters
+        as in decode.py.
         """
         groups, kv_heads, longest, size = prompt[0].shape
         tensors = (heads, out, *tables, *norms, *prompt, *own, fed, lengths)
         count, total = heads.shape[0], heads.shape[1] // size - 2 * kv_heads
         width, room = own[0].shape[0] // groups, own[0].shape[2]
-        sizes = (count, width, total, kv_heads, size, longest, room, used)
+        sizes = (count, width, total, kv_heads, size, longest, room, used, shared)
         self.run("attend", *tensors, *sizes, eps, size**-0.5)
 
     def weigh(self, logits: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:

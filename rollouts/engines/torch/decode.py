@@ -133,6 +133,7 @@ class Cache:
     width: int
     used: int = 0  # columns of `own` that are filled
     fed: Tensor | None = None  # (F,) rows that go on, in order; None: all of them
+    shared: int = 0  # columns of `prompt`, from the first on, that are the same in all groups
 
     @property
     def rows(self) -> int:
@@ -312,6 +313,7 @@ def _attend_compiled(
         cache.lengths,
         cache.used,
         eps,
+        cache.shared,
     )
 
 

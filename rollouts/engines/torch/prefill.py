@@ -107,7 +107,10 @@ def prefill(
             for index, tensor in enumerate(store):
                 store[index] = tensor[back]
     logits = run.head(rms_norm(hidden, model.norm, shape.eps))
-    return logits, new_cache(keys, values, lengths, width)
+    cache = new_cache(keys, values, lengths, width)
+    if past[0] and all(parts and parts[0] is past[0][0] for parts in past):
+        cache.shared = past[0][0].length
+    return logits, cache
 
 
 def _restore(keys: list[Tensor], values: list[Tensor], row: int, parts: Sequence[Past]) -> int:

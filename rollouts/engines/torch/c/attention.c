@@ -54,7 +54,7 @@ typedef struct {
     const real *qkv, *cos, *sin, *norm_q, *norm_k, *prompt_k, *prompt_v;
     real *out, *own_k, *own_v;
     const int64_t *fed, *lengths;
-    int64_t width, heads, kv_heads, longest, room, used;
+    int64_t width, heads, kv_heads, longest, room, used, shared;
     float eps, scale;
 } step;
 
@@ -103,7 +103,7 @@ static int take_scratch(const step *s, int64_t size, scratch *room) {
 }
 
 /* Scores of `count` keys as shares of 1, and zeros for 16 columns more. */
-static inline void shared(float *scores, int64_t count, number *shares) {
+static inline void shares_of(float *scores, int64_t count, number *shares) {
     softmax(scores, count);
 #if PAIRED
     int64_t end = whole(count, LANES);
@@ -115,7 +115,8 @@ static inline void shared(float *scores, int64_t count, number *shares) {
 }
 
 /* One key head of the fed rows first..last-1, which have the same prompt: its keys and values are
- * read once for all of them. */
+ * read once for all of them. What all prompts begin with is read where the first one has it: there it
+ * is near already. */
 static inline __attribute__((always_inline)) void attend_rows(const step *s, int64_t k,
                                                               int64_t first, int64_t last,
                                                               int64_t size, const scratch *room) {
@@ -143,6 +144,9 @@ static inline __attribute__((always_inline)) void attend_rows(const step *s, int
     memset(mixed, 0, sizeof(float) * (size_t)(count * size));
     int64_t prompt = (group * s->kv_heads + k) * s->longest * size;
     const real *keys = s->prompt_k + prompt, *values = s->prompt_v + prompt;
+    const real *first_k = s->prompt_k + k * s->longest * size;
+    const real *first_v = s->prompt_v + k * s->longest * size;
+    int64_t shared = s->shared, from = shared * size;
     int tiled = room->paired && count > FEW;
 #if TILES
     if (tiled) {
@@ -150,14 +154,18 @@ static inline __attribute__((always_inline)) void attend_rows(const step *s, int
         tile_scores(asked, room->paired, count, length, size, columns, scores);
     }
 #endif
-    if (!tiled) known_scores(asked, count, keys, length, size, columns, values, scores);
+    if (!tiled) {
+        known_scores(asked, count, first_k, shared, size, columns, first_v, scores);
+        known_scores(asked, count, keys + from, length - shared, size, columns, values + from,
+                     scores + shared);
+    }
     for (int64_t i = first; i < last; i++) {
         int64_t row = s->fed ? s->fed[i] : i, q = (i - first) * repeat;
         int64_t all = s->kv_heads * s->room * size, own = row * all + k * s->room * size;
         known_scores(asked + q * size, repeat, s->own_k + own, s->used, size, columns,
                      s->own_v + own, scores + q * columns + length);
         for (int64_t g = q; g < q + repeat; g++)
-            shared(scores + g * columns, length + s->used, shares + g * columns);
+            shares_of(scores + g * columns, length + s->used, shares + g * columns);
         known_mix(shares + q * columns + length, repeat, s->own_v + own, s->used, size, columns,
                   s->own_k + own + all, mixed + q * size);
     }
@@ -167,8 +175,12 @@ static inline __attribute__((always_inline)) void attend_rows(const step *s, int
         tile_mix(shares, room->paired, count, length, size, columns, mixed);
     }
 #endif
-    const real *following = keys + s->kv_heads * s->longest * size; /* the next prompt's */
-    if (!tiled) known_mix(shares, count, values, length, size, columns, following, mixed);
+    const real *next = keys + s->kv_heads * s->longest * size; /* the next prompt's */
+    if (!tiled) {
+        known_mix(shares, count, first_v, shared, size, columns, first_k, mixed);
+        known_mix(shares + shared, count, values + from, length - shared, size, columns, next + from,
+                  mixed);
+    }
     for (int64_t q = 0; q < count; q++) {
         int64_t head = k * repeat + q % repeat;
         store_all(s->out + ((first + q / repeat) * s->heads + head) * size, mixed + q * size, size);
@@ -178,17 +190,17 @@ static inline __attribute__((always_inline)) void attend_rows(const step *s, int
 /* Attention of one new token a fed row, over its prompt's keys and its own, which the token joins.
  *
  * qkv (fed, heads + 2*kv_heads, size), as projected; cos, sin (fed, size); out (fed, heads, size).
- * prompt_* (groups, kv_heads, longest, size); own_* (rows, kv_heads, room, size), of which column
- * used - 1 is written here. fed: rows of `own` in order, or null for all. lengths: of the groups'
- * prompts. Returns 0, or 1 where there is no memory.
+ * prompt_* (groups, kv_heads, longest, size), the first `shared` of which are the same in all groups;
+ * own_* (rows, kv_heads, room, size), of which column used - 1 is written here. fed: rows of `own` in
+ * order, or null for all. lengths: of the groups' prompts. Returns 0, or 1 where there is no memory.
  */
 int attend(const real *qkv, real *out, const real *cos, const real *sin, const real *norm_q,
            const real *norm_k, const real *prompt_k, const real *prompt_v, real *own_k, real *own_v,
            const int64_t *fed, const int64_t *lengths, int64_t count, int64_t width, int64_t heads,
-           int64_t kv_heads, int64_t size, int64_t longest, int64_t room, int64_t used, float eps,
-           float scale, int threads) {
+           int64_t kv_heads, int64_t size, int64_t longest, int64_t room, int64_t used,
+           int64_t shared, float eps, float scale, int threads) {
     step s = {qkv, cos, sin, norm_q, norm_k, prompt_k, prompt_v, out, own_k, own_v, fed, lengths,
-              width, heads, kv_heads, longest, room, used, eps, scale};
+              width, heads, kv_heads, longest, room, used, shared, eps, scale};
     int64_t *starts = malloc(sizeof(int64_t) * (size_t)(count + 1)), parts = 0;
     if (!starts) return 1;
     for (int64_t i = 0; i < count; i++) {

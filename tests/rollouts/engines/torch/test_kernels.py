@@ -116,7 +116,7 @@ def test_attention(
     data: st.DataObject,
 ) -> None:
     """Against torch's path of decode.py: results, and what is stored for later tokens. With AMX and
-    without, where the processor has it."""
+    without, where the processor has it. What prompts share is read of the first one alone."""
     found = here(dtype, defines=defines)
     count, kv_heads, size = heads
     freq = torch.logspace(0, -2, size // 2)
@@ -124,12 +124,19 @@ def test_attention(
     layer = one_layer(shape, normed, dtype)
     caches = [cache_of(11, shape, lengths, width, used, dtype) for _ in range(2)]
     rows = caches[0].rows
+    shared = data.draw(st.integers(0, min(lengths) - 1), label="columns all prompts share")
+    for cache in caches:
+        for store in (cache.prompt_k, cache.prompt_v):
+            store[0][:, :, :shared] = store[0][:1, :, :shared]
+        cache.shared = shared
     fed = data.draw(st.none() | st.sets(st.integers(0, rows - 1), min_size=1).map(sorted))
     for cache in caches:
         cache.fed = None if fed is None or len(fed) == rows else torch.tensor(fed)
     projected = some(5, len(fed or range(rows)), (count + 2 * kv_heads) * size, dtype=dtype)
     tables = rope_tables(shape, caches[0].positions, dtype)
     wanted = decode._mixed(shape, layer, caches[:1], 0, projected, tables)
+    for store in (caches[1].prompt_k, caches[1].prompt_v) if width * count <= 8 * kv_heads else ():
+        store[0][1:, :, :shared] = float("nan")
     mixed = decode._compiled(shape, found, layer, caches[1:], 0, projected, tables)
     assert close(mixed, wanted)
     for ours, theirs in (("own_k", "own_k"), ("own_v", "own_v")):
