@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from train.model.rounding import copy_down
+
 
 def learning_rate(step: int, total: int, peak: float, warmup: int, schedule: str) -> float:
     """Rate for step `step` (from 0) of `total`: linear warm-up, then `schedule`.
@@ -30,7 +32,7 @@ class MasterAdamW:
     """AdamW whose moments and weights are float32 while the model computes in its own type.
 
     A step of 1e-5 is lost when added to a bf16 weight of 0.05 (spacing 2.4e-4), so the sum is
-    kept in float32 and copied down after each step. Gradients of micro-batches add up in float32.
+    kept in float32 and copied down after each step (train/model/rounding.py). Gradients of micro-batches add up in float32.
     A model that computes in float32 is its own master: there is no second copy.
     """
 
@@ -82,7 +84,7 @@ class MasterAdamW:
             self.adam.step()
             for (_, tensor), master in zip(self.working, self.masters, strict=True):
                 if tensor is not master:
-                    tensor.copy_(master)
+                    copy_down(master, tensor)
         self.adam.zero_grad(set_to_none=True)  # sampling has the memory until the next gradients
         return float(norm)
 
@@ -101,7 +103,7 @@ class MasterAdamW:
         for (name, tensor), master in zip(self.working, self.masters, strict=True):
             master.copy_(state["master." + name])
             if tensor is not master:
-                tensor.copy_(master)
+                copy_down(master, tensor)
             kept = {
                 k: state[f"{k}.{name}"]
                 for k in ("step", "exp_avg", "exp_avg_sq")

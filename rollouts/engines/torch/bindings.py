@@ -33,6 +33,7 @@ PARAMETERS = {
     "transpose": "ppll",
     "law": "pllfppp",
     "law_back": "ppppllf",
+    "copy_down": "ppl",
     "multiplies": "",
     "pack_weight": "ppll",
     "product": "pppplll",
