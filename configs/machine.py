@@ -32,7 +32,8 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """How the embedded engine uses this machine; only `dtype` changes what is computed."""
+    """How the embedded engine uses this machine; only `dtype` and `rounding` change what is
+    computed."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: CUDA where there is a GPU, else the CPU."""
@@ -40,6 +41,10 @@ class EngineConfig:
     dtype: Literal["auto", "bfloat16", "float32"] = locked("auto")
     """Format of the working weights. auto: bfloat16 on a GPU and on a CPU that is fast with it,
     else float32; a run that is resumed keeps the one it began with."""
+
+    rounding: Literal["nearest", "spread"] = locked("nearest")
+    """How training copies float32 weights down to bfloat16. spread: by a threshold for each place, so
+    that updates smaller than the numbers' spacing count from the first step on (docs/training.md)."""
 
     threads: int = 0
     """Threads of one operation; 0: one per core."""

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from train.model.rounding import copy_down
-
 
 def learning_rate(step: int, total: int, peak: float, warmup: int, schedule: str) -> float:
     """Rate for step `step` (from 0) of `total`: linear warm-up, then `schedule`.
@@ -32,8 +30,10 @@ class MasterAdamW:
     """AdamW whose moments and weights are float32 while the model computes in its own type.
 
     A step of 1e-5 is lost when added to a bf16 weight of 0.05 (spacing 2.4e-4), so the sum is
-    kept in float32 and copied down after each step (train/model/rounding.py). Gradients of micro-batches add up in float32.
+    kept in float32 and copied down after each step. Gradients of micro-batches add up in float32.
     A model that computes in float32 is its own master: there is no second copy.
+
+    rounding: to the `nearest` number of the working type, or `spread` (train/model/rounding.py).
     """
 
     def __init__(
@@ -42,7 +42,9 @@ class MasterAdamW:
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
+        rounding: str = "nearest",
     ) -> None:
+        self.rounding = rounding
         self.working = list(named)
         self.masters = [
             t if t.dtype == torch.float32 else t.detach().float().requires_grad_(True)
@@ -83,10 +85,17 @@ class MasterAdamW:
                 group["lr"] = lr
             self.adam.step()
             for (_, tensor), master in zip(self.working, self.masters, strict=True):
-                if tensor is not master:
-                    copy_down(master, tensor)
+                self._copy_down(master, tensor)
         self.adam.zero_grad(set_to_none=True)  # sampling has the memory until the next gradients
         return float(norm)
+
+    def _copy_down(self, master: Tensor, tensor: Tensor) -> None:
+        if self.rounding == "spread" and tensor is not master:
+            from train.model.rounding import copy_down
+
+            copy_down(master, tensor)
+        elif tensor is not master:
+            tensor.copy_(master)
 
     def state(self) -> dict[str, Tensor]:
         """Masters, both moments and the step count, by weight name."""
@@ -102,8 +111,7 @@ class MasterAdamW:
         """Restore what `state` gave, bit for bit, and the working weights with it."""
         for (name, tensor), master in zip(self.working, self.masters, strict=True):
             master.copy_(state["master." + name])
-            if tensor is not master:
-                copy_down(master, tensor)
+            self._copy_down(master, tensor)
             kept = {
                 k: state[f"{k}.{name}"]
                 for k in ("step", "exp_avg", "exp_avg_sq")

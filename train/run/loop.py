@@ -44,6 +44,9 @@ class Loop:
     slots: int = 64
     """Answers decoded side by side."""
 
+    rounding: str = "nearest"
+    """How float32 weights become bfloat16 ones: nearest or spread (train/model/rounding.py)."""
+
     validate: Validate = no_validation
 
     watch: Watch = unwatched

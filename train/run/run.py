@@ -112,6 +112,7 @@ class Run(Generic[Config]):
             checkpoints,
             engine.micro_tokens,
             engine.slots,
+            engine.rounding,
             validate,
             watch,
         )
