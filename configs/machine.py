@@ -43,8 +43,8 @@ class EngineConfig:
     else float32; a run that is resumed keeps the one it began with."""
 
     rounding: Literal["nearest", "spread"] = locked("nearest")
-    """How training copies float32 weights down to bfloat16. spread: by a threshold for each place, so
-    that updates smaller than the numbers' spacing count from the first step on (docs/training.md)."""
+    """How training copies float32 weights down to bfloat16. spread: by a threshold for each place,
+    so that updates smaller than the spacing count from the first step on (docs/training.md)."""
 
     threads: int = 0
     """Threads of one operation; 0: one per core."""

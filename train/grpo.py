@@ -81,9 +81,7 @@ def train_grpo(
     """
     tasks = fitting(tasks, tokenizer, config)
     print(describe(config), flush=True)
-    optimiser = MasterAdamW(
-        policy.named(), config.betas, weight_decay=config.weight_decay, rounding=loop.rounding
-    )
+    optimiser = MasterAdamW(policy.named(), config.betas, config.weight_decay, loop.rounding)
     engine = policy.engine(tokenizer.stop_ids, loop.slots)
     prompts = Prompts(tasks, config, loop.seed)
     start, heap = loop.checkpoints.restore(optimiser, config.steps, prompts.load), Heap()

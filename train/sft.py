@@ -31,9 +31,7 @@ def train_sft(
     """
     kept = fitting(examples, config.max_length)
     steps = sft_steps(len(kept), config)
-    optimiser = MasterAdamW(
-        policy.named(), config.betas, weight_decay=config.weight_decay, rounding=loop.rounding
-    )
+    optimiser = MasterAdamW(policy.named(), config.betas, config.weight_decay, loop.rounding)
     start, device = loop.checkpoints.restore(optimiser, steps), device_of(policy)
     loop.log.resume("sft", start)
     heap = Heap()

@@ -40,9 +40,9 @@ class MasterAdamW:
         self,
         named: Sequence[tuple[str, Tensor]],
         betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
         weight_decay: float = 0.0,
         rounding: str = "nearest",
+        eps: float = 1e-8,
     ) -> None:
         self.rounding = rounding
         self.working = list(named)

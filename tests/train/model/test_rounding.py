@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from hypothesis import given, settings  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from rollouts.engines.torch import kernels  # noqa: E402
-from train.model.optim import MasterAdamW  # noqa: E402
-from train.model.rounding import CHUNK, copy_down  # noqa: E402
+from rollouts.engines.torch import kernels
+from train.model.optim import MasterAdamW
+from train.model.rounding import CHUNK, copy_down
 
 
 def rounded(master: torch.Tensor) -> torch.Tensor:
