@@ -89,9 +89,10 @@ ARMS: dict[str, Arm] = {
     ),
     # no gold but that of the start: the control is SFT on the same examples for more epochs
     "same": Arm(240, 12, (_STATUS,), same=True),
-    # the demo's default before, and its present one
+    # the demo's defaults one after another; the last one with engine.rounding=spread
     "steps16": Arm(240, 16, (_STATUS,)),
     "steps24": Arm(240, 24, (_STATUS,)),
+    "warm6": Arm(240, 24, (_STATUS, "rl.warmup=6")),
     "long": Arm(240, 12, (_STATUS,), LONG),
     "long_states": Arm(240, 12, (_STATUS, "rl.gold_state=anneal"), LONG),
 }
