@@ -62,6 +62,7 @@ static inline void sums_of(const real *x, const real *packed, int64_t inner, int
 int product(const real *x, const real *packed, const real *bias, real *out, int64_t rows, int64_t size,
             int64_t inner, int threads) {
 #if TILES
+    if (!rows) return 0;
     int64_t all = whole(rows, SIDE), blocks = (all + BOTH - 1) / BOTH;
     int past = rows * size * (int64_t)sizeof(real) > CACHED;
     int lines = (int)((BOTH + blocks - 1) / blocks); /* of the 32 of two tiles */
