@@ -90,11 +90,13 @@ class MasterAdamW:
         return float(norm)
 
     def _copy_down(self, master: Tensor, tensor: Tensor) -> None:
-        if self.rounding == "spread" and tensor is not master:
+        if tensor is master:
+            return
+        if self.rounding == "spread":
             from train.model.rounding import copy_down
 
             copy_down(master, tensor)
-        elif tensor is not master:
+        else:
             tensor.copy_(master)
 
     def state(self) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 STEP = 2654435761  # 2^32 over the golden ratio: multiples of it are evenly spread (Knuth 6.4)
-CHUNK = 1 << 16
+CHUNK = 1 << 20  # places at a time: a GPU wants few large operations
 
 
 def copy_down(master: Tensor, tensor: Tensor) -> None:

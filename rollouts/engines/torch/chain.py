@@ -57,17 +57,20 @@ class Chain:
 
     def scratch_for(self, x: Tensor) -> Tensor:
         """Room for the rows of `x`."""
-        return x.new_empty(len(x) * max(2 * hidden + 3 * mlp for hidden, _, mlp, _ in self.sizes))
+        hidden, _, mlp, _ = self.sizes[0]  # all layers have these
+        return x.new_empty(len(x) * (2 * hidden + 3 * mlp))
 
 
-def chain(model: Llama, layers: Sequence[tuple[Tiles, Tiles, Tiles, Tiles]], head: Tiles) -> Chain:
-    """The chain of a model's products: qkv, o, gate_up and down a layer, and the head."""
+def chain(model: Llama, products: Sequence[object]) -> Chain | None:
+    """The chain of a model's products: qkv, o, gate_up and down a layer, and the head. None where
+    some are not `Tiles`."""
+    tiles = [product for product in products if isinstance(product, Tiles)]
+    if len(tiles) < len(products):
+        return None
     norms = [b.norm_attn for b in model.layers[1:]] + [model.norm]
-    following = [qkv for qkv, _, _, _ in layers[1:]] + [head]
-    found = Chain(head.kernels, [], [], model.shape.eps, [])
-    for b, (_, o, gate_up, down), norm, then in zip(
-        model.layers, layers, norms, following, strict=True
-    ):
+    found = Chain(tiles[-1].kernels, [], [], model.shape.eps, [])
+    for index, (b, norm) in enumerate(zip(model.layers, norms, strict=True)):
+        o, gate_up, down, then = tiles[4 * index + 1 : 4 * index + 5]
         own = (o.packed, o.bias, b.norm_mlp, gate_up.packed, down.packed)
         tensors = (*own, norm, then.packed, then.bias)
         places = (None if t is None else t.data_ptr() for t in tensors)

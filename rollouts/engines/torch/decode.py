@@ -90,7 +90,6 @@ def can_prepack(weight: Tensor) -> bool:
 
 def products(model: Llama, rows: int, packed: bool) -> Products:
     """Products for about `rows` rows at once; prepacked ones copy the weights as they are now."""
-
     kernels = kernels_of(model)
 
     def make(weight: Tensor, bias: Tensor | None = None) -> Linear:
@@ -102,15 +101,8 @@ def products(model: Llama, rows: int, packed: bool) -> Products:
         for b in model.layers
     ]
     head = make(model.head)
-    tiled = [
-        (qkv, o, gate_up, down)
-        for qkv, o, gate_up, down in layers
-        if isinstance(qkv, Tiles) and isinstance(o, Tiles)
-        if isinstance(gate_up, Tiles) and isinstance(down, Tiles)
-    ]
-    if isinstance(head, Tiles) and len(tiled) == len(layers):
-        return Products(layers, head, kernels, chain(model, tiled, head))
-    return Products(layers, head, kernels)
+    every = [*(product for layer in layers for product in layer), head]
+    return Products(layers, head, kernels, chain(model, every))
 
 
 def kernels_of(model: Llama) -> Kernels | None:

@@ -34,7 +34,7 @@ static inline void turned(const real *head, const real *weight, const real *cos,
 
 /* Shares of `count` scores, in place, padded by zeros to whole vectors. */
 static inline void softmax(float *at, int64_t count) {
-    int64_t end = (count + LANES - 1) / LANES * LANES;
+    int64_t end = whole(count, LANES);
     for (int64_t j = count; j < end; j++) at[j] = at[0];
     vec peaks = lanes(at);
     for (int64_t j = LANES; j < end; j += LANES) peaks = larger(peaks, lanes(at + j));
@@ -57,10 +57,6 @@ typedef struct {
     int64_t width, heads, kv_heads, longest, room, used, shared;
     float eps, scale;
 } step;
-
-static inline void store_all(real *to, const float *from, int64_t size) {
-    for (int64_t i = 0; i < size; i += LANES) store(to + i, lanes(from + i));
-}
 
 /* What a thread computes in, for at most `most` queries: them and results (most, size), their scores
  * (most, columns), and what keys and values are multiplied by, rounded or the same; where there are
@@ -107,7 +103,7 @@ static inline void shares_of(float *scores, int64_t count, number *shares) {
     softmax(scores, count);
 #if PAIRED
     int64_t end = whole(count, LANES);
-    narrowed(scores, end, shares);
+    store_all(shares, scores, end);
     memset(shares + end, 0, sizeof(number) * LANES);
 #else
     (void)shares;
@@ -139,7 +135,7 @@ static inline __attribute__((always_inline)) void attend_rows(const step *s, int
                    queries + ((i - first) * repeat + g) * size);
     }
 #if PAIRED
-    narrowed(queries, count * size, asked);
+    store_all(asked, queries, count * size);
 #endif
     memset(mixed, 0, sizeof(float) * (size_t)(count * size));
     int64_t prompt = (group * s->kv_heads + k) * s->longest * size;

@@ -14,12 +14,6 @@
 #define PAIRS 32 /* bfloat16 numbers of a vector */
 #define SOME 4   /* queries that values are mixed for at a time, at most */
 
-static inline int64_t whole(int64_t count, int64_t side) { return (count + side - 1) / side * side; }
-
-static inline void narrowed(const float *from, int64_t cells, real *to) {
-    for (int64_t i = 0; i < cells; i += LANES) store(to + i, lanes(from + i));
-}
-
 /* The pairs of two lines of 32 numbers: of the first four of each eight, and of the others. */
 static inline void side_by_side(__m512i one, __m512i two, __m512i *low, __m512i *high) {
     *low = _mm512_unpacklo_epi16(one, two);

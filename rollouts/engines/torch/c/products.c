@@ -29,8 +29,8 @@ void pack_weight(const real *weight, real *packed, int64_t size, int64_t inner, 
 }
 
 #if TILES
-/* parts: the sums of 32 outputs `packed` for 32 rows of x, or for the 16 that are left. The next
- * outputs' `lines` cache lines of every tile are asked for on the way, from `next` on. */
+/* parts: 32 outputs of `packed` weights for 32 rows of x, or for the 16 that are left. Meanwhile the
+ * weights of later outputs are asked for, from `next` on: `lines` cache lines for every two tiles. */
 static inline void sums_of(const real *x, const real *packed, int64_t inner, int two, int lines,
                            const char *next, float (*part)[SIDE * SIDE]) {
     _tile_zero(0);

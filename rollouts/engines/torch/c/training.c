@@ -339,19 +339,16 @@ void law_back(real *logits, const int64_t *targets, const float *lse, const floa
     }
 }
 
-#if BF16
 /* to (count,) = from, up or down by a threshold of each place: see train/model/rounding.py. */
 void copy_down(const float *from, real *to, int64_t count, int threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t i = 0; i < count; i++) {
+#if BF16
         uint32_t bits, threshold = ((uint32_t)i * 2654435761u) >> 16;
         memcpy(&bits, from + i, sizeof bits);
         to[i] = (real)((bits + threshold) >> 16);
+#else
+        to[i] = from[i];
+#endif
     }
 }
-#else
-void copy_down(const float *from, real *to, int64_t count, int threads) {
-    (void)threads;
-    memcpy(to, from, sizeof(real) * (size_t)count);
-}
-#endif

@@ -81,6 +81,13 @@ static inline void keep(float *to, vec x) {
     memcpy(to, &x, sizeof x);
 }
 
+static inline void store_all(real *to, const float *from, int64_t count) {
+    for (int64_t i = 0; i < count; i += LANES) store(to + i, lanes(from + i));
+}
+
+/* The next multiple of `side`. */
+static inline int64_t whole(int64_t count, int64_t side) { return (count + side - 1) / side * side; }
+
 /* Both halves of a vector, added up. */
 static inline half_vec halved(vec x) {
 #if defined(__clang__) || __GNUC__ >= 12
