@@ -81,8 +81,9 @@ def body(run: Products, model: Llama, rows: int) -> None:
     x = model.embed.new_ones(rows, model.shape.hidden)
     wide = model.embed.new_ones(rows, model.shape.mlp)
     heads = model.embed.new_ones(rows, model.shape.heads * model.shape.head_dim)
-    for qkv, o, gate_up, down in run.layers:
-        qkv(x), o(heads), gate_up(x), down(wide)
+    for qkv, o, gated, down in run.layers:
+        for product, given in ((qkv, x), (o, heads), (gated, x), (down, wide)):
+            product(given)
 
 
 @torch.inference_mode()

@@ -20,6 +20,7 @@ import argparse
 import statistics
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from torch import Tensor
 from benchmarks.engine import demo_tasks, timed
 from rewards.task import read_tasks
 from rollouts.engines.torch import decode
+from rollouts.engines.torch.bindings import Kernels
 from rollouts.engines.torch.engine import TorchEngine, set_threads
 from rollouts.engines.torch.llama import Llama
 from rollouts.prompts import ChatTokenizer
@@ -52,12 +54,22 @@ def int8_linear(weight: Tensor) -> decode.Linear:
     return lambda x: ops.linear_dynamic(x.float(), packed, False).to(dtype)
 
 
+def gated(kernels: Kernels | None, both: decode.Linear, x: Tensor) -> Tensor:
+    return decode.gated(kernels, both(x))
+
+
 def int8_products(plain: Maker, with_head: bool) -> Maker:
     """What makes the products of a model whose linear layers have no bias."""
 
     def make(model: Llama, rows: int, packed: bool) -> decode.Products:
+        kernels = decode.kernels_of(model)
         layers = [
-            (int8_linear(b.qkv), int8_linear(b.o), int8_linear(b.gate_up), int8_linear(b.down))
+            (
+                int8_linear(b.qkv),
+                int8_linear(b.o),
+                partial(gated, kernels, int8_linear(b.gate_up)),
+                int8_linear(b.down),
+            )
             for b in model.layers
         ]
         head = int8_linear(model.head) if with_head else plain(model, rows, packed).head

@@ -15,12 +15,13 @@ VECTOR = 16
 BLOCK = 32  # both sizes of a weight are multiples of it, where AMX multiplies
 PART = 256  # logits whose sum is kept
 # The parameters of each function but the last, the number of threads: p addresses (of tensors, or
-# null), l whole numbers, f float32 numbers.
-KINDS = {"p": ctypes.c_void_p, "l": ctypes.c_int64, "f": ctypes.c_float}
+# null), l whole numbers, f float32 numbers, b whether.
+KINDS = {"p": ctypes.c_void_p, "l": ctypes.c_int64, "f": ctypes.c_float, "b": ctypes.c_int}
 PARAMETERS = {
     "add_norm": "ppppppllf",
     "silu_mul": "ppll",
     "attend": "pppppppppppplllllllllff",
+    "read_prompts": "ppppppppplllllff",
     "weigh": "pllfpppp",
     "greatest": "pllpplpp",
     "norm_back": "pppppppll",
@@ -36,24 +37,32 @@ PARAMETERS = {
     "copy_down": "ppl",
     "multiplies": "",
     "pack_weight": "ppll",
-    "product": "pppplll",
+    "product": "pppplllb",
     "between": "ppppplllllf",
 }
-MAY_FAIL = ("attend", "greatest", "shares", "product", "between")  # for want of memory
+MAY_FAIL = (  # for want of memory
+    "attend",
+    "read_prompts",
+    "greatest",
+    "shares",
+    "product",
+    "between",
+)
 
 
 class Kernels:
     """The functions of a compiled library, on contiguous tensors of one number format."""
 
     def __init__(self, library: ctypes.CDLL, tiles: bool = False) -> None:
-        """`tiles`: the processor multiplies this format by AMX."""
+        """`tiles`: the processor multiplies this format by AMX. `multiplies`: this library does,
+        too, and the system lets it."""
         self.tiles = tiles
         self._functions: dict[str, Any] = {}
         for name, kinds in PARAMETERS.items():
             found = self._functions[name] = getattr(library, name)
             found.argtypes = [*(KINDS[kind] for kind in kinds), ctypes.c_int]
             found.restype = ctypes.c_int if name in (*MAY_FAIL, "multiplies") else None
-        self._multiplies = bool(self._functions["multiplies"](1))
+        self.multiplies = bool(self._functions["multiplies"](1))
 
     def run(self, name: str, *values: Tensor | float | None) -> None:
         """A function of c/*.c, which says what it does, with torch's number of threads."""
@@ -85,16 +94,26 @@ class Kernels:
     def packed(self, weight: Tensor) -> Tensor | None:
         """A copy of a weight (N, D) for `product`; None where that is not for this weight, or not
         for this processor."""
-        if not self._multiplies or any(size % BLOCK for size in weight.shape):
+        if not self.multiplies or any(size % BLOCK for size in weight.shape):
             return None
         copy = torch.empty(weight.shape, dtype=weight.dtype)
         self.run("pack_weight", weight.contiguous(), copy, *weight.shape)
         return copy
 
-    def product(self, x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
-        """x · Wᵀ + bias (R, N) of x (R, D), the weight as `packed` made it."""
-        out = x.new_empty(len(x), len(packed))
-        self.run("product", x.contiguous(), packed, bias, out, len(x), *packed.shape)
+    def packed_gates(self, weight: Tensor) -> Tensor | None:
+        """The same of gates and then what they open (2M, D), for a gated product."""
+        if len(weight) % BLOCK:
+            return None
+        turns = weight.unflatten(0, (2, -1, VECTOR)).transpose(0, 1)
+        return self.packed(turns.reshape(weight.shape))
+
+    def product(
+        self, x: Tensor, packed: Tensor, bias: Tensor | None, gates: bool = False
+    ) -> Tensor:
+        """x · Wᵀ + bias (R, N) of x (R, D), the weight as `packed` made it. With `gates`, of the
+        weight as `packed_gates` made it, silu(gate) · up (R, N/2)."""
+        out = x.new_empty(len(x), len(packed) // 2 if gates else len(packed))
+        self.run("product", x.contiguous(), packed, bias, out, len(x), *packed.shape, gates)
         return out
 
     def attend(
@@ -124,6 +143,30 @@ class Kernels:
         width, room = own[0].shape[0] // groups, own[0].shape[2]
         sizes = (count, width, total, kv_heads, size, longest, room, used, shared)
         self.run("attend", *tensors, *sizes, eps, size**-0.5)
+
+    def read_prompts(
+        self,
+        heads: Tensor,
+        tables: tuple[Tensor, Tensor],
+        norms: tuple[Tensor | None, Tensor | None],
+        keys: Tensor,
+        values: Tensor,
+        spans: Tensor,
+        eps: float,
+    ) -> Tensor:
+        """Attention (T, H·C) of the tokens spans[p, 0] to before spans[p, 1] of each prompt, one
+        prompt after another, where `multiplies` and C is a multiple of 32; see c/prompts.c.
+
+        heads (T, (H+2K)·C): queries, keys and values before their rotation; tables: cos and sin
+        (T, C); keys, values (P, K, L, C): those before each span are read, those in it written.
+        """
+        groups, kv_heads, longest, size = keys.shape
+        total = heads.shape[1] // size - 2 * kv_heads
+        out = heads.new_empty(len(heads), total * size)
+        tensors = (heads, out, *tables, *norms, keys, values, spans)
+        sizes = (groups, total, kv_heads, size, longest)
+        self.run("read_prompts", *tensors, *sizes, eps, size**-0.5)
+        return out
 
     def weigh(self, logits: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Of logits (R, V): the place of the greatest (R,), the greatest (R,), and of every PART

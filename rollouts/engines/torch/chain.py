@@ -32,11 +32,13 @@ class Tiles:
     weight: Tensor
     packed: Tensor
     bias: Tensor | None
+    gates: bool = False  # the weight has gates and what they open: the result is gated
 
     def __call__(self, x: Tensor) -> Tensor:
-        if len(x) > FEW:
-            return F.linear(x, self.weight, self.bias)
-        return self.kernels.product(x, self.packed, self.bias)
+        if len(x) <= FEW:
+            return self.kernels.product(x, self.packed, self.bias, self.gates)
+        found = F.linear(x, self.weight, self.bias)
+        return self.kernels.silu_mul(found) if self.gates else found
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,11 @@ class Chain:
     def scratch_for(self, x: Tensor) -> Tensor:
         """Room for the rows of `x`."""
         hidden, _, mlp, _ = self.sizes[0]  # all layers have these
-        return x.new_empty(len(x) * (2 * hidden + 3 * mlp))
+        return x.new_empty(len(x) * (2 * hidden + mlp))
 
 
 def chain(model: Llama, products: Sequence[object]) -> Chain | None:
-    """The chain of a model's products: qkv, o, gate_up and down a layer, and the head. None where
+    """The chain of a model's products: qkv, o, gated and down a layer, and the head. None where
     some are not `Tiles`."""
     tiles = [product for product in products if isinstance(product, Tiles)]
     if len(tiles) < len(products):
@@ -70,8 +72,8 @@ def chain(model: Llama, products: Sequence[object]) -> Chain | None:
     norms = [b.norm_attn for b in model.layers[1:]] + [model.norm]
     found = Chain(tiles[-1].kernels, [], [], model.shape.eps, [])
     for index, (b, norm) in enumerate(zip(model.layers, norms, strict=True)):
-        o, gate_up, down, then = tiles[4 * index + 1 : 4 * index + 5]
-        own = (o.packed, o.bias, b.norm_mlp, gate_up.packed, down.packed)
+        o, gates, down, then = tiles[4 * index + 1 : 4 * index + 5]
+        own = (o.packed, o.bias, b.norm_mlp, gates.packed, down.packed)
         tensors = (*own, norm, then.packed, then.bias)
         places = (None if t is None else t.data_ptr() for t in tensors)
         found.addresses.append((ctypes.c_void_p * len(tensors))(*places))

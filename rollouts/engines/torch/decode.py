@@ -34,9 +34,9 @@ ROOM = 16
 
 @dataclass(frozen=True)
 class Products:
-    """The matrix products of a model, maybe prepacked: (qkv, o, gate_up, down) a layer, head; what
+    """The matrix products of a model, maybe prepacked: (qkv, o, gated, down) a layer, head; what
     computes between them, where that is compiled (None: torch); and both in one call a layer, where
-    the products are compiled too."""
+    the products are compiled too. `gated` is silu(gate) · up of (N, D)."""
 
     layers: list[tuple[Linear, Linear, Linear, Linear]]
     head: Linear
@@ -51,13 +51,6 @@ class Products:
             return x, self.kernels.add_norm(x, more, weight, eps)
         x = x if more is None else x + more
         return x, rms_norm(x, weight, eps)
-
-    def gated(self, both: Tensor) -> Tensor:
-        """silu(gate) · up (N, M) of both (N, 2M)."""
-        if self.kernels is not None:
-            return self.kernels.silu_mul(both)
-        gate, up = both.chunk(2, -1)
-        return F.silu(gate).mul_(up)
 
 
 def _linear(
@@ -75,6 +68,23 @@ def _linear(
     ops = torch.ops.mkldnn
     reordered = ops._reorder_linear_weight(weight, rows)
     return lambda x: ops._linear_pointwise(x, reordered, bias, "none", [], "")
+
+
+def _gated(weight: Tensor, rows: int, packed: bool, kernels: Kernels | None) -> Linear:
+    """silu(gate) · up (N, M) of x (N, D), from the weight of both (2M, D)."""
+    ours = kernels.packed_gates(weight) if packed and kernels is not None else None
+    if kernels is not None and ours is not None:
+        return Tiles(kernels, weight, ours, None, gates=True)
+    both = _linear(weight, rows, packed)
+    return lambda x: gated(kernels, both(x))
+
+
+def gated(kernels: Kernels | None, both: Tensor) -> Tensor:
+    """silu(gate) · up (N, M) of both (N, 2M)."""
+    if kernels is not None:
+        return kernels.silu_mul(both)
+    gate, up = both.chunk(2, -1)
+    return F.silu(gate).mul_(up)
 
 
 def can_prepack(weight: Tensor) -> bool:
@@ -97,7 +107,12 @@ def products(model: Llama, rows: int, packed: bool) -> Products:
         return _linear(weight.detach(), rows, packed, bias, kernels)
 
     layers = [
-        (make(b.qkv, b.qkv_bias), make(b.o, b.o_bias), make(b.gate_up), make(b.down))
+        (
+            make(b.qkv, b.qkv_bias),
+            make(b.o, b.o_bias),
+            _gated(b.gate_up.detach(), rows, packed, kernels),
+            make(b.down),
+        )
         for b in model.layers
     ]
     head = make(model.head)
@@ -218,7 +233,7 @@ def step(model: Llama, run: Products, caches: Sequence[Cache], ids: Tensor) -> T
     if run.chain is not None and len(ids) <= FEW:
         return _chained(model, run, run.chain, caches, model.embed[ids], tables)
     x, more = model.embed[ids], None
-    for index, (layer, (qkv, o, gate_up, down)) in enumerate(
+    for index, (layer, (qkv, o, gated, down)) in enumerate(
         zip(model.layers, run.layers, strict=True)
     ):
         x, normed = run.add_norm(x, more, layer.norm_attn, shape.eps)
@@ -227,7 +242,7 @@ def step(model: Llama, run: Products, caches: Sequence[Cache], ids: Tensor) -> T
         else:
             mixed = _compiled(shape, run.kernels, layer, caches, index, qkv(normed), tables)
         x, normed = run.add_norm(x, o(mixed), layer.norm_mlp, shape.eps)
-        more = down(run.gated(gate_up(normed)))
+        more = down(gated(normed))
     return run.head(run.add_norm(x, more, model.norm, shape.eps)[1])
 
 

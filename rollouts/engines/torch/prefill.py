@@ -19,7 +19,14 @@ from torch import Tensor
 
 from rollouts.engines.torch.decode import Cache, Products, new_cache
 from rollouts.engines.torch.kept import Past
-from rollouts.engines.torch.llama import Llama, positioned, rms_norm, rope_tables
+from rollouts.engines.torch.llama import (
+    Layer,
+    Llama,
+    Shape,
+    positioned,
+    rms_norm,
+    rope_tables,
+)
 
 PIECE = 2048  # tokens
 SHORTEST = 4  # a common beginning of fewer tokens is not worth a pass of its own
@@ -134,51 +141,94 @@ def _run_piece(
 ) -> Tensor:
     """Hidden states (T, D) of a piece, its prompts' tokens flat; fills `keys` and `values`."""
     shape, device, dtype = model.shape, model.embed.device, model.embed.dtype
-    spans = [range(a, b) for a, b in zip(piece.begin, piece.end, strict=True)]
     rows = range(piece.first, piece.last)
-    flat = [
-        t
-        for row, span in zip(rows, spans, strict=True)
-        for t in prompts[row][span.start : span.stop]
-    ]
-    which = torch.tensor([i for i, s in enumerate(spans) for _ in s], device=device)
-    inside = torch.tensor([j for s in spans for j in range(len(s))], device=device)
-    position = torch.tensor([j for s in spans for j in s], device=device)
-    cos, sin = rope_tables(shape, position, dtype)
-    cos, sin = cos[:, None], sin[:, None]
-    reach, longest = max(piece.end), max(map(len, spans))
-    even = all(len(s) == longest for s in spans)
-    mask = None if not any(piece.begin) else _mask(piece, longest, reach, device, dtype)
-    cut = shape.heads + shape.kv_heads
+    lines = list(zip(rows, piece.begin, piece.end, strict=True))
+    flat = [t for row, a, b in lines for t in prompts[row][a:b]]
+    position = torch.tensor([j for _, a, b in lines for j in range(a, b)], device=device)
+    tables = rope_tables(shape, position, dtype)
+    spans = torch.tensor(list(zip(piece.begin, piece.end, strict=True)))
+    padding = None if _reads(run) else _padding(piece, device, dtype)
     x, more = model.embed[torch.tensor(flat, device=device)], None
-    for index, (layer, (qkv, o, gate_up, down)) in enumerate(
+    for index, (layer, (qkv, o, gated, down)) in enumerate(
         zip(model.layers, run.layers, strict=True)
     ):
         x, normed = run.add_norm(x, more, layer.norm_attn, shape.eps)
-        heads = qkv(normed).view(len(x), -1, shape.head_dim)
-        turned = positioned(heads[:, :cut], layer, shape, cos, sin)
         k, v = (t[index][piece.first : piece.last] for t in (keys, values))
-        k[which, :, position] = turned[:, shape.heads :]
-        v[which, :, position] = heads[:, cut:]
-        q = turned[:, : shape.heads]
-        if even:
-            q = q.reshape(len(spans), longest, shape.heads, shape.head_dim)
+        if padding is None:
+            assert run.kernels is not None
+            norms = (layer.norm_q, layer.norm_k)
+            mixed = run.kernels.read_prompts(qkv(normed), tables, norms, k, v, spans, shape.eps)
         else:
-            padded = q.new_zeros(len(spans), longest, shape.heads, shape.head_dim)
-            padded[which, inside] = q
-            q = padded
-        mixed = F.scaled_dot_product_attention(
-            q.transpose(1, 2),
-            k[:, :, :reach],
-            v[:, :, :reach],
-            attn_mask=mask,
-            is_causal=mask is None,
-            enable_gqa=shape.repeat > 1,
-        ).transpose(1, 2)
-        mixed = mixed.reshape(len(x), -1) if even else mixed[which, inside].view(len(x), -1)
+            mixed = _mixed(shape, layer, qkv(normed), tables, position, padding, k, v)
         x, normed = run.add_norm(x, o(mixed), layer.norm_mlp, shape.eps)
-        more = down(run.gated(gate_up(normed)))
+        more = down(gated(normed))
     return x if more is None else x + more
+
+
+def _reads(run: Products) -> bool:
+    """Whether compiled kernels attend to prompts here."""
+    return run.kernels is not None and run.kernels.multiplies
+
+
+@dataclass(frozen=True)
+class _Padding:
+    """How the tokens of a piece lie in a block (P, N) of its prompts; `which` and `inside` (T,)
+    are the place of each. `mask` is (P, 1, N, J), None where a causal one does."""
+
+    which: Tensor
+    inside: Tensor
+    mask: Tensor | None
+    prompts: int
+    longest: int
+    reach: int
+    even: bool
+
+
+def _padding(piece: _Piece, device: torch.device, dtype: torch.dtype) -> _Padding:
+    sizes = [b - a for a, b in zip(piece.begin, piece.end, strict=True)]
+    which = torch.tensor([i for i, size in enumerate(sizes) for _ in range(size)], device=device)
+    inside = torch.tensor([j for size in sizes for j in range(size)], device=device)
+    longest, reach = max(sizes), max(piece.end)
+    mask = None if not any(piece.begin) else _mask(piece, longest, reach, device, dtype)
+    return _Padding(which, inside, mask, len(sizes), longest, reach, min(sizes) == longest)
+
+
+def _mixed(
+    shape: Shape,
+    layer: Layer,
+    projected: Tensor,
+    tables: tuple[Tensor, Tensor],
+    position: Tensor,
+    padding: _Padding,
+    k: Tensor,
+    v: Tensor,
+) -> Tensor:
+    """Attention of a piece (T, H·C), in torch; `k` and `v` get the new keys and values."""
+    cos, sin = tables[0][:, None], tables[1][:, None]
+    which, inside = padding.which, padding.inside
+    cut = shape.heads + shape.kv_heads
+    heads = projected.view(len(projected), -1, shape.head_dim)
+    turned = positioned(heads[:, :cut], layer, shape, cos, sin)
+    k[which, :, position] = turned[:, shape.heads :]
+    v[which, :, position] = heads[:, cut:]
+    q = turned[:, : shape.heads]
+    size = (padding.prompts, padding.longest, shape.heads, shape.head_dim)
+    if padding.even:
+        q = q.reshape(size)
+    else:
+        padded = q.new_zeros(size)
+        padded[which, inside] = q
+        q = padded
+    mixed = F.scaled_dot_product_attention(
+        q.transpose(1, 2),
+        k[:, :, : padding.reach],
+        v[:, :, : padding.reach],
+        attn_mask=padding.mask,
+        is_causal=padding.mask is None,
+        enable_gqa=shape.repeat > 1,
+    ).transpose(1, 2)
+    total = len(projected)
+    return mixed.reshape(total, -1) if padding.even else mixed[which, inside].view(total, -1)
 
 
 def _mask(

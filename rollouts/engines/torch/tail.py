@@ -197,7 +197,7 @@ def _forward(
     chosen = torch.tensor(places)
     cut = shape.heads + shape.kv_heads
     x, more = model.embed[ids_RT.flatten()], None
-    for index, (layer, (qkv, o, gate_up, down)) in enumerate(
+    for index, (layer, (qkv, o, gated, down)) in enumerate(
         zip(model.layers, run.layers, strict=True)
     ):
         x, normed = run.add_norm(x, more, layer.norm_attn, shape.eps)
@@ -213,5 +213,5 @@ def _forward(
         mixed = F.scaled_dot_product_attention(q, *known, attn_mask=mask, enable_gqa=True)
         mixed = mixed.transpose(1, 2).reshape(rows * wide, -1)
         x, normed = run.add_norm(x, o(mixed), layer.norm_mlp, shape.eps)
-        more = down(run.gated(gate_up(normed)))
+        more = down(gated(normed))
     return run.head(run.add_norm(x, more, model.norm, shape.eps)[1])

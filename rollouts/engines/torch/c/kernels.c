@@ -6,6 +6,7 @@
  */
 
 #include "attention.c"
+#include "prompts.c"
 #include "layers.c"
 #include "logits.c"
 #include "products.c"

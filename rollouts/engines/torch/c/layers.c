@@ -32,9 +32,7 @@ void silu_mul(const real *both, real *out, int64_t rows, int64_t size, int threa
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t row = 0; row < rows; row++) {
         const real *gate = both + 2 * row * size, *up = gate + size;
-        for (int64_t i = 0; i < size; i += LANES) {
-            vec g = load(gate + i);
-            store(out + row * size + i, g * reciprocal(exponential(-g) + 1.0f) * load(up + i));
-        }
+        for (int64_t i = 0; i < size; i += LANES)
+            store(out + row * size + i, gated(load(gate + i), load(up + i)));
     }
 }

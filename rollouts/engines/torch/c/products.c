@@ -55,12 +55,29 @@ static inline void sums_of(const real *x, const real *packed, int64_t inner, int
     _tile_stored(2, part[2], 64);
     _tile_stored(3, part[3], 64);
 }
+
+/* 32 results of a row: `to` (32,), from the caches on where they are too many for those. */
+static inline void store_sums(vec low, vec high, int past, real *to) {
+    __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
+    if (past)
+        _mm512_stream_si512((__m512i *)to, both);
+    else
+        _mm512_store_si512(to, both);
+}
+
+/* The same for 16 gates and what they open: `to` (16,). Both are rounded before they are multiplied. */
+static inline void store_gated(vec gate, vec up, real *to) {
+    real both[BOTH] __attribute__((aligned(64)));
+    store_sums(gate, up, 0, both);
+    store(to, gated(load(both), load(both + SIDE)));
+}
 #endif
 
 /* out (rows, size) = x (rows, inner) · weightᵀ + bias, the weight as `pack_weight` left it; bias
- * (size,) may be null. `out` begins at a multiple of 64 bytes. 1: no memory. */
+ * (size,) may be null. With `gates` the weight has 16 gates, then the 16 that they open, and so on, and
+ * out (rows, size / 2) = silu(gate) * up. `out` begins at a multiple of 64 bytes. 1: no memory. */
 int product(const real *x, const real *packed, const real *bias, real *out, int64_t rows, int64_t size,
-            int64_t inner, int threads) {
+            int64_t inner, int gates, int threads) {
 #if TILES
     if (!rows) return 0;
     int64_t all = whole(rows, SIDE), blocks = (all + BOTH - 1) / BOTH;
@@ -92,13 +109,11 @@ int product(const real *x, const real *packed, const real *bias, real *out, int6
                 sums_of(x + row * inner, here, inner, row + SIDE < all, lines, next, part);
                 for (int64_t i = 0; i < BOTH && row + i < rows; i++) {
                     const float *sum = part[i / SIDE * 2] + i % SIDE * SIDE;
-                    real *to = out + (row + i) * size + n;
-                    __m512 a = (__m512)(lanes(sum) + low), b = (__m512)(lanes(sum + SIDE * SIDE) + high);
-                    __m512i both = (__m512i)_mm512_cvtne2ps_pbh(b, a);
-                    if (past)
-                        _mm512_stream_si512((__m512i *)to, both);
+                    vec a = lanes(sum) + low, b = lanes(sum + SIDE * SIDE) + high;
+                    if (gates)
+                        store_gated(a, b, out + ((row + i) * size + n) / 2);
                     else
-                        _mm512_store_si512(to, both);
+                        store_sums(a, b, past, out + (row + i) * size + n);
                 }
             }
         }

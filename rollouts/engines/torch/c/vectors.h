@@ -208,6 +208,11 @@ static inline vec reciprocal(vec x) {
     return y * (2.0f - x * y);
 }
 
+/* silu(gate) * up */
+static inline vec gated(vec gate, vec up) {
+    return gate * reciprocal(exponential(-gate) + 1.0f) * up;
+}
+
 static inline float inverse_root(float x) {
     return 1.0f / __builtin_sqrtf(x);
 }

@@ -57,9 +57,25 @@ def test_a_product_is_that_of_torch(
     assert torch.equal(tiled(weight, bias)(x[:1]).float()[0], found[0]) or rows > FEW
 
 
+@pytest.mark.usefixtures("threads")
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, FEW + 40), st.sampled_from([16, 80, 1536]), st.integers(0, 100))
+def test_a_gated_product_is_that_of_its_two_halves(rows: int, size: int, seed: int) -> None:
+    kernels, weight, x = here(torch.bfloat16), some(seed, 2 * size, 96), some(seed + 1, rows, 96)
+    packed = kernels.packed_gates(weight)
+    if packed is None:
+        pytest.skip("this processor has no AMX")
+    found = Tiles(kernels, weight, packed, None, gates=True)(x)
+    both = kernels.product(x, kernels.packed(weight), None)
+    assert torch.equal(found, kernels.silu_mul(both)) or rows > FEW
+    gate, up = F.linear(x.float(), weight.float()).chunk(2, -1)
+    assert torch.allclose(found.float(), F.silu(gate) * up, rtol=3e-2, atol=3e-2)
+
+
 def test_weights_of_other_sizes_are_left_to_torch() -> None:
     kernels = here(torch.bfloat16)
     assert kernels.packed(some(0, 48, 64)) is None and kernels.packed(some(0, 64, 48)) is None
+    assert kernels.packed_gates(some(0, 48, 64)) is None
     assert here(torch.float32).packed(torch.ones(64, 64)) is None
 
 
