@@ -76,14 +76,15 @@ def _attention(
     """(T, H·C); branches see their stem's keys before their own."""
     blocks = (packed.stems, packed.branches) if len(packed.branches) else (packed.stems,)
     found = Blocks.apply(heads, rope, blocks, packed.place, shape, kernels)
-    results = [Attend.apply(*found[:3], masks[0], kernels)]
+    attend = AttendTiled if kernels.multiplies else Attend
+    results = [attend.apply(*found[:3], masks[0], kernels)]
     if len(blocks) > 1:
         size = (len(packed.stems), shape.kv_heads, -1, shape.head_dim)
         both = [
             torch.cat([stem.view(size).index_select(0, packed.stem_of).flatten(0, 1), own], 1)
             for stem, own in zip(found[1:3], found[4:6], strict=True)
         ]
-        results.append(Attend.apply(found[3], *both, masks[1], kernels))
+        results.append(attend.apply(found[3], *both, masks[1], kernels))
     return Flat.apply(blocks, packed.place, shape, kernels, *results)
 
 
@@ -302,6 +303,32 @@ class Attend(torch.autograd.Function):
         ctx.kernels.run("shares_back", shares, d_scores, ctx.ends, *ctx.sizes)
         d_q, d_keys = torch.bmm(d_scores, keys), torch.bmm(d_scores.transpose(1, 2), q)
         return d_q, d_keys, d_values, None, None
+
+
+class AttendTiled(torch.autograd.Function):
+    """The same by AMX, which keeps no shares: of each query its greatest score and sum alone."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, keys: Tensor, values: Tensor, seen: Seen, kernels: Kernels
+    ) -> Tensor:
+        rows, length, reach = seen.mask.shape
+        kv_heads, size = len(q) // rows, q.shape[-1]
+        out, stats = torch.empty_like(q), q.new_empty(*q.shape[:2], 2, dtype=torch.float32)
+        ctx.sizes = (rows, kv_heads, q.shape[1] // length, length, reach, size, size**-0.5)
+        ctx.seen, ctx.kernels = seen, kernels
+        given = (q, keys, values, seen.mask, seen.ends)
+        kernels.run("attend_blocks", *given, out, stats, *ctx.sizes)
+        ctx.save_for_backward(q, keys, values, out, stats)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        q, keys, values, out, stats = ctx.saved_tensors
+        given = (q, keys, values, ctx.seen.mask, ctx.seen.ends, out, stats, grads[0].contiguous())
+        found = tuple(torch.empty_like(x) for x in (q, keys, values))
+        ctx.kernels.run("attend_blocks_back", *given, *found, *ctx.sizes)
+        return *found, None, None
 
 
 class Flat(torch.autograd.Function):

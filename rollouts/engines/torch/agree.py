@@ -25,7 +25,7 @@ def agrees(kernels: Kernels, dtype: torch.dtype) -> bool:
         return torch.randn(*shape, generator=random).to(dtype)
 
     near = 1e-5 if dtype == torch.float32 else 3e-2
-    every = (_layers, _products, _attention, _prompts, _gradients, _blocks, _shares, _laws)
+    every = (_layers, _products, _attention, _prompts, _gradients, _blocks, _tiled, _shares, _laws)
     pairs = (pair for part in every for pair in part(kernels, some))
     return all(torch.allclose(a.float(), b.float(), near, near) for a, b in pairs)
 
@@ -136,6 +136,26 @@ def _blocks(kernels: Kernels, some: Some) -> Pairs:
     out = wide.new_empty(48, 37)
     kernels.run("transpose", wide, out, 37, 48)
     yield out, wide.t()
+
+
+def _tiled(kernels: Kernels, some: Some) -> Pairs:
+    """One sequence of 35 places, two heads that share keys; each place sees those up to itself."""
+    if not kernels.multiplies:
+        return
+    given = [some(1, lines, 32) for lines in (70, 35, 35, 70)]
+    q, keys, values = (_leaf(x) for x in given[:3])
+    mask = torch.zeros(1, 35, 35).masked_fill(torch.ones(35, 35).triu(1).bool(), float("-inf"))
+    shares = (q @ keys.transpose(1, 2) * 32**-0.5 + mask.repeat(1, 2, 1)).softmax(-1)
+    wanted = shares @ values
+    wanted.backward(given[3].float())
+    sizes, ends = (1, 1, 2, 35, 35, 32, 32**-0.5), torch.arange(1, 36)[None]
+    known = (*given[:3], mask.to(given[0].dtype), ends)
+    out, stats = torch.empty_like(given[0]), torch.empty(1, 70, 2)
+    kernels.run("attend_blocks", *known, out, stats, *sizes)
+    yield out, wanted.detach()
+    found = [torch.empty_like(x) for x in given[:3]]
+    kernels.run("attend_blocks_back", *known, out, stats, given[3], *found, *sizes)
+    yield from zip(found, map(_grad, (q, keys, values)), strict=True)
 
 
 def _shares(kernels: Kernels, some: Some) -> Pairs:

@@ -31,6 +31,8 @@ PARAMETERS = {
     "move_heads": "pppllllllll",
     "shares": "pppllllf",
     "shares_back": "pppllllf",
+    "attend_blocks": "pppppppllllllf",
+    "attend_blocks_back": "pppppppppppllllllf",
     "transpose": "ppll",
     "law": "pllfppp",
     "law_back": "ppppllf",
@@ -45,6 +47,8 @@ MAY_FAIL = (  # for want of memory
     "read_prompts",
     "greatest",
     "shares",
+    "attend_blocks",
+    "attend_blocks_back",
     "product",
     "between",
 )

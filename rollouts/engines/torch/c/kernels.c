@@ -12,3 +12,4 @@
 #include "products.c"
 #include "decode.c"
 #include "training.c"
+#include "blocks.c"
