@@ -19,6 +19,7 @@ from torch import Tensor
 
 from rollouts.engines.torch.bindings import Kernels
 from rollouts.engines.torch.llama import Layer, Llama, Shape, positioned, rope_tables
+from train.model.attention import is_long, long_attention
 from train.model.packing import Packed
 
 LOGIT_ROWS = 512  # fewer cost more: each block of rows reads the whole head
@@ -76,16 +77,27 @@ def _attention(
     """(T, H·C); branches see their stem's keys before their own."""
     blocks = (packed.stems, packed.branches) if len(packed.branches) else (packed.stems,)
     found = Blocks.apply(heads, rope, blocks, packed.place, shape, kernels)
-    attend = AttendTiled if kernels.multiplies else Attend
-    results = [attend.apply(*found[:3], masks[0], kernels)]
+    q, keys, values = found[:3]
+    results = [_attend(q, keys, values, masks[0], kernels, True)]
     if len(blocks) > 1:
         size = (len(packed.stems), shape.kv_heads, -1, shape.head_dim)
-        both = [
+        keys, values = (
             torch.cat([stem.view(size).index_select(0, packed.stem_of).flatten(0, 1), own], 1)
-            for stem, own in zip(found[1:3], found[4:6], strict=True)
-        ]
-        results.append(attend.apply(found[3], *both, masks[1], kernels))
+            for stem, own in zip((keys, values), found[4:], strict=True)
+        )
+        results.append(_attend(found[3], keys, values, masks[1], kernels, False))
     return Flat.apply(blocks, packed.place, shape, kernels, *results)
+
+
+def _attend(
+    q: Tensor, keys: Tensor, values: Tensor, seen: Seen, kernels: Kernels, causal: bool
+) -> Tensor:
+    """(R·K, G·L, C), by whichever is fastest here."""
+    if kernels.multiplies:
+        return AttendTiled.apply(q, keys, values, seen, kernels)
+    if is_long(seen.mask):
+        return long_attention(q, keys, values, seen.mask, causal)
+    return Attend.apply(q, keys, values, seen, kernels)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, kernels: Kernels) -> Tensor:

@@ -29,6 +29,7 @@ from rollouts.engines.torch.llama import (
 )
 from rollouts.engines.torch.load import DTYPES, folder_is_llama, load_llama
 from rollouts.engines.torch.weights import write_weights
+from train.model.attention import is_long, long_attention
 from train.model.loss import linear_logp
 from train.model.packing import Packed
 
@@ -69,23 +70,25 @@ def _blocks(heads: Tensor, rows: Tensor, shape: Shape) -> tuple[Tensor, Tensor, 
     return q, keys, values
 
 
-def _attend(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shape: Shape) -> Tensor:
+def _attend(
+    q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shape: Shape, causal: bool
+) -> Tensor:
     """(R·L, H·C) from the blocks above and an additive mask (R, L, J) over the J keys."""
     r, length, reach = mask.shape
     k, g, c = shape.kv_heads, shape.repeat, shape.head_dim
-    wide = mask[:, None, None].expand(r, k, g, length, reach).reshape(r * k, g * length, reach)
-    scores = torch.baddbmm(wide, q, keys.transpose(1, 2), alpha=c**-0.5)
-    out = torch.bmm(scores.softmax(-1), values)
+    if is_long(mask):
+        out = long_attention(q, keys, values, mask, causal)
+    else:
+        wide = mask[:, None, None].expand(r, k, g, length, reach).reshape(r * k, g * length, reach)
+        scores = torch.baddbmm(wide, q, keys.transpose(1, 2), alpha=c**-0.5)
+        out = torch.bmm(scores.softmax(-1), values)
     return out.view(r, k, g, length, c).permute(0, 3, 1, 2, 4).reshape(r * length, -1)
 
 
 def _attention(heads: Tensor, packed: Packed, masks: tuple[Tensor, Tensor], shape: Shape) -> Tensor:
-    """(T, H·C) from rotated queries and keys and plain values (T, H + 2K, C).
-
-    Plain products on padded blocks: on a CPU the fused kernel's backward is several times slower.
-    """
+    """(T, H·C) from rotated queries and keys and plain values (T, H + 2K, C), by padded blocks."""
     q, keys, values = _blocks(heads, packed.stems, shape)
-    out = _attend(q, keys, values, masks[0], shape)
+    out = _attend(q, keys, values, masks[0], shape, True)
     if len(packed.branches):
         own_q, own_k, own_v = _blocks(heads, packed.branches, shape)
         size = (len(packed.stems), shape.kv_heads, -1, shape.head_dim)
@@ -94,10 +97,8 @@ def _attention(heads: Tensor, packed: Packed, masks: tuple[Tensor, Tensor], shap
             picked = stem.view(size).index_select(0, packed.stem_of).flatten(0, 1)
             return torch.cat([picked, own], 1)
 
-        branch = _attend(
-            own_q, behind_stem(keys, own_k), behind_stem(values, own_v), masks[1], shape
-        )
-        out = torch.cat([out, branch])
+        both = behind_stem(keys, own_k), behind_stem(values, own_v)
+        out = torch.cat([out, _attend(own_q, *both, masks[1], shape, False)])
     return out.index_select(0, packed.place)
 
 

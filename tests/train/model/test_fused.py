@@ -17,7 +17,7 @@ from hypothesis import strategies as st  # noqa: E402
 
 from rollouts.engines.torch.bindings import Kernels  # noqa: E402
 from rollouts.engines.torch.llama import from_state  # noqa: E402
-from train.model import fused, packing  # noqa: E402
+from train.model import attention, fused, packing  # noqa: E402
 from train.model.fused import fused_logp  # noqa: E402
 from train.model.loss import linear_logp  # noqa: E402
 from train.model.packing import Segment, pack  # noqa: E402
@@ -112,6 +112,25 @@ def test_float32_agrees_with_torch(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "PAIR", pair)
         far = apart(results(ours, segments), results(theirs, segments))
+    assert max(far.values()) < 1e-4, far
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("pair", [1e-9, 1e9])
+@settings(max_examples=4, deadline=None)
+@given(groups())
+def test_long_sequences_are_attended_to_alike(
+    pair: float, kind: str, compiled: bool, segments: list[Segment]
+) -> None:
+    """By torch's kernel for those, where a sequence of one token counts as long."""
+    policy = policy_of(kind, torch.float32, here(torch.float32) if compiled else None)
+    plain = policy_of(kind, torch.float32, None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "PAIR", pair)
+        wanted = results(plain, segments)
+        patch.setattr(attention, "LONG", 1)
+        far = apart(results(policy, segments), wanted)
     assert max(far.values()) < 1e-4, far
 
 
