@@ -273,6 +273,38 @@ static inline __attribute__((always_inline)) void attend_block_back(const seen_b
     from_tiles(room->d_keys, s->reach, size, g->d_keys + known);
     from_tiles(room->d_values, s->reach, size, g->d_values + known);
 }
+
+/* All blocks: results, or with `back` gradients. */
+static int over_blocks(const seen_blocks *s, int64_t rows, int64_t size, real *out, float *stats,
+                       const back_blocks *back, int threads) {
+    int failed = 0;
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        table room = {0};
+        int none = take_table(s, size, back != NULL, &room);
+        if (none) {
+#pragma omp atomic write
+            failed = 1;
+        }
+        tile_sizes before;
+        begin_tiles(&before);
+#pragma omp for schedule(dynamic)
+        for (int64_t b = 0; b < rows * s->kv_heads; b++) {
+            if (none) continue;
+            if (back && size == 64) /* a known size is unrolled */
+                attend_block_back(s, b, 64, &room, back);
+            else if (back)
+                attend_block_back(s, b, size, &room, back);
+            else if (size == 64)
+                attend_block(s, b, 64, &room, out, stats);
+            else
+                attend_block(s, b, size, &room, out, stats);
+        }
+        end_tiles(&before);
+        free(room.all);
+    }
+    return failed;
+}
 #endif
 
 /* out (R*K, G*L, size) = softmax(q · keysᵀ * scale + mask) · values; q as out, keys and values
@@ -284,32 +316,11 @@ int attend_blocks(const real *q, const real *keys, const real *values, const rea
                   const int64_t *ends, real *out, float *stats, int64_t rows, int64_t kv_heads,
                   int64_t repeat, int64_t length, int64_t reach, int64_t size, float scale,
                   int threads) {
-    int failed = 0;
 #if TILES
     seen_blocks s = {q, keys, values, mask, ends, kv_heads, repeat, length, reach, scale};
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        table room = {0};
-        int none = take_table(&s, size, 0, &room);
-        if (none) {
-#pragma omp atomic write
-            failed = 1;
-        }
-        tile_sizes before;
-        begin_tiles(&before);
-#pragma omp for schedule(dynamic)
-        for (int64_t b = 0; b < rows * kv_heads; b++) {
-            if (none) continue;
-            if (size == 64) /* a known size is unrolled */
-                attend_block(&s, b, 64, &room, out, stats);
-            else
-                attend_block(&s, b, size, &room, out, stats);
-        }
-        end_tiles(&before);
-        free(room.all);
-    }
+    return over_blocks(&s, rows, size, out, stats, NULL, threads);
 #endif
-    return failed;
+    return 0;
 }
 
 /* Gradients of `attend_blocks`: d_q, d_keys and d_values from d_out, all as what they are of. */
@@ -318,31 +329,10 @@ int attend_blocks_back(const real *q, const real *keys, const real *values, cons
                        real *d_q, real *d_keys, real *d_values, int64_t rows, int64_t kv_heads,
                        int64_t repeat, int64_t length, int64_t reach, int64_t size, float scale,
                        int threads) {
-    int failed = 0;
 #if TILES
     seen_blocks s = {q, keys, values, mask, ends, kv_heads, repeat, length, reach, scale};
     back_blocks g = {out, d_out, stats, d_q, d_keys, d_values};
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        table room = {0};
-        int none = take_table(&s, size, 1, &room);
-        if (none) {
-#pragma omp atomic write
-            failed = 1;
-        }
-        tile_sizes before;
-        begin_tiles(&before);
-#pragma omp for schedule(dynamic)
-        for (int64_t b = 0; b < rows * kv_heads; b++) {
-            if (none) continue;
-            if (size == 64)
-                attend_block_back(&s, b, 64, &room, &g);
-            else
-                attend_block_back(&s, b, size, &room, &g);
-        }
-        end_tiles(&before);
-        free(room.all);
-    }
+    return over_blocks(&s, rows, size, NULL, NULL, &g, threads);
 #endif
-    return failed;
+    return 0;
 }
