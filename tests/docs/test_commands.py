@@ -167,7 +167,7 @@ def test_the_results_of_the_readme_are_those_of_the_page_of_results() -> None:
     page = (ROOT / "docs" / "results" / "demo.md").read_text("utf-8")
     table = (ROOT / "README.md").read_text("utf-8").partition("## Results")[2].partition("## ")[0]
     rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
-    assert len(rows) == 4
+    assert len(rows) == 6
     for seed, _, sft, rl, gain in rows[1:]:
         assert f"**{gain}**" in page
         assert re.search(rf"^\| {seed} \| SFT \| [^|]+ \| {sft} ", page, re.MULTILINE)

@@ -53,7 +53,8 @@ def test_who_stops_early_leaves_most_jobs_undone(tmp_path: Path) -> None:
     jobs = [(str(tmp_path), n) for n in range(200)]
     with Crew(2) as crew:
         assert next(iter(crew.map(noted, jobs))) == 0
-    assert 1 <= len(list(tmp_path.iterdir())) <= 2 * AHEAD
+    # those handed out at first, and one for the result that was taken
+    assert 1 <= len(list(tmp_path.iterdir())) <= 2 * AHEAD + 1
 
 
 @pytest.mark.parametrize("workers", [1, 2])

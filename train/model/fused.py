@@ -3,7 +3,7 @@
 # pyright: reportUnknownVariableType=false
 """Differentiable operations of a layer by compiled kernels (rollouts/engines/torch/c/training.c).
 
-Each computes what policy.py and loss.py do with torch's operations, with fewer roundings and in
+Each computes what plain.py and loss.py do with torch's operations, with fewer roundings and in
 fewer passes over memory. Letters: T positions, D hidden size, H query and K key heads, C head size,
 G = H/K, R rows of a block of L positions, J keys that a row sees, V vocabulary.
 """
@@ -26,7 +26,7 @@ LOGIT_ROWS = 512  # fewer cost more: each block of rows reads the whole head
 
 
 def fused_hidden(model: Llama, packed: Packed, kernels: Kernels) -> Tensor:
-    """What `LlamaPolicy.hidden` computes."""
+    """What `plain_hidden` of plain.py computes."""
     shape = model.shape
     rope = rope_tables(shape, packed.positions, model.embed.dtype)
     masks = [Seen(mask, model.embed.dtype) for mask in (packed.stem_mask, packed.branch_mask)]

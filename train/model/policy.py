@@ -14,22 +14,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from configs.machine import ModelConfig
 from rollouts.engines.engine import ModelError, TrainedEngine
 from rollouts.engines.torch.llama import (
     Llama,
-    Shape,
-    positioned,
-    rms_norm,
-    rope_tables,
     to_state,
 )
 from rollouts.engines.torch.load import DTYPES, folder_is_llama, load_llama
 from rollouts.engines.torch.weights import write_weights
-from train.model.attention import is_long, long_attention
 from train.model.loss import linear_logp
 from train.model.packing import Packed
 
@@ -59,49 +53,6 @@ def device_of(policy: Policy) -> torch.device:
     return policy.named()[0][1].device
 
 
-def _blocks(heads: Tensor, rows: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries (R·K, Q·L, C), keys and values (R·K, L, C) of padded rows (R, L) of positions."""
-    r, length = rows.shape
-    k, g, c = shape.kv_heads, shape.repeat, shape.head_dim
-    block = heads.index_select(0, rows.flatten()).view(r, length, -1, c)
-    q, keys, values = block.split([shape.heads, k, k], 2)
-    q = q.reshape(r, length, k, g, c).permute(0, 2, 3, 1, 4).reshape(r * k, g * length, c)
-    keys, values = (t.transpose(1, 2).reshape(r * k, length, c) for t in (keys, values))
-    return q, keys, values
-
-
-def _attend(
-    q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shape: Shape, causal: bool
-) -> Tensor:
-    """(R·L, H·C) from the blocks above and an additive mask (R, L, J) over the J keys."""
-    r, length, reach = mask.shape
-    k, g, c = shape.kv_heads, shape.repeat, shape.head_dim
-    if is_long(mask):
-        out = long_attention(q, keys, values, mask, causal)
-    else:
-        wide = mask[:, None, None].expand(r, k, g, length, reach).reshape(r * k, g * length, reach)
-        scores = torch.baddbmm(wide, q, keys.transpose(1, 2), alpha=c**-0.5)
-        out = torch.bmm(scores.softmax(-1), values)
-    return out.view(r, k, g, length, c).permute(0, 3, 1, 2, 4).reshape(r * length, -1)
-
-
-def _attention(heads: Tensor, packed: Packed, masks: tuple[Tensor, Tensor], shape: Shape) -> Tensor:
-    """(T, H·C) from rotated queries and keys and plain values (T, H + 2K, C), by padded blocks."""
-    q, keys, values = _blocks(heads, packed.stems, shape)
-    out = _attend(q, keys, values, masks[0], shape, True)
-    if len(packed.branches):
-        own_q, own_k, own_v = _blocks(heads, packed.branches, shape)
-        size = (len(packed.stems), shape.kv_heads, -1, shape.head_dim)
-
-        def behind_stem(stem: Tensor, own: Tensor) -> Tensor:
-            picked = stem.view(size).index_select(0, packed.stem_of).flatten(0, 1)
-            return torch.cat([picked, own], 1)
-
-        both = behind_stem(keys, own_k), behind_stem(values, own_v)
-        out = torch.cat([out, _attend(own_q, *both, masks[1], shape, False)])
-    return out.index_select(0, packed.place)
-
-
 class LlamaPolicy:
     """The hand-written path for Llama-shaped models."""
 
@@ -125,21 +76,9 @@ class LlamaPolicy:
             from train.model.fused import fused_hidden
 
             return fused_hidden(self.model, packed, self.kernels)
-        model, shape = self.model, self.model.shape
-        cos, sin = rope_tables(shape, packed.positions, model.embed.dtype)
-        rope = (cos[:, None], sin[:, None])
-        masks = (packed.stem_mask.to(cos.dtype), packed.branch_mask.to(cos.dtype))
-        cut = shape.heads + shape.kv_heads
-        x = F.embedding(packed.ids, model.embed)
-        for layer in model.layers:
-            heads = F.linear(rms_norm(x, layer.norm_attn, shape.eps), layer.qkv, layer.qkv_bias)
-            turn, keep = heads.view(len(x), -1, shape.head_dim).split([cut, shape.kv_heads], 1)
-            heads = torch.cat([positioned(turn, layer, shape, *rope), keep], 1)
-            x = x + F.linear(_attention(heads, packed, masks, shape), layer.o, layer.o_bias)
-            both = F.linear(rms_norm(x, layer.norm_mlp, shape.eps), layer.gate_up)
-            gate, up = both.split(shape.mlp, -1)
-            x = x + F.linear(F.silu(gate) * up, layer.down)
-        return rms_norm(x.index_select(0, packed.source), model.norm, shape.eps)
+        from train.model.plain import plain_hidden
+
+        return plain_hidden(self.model, packed)
 
     def logp(self, packed: Packed, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
         """Of the N tokens of rollouts: log-probabilities and entropies (N,)."""

@@ -1,0 +1,77 @@
+# torch ships partial types: what is unknown there cannot be known here.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+"""A differentiable forward over packed groups by torch's own operations. fused.py is the same by
+compiled ones."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rollouts.engines.torch.llama import Llama, Shape, positioned, rms_norm, rope_tables
+from train.model.attention import is_long, long_attention
+from train.model.packing import Packed
+
+
+def plain_hidden(model: Llama, packed: Packed) -> Tensor:
+    """Last hidden states (U, D) of the positions that predict a target."""
+    shape = model.shape
+    cos, sin = rope_tables(shape, packed.positions, model.embed.dtype)
+    rope = (cos[:, None], sin[:, None])
+    masks = (packed.stem_mask.to(cos.dtype), packed.branch_mask.to(cos.dtype))
+    cut = shape.heads + shape.kv_heads
+    x = F.embedding(packed.ids, model.embed)
+    for layer in model.layers:
+        heads = F.linear(rms_norm(x, layer.norm_attn, shape.eps), layer.qkv, layer.qkv_bias)
+        turn, keep = heads.view(len(x), -1, shape.head_dim).split([cut, shape.kv_heads], 1)
+        heads = torch.cat([positioned(turn, layer, shape, *rope), keep], 1)
+        x = x + F.linear(_attention(heads, packed, masks, shape), layer.o, layer.o_bias)
+        both = F.linear(rms_norm(x, layer.norm_mlp, shape.eps), layer.gate_up)
+        gate, up = both.split(shape.mlp, -1)
+        x = x + F.linear(F.silu(gate) * up, layer.down)
+    return rms_norm(x.index_select(0, packed.source), model.norm, shape.eps)
+
+
+def _blocks(heads: Tensor, rows: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries (R·K, Q·L, C), keys and values (R·K, L, C) of padded rows (R, L) of positions."""
+    r, length = rows.shape
+    k, g, c = shape.kv_heads, shape.repeat, shape.head_dim
+    block = heads.index_select(0, rows.flatten()).view(r, length, -1, c)
+    q, keys, values = block.split([shape.heads, k, k], 2)
+    q = q.reshape(r, length, k, g, c).permute(0, 2, 3, 1, 4).reshape(r * k, g * length, c)
+    keys, values = (t.transpose(1, 2).reshape(r * k, length, c) for t in (keys, values))
+    return q, keys, values
+
+
+def _attend(
+    q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shape: Shape, causal: bool
+) -> Tensor:
+    """(R·L, H·C) from the blocks above and an additive mask (R, L, J) over the J keys."""
+    r, length, reach = mask.shape
+    k, g, c = shape.kv_heads, shape.repeat, shape.head_dim
+    if is_long(mask):
+        out = long_attention(q, keys, values, mask, causal)
+    else:
+        wide = mask[:, None, None].expand(r, k, g, length, reach).reshape(r * k, g * length, reach)
+        scores = torch.baddbmm(wide, q, keys.transpose(1, 2), alpha=c**-0.5)
+        out = torch.bmm(scores.softmax(-1), values)
+    return out.view(r, k, g, length, c).permute(0, 3, 1, 2, 4).reshape(r * length, -1)
+
+
+def _attention(heads: Tensor, packed: Packed, masks: tuple[Tensor, Tensor], shape: Shape) -> Tensor:
+    """(T, H·C) from rotated queries and keys and plain values (T, H + 2K, C), by padded blocks."""
+    q, keys, values = _blocks(heads, packed.stems, shape)
+    out = _attend(q, keys, values, masks[0], shape, True)
+    if len(packed.branches):
+        own_q, own_k, own_v = _blocks(heads, packed.branches, shape)
+        size = (len(packed.stems), shape.kv_heads, -1, shape.head_dim)
+
+        def behind_stem(stem: Tensor, own: Tensor) -> Tensor:
+            picked = stem.view(size).index_select(0, packed.stem_of).flatten(0, 1)
+            return torch.cat([picked, own], 1)
+
+        both = behind_stem(keys, own_k), behind_stem(values, own_v)
+        out = torch.cat([out, _attend(own_q, *both, masks[1], shape, False)])
+    return out.index_select(0, packed.place)
