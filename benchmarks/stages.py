@@ -18,6 +18,7 @@ from typing import Any
 from train.evaluation.stats import Interval
 
 ROOT = Path(__file__).resolve().parents[1]
+FOREIGN = {"sft": ("rl.", "reward."), "grpo": ("sft.",)}  # settings that a command does not have
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
@@ -97,7 +98,8 @@ def change(found: Interval) -> str:
 
 @dataclass(frozen=True)
 class Stages:
-    """The training runs in one folder, all of one seed. `extra` are settings of every run."""
+    """The training runs in one folder, all of one seed. `extra` are settings of every run that has
+    them."""
 
     folder: Path
     seed: int
@@ -109,7 +111,8 @@ class Stages:
         note = self.folder / f"{name}.spent.json"
         if not done(note):
             words = (f"data={data}", f"out={self.folder / name}", f"seed={self.seed}")
-            assay(command, *words, *settings, *self.extra, note=note)
+            extra = [word for word in self.extra if not word.startswith(FOREIGN[command])]
+            assay(command, *words, *settings, *extra, note=note)
         shutil.rmtree(self.folder / name / "checkpoints", ignore_errors=True)  # 2 GB a run
 
 
