@@ -54,22 +54,24 @@ def _products(kernels: Kernels, some: Some) -> Pairs:
 
 
 def _attention(kernels: Kernels, some: Some) -> Pairs:
-    """One key head, two query heads, rows of one token without rotation: the keys of their prompt
+    """One key head, two query heads, rows of two tokens without rotation: the keys of their prompt
     and a row's own. For many rows AMX multiplies the prompt's, where there is AMX."""
     for rows, length in ((1, 2), (5, 35)):
-        heads, out = some(rows, 128), some(rows, 64)
+        heads, out = some(2 * rows, 128), some(2 * rows, 64)
         tables = (torch.ones_like(out[:, :32]), torch.zeros_like(out[:, :32]))
         prompt = some(1, 1, length, 32), some(1, 1, length, 32)
-        own = some(rows, 1, 1, 32), some(rows, 1, 1, 32)
-        lengths = torch.tensor([length])
-        kernels.attend(heads, out, tables, (None, None), prompt, own, None, lengths, 1, 1e-5)
-        query, key, value = heads.view(rows, 4, 32).split([2, 1, 1], 1)
+        own = some(rows, 1, 2, 32), some(rows, 1, 2, 32)
+        plan, lengths = torch.tensor([[0, at, 0, 2] for at in range(rows)]), torch.tensor([length])
+        kernels.attend(heads, out, tables, (None, None), prompt, own, plan, lengths, 1e-5)
+        query, key, value = heads.view(rows, 2, 4, 32).transpose(1, 2).split([2, 1, 1], 1)
         keys, values = (
-            torch.cat([known[0].expand(rows, -1, -1), new], 1).float()
+            torch.cat([known.expand(rows, -1, -1, -1), new], 2).float()
             for known, new in zip(prompt, (key, value), strict=True)
         )
-        shares = (query.float() @ keys.transpose(1, 2) * 32**-0.5).softmax(-1)
-        yield out.view(rows, 2, 32), shares @ values
+        scores = query.float() @ keys.transpose(2, 3) * 32**-0.5
+        later = torch.ones(2, length + 2).triu(length + 1).bool()
+        shares = scores.masked_fill(later, float("-inf")).softmax(-1)
+        yield out.view(rows, 2, 2, 32).transpose(1, 2), shares @ values
 
 
 def _prompts(kernels: Kernels, some: Some) -> Pairs:

@@ -20,7 +20,7 @@ KINDS = {"p": ctypes.c_void_p, "l": ctypes.c_int64, "f": ctypes.c_float, "b": ct
 PARAMETERS = {
     "add_norm": "ppppppllf",
     "silu_mul": "ppll",
-    "attend": "pppppppppppplllllllllff",
+    "attend": "pppppppppppplllllllff",
     "read_prompts": "ppppppppplllllff",
     "weigh": "pllfpppp",
     "greatest": "pllpplpp",
@@ -128,24 +128,23 @@ class Kernels:
         norms: tuple[Tensor | None, Tensor | None],
         prompt: tuple[Tensor, Tensor],
         own: tuple[Tensor, Tensor],
-        fed: Tensor | None,
+        rows: Tensor,
         lengths: Tensor,
-        used: int,
         eps: float,
         shared: int = 0,
     ) -> None:
-        """Attention of one new token a fed row into `out` (F, H·C); see `attend` of c/attention.c.
+        """Attention of the new tokens of each fed row into `out` (T, H·C); see c/attention.c.
 
-        heads (F, (H+2K)·C): queries, keys and values before their rotation; tables: cos and sin
-        (F, C); prompt (P, K, L, C), the first `shared` of L the same in all of P, and own
-        (R, K, S, C) keys and values, of which column `used` - 1 of `own` is written. Axis letters
-        as in decode.py.
+        heads (T, (H+2K)·C): queries, keys and values before their rotation; tables: cos and sin
+        (T, C); prompt (P, K, L, C), the first `shared` of L the same in all of P, and own
+        (R, K, S, C) keys and values, which the new ones join. `rows` (F, 4), int64, a prompt's
+        together: prompt, row of `own`, its columns so far, new tokens (16 at most). Axis letters
+        as in ragged.py.
         """
-        groups, kv_heads, longest, size = prompt[0].shape
-        tensors = (heads, out, *tables, *norms, *prompt, *own, fed, lengths)
-        count, total = heads.shape[0], heads.shape[1] // size - 2 * kv_heads
-        width, room = own[0].shape[0] // groups, own[0].shape[2]
-        sizes = (count, width, total, kv_heads, size, longest, room, used, shared)
+        kv_heads, longest, size = prompt[0].shape[1:]
+        tensors = (heads, out, *tables, *norms, *prompt, *own, rows, lengths)
+        total = heads.shape[1] // size - 2 * kv_heads
+        sizes = (len(rows), total, kv_heads, size, longest, own[0].shape[2], shared)
         self.run("attend", *tensors, *sizes, eps, size**-0.5)
 
     def read_prompts(

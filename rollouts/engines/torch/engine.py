@@ -12,8 +12,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from rollouts.engines.torch import decode, tail
+from rollouts.engines.torch import branches, decode
 from rollouts.engines.torch.bindings import Kernels
+from rollouts.engines.torch.branches import Branches
 from rollouts.engines.torch.fallback import TransformersEngine, about
 from rollouts.engines.torch.kept import Kept, Past
 from rollouts.engines.torch.llama import (
@@ -94,7 +95,7 @@ class TorchEngine:
         queue = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
         past = self._past(prompts, run)
         done: dict[int, list[Completion]] = {}
-        waves: list[tuple[list[int], Wave]] = []
+        waves: list[tuple[list[int], Wave | Branches]] = []
         logits: list[Tensor] = []
         while queue or waves:
             room = self._room(sum(w.drawn for _, w in waves), n)
@@ -113,9 +114,6 @@ class TorchEngine:
                 logits.append(first)
                 waves.append((part, wave))
             _draw([w for _, w in waves], torch.cat(logits), sampling, run.kernels)
-            if not queue and tail.few([w for _, w in waves]):
-                left = [(w, [prompts[i] for i in part]) for part, w in waves if not w.done]
-                tail.finish(self.model, run, left, sampling)
             for part, wave in waves:
                 if wave.done:
                     groups = wave.completions()
@@ -124,8 +122,7 @@ class TorchEngine:
             waves = [(part, wave) for part, wave in waves if not wave.done]
             logits = []
             if waves:
-                ids = torch.cat([w.token for _, w in waves])
-                logits = [decode.step(self.model, run, [w.cache for _, w in waves], ids)]
+                logits = [self._step(run, [w for _, w in waves])]
         return [done[i] for i in range(len(prompts))]
 
     def _past(self, prompts: Sequence[Sequence[int]], run: decode.Products) -> list[list[Past]]:
@@ -146,18 +143,28 @@ class TorchEngine:
         n: int,
         seeds: list[int],
         limit: int,
-    ) -> tuple[Wave, Tensor]:
+    ) -> tuple[Wave | Branches, Tensor]:
         """A wave of new prompts, and the logits of its rows' first tokens."""
         known = sum(part.length for parts in past for part in parts)
         self.prefilled += sum(map(len, prompts)) - known
-        width = 1 if self.merges else n
-        logits, cache = prefill(self.model, run, prompts, past, width)
+        logits, made = prefill(self.model, run, prompts, past)
         saving = self._kept.limit > 0
-        wave = Wave(cache, seeds, n, limit, self.stop_ids, saving)
-        return wave, logits.repeat_interleave(width, 0)
+        if self.merges:
+            stops: list[int] = self.stop_ids.tolist()
+            return Branches(prompts, made, seeds, n, limit, stops, saving), logits
+        wave = Wave(decode.new_cache(made, n), seeds, n, limit, self.stop_ids, saving)
+        return wave, logits.repeat_interleave(n, 0)
+
+    def _step(self, run: decode.Products, waves: Sequence[Wave | Branches]) -> Tensor:
+        """The logits of the waves' next tokens, which go on as `merges` says."""
+        if self.merges:
+            return branches.step(self.model, run, [w for w in waves if isinstance(w, Branches)])
+        level = [w for w in waves if isinstance(w, Wave)]
+        ids = torch.cat([w.token for w in level])
+        return decode.step(self.model, run, [w.cache for w in level], ids)
 
     def _keep(
-        self, prompts: list[Sequence[int]], groups: list[list[Completion]], wave: Wave
+        self, prompts: list[Sequence[int]], groups: list[list[Completion]], wave: Wave | Branches
     ) -> None:
         """Keep a finished wave's rows for the next turns of their conversations."""
         if not wave.saving:
@@ -176,20 +183,21 @@ class TorchEngine:
 
 
 def _draw(
-    waves: Sequence[Wave], logits: Tensor, sampling: Sampling, kernels: Kernels | None
+    waves: Sequence[Wave | Branches], logits: Tensor, sampling: Sampling, kernels: Kernels | None
 ) -> None:
-    """The next token of every sample of every wave, from the logits of their fed rows."""
-    sizes, first = [w.drawn for w in waves], 0
+    """The next tokens of every sample of every wave, from the logits of what was fed."""
+    draws: list[Tensor] = []
     rows: list[Tensor] = []
+    first = 0
     for wave in waves:
-        rows.append(wave.at + first)
-        first += len(wave.rows())
-    draws = torch.cat([w.draws for w in waves])
-    drawn = pick(logits, sampling, draws, torch.cat(rows), kernels)
-    columns = zip(*(column.split(sizes) for column in drawn), strict=True)
+        numbers, lines = wave.asked()
+        draws.append(numbers)
+        rows.append(lines + first)
+        first += wave.lines
+    drawn = pick(logits, sampling, torch.cat(draws), torch.cat(rows), kernels)
+    columns = zip(*(column.split([len(d) for d in draws]) for column in drawn), strict=True)
     for wave, (ids, full, narrow) in zip(waves, columns, strict=True):
-        wave.record(ids, full, narrow)
-        wave.compact()
+        wave.take(ids, full, narrow)
 
 
 def load_engine(

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rollouts.engines.torch.decode import Cache, Products, new_cache
+from rollouts.engines.torch.decode import Products, Prompts
 from rollouts.engines.torch.kept import Past
 from rollouts.engines.torch.llama import (
     Layer,
@@ -45,8 +45,8 @@ def trunk(model: Llama, run: Products, prompts: Sequence[Sequence[int]]) -> Past
     size = common_length(prompts) if len(prompts) > 1 else 0
     if size < SHORTEST:
         return None
-    _, cache = prefill(model, run, [prompts[0][:size]], [[]], 1)
-    return Past(torch.cat(cache.prompt_k), torch.cat(cache.prompt_v))
+    _, made = prefill(model, run, [prompts[0][:size]], [[]])
+    return Past(torch.cat(made.k), torch.cat(made.v))
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,10 @@ def prefill(
     run: Products,
     prompts: Sequence[Sequence[int]],
     past: Sequence[Sequence[Past]],
-    width: int,
-) -> tuple[Tensor, Cache]:
+) -> tuple[Tensor, Prompts]:
     """Run what `past` does not hold of each prompt; it never holds the last token.
 
-    Returns last-position logits (P, V) and the wave's cache, for `width` samples a prompt.
+    Returns last-position logits (P, V), and the prompts' keys and values.
     """
     shape, device = model.shape, model.embed.device
     # attention pads the prompts of a piece to the longest one, so those of a length run together
@@ -114,10 +113,8 @@ def prefill(
             for index, tensor in enumerate(store):
                 store[index] = tensor[back]
     logits = run.head(rms_norm(hidden, model.norm, shape.eps))
-    cache = new_cache(keys, values, lengths, width)
-    if past[0] and all(parts and parts[0] is past[0][0] for parts in past):
-        cache.shared = past[0][0].length
-    return logits, cache
+    alike = past[0] and all(parts and parts[0] is past[0][0] for parts in past)
+    return logits, Prompts(keys, values, lengths, past[0][0].length if alike else 0)
 
 
 def _restore(keys: list[Tensor], values: list[Tensor], row: int, parts: Sequence[Past]) -> int:

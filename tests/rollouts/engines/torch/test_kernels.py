@@ -18,7 +18,7 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from tiny_model import tiny_config  # noqa: E402
 
-from rollouts.engines.torch import compiler, decode, kernels  # noqa: E402
+from rollouts.engines.torch import compiler, decode, kernels, ragged  # noqa: E402
 from rollouts.engines.torch.bindings import Kernels  # noqa: E402
 from rollouts.engines.torch.engine import TorchEngine  # noqa: E402
 from rollouts.engines.torch.kernels import compiled  # noqa: E402
@@ -75,16 +75,22 @@ def test_sums_norms_and_gates(dtype: Any, rows: int, size: int, joined: bool) ->
     assert close(found.silu_mul(both), gated)
 
 
-def cache_of(seed: int, shape: Shape, lengths: list[int], width: int, used: int, dtype: Any) -> Any:
-    """A wave in the middle of its work."""
+def fed_rows(
+    seed: int, shape: Shape, lengths: list[int], rows: list[Any], shared: int, dtype: Any
+) -> ragged.Fed:
+    """A wave in the middle of its work: its rows are (prompt, columns so far, new tokens)."""
     sizes = (len(lengths), shape.kv_heads, max(lengths), shape.head_dim)
-    prompt = [[some(seed + i, *sizes, dtype=dtype)] for i in range(2)]
-    cache = decode.new_cache(*prompt, torch.tensor(lengths), width)
-    for _ in range(used):
-        cache.reserve()
-    for i, store in enumerate((cache.own_k, cache.own_v)):
-        store[0][:, :, :used] = some(seed + 2 + i, *store[0][:, :, :used].shape, dtype=dtype)
-    return cache
+    prompt = [some(seed + i, *sizes, dtype=dtype) for i in range(2)]
+    for side in prompt:
+        side[:, :, :shared] = side[:1, :, :shared]
+    known = decode.Prompts([prompt[0]], [prompt[1]], torch.tensor(lengths), shared)
+    store, order = ragged.Store(known), sorted(rows)
+    store.make_room(len(order), max(filled + tokens for _, filled, tokens in order))
+    for i, side in enumerate((store.own_k, store.own_v)):
+        side[0] = some(seed + 2 + i, *side[0].shape, dtype=dtype)
+    places = range(len(order) - 1, -1, -1)
+    found = [(p, place, *row) for place, (p, *row) in zip(places, order, strict=True)]
+    return ragged.Fed(store, found, [0] * sum(row[3] for row in found))
 
 
 def one_layer(shape: Shape, normed: bool, dtype: Any) -> Layer:
@@ -99,8 +105,6 @@ def one_layer(shape: Shape, normed: bool, dtype: Any) -> Layer:
     FORMATS,
     st.sampled_from([(4, 2, 32), (9, 3, 64), (4, 1, 96), (2, 2, 128), (2, 1, 256)]),
     st.lists(st.integers(1, 80), min_size=1, max_size=4),
-    st.sampled_from([1, 3, 20]),
-    st.integers(1, 37),
     st.booleans(),
     st.sampled_from([(), ("-DNO_TILES=1",), ("-DNO_PAIRS=1",)]),
     st.data(),
@@ -109,38 +113,34 @@ def test_attention(
     dtype: Any,
     heads: tuple[int, int, int],
     lengths: list[int],
-    width: int,
-    used: int,
     normed: bool,
     defines: tuple[str, ...],
     data: st.DataObject,
 ) -> None:
-    """Against torch's path of decode.py: results, and what is stored for later tokens. With AMX and
+    """Against torch's path of ragged.py: results, and what is stored for later tokens. With AMX and
     without, where the processor has it. What prompts share is read of the first one alone."""
     found = here(dtype, defines=defines)
     count, kv_heads, size = heads
     freq = torch.logspace(0, -2, size // 2)
     shape = Shape(1, 64, count, kv_heads, size, 64, 64, 1e-5, True, freq)
     layer = one_layer(shape, normed, dtype)
-    caches = [cache_of(11, shape, lengths, width, used, dtype) for _ in range(2)]
-    rows = caches[0].rows
+    row = st.tuples(st.integers(0, len(lengths) - 1), st.integers(0, 37), st.integers(1, 16))
+    rows = data.draw(st.lists(row, min_size=1, max_size=24), label="prompt, columns, tokens")
     shared = data.draw(st.integers(0, min(lengths) - 1), label="columns all prompts share")
-    for cache in caches:
-        for store in (cache.prompt_k, cache.prompt_v):
-            store[0][:, :, :shared] = store[0][:1, :, :shared]
-        cache.shared = shared
-    fed = data.draw(st.none() | st.sets(st.integers(0, rows - 1), min_size=1).map(sorted))
-    for cache in caches:
-        cache.fed = None if fed is None or len(fed) == rows else torch.tensor(fed)
-    projected = some(5, len(fed or range(rows)), (count + 2 * kv_heads) * size, dtype=dtype)
-    tables = rope_tables(shape, caches[0].positions, dtype)
-    wanted = decode._mixed(shape, layer, caches[:1], 0, projected, tables)
-    for store in (caches[1].prompt_k, caches[1].prompt_v) if width * count <= 8 * kv_heads else ():
-        store[0][1:, :, :shared] = float("nan")
-    mixed = decode._compiled(shape, found, layer, caches[1:], 0, projected, tables)
+    ours, theirs = (fed_rows(11, shape, lengths, rows, shared, dtype) for _ in range(2))
+    width = (count + 2 * kv_heads) * size
+    projected = some(5, len(ours.ids), width, dtype=dtype)
+    tables = rope_tables(shape, torch.tensor(ours.places()), dtype)
+    blocks = [ragged._block(theirs, dtype)]
+    wanted = ragged.attend(shape, layer, 0, [theirs], blocks, projected, tables)
+    for side in (ours.store.prompts.k, ours.store.prompts.v):
+        side[0][1:, :, :shared] = float("nan")
+    mixed = projected.new_empty(len(projected), count * size)
+    for part in ragged._waves([ours], [torch.tensor(ours.rows)], projected, mixed, *tables):
+        ragged._attend_compiled(found, layer, 0, shape.eps, *part)
     assert close(mixed, wanted)
-    for ours, theirs in (("own_k", "own_k"), ("own_v", "own_v")):
-        assert close(getattr(caches[1], ours)[0], getattr(caches[0], theirs)[0])
+    assert close(ours.store.own_k[0], theirs.store.own_k[0])
+    assert close(ours.store.own_v[0], theirs.store.own_v[0])
 
 
 @pytest.mark.usefixtures("threads")

@@ -26,7 +26,7 @@ def parts(tiny_folder: Path) -> tuple[Any, Any]:
 
 
 def law(parts: tuple[Any, Any], past: list[Any], prompts: list[list[int]] = PROMPTS) -> Any:
-    logits, _ = prefill.prefill(*parts, prompts, past, 1)
+    logits, _ = prefill.prefill(*parts, prompts, past)
     return logits.log_softmax(-1)
 
 
