@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +95,45 @@ def test_training_tasks_are_shared_out_once(tmp_path: Path) -> None:
     assert [len(ids) for ids in found] == [bench.EXAMPLES, 9]
     assert sorted([*found[0], *found[1]]) == sorted(row["id"] for row in rows)
     assert bench.halves(tmp_path)[0].read_text().startswith(json.dumps({"id": found[0][0]}))
+
+
+@dataclass(frozen=True)
+class Trains:
+    """A place that notes what it would train, each run of 60 seconds."""
+
+    folder: Path
+    done: list[tuple[str, str, str, str]]
+    seed: int = 0
+    model: str = "untouched"
+
+    def trained(self, name: str) -> str:
+        return name
+
+    def train(self, name: str, command: str, data: Path, start: str, settings: Any) -> None:
+        if name in [run[0] for run in self.done]:
+            return
+        epochs = [word for word in settings if word.startswith("sft.epochs=")][-1:]
+        self.done.append((name, command, start, *epochs) if epochs else (name, command, start, ""))
+        (self.folder / f"{name}.spent.json").write_text(json.dumps({"seconds": 60, "done": True}))
+
+
+def test_controls_take_the_time_of_what_they_are_held_against(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[dict[str, Any]] = [{"id": f"q{n}"} for n in range(bench.EXAMPLES + 32)]
+    write(tmp_path / "tasks" / "train.jsonl", rows)
+    asked = {json.loads(line)["id"] for line in bench.halves(tmp_path / "tasks")[1].open()}
+    write(tmp_path / "rl" / "rollouts" / "step-1.jsonl", [{"task_id": name} for name in asked])
+    monkeypatch.setattr(bench, "tasks_of", lambda place: tmp_path / "tasks")
+    monkeypatch.setattr(bench, "gold", lambda place, tasks: tasks)
+    place = Trains(tmp_path, [])
+    bench.train_arm(place, "gold_more")  # pyright: ignore[reportArgumentType]
+    # 60 s are an epoch of 128 examples; of 160 an epoch is 75 s: two minutes are 1.6 of these
+    assert place.done == [
+        ("sft", "sft", "untouched", "sft.epochs=1"),
+        ("rl", "grpo", "sft", ""),
+        ("rl_credit", "grpo", "sft", ""),
+        ("all_gold", "sft", "untouched", "sft.epochs=2"),
+        ("gold_rl", "grpo", "all_gold", ""),
+        ("gold_more", "sft", "untouched", "sft.epochs=2"),
+    ]
