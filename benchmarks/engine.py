@@ -154,7 +154,7 @@ def rollout(hf: Any, policy: Any, run: Products, repeats: int) -> None:
     prompts = random_ids(PROMPTS, PROMPT)
     rows = PROMPTS * GROUP
     engine = TorchEngine(policy.model, [], slots=rows)
-    sampling = Sampling(NEW, temperature=1.0, top_k=50, top_p=0.95)
+    sampling = Sampling(NEW, temperature=1.0, top_k=50, top_p=0.95, last=True)
     draw = {"do_sample": True, "top_k": 50, "top_p": 0.95, "num_return_sequences": GROUP}
     compare(
         "rollout, 32 rows",
@@ -175,7 +175,9 @@ def evaluation(hf: Any, policy: Any, run: Products, repeats: int) -> None:
     compare(
         "evaluation, 32 prompts",
         EVAL_PROMPTS * EVAL_NEW,
-        lambda: engine.generate_now(prompts, Sampling(EVAL_NEW, 0), 1, range(EVAL_PROMPTS)),
+        lambda: engine.generate_now(
+            prompts, Sampling(EVAL_NEW, 0, last=True), 1, range(EVAL_PROMPTS)
+        ),
         lambda: hf_generate(hf, prompts, EVAL_NEW, {"do_sample": False}),
         lambda: decode_floor(run, policy.model, prefill, EVAL_PROMPTS, EVAL_NEW),
         repeats,

@@ -68,7 +68,7 @@ def our_samples(gate: Gate, setup: Setup) -> None:
     ask = setup["ask"]
     policy: Any = load_policy(Path(setup["model"]), setup["dtype"])
     engine = TorchEngine(policy.model, setup["stop"] if ask["stop"] else [], slots=ask["slots"])
-    how = Sampling(ask["new"], ask["temperature"], ask["top_k"], ask["top_p"])
+    how = Sampling(ask["new"], ask["temperature"], ask["top_k"], ask["top_p"], last=True)
     keys = range(len(ask["prompts"]))
 
     def work() -> Said:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError
@@ -82,7 +83,7 @@ async def _single_turn(
     started = time.perf_counter()
     prompts = [tokenizer.prompt(task.prompt) for task in tasks]
     seeds = [derive_seed(run_seed, task.id, turn) for task in tasks]
-    groups = await engine.generate(prompts, sampling, n, seeds)
+    groups = await engine.generate(prompts, replace(sampling, last=True), n, seeds)
     wall = (time.perf_counter() - started) / max(len(tasks) * n, 1)
     return [
         [

@@ -16,13 +16,17 @@ EpisodeStop = Literal["eos", "length", "turns", "time", "done", "error", "tool"]
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is drawn. `temperature=0` is greedy; `top_k=0` and `top_p=1` are off."""
+    """How the next token is drawn. `temperature=0` is greedy; `top_k=0` and `top_p=1` are off.
+
+    `last`: no later turn goes on from what is drawn, so an engine need not keep it.
+    """
 
     max_new_tokens: int = 96
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 0
+    last: bool = False
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ class TorchEngine:
                     [past[i] for i in part],
                     n,
                     [seeds[i] for i in part],
-                    sampling.max_new_tokens,
+                    sampling,
                 )
                 for i in part:
                     past[i] = []  # it is in the wave's cache now
@@ -142,13 +142,13 @@ class TorchEngine:
         past: list[list[Past]],
         n: int,
         seeds: list[int],
-        limit: int,
+        sampling: Sampling,
     ) -> tuple[Wave | Branches, Tensor]:
         """A wave of new prompts, and the logits of its rows' first tokens."""
         known = sum(part.length for parts in past for part in parts)
         self.prefilled += sum(map(len, prompts)) - known
         logits, made = prefill(self.model, run, prompts, past)
-        saving = self._kept.limit > 0
+        saving, limit = self._kept.limit > 0 and not sampling.last, sampling.max_new_tokens
         if self.merges:
             stops: list[int] = self.stop_ids.tolist()
             return Branches(prompts, made, seeds, n, limit, stops, saving), logits

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 GUESSES = 8  # tokens guessed at most
-GRAMS = (3, 2)  # so many last tokens must have stood before, the longer first
+# So many last tokens must have stood before, the longer first; how often such a guess is right, to
+# begin with.
+GRAMS = {3: 0.7, 2: 0.5}
 FORGETS = 0.8  # what a step leaves of the weight of those before it
 
 
@@ -17,15 +19,19 @@ class Lookup:
     """Where each run of `GRAMS` tokens of a text was last seen, and how sure guesses are."""
 
     ids: list[int]
-    _right: float = 2.0  # guesses that were, and all that were settled: three of five at first
-    _settled: float = 10 / 3
     _seen: dict[tuple[int, ...], int] = field(default_factory=dict[tuple[int, ...], int])
     _upto: int = 0
+    # by the length of the run: guesses that were right, and all that were settled
+    _settled: dict[int, tuple[float, float]] = field(
+        default_factory=lambda: {size: (3 * sure, 3.0) for size, sure in GRAMS.items()}
+    )
+    _by: int = 2
 
     @property
     def sure(self) -> float:
-        """The probability that a guess is right where those before it are."""
-        return self._right / self._settled
+        """The probability that a token of the last `guess` is right where those before it are."""
+        right, settled = self._settled[self._by]
+        return right / settled
 
     def guess(self) -> list[int]:
         """What may follow the text; [] where its end never stood in it before."""
@@ -37,19 +43,21 @@ class Lookup:
         for size in GRAMS:
             at = self._seen.get(tuple(self.ids[-size:]))
             if at is not None:
+                self._by = size
                 return self.ids[at : at + GUESSES]
         return []
 
     def learn(self, guessed: int, kept: int) -> None:
         """`kept` of the guesses were right; those after the first wrong one tell nothing."""
         if guessed:
-            self._right = FORGETS * self._right + kept + 0.1
-            self._settled = FORGETS * self._settled + min(kept + 1, guessed) + 0.2
+            right, settled = (FORGETS * count for count in self._settled[self._by])
+            tried = min(kept + 1, guessed)
+            self._settled[self._by] = (right + kept + 0.1, settled + tried + 0.2)
 
     def fork(self, more: list[int]) -> Lookup:
         """The text with these tokens after it, apart from the one it was."""
-        seen = dict(self._seen)
-        return Lookup([*self.ids, *more], self._right, self._settled, seen, self._upto)
+        known = dict(self._seen), self._upto, dict(self._settled), self._by
+        return Lookup([*self.ids, *more], *known)
 
 
 def share_out(rows: Sequence[tuple[float, int]], block: int, price: float, most: int) -> list[int]:

@@ -23,7 +23,7 @@ from rollouts.engines.torch.chain import FEW, Chain
 from rollouts.engines.torch.decode import Products, Prompts
 from rollouts.engines.torch.llama import Layer, Llama, Shape, positioned, rope_tables
 
-ROOM = 16  # own keys grow by a half, and by so many columns at least
+ROOM = 32  # own keys grow by a half, and by so many columns at least
 
 
 class Store:
