@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from compiled_kernels import here, threads  # noqa: E402, F401
-from hypothesis import given, settings  # noqa: E402
+from hypothesis import example, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from train.model.fused import AttendTiled, Seen  # noqa: E402
@@ -44,6 +44,7 @@ def cases(draw: st.DrawFn) -> tuple[int, ...]:
 @pytest.mark.usefixtures("threads")
 @settings(max_examples=60, deadline=None)
 @given(cases(), st.booleans())
+@example((2, 2, 4, 74, 1, 128, 0), False)
 def test_results_and_gradients_are_those_of_torch(case: tuple[int, ...], causal: bool) -> None:
     """Any mask, lines that see nothing among them, and any number of lines and keys."""
     rows, kv_heads, repeat, length, reach, size, seed = case
@@ -71,6 +72,8 @@ def test_results_and_gradients_are_those_of_torch(case: tuple[int, ...], causal:
         torch.use_deterministic_algorithms(False)
     assert torch.allclose(ours.float(), theirs, 3e-2, 3e-2)
     for mine, other in zip(given, exact, strict=True):
-        far = (mine.grad.float() - other.grad).norm() / (other.grad.norm() + 1e-3)
+        # with one key the shares do not change: the gradient of its score is rounding
+        least = 1e-4 * grad.float().norm()
+        far = (mine.grad.float() - other.grad).norm() / (other.grad.norm() + least)
         assert float(far) < 2e-2
         assert torch.allclose(mine.grad.float(), other.grad, 5e-2, 8e-2)
