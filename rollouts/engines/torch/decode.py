@@ -22,7 +22,7 @@ from torch import Tensor
 from rollouts.engines.torch.bindings import Kernels
 from rollouts.engines.torch.chain import Chain, Tiles, chain
 from rollouts.engines.torch.kernels import kernels_for
-from rollouts.engines.torch.llama import Layer, Llama, Shape, positioned, rms_norm, rope_tables
+from rollouts.engines.torch.llama import Layer, Llama, Shape, rms_norm, rope_tables, split_heads
 
 Linear = Callable[[Tensor], Tensor]
 
@@ -247,12 +247,8 @@ def _mixed(
     tables: tuple[Tensor, Tensor],
 ) -> Tensor:
     """Attention of a layer (R, H·C); the new keys and values are stored."""
-    cos, sin = tables[0][:, None], tables[1][:, None]
-    cut = shape.heads + shape.kv_heads
-    heads = projected.view(len(projected), -1, shape.head_dim)
-    turned = positioned(heads[:, :cut], layer, shape, cos, sin)
-    q = turned[:, : shape.heads] * shape.head_dim**-0.5
-    sides = (q, turned[:, shape.heads :], heads[:, cut:])
+    q, k, v = split_heads(projected, layer, shape, tables)
+    sides = (q * shape.head_dim**-0.5, k, v)
     sizes = [cache.rows for cache in caches]
     parts = zip(caches, *(side.split(sizes) for side in sides), strict=True)
     mixed: list[Tensor] = []

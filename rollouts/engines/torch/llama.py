@@ -252,6 +252,18 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos + turned * sin
 
 
+def split_heads(
+    projected: Tensor, layer: Layer, shape: Shape, tables: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries (T, H, C) and keys (T, K, C) at their places, and values (T, K, C), of what a layer
+    projected (T, (H+2K)·C); `tables` are cos and sin (T, C)."""
+    cos, sin = tables[0][:, None], tables[1][:, None]
+    heads = projected.view(len(projected), -1, shape.head_dim)
+    cut = shape.heads + shape.kv_heads
+    turned = positioned(heads[:, :cut], layer, shape, cos, sin)
+    return turned[:, : shape.heads], turned[:, shape.heads :], heads[:, cut:]
+
+
 def positioned(turn: Tensor, layer: Layer, shape: Shape, cos: Tensor, sin: Tensor) -> Tensor:
     """Queries and keys (N, H+K, C), normed where the model does that, and rotated."""
     if layer.norm_q is not None and layer.norm_k is not None:

@@ -23,9 +23,9 @@ from rollouts.engines.torch.llama import (
     Layer,
     Llama,
     Shape,
-    positioned,
     rms_norm,
     rope_tables,
+    split_heads,
 )
 
 PIECE = 2048  # tokens
@@ -201,14 +201,8 @@ def _mixed(
     v: Tensor,
 ) -> Tensor:
     """Attention of a piece (T, H·C), in torch; `k` and `v` get the new keys and values."""
-    cos, sin = tables[0][:, None], tables[1][:, None]
     which, inside = padding.which, padding.inside
-    cut = shape.heads + shape.kv_heads
-    heads = projected.view(len(projected), -1, shape.head_dim)
-    turned = positioned(heads[:, :cut], layer, shape, cos, sin)
-    k[which, :, position] = turned[:, shape.heads :]
-    v[which, :, position] = heads[:, cut:]
-    q = turned[:, : shape.heads]
+    q, k[which, :, position], v[which, :, position] = split_heads(projected, layer, shape, tables)
     size = (padding.prompts, padding.longest, shape.heads, shape.head_dim)
     if padding.even:
         q = q.reshape(size)

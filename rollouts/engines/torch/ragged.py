@@ -21,7 +21,7 @@ from torch import Tensor
 from rollouts.engines.torch.bindings import Kernels
 from rollouts.engines.torch.chain import FEW, Chain
 from rollouts.engines.torch.decode import Products, Prompts
-from rollouts.engines.torch.llama import Layer, Llama, Shape, positioned, rope_tables
+from rollouts.engines.torch.llama import Layer, Llama, Shape, rope_tables, split_heads
 
 ROOM = 32  # own keys grow by a half, and by so many columns at least
 
@@ -223,12 +223,8 @@ def attend(
     tables: tuple[Tensor, Tensor],
 ) -> Tensor:
     """Attention of a layer (T, H·C), in torch; the new keys and values are stored."""
-    cos, sin = tables[0][:, None], tables[1][:, None]
-    cut = shape.heads + shape.kv_heads
-    heads = projected.view(len(projected), -1, shape.head_dim)
-    turned = positioned(heads[:, :cut], layer, shape, cos, sin)
-    q = turned[:, : shape.heads] * shape.head_dim**-0.5
-    sides = (q, turned[:, shape.heads :], heads[:, cut:])
+    q, k, v = split_heads(projected, layer, shape, tables)
+    sides = (q * shape.head_dim**-0.5, k, v)
     parts = zip(*(side.split([len(part.ids) for part in fed]) for side in sides), strict=True)
     mixed: list[Tensor] = []
     for part, block, (own_q, own_k, own_v) in zip(fed, blocks, parts, strict=True):

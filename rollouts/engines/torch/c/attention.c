@@ -32,7 +32,7 @@ static inline __attribute__((always_inline)) void attend_rows(const step *s, int
                                                               int64_t size, const scratch *room) {
     int64_t repeat = s->heads / s->kv_heads, begin = s->starts[first];
 #if TILES
-    if (room->paired && (s->starts[last] - begin) * repeat > FEW) {
+    if (room->packed && (s->starts[last] - begin) * repeat > FEW) {
         attend_by_tiles(s, k, first, last, size, room);
         return;
     }
@@ -104,7 +104,7 @@ int attend(const real *qkv, real *out, const real *cos, const real *sin, const r
         }
 #if TILES
         tile_sizes before;
-        int tiled = !none && room.paired;
+        int tiled = !none && room.packed;
         if (tiled) begin_tiles(&before);
 #endif
 #pragma omp for collapse(2) schedule(static)

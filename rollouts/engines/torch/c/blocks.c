@@ -230,7 +230,7 @@ static inline __attribute__((always_inline)) void attend_block(const seen_blocks
                                                                real *out, float *stats) {
     const real *keys = s->keys + b * s->reach * size, *values = s->values + b * s->reach * size;
     paired_keys(keys, s->reach, size, room->keys);
-    paired_values(values, s->reach, size, values + 2 * PAIRS * size, room->mixed_values);
+    paired_values(values, s->reach, size, room->mixed_values);
     for (int64_t l = 0; l < s->length; l += SPAN) attend_span(s, b, l, size, room, out, stats);
 }
 
@@ -247,8 +247,7 @@ static inline __attribute__((always_inline)) void attend_block_back(const seen_b
     int64_t sums = whole(s->reach, PAIRS) * size;
     paired_keys(s->keys + known, s->reach, size, room->keys);
     paired_keys(s->values + known, s->reach, size, room->values);
-    paired_values(s->keys + known, s->reach, size, s->keys + known + 2 * PAIRS * size,
-                  room->mixed_keys);
+    paired_values(s->keys + known, s->reach, size, room->mixed_keys);
     memset(room->d_keys, 0, sizeof(float) * (size_t)sums);
     memset(room->d_values, 0, sizeof(float) * (size_t)sums);
     for (int64_t l = 0; l < s->length; l += SPAN) {

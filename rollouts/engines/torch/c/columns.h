@@ -97,8 +97,8 @@ static inline __attribute__((always_inline)) void own_scores(const real *own, in
     }
 }
 
-/* mixed (16, size) += shares (16, columns), `length` of them, · values (length, size), of `wide` cells
- * from `c` on, 64 at most. `next` is what will be read later, as many bytes: it is asked for. */
+/* mixed (count, size) += shares (16, columns), `length` of them, · values (length, size); of the count
+ * 16 lines at most. `next` is what will be read later, as much as the values: it is asked for. */
 static inline __attribute__((always_inline)) void column_mix(const real *shares, const real *values,
                                                              int64_t length, int64_t size,
                                                              int64_t columns, int64_t count,
@@ -194,7 +194,7 @@ static inline __attribute__((always_inline)) void attend_by_tiles(const step *s,
         column_shares(room->scores + q * columns, length, end, _mm512_load_si512(seen), columns,
                       room->shares + q * columns);
     }
-    /* meanwhile, what the next rows will read is asked for */
+    /* what the next rows will read is asked for while values are mixed */
     const row *after = s->rows + (last < s->fed ? last : first);
     const real *next = s->prompt_k + (after->prompt * s->kv_heads + k) * s->longest * size;
     memset(room->mixed, 0, sizeof(float) * (size_t)(count * size));

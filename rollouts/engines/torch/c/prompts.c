@@ -79,7 +79,7 @@ static inline __attribute__((always_inline)) void read_head(const reading *s, in
                sizeof(real) * (size_t)size);
     }
     paired_keys(keys, end, size, room->keys);
-    paired_values(values, end, size, values + 2 * PAIRS * size, room->values);
+    paired_values(values, end, size, room->values);
     for (int64_t i = begin; i < end; i += ROWS)
         attend_tokens(s, k, s->starts[p] + i - begin, i, i + ROWS < end ? i + ROWS : end, size, room);
 }

@@ -21,29 +21,27 @@ typedef struct {
 
 /* What a thread computes in, for at most `most` queries: them and results (most, size), their scores
  * (most, columns), and what keys and values are multiplied by, rounded or the same; where there are
- * tiles, the queries and the values of a prompt or a row as such. */
+ * tiles, the queries as such. */
 typedef struct {
     float *queries, *mixed, *scores;
     number *asked, *shares;
-    real *packed, *paired; /* null: no tiles */
+    real *packed; /* null: no tiles */
     int64_t columns;
     void *all;
 } scratch;
 
 static int take_scratch(const step *s, int64_t size, scratch *room) {
-    int64_t most = whole(ROWS * (s->heads / s->kv_heads), 16) + 16, columns = whole(s->longest + s->most, 32) + 32;
-    int64_t floats = most * (2 * size + columns), cells = 0, packed = 0, paired = 0;
+    int64_t most = whole(ROWS * (s->heads / s->kv_heads), 16) + 16;
+    int64_t columns = whole(s->longest + s->most, 32) + 32;
+    int64_t floats = most * (2 * size + columns), cells = 0, packed = 0;
 #if PAIRED
     cells = most * (size + columns);
 #endif
 #if TILES
-    if (size % PAIRS == 0 && tiles_allowed()) {
-        packed = most * size;
-        paired = whole(s->longest > s->most ? s->longest : s->most, PAIRS) * size;
-    }
+    if (size % PAIRS == 0 && tiles_allowed()) packed = most * size;
 #endif
-    size_t numbers = (size_t)(cells + packed + paired);
-    if (!(room->all = malloc(sizeof(float) * (size_t)floats + sizeof(real) * numbers + 256))) return 1;
+    size_t bytes = sizeof(float) * (size_t)floats + sizeof(real) * (size_t)(cells + packed) + 256;
+    if (!(room->all = malloc(bytes))) return 1;
     room->columns = columns;
     room->queries = aligned(room->all);
     room->mixed = room->queries + most * size;
@@ -51,12 +49,11 @@ static int take_scratch(const step *s, int64_t size, scratch *room) {
 #if PAIRED
     room->asked = aligned(room->queries + floats);
     room->shares = room->asked + most * size;
-    room->packed = paired ? aligned(room->shares + most * columns) : NULL;
-    room->paired = paired ? room->packed + packed : NULL;
+    room->packed = packed ? aligned(room->shares + most * columns) : NULL;
 #else
     room->asked = room->queries;
     room->shares = room->scores;
-    room->packed = room->paired = NULL;
+    room->packed = NULL;
 #endif
     return 0;
 }

@@ -91,16 +91,15 @@ static inline void paired_keys(const real *keys, int64_t length, int64_t size, r
 }
 
 /* Values (length, size) as tiles: of every 32 keys, of every 16 cells, 16 pairs of keys. Of
- * every 32 cells the first tile has the first four of each eight. `next` is what will be read later. */
-static inline void paired_values(const real *values, int64_t length, int64_t size, const real *next,
-                                 real *to) {
+ * every 32 cells the first tile has the first four of each eight. */
+static inline void paired_values(const real *values, int64_t length, int64_t size, real *to) {
     for (int64_t j = 0; j < length; j += PAIRS)
         for (int64_t c = 0; c < size; c += PAIRS, to += 2 * SIDE * PAIRS)
             for (int64_t i = 0; i < SIDE; i++) {
                 const real *at = values + (j + 2 * i) * size + c;
                 __m512i none = _mm512_setzero_si512();
-                ask_for(next + (at - values));
-                ask_for(next + (at - values) + size);
+                __builtin_prefetch(at + PAIRS * size * 2);
+                __builtin_prefetch(at + PAIRS * size * 2 + size);
                 __m512i one = j + 2 * i < length ? _mm512_loadu_si512(at) : none;
                 __m512i two = j + 2 * i + 1 < length ? _mm512_loadu_si512(at + size) : none;
                 side_by_side(one, two, &one, &two);
