@@ -93,6 +93,10 @@ class Branches:
         """Samples that go on."""
         return sum(len(row.samples) for row in self._rows)
 
+    def _length(self, row: Row) -> int:
+        """Tokens that each sample of a row has drawn."""
+        return len(self._ids[row.samples[0]])
+
     def asked(self) -> tuple[Tensor, Tensor]:
         """What decides each next token (B,), and which line of the logits it is from: of every
         row, after each of its tokens, one for each of its samples."""
@@ -101,7 +105,7 @@ class Branches:
         lines: list[int] = []
         line = 0
         for row in self._rows:
-            drawn = len(self._ids[row.samples[0]])
+            drawn = self._length(row)
             for step in range(drawn, drawn + 1 + len(row.guess)):
                 samples += row.samples
                 steps += [step] * len(row.samples)
@@ -183,8 +187,7 @@ class Branches:
     def guess(self) -> list[Row]:
         """The rows, each with all that may follow it."""
         for row in self._rows:
-            left = self.limit - len(self._ids[row.samples[0]]) - 1
-            row.guess = row.text.guess()[:left]
+            row.guess = row.text.guess()[: self.limit - self._length(row) - 1]
         return self._rows
 
     def fed(self) -> Fed:
@@ -192,7 +195,7 @@ class Branches:
         rows: list[tuple[int, int, int, int]] = []
         ids: list[int] = []
         for row in self._rows:
-            filled = len(self._ids[row.samples[0]]) - 1
+            filled = self._length(row) - 1
             rows.append((row.prompt, row.place, filled, 1 + len(row.guess)))
             ids += [row.text.ids[-1], *row.guess]
         self._store.make_room(0, max(filled + tokens for *_, filled, tokens in rows))

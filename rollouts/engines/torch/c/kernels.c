@@ -2,7 +2,8 @@
  *
  * Compiled once a machine by compiler.py, as one file, so that small functions become part of large
  * ones. Sums are float32; every result is rounded once. All tensors are contiguous, and sizes of
- * the last axis are multiples of 16 where nothing else is said. Letters are those of decode.py.
+ * the last axis are multiples of 16 where nothing else is said. Letters are those of ragged.py
+ * and decode.py.
  */
 
 #include "attention.c"
