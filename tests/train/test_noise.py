@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.loader import load
@@ -16,7 +16,7 @@ from rewards.task import Score, Task
 from rollouts.trajectory import Trajectory
 from train.noise import with_noise
 
-TASKS = [Task(f"t{i}", "toy", "x", "train", [], {}) for i in range(300)]
+TASKS = [Task(f"t{i}", "toy", "x", "train", [], {}) for i in range(120)]
 SCORES = [Score(1.0, 1.0), Score(0.0, 0.25, {"text": 0.5}, "wrong text"), Score(None, None)]
 
 
@@ -42,6 +42,7 @@ def test_a_flip_changes_the_reward_and_nothing_else() -> None:
     assert with_noise(exact, NoiseConfig(), 0) is exact
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 2**31), st.sampled_from(["rollout", "task"]), st.floats(0.1, 0.9))
 def test_flips_are_drawn_once_for_a_run(seed: int, by: Any, share: float) -> None:
     score = with_noise(exact, NoiseConfig(share, by), seed)
@@ -53,7 +54,7 @@ def test_flips_are_drawn_once_for_a_run(seed: int, by: Any, share: float) -> Non
     assert first == flipped(TASKS, groups(1)) and (first == later) == (by == "task")
     assert first[7:9] == flipped(TASKS[7:9], groups(1)[7:9])  # whatever else is in the step
     assert all(a == b for a, b in first) == (by == "task")
-    assert abs(sum(map(sum, first)) / (2 * len(TASKS)) - share) < 0.15
+    assert abs(sum(map(sum, first)) / (2 * len(TASKS)) - share) < 0.2
 
 
 def test_what_chooses_by_exact_outcomes_is_refused() -> None:

@@ -23,7 +23,7 @@ SOURCE = Path(__file__).with_name("c") / "kernels.c"
 BASE = ("-O3", "-fno-math-errno", "-fPIC", "-Wno-psabi")
 TUNED = ("-march=native", "-mcpu=native")  # what compilers call it differs by processor
 COMPILERS = ("cc", "gcc", "clang")
-SECONDS = 120  # for a compiler; it needs about two
+SECONDS = 120  # for a compiler; it needs about eight
 
 
 class Unavailable(Exception):

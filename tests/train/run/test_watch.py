@@ -24,10 +24,10 @@ from train.run.watch import commonest, said, watch_of  # noqa: E402
 
 RL = GrpoConfig(
     steps=22,
-    prompts_per_step=8,
+    prompts_per_step=4,
     rollouts_per_prompt=8,
-    mini_batch=8,
-    lr=6e-4,
+    mini_batch=4,
+    lr=1.5e-3,
     max_new_tokens=12,
     max_length=64,
     save_every=11,
