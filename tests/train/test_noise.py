@@ -54,7 +54,7 @@ def test_flips_are_drawn_once_for_a_run(seed: int, by: Any, share: float) -> Non
     assert first == flipped(TASKS, groups(1)) and (first == later) == (by == "task")
     assert first[7:9] == flipped(TASKS[7:9], groups(1)[7:9])  # whatever else is in the step
     assert all(a == b for a, b in first) == (by == "task")
-    assert abs(sum(map(sum, first)) / (2 * len(TASKS)) - share) < 0.2
+    assert abs(sum(map(sum, first)) / (2 * len(TASKS)) - share) < 0.25
 
 
 def test_what_chooses_by_exact_outcomes_is_refused() -> None:
