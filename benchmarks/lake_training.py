@@ -14,6 +14,7 @@ agent that knows them ran them in the sandbox. `rl` and `rl_credit` go on from `
 the other training tasks: `rl` pays the answer alone, `rl_credit` also the share of gold sub-answers
 that the script printed. `all_gold` is the control: SFT on the examples of `sft` and on the gold of
 every task that `rl` and `rl_credit` asked, for the processor time of `sft` and `rl` together.
+`sft_more` takes as long with the examples of `sft` alone: what more passes do by themselves.
 `gold_rl` goes on from `all_gold` as `rl` does from `sft`. Its control is `gold_more`: SFT as
 `all_gold`, for the processor time of `all_gold` and `gold_rl` together.
 
@@ -63,14 +64,15 @@ ARMS: dict[str, tuple[str, ...]] = {  # what RL pays beside the answer
     "rl": ("reward.answer.subtasks=0",),
     "rl_credit": ("reward.answer.subtasks=0.5",),
 }
-CONTROL = "all_gold"
+CONTROL, PASSES = "all_gold", "sft_more"
 AFTER, LONGER = "gold_rl", "gold_more"
-NAMES = ("untouched", START, *ARMS, CONTROL, AFTER, LONGER)
+NAMES = ("untouched", START, *ARMS, PASSES, CONTROL, AFTER, LONGER)
 SPLITS = ("validation", "heldout", "validation_obscured", "heldout_obscured")
 TWIN = "_obscured"
 PAIRS = (("sft", "rl"), ("sft", "rl_credit"), ("rl", "rl_credit"), ("sft", "all_gold"))
 CONTROLLED = (("all_gold", "rl"), ("all_gold", "rl_credit"), ("all_gold", "gold_rl"))
 LAST = (("all_gold", "gold_more"), ("gold_more", "gold_rl"))
+REPEATED = (("sft", "sft_more"), ("sft_more", "rl"), ("sft_more", "all_gold"))
 
 
 def tasks_of(place: Place) -> Path:
@@ -119,27 +121,29 @@ def train_arm(place: Place, name: str) -> None:
         return
     before = {CONTROL: START, AFTER: CONTROL, LONGER: AFTER}.get(name, START)
     train_arm(place, before)
-    if name in (CONTROL, LONGER):
+    if name in (PASSES, CONTROL, LONGER):
         train_control(place, first, name)
         return
     place.train(name, "grpo", rest, place.trained(before), (*RL, *ARMS.get(name, ARMS["rl"])))
 
 
 def train_control(place: Place, first: Path, control: str) -> None:
-    """SFT on the examples of `sft` and on the gold of every task that RL asked."""
-    for name in ARMS:
+    """SFT on the examples of `sft`, and on the gold of every task that RL asked where the control
+    has that."""
+    for name in ARMS if control != PASSES else ("rl",):
         train_arm(place, name)
     files = [f for name in ARMS for f in (place.folder / name / "rollouts").glob("*.jsonl")]
     names = {str(row["task_id"]) for file in files for row in rows_of(file)}
     lines = (first.parent / "train_rl.jsonl").read_text(encoding="utf-8").splitlines()
-    asked = [line for line in lines if json.loads(line)["id"] in names]
+    asked = [] if control == PASSES else [x for x in lines if json.loads(x)["id"] in names]
     took = {n: spent(place.folder / f"{n}.spent.json") for n in (START, "rl", CONTROL, AFTER)}
-    pair = (START, "rl") if control == CONTROL else (CONTROL, AFTER)
+    pair = (CONTROL, AFTER) if control == LONGER else (START, "rl")
     epoch = took[START] / EXAMPLES * (EXAMPLES + len(asked))
     epochs = max(1, round(sum(took[n] for n in pair) / epoch))
-    data = part(first, f"all_gold_{place.seed}.jsonl", EXAMPLES, asked)  # beside the lakes
+    if asked:
+        first = part(first, f"all_gold_{place.seed}.jsonl", EXAMPLES, asked)  # beside the lakes
     settings = (*SFT, f"sft.epochs={epochs}")
-    place.train(control, "sft", gold(place, data), place.model, settings)
+    place.train(control, "sft", gold(place, first), place.model, settings)
 
 
 @dataclass(frozen=True)
@@ -213,7 +217,7 @@ def table(out: Path, split: str) -> None:
             pooled = [a for s in mine for a in data[s, name]]
             print(f"| {name} | all | {' | '.join(cells(pooled))} | |")
     print("\n| difference | seeds | outcome | exact | sub-answers |\n|---|---|---|---|---|")
-    for base, name in (*PAIRS, *CONTROLLED, *LAST):
+    for base, name in (*PAIRS, *REPEATED, *CONTROLLED, *LAST):
         both = [s for s in seeds if (s, base) in data and (s, name) in data]
         pairs = [p for s in both for p in zip(data[s, base], data[s, name], strict=True)]
         difference(f"{base} → {name}", both, pairs)

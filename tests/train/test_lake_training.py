@@ -99,10 +99,10 @@ def test_training_tasks_are_shared_out_once(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class Trains:
-    """A place that notes what it would train, each run of 60 seconds."""
+    """A place that notes what it would train, on how many tasks, each run of 60 seconds."""
 
     folder: Path
-    done: list[tuple[str, str, str, str]]
+    done: list[tuple[str, str, str, int, str]]
     seed: int = 0
     model: str = "untouched"
 
@@ -112,8 +112,9 @@ class Trains:
     def train(self, name: str, command: str, data: Path, start: str, settings: Any) -> None:
         if name in [run[0] for run in self.done]:
             return
-        epochs = [word for word in settings if word.startswith("sft.epochs=")][-1:]
-        self.done.append((name, command, start, *epochs) if epochs else (name, command, start, ""))
+        epochs = ["", *(word for word in settings if word.startswith("sft.epochs="))][-1]
+        count = len(data.read_text().splitlines())
+        self.done.append((name, command, start, count, epochs))
         (self.folder / f"{name}.spent.json").write_text(json.dumps({"seconds": 60, "done": True}))
 
 
@@ -127,13 +128,16 @@ def test_controls_take_the_time_of_what_they_are_held_against(
     monkeypatch.setattr(bench, "tasks_of", lambda place: tmp_path / "tasks")
     monkeypatch.setattr(bench, "gold", lambda place, tasks: tasks)
     place = Trains(tmp_path, [])
-    bench.train_arm(place, "gold_more")  # pyright: ignore[reportArgumentType]
+    for name in ("sft_more", "gold_more"):
+        bench.train_arm(place, name)  # pyright: ignore[reportArgumentType]
+    few, every = bench.EXAMPLES, bench.EXAMPLES + 32
     # 60 s are an epoch of 128 examples; of 160 an epoch is 75 s: two minutes are 1.6 of these
     assert place.done == [
-        ("sft", "sft", "untouched", "sft.epochs=1"),
-        ("rl", "grpo", "sft", ""),
-        ("rl_credit", "grpo", "sft", ""),
-        ("all_gold", "sft", "untouched", "sft.epochs=2"),
-        ("gold_rl", "grpo", "all_gold", ""),
-        ("gold_more", "sft", "untouched", "sft.epochs=2"),
+        ("sft", "sft", "untouched", few, "sft.epochs=1"),
+        ("rl", "grpo", "sft", 32, ""),
+        ("sft_more", "sft", "untouched", few, "sft.epochs=2"),
+        ("rl_credit", "grpo", "sft", 32, ""),
+        ("all_gold", "sft", "untouched", every, "sft.epochs=2"),
+        ("gold_rl", "grpo", "all_gold", 32, ""),
+        ("gold_more", "sft", "untouched", every, "sft.epochs=2"),
     ]
