@@ -1,92 +1,30 @@
-"""The loops, end to end on a tiny model: they learn, they resume to the bit, they refuse."""
+"""Dr.GRPO, end to end on a tiny model: it learns, and its loss is the closed form."""
 
 from __future__ import annotations
 
 import json
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from places import ROOT
 
 torch = pytest.importorskip("torch")
 
-from configs.schema import GrpoConfig, GrpoRunConfig, SftConfig  # noqa: E402
+from grpo_runs import RL, each, few_as, refinement_tasks, run_rl  # noqa: E402
+
+from configs.schema import GrpoConfig, GrpoRunConfig  # noqa: E402
 from rewards.task import Score, Task, TaskError, write_jsonl  # noqa: E402
 from rollouts.environment import Closing, Opening, Reply, Said  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
-from train.examples import Example  # noqa: E402
 from train.grpo import batch_of as rollout_batch  # noqa: E402
 from train.grpo import describe, fitting, sample, train_grpo, update  # noqa: E402
 from train.model.optim import MasterAdamW  # noqa: E402
 from train.model.policy import load_policy  # noqa: E402
-from train.run.checkpoint import CheckpointError  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
 from train.run.loop import Loop  # noqa: E402
 from train.run.resume import Checkpoints  # noqa: E402
-from train.sft import train_sft  # noqa: E402
-
-
-def refinement_tasks(count: int) -> list[Task]:
-    """Short tasks in the refinement family: delete the x's."""
-    tasks = []
-    for i in range(count):
-        text = "".join(random.Random(i).choice("abx") for _ in range(4)) + "x"
-        gold = {"input_text": text, "status": "KEEP", "text": text.replace("x", "")}
-        prompt = [{"role": "user", "content": f"{i % 7}{text}"}]
-        tasks.append(Task(f"t{i}", "refinement", "toy", "train", prompt, gold))
-    return tasks
-
-
-def few_as(task: Task, trajectory: Trajectory) -> Score:
-    """A dense toy reward that a random model can climb: the share of letters a to m."""
-    text = trajectory.text
-    share = sum(c in "abcdefghijklm" for c in text) / max(len(text), 1)
-    return Score(float(share > 0.9), share, {"share": share})
-
-
-def each(score: Any) -> Any:
-    """A scorer of whole batches from one of single rollouts."""
-
-    def scored(tasks: Any, groups: Any) -> Any:
-        return [[score(t, x) for x in group] for t, group in zip(tasks, groups, strict=True)]
-
-    return scored
-
-
-RL = GrpoConfig(
-    steps=12,
-    prompts_per_step=8,
-    rollouts_per_prompt=8,
-    mini_batch=4,
-    lr=3e-3,
-    max_new_tokens=12,
-    max_length=128,
-    save_every=3,
-)
-
-
-def run_rl(folder: Path, out: Path, config: GrpoConfig, score: Any = few_as, **more: Any) -> Any:
-    policy = load_policy(folder, "float32")
-    whole = GrpoRunConfig(rl=config)
-    train_grpo(
-        policy,
-        refinement_tasks(20),
-        ChatTokenizer(folder),
-        each(score),
-        config,
-        Loop(1, RunLog(out), Checkpoints(out / "ck", whole), 400, 32),
-        **more,
-    )
-    return policy
 
 
 def test_grpo_raises_the_reward(tiny_folder: Path, tmp_path: Path) -> None:
@@ -116,57 +54,6 @@ def test_every_switch_changes_what_is_learned(
     other = run_rl(tiny_folder, tmp_path / "b", replace(short, **changes), reference=reference)
     assert not torch.equal(plain.named()[0][1], other.named()[0][1])
     assert all(torch.isfinite(t).all() for _, t in other.named())
-
-
-def test_sft_learns_and_resumes_to_the_same_bits(tiny_folder: Path, tmp_path: Path) -> None:
-    tokenizer = ChatTokenizer(tiny_folder)
-    examples = [
-        Example(tokenizer.prompt(t.prompt), tokenizer.answer(t.gold["text"]))
-        for t in refinement_tasks(24)
-    ]
-    config = SftConfig(epochs=4, batch_size=8, lr=3e-3, warmup=2)
-
-    def run(out: Path, stop_after: int | None) -> Any:
-        policy = load_policy(tiny_folder, "float32")
-        log = RunLog(out)
-        if stop_after is not None:
-            log.step = stopper(stop_after, log.step)  # type: ignore[method-assign]
-        train_sft(
-            policy,
-            examples,
-            config,
-            Loop(3, log, Checkpoints(out / "ck", GrpoRunConfig()), 200),
-            every=2,
-        )
-        return policy
-
-    whole = run(tmp_path / "a", None)
-    losses = [row["loss"] for row in read_metrics(tmp_path / "a")]
-    assert losses[-1] < losses[0] * 0.8
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "b", 5)
-    resumed = run(tmp_path / "b", None)
-    assert same(whole, resumed)
-    assert [r["step"] for r in read_metrics(tmp_path / "b")] == list(range(1, 13))
-
-
-def stopper(at: int, step: Any) -> Any:
-    def stop(stage: str, number: int, *rest: Any) -> None:
-        step(stage, number, *rest)
-        if number == at:
-            raise KeyboardInterrupt
-
-    return stop
-
-
-def same(a: Any, b: Any) -> bool:
-    return all(torch.equal(x, y) for (_, x), (_, y) in zip(a.named(), b.named(), strict=True))
-
-
-def test_a_changed_locked_field_is_refused_by_name(tiny_folder: Path, tmp_path: Path) -> None:
-    run_rl(tiny_folder, tmp_path, replace(RL, steps=3))
-    with pytest.raises(CheckpointError, match=r"rl\.lr was 0\.003 and is 0\.001"):
-        run_rl(tiny_folder, tmp_path, replace(RL, steps=4, lr=1e-3))
 
 
 def test_failed_scoring_teaches_nothing_and_is_counted(tiny_folder: Path, tmp_path: Path) -> None:
@@ -205,48 +92,6 @@ def test_mini_batches_use_the_log_probabilities_of_the_batch_start(tiny_folder: 
         reference=None,
     )
     assert out["pg_clipfrac"] > 0
-
-
-KILLED = replace(RL, steps=8, prompts_per_step=4, save_every=3)
-CHILD = """
-import sys, torch
-torch.set_num_threads(1)
-sys.path[:0] = [sys.argv[1], *(f"{sys.argv[1]}/tests/{d}" for d in ("support", "train"))]
-from pathlib import Path
-from test_grpo import KILLED, run_rl
-policy = run_rl(Path(sys.argv[2]), Path(sys.argv[3]), KILLED)
-policy.save(Path(sys.argv[3]) / "model")
-"""
-
-
-# once this many steps are logged, and a little later: before the first save, and after others
-@pytest.mark.parametrize("kills", [(4,), pytest.param((1, 7), marks=pytest.mark.slow)])
-def test_kill_9_anywhere_and_rerun_gives_the_same_bits(
-    tiny_folder: Path, tmp_path: Path, kills: tuple[int, ...]
-) -> None:
-    def start(out: Path) -> subprocess.Popen[bytes]:
-        words = [sys.executable, "-c", CHILD, str(ROOT), str(tiny_folder), str(out)]
-        env = {**os.environ, "OMP_NUM_THREADS": "1"}
-        return subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL)
-
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    run_rl(tiny_folder, whole, KILLED).save(whole / "model")
-    pauses = random.Random(11)
-    for lines in kills:
-        child = start(killed)
-        metrics = killed / "metrics.jsonl"
-        while child.poll() is None:
-            if metrics.exists() and metrics.read_bytes().count(b"\n") >= lines:
-                time.sleep(pauses.random() * 0.05)
-                child.send_signal(signal.SIGKILL)
-                break
-            time.sleep(0.005)
-        child.wait()
-    assert start(killed).wait() == 0
-    a, b = (p / "model" / "model.safetensors" for p in (whole, killed))
-    assert a.read_bytes() == b.read_bytes()
-    steps = [row["step"] for row in read_metrics(killed)]
-    assert steps == list(range(1, KILLED.steps + 1))
 
 
 def test_prompts_that_leave_no_room_are_left_out_or_refused(tiny_folder: Path) -> None:
@@ -392,18 +237,3 @@ def test_a_norm_that_is_not_a_number_is_not_hidden() -> None:
 
     assert largest([1.0, 3.0, 2.0]) == 3.0
     assert all(n != n for n in (largest([1.0, float("nan")]), largest([float("nan"), 1.0])))
-
-
-def test_fewer_steps_than_are_done_are_refused(tiny_folder: Path, tmp_path: Path) -> None:
-    run_rl(tiny_folder, tmp_path, replace(RL, steps=3))
-    with pytest.raises(CheckpointError, match="at step 3 already and now ends after 2; ask for 3"):
-        run_rl(tiny_folder, tmp_path, replace(RL, steps=2))
-
-
-def test_a_schedule_that_ends_at_the_last_step_keeps_it(tiny_folder: Path, tmp_path: Path) -> None:
-    config = replace(RL, steps=3, schedule="cosine")
-    run_rl(tiny_folder, tmp_path, config)
-    with pytest.raises(CheckpointError, match=r"rl\.steps was 3 and is 6"):
-        run_rl(tiny_folder, tmp_path, replace(config, steps=6))
-    run_rl(tiny_folder, tmp_path / "constant", replace(RL, steps=3))
-    run_rl(tiny_folder, tmp_path / "constant", replace(RL, steps=4))

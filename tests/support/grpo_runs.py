@@ -1,0 +1,73 @@
+"""Dr.GRPO on a tiny model with a toy reward that it can climb."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from configs.schema import GrpoConfig, GrpoRunConfig
+from rewards.task import Score, Task
+from rollouts.prompts import ChatTokenizer
+from rollouts.trajectory import Trajectory
+from train.grpo import train_grpo
+from train.model.policy import load_policy
+from train.run.log import RunLog
+from train.run.loop import Loop
+from train.run.resume import Checkpoints
+
+
+def refinement_tasks(count: int) -> list[Task]:
+    """Short tasks in the refinement family: delete the x's."""
+    tasks = []
+    for i in range(count):
+        text = "".join(random.Random(i).choice("abx") for _ in range(4)) + "x"
+        gold = {"input_text": text, "status": "KEEP", "text": text.replace("x", "")}
+        prompt = [{"role": "user", "content": f"{i % 7}{text}"}]
+        tasks.append(Task(f"t{i}", "refinement", "toy", "train", prompt, gold))
+    return tasks
+
+
+def few_as(task: Task, trajectory: Trajectory) -> Score:
+    """A dense toy reward that a random model can climb: the share of letters a to m."""
+    text = trajectory.text
+    share = sum(c in "abcdefghijklm" for c in text) / max(len(text), 1)
+    return Score(float(share > 0.9), share, {"share": share})
+
+
+def each(score: Any) -> Any:
+    """A scorer of whole batches from one of single rollouts."""
+
+    def scored(tasks: Any, groups: Any) -> Any:
+        return [[score(t, x) for x in group] for t, group in zip(tasks, groups, strict=True)]
+
+    return scored
+
+
+RL = GrpoConfig(
+    steps=12,
+    prompts_per_step=8,
+    rollouts_per_prompt=8,
+    mini_batch=4,
+    lr=3e-3,
+    max_new_tokens=12,
+    max_length=128,
+    save_every=3,
+)
+KILLED = replace(RL, steps=8, prompts_per_step=4, save_every=3)  # what is killed on the way
+
+
+def run_rl(folder: Path, out: Path, config: GrpoConfig, score: Any = few_as, **more: Any) -> Any:
+    policy = load_policy(folder, "float32")
+    whole = GrpoRunConfig(rl=config)
+    train_grpo(
+        policy,
+        refinement_tasks(20),
+        ChatTokenizer(folder),
+        each(score),
+        config,
+        Loop(1, RunLog(out), Checkpoints(out / "ck", whole), 400, 32),
+        **more,
+    )
+    return policy
