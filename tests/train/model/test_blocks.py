@@ -45,6 +45,8 @@ def cases(draw: st.DrawFn) -> tuple[int, ...]:
 @settings(max_examples=60, deadline=None)
 @given(cases(), st.booleans())
 @example((2, 2, 4, 74, 1, 128, 0), False)
+@example((1, 1, 1, 2, 2, 32, 0), False)
+@example((1, 1, 1, 1, 2, 32, 392), True)
 def test_results_and_gradients_are_those_of_torch(case: tuple[int, ...], causal: bool) -> None:
     """Any mask, lines that see nothing among them, and any number of lines and keys."""
     rows, kv_heads, repeat, length, reach, size, seed = case
@@ -72,8 +74,8 @@ def test_results_and_gradients_are_those_of_torch(case: tuple[int, ...], causal:
         torch.use_deterministic_algorithms(False)
     assert torch.allclose(ours.float(), theirs, 3e-2, 3e-2)
     for mine, other in zip(given, exact, strict=True):
-        # with one key the shares do not change: the gradient of its score is rounding
-        least = 1e-4 * grad.float().norm()
-        far = (mine.grad.float() - other.grad).norm() / (other.grad.norm() + least)
-        assert float(far) < 2e-2
+        # Scores' gradients are differences from a mean that comes of the rounded result. Where one
+        # key has nearly all of the share, little but that rounding is left.
+        bound = 2e-2 * other.grad.norm() + 2**-8 * grad.float().norm()
+        assert (mine.grad.float() - other.grad).norm() < bound
         assert torch.allclose(mine.grad.float(), other.grad, 5e-2, 8e-2)
