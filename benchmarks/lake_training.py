@@ -130,12 +130,13 @@ def train_arm(place: Place, name: str) -> None:
 def train_control(place: Place, first: Path, control: str) -> None:
     """SFT on the examples of `sft`, and on the gold of every task that RL asked where the control
     has that."""
-    for name in ARMS if control != PASSES else ("rl",):
+    arms = () if control == PASSES else tuple(ARMS)
+    for name in arms or ("rl",):
         train_arm(place, name)
-    files = [f for name in ARMS for f in (place.folder / name / "rollouts").glob("*.jsonl")]
+    files = [f for name in arms for f in (place.folder / name / "rollouts").glob("*.jsonl")]
     names = {str(row["task_id"]) for file in files for row in rows_of(file)}
     lines = (first.parent / "train_rl.jsonl").read_text(encoding="utf-8").splitlines()
-    asked = [] if control == PASSES else [x for x in lines if json.loads(x)["id"] in names]
+    asked = [line for line in lines if json.loads(line)["id"] in names]
     took = {n: spent(place.folder / f"{n}.spent.json") for n in (START, "rl", CONTROL, AFTER)}
     pair = (CONTROL, AFTER) if control == LONGER else (START, "rl")
     epoch = took[START] / EXAMPLES * (EXAMPLES + len(asked))

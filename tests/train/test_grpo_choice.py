@@ -11,6 +11,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from grpo_runs import each  # noqa: E402
+
 from configs.schema import GrpoConfig, GrpoRunConfig  # noqa: E402
 from rewards.task import Score, Task  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
@@ -45,8 +47,7 @@ def reward(task: Task, rollout: Trajectory) -> Score:
     return Score(1.0, 1.0) if task.gold["flat"] else Score(float(share > 0.5), share)
 
 
-def scores(asked: Any, groups: Any) -> Any:
-    return [[reward(t, r) for r in g] for t, g in zip(asked, groups, strict=True)]
+scores = each(reward)
 
 
 def states(task: Task) -> list[Task]:

@@ -74,8 +74,8 @@ def test_results_and_gradients_are_those_of_torch(case: tuple[int, ...], causal:
         torch.use_deterministic_algorithms(False)
     assert torch.allclose(ours.float(), theirs, 3e-2, 3e-2)
     for mine, other in zip(given, exact, strict=True):
-        # Scores' gradients are differences from a mean that comes of the rounded result. Where one
-        # key has nearly all of the share, little but that rounding is left.
+        # The gradient of a score is a difference from a mean, which is made from the rounded
+        # result. Where one key has nearly all of the share, the difference is mostly that rounding.
         bound = 2e-2 * other.grad.norm() + 2**-8 * grad.float().norm()
         assert (mine.grad.float() - other.grad).norm() < bound
         assert torch.allclose(mine.grad.float(), other.grad, 5e-2, 8e-2)

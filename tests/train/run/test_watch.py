@@ -10,6 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from grpo_runs import each  # noqa: E402
+
 from configs.schema import GrpoConfig, GrpoRunConfig  # noqa: E402
 from rewards.task import Answer, Score, Task  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
@@ -48,15 +50,12 @@ def train(folder: Path, out: Path, honest: bool, steps: int = 22) -> list[dict[s
         share = sum(c in "abcdefghijklm" for c in rollout.text) / max(len(rollout.text), 1)
         return Score(share if honest else 0.0, share)
 
-    def scores(asked: Any, groups: Any) -> Any:
-        return [[score(t, r) for r in g] for t, g in zip(asked, groups, strict=True)]
-
     config = replace(RL, steps=steps)
     policy = load_policy(folder, "float32")
     checkpoints = Checkpoints(out / "ck", GrpoRunConfig(rl=config))
     watch = watch_of(out, tasks())
     loop = Loop(1, RunLog(out), checkpoints, 800, 64, watch=watch)
-    train_grpo(policy, tasks(), ChatTokenizer(folder), scores, config, loop)
+    train_grpo(policy, tasks(), ChatTokenizer(folder), each(score), config, loop)
     return read_metrics(out)
 
 
