@@ -42,7 +42,7 @@ class EngineConfig:
     """Format of the working weights. auto: bfloat16 on a GPU and on a CPU that is fast with it,
     else float32; a run that is resumed keeps the one it began with."""
 
-    rounding: Literal["nearest", "spread"] = locked("nearest")
+    rounding: Literal["nearest", "spread"] = locked("spread")
     """How training copies float32 weights down to bfloat16. spread: by a threshold for each place,
     so that updates smaller than the spacing count from the first step on (docs/training.md)."""
 

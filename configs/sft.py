@@ -12,7 +12,7 @@ from configs.fields import fitted, locked
 class SftConfig:
     """Supervised fine-tuning; AdamW, linear warm-up, then a cosine to 0."""
 
-    epochs: int = locked(1)
+    epochs: int = locked(3)
     """Times every example is seen. Steps follow: examples · epochs / batch_size, rounded up."""
 
     batch_size: int = locked(8)

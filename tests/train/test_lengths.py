@@ -125,7 +125,7 @@ def test_defaults_train_on_any_length_and_find_the_validation_file(
     assert "(auto): the longest of 2 examples" in said and "validation.jsonl, 32 tasks" in said
     assert sft(words) == 0
     said = capsys.readouterr().out
-    assert "validation 1/1" in said and "32 tasks" in said
+    assert "validation 3/3" in said and "32 tasks" in said
     assert (tmp_path / "o" / "best" / "trained_on.bin").is_file()
     assert sft([*words, "validation=null", "--out", str(tmp_path / "p")]) == 0
     assert "validation" not in capsys.readouterr().out

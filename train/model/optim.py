@@ -41,7 +41,7 @@ class MasterAdamW:
         named: Sequence[tuple[str, Tensor]],
         betas: tuple[float, float] = (0.9, 0.999),
         weight_decay: float = 0.0,
-        rounding: str = "nearest",
+        rounding: str = "spread",
         eps: float = 1e-8,
     ) -> None:
         self.rounding = rounding

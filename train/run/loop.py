@@ -44,7 +44,7 @@ class Loop:
     slots: int = 64
     """Answers decoded side by side."""
 
-    rounding: str = "nearest"
+    rounding: str = "spread"
     """How float32 weights become bfloat16 ones: nearest or spread (train/model/rounding.py)."""
 
     validate: Validate = no_validation

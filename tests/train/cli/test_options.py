@@ -53,4 +53,4 @@ def test_help_lists_the_settings_and_imports_no_torch(command: str) -> None:
     words = [sys.executable, "-c", code, str(ROOT), command, "--help"]
     said = subprocess.run(words, capture_output=True, text=True, check=True, cwd=Path("/")).stdout
     assert said.rstrip().endswith("False False")
-    assert "sft.epochs=1" in said or "rl.rollouts_per_prompt=8" in said
+    assert "sft.epochs=3" in said or "rl.rollouts_per_prompt=8" in said
