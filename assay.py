@@ -44,6 +44,9 @@ _RECORDED = (0, 3)  # done; done, but some rows had no outcome
 # own value is some milliseconds. Where other programs use the cores, the loops keep the last thread
 # from a core, and every operation takes that long (benchmarks/busy_cores.py).
 SPINS = "10000"
+# Large tensors lie in pages of 2 MiB, where Linux has them for programs that ask: for weights that
+# every step reads, fewer addresses are looked up. torch reads it when it first takes memory.
+HUGE_PAGES = ("THP_MEM_ALLOC_ENABLE", "1")
 
 
 def usage() -> str:
@@ -59,6 +62,7 @@ def main(argv: list[str] | None = None) -> int:
         return _front(argv)
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is loaded
+    os.environ.setdefault(*HUGE_PAGES)
     try:
         from rewards.console import as_program
 

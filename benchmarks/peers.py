@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -35,6 +36,7 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
+from assay import HUGE_PAGES
 from benchmarks.engine import decode_floor, demo_tasks, timed, train_floor
 from rewards.families import family_named
 from rewards.family import gold_answer
@@ -62,6 +64,8 @@ class Side:
         env["OMP_NUM_THREADS"] = json.loads(setup.read_text())["omp"]
         if name == "ours":
             env["PYTHONPATH"] = str(ROOT)
+        else:
+            env.pop(HUGE_PAGES[0], None)  # as they come
         self.name = name
         self.log = setup.with_suffix(f".{name}.log")
         with self.log.open("w") as log:
@@ -183,6 +187,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", help="Hugging Face folder (default: SmolLM2-135M-Instruct)")
     parser.add_argument("--only", nargs="+", choices=WORKS, default=list(WORKS))
     args = parser.parse_args(argv)
+    os.environ.setdefault(*HUGE_PAGES)  # for our side and the floor, as `assay` does
     model = resolve_model(args.model) if args.model is None else Path(args.model)
     tokenizer = ChatTokenizer(model)
     set_threads(args.threads)

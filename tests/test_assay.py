@@ -45,20 +45,22 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "left"),
+    ("name", "given", "left"),
     [
-        ({}, assay.SPINS),
-        ({"GOMP_SPINCOUNT": "7"}, "7"),
-        ({"OMP_WAIT_POLICY": "active"}, None),
+        ("GOMP_SPINCOUNT", {}, assay.SPINS),
+        ("GOMP_SPINCOUNT", {"GOMP_SPINCOUNT": "7"}, "7"),
+        ("GOMP_SPINCOUNT", {"OMP_WAIT_POLICY": "active"}, None),
+        (assay.HUGE_PAGES[0], {}, "1"),
+        (assay.HUGE_PAGES[0], {assay.HUGE_PAGES[0]: "0"}, "0"),
     ],
 )
-def test_threads_of_torch_wait_shortly_unless_the_user_says_how(
-    given: dict[str, str], left: str | None
+def test_what_torch_reads_is_set_unless_the_user_says_how(
+    name: str, given: dict[str, str], left: str | None
 ) -> None:
-    names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+    names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", assay.HUGE_PAGES[0])
     env = {**{k: v for k, v in os.environ.items() if k not in names}, **given}
     code = "import os, sys, assay; sys.argv = ['assay', 'version']; assay.main(); "
-    code += "print(os.environ.get('GOMP_SPINCOUNT'))"
+    code += f"print(os.environ.get({name!r}))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True
     )

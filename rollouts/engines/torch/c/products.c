@@ -1,7 +1,8 @@
 /* Products of a few rows with weights, by AMX.
  *
  * Weights are read once and in order, so what bounds these products is memory: each block of them is
- * asked for while the block before it is multiplied.
+ * asked for while the block before it is multiplied. With many rows it is arithmetic: the results of a
+ * block are written while the next one is multiplied, which leaves the units for vectors idle.
  */
 
 #include "tiles.h"
@@ -29,32 +30,15 @@ void pack_weight(const real *weight, real *packed, int64_t size, int64_t inner, 
 }
 
 #if TILES
-/* parts: 32 outputs of `packed` weights for 32 rows of x, or for the 16 that are left. Meanwhile the
- * weights of later outputs are asked for, from `next` on: `lines` cache lines for every two tiles. */
-static inline void sums_of(const real *x, const real *packed, int64_t inner, int two, int lines,
-                           const char *next, float (*part)[SIDE * SIDE]) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    for (int64_t k = 0; k < inner; k += PAIRS, next += lines * 64) {
-        for (int i = 0; i < lines; i++) ask_for(next + i * 64);
-        _tile_loadd(4, x + k, sizeof(real) * (size_t)inner);
-        _tile_loadd(6, packed + k * SIDE, 64);
-        _tile_loadd(7, packed + (inner + k) * SIDE, 64);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_dpbf16ps(1, 4, 7);
-        if (two) {
-            _tile_loadd(5, x + SIDE * inner + k, sizeof(real) * (size_t)inner);
-            _tile_dpbf16ps(2, 5, 6);
-            _tile_dpbf16ps(3, 5, 7);
-        }
-    }
-    _tile_stored(0, part[0], 64);
-    _tile_stored(1, part[1], 64);
-    _tile_stored(2, part[2], 64);
-    _tile_stored(3, part[3], 64);
-}
+/* Sums of 32 outputs for up to 32 rows, and where they go. */
+typedef struct {
+    float part[4][SIDE * SIDE] __attribute__((aligned(64)));
+    vec low, high;   /* the bias of 16 outputs each */
+    real *to;        /* results of the first row */
+    int64_t apart;   /* from there to those of the next */
+    int rows, done;  /* how many there are, and are written */
+    int gates, past; /* 16 gates and what they open; written from the caches on */
+} sums;
 
 /* 32 results of a row: `to` (32,), from the caches on where they are too many for those. */
 static inline void store_sums(vec low, vec high, int past, real *to) {
@@ -71,6 +55,48 @@ static inline void store_gated(vec gate, vec up, real *to) {
     store_sums(gate, up, 0, both);
     store(to, gated(load(both), load(both + SIDE)));
 }
+
+/* Write the results of `count` more rows, or of those that are left. */
+static inline void write_rows(sums *of, int count) {
+    for (; count && of->done < of->rows; count--, of->done++) {
+        const float *sum = of->part[of->done / SIDE * 2] + of->done % SIDE * SIDE;
+        vec a = lanes(sum) + of->low, b = lanes(sum + SIDE * SIDE) + of->high;
+        real *to = of->to + of->done * of->apart;
+        if (of->gates)
+            store_gated(a, b, to);
+        else
+            store_sums(a, b, of->past, to);
+    }
+}
+
+/* The parts of `now`: 32 outputs of `packed` weights for 32 rows of x, or for the 16 that are left.
+ * Meanwhile, for every two tiles, `lines` cache lines of later weights are asked for, from `next` on,
+ * and `each` rows of `before` are written. */
+static inline void sum_up(sums *now, const real *x, const real *packed, int64_t inner, int two,
+                          int lines, const char *next, sums *before, int each) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int64_t k = 0; k < inner; k += PAIRS, next += lines * 64) {
+        for (int i = 0; i < lines; i++) ask_for(next + i * 64);
+        _tile_loadd(4, x + k, sizeof(real) * (size_t)inner);
+        _tile_loadd(6, packed + k * SIDE, 64);
+        _tile_loadd(7, packed + (inner + k) * SIDE, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        if (two) {
+            _tile_loadd(5, x + SIDE * inner + k, sizeof(real) * (size_t)inner);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+        write_rows(before, each);
+    }
+    _tile_stored(0, now->part[0], 64);
+    _tile_stored(1, now->part[1], 64);
+    _tile_stored(2, now->part[2], 64);
+    _tile_stored(3, now->part[3], 64);
+}
 #endif
 
 /* out (rows, size) = x (rows, inner) · weightᵀ + bias, the weight as `pack_weight` left it; bias
@@ -83,6 +109,8 @@ int product(const real *x, const real *packed, const real *bias, real *out, int6
     int64_t all = whole(rows, SIDE), blocks = (all + BOTH - 1) / BOTH;
     int past = rows * size * (int64_t)sizeof(real) > CACHED;
     int lines = (int)((BOTH + blocks - 1) / blocks); /* of the 32 of two tiles */
+    int each = (int)((BOTH * PAIRS + inner - 1) / inner);
+    int claim = !past && blocks > 3; /* lines of results before they are written */
     real *padded = NULL;
     if (all > rows) {
         padded = aligned_alloc(64, sizeof(real) * (size_t)(all * inner));
@@ -93,31 +121,32 @@ int product(const real *x, const real *packed, const real *bias, real *out, int6
     }
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-        float part[4][SIDE * SIDE] __attribute__((aligned(64)));
-        tile_sizes before;
-        begin_tiles(&before);
+        sums two[2] = {{.rows = 0}, {.rows = 0}}, *now = two, *before = two + 1;
+        tile_sizes set;
+        begin_tiles(&set);
 #pragma omp for schedule(static)
         for (int64_t n = 0; n < size; n += BOTH) {
             const real *here = packed + n * inner;
             const char *next = (const char *)(here + BOTH * inner);
-            vec low = {0}, high = {0};
-            if (bias) {
-                low = load(bias + n);
-                high = load(bias + n + SIDE);
-            }
             for (int64_t row = 0; row < rows; row += BOTH, next += lines * inner * 2) {
-                sums_of(x + row * inner, here, inner, row + SIDE < all, lines, next, part);
-                for (int64_t i = 0; i < BOTH && row + i < rows; i++) {
-                    const float *sum = part[i / SIDE * 2] + i % SIDE * SIDE;
-                    vec a = lanes(sum) + low, b = lanes(sum + SIDE * SIDE) + high;
-                    if (gates)
-                        store_gated(a, b, out + ((row + i) * size + n) / 2);
-                    else
-                        store_sums(a, b, past, out + (row + i) * size + n);
-                }
+                sum_up(now, x + row * inner, here, inner, row + SIDE < all, lines, next, before, each);
+                now->low = bias ? load(bias + n) : (vec){0};
+                now->high = bias ? load(bias + n + SIDE) : (vec){0};
+                now->apart = gates ? size / 2 : size;
+                now->to = out + row * now->apart + (gates ? n / 2 : n);
+                now->rows = rows - row < BOTH ? (int)(rows - row) : BOTH;
+                now->done = 0;
+                now->gates = gates;
+                now->past = past;
+                for (int i = 0; claim && i < now->rows; i++)
+                    __builtin_prefetch(now->to + i * now->apart, 1);
+                sums *full = now;
+                now = before;
+                before = full;
             }
         }
-        end_tiles(&before);
+        write_rows(before, BOTH);
+        end_tiles(&set);
         _mm_sfence();
     }
     free(padded);
