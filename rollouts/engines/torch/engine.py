@@ -113,7 +113,8 @@ class TorchEngine:
                     past[i] = []  # it is in the wave's cache now
                 logits.append(first)
                 waves.append((part, wave))
-            _draw([w for _, w in waves], torch.cat(logits), sampling, run.kernels)
+            whole = logits[0] if len(logits) == 1 else torch.cat(logits)
+            _draw([w for _, w in waves], whole, sampling, run.kernels)
             for part, wave in waves:
                 if wave.done:
                     groups = wave.completions()

@@ -100,10 +100,7 @@ def prefill(
     begin = [_restore(keys, values, i, parts) for i, parts in enumerate(past)]
     last: list[Tensor] = []
     for piece in _pieces(begin, ends):
-        x = _run_piece(model, run, prompts, piece, keys, values)
-        sizes = torch.tensor([b - a for a, b in zip(piece.begin, piece.end, strict=True)])
-        done = [b == ends[piece.first + i] for i, b in enumerate(piece.end)]
-        last.append(x[(sizes.cumsum(0) - 1)[torch.tensor(done)].to(device)])
+        last.append(_run_piece(model, run, prompts, piece, keys, values))
     lengths = torch.tensor(ends, device=device)
     hidden = torch.cat(last)
     if order != sorted(order):
@@ -136,7 +133,8 @@ def _run_piece(
     keys: list[Tensor],
     values: list[Tensor],
 ) -> Tensor:
-    """Hidden states (T, D) of a piece, its prompts' tokens flat; fills `keys` and `values`."""
+    """Hidden states (E, D) of the E prompts that end in a piece, at their last tokens; fills `keys`
+    and `values`."""
     shape, device, dtype = model.shape, model.embed.device, model.embed.dtype
     rows = range(piece.first, piece.last)
     lines = list(zip(rows, piece.begin, piece.end, strict=True))
@@ -144,6 +142,8 @@ def _run_piece(
     position = torch.tensor([j for _, a, b in lines for j in range(a, b)], device=device)
     tables = rope_tables(shape, position, dtype)
     spans = torch.tensor(list(zip(piece.begin, piece.end, strict=True)))
+    after = torch.tensor([b - a for _, a, b in lines]).cumsum(0)
+    last = (after - 1)[torch.tensor([b == len(prompts[row]) for row, _, b in lines])].to(device)
     padding = None if _reads(run) else _padding(piece, device, dtype)
     x, more = model.embed[torch.tensor(flat, device=device)], None
     for index, (layer, (qkv, o, gated, down)) in enumerate(
@@ -157,6 +157,8 @@ def _run_piece(
             mixed = run.kernels.read_prompts(qkv(normed), tables, norms, k, v, spans, shape.eps)
         else:
             mixed = _mixed(shape, layer, qkv(normed), tables, position, padding, k, v)
+        if index + 1 == len(model.layers):  # nothing else reads what it makes of other tokens
+            x, mixed = x[last], mixed[last]
         x, normed = run.add_norm(x, o(mixed), layer.norm_mlp, shape.eps)
         more = down(gated(normed))
     return x if more is None else x + more
