@@ -2,7 +2,7 @@
 # From a folder of your own tables to a trained and evaluated model.
 #   examples/own_tables.sh TABLES MODEL OUT
 # TABLES holds csv, tsv, parquet or SQLite files. MODEL is a model folder.
-# Settings go into the variables SFT and EVAL, as in SFT="sft.epochs=3".
+# Settings go into the variables SFT and EVAL, as in SFT="sft.epochs=1".
 set -euo pipefail
 tables=$1 model=$2 out=$3
 
