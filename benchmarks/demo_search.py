@@ -114,7 +114,7 @@ class Place:
 
     def trained(self, name: str, command: str, data: Path, settings: Sequence[str]) -> None:
         model = [f"model.path={self.model}"] if self.model and command == "sft" else []
-        words = (f"engine.threads={self.threads}", "engine.rounding=nearest", *model, *settings)
+        words = (f"engine.threads={self.threads}", *model, *settings)
         Stages(self.folder, self.seed, self.extra).train(name, command, data, words)
 
     def answers(self, name: str, tasks: Path) -> list[Row]:

@@ -42,12 +42,7 @@ TASKS = ("--carried", "--short", "--obscured", "--count", "400")
 SHARES = ("--heldout-share", "0.2", "--validation-share", "0.15")
 EXAMPLES = 128  # training tasks of SFT; RL asks the others
 ROOM = 130  # tokens of an answer
-ENGINE = (
-    "validation=null",
-    "engine.threads=1",
-    "engine.micro_tokens=2048",
-    "engine.rounding=nearest",
-)
+ENGINE = ("validation=null", "engine.threads=1", "engine.micro_tokens=2048")
 SFT = (*ENGINE, "sft.epochs=1", "sft.batch_size=4", "sft.lr=2e-4", "sft.max_length=480")
 RL = (
     *ENGINE,

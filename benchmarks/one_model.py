@@ -36,12 +36,7 @@ from train.model.source import resolve_model
 Row = dict[str, Any]
 KINDS = ("refine", "order", "sql")
 EXAMPLES, POOL, ASKED, REPLAYED = 160, 40, 60, 16
-SHARED = (
-    "validation=null",
-    "engine.threads=1",
-    "engine.micro_tokens=2048",
-    "engine.rounding=nearest",
-)
+SHARED = ("validation=null", "engine.threads=1", "engine.micro_tokens=2048")
 SFT = (
     "sft.epochs=1",
     "sft.batch_size=4",

@@ -52,12 +52,7 @@ TASKS = (
     "heldout=60",
     "brief=true",
 )
-SHARED = (
-    "validation=null",
-    "engine.threads=1",
-    "engine.micro_tokens=1536",
-    "engine.rounding=nearest",
-)
+SHARED = ("validation=null", "engine.threads=1", "engine.micro_tokens=1536")
 SFT = ("sft.epochs=1", "sft.max_length=320", "checkpoint.sft_every=30")
 RL = (
     "rl.steps=12",

@@ -18,6 +18,7 @@ from typing import Any
 from train.evaluation.stats import Interval
 
 ROOT = Path(__file__).resolve().parents[1]
+ROUNDING = "engine.rounding=nearest"  # what most tables in docs/results were made with
 FOREIGN = {"sft": ("rl.", "reward."), "grpo": ("sft.",)}  # settings that a command does not have
 
 
@@ -110,7 +111,7 @@ class Stages:
         goes on. `NAME.spent.json` has its processor seconds, without those of a killed part."""
         note = self.folder / f"{name}.spent.json"
         if not done(note):
-            words = (f"data={data}", f"out={self.folder / name}", f"seed={self.seed}")
+            words = (f"data={data}", f"out={self.folder / name}", f"seed={self.seed}", ROUNDING)
             extra = [word for word in self.extra if not word.startswith(FOREIGN[command])]
             assay(command, *words, *settings, *extra, note=note)
         shutil.rmtree(self.folder / name / "checkpoints", ignore_errors=True)  # 2 GB a run

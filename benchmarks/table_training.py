@@ -61,12 +61,7 @@ RULES = tuple(f"--valid={t}={x}" for t, x in LEAST.items()) + tuple(
     f"--spread={t}=0.02" for t in LEAST
 )
 TOOL = ("tools.calls=hermes_brief", "tools.brief=true", "tools.run_s=30")
-ENGINE = (
-    "engine.threads=1",
-    "engine.micro_tokens=2048",
-    "validation=null",
-    "engine.rounding=nearest",
-)
+ENGINE = ("engine.threads=1", "engine.micro_tokens=2048", "validation=null")
 ROOM = 300  # tokens of a script
 SFT = (*ENGINE, "sft.epochs=2", "sft.batch_size=6", "sft.lr=2e-4", "sft.max_length=700")
 AGAIN = (*ENGINE, "sft.epochs=2", "sft.batch_size=6", "sft.lr=1e-4", "sft.max_length=700")

@@ -36,12 +36,7 @@ from train.model.source import resolve_model
 Row = dict[str, Any]
 TRACKS = ("atomic_m", "atomic_f", "agnostic_m", "order_m", "order_f")
 POOL, ASKED = 96, 12  # tasks of a track: that RL may ask, of an evaluation
-SHARED = (
-    "validation=null",
-    "engine.threads=1",
-    "engine.micro_tokens=1536",
-    "engine.rounding=nearest",
-)
+SHARED = ("validation=null", "engine.threads=1", "engine.micro_tokens=1536")
 SFT = ("sft.epochs=1", "sft.batch_size=4", "sft.max_length=1400", "checkpoint.sft_every=15")
 RL = (
     "rl.steps=8",

@@ -1,4 +1,4 @@
-"""Dr.GRPO, end to end on a tiny model: it learns, and its loss is the closed form."""
+"""Dr.GRPO, end to end on a tiny model: it learns, and its loss equals the closed form."""
 
 from __future__ import annotations
 

@@ -142,8 +142,8 @@ def _run_piece(
     position = torch.tensor([j for _, a, b in lines for j in range(a, b)], device=device)
     tables = rope_tables(shape, position, dtype)
     spans = torch.tensor(list(zip(piece.begin, piece.end, strict=True)))
-    after = torch.tensor([b - a for _, a, b in lines]).cumsum(0)
-    last = (after - 1)[torch.tensor([b == len(prompts[row]) for row, _, b in lines])].to(device)
+    ended = torch.tensor([b == len(prompts[row]) for row, _, b in lines])
+    last = ((spans[:, 1] - spans[:, 0]).cumsum(0) - 1)[ended].to(device)
     padding = None if _reads(run) else _padding(piece, device, dtype)
     x, more = model.embed[torch.tensor(flat, device=device)], None
     for index, (layer, (qkv, o, gated, down)) in enumerate(

@@ -106,7 +106,7 @@ int product(const real *x, const real *packed, const real *bias, real *out, int6
             int64_t inner, int gates, int threads) {
 #if TILES
     if (!rows) return 0;
-    int64_t all = whole(rows, SIDE), blocks = (all + BOTH - 1) / BOTH;
+    int64_t apart = gates ? size / 2 : size, all = whole(rows, SIDE), blocks = (all + BOTH - 1) / BOTH;
     int past = rows * size * (int64_t)sizeof(real) > CACHED;
     int lines = (int)((BOTH + blocks - 1) / blocks); /* of the 32 of two tiles */
     int each = (int)((BOTH * PAIRS + inner - 1) / inner);
@@ -121,7 +121,13 @@ int product(const real *x, const real *packed, const real *bias, real *out, int6
     }
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-        sums two[2] = {{.rows = 0}, {.rows = 0}}, *now = two, *before = two + 1;
+        sums two[2], *now = two, *before = two + 1;
+        for (int i = 0; i < 2; i++) {
+            two[i].rows = two[i].done = 0;
+            two[i].apart = apart;
+            two[i].gates = gates;
+            two[i].past = past;
+        }
         tile_sizes set;
         begin_tiles(&set);
 #pragma omp for schedule(static)
@@ -132,14 +138,11 @@ int product(const real *x, const real *packed, const real *bias, real *out, int6
                 sum_up(now, x + row * inner, here, inner, row + SIDE < all, lines, next, before, each);
                 now->low = bias ? load(bias + n) : (vec){0};
                 now->high = bias ? load(bias + n + SIDE) : (vec){0};
-                now->apart = gates ? size / 2 : size;
-                now->to = out + row * now->apart + (gates ? n / 2 : n);
+                now->to = out + row * apart + (gates ? n / 2 : n);
                 now->rows = rows - row < BOTH ? (int)(rows - row) : BOTH;
                 now->done = 0;
-                now->gates = gates;
-                now->past = past;
                 for (int i = 0; claim && i < now->rows; i++)
-                    __builtin_prefetch(now->to + i * now->apart, 1);
+                    __builtin_prefetch(now->to + i * apart, 1);
                 sums *full = now;
                 now = before;
                 before = full;
