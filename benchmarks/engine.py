@@ -1,6 +1,7 @@
 """How fast rollouts and a training step are beside transformers, as ratios within one run.
 
-    python -m benchmarks.engine [--model DIR] [--threads N] [--repeats R] [--only NAME]
+    python -m benchmarks.engine [--model DIR] [--threads N] [--repeats R] [--dtype auto]
+        [--only NAME]
 
 Rollouts: 4 prompts of 100 tokens, 8 samples each (32 rows), 48 forced new tokens, top-k 50 and
 top-p 0.95, against `generate` on the same prompts. Evaluation: 32 prompts that share 50 of
@@ -32,6 +33,7 @@ import torch
 
 from rewards.task import read_tasks
 from rollouts.engines.torch.decode import Products, can_prepack, products
+from rollouts.engines.torch.device import choose_dtype
 from rollouts.engines.torch.engine import TorchEngine, set_threads
 from rollouts.engines.torch.llama import Llama
 from rollouts.prompts import ChatTokenizer
@@ -121,16 +123,17 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=0, help="0: all cores")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--only", choices=("rollout", "evaluation", "single", "training"))
-    parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16"))
+    parser.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16"))
     args = parser.parse_args()
     from transformers import AutoModelForCausalLM
 
     folder = resolve_model(args.model) if args.model is None else Path(args.model)
     threads = set_threads(args.threads or "auto")
-    print(f"torch {torch.__version__}, {threads} thread(s), {args.dtype}, {PROMPTS} x {GROUP} rows")
-    dtype = getattr(torch, args.dtype)
+    name = choose_dtype(args.dtype, "cpu")
+    print(f"torch {torch.__version__}, {threads} thread(s), {name}, {PROMPTS} x {GROUP} rows")
+    dtype = getattr(torch, name)
     hf: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
-    policy: Any = load_policy(folder, args.dtype)
+    policy: Any = load_policy(folder, name)
     run = products(policy.model, PROMPTS * GROUP, can_prepack(policy.model.embed))
     works = {
         "rollout": rollout,
@@ -138,8 +141,8 @@ def main() -> None:
         "single": single,
         "training": training,
     }
-    for name, work in works.items():
-        if args.only in (None, name):
+    for wanted, work in works.items():
+        if args.only in (None, wanted):
             work(hf, policy, run, args.repeats)
 
 

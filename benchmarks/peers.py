@@ -43,6 +43,7 @@ from rewards.family import gold_answer
 from rewards.task import Task, read_tasks
 from rollouts.engines.server.process import Launch
 from rollouts.engines.torch.decode import can_prepack, products
+from rollouts.engines.torch.device import choose_dtype
 from rollouts.engines.torch.engine import set_threads
 from rollouts.engines.torch.llama import Llama
 from rollouts.prompts import ChatTokenizer
@@ -183,7 +184,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--trl", help="Python of the environment with TRL")
     parser.add_argument("--pairs", type=int, default=7, help="(%(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="of each side (%(default)s)")
-    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
+    parser.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16"))
     parser.add_argument("--model", help="Hugging Face folder (default: SmolLM2-135M-Instruct)")
     parser.add_argument("--only", nargs="+", choices=WORKS, default=list(WORKS))
     args = parser.parse_args(argv)
@@ -191,8 +192,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     model = resolve_model(args.model) if args.model is None else Path(args.model)
     tokenizer = ChatTokenizer(model)
     set_threads(args.threads)
-    policy: Any = load_policy(model, args.dtype)
-    print(f"{args.dtype}, {args.threads} thread(s), {args.pairs} pairs", flush=True)
+    dtype = choose_dtype(args.dtype, "cpu")
+    policy: Any = load_policy(model, dtype)
+    print(f"{dtype}, {args.threads} thread(s), {args.pairs} pairs", flush=True)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         demo_tasks(made)
@@ -203,7 +205,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 continue
             setup = {
                 "model": str(Path(model).resolve()),
-                "dtype": args.dtype,
+                "dtype": dtype,
                 "threads": args.threads,
                 "omp": str(args.threads),
                 "stop": tokenizer.stop_ids,
