@@ -129,11 +129,10 @@ def main() -> None:
 
     folder = resolve_model(args.model) if args.model is None else Path(args.model)
     threads = set_threads(args.threads or "auto")
-    name = choose_dtype(args.dtype, "cpu")
-    print(f"torch {torch.__version__}, {threads} thread(s), {name}, {PROMPTS} x {GROUP} rows")
-    dtype = getattr(torch, name)
-    hf: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
-    policy: Any = load_policy(folder, name)
+    dtype = choose_dtype(args.dtype, "cpu")
+    print(f"torch {torch.__version__}, {threads} thread(s), {dtype}, {PROMPTS} x {GROUP} rows")
+    hf: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype)).eval()
+    policy: Any = load_policy(folder, dtype)
     run = products(policy.model, PROMPTS * GROUP, can_prepack(policy.model.embed))
     works = {
         "rollout": rollout,
@@ -141,8 +140,8 @@ def main() -> None:
         "single": single,
         "training": training,
     }
-    for wanted, work in works.items():
-        if args.only in (None, wanted):
+    for name, work in works.items():
+        if args.only in (None, name):
             work(hf, policy, run, args.repeats)
 
 
