@@ -33,7 +33,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.stages import Place, assay, change, level, options, part, rows_of, seeds_of, spent
+from benchmarks.stages import (
+    Place,
+    assay,
+    change,
+    epochs,
+    level,
+    options,
+    part,
+    rows_of,
+    seeds_of,
+    spent,
+)
 from rewards.seeds import derive_seed
 from train.evaluation.stats import mean_interval, paired_difference
 from train.model.source import resolve_model
@@ -140,11 +151,10 @@ def train_control(place: Place, first: Path, control: str) -> None:
     took = {n: spent(place.folder / f"{n}.spent.json") for n in (START, "rl", CONTROL, AFTER)}
     pair = (CONTROL, AFTER) if control == LONGER else (START, "rl")
     epoch = took[START] / EXAMPLES * (EXAMPLES + len(asked))
-    epochs = max(1, round(sum(took[n] for n in pair) / epoch))
+    count = epochs(sum(took[n] for n in pair) / epoch, place.extra)
     if asked:
         first = part(first, f"all_gold_{place.seed}.jsonl", EXAMPLES, asked)  # beside the lakes
-    settings = (*SFT, f"sft.epochs={epochs}")
-    place.train(control, "sft", gold(place, first), place.model, settings)
+    place.train(control, "sft", gold(place, first), place.model, SFT, (count,))
 
 
 @dataclass(frozen=True)

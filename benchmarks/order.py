@@ -34,7 +34,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.stages import Stages, assay, change, level, options, part, rows_of, seeds_of, spent
+from benchmarks.stages import (
+    Stages,
+    assay,
+    change,
+    epochs,
+    level,
+    options,
+    part,
+    rows_of,
+    seeds_of,
+    spent,
+)
 from data_gen.demo.order import REPEATS
 from rewards.cdr.states import refinement_states
 from rewards.task import read_tasks, write_jsonl
@@ -139,9 +150,16 @@ class Place:
             assay("tasks", "order", *words)
         return folder
 
-    def train(self, name: str, command: str, data: Path, settings: Sequence[str]) -> None:
+    def train(
+        self,
+        name: str,
+        command: str,
+        data: Path,
+        settings: Sequence[str],
+        fixed: Sequence[str] = (),
+    ) -> None:
         stages = Stages(self.folder(form_of(name)), self.seed, self.extra)
-        stages.train(name, command, data, (*SHARED, *settings))
+        stages.train(name, command, data, (*SHARED, *settings), fixed)
 
     def answer(self, name: str, split: str) -> None:
         """Greedy answers of a trained model to the tasks of a split."""
@@ -190,10 +208,10 @@ def train_control(place: Place, of: str = "states_outcome") -> None:
     lines = (folder / "train_rl.jsonl").read_text(encoding="utf-8").splitlines()
     asked = [line for line in lines if json.loads(line)["id"] in names]
     first, rl = (spent(folder / f"{name}.spent.json") for name in (arm.start, of))
-    epochs = max(1, round((first + rl) / (first / arm.examples * (arm.examples + len(asked)))))
+    times = (first + rl) / (first / arm.examples * (arm.examples + len(asked)))
     data = part(folder / "train_sft.jsonl", "all_gold.jsonl", arm.examples, asked)
-    more = (f"sft.epochs={epochs}", f"sft.batch_size={ARMS[arm.start].batch}")
-    place.train(CONTROL, "sft", data, (*SFT, *more))
+    size = f"sft.batch_size={ARMS[arm.start].batch}"
+    place.train(CONTROL, "sft", data, (*SFT, size), (epochs(times, place.extra),))
 
 
 @dataclass(frozen=True)

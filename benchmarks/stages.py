@@ -19,6 +19,7 @@ from train.evaluation.stats import Interval
 
 ROOT = Path(__file__).resolve().parents[1]
 ROUNDING = "engine.rounding=nearest"  # what most tables in docs/results were made with
+EPOCHS = "sft.epochs="
 FOREIGN = {"sft": ("rl.", "reward."), "grpo": ("sft.",)}  # settings that a command does not have
 
 
@@ -42,6 +43,13 @@ def seeds_of(out: Path) -> list[int]:
 def spent(note: Path) -> float:
     """Processor seconds of a training run so far; NaN where it has not begun."""
     return float(json.loads(note.read_text())["seconds"]) if note.is_file() else math.nan
+
+
+def epochs(times: float, extra: Sequence[str]) -> str:
+    """The setting of `times` as many epochs as an SFT start has, which is one where `extra` says no
+    other number. At least one."""
+    found = [word.removeprefix(EPOCHS) for word in extra if word.startswith(EPOCHS)]
+    return f"{EPOCHS}{max(1, round(times * int(found[-1] if found else 1)))}"
 
 
 def done(note: Path) -> bool:
@@ -106,14 +114,22 @@ class Stages:
     seed: int
     extra: tuple[str, ...] = ()
 
-    def train(self, name: str, command: str, data: Path, settings: Sequence[str]) -> None:
+    def train(
+        self,
+        name: str,
+        command: str,
+        data: Path,
+        settings: Sequence[str],
+        fixed: Sequence[str] = (),
+    ) -> None:
         """`assay sft` or `assay grpo` into `folder/NAME`; a finished run is kept, a stopped one
-        goes on. `NAME.spent.json` has its processor seconds, without those of a killed part."""
+        goes on. `NAME.spent.json` has its processor seconds, without those of a killed part.
+        `fixed` are settings that `extra` does not replace."""
         note = self.folder / f"{name}.spent.json"
         if not done(note):
             words = (f"data={data}", f"out={self.folder / name}", f"seed={self.seed}", ROUNDING)
             extra = [word for word in self.extra if not word.startswith(FOREIGN[command])]
-            assay(command, *words, *settings, *extra, note=note)
+            assay(command, *words, *settings, *extra, *fixed, note=note)
         shutil.rmtree(self.folder / name / "checkpoints", ignore_errors=True)  # 2 GB a run
 
 
@@ -139,11 +155,17 @@ class Place:
         return folder
 
     def train(
-        self, name: str, command: str, data: Path, start: str, settings: Sequence[str]
+        self,
+        name: str,
+        command: str,
+        data: Path,
+        start: str,
+        settings: Sequence[str],
+        fixed: Sequence[str] = (),
     ) -> None:
         """A training run from `start`, kept where it is finished."""
         words = (f"model.path={start}", *settings)
-        Stages(self.folder, self.seed, self.extra).train(name, command, data, words)
+        Stages(self.folder, self.seed, self.extra).train(name, command, data, words, fixed)
 
     def trained(self, name: str) -> str:
         """The model of an arm."""

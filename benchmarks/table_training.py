@@ -41,7 +41,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.stages import Place, assay, change, done, level, options, rows_of, seeds_of, spent
+from benchmarks.stages import (
+    Place,
+    assay,
+    change,
+    done,
+    epochs,
+    level,
+    options,
+    rows_of,
+    seeds_of,
+    spent,
+)
 from rewards.seeds import derive_seed
 from rewards.task import read_tasks, write_jsonl
 from train.evaluation.stats import mean_interval, paired_difference
@@ -204,8 +215,8 @@ def train_control(place: Place) -> None:
     notes = [place.folder / f"{name}.spent.json" for name in ("sft_all", "rl")]
     rows = [kept_rows(place.folder / f"{name}.parquet") for name in ("sft_all", "all_gold")]
     took = [spent(note) for note in notes]
-    epochs = max(1, round(sum(took) / (took[0] * rows[1] / rows[0])))
-    place.train("all_gold", "sft", data, place.model, (*SFT, f"sft.epochs={epochs}"))
+    count = epochs(sum(took) / (took[0] * rows[1] / rows[0]), place.extra)
+    place.train("all_gold", "sft", data, place.model, SFT, (count,))
 
 
 def choose_rows(place: Place, start: str) -> None:

@@ -105,14 +105,17 @@ class Trains:
     done: list[tuple[str, str, str, int, str]]
     seed: int = 0
     model: str = "untouched"
+    extra: tuple[str, ...] = ()
 
     def trained(self, name: str) -> str:
         return name
 
-    def train(self, name: str, command: str, data: Path, start: str, settings: Any) -> None:
+    def train(
+        self, name: str, command: str, data: Path, start: str, settings: Any, fixed: Any = ()
+    ) -> None:
         if name in [run[0] for run in self.done]:
             return
-        epochs = ["", *(word for word in settings if word.startswith("sft.epochs="))][-1]
+        epochs = ["", *(w for w in (*settings, *fixed) if w.startswith("sft.epochs="))][-1]
         count = len(data.read_text().splitlines())
         self.done.append((name, command, start, count, epochs))
         (self.folder / f"{name}.spent.json").write_text(json.dumps({"seconds": 60, "done": True}))
