@@ -1,16 +1,16 @@
 """How fast rollouts and a training step are beside transformers, as ratios within one run.
 
     python -m benchmarks.engine [--model DIR] [--threads N] [--repeats R] [--dtype auto]
-        [--only NAME]
+        [--device cpu|cuda] [--prompts P] [--only NAME]
 
-Rollouts: 4 prompts of 100 tokens, 8 samples each (32 rows), 48 forced new tokens, top-k 50 and
-top-p 0.95, against `generate` on the same prompts. Evaluation: 32 prompts that share 50 of
-112 tokens, 24 forced greedy tokens each. Single: 4 prompts of `assay tasks demo` one at a time, 48
+Rollouts: 4 prompts (`--prompts`) of 100 tokens, 8 samples each, 48 forced new tokens, top-k 50 and
+top-p 0.95, against `generate` on the same prompts. Evaluation: 32 prompts that share 50 of 112
+tokens, 24 forced greedy tokens each. Single: 4 prompts of `assay tasks demo` one at a time, 48
 forced greedy tokens each, against `generate` with prompt lookup (`prompt_lookup_num_tokens=8`);
 what is guessed right depends on the model. Training: forward and backward of one policy-gradient
-step on 4 groups of 8 completions of 40 tokens, against transformers with logits for the
+step on as many groups of 8 completions of 40 tokens, against transformers with logits for the
 completions only. The sides alternate, so that a change in the machine's load meets all; the
-medians' ratio is what counts.
+medians' ratio is what counts. `--device cuda` puts all sides on the GPU, and waits for it.
 
 The floor, timed in the same rounds, is the matrix products that each work cannot do without and
 nothing else: every prompt token once, each sampled token in a batch of all rows; three times the
@@ -33,24 +33,27 @@ import torch
 
 from rewards.task import read_tasks
 from rollouts.engines.torch.decode import Products, can_prepack, products
-from rollouts.engines.torch.device import choose_dtype
+from rollouts.engines.torch.device import choose_device, choose_dtype
 from rollouts.engines.torch.engine import TorchEngine, set_threads
 from rollouts.engines.torch.llama import Llama
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling
+from train.model.exact import backward
 from train.model.packing import Segment, pack
 from train.model.policy import load_policy
 from train.model.source import resolve_model
 
 ROOT = Path(__file__).resolve().parents[1]
-PROMPTS, GROUP, PROMPT, NEW, TRAIN_NEW = 4, 8, 100, 48, 40
-EVAL_PROMPTS, EVAL_PROMPT, SHARED, EVAL_NEW = 32, 112, 50, 24
+GROUP, PROMPT, NEW, TRAIN_NEW = 8, 100, 48, 40
+EVAL_PROMPTS, EVAL_PROMPT, SHARED, EVAL_NEW, SINGLE = 32, 112, 50, 24, 4
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, float]:
     """(wall, CPU) seconds of one call."""
     wall, cpu = time.perf_counter(), time.process_time()
     work()
+    if torch.cuda.is_initialized():  # its work goes on after the call
+        torch.cuda.synchronize()
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
@@ -124,16 +127,21 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--only", choices=("rollout", "evaluation", "single", "training"))
     parser.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16"))
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--prompts", type=int, default=4, help="of rollouts and training")
     args = parser.parse_args()
     from transformers import AutoModelForCausalLM
 
     folder = resolve_model(args.model) if args.model is None else Path(args.model)
     threads = set_threads(args.threads or "auto")
-    dtype = choose_dtype(args.dtype, "cpu")
-    print(f"torch {torch.__version__}, {threads} thread(s), {dtype}, {PROMPTS} x {GROUP} rows")
+    device = choose_device(args.device)
+    dtype, rows = choose_dtype(args.dtype, device), args.prompts * GROUP
+    where = torch.cuda.get_device_name() if device == "cuda" else f"{threads} thread(s)"
+    print(f"torch {torch.__version__}, {where}, {dtype}, {args.prompts} x {GROUP} rows")
     hf: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype)).eval()
-    policy: Any = load_policy(folder, dtype)
-    run = products(policy.model, PROMPTS * GROUP, can_prepack(policy.model.embed))
+    hf.to(device)
+    policy: Any = load_policy(folder, dtype, device)
+    run = products(policy.model, rows, can_prepack(policy.model.embed))
     works = {
         "rollout": rollout,
         "evaluation": evaluation,
@@ -142,7 +150,7 @@ def main() -> None:
     }
     for name, work in works.items():
         if args.only in (None, name):
-            work(hf, policy, run, args.repeats)
+            work(hf, policy, run, args)
 
 
 def random_ids(count: int, length: int) -> list[list[int]]:
@@ -151,24 +159,24 @@ def random_ids(count: int, length: int) -> list[list[int]]:
     return torch.randint(3, 40_000, (count, length), generator=generator).tolist()
 
 
-def rollout(hf: Any, policy: Any, run: Products, repeats: int) -> None:
+def rollout(hf: Any, policy: Any, run: Products, args: argparse.Namespace) -> None:
     """Groups of samples."""
-    prompts = random_ids(PROMPTS, PROMPT)
-    rows = PROMPTS * GROUP
+    count: int = args.prompts
+    prompts, rows = random_ids(count, PROMPT), count * GROUP
     engine = TorchEngine(policy.model, [], slots=rows)
     sampling = Sampling(NEW, temperature=1.0, top_k=50, top_p=0.95, last=True)
     draw = {"do_sample": True, "top_k": 50, "top_p": 0.95, "num_return_sequences": GROUP}
     compare(
-        "rollout, 32 rows",
+        f"rollout, {rows} rows",
         rows * NEW,
-        lambda: engine.generate_now(prompts, sampling, GROUP, range(PROMPTS)),
+        lambda: engine.generate_now(prompts, sampling, GROUP, range(count)),
         lambda: hf_generate(hf, prompts, NEW, draw),
-        lambda: decode_floor(run, policy.model, PROMPTS * PROMPT, rows, NEW),
-        repeats,
+        lambda: decode_floor(run, policy.model, count * PROMPT, rows, NEW),
+        args.repeats,
     )
 
 
-def evaluation(hf: Any, policy: Any, run: Products, repeats: int) -> None:
+def evaluation(hf: Any, policy: Any, run: Products, args: argparse.Namespace) -> None:
     """Greedy answers to prompts that begin alike."""
     head = random_ids(1, SHARED)[0]
     prompts = [head + own for own in random_ids(EVAL_PROMPTS, EVAL_PROMPT - SHARED)]
@@ -182,7 +190,7 @@ def evaluation(hf: Any, policy: Any, run: Products, repeats: int) -> None:
         ),
         lambda: hf_generate(hf, prompts, EVAL_NEW, {"do_sample": False}),
         lambda: decode_floor(run, policy.model, prefill, EVAL_PROMPTS, EVAL_NEW),
-        repeats,
+        args.repeats,
     )
 
 
@@ -192,28 +200,28 @@ def demo_tasks(folder: str) -> None:
     subprocess.run([*words, "difficulty=easy"], check=True, capture_output=True)
 
 
-def single(hf: Any, policy: Any, run: Products, repeats: int) -> None:
+def single(hf: Any, policy: Any, run: Products, args: argparse.Namespace) -> None:
     """Greedy answers to refinement prompts, one at a time."""
     tokenizer = ChatTokenizer(policy.folder)
     with tempfile.TemporaryDirectory() as made:
         demo_tasks(made)
-        tasks = read_tasks(Path(made) / "heldout.jsonl")[:PROMPTS]
+        tasks = read_tasks(Path(made) / "heldout.jsonl")[:SINGLE]
     prompts = [tokenizer.prompt(task.prompt) for task in tasks]
-    engine = TorchEngine(policy.model, [], slots=PROMPTS)
+    engine = TorchEngine(policy.model, [], slots=SINGLE)
     greedy, draw = Sampling(NEW, 0), {"do_sample": False, "prompt_lookup_num_tokens": 8}
     compare(
-        "single, 4 prompts",
-        PROMPTS * NEW,
+        f"single, {SINGLE} prompts",
+        SINGLE * NEW,
         lambda: [engine.generate_now([ids], greedy, 1, [0]) for ids in prompts],
         lambda: [hf_generate(hf, [ids], NEW, draw) for ids in prompts],
         lambda: [decode_floor(run, policy.model, len(ids), 1, NEW) for ids in prompts],
-        repeats,
+        args.repeats,
     )
 
 
 def hf_generate(hf: Any, prompts: list[list[int]], new: int, how: dict[str, Any]) -> None:
     """Exactly `new` tokens a row."""
-    batch = torch.tensor(prompts)
+    batch = torch.tensor(prompts, device=hf.device)
     hf.generate(
         batch,
         attention_mask=torch.ones_like(batch),
@@ -224,20 +232,22 @@ def hf_generate(hf: Any, prompts: list[list[int]], new: int, how: dict[str, Any]
     )
 
 
-def training(hf: Any, policy: Any, run: Products, repeats: int) -> None:
+def training(hf: Any, policy: Any, run: Products, args: argparse.Namespace) -> None:
     """Forward and backward of one step."""
-    rows = PROMPTS * GROUP
+    count: int = args.prompts
+    rows = count * GROUP
     answers = random_ids(rows, TRAIN_NEW)
     groups = [
-        (p, answers[i * GROUP : (i + 1) * GROUP]) for i, p in enumerate(random_ids(PROMPTS, PROMPT))
+        (p, answers[i * GROUP : (i + 1) * GROUP]) for i, p in enumerate(random_ids(count, PROMPT))
     ]
     packed = pack(
-        [Segment(p, c, list(range(i * GROUP, (i + 1) * GROUP))) for i, (p, c) in enumerate(groups)]
+        [Segment(p, c, list(range(i * GROUP, (i + 1) * GROUP))) for i, (p, c) in enumerate(groups)],
+        hf.device,
     )
-    full = torch.tensor([p + c for p, completions in groups for c in completions])
+    full = torch.tensor([p + c for p, completions in groups for c in completions], device=hf.device)
 
     def ours() -> None:
-        (-policy.logp(packed)[0].mean()).backward()
+        backward(-policy.logp(packed)[0].mean())
         for _, tensor in policy.named():
             tensor.grad = None
 
@@ -247,8 +257,8 @@ def training(hf: Any, policy: Any, run: Products, repeats: int) -> None:
         tokens,
         ours,
         lambda: hf_step(hf, full),
-        lambda: train_floor(run, policy.model, PROMPTS * PROMPT + tokens, tokens),
-        repeats,
+        lambda: train_floor(run, policy.model, count * PROMPT + tokens, tokens),
+        args.repeats,
     )
 
 

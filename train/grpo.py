@@ -44,6 +44,7 @@ from train.model.batch import (
     rollout_lines,
     segments_of,
 )
+from train.model.exact import backward
 from train.model.loss import (
     kl_penalty,
     policy_loss,
@@ -285,7 +286,7 @@ def update(
         segments = segments_of(batch, chosen, with_kl)
         for micro in micro_batches(segments, micro_tokens):
             loss, sums = micro_loss(policy, micro, frame, config, rollouts, reference)
-            loss.backward()
+            backward(loss)
             optimiser.collect()
             totals.update({**sums, "loss": float(loss.detach())})
         norms.append(optimiser.step(lr, config.grad_clip))

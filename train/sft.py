@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from configs.schema import SftConfig
 from train.examples import Example, fitting
+from train.model.exact import backward
 from train.model.optim import MasterAdamW, learning_rate
 from train.model.order import batch_of
 from train.model.packing import Segment, micro_batches, pack
@@ -51,7 +52,7 @@ def train_sft(
         for micro in micro_batches(segments, loop.micro_tokens):
             logp_N, _ = policy.logp(pack(micro, device))
             loss = -logp_N.sum() / tokens
-            loss.backward()
+            backward(loss)
             optimiser.collect()
             total += float(loss.detach())
         lr = learning_rate(step, steps, config.lr, config.warmup, "cosine")

@@ -1,0 +1,173 @@
+"""Both loops on a GPU: gradients of the CPU, the same bits each time and after a stop, and the
+commands from one end to the other."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from grpo_runs import RL, each, few_as, refinement_tasks  # noqa: E402
+from qwen3 import write_qwen3  # noqa: E402
+from sft_runs import toy_tasks  # noqa: E402
+
+import assay  # noqa: E402
+from configs.machine import ModelConfig  # noqa: E402
+from configs.schema import GrpoRunConfig, SftConfig  # noqa: E402
+from rollouts.prompts import ChatTokenizer  # noqa: E402
+from train.examples import Example  # noqa: E402
+from train.grpo import train_grpo  # noqa: E402
+from train.model.exact import backward  # noqa: E402
+from train.model.packing import Segment, pack  # noqa: E402
+from train.model.policy import TransformersPolicy, load_policy  # noqa: E402
+from train.model.rounding import CHUNK, copy_down  # noqa: E402
+from train.run.log import RunLog, read_metrics  # noqa: E402
+from train.run.loop import Loop  # noqa: E402
+from train.run.resume import Checkpoints  # noqa: E402
+from train.sft import train_sft  # noqa: E402
+
+GPU = "cuda"
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU"),
+]
+SHORT = replace(RL, steps=4, prompts_per_step=4, save_every=2)
+# a group that shares its prompt, a long one, tokens that a tool wrote, and a prompt of one token
+SEGMENTS = [
+    Segment([7, 9, 11], [[5, 6, 7, 8], [5, 6, 9], [40]], [0, 1, 2]),
+    Segment(list(range(3, 200)) * 3, [[8, 9] * 200, [9]], [3, 4]),
+    Segment([9], [[3, 4, 5, 6]], [5], [[1, 0, 0, 1]]),
+]
+
+
+def gradients(policy: Any, device: str) -> tuple[Any, dict[str, Any]]:
+    logp, _ = policy.logp(pack(SEGMENTS, device), 0.8)
+    weights = torch.linspace(-1, 1, len(logp), device=device)
+    backward((logp * weights).sum())
+    return logp.detach().cpu(), {name: t.grad.cpu() for name, t in policy.named()}
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+def test_probabilities_and_gradients_are_those_of_the_cpu(
+    tiny_folder: Path, tmp_path: Path, kind: str
+) -> None:
+    folder = tiny_folder if kind == "llama" else write_qwen3(tmp_path)
+    ours, here = gradients(load_policy(folder, "float32"), "cpu")
+    theirs, there = gradients(load_policy(folder, "float32", GPU), GPU)
+    assert torch.allclose(ours, theirs, atol=2e-4)
+    for name, grad in here.items():
+        assert float((grad - there[name]).norm()) <= 1e-3 * float(grad.norm()) + 1e-6, name
+
+
+@pytest.mark.parametrize("count", [1, 1000, CHUNK + 5, 3 * CHUNK])
+def test_weights_are_copied_down_to_the_same_bits(count: int) -> None:
+    master = torch.randn(count, generator=torch.Generator().manual_seed(count)) * 0.1
+    here = torch.empty(count, dtype=torch.bfloat16)
+    there = here.to(GPU)
+    copy_down(master, here)
+    copy_down(master.to(GPU), there)
+    assert torch.equal(here, there.cpu())
+
+
+def stopper(at: int | None, step: Any) -> Any:
+    def stop(stage: str, number: int, *rest: Any) -> None:
+        step(stage, number, *rest)
+        if number == at:
+            raise KeyboardInterrupt
+
+    return stop
+
+
+def loop_of(out: Path, stop_at: int | None) -> Loop:
+    log = RunLog(out)
+    log.step = stopper(stop_at, log.step)  # type: ignore[method-assign]
+    return Loop(3, log, Checkpoints(out / "ck", GrpoRunConfig()), 700, 32)
+
+
+def rl(policy: Any, folder: Path, out: Path, stop_at: int | None = None) -> Any:
+    tasks, score = refinement_tasks(20), each(few_as)
+    train_grpo(policy, tasks, ChatTokenizer(folder), score, SHORT, loop_of(out, stop_at))
+    return policy
+
+
+def sft(policy: Any, folder: Path, out: Path, stop_at: int | None = None) -> Any:
+    tokenizer = ChatTokenizer(folder)
+    examples = [
+        Example(tokenizer.prompt(t.prompt), tokenizer.answer(t.gold["text"] * 9))
+        for t in refinement_tasks(24)
+    ]
+    config = SftConfig(epochs=2, batch_size=8, lr=3e-3, warmup=2)
+    train_sft(policy, examples, config, loop_of(out, stop_at), every=2)
+    return policy
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("train", [sft, rl])
+def test_a_run_and_a_resumed_run_end_in_the_same_bits(
+    tiny_folder: Path, tmp_path: Path, train: Any, dtype: str
+) -> None:
+    def policy() -> Any:
+        return load_policy(tiny_folder, dtype, GPU)
+
+    whole = train(policy(), tiny_folder, tmp_path / "a")
+    again = train(policy(), tiny_folder, tmp_path / "b")
+    with pytest.raises(KeyboardInterrupt):
+        train(policy(), tiny_folder, tmp_path / "c", 3)
+    resumed = train(policy(), tiny_folder, tmp_path / "c")
+    untrained = policy()
+    for (name, a), (_, b), (_, c), (_, old) in zip(
+        *(p.named() for p in (whole, again, resumed, untrained)), strict=True
+    ):
+        assert torch.equal(a, b) and torch.equal(a, c), name
+        assert not torch.equal(a, old) and torch.isfinite(a).all(), name
+    if train is sft:
+        losses = [row["loss"] for row in read_metrics(tmp_path / "a")]
+        assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("adapters", [False, True])
+def test_models_of_transformers_and_adapters_train_on_it(
+    tiny_folder: Path, tmp_path: Path, adapters: bool
+) -> None:
+    if adapters and importlib.util.find_spec("peft") is None:
+        pytest.skip("peft is not installed (extra `lora`)")
+
+    def policy() -> Any:
+        found = TransformersPolicy(tiny_folder, "float32", GPU)
+        if adapters:
+            torch.manual_seed(0)
+            found.add_adapters(ModelConfig(lora_rank=4))
+        return found
+
+    def weights(some: Any) -> list[Any]:
+        return [tensor for _, tensor in some.named()]
+
+    ends = [weights(rl(policy(), tiny_folder, tmp_path / str(i))) for i in range(2)]
+    assert all(map(torch.equal, *ends))
+    assert not all(map(torch.equal, ends[0], weights(policy())))
+
+
+def test_sft_rl_and_evaluation_run_on_the_gpu_that_is_there(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    tasks = toy_tasks(tmp_path / "tasks.jsonl")
+    torch.cuda.reset_peak_memory_stats()
+    shared = [f"data={tasks}", "validation=null"]
+    words = ["sft.batch_size=8", "sft.epochs=2", f"model.path={tiny_folder}"]
+    assert assay.main(["sft", *shared, f"out={tmp_path / 'sft'}", *words]) == 0
+    words = [f"model.path={tmp_path / 'sft' / 'model'}", "rl.steps=2", "rl.prompts_per_step=4"]
+    words += ["rl.mini_batch=4", "rl.rollouts_per_prompt=4", "rl.max_new_tokens=16"]
+    assert assay.main(["grpo", *shared, f"out={tmp_path / 'rl'}", *words]) == 0
+    words = ["--tasks", str(tasks), "--include-trained", "--max-new-tokens", "8"]
+    words += ["--model", str(tmp_path / "rl" / "model"), "--out", str(tmp_path / "eval")]
+    assert assay.main(["eval", *words]) == 0
+    assert torch.cuda.max_memory_allocated() > 0
+    run = json.loads((tmp_path / "rl" / "run.json").read_text())
+    assert run["config"]["engine"]["dtype"] == "bfloat16"
+    assert json.loads((tmp_path / "eval" / "results.json").read_text())["rows"]
