@@ -38,7 +38,7 @@ from rollouts.engines.torch.engine import TorchEngine, set_threads
 from rollouts.engines.torch.llama import Llama
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling
-from train.model.exact import backward
+from train.model.optim import backward
 from train.model.packing import Segment, pack
 from train.model.policy import load_policy
 from train.model.source import resolve_model

@@ -44,14 +44,13 @@ from train.model.batch import (
     rollout_lines,
     segments_of,
 )
-from train.model.exact import backward
 from train.model.loss import (
     kl_penalty,
     policy_loss,
     sampling_weight,
     token_weight,
 )
-from train.model.optim import MasterAdamW, learning_rate
+from train.model.optim import MasterAdamW, backward, learning_rate
 from train.model.order import Prompts, fitting
 from train.model.packing import Packed, Segment, micro_batches, pack
 from train.model.policy import Policy, device_of

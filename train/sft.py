@@ -14,8 +14,7 @@ from collections.abc import Sequence
 
 from configs.schema import SftConfig
 from train.examples import Example, fitting
-from train.model.exact import backward
-from train.model.optim import MasterAdamW, learning_rate
+from train.model.optim import MasterAdamW, backward, learning_rate
 from train.model.order import batch_of
 from train.model.packing import Segment, micro_batches, pack
 from train.model.policy import Policy, device_of

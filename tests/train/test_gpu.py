@@ -23,7 +23,7 @@ from configs.schema import GrpoRunConfig, SftConfig  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from train.examples import Example  # noqa: E402
 from train.grpo import train_grpo  # noqa: E402
-from train.model.exact import backward  # noqa: E402
+from train.model.optim import backward  # noqa: E402
 from train.model.packing import Segment, pack  # noqa: E402
 from train.model.policy import TransformersPolicy, load_policy  # noqa: E402
 from train.model.rounding import CHUNK, copy_down  # noqa: E402

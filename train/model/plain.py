@@ -6,6 +6,9 @@ compiled ones."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -21,24 +24,69 @@ def plain_hidden(model: Llama, packed: Packed) -> Tensor:
     cos, sin = rope_tables(shape, packed.positions, model.embed.dtype)
     rope = (cos[:, None], sin[:, None])
     masks = (packed.stem_mask.to(cos.dtype), packed.branch_mask.to(cos.dtype))
+    moves = Moves.of(packed)
     cut = shape.heads + shape.kv_heads
     x = F.embedding(packed.ids, model.embed)
     for layer in model.layers:
         heads = F.linear(rms_norm(x, layer.norm_attn, shape.eps), layer.qkv, layer.qkv_bias)
         turn, keep = heads.view(len(x), -1, shape.head_dim).split([cut, shape.kv_heads], 1)
         heads = torch.cat([positioned(turn, layer, shape, *rope), keep], 1)
-        x = x + F.linear(_attention(heads, packed, masks, shape), layer.o, layer.o_bias)
+        x = x + F.linear(_attention(heads, packed, moves, masks, shape), layer.o, layer.o_bias)
         both = F.linear(rms_norm(x, layer.norm_mlp, shape.eps), layer.gate_up)
         gate, up = both.split(shape.mlp, -1)
         x = x + F.linear(F.silu(gate) * up, layer.down)
     return rms_norm(x.index_select(0, packed.source), model.norm, shape.eps)
 
 
-def _blocks(heads: Tensor, rows: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries (R·K, Q·L, C), keys and values (R·K, L, C) of padded rows (R, L) of positions."""
-    r, length = rows.shape
+@dataclass(frozen=True)
+class Moves:
+    """Between flat positions (T,) and all padded blocks, stems and then branches, one after another
+    (A,): `at` is the position at each place (A,), `place` the place of each position (T,), `real`
+    (A, 1) whether a place is one, and not padding."""
+
+    at: Tensor
+    place: Tensor
+    real: Tensor
+
+    @classmethod
+    def of(cls, packed: Packed) -> Moves:
+        at = torch.cat([packed.stems.flatten(), packed.branches.flatten()])
+        real = packed.place[at] == torch.arange(len(at), device=at.device)
+        return cls(at, packed.place, real[:, None])
+
+
+class ToBlocks(torch.autograd.Function):
+    """(A, …) of x (T, …). What padding holds is never read: its gradient is 0, and each position's
+    is at its one place. torch would add all of them up, on a GPU slowly."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, moves: Moves) -> Tensor:
+        ctx.moves = moves
+        return x.index_select(0, moves.at)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None]:
+        return grads[0].index_select(0, ctx.moves.place), None
+
+
+class FromBlocks(torch.autograd.Function):
+    """(T, …) of what is at the places x (A, …)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, moves: Moves) -> Tensor:
+        ctx.moves = moves
+        return x.index_select(0, moves.place)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None]:
+        found = grads[0].index_select(0, ctx.moves.at)
+        return found.masked_fill_(~ctx.moves.real, 0.0), None
+
+
+def _blocks(block: Tensor, shape: Shape, r: int, length: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries (R·K, Q·L, C), keys and values (R·K, L, C) of padded rows (R·L, H + 2K, C)."""
     k, g, c = shape.kv_heads, shape.repeat, shape.head_dim
-    block = heads.index_select(0, rows.flatten()).view(r, length, -1, c)
+    block = block.view(r, length, -1, c)
     q, keys, values = block.split([shape.heads, k, k], 2)
     q = q.reshape(r, length, k, g, c).permute(0, 2, 3, 1, 4).reshape(r * k, g * length, c)
     keys, values = (t.transpose(1, 2).reshape(r * k, length, c) for t in (keys, values))
@@ -60,12 +108,16 @@ def _attend(
     return out.view(r, k, g, length, c).permute(0, 3, 1, 2, 4).reshape(r * length, -1)
 
 
-def _attention(heads: Tensor, packed: Packed, masks: tuple[Tensor, Tensor], shape: Shape) -> Tensor:
+def _attention(
+    heads: Tensor, packed: Packed, moves: Moves, masks: tuple[Tensor, Tensor], shape: Shape
+) -> Tensor:
     """(T, H·C) from rotated queries and keys and plain values (T, H + 2K, C), by padded blocks."""
-    q, keys, values = _blocks(heads, packed.stems, shape)
+    moved: Tensor = ToBlocks.apply(heads, moves)
+    stems, branches = moved.split([packed.stems.numel(), packed.branches.numel()])
+    q, keys, values = _blocks(stems, shape, *packed.stems.shape)
     out = _attend(q, keys, values, masks[0], shape, True)
     if len(packed.branches):
-        own_q, own_k, own_v = _blocks(heads, packed.branches, shape)
+        own_q, own_k, own_v = _blocks(branches, shape, *packed.branches.shape)
         size = (len(packed.stems), shape.kv_heads, -1, shape.head_dim)
 
         def behind_stem(stem: Tensor, own: Tensor) -> Tensor:
@@ -74,4 +126,5 @@ def _attention(heads: Tensor, packed: Packed, masks: tuple[Tensor, Tensor], shap
 
         both = behind_stem(keys, own_k), behind_stem(values, own_v)
         out = torch.cat([out, _attend(own_q, *both, masks[1], shape, False)])
-    return out.index_select(0, packed.place)
+    found: Tensor = FromBlocks.apply(out, moves)
+    return found

@@ -38,9 +38,20 @@ def copy_down(master: Tensor, tensor: Tensor) -> None:
     flat, out = master.view(-1), tensor.view(-1)
     for start in range(0, len(flat), CHUNK):
         part = flat[start : start + CHUNK]
-        by = _multiples(part.device)[: len(part)] + _signed(start * STEP)
-        bits = part.view(torch.int32) + (by >> 16).bitwise_and_(0xFFFF)
-        out[start : start + CHUNK] = (bits >> 16).to(torch.int16).view(torch.bfloat16)
+        by = _thresholds(part.device, start) if start else _first(part.device)
+        bits = part.view(torch.int32) + by[: len(part)]
+        upper = bits.view(torch.int16)[1::2]  # a bfloat16 number is the upper half of a float32
+        out[start : start + CHUNK].view(torch.int16).copy_(upper)
+
+
+def _thresholds(device: torch.device, start: int) -> Tensor:
+    """(CHUNK,) what the places from `start` on add to a number before its lower half is cut off."""
+    return ((_multiples(device) + _signed(start * STEP)) >> 16).bitwise_and_(0xFFFF)
+
+
+@cache
+def _first(device: torch.device) -> Tensor:
+    return _thresholds(device, 0)
 
 
 @cache

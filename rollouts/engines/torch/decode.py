@@ -26,9 +26,8 @@ from rollouts.engines.torch.llama import Layer, Llama, Shape, rms_norm, rope_tab
 
 Linear = Callable[[Tensor], Tensor]
 
-# Own keys grow by this many columns. They stay contiguous, with the unused columns masked: a
-# bfloat16 product over a slice of a larger buffer costs several times more.
-ROOM = 16
+# Own keys grow by this many columns, the unused ones masked. A graph is recorded anew each time.
+ROOM = 64
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,9 @@ class Cache:
     lengths: Tensor  # (P,) prompt lengths
     groups: int
     width: int
-    used: int = 0  # columns of `own` that are filled
+    column: Tensor  # (1,) how many columns of `own` are filled, where the device counts them
+    used: int = 0  # the same, where Python does
+    moved: int = 0  # how often these tensors were replaced by others
 
     @property
     def rows(self) -> int:
@@ -156,23 +157,29 @@ class Cache:
 
     @property
     def positions(self) -> Tensor:
-        """(R,) the place of each row's newest column in its text."""
-        return (self.lengths + self.used - 1).repeat_interleave(self.width)
+        """(R,) the place in its text of what each row feeds next."""
+        return (self.lengths + self.column).repeat_interleave(self.width)
 
-    def reserve(self) -> None:
-        """Open one more column, in every row."""
-        size = self.own_k[0].shape[2]
-        if self.used == size:
-            for store in (self.own_k, self.own_v):
-                for i, old in enumerate(store):
-                    # zeros: what is masked is still multiplied
-                    store[i] = torch.cat(
-                        [old, old.new_zeros(self.rows, old.shape[1], ROOM, old.shape[3])], 2
-                    )
-            shut = self.mask.new_full((self.groups, 1, 1, 1, ROOM), float("-inf"))
-            self.mask = torch.cat([self.mask, shut], -1)
-        self.mask[..., self.prompt_k[0].shape[2] + self.used] = 0
-        self.used += 1
+    @property
+    def room(self) -> int:
+        """Columns that are not filled."""
+        return self.own_k[0].shape[2] - self.used
+
+    def open(self) -> None:
+        """Let every row see one more column."""
+        self.mask.index_fill_(-1, self.column + self.prompt_k[0].shape[2], 0)
+
+    @torch.inference_mode()
+    def grow(self) -> None:
+        """Make room for more columns."""
+        for store in (self.own_k, self.own_v):
+            for i, old in enumerate(store):
+                # zeros: what is masked is still multiplied
+                more = old.new_zeros(self.rows, old.shape[1], ROOM, old.shape[3])
+                store[i] = torch.cat([old, more], 2)
+        shut = self.mask.new_full((self.groups, 1, 1, 1, ROOM), float("-inf"))
+        self.mask = torch.cat([self.mask, shut], -1)
+        self.moved += 1
 
     def keep(self, groups: Tensor, rows: Tensor, width: int) -> None:
         """Keep the given groups (P',) and rows (P'·width,), in that order."""
@@ -184,6 +191,7 @@ class Cache:
         self.own_k = [t.index_select(0, rows) for t in self.own_k]
         self.own_v = [t.index_select(0, rows) for t in self.own_v]
         self.groups, self.width = len(groups), width
+        self.moved += 1
 
 
 def new_cache(prompts: Prompts, width: int) -> Cache:
@@ -195,7 +203,8 @@ def new_cache(prompts: Prompts, width: int) -> Cache:
     none = prompts.k[0].new_empty(groups * width, kv_heads, 0, size)
     own_k, own_v = [none] * len(prompts.k), [none] * len(prompts.k)
     mask = mask.view(groups, 1, 1, 1, longest)
-    return Cache(prompts.k, prompts.v, own_k, own_v, mask, lengths, groups, width)
+    column = torch.zeros(1, dtype=torch.long, device=lengths.device)
+    return Cache(prompts.k, prompts.v, own_k, own_v, mask, lengths, groups, width, column)
 
 
 def _attend(shape: Shape, cache: Cache, index: int, q: Tensor) -> Tensor:
@@ -221,10 +230,14 @@ def _attend(shape: Shape, cache: Cache, index: int, q: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def step(model: Llama, run: Products, caches: Sequence[Cache], ids: Tensor) -> Tensor:
-    """Feed one token to each row, the waves' rows one after another; logits (rows, V)."""
+    """Feed one token to each row, the waves' rows one after another; logits (rows, V).
+
+    Python waits for nothing here and changes no numbers of its own, so a GPU can do it again from
+    a recording.
+    """
     shape = model.shape
     for cache in caches:
-        cache.reserve()
+        cache.open()
     positions = torch.cat([c.positions for c in caches])
     tables = rope_tables(shape, positions, model.embed.dtype)
     x, more = model.embed[ids], None
@@ -235,6 +248,8 @@ def step(model: Llama, run: Products, caches: Sequence[Cache], ids: Tensor) -> T
         mixed = _mixed(shape, layer, caches, index, qkv(normed), tables)
         x, normed = run.add_norm(x, o(mixed), layer.norm_mlp, shape.eps)
         more = down(gated(normed))
+    for cache in caches:
+        cache.column += 1
     return run.head(run.add_norm(x, more, model.norm, shape.eps)[1])
 
 
@@ -253,7 +268,7 @@ def _mixed(
     parts = zip(caches, *(side.split(sizes) for side in sides), strict=True)
     mixed: list[Tensor] = []
     for cache, own_q, own_k, own_v in parts:
-        cache.own_k[index][:, :, cache.used - 1] = own_k
-        cache.own_v[index][:, :, cache.used - 1] = own_v
+        cache.own_k[index].index_copy_(2, cache.column, own_k[:, :, None])
+        cache.own_v[index].index_copy_(2, cache.column, own_v[:, :, None])
         mixed.append(_attend(shape, cache, index, own_q))
     return torch.cat(mixed) if len(mixed) > 1 else mixed[0]

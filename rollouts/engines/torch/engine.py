@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from rollouts.engines.torch import branches, decode
-from rollouts.engines.torch.bindings import Kernels
 from rollouts.engines.torch.branches import Branches
 from rollouts.engines.torch.fallback import TransformersEngine, about
+from rollouts.engines.torch.graph import Passes, draw
 from rollouts.engines.torch.kept import Kept, Past
 from rollouts.engines.torch.llama import (
     Llama,
@@ -23,7 +22,6 @@ from rollouts.engines.torch.llama import (
 )
 from rollouts.engines.torch.load import DTYPES, folder_is_llama, load_llama
 from rollouts.engines.torch.prefill import prefill, trunk
-from rollouts.engines.torch.sampling import pick
 from rollouts.engines.torch.waves import Wave
 from rollouts.machine import usable_cores
 from rollouts.trajectory import Completion, Sampling
@@ -96,12 +94,12 @@ class TorchEngine:
         past = self._past(prompts, run)
         done: dict[int, list[Completion]] = {}
         waves: list[tuple[list[int], Wave | Branches]] = []
-        logits: list[Tensor] = []
+        passes = Passes(self.model, run, sampling)
         while queue or waves:
             room = self._room(sum(w.drawn for _, w in waves), n)
             if queue and room:
                 part, queue = queue[:room], queue[room:]
-                wave, first = self._begin(
+                wave = self._begin(
                     run,
                     [prompts[i] for i in part],
                     [past[i] for i in part],
@@ -111,19 +109,15 @@ class TorchEngine:
                 )
                 for i in part:
                     past[i] = []  # it is in the wave's cache now
-                logits.append(first)
                 waves.append((part, wave))
-            whole = logits[0] if len(logits) == 1 else torch.cat(logits)
-            _draw([w for _, w in waves], whole, sampling, run.kernels)
+            else:
+                self._go_on(passes, [w for _, w in waves])
             for part, wave in waves:
                 if wave.done:
                     groups = wave.completions()
                     done |= zip(part, groups, strict=True)
                     self._keep([prompts[i] for i in part], groups, wave)
             waves = [(part, wave) for part, wave in waves if not wave.done]
-            logits = []
-            if waves:
-                logits = [self._step(run, [w for _, w in waves])]
         return [done[i] for i in range(len(prompts))]
 
     def _past(self, prompts: Sequence[Sequence[int]], run: decode.Products) -> list[list[Past]]:
@@ -144,25 +138,30 @@ class TorchEngine:
         n: int,
         seeds: list[int],
         sampling: Sampling,
-    ) -> tuple[Wave | Branches, Tensor]:
-        """A wave of new prompts, and the logits of its rows' first tokens."""
+    ) -> Wave | Branches:
+        """A wave of new prompts, with the first token of each sample."""
         known = sum(part.length for parts in past for part in parts)
         self.prefilled += sum(map(len, prompts)) - known
         logits, made = prefill(self.model, run, prompts, past)
         saving, limit = self._kept.limit > 0 and not sampling.last, sampling.max_new_tokens
         if self.merges:
             stops: list[int] = self.stop_ids.tolist()
-            return Branches(prompts, made, seeds, n, limit, stops, saving), logits
+            merging = Branches(prompts, made, seeds, n, limit, stops, saving)
+            draw([merging], logits, sampling, run.kernels)
+            return merging
         wave = Wave(decode.new_cache(made, n), seeds, n, limit, self.stop_ids, saving)
-        return wave, logits.repeat_interleave(n, 0)
+        draw([wave], logits.repeat_interleave(n, 0), sampling, run.kernels)
+        wave.settle(1)
+        return wave
 
-    def _step(self, run: decode.Products, waves: Sequence[Wave | Branches]) -> Tensor:
-        """The logits of the waves' next tokens, which go on as `merges` says."""
+    def _go_on(self, passes: Passes, waves: Sequence[Wave | Branches]) -> None:
+        """Next tokens of all waves, which go on as `merges` says."""
         if self.merges:
-            return branches.step(self.model, run, [w for w in waves if isinstance(w, Branches)])
-        level = [w for w in waves if isinstance(w, Wave)]
-        ids = torch.cat([w.token for w in level])
-        return decode.step(self.model, run, [w.cache for w in level], ids)
+            some = [w for w in waves if isinstance(w, Branches)]
+            logits = branches.step(self.model, passes.products, some)
+            draw(some, logits, passes.sampling, passes.products.kernels)
+        else:
+            passes.run([w for w in waves if isinstance(w, Wave)])
 
     def _keep(
         self, prompts: list[Sequence[int]], groups: list[list[Completion]], wave: Wave | Branches
@@ -181,24 +180,6 @@ class TorchEngine:
         if rows and free < max(n, REFILL * self.slots):
             return 0
         return max(1, free // n)
-
-
-def _draw(
-    waves: Sequence[Wave | Branches], logits: Tensor, sampling: Sampling, kernels: Kernels | None
-) -> None:
-    """The next tokens of every sample of every wave, from the logits of what was fed."""
-    draws: list[Tensor] = []
-    rows: list[Tensor] = []
-    first = 0
-    for wave in waves:
-        numbers, lines = wave.asked()
-        draws.append(numbers)
-        rows.append(lines + first)
-        first += wave.lines
-    drawn = pick(logits, sampling, torch.cat(draws), torch.cat(rows), kernels)
-    columns = zip(*(column.split([len(d) for d in draws]) for column in drawn), strict=True)
-    for wave, (ids, full, narrow) in zip(waves, columns, strict=True):
-        wave.take(ids, full, narrow)
 
 
 def load_engine(

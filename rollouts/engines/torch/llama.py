@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +191,7 @@ def from_state(config: Any, state: dict[str, Tensor], dtype: torch.dtype) -> Lla
             )
         )
     embed = take("model.embed_tokens.weight").contiguous()
+    shape = replace(shape, inv_freq=shape.inv_freq.to(embed.device))
     head = embed if shape.tied else take("lm_head.weight").contiguous()
     return Llama(shape, embed, tuple(layers), take("model.norm.weight"), head)
 

@@ -3,7 +3,7 @@
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 """Keys and values of prompts: what they begin with alike once, what is known not at all.
 
-Tokens run in pieces of at most `PIECE`, so activations are bounded whatever the prompts' lengths.
+Tokens run in pieces of a bounded size, and so are activations, whatever the prompts' lengths.
 Axis letters as in decode.py; T tokens of a piece, N tokens of it a prompt.
 """
 
@@ -28,7 +28,7 @@ from rollouts.engines.torch.llama import (
     split_heads,
 )
 
-PIECE = 2048  # tokens
+PIECE, GPU_PIECE = 2048, 16384  # tokens; a GPU wants few large operations
 SHORTEST = 4  # a common beginning of fewer tokens is not worth a pass of its own
 
 
@@ -59,15 +59,15 @@ class _Piece:
     end: list[int]
 
 
-def _pieces(begin: Sequence[int], end: Sequence[int]) -> Iterator[_Piece]:
-    """Consecutive prompts together, up to PIECE tokens; a longer prompt is cut."""
+def _pieces(begin: Sequence[int], end: Sequence[int], size: int) -> Iterator[_Piece]:
+    """Consecutive prompts together, up to `size` tokens; a longer prompt is cut."""
     held, used = 0, 0
     for i, (a, b) in enumerate(zip(begin, end, strict=True)):
-        if used and used + b - a > PIECE:
+        if used and used + b - a > size:
             yield _Piece(held, i, list(begin[held:i]), list(end[held:i]))
             held, used = i, 0
-        if b - a > PIECE:
-            cuts = [*range(a, b, PIECE), b]
+        if b - a > size:
+            cuts = [*range(a, b, size), b]
             for x, y in pairwise(cuts):
                 yield _Piece(i, i + 1, [x], [y])
             held, used = i + 1, 0
@@ -99,7 +99,7 @@ def prefill(
     values = [model.embed.new_zeros(size) for _ in model.layers]
     begin = [_restore(keys, values, i, parts) for i, parts in enumerate(past)]
     last: list[Tensor] = []
-    for piece in _pieces(begin, ends):
+    for piece in _pieces(begin, ends, GPU_PIECE if device.type == "cuda" else PIECE):
         last.append(_run_piece(model, run, prompts, piece, keys, values))
     lengths = torch.tensor(ends, device=device)
     hidden = torch.cat(last)

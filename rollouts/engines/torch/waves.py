@@ -23,8 +23,9 @@ GPU_EVERY = 8  # tokens between two looks at what has ended: a look waits for th
 class Wave:
     """Groups of `width` samples, all at the same token, each with a row of its own.
 
-    Nothing here waits for the device but `take`, and that only every few tokens; rows that have
-    ended are computed until then. (On a CPU: branches.py.)
+    Nothing here waits for the device but `settle`, and that only every few tokens; rows that have
+    ended are computed until then. `take` changes tensors in place and nothing else: see graph.py.
+    (On a CPU: branches.py.)
     """
 
     def __init__(
@@ -49,6 +50,8 @@ class Wave:
         self._length = torch.full((self.total + 1,), limit, device=device)
         self._samples = torch.arange(self.total, device=device)  # which sample each row is of
         self._alive = torch.ones(self.total, dtype=torch.bool, device=device)
+        self.token = torch.zeros(self.total, dtype=torch.long, device=device)
+        self._next = torch.zeros(1, dtype=torch.long, device=device)  # `t`, as the device counts
         self.done = False
         self._prompt: dict[int, Past] = {}
         self._own: dict[int, Past] = {}
@@ -65,18 +68,32 @@ class Wave:
 
     def asked(self) -> tuple[Tensor, Tensor]:
         """What decides each next token (B,), and which line of the logits it is from."""
-        return self._u[self._samples, self.t], torch.arange(self.lines, device=self._u.device)
+        lines = torch.arange(self.lines, device=self._u.device)
+        return self._u[self._samples, self._next.expand(self.lines)], lines
 
+    @torch.inference_mode()
     def take(self, token: Tensor, full: Tensor, narrow: Tensor) -> None:
         """One token a row (B,), with both log-probabilities."""
-        self.token = token
         place = torch.where(self._alive, self._samples, self.total)
-        self._ids[place, self.t] = token
-        self._full[place, self.t], self._narrow[place, self.t] = full, narrow
-        ended = self._alive & torch.isin(token, self.stop_ids)
-        self.t += 1
-        self._length[torch.where(ended, self._samples, self.total)] = self.t
-        self._alive = self._alive & ~ended
+        at = self._next.expand(self.lines)
+        for store, values in ((self._ids, token), (self._full, full), (self._narrow, narrow)):
+            store.index_put_((place, at), values)
+        ended = self._alive & (token[:, None] == self.stop_ids).any(-1)
+        self._next += 1
+        own = torch.where(ended, self._samples, self.total)
+        self._length.index_put_((own,), self._next.expand(self.lines))
+        self._alive &= ~ended
+        self.token.copy_(token)
+
+    @property
+    def ahead(self) -> int:
+        """How many tokens can be taken before `settle` has to look at what has ended."""
+        every = GPU_EVERY if self._alive.is_cuda else 1
+        return min(self.limit - self.t, every - self.t % every)
+
+    def settle(self, tokens: int) -> None:
+        """After so many tokens, at most `ahead`: count them, and drop rows that have ended."""
+        self.t += tokens
         self.done = self.t == self.limit
         if not (self.done or (self._alive.is_cuda and self.t % GPU_EVERY)):
             self._drop()

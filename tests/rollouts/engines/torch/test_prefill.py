@@ -60,9 +60,7 @@ def test_pieces_bound_what_runs_together_and_change_nothing(
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20)), min_size=1), st.integers(1, 9))
 def test_pieces_cover_every_token_once_in_order(spans: list[tuple[int, int]], size: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prefill, "PIECE", size)
-        pieces = list(prefill._pieces([a for a, _ in spans], [a + n for a, n in spans]))
+    pieces = list(prefill._pieces([a for a, _ in spans], [a + n for a, n in spans], size))
     seen: dict[int, list[int]] = {i: [] for i in range(len(spans))}
     for piece in pieces:
         assert sum(b - a for a, b in zip(piece.begin, piece.end, strict=True)) <= size
