@@ -5,7 +5,8 @@
 Prompts of a micro-batch often begin alike (the same system message), and so do the completions of a
 group. A *stem* is what comes first: what all prompts of the micro-batch begin with, or one whole
 prompt. A *branch* continues a stem: the rest of a prompt with all its completions as a tree, or one
-completion. Of these layouts the one that costs least is taken.
+completion. Of these layouts the one that costs least on a CPU is taken; on a GPU, which multiplies
+fast and reads Python's masks slowly, each prompt is a stem and each completion a branch.
 """
 
 from __future__ import annotations
@@ -111,7 +112,10 @@ class Branch:
         return found
 
     def mask(self, width: int) -> Tensor:
-        """(width, width): 0 where a token sees itself or what it continues, else -inf."""
+        """(width, width): 0 where a token sees itself or what it continues, else -inf. Beyond its
+        tokens all or nothing: that is never read."""
+        if self.straight:
+            return _causal(1, width)[0]
         seen = torch.zeros(width, width, dtype=torch.bool)
         for node, parent in enumerate(self.parents):
             if parent >= 0:
@@ -150,9 +154,9 @@ class Stem:
         return self.positions + PAIR * pairs
 
 
-def _stem(ids: list[int], segments: Sequence[Segment]) -> Stem:
+def _stem(ids: list[int], segments: Sequence[Segment], share: bool = True) -> Stem:
     """What some segments hold, whose prompts all begin with `ids`. Each one's sequences are one
-    tree, or, where they share little and are long, branches of their own."""
+    tree, or, where they share little and are long or not `share`, branches of their own."""
     branches, routes, size = list[Branch](), dict[int, Route](), len(ids)
     for s in segments:
         sequences = [s.prompt[size:] + completion for completion in s.completions]
@@ -161,7 +165,8 @@ def _stem(ids: list[int], segments: Sequence[Segment]) -> Stem:
         for sequence, own in zip(whole, apart, strict=True):
             tree.add(sequence)
             own.add(sequence)
-        chosen = min([tree], apart, key=lambda some: Stem(ids, some, {}).cost)
+        kinds = ([tree], apart) if share else (apart,)
+        chosen = min(kinds, key=lambda some: Stem(ids, some, {}).cost)
         for row, sequence in zip(s.rows, sequences, strict=True):
             number = 0 if len(chosen) == 1 else whole.index(tuple(sequence))
             routes[row] = Route(size, len(branches) + number, chosen[number].add(sequence))
@@ -172,9 +177,12 @@ def _stem(ids: list[int], segments: Sequence[Segment]) -> Stem:
     return Stem(ids, branches, routes)
 
 
-def _stems(segments: Sequence[Segment]) -> list[Stem]:
-    """The cheaper of two layouts: a stem for each prompt, or one of what all prompts begin with."""
-    each = [_stem(s.prompt, [s]) for s in segments]
+def _stems(segments: Sequence[Segment], share: bool) -> list[Stem]:
+    """The cheaper of two layouts: a stem for each prompt, or one of what all prompts begin with.
+    Where nothing but prompts is to be shared, the first."""
+    each = [_stem(s.prompt, [s], share) for s in segments]
+    if not share:
+        return each
     columns = zip(*(s.prompt for s in segments), strict=False)
     shared = [ids[0] for ids in takewhile(lambda ids: len(set(ids)) == 1, columns)]
     if len(segments) < 2 or not shared:
@@ -182,13 +190,17 @@ def _stems(segments: Sequence[Segment]) -> list[Stem]:
     return min(each, [_stem(shared, segments)], key=lambda some: sum(s.cost for s in some))
 
 
-def pack(segments: Sequence[Segment], device: str | torch.device = "cpu") -> Packed:
-    """Lay segments out one after another. Prompts must hold at least one token."""
+def pack(
+    segments: Sequence[Segment], device: str | torch.device = "cpu", share: bool | None = None
+) -> Packed:
+    """Lay segments out one after another. Prompts must hold at least one token. `share`: what
+    prompts begin with, and what completions do, is laid down once (None: on a CPU)."""
+    share = torch.device(device).type == "cpu" if share is None else share
     ids, positions = list[int](), list[int]()
     paths = dict[int, list[int]]()
     stems, branches, stem_of = list[range](), list[range](), list[int]()
     trees = list[Branch]()
-    for stem in _stems(segments):
+    for stem in _stems(segments, share):
         start, size = len(ids), len(stem.ids)
         ids += stem.ids
         positions += range(size)
@@ -211,17 +223,17 @@ def pack(segments: Sequence[Segment], device: str | torch.device = "cpu") -> Pac
 
     stem_block, stem_len, branch_block, branch_len = *_block(stems), *_block(branches)
     width = branch_block.shape[1]
-    own = torch.stack([t.mask(width) for t in trees]) if trees else torch.zeros(0, width, width)
-    seen = _fill_mask(stem_len[tensor(stem_of).cpu()], stem_block.shape[1])
+    own = _own(trees, width, device)
+    seen = _fill_mask(stem_len[stem_of].to(device), stem_block.shape[1])
     reach = seen[:, None, :].expand(-1, width, -1)
     return Packed(
         ids=tensor(ids),
         positions=tensor(positions),
         stems=stem_block.to(device),
-        stem_mask=_causal(stem_len, stem_block.shape[1]).to(device),
+        stem_mask=_causal(len(stems), stem_block.shape[1], device),
         branches=branch_block.to(device),
         stem_of=tensor(stem_of),
-        branch_mask=torch.cat([reach, own], 2).to(device),
+        branch_mask=torch.cat([reach, own], 2),
         place=_place(len(ids), stem_block, stem_len, branch_block, branch_len).to(device),
         source=tensor(list(source.values())),
         target=tensor([ids[place] for place in source]),
@@ -262,19 +274,27 @@ def _block(spans: Sequence[range]) -> tuple[Tensor, Tensor]:
 
 def _fill_mask(lengths: Tensor, width: int) -> Tensor:
     """(rows, width): 0 inside each row's length, -inf beyond."""
-    beyond = torch.arange(width)[None, :] >= lengths[:, None]
-    return torch.zeros(len(lengths), width).masked_fill(beyond, float("-inf"))
+    device = lengths.device
+    beyond = torch.arange(width, device=device)[None, :] >= lengths[:, None]
+    return torch.zeros(len(lengths), width, device=device).masked_fill(beyond, float("-inf"))
 
 
-def _causal(lengths: Tensor, width: int) -> Tensor:
+def _own(trees: Sequence[Branch], width: int, device: str | torch.device) -> Tensor:
+    """(B, width, width): what the tokens of each branch see of it."""
+    if all(tree.straight for tree in trees):
+        return _causal(len(trees), width, device)
+    return torch.stack([tree.mask(width) for tree in trees]).to(device)
+
+
+def _causal(rows: int, width: int, device: str | torch.device = "cpu") -> Tensor:
     """(rows, width, width): a query sees itself and what came before it.
 
     Padded queries see their row's earlier positions too: their values are never read, and a row
     of nothing but -inf would turn into NaN.
     """
-    future = torch.ones(width, width, dtype=torch.bool).triu(1)
-    mask = torch.zeros(width, width).masked_fill(future, float("-inf"))
-    return mask.expand(len(lengths), width, width)
+    future = torch.ones(width, width, dtype=torch.bool, device=device).triu(1)
+    mask = torch.zeros(width, width, device=device).masked_fill(future, float("-inf"))
+    return mask.expand(rows, width, width)
 
 
 def _place(

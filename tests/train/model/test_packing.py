@@ -52,15 +52,18 @@ def visible(packed: Packed) -> list[set[int]]:
     return found
 
 
-@pytest.mark.parametrize("pair", [1e-9, packing.PAIR, 1e9])  # trees, the default, no trees
+# trees, the default, no trees; and what a GPU gets
+@pytest.mark.parametrize(
+    "pair,share", [(1e-9, True), (packing.PAIR, True), (1e9, True), (packing.PAIR, False)]
+)
 @given(segments=groups())
 @settings(deadline=None)
 def test_each_token_sees_the_text_before_it_and_no_other(
-    pair: float, segments: list[Segment]
+    pair: float, share: bool, segments: list[Segment]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "PAIR", pair)
-        packed = pack(segments)
+        packed = pack(segments, share=share)
     seen, ids = visible(packed), packed.ids.tolist()
     expected: list[tuple[int, int, int]] = []
     for s in segments:
@@ -93,12 +96,14 @@ def test_micro_batches_cut_nothing_and_keep_the_limit(segments: list[Segment], l
         assert len(part) == 1 or len(pack(part).ids) <= sum(s.tokens for s in part) <= limit
 
 
-def slopes(folder: Path, parts: Sequence[Sequence[Segment]]) -> tuple[dict[int, list[float]], dict]:
+def slopes(
+    folder: Path, parts: Sequence[Sequence[Segment]], share: bool = True
+) -> tuple[dict[int, list[float]], dict]:
     """Each row's log-probabilities, and the gradients of their weighted sum."""
     policy = load_policy(folder, "float32")
     said: dict[int, list[float]] = {}
     for part in parts:
-        packed = pack(part)
+        packed = pack(part, share=share)
         logp, _ = policy.logp(packed)
         (logp * torch.cos(3.0 * packed.row + packed.column)).sum().backward()
         for row, value in zip(packed.row.tolist(), logp.tolist(), strict=True):
@@ -106,9 +111,11 @@ def slopes(folder: Path, parts: Sequence[Sequence[Segment]]) -> tuple[dict[int, 
     return said, {name: tensor.grad for name, tensor in policy.named()}
 
 
-@pytest.mark.parametrize("pair", [1e-9, packing.PAIR, 1e9])
+@pytest.mark.parametrize(
+    "pair,share", [(1e-9, True), (packing.PAIR, True), (1e9, True), (packing.PAIR, False)]
+)
 def test_log_probabilities_and_gradients_are_those_of_lone_rows(
-    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch, pair: float
+    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch, pair: float, share: bool
 ) -> None:
     generator = torch.Generator().manual_seed(5)
 
@@ -128,7 +135,7 @@ def test_log_probabilities_and_gradients_are_those_of_lone_rows(
     ]
     wanted, wanted_slopes = slopes(tiny_folder, alone)
     monkeypatch.setattr(packing, "PAIR", pair)
-    said, found = slopes(tiny_folder, [together])
+    said, found = slopes(tiny_folder, [together], share)
     assert said.keys() == wanted.keys()
     for row, values in wanted.items():
         assert said[row] == pytest.approx(values, abs=1e-5)
