@@ -15,6 +15,9 @@ never drops; `drop` gives it back and says DROP.
 
 Every row is asked in its three prompt variants, greedy, as the benchmark does. Nothing here chooses
 a setting. Every stage leaves a finished folder and is skipped when it is there. One thread.
+
+On a GPU give `engine.micro_tokens=32768` and other settings of its size, and `--slots` rows that an
+evaluation decodes side by side.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from train.model.source import resolve_model
 
 Row = dict[str, Any]
 TRACKS = ("atomic_m", "atomic_f", "agnostic_m", "order_m", "order_f")
-POOL, ASKED = 96, 12  # tasks of a track: that RL may ask, of an evaluation
+POOL = 96  # tasks of a track that RL may ask
 SHARED = ("validation=null", "engine.threads=1", "engine.micro_tokens=1536")
 SFT = ("sft.epochs=1", "sft.batch_size=4", "sft.max_length=1400", "checkpoint.sft_every=15")
 RL = (
@@ -89,6 +92,7 @@ class Draw:
     seed: int
     max_chars: int
     examples: int
+    rows: int  # of a track in an evaluation
 
     def short(self, split: str) -> Iterator[Row]:
         for task in rows_of(self.tasks / f"{split}.jsonl"):
@@ -111,7 +115,7 @@ class Draw:
         """A folder as `cdr:DIR` wants it: the benchmark's rows that an evaluation asks."""
         folder = self.folder / f"asked_{split}"
         if not (folder / "heldout.jsonl").is_file():
-            tasks = drawn(self.short(split), ASKED, self.seed, frozenset())
+            tasks = drawn(self.short(split), self.rows, self.seed, frozenset())
             names = {task["id"] for task in tasks}
             for track in TRACKS:
                 rows = rows_of(self.tasks / "tracks" / f"{track}.jsonl")
@@ -122,7 +126,7 @@ class Draw:
         return folder
 
 
-def run_arm(stages: Stages, draw: Draw, name: str, split: str, untouched: Path) -> None:
+def run_arm(stages: Stages, draw: Draw, name: str, split: str, untouched: Path, slots: int) -> None:
     """Train an arm, with what it needs, and answer the tasks of a split."""
     sft, rl = draw.training()
     if name in TRAINED:
@@ -138,7 +142,8 @@ def run_arm(stages: Stages, draw: Draw, name: str, split: str, untouched: Path) 
     target = draw.folder / f"{name}.{split}"
     if not (target / "results.json").is_file():
         words = ("--tasks", f"cdr:{draw.asked(split)}", "--out", target, "--no-baselines")
-        assay("eval", "--model", model, *words, "--threads", 1, "--max-new-tokens", 900)
+        side = ("--slots", slots, "--chunk", max(64, slots))
+        assay("eval", "--model", model, *words, *side, "--threads", 1, "--max-new-tokens", 900)
 
 
 def control(draw: Draw, sft: Path, rl: Path) -> Path:
@@ -280,15 +285,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--max-chars", type=int, default=2000, help="of an input (%(default)s)")
     text = "tasks of a track whose gold `sft` imitates (%(default)s)"
     parser.add_argument("--examples", type=int, default=48, help=text)
+    parser.add_argument("--rows", type=int, default=12, help="of a track to evaluate (%(default)s)")
+    parser.add_argument("--slots", type=int, default=64, help="of evaluations (%(default)s)")
     args = parser.parse_args(argv)
     if not args.table:
         untouched = resolve_model(args.model)
         for seed in args.seeds:
             folder = args.out / f"seed{seed}"
             stages = Stages(folder, seed, tuple(args.settings))
-            draw = Draw(args.tasks.resolve(), folder, seed, args.max_chars, args.examples)
+            draw = Draw(
+                args.tasks.resolve(), folder, seed, args.max_chars, args.examples, args.rows
+            )
             for name in args.arms:
-                run_arm(stages, draw, name, args.split, untouched)
+                run_arm(stages, draw, name, args.split, untouched, args.slots)
     table(args.out, args.split)
     return 0
 

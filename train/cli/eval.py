@@ -138,6 +138,10 @@ def _engine(made: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--threads", type=int, default=0, help="0: all cores")
     group.add_argument("--chunk", type=int, default=0, help="episodes side by side; 0: by task")
+    text = (
+        "answers that a folder's model decodes side by side; a GPU has room for more (%(default)s)"
+    )
+    group.add_argument("--slots", type=int, default=64, help=text)
 
 
 def _tools(made: argparse.ArgumentParser) -> None:

@@ -84,7 +84,7 @@ def main(argv: list[str]) -> int:
         raise TaskError(f"--key-env {args.key_env}: the variable is empty; set it to the key")
     with tempfile.TemporaryDirectory() as scratch:
         args.out = Path(scratch)
-        engine, tokenizer = load_local(args)
+        engine, tokenizer = load_local(args, EngineConfig().slots)
     context, rows = bounds(base_folder(args.model), args.max_length, EngineConfig().slots)
     name = args.name or Path(args.model).name
     service = Service(

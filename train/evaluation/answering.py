@@ -178,7 +178,7 @@ def load_engine(args: Any, tasks: Sequence[Task]) -> tuple[Any, Any]:
         return ScriptedEngine(script(name, tasks, tokenizer.calls), tokenizer), tokenizer
     from train.evaluation.local import load_local
 
-    return load_local(args)
+    return load_local(args, args.slots)
 
 
 # --- an engine of words --------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from rollouts.prompts import template_arguments
 
 # options that change neither an answer nor a score; tasks and code stand for themselves
 FREE = (
-    *("out", "workers", "threads", "json", "key_env", "name", "price", "chunk"),
+    *("out", "workers", "threads", "json", "key_env", "name", "price", "chunk", "slots"),
     *("no_baselines", "tasks", "family", "request", "include_trained", "patience", "timeout"),
     *("part", "gather"),
 )

@@ -21,8 +21,11 @@ from train.run.setup import load_checked, prepare
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
-def load_local(args: Any) -> tuple[Any, ChatTokenizer]:
-    """(engine, tokenizer). Raises one sentence for a model that cannot be loaded."""
+def load_local(args: Any, slots: int) -> tuple[Any, ChatTokenizer]:
+    """(engine that decodes `slots` answers side by side, tokenizer). Raises one sentence for a
+    model that cannot be loaded."""
+    if slots < 1:
+        raise TaskError(f"--slots {slots}: give 1 or more")
     config = EngineConfig(threads=args.threads, device=args.device, dtype=args.dtype)
     machine = prepare(config)
     adapter = Path(args.model).expanduser()
@@ -30,7 +33,7 @@ def load_local(args: Any) -> tuple[Any, ChatTokenizer]:
         folder = resolve_model(args.model)
         tokenizer = ChatTokenizer(folder, args.calls)
         policy = load_checked(folder, config, machine, train=False)
-        return policy.engine(tokenizer.stop_ids, config.slots), tokenizer
+        return policy.engine(tokenizer.stop_ids, slots), tokenizer
     base = resolve_model(_read_adapter(adapter)["base_model_name_or_path"])
     own = any((adapter / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
     tokenizer = ChatTokenizer(adapter if own else base, args.calls)
@@ -38,7 +41,7 @@ def load_local(args: Any) -> tuple[Any, ChatTokenizer]:
     with tempfile.TemporaryDirectory(dir=args.out, prefix=".merged-") as merged:
         save_folder(base, Path(merged), merged_weights(base, adapter))
         policy = load_checked(Path(merged), config, machine, train=False)
-    return policy.engine(tokenizer.stop_ids, config.slots), tokenizer
+    return policy.engine(tokenizer.stop_ids, slots), tokenizer
 
 
 def base_folder(model: str) -> Path:
