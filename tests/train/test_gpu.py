@@ -170,4 +170,5 @@ def test_sft_rl_and_evaluation_run_on_the_gpu_that_is_there(
     assert torch.cuda.max_memory_allocated() > 0
     run = json.loads((tmp_path / "rl" / "run.json").read_text())
     assert run["config"]["engine"]["dtype"] == "bfloat16"
+    assert run["machine"]["gpus"][0] == torch.cuda.get_device_name()
     assert json.loads((tmp_path / "eval" / "results.json").read_text())["rows"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -25,7 +26,10 @@ def backward(loss: Tensor) -> None:
         loss.backward()
         return
     os.environ.setdefault(CUBLAS, ":4096:8")
-    before, fills = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic
+    before, fills = (
+        torch.are_deterministic_algorithms_enabled(),
+        cast(Any, torch.utils.deterministic),
+    )
     filled = fills.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True)
     fills.fill_uninitialized_memory = False  # it would write NaN into every new tensor

@@ -89,7 +89,13 @@ def read_run_record(folder: Path) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    return {"system": platform.platform(), "cpu": cpu_name(), "cores": usable_cores()}
+    """System, processor and cores of this machine, and its GPUs where torch sees some."""
+    found = {"system": platform.platform(), "cpu": cpu_name(), "cores": usable_cores()}
+    torch = sys.modules.get("torch")  # who has not loaded it uses no GPU
+    if torch is not None and torch.cuda.is_available():
+        count = torch.cuda.device_count()
+        found["gpus"] = [torch.cuda.get_device_name(i) for i in range(count)]
+    return found
 
 
 def cpu_name() -> str:

@@ -1,5 +1,6 @@
 # torch ships partial types, so what is unknown there cannot be known here.
-# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
 """The next tokens of waves: one pass a token, which a GPU repeats from a recording.
 
 A pass of a small model is some thousand short operations, and a GPU does each faster than Python

@@ -212,13 +212,18 @@ def _mixed(
         padded = q.new_zeros(size)
         padded[which, inside] = q
         q = padded
+    k, v, grouped = k[:, :, : padding.reach], v[:, :, : padding.reach], shape.repeat > 1
+    if grouped and padding.mask is not None and q.is_cuda:
+        # torch's GPU kernels that take a mask repeat no heads; else it would keep all scores
+        k, v = (t.repeat_interleave(shape.repeat, 1) for t in (k, v))
+        grouped = False
     mixed = F.scaled_dot_product_attention(
         q.transpose(1, 2),
-        k[:, :, : padding.reach],
-        v[:, :, : padding.reach],
+        k,
+        v,
         attn_mask=padding.mask,
         is_causal=padding.mask is None,
-        enable_gqa=shape.repeat > 1,
+        enable_gqa=grouped,
     ).transpose(1, 2)
     total = len(projected)
     return mixed.reshape(total, -1) if padding.even else mixed[which, inside].view(total, -1)
