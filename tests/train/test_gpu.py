@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
 
 from grpo_runs import RL, each, few_as, refinement_tasks  # noqa: E402
 from qwen3 import write_qwen3  # noqa: E402
 from sft_runs import toy_tasks  # noqa: E402
+from tiny_model import tiny_config  # noqa: E402
 
 import assay  # noqa: E402
 from configs.machine import ModelConfig  # noqa: E402
@@ -63,6 +65,32 @@ def test_probabilities_and_gradients_are_those_of_the_cpu(
     assert torch.allclose(ours, theirs, atol=2e-4)
     for name, grad in here.items():
         assert float((grad - there[name]).norm()) <= 1e-3 * float(grad.norm()) + 1e-6, name
+
+
+def test_long_rows_have_the_same_gradients_each_time(tmp_path: Path) -> None:
+    """Of a size at which kernels that add up in any order do so."""
+    shape = {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9}
+    config = tiny_config(num_key_value_heads=3, max_position_embeddings=4096, **shape)
+    torch.manual_seed(0)
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    policy: Any = load_policy(tmp_path, "bfloat16", GPU)
+
+    def ids(count: int, seed: int) -> list[int]:
+        generator = torch.Generator().manual_seed(seed)
+        return torch.randint(3, 259, (count,), generator=generator).tolist()
+
+    alone = [Segment(ids(700, i), [ids(300 + i, 90 + i)], [i]) for i in range(8)]
+    group = Segment(ids(700, 50), [ids(300, 60 + i) for i in range(8)], list(range(8)))
+    for segments in (alone, [group]):
+        found: list[list[Any]] = []
+        for _ in range(3):
+            logp, _ = policy.logp(pack(segments, GPU))
+            backward(-logp.mean())
+            found.append([tensor.grad for _, tensor in policy.named()])
+            for _, tensor in policy.named():
+                tensor.grad = None
+        assert all(map(torch.equal, found[0], found[1]))
+        assert all(map(torch.equal, found[0], found[2]))
 
 
 @pytest.mark.parametrize("count", [1, 1000, CHUNK + 5, 3 * CHUNK])

@@ -178,6 +178,9 @@ def load_policy(
     """The fast path where the architecture allows it, transformers elsewhere, and for adapters."""
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} has no config.json; give a Hugging Face model folder")
+    if device.startswith("cuda"):
+        # its gradients differ from run to run, and `backward` (optim.py) comes too late to choose
+        torch.backends.cuda.enable_cudnn_sdp(False)
     if adapters is not None and adapters.lora_rank:
         policy = TransformersPolicy(folder, dtype, device)  # our own path has no place for them
         policy.add_adapters(adapters)
