@@ -91,11 +91,8 @@ class Passes:
     def _record(self, waves: Sequence[Wave]) -> None:
         """Record one pass; nothing is computed. All recordings of a call use the same memory, so
         the last one is kept until there is a new one."""
-        graph, here, aside = (
-            torch.cuda.CUDAGraph(),
-            torch.cuda.current_stream(),
-            torch.cuda.Stream(),
-        )
+        graph = torch.cuda.CUDAGraph()
+        here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
         aside.wait_stream(here)
         with torch.cuda.stream(aside):
             pool = None if self._graph is None else self._graph.pool()
