@@ -92,7 +92,8 @@ def test_the_device_and_dtype_of_rollouts_can_be_chosen(
         assert "torch sees no GPU" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 def test_rollouts_use_the_gpu_that_is_there(tasks: Path, tiny_folder: Path, tmp_path: Path) -> None:
     torch.cuda.reset_peak_memory_stats()
     assert sample(tasks, tiny_folder, tmp_path / "r.jsonl") == 0

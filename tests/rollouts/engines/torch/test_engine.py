@@ -187,7 +187,7 @@ def test_rows_in_slices_draw_what_they_draw_together(
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 def test_cuda_decodes_what_the_cpu_does(tiny_folder: Path, engine: TorchEngine) -> None:
     other = TorchEngine(load_llama(tiny_folder, "float32", "cuda"), [2], slots=16)
     for sampling in (Sampling(20, temperature=0), Sampling(20, temperature=1.0, top_k=30)):
