@@ -213,8 +213,9 @@ def _mixed(
         padded[which, inside] = q
         q = padded
     k, v, grouped = k[:, :, : padding.reach], v[:, :, : padding.reach], shape.repeat > 1
-    if grouped and padding.mask is not None and q.is_cuda:
-        # torch's GPU kernels that take a mask repeat no heads; else it would keep all scores
+    if grouped and q.is_cuda and not (padding.mask is None and q.dtype == torch.bfloat16):
+        # flash attention alone repeats heads itself, and takes neither masks nor float32; what no
+        # such kernel takes, torch computes with all scores in memory
         k, v = (t.repeat_interleave(shape.repeat, 1) for t in (k, v))
         grouped = False
     mixed = F.scaled_dot_product_attention(
