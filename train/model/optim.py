@@ -17,8 +17,8 @@ CUBLAS = "CUBLAS_WORKSPACE_CONFIG"  # torch asks for it before it calls matrix p
 
 
 def backward(loss: Tensor) -> None:
-    """`loss.backward()`. On a GPU torch's default adds up what several positions give to one weight
-    in any order, and sums of floats depend on the order: here it takes the algorithms that do not.
+    """`loss.backward()`, on a GPU by torch's deterministic algorithms. By default torch adds up a
+    weight's gradient there in any order, and sums of floats depend on the order.
 
     Raises `RuntimeError` where an operation of the model has none.
     """

@@ -90,7 +90,11 @@ def read_run_record(folder: Path) -> dict[str, Any]:
 
 def machine() -> dict[str, Any]:
     """System, processor and cores of this machine, and its GPUs where torch sees some."""
-    found = {"system": platform.platform(), "cpu": cpu_name(), "cores": usable_cores()}
+    found: dict[str, Any] = {
+        "system": platform.platform(),
+        "cpu": cpu_name(),
+        "cores": usable_cores(),
+    }
     torch = sys.modules.get("torch")  # who has not loaded it uses no GPU
     if torch is not None and torch.cuda.is_available():
         count = torch.cuda.device_count()
