@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from benchmarks.stages import Stages, assay, change, epochs, options, part, rows_of, spent
+from benchmarks.stages import EPOCHS, Stages, assay, change, lasting, options, part, rows_of, spent
 from rewards.score_rows import score_row
 from rewards.task import Task, read_tasks
 from train.evaluation.stats import balanced, balanced_difference
@@ -112,17 +112,10 @@ class Place:
     def folder(self) -> Path:
         return self.out / f"seed{self.seed}"
 
-    def trained(
-        self,
-        name: str,
-        command: str,
-        data: Path,
-        settings: Sequence[str],
-        fixed: Sequence[str] = (),
-    ) -> None:
+    def trained(self, name: str, command: str, data: Path, settings: Sequence[str]) -> None:
         model = [f"model.path={self.model}"] if self.model and command == "sft" else []
         words = (f"engine.threads={self.threads}", *model, *settings)
-        Stages(self.folder, self.seed, self.extra).train(name, command, data, words, fixed)
+        Stages(self.folder, self.seed, self.extra).train(name, command, data, words)
 
     def answers(self, name: str, tasks: Path) -> list[Row]:
         """Greedy answers of a trained model to the tasks of a file."""
@@ -177,13 +170,13 @@ def control(place: Place, name: str, arm: Arm, tasks: Path, start: str) -> str:
     first, rl = (spent(place.folder / f"{n}.spent.json") for n in (start, name))
     more = asked(place.folder / name, tasks)
     each = first / arm.examples  # processor seconds of an example, the run's start with it
-    setting = epochs((first + rl) / (each * (arm.examples + len(more))), place.extra)
-    count = setting.partition("=")[2]
+    longer = lasting(place, (first + rl) / (each * (arm.examples + len(more))))
+    count = longer.extra[-1].removeprefix(EPOCHS)
     named = "".join([arm.mix, str(arm.examples), count, *more]).encode()
     folder = f"control_{hashlib.sha256(named).hexdigest()[:8]}"
     data = part(tasks / "train_sft.jsonl", f"{folder}.jsonl", arm.examples, more)
     (place.folder / f"{name}.control").write_text(folder, encoding="utf-8")
-    place.trained(folder, "sft", data, SFT, (setting,))
+    longer.trained(folder, "sft", data, SFT)
     return folder
 
 

@@ -37,7 +37,7 @@ from benchmarks.stages import (
     Place,
     assay,
     change,
-    epochs,
+    lasting,
     level,
     options,
     part,
@@ -151,10 +151,10 @@ def train_control(place: Place, first: Path, control: str) -> None:
     took = {n: spent(place.folder / f"{n}.spent.json") for n in (START, "rl", CONTROL, AFTER)}
     pair = (CONTROL, AFTER) if control == LONGER else (START, "rl")
     epoch = took[START] / EXAMPLES * (EXAMPLES + len(asked))
-    count = epochs(sum(took[n] for n in pair) / epoch, place.extra)
+    place = lasting(place, sum(took[n] for n in pair) / epoch)
     if asked:
         first = part(first, f"all_gold_{place.seed}.jsonl", EXAMPLES, asked)  # beside the lakes
-    place.train(control, "sft", gold(place, first), place.model, SFT, (count,))
+    place.train(control, "sft", gold(place, first), place.model, SFT)
 
 
 @dataclass(frozen=True)

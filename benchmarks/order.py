@@ -38,7 +38,7 @@ from benchmarks.stages import (
     Stages,
     assay,
     change,
-    epochs,
+    lasting,
     level,
     options,
     part,
@@ -150,16 +150,9 @@ class Place:
             assay("tasks", "order", *words)
         return folder
 
-    def train(
-        self,
-        name: str,
-        command: str,
-        data: Path,
-        settings: Sequence[str],
-        fixed: Sequence[str] = (),
-    ) -> None:
+    def train(self, name: str, command: str, data: Path, settings: Sequence[str]) -> None:
         stages = Stages(self.folder(form_of(name)), self.seed, self.extra)
-        stages.train(name, command, data, (*SHARED, *settings), fixed)
+        stages.train(name, command, data, (*SHARED, *settings))
 
     def answer(self, name: str, split: str) -> None:
         """Greedy answers of a trained model to the tasks of a split."""
@@ -211,7 +204,7 @@ def train_control(place: Place, of: str = "states_outcome") -> None:
     times = (first + rl) / (first / arm.examples * (arm.examples + len(asked)))
     data = part(folder / "train_sft.jsonl", "all_gold.jsonl", arm.examples, asked)
     size = f"sft.batch_size={ARMS[arm.start].batch}"
-    place.train(CONTROL, "sft", data, (*SFT, size), (epochs(times, place.extra),))
+    lasting(place, times).train(CONTROL, "sft", data, (*SFT, size))
 
 
 @dataclass(frozen=True)

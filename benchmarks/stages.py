@@ -11,9 +11,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from train.evaluation.stats import Interval
 
@@ -43,13 +43,6 @@ def seeds_of(out: Path) -> list[int]:
 def spent(note: Path) -> float:
     """Processor seconds of a training run so far; NaN where it has not begun."""
     return float(json.loads(note.read_text())["seconds"]) if note.is_file() else math.nan
-
-
-def epochs(times: float, extra: Sequence[str]) -> str:
-    """The setting of `times` as many epochs as an SFT start has, which is one where `extra` says no
-    other number. At least one."""
-    found = [word.removeprefix(EPOCHS) for word in extra if word.startswith(EPOCHS)]
-    return f"{EPOCHS}{max(1, round(times * int(found[-1] if found else 1)))}"
 
 
 def done(note: Path) -> bool:
@@ -114,22 +107,14 @@ class Stages:
     seed: int
     extra: tuple[str, ...] = ()
 
-    def train(
-        self,
-        name: str,
-        command: str,
-        data: Path,
-        settings: Sequence[str],
-        fixed: Sequence[str] = (),
-    ) -> None:
+    def train(self, name: str, command: str, data: Path, settings: Sequence[str]) -> None:
         """`assay sft` or `assay grpo` into `folder/NAME`; a finished run is kept, a stopped one
-        goes on. `NAME.spent.json` has its processor seconds, without those of a killed part.
-        `fixed` are settings that `extra` does not replace."""
+        goes on. `NAME.spent.json` has its processor seconds, without those of a killed part."""
         note = self.folder / f"{name}.spent.json"
         if not done(note):
             words = (f"data={data}", f"out={self.folder / name}", f"seed={self.seed}", ROUNDING)
             extra = [word for word in self.extra if not word.startswith(FOREIGN[command])]
-            assay(command, *words, *settings, *extra, *fixed, note=note)
+            assay(command, *words, *settings, *extra, note=note)
         shutil.rmtree(self.folder / name / "checkpoints", ignore_errors=True)  # 2 GB a run
 
 
@@ -155,18 +140,23 @@ class Place:
         return folder
 
     def train(
-        self,
-        name: str,
-        command: str,
-        data: Path,
-        start: str,
-        settings: Sequence[str],
-        fixed: Sequence[str] = (),
+        self, name: str, command: str, data: Path, start: str, settings: Sequence[str]
     ) -> None:
         """A training run from `start`, kept where it is finished."""
         words = (f"model.path={start}", *settings)
-        Stages(self.folder, self.seed, self.extra).train(name, command, data, words, fixed)
+        Stages(self.folder, self.seed, self.extra).train(name, command, data, words)
 
     def trained(self, name: str) -> str:
         """The model of an arm."""
         return self.model if name == "untouched" else str(self.folder / name / "model")
+
+
+Some = TypeVar("Some", bound=Any)  # a `Place`, of this file or of a benchmark
+
+
+def lasting(place: Some, times: float) -> Some:
+    """`place` whose SFT has `times` as many epochs as a start, at least one. A start has one epoch,
+    or what `extra` says for every run."""
+    found = [word.removeprefix(EPOCHS) for word in place.extra if word.startswith(EPOCHS)]
+    count = max(1, round(times * int(found[-1] if found else 1)))
+    return replace(place, extra=(*place.extra, f"{EPOCHS}{count}"))

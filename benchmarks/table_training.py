@@ -46,7 +46,7 @@ from benchmarks.stages import (
     assay,
     change,
     done,
-    epochs,
+    lasting,
     level,
     options,
     rows_of,
@@ -215,8 +215,8 @@ def train_control(place: Place) -> None:
     notes = [place.folder / f"{name}.spent.json" for name in ("sft_all", "rl")]
     rows = [kept_rows(place.folder / f"{name}.parquet") for name in ("sft_all", "all_gold")]
     took = [spent(note) for note in notes]
-    count = epochs(sum(took) / (took[0] * rows[1] / rows[0]), place.extra)
-    place.train("all_gold", "sft", data, place.model, SFT, (count,))
+    place = lasting(place, sum(took) / (took[0] * rows[1] / rows[0]))
+    place.train("all_gold", "sft", data, place.model, SFT)
 
 
 def choose_rows(place: Place, start: str) -> None:

@@ -110,12 +110,10 @@ class Trains:
     def trained(self, name: str) -> str:
         return name
 
-    def train(
-        self, name: str, command: str, data: Path, start: str, settings: Any, fixed: Any = ()
-    ) -> None:
+    def train(self, name: str, command: str, data: Path, start: str, settings: Any) -> None:
         if name in [run[0] for run in self.done]:
             return
-        epochs = ["", *(w for w in (*settings, *fixed) if w.startswith("sft.epochs="))][-1]
+        epochs = ["", *(w for w in (*settings, *self.extra) if w.startswith("sft.epochs="))][-1]
         count = len(data.read_text().splitlines())
         self.done.append((name, command, start, count, epochs))
         (self.folder / f"{name}.spent.json").write_text(json.dumps({"seconds": 60, "done": True}))

@@ -38,8 +38,8 @@ def test_a_control_has_its_own_epochs_whatever_every_run_is_given(
     for extra, wanted in (("sft.epochs=3", "7"), ("sft.lr=1e-4", "2")):
         place = stages.Place(tmp_path / wanted, 0, "MODEL", (extra,))
         place.train("start", "sft", tmp_path / "data.jsonl", "MODEL", ("sft.epochs=1",))
-        fixed = (stages.epochs(2.4, place.extra),)
-        place.train("control", "sft", tmp_path / "data.jsonl", "MODEL", ("sft.epochs=1",), fixed)
+        place = stages.lasting(place, 2.4)
+        place.train("control", "sft", tmp_path / "data.jsonl", "MODEL", ("sft.epochs=1",))
         start, control = given[-2:]
         assert extra in start and extra in control
         # a command takes the last word of a setting
