@@ -28,8 +28,8 @@ MAY_IMPORT = {
 EXCEPTIONS = {("train/demo.py", "data_gen")}
 HEAVY = ("torch", "transformers", "safetensors")
 CLUSTER = ("verl", "ray")
-MAX_LINES = 500
-MAX_FUNCTION = 60
+MAX_LINES = 600
+MAX_FUNCTION = 80
 # Circles of imports that are still there: date, and every module of the circle. An entry that is
 # no longer needed fails the test: remove it.
 CIRCLES_LEFT: dict[str, set[str]] = {}
