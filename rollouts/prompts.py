@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +19,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")  # no tokenizer takes a lone one; JSO
 
 
 TEMPLATE_FILE = "chat_template_kwargs.json"  # in a model's folder
+_NAMED = ("bos_token", "eos_token", "unk_token", "pad_token")  # that a template may write
 _OURS = ("messages", "conversation", "tools", "add_generation_prompt", "tokenize", "return_dict")
 
 
@@ -73,6 +76,9 @@ class ChatTokenizer:
                 f"{folder} holds no tokenizer that transformers can load; give a Hugging Face "
                 "model folder with tokenizer.json"
             ) from None
+        if (core := getattr(self._tokenizer, "backend_tokenizer", None)) is not None:
+            core.no_truncation()  # tokenizer.json may hold one, left by a training run
+            core.no_padding()
         if not getattr(self._tokenizer, "chat_template", None):
             raise PromptError(f"{folder} has no chat template; give an instruction-tuned model")
         if self._tokenizer.eos_token_id is None:
@@ -183,6 +189,27 @@ class ChatTokenizer:
         more = {"split_special_tokens": True} if plain else {}
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False, **more)
         return [int(i) for i in ids]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hex digits that say how a conversation becomes ids: vocabulary and rules, the chat
+        template and its arguments, the special tokens it writes, and what ends an answer.
+
+        Taken from the loaded tokenizer, so a folder written anew has the same. Which further ids
+        end a sample (generation_config.json) and how calls are spelled are no part of it.
+        """
+        core = getattr(self._tokenizer, "backend_tokenizer", None)
+        if core is None:  # no tokenizer of the `tokenizers` library: its vocabulary as it is
+            rules = json.dumps(
+                [type(self._tokenizer).__name__, self._tokenizer.get_vocab()], sort_keys=True
+            )
+        else:
+            rules = str(core.to_str())
+        names = sorted(name for name in _NAMED if self._template_has(name))
+        named = {name: str(getattr(self._tokenizer, name, None)) for name in names}
+        template = [self._tokenizer.chat_template, self.template, named, self.stop_ids[0]]
+        said = json.dumps(template, sort_keys=True, default=str)
+        return hashlib.sha256(f"{rules}\0{said}".encode("utf-8", "replace")).hexdigest()[:16]
 
     @property
     def size(self) -> int:
