@@ -19,7 +19,7 @@ from rewards.extras import install_extra
 from rewards.journal import Appender, end_journal, read_journal, rewrite_journal
 from rewards.task import TaskError
 from rollouts.conversation import ContextFull
-from rollouts.engines.openai import EndpointError, OpenAIEngine
+from rollouts.engines.http_engine import EndpointError, OpenAIEngine
 from rollouts.now import run_now
 from rollouts.trajectory import Sampling
 

@@ -246,7 +246,7 @@ def _way(args: argparse.Namespace, tasks: Sequence[Task], draw: Any, chunk: int)
     from rollouts.solvers import is_answer, script
 
     if _at_endpoint(args):
-        from rollouts.engines.openai import OpenAIEngine
+        from rollouts.engines.http_engine import OpenAIEngine
 
         engine = OpenAIEngine(
             args.model,

@@ -244,7 +244,7 @@ async def _chat_engine(ask: Ask, args: Any, stack: AsyncExitStack) -> ChatEngine
         if not Path(name).is_file():
             raise TaskError(f"--model {args.model}: no such file; give rows of canned replies")
         return CannedEngine.from_file(Path(name))
-    from rollouts.engines.openai import OpenAIEngine
+    from rollouts.engines.http_engine import OpenAIEngine
 
     return await stack.enter_async_context(
         OpenAIEngine(

@@ -1,7 +1,7 @@
 """An `Engine` over one or more servers of the same model: token ids in, token ids out.
 
 What a server drew is kept as it is, never decoded and encoded again. A request that fails for the
-server's reasons is tried again (rollouts/engines/request.py) and then raises `EndpointError`: the
+server's reasons is tried again (rewards/http_client.py) and then raises `EndpointError`: the
 episode is an infrastructure failure, not a wrong answer.
 """
 
@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from rewards.http_client import EndpointError, Patience, post_json
 from rewards.seeds import derive_seed
-from rollouts.engines.request import EndpointError, Patience, post_json
-from rollouts.engines.server.words import WORDS, AnswerError
+from rollouts.engines.dialects import WORDS, AnswerError
 from rollouts.trajectory import Completion, Sampling
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from rewards.task import TaskError
+from rollouts.engines.dialects import WORDS
 from rollouts.engines.server.engine import ServerEngine
 from rollouts.engines.server.process import Launch, devices, servers
-from rollouts.engines.server.words import WORDS
 from rollouts.prompts import ChatTokenizer
 
 EMBEDDED = "embedded"

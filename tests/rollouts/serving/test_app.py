@@ -15,7 +15,7 @@ pytest.importorskip("aiohttp")
 import aiohttp
 from aiohttp import web
 
-from rollouts.engines.openai import OpenAIEngine
+from rollouts.engines.http_engine import OpenAIEngine
 from rollouts.engines.torch.engine import TorchEngine
 from rollouts.engines.torch.load import load_llama
 from rollouts.prompts import ChatTokenizer

@@ -15,12 +15,12 @@ import pytest
 
 pytest.importorskip("aiohttp")
 
+from rewards.http_client import EndpointError, Patience
 from rewards.task import TaskError
 from rollouts import cli
-from rollouts.engines.request import EndpointError, Patience
+from rollouts.engines.dialects import WORDS, AnswerError
 from rollouts.engines.server.engine import ServerEngine
 from rollouts.engines.server.process import Launch, devices, servers
-from rollouts.engines.server.words import WORDS, AnswerError
 from rollouts.engines.torch.engine import TorchEngine
 from rollouts.engines.torch.load import load_llama
 from rollouts.prompts import ChatTokenizer

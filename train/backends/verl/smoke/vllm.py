@@ -21,8 +21,8 @@ import ray
 import torch
 from verl.workers.rollout.replica import TokenOutput
 
-from rollouts.engines.request import Patience, post_json
-from rollouts.engines.server.words import WORDS
+from rewards.http_client import Patience, post_json
+from rollouts.engines.dialects import WORDS
 from rollouts.prompts import ChatTokenizer
 from train.backends.verl.smoke.rollout import (
     CpuReplica,

@@ -12,11 +12,11 @@ import pytest
 pytest.importorskip("aiohttp")
 from aiohttp import web
 
+from rewards.http_client import Patience, retry_after
 from rewards.task import Task
 from rollouts.chat_rollout import chat_rollout
 from rollouts.conversation import ChatConversation, ChatReply, ContextFull
-from rollouts.engines.openai import EndpointError, OpenAIEngine
-from rollouts.engines.request import Patience, retry_after
+from rollouts.engines.http_engine import EndpointError, OpenAIEngine
 from rollouts.environment import Opening
 from rollouts.tools import ToolCall
 from rollouts.trajectory import Sampling

@@ -1,7 +1,7 @@
 """Any OpenAI-compatible chat endpoint as a `ChatEngine`: words and calls in and out, no ids.
 
 Nothing can be trained on what it says (see `ChatEngine`); it serves evaluation and SFT data. A
-request that fails for the endpoint's reasons is tried again (rollouts/engines/request.py), then
+request that fails for the endpoint's reasons is tried again (rewards/http_client.py), then
 raises `EndpointError`, an `OSError`: the episode is then an infrastructure failure, not a wrong
 answer. A conversation that the model cannot read any more ends as `length`.
 """
@@ -14,8 +14,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from rewards.http_client import EndpointError, Patience, post_json
 from rollouts.conversation import ChatReply, ContextFull
-from rollouts.engines.request import EndpointError, Patience, post_json
 from rollouts.tools import ToolCall, call_format, make_call
 from rollouts.trajectory import Sampling, Stop
 

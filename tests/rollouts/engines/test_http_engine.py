@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("aiohttp")
 from aiohttp import web
 
-from rollouts.engines.openai import EndpointError, OpenAIEngine
+from rollouts.engines.http_engine import EndpointError, OpenAIEngine
 from rollouts.trajectory import Sampling
 
 SAMPLING = Sampling(max_new_tokens=50, temperature=0.7, top_p=0.8, top_k=20)
