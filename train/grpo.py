@@ -37,6 +37,7 @@ from train.model.batch import (
     Groups,
     batch_of,
     cuts_of,
+    ends_of,
     joined,
     lengths_of,
     outcomes_of,
@@ -122,6 +123,7 @@ def train_grpo(
         loop.checkpoints.after_step(
             done, config.steps, config.save_every, optimiser, prompts.state()
         )
+    loop.log.end("rl")
 
 
 def count(prompts: Prompts, step: int, every: Batch) -> None:
@@ -375,7 +377,8 @@ def largest(norms: Sequence[float]) -> float:
 def metrics_of(first: Batch, batch: Batch, every: Batch, config: GrpoConfig) -> dict[str, Any]:
     """What is logged of a step's rollouts: means over everything that was sampled, as scored."""
     found: dict[str, Any] = {
-        **rollout_metrics(every.scores, lengths_of(every.groups), cuts_of(every.groups))
+        **rollout_metrics(every.scores, lengths_of(every.groups), cuts_of(every.groups)),
+        **ends_of(every.groups),
     }
     if config.dynamic_sampling:
         found["by_group/sampled"] = float(len(every.tasks))

@@ -70,6 +70,7 @@ def train_sft(
         loop.validate(done, steps)
         loop.log.step("sft", done, steps, metrics)
         loop.checkpoints.after_step(done, steps, every, optimiser)
+    loop.log.end("sft")
 
 
 def sft_steps(count: int, config: SftConfig) -> int:

@@ -330,6 +330,8 @@ def train(config: SftRunConfig, examples: Sequence[Example], source: Path, stop:
             trainer.save(step + 1)
         if asked:
             raise Stopped(step + 1)
+    if log is not None:
+        log.end("sft")
     trainer.export(kept)
     if log is not None:
         log.close()

@@ -136,6 +136,15 @@ def cuts_of(groups: Groups) -> list[list[bool]]:
     return [[t.stop == "length" for t in group] for group in groups]
 
 
+def ends_of(groups: Groups) -> dict[str, float]:
+    """Shares of the rollouts that said nothing, and of those that ran out of turns, for the log."""
+    whole = [t for group in groups for t in group if t.failure is None]
+    empty = [not (t.text.strip() or t.files or t.tool_calls) for t in whole]
+    late = [t.stop == "turns" for t in whole]
+    count = max(len(whole), 1)
+    return {"response/empty": sum(empty) / count, "response/out_of_turns": sum(late) / count}
+
+
 def outcomes_of(batch: Batch, begun: bool = False) -> list[list[float]]:
     """What each prompt's rollouts reached, without failures of the infrastructure. Tasks that were
     begun for the model say nothing of the whole: only with `begun` they count."""

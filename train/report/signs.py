@@ -1,4 +1,5 @@
-"""What a run warned of: faults of its tasks' audit, and signs of a farmed reward by step."""
+"""What a run warned of: faults of its tasks' audit, signs of a farmed reward by step, and stages
+that learned less than their steps say."""
 
 from __future__ import annotations
 
@@ -8,13 +9,14 @@ from itertools import groupby
 from typing import Any, cast
 
 from train.report.markup import quiet, section
+from train.run.verdict import warnings_of as warnings_of_stage
 
 FIELD = "signs"  # of a row of metrics.jsonl (train/run/watch.py)
 
 
 def warnings_of(metrics: Sequence[Mapping[str, Any]], record: Mapping[str, Any]) -> str:
     """A list of warnings as HTML; "" without any."""
-    lines = [*audit_lines(record.get("audit")), *sign_lines(metrics)]
+    lines = [*audit_lines(record.get("audit")), *sign_lines(metrics), *ending_lines(metrics)]
     if not lines:
         return ""
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
@@ -40,6 +42,18 @@ def sign_lines(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
             where = f"step {first}" if first == last else f"steps {first} to {last}"
             lines += [(first, f"{where}: {said[kind]}")] if has else []
     return [line for _, line in sorted(lines)]
+
+
+def ending_lines(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is to be known of stages that learned less than their steps say, where no sign of the
+    last step says it."""
+    lines: list[str] = []
+    for stage in ("sft", "rl"):
+        rows = [row for row in metrics if row.get("stage") == stage]
+        told = _object(rows[-1].get(FIELD) if rows else None)
+        found = warnings_of_stage(rows, stage)
+        lines += [said for kind, said in found.items() if kind not in told]
+    return lines
 
 
 def _object(value: Any) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from rewards.files import named
 from rewards.task import Score, write_jsonl
 from train.run.logged import LogError, named_values
+from train.run.verdict import LOST, lost, ran_away, require_learned, warnings_of
 
 if TYPE_CHECKING:
     from train.run.trackers import TensorBoard, Wandb
@@ -92,6 +93,7 @@ class RunLog:
                 self._board = trackers.TensorBoard(folder / trackers.FOLDER)
         self._tables = tables if self._wandb else 0
         self._behind = True  # the event files say something else than metrics.jsonl
+        self._lost = 0  # steps in a row, up to the last one, that taught nothing
 
     def resume(self, stage: str, step: int) -> None:
         """Forget what a killed run logged after `step` of `stage`, so that nothing is repeated."""
@@ -101,8 +103,11 @@ class RunLog:
                 data = file.read()
                 kept = _keep_bytes(data, stage, step, self._path)
                 file.truncate(kept)
-            if lost := step - _last_step(data[:kept], stage):
-                print(f"{self._path}: cut off; its last {lost} steps are missing", file=sys.stderr)
+            if gone := step - _last_step(data[:kept], stage):
+                print(f"{self._path}: cut off; its last {gone} steps are missing", file=sys.stderr)
+        self._lost = 0
+        for row in self._rows(stage):
+            self._lost = self._lost + 1 if lost(row) else 0
         if stage == "rl":
             for path in (self.folder / "rollouts").glob("step_*.jsonl"):
                 if int(path.stem.removeprefix("step_")) > step:
@@ -117,7 +122,8 @@ class RunLog:
         rollouts: Iterable[Mapping[str, Any]] = (),
     ) -> None:
         """Log step `step` (from 1) of `total`; non-finite numbers are written as null, and what is
-        no number (`signs`) as it is."""
+        no number (`signs`) as it is. Raises `Diverged` when the last `LOST` steps, which are
+        logged, had no loss or gradient that is a number."""
         due = self._tables and stage == "rl" and (step % self._tables == 0 or step == total)
         rows = list(rollouts) if self.keep_rollouts or due else []
         if self.keep_rollouts and rows:
@@ -130,6 +136,20 @@ class RunLog:
             print(line, flush=True)
         else:
             self._show(stage, step, total, line, metrics)
+        self._lost = self._lost + 1 if lost(metrics) else 0
+        if self._lost >= LOST:
+            raise ran_away(stage, step)
+
+    def end(self, stage: str) -> None:
+        """Print what is to be known of a finished stage that learned less than its steps say.
+        Raises `Diverged` where it learned nothing because every step was skipped."""
+        rows = self._rows(stage)
+        require_learned(rows, stage)
+        for said in warnings_of(rows, stage).values():
+            print(f"warning: {said}", flush=True)
+
+    def _rows(self, stage: str) -> list[dict[str, Any]]:
+        return [row for row in read_metrics(self.folder) if row.get("stage") == stage]
 
     def record(self, stage: str, step: int, metrics: Mapping[str, Any]) -> None:
         """Like `step`, but without a console line."""

@@ -1,6 +1,8 @@
-"""Watching a run for signs of a farmed reward, step by step: a warning line, a field of the log.
+"""Watching a run, step by step, for signs of a farmed reward and of nothing learned: a warning
+line, a field of the log.
 
-The signs themselves are pure functions (`train.run.hacking`). They never stop a run.
+The signs themselves are pure functions (`train.run.hacking`, `train.run.verdict`). They never stop
+a run.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from rewards.task import Answer, Task
 from rollouts.trajectory import Trajectory
 from train.run.hacking import StepMeans, named_signs
 from train.run.log import read_metrics
+from train.run.verdict import FIRST, warnings_of
 
 FIELD = "signs"  # in metrics.jsonl: kind of sign -> sentence; not there without a sign
 
@@ -28,7 +31,8 @@ def watch_of(folder: Path, tasks: Sequence[Task]) -> Callable[..., Mapping[str, 
     again while it lasts; the log names it in every step.
     """
     expected = commonest(tasks)
-    before: list[StepMeans] | None = None
+    rows: list[Mapping[str, Any]] | None = None
+    before: list[StepMeans] = []
     lasting: set[str] = set()
 
     def watch(
@@ -37,9 +41,11 @@ def watch_of(folder: Path, tasks: Sequence[Task]) -> Callable[..., Mapping[str, 
         asked: Sequence[Task],
         groups: Sequence[Sequence[Trajectory]],
     ) -> Mapping[str, Any]:
-        nonlocal before, lasting
-        if before is None:
-            before, lasting = logged(folder, step)
+        nonlocal rows, lasting
+        if rows is None:
+            rows, lasting = logged(folder, step)
+            before.extend(map(means_of, rows))
+        rows.append(metrics)
         before.append(means_of(metrics))
         answers = [
             (task.id, said(rollout.answer()))
@@ -48,6 +54,8 @@ def watch_of(folder: Path, tasks: Sequence[Task]) -> Callable[..., Mapping[str, 
             if rollout.failure is None
         ]
         found = named_signs(before, answers, expected)
+        if len(rows) >= FIRST:
+            found |= warnings_of(rows, "rl")
         for kind in found.keys() - lasting:
             print(f"warning: step {step}: {found[kind]}", flush=True)
         lasting = {*found}
@@ -56,10 +64,10 @@ def watch_of(folder: Path, tasks: Sequence[Task]) -> Callable[..., Mapping[str, 
     return watch
 
 
-def logged(folder: Path, step: int) -> tuple[list[StepMeans], set[str]]:
-    """The means of the steps before `step` in a folder's log, and the signs of the last of them."""
+def logged(folder: Path, step: int) -> tuple[list[Mapping[str, Any]], set[str]]:
+    """The steps before `step` in a folder's log, and the signs of the last of them."""
     rows = [r for r in read_metrics(folder) if r.get("stage") == "rl" and r["step"] < step]
-    return [means_of(row) for row in rows], {*(rows[-1].get(FIELD) or {})} if rows else set()
+    return [*rows], {*(rows[-1].get(FIELD) or {})} if rows else set()
 
 
 def means_of(metrics: Mapping[str, Any]) -> StepMeans:
