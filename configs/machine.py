@@ -39,7 +39,7 @@ class EngineConfig:
     """auto: CUDA where there is a GPU, else the CPU."""
 
     dtype: Literal["auto", "bfloat16", "float32"] = locked("auto")
-    """Format of the working weights. auto: bfloat16 on a GPU and on a CPU that is fast with it,
+    """Format of the working weights. auto: bfloat16 on a GPU and on a CPU with instructions for it,
     else float32; a run that is resumed keeps the one it began with."""
 
     rounding: Literal["nearest", "spread"] = locked("spread")

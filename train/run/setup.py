@@ -17,7 +17,7 @@ import torch
 from configs.loader import ConfigError
 from configs.schema import CheckpointConfig, EngineConfig, LogConfig, ModelConfig
 from rollouts.engines.engine import ModelError
-from rollouts.engines.torch.device import bfloat16_speed, choose_dtype
+from rollouts.engines.torch.device import choose_dtype, computes_bfloat16
 from rollouts.engines.torch.engine import set_threads
 from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy
 from train.run.memory import available_memory, choose_allocation
@@ -91,7 +91,7 @@ def settled(config: Config, device: str | None = None) -> Config:
 
 def _say_slow(out: str) -> None:
     """What a run that began in bfloat16 meets on this CPU, if it is not speed."""
-    if bfloat16_speed() is None:
+    if not computes_bfloat16():
         raise ConfigError(
             f"{out} began with engine.dtype=bfloat16, in which torch cannot compute on this CPU; "
             "resume it on a machine like its first, or begin again with another out="
