@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,23 +25,31 @@ from train.model.starts import Count, Starts, count, faded, kind_of
 FloatArray = NDArray[np.float64]
 
 
-def epoch_order(count: int, seed: int, epoch: int) -> list[int]:
-    """The order in which `count` rows are seen in an epoch; depends on (seed, epoch) alone."""
+@lru_cache(maxsize=32)  # of the epochs and strata in use: 8 MB for a million rows
+def epoch_order(count: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    """The order (count,) in which rows are seen in an epoch; depends on (seed, epoch) alone."""
     generator = np.random.Generator(np.random.Philox(derive_seed(seed, "order", epoch)))
-    return [int(i) for i in generator.permutation(count)]
+    order = generator.permutation(count)
+    order.setflags(write=False)
+    return order
+
+
+def _in_turn(at: int, count: int, seed: int) -> int:
+    """Row number `at` of one endless sequence of shuffled epochs."""
+    epoch, place = divmod(at, count)
+    return int(epoch_order(count, seed, epoch)[place])
 
 
 def batch_of(step: int, count: int, size: int, seed: int) -> list[int]:
     """Rows of optimiser step `step`; the data is one endless sequence of shuffled epochs."""
-    first = step * size
-    return [epoch_order(count, seed, at // count)[at % count] for at in range(first, first + size)]
+    return [_in_turn(at, count, seed) for at in range(step * size, (step + 1) * size)]
 
 
 def strata(tasks: Sequence[Task], balance: str) -> list[list[int]]:
     """Rows grouped by what the batches are to be balanced over, in order of the value's name.
 
     `none`: all rows together; `status`: by `gold["status"]`; `track`: by track; `group`: by order
-    group, tasks without one each alone (for `grouped_batch`).
+    group, tasks without one each alone.
     """
     groups: dict[str, list[int]] = {}
     for row, task in enumerate(tasks):
@@ -67,41 +76,44 @@ def balanced_batch(step: int, groups: Sequence[Sequence[int]], size: int, seed: 
         turn, which = divmod(at, len(groups))
         group = groups[which]
         key = derive_seed(seed, "stratum", which)
-        rows.append(group[epoch_order(len(group), key, turn // len(group))[turn % len(group)]])
+        rows.append(group[_in_turn(turn, len(group), key)])
     return rows
 
 
-def rows_of_step(
-    step: int, groups: Sequence[Sequence[int]], size: int, seed: int, balance: str
-) -> list[int]:
-    """The rows of a step under a balance; `groups` are its `strata`."""
-    if balance == "group":
-        return grouped_batch(step, groups, size, seed)
-    return balanced_batch(step, groups, size, seed)
+class Order:
+    """The rows that each step asks of `tasks` in turn, `size` of them, under a balance (`strata`).
 
-
-def grouped_batch(step: int, groups: Sequence[Sequence[int]], size: int, seed: int) -> list[int]:
-    """At most `size` rows of step `step`, whole groups only, so that siblings meet in a batch.
-
-    The groups are shuffled by epochs and taken in turn; a batch ends before the group that would
-    not fit. Raises `TaskError` when one group alone is larger than a batch.
+    With `group` whole groups only, so that siblings meet in a batch: they are shuffled by epochs
+    and taken in turn, and a batch ends before the group that would not fit. Raises `TaskError` when
+    one group alone is larger than a batch.
     """
-    large = max(map(len, groups))
-    if large > size:
-        raise TaskError(
-            f"an order group has {large} tasks, more than rl.prompts_per_step={size}; raise it"
-        )
-    at, rows = 0, list[int]()
-    for _ in range(step + 1):
-        rows = []
+
+    def __init__(self, tasks: Sequence[Task], size: int, balance: str, seed: int) -> None:
+        self.pools, self.size, self.seed = strata(tasks, balance), size, seed
+        self._starts = [0] if balance == "group" else None  # of the batches so far, in groups
+        large = max(map(len, self.pools), default=0)
+        if balance == "group" and large > size:
+            raise TaskError(
+                f"an order group has {large} tasks, more than rl.prompts_per_step={size}; raise it"
+            )
+
+    def of_step(self, step: int) -> list[int]:
+        """The rows of step `step`, from 0; of a step alone, whatever was asked before."""
+        if self._starts is None:
+            return balanced_batch(step, self.pools, self.size, self.seed)
+        while len(self._starts) <= step:
+            self._starts.append(self._whole_groups(self._starts[-1])[1])
+        return self._whole_groups(self._starts[step])[0]
+
+    def _whole_groups(self, at: int) -> tuple[list[int], int]:
+        """(the rows of the batch that begins with the group at `at`, where the next one begins)."""
+        rows = list[int]()
         while True:
-            epoch, place = divmod(at, len(groups))
-            group = groups[epoch_order(len(groups), seed, epoch)[place]]
-            if len(rows) + len(group) > size or (rows and rows[0] in group):
-                break
+            group = self.pools[_in_turn(at, len(self.pools), self.seed)]
+            if len(rows) + len(group) > self.size or (rows and rows[0] in group):
+                return rows, at
             rows += group
             at += 1
-    return rows
 
 
 def fitting(tasks: Sequence[Task], tokenizer: ChatTokenizer, config: GrpoConfig) -> Sequence[Task]:
@@ -179,7 +191,8 @@ class Prompts:
 
     def __init__(self, tasks: Sequence[Task], config: GrpoConfig, seed: int) -> None:
         self.config, self.seed = config, seed
-        self.pools = strata(tasks, config.balance)
+        self.order = Order(tasks, config.prompts_per_step, config.balance, seed)
+        self.pools = self.order.pools
         self.starts = Starts(config, seed)
         self.rates: PassRates | None = None
         if config.curriculum == "pass_rate":
@@ -187,9 +200,9 @@ class Prompts:
 
     def of_step(self, step: int) -> list[int]:
         """The rows of a step; from every stratum as many as its turn."""
-        size = self.config.prompts_per_step
         if self.rates is None:
-            return rows_of_step(step, self.pools, size, self.seed, self.config.balance)
+            return self.order.of_step(step)
+        size = self.config.prompts_per_step
         turns = [at % len(self.pools) for at in range(step * size, (step + 1) * size)]
         order = self.rates.ranked(step, derive_seed(self.seed, "curriculum", step))
         return self._take(turns, order, set(), repeat=True)

@@ -23,7 +23,7 @@ from configs.training import GrpoConfig
 from rewards.files import write_bytes
 from rewards.marks import marks_of
 from rewards.task import Task, TaskError, with_absolute_files
-from train.model.order import rows_of_step, strata
+from train.model.order import Order
 from train.run.known_tables import NO_TABLES, Tables
 
 NAME = "trained_on.bin"
@@ -181,10 +181,9 @@ def drawn(tasks: Sequence[Task], config: GrpoConfig, seed: int) -> list[Task]:
     decide what is asked."""
     if config.curriculum != "none" or config.dynamic_sampling:
         return list(tasks)
-    pools = strata(tasks, config.balance)
-    size, rows = config.prompts_per_step, set[int]()
+    order, rows = Order(tasks, config.prompts_per_step, config.balance, seed), set[int]()
     for step in range(config.steps):
-        rows.update(rows_of_step(step, pools, size, seed, config.balance))
+        rows.update(order.of_step(step))
         if len(rows) == len(tasks):
             break
     return [tasks[i] for i in sorted(rows)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rewards.task import Task, TaskError
-from train.model.order import balanced_batch, batch_of, grouped_batch, rows_of_step, strata
+from train.model.order import Order, balanced_batch, batch_of, epoch_order, strata
 
 
 def tasks(*groups: str | None) -> list[Task]:
@@ -46,10 +46,11 @@ def test_strata_of_status_and_track() -> None:
 
 
 def test_siblings_always_meet_and_every_row_is_seen_once_an_epoch() -> None:
-    units = strata(tasks("a", "b", "a", "b", "c", "c", None, "d", "d"), "group")
+    some = tasks("a", "b", "a", "b", "c", "c", None, "d", "d")
+    order, units = Order(some, 4, "group", seed=7), strata(some, "group")
     seen: list[int] = []
     for step in range(40):
-        rows = grouped_batch(step, units, 4, seed=7)
+        rows = order.of_step(step)
         assert len(rows) <= 4
         assert all(set(u) <= set(rows) or not set(u) & set(rows) for u in units)
         seen += rows
@@ -58,12 +59,21 @@ def test_siblings_always_meet_and_every_row_is_seen_once_an_epoch() -> None:
 
 
 def test_a_step_depends_on_seed_and_step_alone() -> None:
-    units = strata(tasks("a", "a", "b", "b", "c", "c"), "group")
-    first = [rows_of_step(s, units, 4, 1, "group") for s in range(6)]
-    assert first == [rows_of_step(s, units, 4, 1, "group") for s in range(6)]
-    assert first != [rows_of_step(s, units, 4, 2, "group") for s in range(6)]
+    some = tasks("a", "a", "b", "b", "c", "c")
+    for balance in ("group", "none", "status"):
+        order = Order(some, 4, balance, 1)
+        first = [order.of_step(s) for s in range(6)]
+        fresh = [Order(some, 4, balance, 1).of_step(s) for s in (5, 4, 3, 2, 1, 0)]
+        assert first == fresh[::-1] == [order.of_step(s) for s in range(6)]
+        assert first != [Order(some, 4, balance, 2).of_step(s) for s in range(6)]
 
 
 def test_a_group_larger_than_a_batch_is_refused() -> None:
     with pytest.raises(TaskError, match="prompts_per_step=2"):
-        grouped_batch(0, strata(tasks("a", "a", "a"), "group"), 2, 0)
+        Order(tasks("a", "a", "a"), 2, "group", 0)
+
+
+def test_an_epoch_is_shuffled_once_however_many_steps_it_has() -> None:
+    epoch_order.cache_clear()
+    seen = [row for step in range(50) for row in batch_of(step, 1000, 30, 3)]
+    assert epoch_order.cache_info().misses == 2 and sorted(seen[:1000]) == list(range(1000))
