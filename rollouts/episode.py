@@ -7,6 +7,7 @@ episode (rollouts/play.py); episodes run in lockstep (rollouts/lockstep.py).
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -44,7 +45,8 @@ async def rollout(
     maker: Maker | None = None,
     budget: Budget | None = None,
 ) -> list[list[Trajectory]]:
-    """`n` trajectories a task, in order. Sample j of a task draws from (run, task, j, turn).
+    """`n` trajectories a task, in order. Sample j of a task draws from (run, task, j, turn); where
+    the same task stands there again, from a run seed of its own (`seeds_of_repeats`).
 
     Tasks that name tools become episodes in the environments that `maker` gives (needed only
     then). An episode whose infrastructure broke is tried once more before it is handed over with
@@ -53,9 +55,10 @@ async def rollout(
     plain = [i for i, task in enumerate(tasks) if not task.tools]
     acting = [i for i, task in enumerate(tasks) if task.tools]
     done: dict[int, list[Trajectory]] = {}
+    run_seeds = seeds_of_repeats([task.id for task in tasks], run_seed)
     if plain:
-        part = [tasks[i] for i in plain]
-        groups = await _single_turn(part, engine, tokenizer, sampling, n, run_seed, turn)
+        part, own = [tasks[i] for i in plain], [run_seeds[i] for i in plain]
+        groups = await _single_turn(part, engine, tokenizer, sampling, n, own, turn)
         done |= dict(zip(plain, groups, strict=True))
     if acting:
         if maker is None:
@@ -63,11 +66,23 @@ async def rollout(
             raise TaskError(
                 f"task {tasks[acting[0]].id} needs {names}; give rollout an environment"
             )
-        part = [tasks[i] for i in acting]
-        run = Lockstep(engine, tokenizer, sampling, run_seed, maker, budget or Budget())
-        groups = await run.groups(part, n)
+        part, own = [tasks[i] for i in acting], [run_seeds[i] for i in acting]
+        run = Lockstep(engine, tokenizer, sampling, maker, budget or Budget())
+        groups = await run.groups(part, n, own)
         done |= dict(zip(acting, groups, strict=True))
     return [done[i] for i in range(len(tasks))]
+
+
+def seeds_of_repeats(ids: Sequence[str], run_seed: int) -> list[int]:
+    """One seed for each place: `run_seed` where an id stands for the first time, one of its own
+    where it stands again, so that the answers there are further ones."""
+    seen: Counter[str] = Counter()
+    seeds: list[int] = []
+    for name in ids:
+        again = seen[name]
+        seeds.append(derive_seed(run_seed, "again", again) if again else run_seed)
+        seen[name] += 1
+    return seeds
 
 
 async def _single_turn(
@@ -76,13 +91,13 @@ async def _single_turn(
     tokenizer: ChatTokenizer,
     sampling: Sampling,
     n: int,
-    run_seed: int,
+    run_seeds: Sequence[int],
     turn: int,
 ) -> list[list[Trajectory]]:
     """The fast path: every prompt once, no environment."""
     started = time.perf_counter()
     prompts = [tokenizer.prompt(task.prompt) for task in tasks]
-    seeds = [derive_seed(run_seed, task.id, turn) for task in tasks]
+    seeds = [derive_seed(s, task.id, turn) for s, task in zip(run_seeds, tasks, strict=True)]
     groups = await engine.generate(prompts, replace(sampling, last=True), n, seeds)
     wall = (time.perf_counter() - started) / max(len(tasks) * n, 1)
     return [

@@ -32,15 +32,18 @@ class Lockstep:
         engine: Engine,
         tokenizer: ChatTokenizer,
         sampling: Sampling,
-        run_seed: int,
         maker: Maker,
         budget: Budget,
     ) -> None:
         self.engine, self.tokenizer, self.sampling = engine, tokenizer, sampling
-        self.run_seed, self.maker, self.budget = run_seed, maker, budget
+        self.maker, self.budget = maker, budget
 
-    async def groups(self, tasks: Sequence[Task], n: int) -> list[list[Trajectory]]:
-        wanted = [(task, j) for task in tasks for j in range(n)]
+    async def groups(
+        self, tasks: Sequence[Task], n: int, run_seeds: Sequence[int]
+    ) -> list[list[Trajectory]]:
+        """`n` trajectories a task; `run_seeds`, one a task, tell repetitions of a task apart."""
+        places = zip(tasks, run_seeds, strict=True)
+        wanted = [(task, j, seed) for task, seed in places for j in range(n)]
         found = await self._run(wanted)
         again = [i for i, t in enumerate(found) if t.failure is not None]
         if again:
@@ -49,17 +52,17 @@ class Lockstep:
                 found[i] = retried(found[i], t)
         return [found[k * n : (k + 1) * n] for k in range(len(tasks))]
 
-    async def _run(self, wanted: Sequence[tuple[Task, int]]) -> list[Trajectory]:
+    async def _run(self, wanted: Sequence[tuple[Task, int, int]]) -> list[Trajectory]:
         episodes = [
             Episode(
                 task,
                 j,
-                self.run_seed,
-                partial(self.maker, task, j, derive_seed(self.run_seed, task.id, j)),
+                seed,
+                partial(self.maker, task, j, derive_seed(seed, task.id, j)),
                 self.budget,
                 TokenConversation(self.tokenizer),
             )
-            for task, j in wanted
+            for task, j, seed in wanted
         ]
         try:
             await _all(e.open() for e in episodes)
@@ -90,17 +93,18 @@ class Lockstep:
         for width, groups in _by_width(live, prompts).items():
             heads = [group[0] for group in groups]
             drawn = await self.engine.generate(
-                [prompts[i] for i in heads], sampling, width, [self._seed(live[i]) for i in heads]
+                [prompts[i] for i in heads], sampling, width, [_seed(live[i]) for i in heads]
             )
             for group, completions in zip(groups, drawn, strict=True):
                 said |= {i: completions[live[i].sample if live[i].turn == 0 else 0] for i in group}
         return [said[i] for i in range(len(live))], rooms
 
-    def _seed(self, episode: Episode) -> int:
-        """Of the group in the first turn, of the episode's own message afterwards."""
-        if episode.turn == 0:
-            return derive_seed(self.run_seed, episode.task.id, 0)
-        return episode.seed()
+
+def _seed(episode: Episode) -> int:
+    """Of the group in the first turn, of the episode's own message afterwards."""
+    if episode.turn == 0:
+        return derive_seed(episode.run_seed, episode.task.id, 0)
+    return episode.seed()
 
 
 async def _all(steps: Iterable[Awaitable[None]]) -> None:
@@ -116,7 +120,7 @@ def _by_width(live: Sequence[Episode], prompts: Sequence[list[int]]) -> dict[int
     groups: dict[tuple[Any, ...], list[int]] = {}
     for i, episode in enumerate(live):
         first = episode.turn == 0
-        key = (id(episode.task), tuple(prompts[i])) if first else (i,)
+        key = (id(episode.task), episode.run_seed, tuple(prompts[i])) if first else (i,)
         groups.setdefault(key, []).append(i)
     out: dict[int, list[list[int]]] = {}
     for group in groups.values():

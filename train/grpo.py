@@ -227,7 +227,7 @@ class Ask:
 
 def refilled(
     first: Batch,
-    ask: Ask,
+    ask: Callable[[Sequence[int], int], Batch],
     prompts: Prompts,
     step: int,
 ) -> tuple[Batch, Batch]:
@@ -238,6 +238,7 @@ def refilled(
     `rl.dynamic_sampling` rounds. What stays flat stays in the batch, and counts in its size.
     """
     batch = every = first
+    places = list(range(len(first.tasks)))  # where the batch's groups stand in `every`
     for again in range(prompts.config.dynamic_sampling):
         flat = [p for p in range(len(batch.tasks)) if not batch.adv_PG[p].any()]
         rows = prompts.instead(step, again, [batch.rows[p] for p in flat], {*every.rows})
@@ -246,9 +247,9 @@ def refilled(
         more = ask(rows, step)
         teaching = [len(every.rows) + p for p in range(len(rows)) if more.adv_PG[p].any()]
         every = joined(every, more)
-        places = dict(zip(flat, teaching, strict=False))
-        at = {row: p for p, row in enumerate(every.rows)}
-        batch = part(every, [places.get(p, at[row]) for p, row in enumerate(batch.rows)])
+        for p, place in zip(flat, teaching, strict=False):
+            places[p] = place
+        batch = part(every, places)
     return batch, every
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -123,6 +124,24 @@ def test_results_do_not_depend_on_what_runs_beside(tiny_folder: Path) -> None:
     alone = run(tiny_folder, ["go"], n=2)[0]
     beside = run(tiny_folder, ["go", "stall", "plain", "go"], n=2)[0]
     assert [t.ids for t in alone] == [t.ids for t in beside]
+
+
+@pytest.mark.parametrize("tools", [("echo",), ()])
+def test_a_task_that_stands_there_twice_gets_further_answers(
+    tiny_folder: Path, tools: tuple[str, ...]
+) -> None:
+    tokenizer = ChatTokenizer(tiny_folder)
+    task, other = (replace(task_of("go", name), tools=tools) for name in ("t0", "t1"))
+
+    def answers(*asked: Task) -> list[list[list[int]]]:
+        engine = ScriptedEngine(script, tokenizer)
+        groups = asyncio.run(rollout(asked, engine, tokenizer, LONG, 3, 7, maker=Echo))
+        return [[t.ids for t in group] for group in groups]
+
+    alone = answers(task, other)
+    first, beside, again, third = answers(task, other, task, task)
+    assert [first, beside] == alone  # who stands there once, and first, draws as before
+    assert len({tuple(ids) for group in (first, again, third) for ids in group}) == 9
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,9 @@ from configs.schema import GrpoConfig, GrpoRunConfig  # noqa: E402
 from rewards.task import Score, Task  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
 from rollouts.trajectory import Trajectory  # noqa: E402
-from train.grpo import describe, train_grpo  # noqa: E402
+from train.grpo import describe, refilled, train_grpo  # noqa: E402
+from train.model.batch import Batch, batch_of  # noqa: E402
+from train.model.order import Prompts  # noqa: E402
 from train.model.policy import load_policy  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
 from train.run.loop import Loop  # noqa: E402
@@ -97,6 +99,25 @@ def test_flat_groups_give_way_to_those_that_teach(tiny_folder: Path, tmp_path: P
     run(tiny_folder, tmp_path / "off", replace(RL, steps=1))
     (row,) = read_metrics(tmp_path / "off")
     assert "by_group/sampled" not in row and "learned" not in lines(tmp_path / "off", 1)[0]
+
+
+def test_of_a_task_asked_twice_each_group_keeps_its_place() -> None:
+    """One of the two groups teaches, the other is flat, and no further prompt teaches."""
+
+    def made(rows: list[int], rewards: list[list[float]]) -> Batch:
+        groups: Any = [[f"{row}{i}" for i in range(2)] for row in rows]
+        scores = [[Score(x, x) for x in line] for line in rewards]
+        return batch_of([TASKS[row] for row in rows], groups, scores, config, rows)
+
+    config = replace(RL, dynamic_sampling=1, prompts_per_step=2, mini_batch=2)
+    first = made([3, 3], [[0.0, 1.0], [0.0, 0.0]])
+
+    def ask(rows: Any, step: int) -> Batch:
+        return made(list(rows), [[0.0, 0.0] for _ in rows])
+
+    batch, every = refilled(first, ask, Prompts(TASKS, config, 0), 0)
+    assert len(every.rows) == 3 and batch.groups[0] is first.groups[0]
+    assert batch.adv_PG.tolist() == first.adv_PG.tolist()
 
 
 def test_when_all_is_flat_the_rounds_end_and_nothing_is_learned(

@@ -159,6 +159,7 @@ def rollout_lines(every: Batch, batch: Batch, config: GrpoConfig) -> list[dict[s
     is learned add it: the reward that was used, the mask, and whether the group was in the batch.
     """
     lines: list[dict[str, Any]] = []
+    learned = {id(group) for group in batch.groups}  # a task may stand in a step twice
     for p, (task, group, row) in enumerate(
         zip(every.tasks, every.groups, every.scores, strict=True)
     ):
@@ -169,6 +170,6 @@ def rollout_lines(every: Batch, batch: Batch, config: GrpoConfig) -> list[dict[s
             if config.overlong == "mask":
                 line["masked"] = t.stop == "length"
             if config.dynamic_sampling:
-                line["learned"] = every.rows[p] in batch.rows
+                line["learned"] = id(group) in learned
             lines.append(line)
     return lines
