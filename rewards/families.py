@@ -17,7 +17,7 @@ from typing import Any
 
 from rewards.cdr.family import REFINEMENT, STRUCTURED
 from rewards.dare.family import TABLE
-from rewards.family import Family
+from rewards.family import Family, without_thoughts
 from rewards.guard import guarded
 from rewards.harbor.family import HARBOR
 from rewards.krama.family import ANSWER
@@ -133,9 +133,10 @@ def require_families(tasks: Iterable[Task]) -> None:
 def score_answer(task: Task, answer: Answer, weights: Mapping[str, Any] | None = None) -> Score:
     """Score one answer. `weights`: settings by family name; a family's defaults where it has none.
 
-    Never raises on what a model wrote; an infrastructure failure has no outcome. A scorer from
-    outside that raises, runs into the deadline or returns no usable score gives no outcome and
-    says why. Raises `TaskError` for a family that is not known or gold that cannot be read.
+    Never raises on what a model wrote; an infrastructure failure has no outcome. A thought before
+    an answer is no part of it. A scorer from outside that raises, runs into the deadline or returns
+    no usable score gives no outcome and says why. Raises `TaskError` for a family that is not known
+    or gold that cannot be read.
     """
     family = family_of(task)
     if answer.failure is not None:
@@ -146,7 +147,7 @@ def score_answer(task: Task, answer: Answer, weights: Mapping[str, Any] | None =
     arguments = (mine if mine is not None else family.weights(),) if family.takes_weights else ()
     if family.origin:
         return guarded(family, task, answer, arguments)
-    return family.score(task, answer, *arguments)
+    return family.score(task, without_thoughts(family, task, answer), *arguments)
 
 
 def states_of(task: Task) -> Sequence[Task]:

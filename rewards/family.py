@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, cast
 
 from rewards.explain import Explanation
 from rewards.table_marks import TableMarks
 from rewards.task import Answer, Score, Task, TaskError, unscored
+from rewards.thoughts import answer_after_thoughts
 
 __all__ = [
     "Answer",
@@ -248,6 +249,20 @@ def gold_answer(family: Family, task: Task) -> Answer | None:
     """The answer that scores 1, or None where it has to be run."""
     made = family.gold(task)
     return None if made is None else as_answer(made)
+
+
+def without_thoughts(family: Family, task: Task, answer: Answer) -> Answer:
+    """The answer without what a reasoning model thought before it (rewards/thoughts.py)."""
+
+    def gold() -> str:
+        try:
+            made = gold_answer(family, task)
+        except Exception:  # the scorer says what is wrong with gold
+            return ""
+        return made.text if made is not None else ""
+
+    text = answer_after_thoughts(answer.text, gold)
+    return answer if text == answer.text else replace(answer, text=text)
 
 
 def source_of(family: Family, task: Task) -> str:

@@ -14,7 +14,7 @@ import hashlib
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import stdev
 from typing import Any
@@ -117,6 +117,19 @@ def empty_law(task: Task, score: Score) -> Iterator[Broken]:
         yield Broken("empty", f"task {task.id}", why)
 
 
+def thought_law(
+    task: Task, answer: Answer, gold: Score, weights: Weights | None = None
+) -> Iterator[Broken]:
+    """A thought before gold changes nothing."""
+    if not answer.text:
+        return
+    thought = replace(answer, text=f"<think>\nFirst {answer.text}\n</think>\n\n{answer.text}")
+    score = scored(task, thought, weights)
+    if (score.outcome, score.reward) != (gold.outcome, gold.reward):
+        why = f"gold after a thought scores {score.outcome}, gold {gold.outcome} ({score.why})"
+        yield Broken("thought", f"task {task.id}", why)
+
+
 def same_bits_law(task: Task, name: str, one: Score, two: Score) -> Iterator[Broken]:
     """The same answer gets the same score, to the bit."""
     first, second = (json_line(score.to_json()).decode().strip() for score in (one, two))
@@ -186,6 +199,7 @@ def examine(task: Task, weights: Weights | None = None, attacked: bool = True) -
     broken += [
         *same_bits_law(task, "gold", gold, scored(task, answer, weights)),
         *empty_law(task, scores["empty"]),
+        *thought_law(task, answer, gold, weights),
     ]
     for name, cheat in _cheats(family, task, broken):
         scores[name] = score = scored(task, cheat, weights)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from rewards.cdr.written import MODE, Entry, gold_states, split_written, written_credit
 from rewards.parse import Parsed, edit_distance, parse, parse_strict, render, same_text
 from rewards.task import Score, TaskError
+from rewards.thoughts import answer_after_thoughts
 
 STATUSES = ("KEEP", "DROP")
 ANALYSIS_MODES = ("plan_first", "state_aware")  # an <analyze> block leads the answer
@@ -141,10 +142,12 @@ def score_refinement(
     `task_gold` has `input_text`, `status` and `text` (or the release's `reference_status` and
     `reference_text`); raises `TaskError` when it has not. `truncated`: the model was cut off by
     its length limit, which in `strict` reading earns 0 whatever it had written, as does an answer
-    of absurd length; the `release` reading takes any response as it is, as the release does.
+    of absurd length; the `release` reading takes any response as it is, as the release does. In
+    both, a thought before the answer is no part of it.
     """
     gold = _read_gold(task_gold)
     weights = weights or _DEFAULTS
+    output = answer_after_thoughts(output, gold.text)
     analysis, entries = "", list[Entry]()
     if parsing == "strict":  # the published reading knows neither bound
         limit = max(MAX_OUTPUT_CHARS, 10 * (len(gold.input_text) + len(gold.text)))

@@ -16,6 +16,7 @@ from rewards.cdr.predictions import TEXT, profile_of, score_prediction
 from rewards.cdr.refinement import score_refinement
 from rewards.parse import PARSINGS
 from rewards.task import Score
+from rewards.thoughts import answer_after_thoughts
 
 _LIMIT = 100_000  # longer answers are not read
 
@@ -45,11 +46,13 @@ def score_structured(
     `TaskError` when the row lacks what its profile needs.
 
     `strict` (training) wants a response that is JSON and nothing else; `release` takes the first
-    JSON it finds, as the published scorer does.
+    JSON it finds, as the published scorer does. A thought before the answer is no part of it.
     """
     weights = weights or StructuredReward()
     if parsing not in PARSINGS:
         raise ValueError(f"parsing={parsing!r}: wanted one of {', '.join(PARSINGS)}")
+    gold = str(row.get("reference_json") or row.get("reference_text"))
+    output = answer_after_thoughts(output, gold)
     if parsing == "strict" and len(output) > max(_LIMIT, 10 * len(str(row.get("input_text", "")))):
         return _nothing("too_long")
     if truncated and parsing == "strict":

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 
+from rewards.thoughts import answer_after_thoughts
+
 MAX_CHARS = 200_000  # of a message
-_THOUGHT = re.compile(r"<think>|</think>")
 _SENTENCE = re.compile(r"[^.?!\n]+[.?!]*")
 _VERBS = (
     r"(?:clarify|confirm|provide|specify|share|upload|attach|send|explain|advise|define|tell me|"
@@ -50,5 +51,5 @@ def _asks(sentence: str) -> bool:
 
 def _prose(text: str) -> str:
     """Without blocks of code, and without what a reasoning model thinks before it answers."""
-    *_, said = _THOUGHT.split(text)
+    said = answer_after_thoughts(text)
     return "\n".join(said.split("```")[::2])

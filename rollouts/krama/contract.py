@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, cast
 
+from rewards.thoughts import answer_after_thoughts
 from rollouts.tools import too_deep
 
 FAILED = "SUT failed to answer this question."
@@ -33,6 +34,8 @@ class Blocks:
 
 
 def blocks(text: str) -> Blocks:
+    """The blocks of a reply; those that were only thought of do not count."""
+    text = answer_after_thoughts(text)
     plan, code = _JSON.search(text), _PYTHON.search(text)
     return Blocks(plan.group(1).strip() if plan else "", code.group(1).strip() if code else "")
 

@@ -28,7 +28,6 @@ FORM = {
         "chatter after",
         "trailing period",
         "code fence",
-        "thinking before",
         "byte order mark",
     },
     "structured": {

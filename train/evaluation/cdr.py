@@ -21,6 +21,7 @@ from rewards.cdr.predictions import JSON, MIXED
 from rewards.cdr.scorefile import score_file
 from rewards.parse import parse_release
 from rewards.task import Task, TaskError, read_jsonl, write_jsonl
+from rewards.thoughts import answer_after_thoughts
 from rollouts.cdr.prompts import MODES, messages
 from rollouts.cdr.shots import Pool, Shots, add_shots, pool_of, shows_examples, with_examples
 from train.evaluation.cdr_errors import write_errors
@@ -302,11 +303,13 @@ def prediction_rows(
 def _prediction(row: Row, index: int, variant: Row, answer: Row) -> Row:
     status, text = None, None
     lost = answer["failure"]
+    gold = str(row.get("reference_json") or row.get("reference_text"))
+    said = answer_after_thoughts(answer["output"], gold)
     if lost is None and row["output_format"] == "tagged_text":
-        read = parse_release(answer["output"])
+        read = parse_release(said)
         status, text = read.status, read.text
     elif lost is None:
-        status, text = "KEEP", answer["output"].strip()
+        status, text = "KEEP", said.strip()
     return {
         "prompt_variant_index": index,
         "prompt_style_id": variant.get("style_id"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rewards.families import family_of, score_answer
-from rewards.family import Family, cheat_answer, gold_answer, source_of
+from rewards.family import Family, cheat_answer, gold_answer, source_of, without_thoughts
 from rewards.seeds import derive_seed
 from rewards.task import Answer, Score, Task, TaskError
 from rollouts.trajectory import Trajectory
@@ -41,7 +41,7 @@ def row_of(task: Task, run: Trajectory, score: Score, price: Sequence[float] = (
         "group": task.group,
         "instance": task.meta.get("instance"),
         "slices": dict(family.slices(task)),
-        **labels_of(family, task, run.answer()),
+        **labels_of(family, task, without_thoughts(family, task, run.answer())),
         **score.to_json(),
         "failure": run.failure,
         "stop": run.stop,

@@ -12,7 +12,7 @@ from typing import Any
 
 from rewards.explain import Explanation, Finding, Work, align, plain_spine
 from rewards.families import family_named
-from rewards.family import gold_answer
+from rewards.family import gold_answer, without_thoughts
 from rewards.task import Answer, Task, TaskError, read_tasks
 
 _SHOWN_GOLD = 2_000_000  # characters of one gold file
@@ -116,7 +116,7 @@ def explained(task: Task | None, row: Mapping[str, Any], text: str) -> Explanati
     try:
         family = family_named(task.family)
         if family.explain is not None:
-            return family.explain(task, Answer(text))
+            return family.explain(task, without_thoughts(family, task, Answer(text)))
         made = gold_answer(family, task)
     except Exception:  # a family of somebody's own: the page shows the rest
         return None
