@@ -16,6 +16,7 @@ import torch.nn.functional as F  # noqa: E402
 from compiled_kernels import here, threads  # noqa: E402, F401
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
+from kernels_agree import agrees  # noqa: E402
 from tiny_model import tiny_config  # noqa: E402
 
 from rollouts.engines.torch import compiler, decode, kernels, ragged  # noqa: E402
@@ -302,10 +303,28 @@ def test_a_kept_library_that_is_broken_is_not_in_the_way(
 
 def test_kernels_that_compute_something_else_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     found = here(torch.float32)
-    assert kernels.agrees(found, torch.float32)
+    assert kernels.sound(found, torch.float32)
     silu = found.silu_mul
     monkeypatch.setattr(found, "silu_mul", lambda both: silu(both) * 1.001)
-    assert not kernels.agrees(found, torch.float32)
+    assert not kernels.sound(found, torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_every_function_gives_torchs_numbers(dtype: Any) -> None:
+    tiles = dtype == torch.bfloat16 and "amx_bf16" in compiler.processor().split()
+    assert agrees(here(dtype, tiles), dtype)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_their_first_need_may_be_where_no_gradients_are(
+    mode: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An optimiser's step asks for them first where the model itself uses none."""
+    here(dtype)
+    monkeypatch.setenv("ASSAY_KERNELS", "on")
+    with mode():
+        assert isinstance(compiled.__wrapped__(dtype), Kernels)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -331,7 +350,7 @@ def test_other_compilers(
     else:
         monkeypatch.setenv("CC", name)
     monkeypatch.setenv("ASSAY_CACHE", str(tmp_path))
-    assert kernels.agrees(Kernels(compiler.library(kernels.DEFINES[dtype])), dtype)
+    assert agrees(Kernels(compiler.library(kernels.DEFINES[dtype])), dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -343,4 +362,4 @@ def test_without_wide_instructions(
     monkeypatch.setattr(compiler, "TUNED", ("-march=haswell", "-march=haswell"))
     monkeypatch.setattr(compiler, "BASE", QUICK)
     monkeypatch.setenv("ASSAY_CACHE", str(tmp_path))
-    assert kernels.agrees(Kernels(compiler.library(kernels.DEFINES[dtype])), dtype)
+    assert agrees(Kernels(compiler.library(kernels.DEFINES[dtype])), dtype)
