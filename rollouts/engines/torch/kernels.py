@@ -57,10 +57,9 @@ def compiled(dtype: torch.dtype) -> Kernels | str:
 
 
 def sound(kernels: Kernels, dtype: torch.dtype) -> bool:
-    """Whether a norm, a gate and a law over logits are torch's numbers: a compiler that is wrong, or
-    a processor that is not what it says, shows here. The first need of the kernels may come within
-    an optimiser's step, so no gradient is asked for. Every function is compared in the tests
-    (tests/support/kernels_agree.py)."""
+    """Whether a norm, a gate and a law over logits are torch's numbers: a compiler that is wrong
+    shows here. The first need of the kernels may come within an optimiser's step, so no gradient is
+    asked for. The tests compare every function (tests/support/kernels_agree.py)."""
     random = torch.Generator().manual_seed(0)
     x, weight = (torch.randn(*shape, generator=random).to(dtype) for shape in ((3, 64), (64,)))
     near = 1e-5 if dtype == torch.float32 else 3e-2
