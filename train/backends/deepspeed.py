@@ -11,7 +11,6 @@ share of a step's rows, one sequence at a time.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -27,9 +26,10 @@ import torch.distributed as dist
 from configs.loader import ConfigError, locked_difference, to_dict
 from configs.schema import SftRunConfig
 from train.examples import Example, fitting, read_examples
+from train.model.folder import save_module
 from train.model.optim import learning_rate
 from train.model.order import batch_of
-from train.model.policy import learn_padding, save_folder
+from train.model.policy import learn_padding
 from train.run.data import asked_for
 from train.run.log import RunLog
 from train.run.stop import StopFlag, Stopped
@@ -172,7 +172,7 @@ class Trainer:
             from train.run.setup import publish
 
             work = self.out / ".tmp-model"
-            save_folder(self.source, work, _plain_state(self.config, self.source, state))
+            _save(self.config, self.source, work, self.engine.module, state)
             more = self.config.model.chat_template_kwargs
             keep_template(work, template_arguments(self.source, more))
             marks = (example.marks for example in examples)
@@ -280,20 +280,18 @@ def recompute(model: Any) -> None:
             part.attention_dropout = 0.0
 
 
-def _plain_state(config: SftRunConfig, source: Path, state: dict[str, Any]) -> dict[str, Any]:
-    """Weights under the names that transformers reads, contiguous, each tied one once."""
+def _save(
+    config: SftRunConfig, source: Path, folder: Path, module: Any, state: dict[str, Any]
+) -> None:
+    """An ordinary folder of the weights in `state`, which one process has put together."""
     if config.model.lora_rank:
-        from train.model.lora import merged_state
+        from train.model.lora import merged
 
         plain = _model(config, source)
         plain.load_state_dict(state, strict=False)
-        return merged_state(plain)
-    tied = json.loads((source / "config.json").read_text()).get("tie_word_embeddings", False)
-    return {
-        k: v.detach().cpu().contiguous()
-        for k, v in state.items()
-        if not (tied and k == "lm_head.weight")
-    }
+        save_module(source, folder, merged(plain))
+    else:
+        save_module(source, folder, module, {k: v.cpu() for k, v in state.items()})
 
 
 def train(config: SftRunConfig, examples: Sequence[Example], source: Path, stop: StopFlag) -> None:

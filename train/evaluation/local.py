@@ -14,7 +14,7 @@ from configs.schema import EngineConfig
 from rewards.task import TaskError
 from rollouts.prompts import ChatTokenizer
 from train.model.adapters import AdapterError, add_adapters
-from train.model.policy import save_folder
+from train.model.folder import save_folder
 from train.model.source import resolve_model
 from train.run.setup import load_checked, prepare
 

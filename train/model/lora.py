@@ -8,8 +8,6 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from torch import Tensor
-
 from configs.loader import ConfigError
 from configs.machine import ModelConfig
 
@@ -40,10 +38,6 @@ def with_adapters(module: Any, config: ModelConfig) -> Any:
         return get_peft_model(module, settings)
 
 
-def merged_state(module: Any) -> dict[str, Tensor]:
-    """Weights with the adapters added in, under the names of the model without them."""
-    plain = copy.deepcopy(module).merge_and_unload()
-    state = {k: v.detach().cpu().contiguous() for k, v in plain.state_dict().items()}
-    if getattr(plain.config, "tie_word_embeddings", False):
-        state.pop("lm_head.weight", None)
-    return state
+def merged(module: Any) -> Any:
+    """A copy of the model with the adapters added in, and without them."""
+    return copy.deepcopy(module).merge_and_unload()

@@ -9,7 +9,6 @@ holds float32 masters. The weights are the very tensors the embedded engine deco
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,7 +22,7 @@ from rollouts.engines.torch.llama import (
     to_state,
 )
 from rollouts.engines.torch.load import DTYPES, folder_is_llama, load_llama
-from rollouts.engines.torch.weights import write_weights
+from train.model.folder import save_folder, save_module
 from train.model.loss import linear_logp
 from train.model.packing import Packed
 
@@ -152,15 +151,12 @@ class TransformersPolicy:
         self.module, self._adapted = with_adapters(self.module, config).eval(), True
 
     def save(self, folder: Path) -> None:
+        module = self.module
         if self._adapted:
-            from train.model.lora import merged_state
+            from train.model.lora import merged
 
-            save_folder(self.folder, folder, merged_state(self.module))
-            return
-        state = {k: v.detach().contiguous() for k, v in self.module.state_dict().items()}
-        if getattr(self.module.config, "tie_word_embeddings", False):
-            state.pop("lm_head.weight", None)
-        save_folder(self.folder, folder, state)
+            module = merged(module)
+        save_module(self.folder, folder, module)
 
 
 def learn_padding(module: Any) -> None:
@@ -188,14 +184,3 @@ def load_policy(
     if folder_is_llama(folder):
         return LlamaPolicy(load_llama(folder, dtype, device), folder)
     return TransformersPolicy(folder, dtype, device)
-
-
-def save_folder(source: Path, folder: Path, state: dict[str, Tensor]) -> None:
-    """Weights beside the source folder's configuration and tokenizer files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in sorted(source.iterdir()):
-        weights = path.name.endswith((".safetensors", ".bin", ".gguf", ".index.json"))
-        if path.is_file() and not weights and path.resolve() != (folder / path.name).resolve():
-            shutil.copyfile(path, folder / path.name)
-    cpu = {name: tensor.cpu() for name, tensor in state.items()}
-    write_weights(folder / "model.safetensors", cpu)

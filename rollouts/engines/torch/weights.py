@@ -27,12 +27,16 @@ def read_weights(path: Path) -> dict[str, Any]:
 
 
 def write_weights(path: Path, tensors: Mapping[str, Any]) -> None:
-    """Write a file, not atomically. Raises `OSError` naming it for a disk that is full."""
+    """Write a file, not atomically, which others may read as they may any file of this process: the
+    library's own are private. Raises `OSError` naming it for a disk that is full."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
+    path.touch()
+    mode = path.stat().st_mode
     try:
         save_file(dict(tensors), str(path), {"format": "pt"})
+        path.chmod(mode)
     except SafetensorError as error:
         number = _NUMBER.search(str(error))
         if number is None:
