@@ -75,7 +75,7 @@ def save_module(
     (folder / "generation_config.json").unlink(missing_ok=True)
     copy_kept(source, folder, KEPT)
     _write_config(source, folder, tensors.values())
-    for path in folder.glob("*.safetensors"):  # its writer makes them private
+    for path in folder.glob("*.safetensors"):  # their writer makes them private
         path.chmod((folder / CONFIG).stat().st_mode)
 
 
@@ -97,6 +97,8 @@ def _write_config(source: Path, folder: Path, tensors: Any) -> None:
     for tensor in tensors:
         if tensor.is_floating_point():
             sizes[tensor.dtype] += tensor.numel()
+    if not (source / CONFIG).is_file():
+        return
     config = json.loads((source / CONFIG).read_text(encoding="utf-8"))
     config.pop("auto_map", None)
     if sizes:
