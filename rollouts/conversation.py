@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from rollouts.environment import Opening
 from rollouts.prompts import ChatTokenizer
@@ -19,12 +19,15 @@ _ODD = re.compile(r"[^a-zA-Z0-9_-]")
 
 @dataclass(frozen=True)
 class ChatReply:
-    """One message of a chat endpoint: words and calls, never token ids."""
+    """One message of a chat endpoint: words and calls, never token ids. `reasoning` is what the
+    model thought before; `message` the whole message as it came, where there is one."""
 
     text: str
     calls: list[ToolCall]
     stop: Stop
     usage: Mapping[str, int] = field(default_factory=dict[str, int])
+    reasoning: str = ""
+    message: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class ContextFull(Exception):
@@ -93,33 +96,44 @@ class TokenConversation:
 
 
 class ChatConversation:
-    """Messages alone: what an endpoint is sent and what it said. There are no ids to train on."""
+    """Messages alone: what an endpoint is sent and what it said. There are no ids to train on.
+
+    `sent` goes to the endpoint: its own messages go back whole, with every member that they came
+    with (reasoning, signatures). `messages` are the same with content as text, for the record.
+    """
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
+        self.sent: list[dict[str, Any]] = []
         self.tools: list[dict[str, Any]] = []
         self.usage: Counter[str] = Counter()
         self._call_ids: list[str] = []
+        self._function = ""  # named by a call of the older form, which has no id
 
     def start(self, opening: Opening) -> None:
         self.messages = [dict(m) for m in opening.messages]
+        self.sent = [dict(m) for m in opening.messages]
         self.tools = [tool.schema() for tool in opening.tools]
 
     def hear(self, reply: ChatReply) -> Heard:
         """Append one answer; the endpoint's own calls win over calls spelled in the text."""
-        said: dict[str, Any] = {"role": "assistant", "content": reply.text}
-        native = any(call.id for call in reply.calls)
-        self._call_ids = _distinct([c.id for c in reply.calls]) if native else []
-        if native:
+        kept = {k: v for k, v in reply.message.items() if v is not None and k != "tool_calls"}
+        said: dict[str, Any] = {**kept, "role": "assistant", "content": reply.text}
+        self._function, self._call_ids = "", []
+        if "function_call" in kept:
+            self._function = _name(reply.calls[0].name) if reply.calls else ""
+        elif any(call.id for call in reply.calls):
+            self._call_ids = _distinct([c.id for c in reply.calls])
+            raw: list[Any] = reply.message.get("tool_calls") or [{} for _ in reply.calls]
             said["tool_calls"] = [
-                {
-                    "id": call_id,
-                    "type": "function",
-                    # an endpoint refuses a conversation with a name that is none
-                    "function": {"name": _name(c.name), "arguments": json.dumps(c.arguments)},
-                }
-                for c, call_id in zip(reply.calls, self._call_ids, strict=True)
+                _call(*each) for each in zip(reply.calls, raw, self._call_ids, strict=True)
             ]
+        content: Any = reply.message.get("content", reply.text)
+        if content is None and not self._call_ids and not self._function:
+            content = reply.text  # null stands beside calls only
+        self.sent.append(said | {"content": content})
+        if reply.reasoning:
+            said = {"role": "assistant", "reasoning_content": reply.reasoning} | said
         self.messages.append(said)
         self.usage.update(reply.usage)
         return Heard(reply.text, reply.calls, reply.stop == "length")
@@ -131,10 +145,29 @@ class ChatConversation:
             row = dict(message)
             if row["role"] == "tool" and (call_id := next(ids, "")):
                 row["tool_call_id"] = call_id
+            elif row["role"] == "tool" and self._function:
+                row = {"role": "function", "name": self._function, "content": row["content"]}
             elif row["role"] == "tool":  # the call was spelled in the text: answer there
                 said = f"<tool_response>\n{row['content']}\n</tool_response>"
                 row = {"role": "user", "content": said}
             self.messages.append(row)
+            self.sent.append(row)
+
+
+def _call(call: ToolCall, raw: Any, call_id: str) -> dict[str, Any]:
+    """A call as it came, as an endpoint takes it back: under an id of its own, with a name that is
+    one, and arguments as text, also where they are no JSON."""
+    whole = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
+    inner: Any = whole.get("function")
+    function = cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}
+    given: Any = function.get("arguments")
+    arguments = given if isinstance(given, str) else json.dumps(call.arguments)
+    return {
+        **whole,
+        "id": call_id,
+        "type": whole.get("type") or "function",
+        "function": {**function, "name": _name(call.name), "arguments": arguments},
+    }
 
 
 def _name(name: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import traceback
+from typing import Any
 
+from rewards.http_client import EndpointError
 from rewards.task import TaskError
 from rollouts.environment import EnvironmentFailure
 from rollouts.sandbox.errors import SandboxError
@@ -13,11 +15,12 @@ FORESEEN = (TaskError,)  # bad input, said in one sentence: these end the run
 _REPORT = 20_000  # characters of a traceback that are kept, its end
 
 
-def bug_report(error: BaseException) -> tuple[str, dict[str, str]]:
+def bug_report(error: BaseException) -> tuple[str, dict[str, Any]]:
     """(one line for a trajectory's `failure`, what its `notes` keep): broken infrastructure in
-    words; of an exception that nobody foresaw also the traceback, as `bug`."""
+    words, with what an endpoint's error notes; of an exception that nobody foresaw the traceback,
+    as `bug`."""
     said = f"{type(error).__name__}: {error}"[:500]
     if isinstance(error, BROKEN):
-        return said, {}
+        return said, dict(error.notes) if isinstance(error, EndpointError) else {}
     whole = "".join(traceback.format_exception(error))
     return f"bug: {said}", {"bug": whole[-_REPORT:]}

@@ -235,6 +235,6 @@ async def _next_message(
     talk, seed = episode.talk, episode.seed()
     if isinstance(talk, ChatConversation):
         assert not callable(ask)
-        return await ask.chat(talk.messages, talk.tools, sampling, seed)
+        return await ask.chat(talk.sent, talk.tools, sampling, seed)
     assert callable(ask)
     return await ask(talk.prompt(), sampling, seed)

@@ -13,7 +13,7 @@ from rewards.seeds import derive_seed
 from rewards.task import Answer, Task
 from rollouts.chat_rollout import chat_rollout
 from rollouts.engines.engine import Engine
-from rollouts.engines.server.engine import ServerEngine
+from rollouts.engines.http_engine import ServerEngine
 from rollouts.environment import Budget
 from rollouts.episode import rollout
 from rollouts.play import ChatEngine

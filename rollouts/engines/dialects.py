@@ -1,32 +1,44 @@
-"""How each server is asked for token ids, and what its answer says.
+"""The dialects of the servers: how each is asked for token ids, and what its answer says.
 
 vLLM and `assay serve` take ids at `/v1/completions` and give them back with `return_token_ids`.
 SGLang takes them at `/generate`. Both report one log-probability a sampled token. vLLM reports it
 under the model's raw distribution, SGLang under the one at the sampling temperature, our server
 under the latter.
+
+A server adds what its model's generation_config.json says to whatever a request leaves open (vLLM
+and SGLang: top_k, min_p, penalties), so every way to sample is said, off where it is not wanted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from rollouts.trajectory import Completion, Sampling, Stop
 
 Row = Mapping[str, Any]
 UNKNOWN = 0.0  # a log-probability that the server does not tell
+# ways to sample that a server's defaults may hold, beside temperature and top_p
+NOTHING_ADDED = ("top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
+_OFF: Mapping[str, float] = dict(zip(NOTHING_ADDED, (-1, 0.0, 1.0, 0.0, 0.0), strict=True))
 
 
 class AnswerError(ValueError):
-    """An answer of a server that is none; the message says what is wrong."""
+    """An answer of a server that is none; the message says what is wrong. `passes`: asking again
+    may help."""
+
+    def __init__(self, said: str, passes: bool = False) -> None:
+        super().__init__(said)
+        self.passes = passes
 
 
 @dataclass(frozen=True)
-class Words:
+class Dialect:
     """One server's language. `path` follows the server's address; `ask` makes a request's body,
     `read` a completion of an answer's; `length` finds the longest sequence in what `about` says;
-    the JSON at `version` has the server's version under that name."""
+    the JSON at `version` has the server's version under that name; `off` is what a request says of
+    the ways to sample that are not wanted; a chat answer's choice has the member `shown_by`."""
 
     path: str
     about: str
@@ -34,6 +46,8 @@ class Words:
     read: Callable[[Row, Sampling], Completion]
     length: Callable[[Row], int]
     version: str = "/version"
+    off: Mapping[str, float] = field(default_factory=dict[str, float])
+    shown_by: str = ""
 
 
 def _openai_ask(
@@ -56,7 +70,7 @@ def _vllm_ask(
     model: str, ids: Sequence[int], sampling: Sampling, seed: int, stops: Sequence[int]
 ) -> dict[str, Any]:
     body = _openai_ask(model, ids, sampling, seed, stops)
-    return body | {"stop_token_ids": list(stops), "skip_special_tokens": False}
+    return {**_OFF, **body} | {"stop_token_ids": list(stops), "skip_special_tokens": False}
 
 
 def _vllm_read(row: Row, sampling: Sampling) -> Completion:
@@ -81,6 +95,7 @@ def _sglang_ask(
     return {
         "input_ids": list(ids),
         "sampling_params": {
+            **_OFF,
             "max_new_tokens": sampling.max_new_tokens,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -111,7 +126,8 @@ def completion(
     """Raises `AnswerError` for an answer that the server broke off."""
     reasons: dict[Any, Stop] = {"stop": "eos", "length": "length"}
     if reason not in reasons:
-        raise AnswerError(f"the answer ended with {reason!r}, neither stop nor length")
+        said = f"the answer ended with {reason!r}, neither stop nor length"
+        raise AnswerError(said, passes=reason in ("abort", "error"))
     whole = sampling.top_p >= 1.0 and not sampling.top_k
     cut = list(logprobs) if whole else [UNKNOWN] * len(ids)
     return Completion(ids, logprobs, cut, reasons[reason])
@@ -145,10 +161,31 @@ def _listed_length(row: Row) -> int:
     return int(_first(row.get("data"), "data").get("max_model_len") or 0)
 
 
-WORDS: Mapping[str, Words] = {
-    "vllm": Words("/v1/completions", "/v1/models", _vllm_ask, _vllm_read, _listed_length),
-    "sglang": Words(
-        "/generate", "/v1/models", _sglang_ask, _sglang_read, _listed_length, "/get_server_info"
+DIALECTS: Mapping[str, Dialect] = {
+    "vllm": Dialect(
+        "/v1/completions",
+        "/v1/models",
+        _vllm_ask,
+        _vllm_read,
+        _listed_length,
+        off=_OFF,
+        shown_by="stop_reason",
     ),
-    "assay": Words("/v1/completions", "/v1/models", _openai_ask, _openai_read, _listed_length),
+    "sglang": Dialect(
+        "/generate",
+        "/v1/models",
+        _sglang_ask,
+        _sglang_read,
+        _listed_length,
+        "/get_server_info",
+        _OFF,
+        "matched_stop",
+    ),
+    "assay": Dialect("/v1/completions", "/v1/models", _openai_ask, _openai_read, _listed_length),
 }
+
+
+def dialect_of(choice: Row) -> str:
+    """Which server a choice of a chat answer shows: the name of its dialect, or ""."""
+    shown = (name for name, one in DIALECTS.items() if one.shown_by and one.shown_by in choice)
+    return next(shown, "")

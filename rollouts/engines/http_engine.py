@@ -1,25 +1,32 @@
-"""Any OpenAI-compatible chat endpoint as a `ChatEngine`: words and calls in and out, no ids.
+"""Models behind HTTP as engines: words of a chat endpoint, or token ids of servers.
 
-Nothing can be trained on what it says (see `ChatEngine`); it serves evaluation and SFT data. A
-request that fails for the endpoint's reasons is tried again (rewards/http_client.py), then
-raises `EndpointError`, an `OSError`: the episode is then an infrastructure failure, not a wrong
-answer. A conversation that the model cannot read any more ends as `length`.
+Requests, retries and the reading of answers are of rewards/http_client.py. A request that fails for
+the endpoint's reasons raises `EndpointError`, an `OSError`: the episode is then an infrastructure
+failure, not a wrong answer. A conversation that the model cannot read any more ends as `length`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
-from rewards.http_client import EndpointError, Patience, post_json
+from rewards.http_client import EndpointError, Message, Patience, get, opened, post, read_chat
+from rewards.seeds import derive_seed
 from rollouts.conversation import ChatReply, ContextFull
+from rollouts.engines.dialects import DIALECTS, NOTHING_ADDED, AnswerError, dialect_of
 from rollouts.tools import ToolCall, call_format, make_call
-from rollouts.trajectory import Sampling, Stop
+from rollouts.trajectory import Completion, Sampling
 
-__all__ = ["EndpointError", "OpenAIEngine"]
+__all__ = ["EndpointError", "OpenAIEngine", "ServerEngine"]
+
+Body = Mapping[str, Any]
 
 # how endpoints say that a conversation is longer than their model can read
 _FULL = re.compile(
@@ -28,7 +35,16 @@ _FULL = re.compile(
     r"|too large for model with|max_new_tokens. must be|maximum number of tokens",
     re.IGNORECASE,
 )
+# how they say that they answer in streams alone
+_STREAM_ONLY = re.compile(
+    r"(only|must|require\w*|enable|set)\b.{0,60}\bstream|non-?stream|stream.{0,40}\b(only|required)",
+    re.IGNORECASE,
+)
 _LIMITS = ("max_tokens", "max_completion_tokens")
+_REFUSED = (400, 413, 422)
+# what changes nothing at an endpoint that adds nothing of its own: left out where it is refused
+_MAY_GO = (*NOTHING_ADDED, "seed", "stream_options")
+_USUAL = ("role", "content", "tool_calls", "function_call", "name")
 
 
 class OpenAIEngine:
@@ -40,6 +56,10 @@ class OpenAIEngine:
     environment variable `key_env`, never from settings. `calls` names how calls are spelled in
     the text when the endpoint does not read them itself. `extra` is put into every request last:
     whatever else an endpoint takes, and None for what it refuses (`{"temperature": None}`).
+
+    Every way to sample that the endpoint takes is said, so that it adds no default of its own:
+    OpenAI's to all; to vLLM and SGLang, which show in their answers, also theirs, and an answer
+    that was drawn before is asked for again. What it refuses of this is left out; `about` tells.
     """
 
     def __init__(
@@ -66,18 +86,23 @@ class OpenAIEngine:
         self._calls = call_format(calls)
         self._extra = dict(extra or {})
         self._session: Any = None
+        self._stack = AsyncExitStack()
+        self._dialect = ""
+        self._without = _Without()
 
     async def __aenter__(self) -> OpenAIEngine:
-        import aiohttp
-
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        self._session = aiohttp.ClientSession(
-            headers=headers, timeout=aiohttp.ClientTimeout(total=self._timeout_s)
-        )
+        self._session = await self._stack.enter_async_context(opened(self._key, self._timeout_s))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._session.close()
+        await self._stack.aclose()
+
+    def about(self) -> dict[str, str]:
+        """What answers, and which ways to sample are left to it: not said, or refused."""
+        said = self._body([], (), Sampling(), 0)
+        left = [name for name in NOTHING_ADDED if name not in said]
+        found = {"engine": self._dialect or "endpoint"}
+        return found | ({"left_to_the_endpoint": ", ".join(left)} if left else {})
 
     async def chat(
         self,
@@ -86,13 +111,34 @@ class OpenAIEngine:
         sampling: Sampling,
         seed: int,
     ) -> ChatReply:
-        """One message. `top_k` goes along only when set: not every endpoint knows it; with
-        `max_new_tokens=0` the endpoint's own bound holds."""
+        """One message. With `max_new_tokens=0` the endpoint's own bound holds."""
+        async with self._slots:
+            body = self._body(messages, tools, sampling, seed)
+            found = await self._ask(body)
+            if not self._dialect and (kind := dialect_of(found.choice)):
+                self._dialect = kind
+            whole = self._body(messages, tools, sampling, seed)
+            if self._dialect and whole.keys() - body.keys():
+                found = await self._ask(whole)
+        return self._reply(found)
+
+    def _body(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        seed: int,
+    ) -> dict[str, Any]:
+        """A request. `top_k` goes along only when set, or where it is known to be read."""
+        off: Mapping[str, float] = DIALECTS[self._dialect].off if self._dialect else {}
         body: dict[str, Any] = {
             "model": self.model,
             "messages": list(messages),
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
+            "presence_penalty": 0,
+            "frequency_penalty": 0,
+            **off,
             "seed": seed % (1 << 31),
         }
         if sampling.max_new_tokens:
@@ -101,61 +147,151 @@ class OpenAIEngine:
             body["top_k"] = sampling.top_k
         if tools:
             body["tools"] = list(tools)
+        if self._extra.get("stream"):
+            body["stream_options"] = {"include_usage": True}
         body = {k: v for k, v in (body | self._extra).items() if v is not None}
-        async with self._slots:
-            return self._reply(await self._post(body))
+        return self._without.applied(body)
 
-    async def _post(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Raises `EndpointError`, and `ContextFull` for a conversation that is too long. One that
-        only leaves less room than `max_tokens` gets the room that is left."""
-        url = f"{self.url}/chat/completions"
-        try:
-            return await post_json(self._session, url, body, self._patience)
-        except EndpointError as error:
-            if not _full(error):
-                raise
-        bare = {k: v for k, v in body.items() if k not in _LIMITS}
-        try:
-            if len(bare) < len(body):
-                return await post_json(self._session, url, bare, self._patience)
-        except EndpointError as error:
-            if not _full(error):
-                raise
-        raise ContextFull
+    async def _ask(self, asked: Body) -> Message:
+        """Raises `EndpointError`, and `ContextFull` for a conversation that is too long. What an
+        endpoint refuses by name and can do without is left out, from then on too when that helps;
+        one that only leaves less room than `max_tokens` gets the room that is left."""
+        url, without = f"{self.url}/chat/completions", self._without
+        body: dict[str, Any] = dict(asked)
+        while True:
+            read = partial(read_chat, most=max(int(body.get(name) or 0) for name in _LIMITS))
+            try:
+                found = await post(self._session, url, body, self._patience, read)
+            except EndpointError as error:
+                if error.status not in _REFUSED:
+                    raise
+                full = bool(_FULL.search(error.body))
+                bare = {k: v for k, v in body.items() if k not in _LIMITS} if full else body
+                if len(bare) < len(body):
+                    body = bare
+                    continue
+                if full:
+                    raise ContextFull from None
+                more = without.for_refusal(body, error.body, self._extra)
+                if more is None:
+                    raise
+                without = more
+                body = without.applied(body)
+            else:
+                self._without = self._without.with_all(without)
+                return found
 
-    def _reply(self, row: Mapping[str, Any]) -> ChatReply:
-        try:
-            choice = row["choices"][0]
-            message = choice["message"]
-            raw: list[Any] = message.get("tool_calls") or []
-            text = str(message.get("content") or "")
-            calls = [_native(call) for call in raw]
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise EndpointError(f"{self.url}: the answer holds no message ({error!r})") from None
-        reason = choice.get("finish_reason")
-        stop: Stop = "length" if reason == "length" else "eos"
-        return ChatReply(text, calls or self._calls.read(text), stop, _usage(row.get("usage")))
+    def _reply(self, found: Message) -> ChatReply:
+        legacy: Any = found.raw.get("function_call")
+        raw: list[Any] = found.calls or ([{"function": legacy}] if legacy else [])
+        calls = [_native(call) for call in raw] or self._calls.read(found.text)
+        return ChatReply(
+            found.text,
+            calls,
+            "length" if found.cut else "eos",
+            found.usage,
+            found.reasoning,
+            found.raw,
+        )
 
 
-def _full(error: EndpointError) -> bool:
-    return error.status in (400, 413, 422) and bool(_FULL.search(error.body))
+@dataclass(frozen=True)
+class _Without:
+    """What an endpoint is asked without: fields of a request, members of earlier answers, arguments
+    of calls that are no JSON, answers in one piece, `max_tokens` by its older name."""
+
+    fields: frozenset[str] = frozenset()
+    members: frozenset[str] = frozenset()
+    broken: bool = False
+    whole: bool = False
+    older: bool = False
+
+    def with_all(self, other: _Without) -> _Without:
+        return _Without(
+            self.fields | other.fields,
+            self.members | other.members,
+            self.broken or other.broken,
+            self.whole or other.whole,
+            self.older or other.older,
+        )
+
+    def applied(self, body: Body) -> dict[str, Any]:
+        made = dict(body)
+        if self.whole:
+            made |= {"stream": True, "stream_options": {"include_usage": True}}
+        if self.older and "max_tokens" in made:
+            made["max_completion_tokens"] = made.pop("max_tokens")
+        made = {k: v for k, v in made.items() if k not in self.fields}
+        messages: list[Body] = made["messages"]
+        if self.members:
+            messages = [_spoken(m, self.members) for m in messages]
+        if self.broken:
+            messages = [_mended(m) for m in messages]
+        return made | {"messages": messages}
+
+    def for_refusal(self, body: Body, said: str, own: Mapping[str, Any]) -> _Without | None:
+        """What to leave out as well, after an endpoint refused the request and said why; None when
+        nothing of it can go. `own`: fields that the user gave."""
+        if not body.get("stream") and _STREAM_ONLY.search(said):
+            return self.with_all(_Without(whole=True))
+        if "max_tokens" in body and "max_tokens" not in own and _LIMITS[1] in said:
+            return self.with_all(_Without(older=True))
+        words = said.casefold().replace("_", "")
+        fields = {k for k in _MAY_GO if k in body and k not in own and _named(k, words)}
+        if "top_k" in fields and body["top_k"] > 0:
+            fields.remove("top_k")  # asked for: the endpoint must take it, or the user leave it out
+        if fields:
+            return self.with_all(_Without(fields=frozenset(fields)))
+        answers = [m for m in body["messages"] if m.get("role") == "assistant"]
+        members = {k for m in answers for k in m if k not in _USUAL and _named(k, words)}
+        members |= {k for m in answers for c in _calls(m) for k in c if _named_extra(k, words)}
+        if members:
+            return self.with_all(_Without(members=frozenset(members)))
+        if not self.broken and any(_mended(m) != m for m in answers):
+            return self.with_all(_Without(broken=True))
+        return None
 
 
-def _usage(counted: Any) -> dict[str, int]:
-    """Token counts, with those of cached prompts and of reasoning where the endpoint tells."""
-    if not isinstance(counted, dict):
-        return {}
-    row = cast("dict[str, Any]", counted)
-    found = {k: v for k, v in row.items() if isinstance(v, int)}
-    for place, name in (
-        ("prompt_tokens_details", "cached_tokens"),
-        ("completion_tokens_details", "reasoning_tokens"),
-    ):
-        details: Any = row.get(place)
-        value: Any = cast("dict[str, Any]", details).get(name) if isinstance(details, dict) else 0
-        if isinstance(value, int) and value:
-            found[name] = value
-    return found
+def _named(field: str, words: str) -> bool:
+    """Whether a refusal names a field, spelled in either way."""
+    return field.casefold().replace("_", "") in words
+
+
+def _named_extra(member: str, words: str) -> bool:
+    return member not in ("id", "type", "function", "index") and _named(member, words)
+
+
+def _calls(message: Body) -> Iterator[dict[str, Any]]:
+    calls: Any = message.get("tool_calls")
+    for call in cast("list[Any]", calls) if isinstance(calls, list) else []:
+        if isinstance(call, dict):
+            yield cast("dict[str, Any]", call)
+
+
+def _spoken(message: Body, without: frozenset[str]) -> Body:
+    if message.get("role") != "assistant":
+        return message
+    made = {k: v for k, v in message.items() if k not in without}
+    if "tool_calls" in made:
+        made["tool_calls"] = [
+            {k: v for k, v in call.items() if k not in without} for call in _calls(message)
+        ]
+    return made
+
+
+def _mended(message: Body) -> Body:
+    """An answer whose calls can be read by a server that parses what it is sent: arguments that are
+    no JSON stand in a JSON object, as one text."""
+    if message.get("role") != "assistant" or "tool_calls" not in message:
+        return message
+    calls = [dict(call) for call in _calls(message)]
+    for call in calls:
+        function: dict[str, Any] = dict(call.get("function") or {})
+        said: Any = function.get("arguments")
+        if make_call("f", said).error:
+            function["arguments"] = json.dumps({"not_json": said})
+        call["function"] = function
+    return {**message, "tool_calls": calls}
 
 
 def _native(call: Any) -> ToolCall:
@@ -164,3 +300,98 @@ def _native(call: Any) -> ToolCall:
     function: Any = row.get("function")
     said = cast("dict[str, Any]", function) if isinstance(function, dict) else {}
     return make_call(said.get("name"), said.get("arguments"), str(row.get("id") or "call"))
+
+
+class ServerEngine:
+    """An `Engine` over one or more servers of the same model: token ids in, token ids out. What a
+    server drew is kept as it is, never decoded and encoded again.
+
+    Use as `async with ServerEngine(["http://…"], "vllm", model, stop_ids) as engine`. Addresses end
+    before `/v1`; a request goes to the server that has the fewest. `in_flight` bounds the requests
+    at one server. `length` is the longest sequence they read, and `version` the server's (empty
+    where it tells none), both asked of the first.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        kind: str,
+        model: str,
+        stop_ids: Sequence[int],
+        *,
+        key_env: str = "OPENAI_API_KEY",
+        in_flight: int = 64,
+        timeout_s: float = 3600.0,
+        patience: Patience | None = None,
+    ) -> None:
+        self._words, self._model = DIALECTS[kind], model
+        self._addresses = [url.rstrip("/").removesuffix("/v1") for url in addresses]
+        self._stops = list(stop_ids)
+        self._key = os.environ.get(key_env, "")
+        self._slots = {url: asyncio.Semaphore(in_flight) for url in self._addresses}
+        self._busy = dict.fromkeys(self._addresses, 0)
+        self._timeout_s, self._patience = timeout_s, patience or Patience()
+        self._session: Any = None
+        self._stack = AsyncExitStack()
+        self.length, self.version = 0, ""
+
+    async def __aenter__(self) -> ServerEngine:
+        self._session = await self._stack.enter_async_context(opened(self._key, self._timeout_s))
+        url = self._addresses[0] + self._words.about
+        try:
+            self.length = self._words.length(await get(self._session, url))
+        except (EndpointError, AnswerError, TypeError, ValueError) as error:
+            await self._stack.aclose()
+            raise EndpointError(f"{url}: {error}") from None
+        try:
+            told = await get(self._session, self._addresses[0] + self._words.version)
+            self.version = str(told["version"])
+        except (EndpointError, LookupError):
+            self.version = ""  # behind a proxy, say: nothing depends on it
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def complete(self, ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
+        """One completion; with `length` known, no longer than the server's model reads."""
+        if self.length:
+            room = self.length - len(ids)
+            if room < 1:
+                return Completion([], [], [], "length")
+            most = min(sampling.max_new_tokens or room, room)
+            sampling = replace(sampling, max_new_tokens=most)
+        body = self._words.ask(self._model, ids, sampling, seed, self._stops)
+        url = min(self._addresses, key=lambda one: self._busy[one])
+        self._busy[url] += 1
+        try:
+            async with self._slots[url]:
+                return await post(
+                    self._session,
+                    url + self._words.path,
+                    body,
+                    self._patience,
+                    lambda row: self._read(row, sampling),
+                )
+        finally:
+            self._busy[url] -= 1
+
+    def _read(self, row: Mapping[str, Any], sampling: Sampling) -> Completion:
+        try:
+            return self._words.read(row, sampling)
+        except (AnswerError, TypeError, LookupError) as error:
+            again = "error" if isinstance(error, AnswerError) and error.passes else "no"
+            raise EndpointError(f"no answer of token ids: {error}", again=again) from None
+
+    async def generate(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
+    ) -> list[list[Completion]]:
+        """`n` completions a prompt; sample j of prompt i asks with a seed from (seeds[i], j)."""
+        found = await asyncio.gather(
+            *(
+                self.complete(ids, sampling, derive_seed(seed, "sample", j))
+                for ids, seed in zip(prompts, seeds, strict=True)
+                for j in range(n)
+            )
+        )
+        return [list(found[k * n : (k + 1) * n]) for k in range(len(prompts))]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -12,10 +13,19 @@ from typing import Any
 Body = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Raw:
+    """An answer as bytes, written piece by piece until the connection ends."""
+
+    pieces: Sequence[bytes]
+    kind: str = "text/event-stream"
+    status: int = 200
+
+
 @contextmanager
-def serving(reply: Callable[[Body], str | int | Body]) -> Iterator[tuple[str, list[Body]]]:
-    """(URL up to /v1, requests seen). `reply` gives the message, the whole response, or an HTTP
-    status to fail with."""
+def serving(reply: Callable[[Body], str | int | Body | Raw]) -> Iterator[tuple[str, list[Body]]]:
+    """(URL up to /v1, requests seen). `reply` gives the message, the whole response, an HTTP status
+    to fail with, or an answer in bytes."""
     seen: list[Body] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -25,6 +35,16 @@ def serving(reply: Callable[[Body], str | int | Body]) -> Iterator[tuple[str, li
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             seen.append(body | {"key": self.headers.get("Authorization"), "path": self.path})
             said = reply(body)
+            if isinstance(said, Raw):
+                self.send_response(said.status)
+                self.send_header("Content-Type", said.kind)
+                self.send_header("Connection", "close")
+                self.end_headers()
+                for piece in said.pieces:
+                    self.wfile.write(piece)
+                    self.wfile.flush()
+                self.close_connection = True
+                return
             data: Any = {"choices": [{"message": {"content": said}, "finish_reason": "stop"}]}
             if isinstance(said, dict):
                 data = said

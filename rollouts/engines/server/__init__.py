@@ -1,1 +1,1 @@
-"""Engines of token ids behind HTTP: vLLM, SGLang, and our own `assay serve`."""
+"""Servers of one's own (vLLM, SGLang, `assay serve`): started, watched and ended."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from rewards.task import TaskError
-from rollouts.engines.dialects import WORDS
-from rollouts.engines.server.engine import ServerEngine
+from rollouts.engines.dialects import DIALECTS
+from rollouts.engines.http_engine import ServerEngine
 from rollouts.engines.server.process import Launch, devices, servers
 from rollouts.prompts import ChatTokenizer
 
@@ -27,7 +27,7 @@ def add_engine(to: Any) -> None:
     add(
         "--engine",
         default=EMBEDDED,
-        choices=(EMBEDDED, *WORDS),
+        choices=(EMBEDDED, *DIALECTS),
         help="vllm, sglang, assay: token ids in and out of a server; a folder as --model starts "
         "one on each GPU, a URL uses the one there (default: %(default)s)",
     )

@@ -18,8 +18,8 @@ pytest.importorskip("aiohttp")
 from rewards.http_client import EndpointError, Patience
 from rewards.task import TaskError
 from rollouts import cli
-from rollouts.engines.dialects import WORDS, AnswerError
-from rollouts.engines.server.engine import ServerEngine
+from rollouts.engines.dialects import DIALECTS, AnswerError
+from rollouts.engines.http_engine import ServerEngine
 from rollouts.engines.server.process import Launch, devices, servers
 from rollouts.engines.torch.engine import TorchEngine
 from rollouts.engines.torch.load import load_llama
@@ -178,15 +178,15 @@ SGLANG = {
 
 def test_answers_of_both_kinds_are_read() -> None:
     whole, cut = Sampling(8), Sampling(8, top_p=0.9)
-    assert WORDS["vllm"].read(VLLM, whole) == Completion(
+    assert DIALECTS["vllm"].read(VLLM, whole) == Completion(
         [4, 5], [-0.5, -1.5], [-0.5, -1.5], "length"
     )
-    assert WORDS["sglang"].read(SGLANG, whole) == Completion(
+    assert DIALECTS["sglang"].read(SGLANG, whole) == Completion(
         [4, 2], [-0.5, -1.5], [-0.5, -1.5], "eos"
     )
     # under truncation the law that was drawn from is not told, at other temperatures neither
-    assert WORDS["sglang"].read(SGLANG, cut).sampling_logprobs == [0.0, 0.0]
-    assert WORDS["vllm"].read(VLLM, Sampling(8, 0.7)).logprobs == [0.0, 0.0]
+    assert DIALECTS["sglang"].read(SGLANG, cut).sampling_logprobs == [0.0, 0.0]
+    assert DIALECTS["vllm"].read(VLLM, Sampling(8, 0.7)).logprobs == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -202,4 +202,4 @@ def test_answers_of_both_kinds_are_read() -> None:
 )
 def test_answers_without_ids_are_failures(kind: str, row: dict[str, Any]) -> None:
     with pytest.raises(AnswerError):
-        WORDS[kind].read(row, Sampling(8))
+        DIALECTS[kind].read(row, Sampling(8))

@@ -21,8 +21,8 @@ import ray
 import torch
 from verl.workers.rollout.replica import TokenOutput
 
-from rewards.http_client import Patience, post_json
-from rollouts.engines.dialects import WORDS
+from rewards.http_client import Patience, opened, post
+from rollouts.engines.dialects import DIALECTS
 from rollouts.prompts import ChatTokenizer
 from train.backends.verl.smoke.rollout import (
     CpuReplica,
@@ -54,7 +54,6 @@ class HttpServer:
     def __init__(self, address: str, folder: str, max_model_len: int) -> None:
         self.address, self.max_model_len, self.global_steps = address, max_model_len, 0
         self.stops = ChatTokenizer(Path(folder)).stop_ids
-        self.session: Any = None
         self.open = asyncio.Event()
         self.open.set()
 
@@ -65,7 +64,7 @@ class HttpServer:
         if drawn.max_new_tokens == 0:
             return nothing_drawn(self.global_steps)
         await self.open.wait()
-        words, steps = WORDS["vllm"], self.global_steps
+        words, steps = DIALECTS["vllm"], self.global_steps
         seed = int(sampling_params.get("seed", 0))
         body = words.ask(NAME, prompt_ids, drawn, seed, self.stops)
         return output_of(await self._post(words.path, body), steps)
@@ -92,12 +91,8 @@ class HttpServer:
         self.open.set()
 
     async def _post(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        import aiohttp
-
-        if self.session is None:
-            timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-            self.session = aiohttp.ClientSession(timeout=timeout)
-        return await post_json(self.session, self.address + path, body or {}, Patience())
+        async with opened("", TIMEOUT_S) as session:
+            return await post(session, self.address + path, body or {}, Patience(), dict)
 
 
 def output_of(row: Any, global_steps: int) -> TokenOutput:
