@@ -196,8 +196,9 @@ class SftRunConfig:
     """The run's folder; the same command with the same folder resumes."""
 
     data: str = locked("")
-    """JSONL or parquet. A row is a task, whose gold text is the target; or has `messages`, whose
-    assistant turns are; or has `ids` and `loss_mask`, as `assay select` writes."""
+    """JSONL or parquet. A row is a task, whose gold text is the target; or has `messages` or
+    `conversations`, whose assistant turns are; or has `ids` and `loss_mask`, as `assay select`
+    writes (docs/training.md)."""
 
     validation: str | None = locked("auto")
     """Tasks (JSONL) to evaluate on while training; null: none. auto: the first 32 of

@@ -56,6 +56,11 @@ class TokenConversation:
         self._ended = False
         self._asked: tuple[int, ...] = ()
 
+    @property
+    def made_by(self) -> str:
+        """The fingerprint of the tokenizer that the ids are of."""
+        return self._tokenizer.fingerprint
+
     def start(self, opening: Opening) -> None:
         self.messages = [dict(m) for m in opening.messages]
         self._append(self._tokenizer.prompt(opening.messages, opening.tools))

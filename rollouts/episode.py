@@ -154,4 +154,5 @@ def trajectory(
         seed=seed,
         wall_s=wall_s,
         messages=[*task.prompt, {"role": "assistant", "content": text}],
+        tokenizer=tokenizer.fingerprint,
     )

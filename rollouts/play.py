@@ -187,6 +187,7 @@ class Episode:
             errors=dict(self._errors),
             notes={**left.notes, **self._notes},
             usage=dict(self.talk.usage) if isinstance(self.talk, ChatConversation) else {},
+            tokenizer=tokens.made_by if tokens else "",
         )
 
     def _end(self, stop: EpisodeStop) -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from rewards.task import TaskError
-from rollouts.tools import CallFormat, ToolSpec, call_format
+from rollouts.tools import FORMATS, CallFormat, ToolCall, ToolSpec, call_format
 
 _SAID = "qzASSISTANTqz"  # stands for an answer while the template's frame around it is read
 _HELD = "qzCONTENT{}qz"
+_THOUGHT = "qzTHOUGHTqz"
 _SURROGATE = re.compile("[\ud800-\udfff]")  # no tokenizer takes a lone one; JSON may hold it
 
 
@@ -65,6 +66,8 @@ class ChatTokenizer:
         self, folder: Path, calls: str = "hermes", template: Mapping[str, Any] | None = None
     ) -> None:
         self.calls: CallFormat = call_format(calls)
+        self._folder, self._named_calls = folder, calls
+        self._others: dict[str, ChatTokenizer] = {}
         import transformers
 
         library: Any = transformers  # its own annotations are partial
@@ -224,6 +227,76 @@ class ChatTokenizer:
         """Ids of an answer, with the stop token a model is to end it with."""
         ids = self._tokenizer.encode(text, add_special_tokens=False)
         return [*map(int, ids), self.stop_ids[0]]
+
+    def turn(self, content: str, calls: Sequence[ToolCall] = (), thought: str = "") -> list[int]:
+        """Ids of a whole turn of the assistant's, with the token that ends it: what was thought
+        where the chat template puts that, then `content`, then the calls.
+
+        Raises `PromptError` where the template has no place for thoughts.
+        """
+        text = self._with_calls(content, calls) if calls else content
+        return self.answer(self._with_thought(thought, text) if thought.strip() else text)
+
+    def under(self, template: Mapping[str, Any]) -> ChatTokenizer:
+        """The same tokenizer with further arguments of the chat template."""
+        wanted = {**self.template, **template}
+        if wanted == self.template:
+            return self
+        key = json.dumps(wanted, sort_keys=True, default=str)
+        if key not in self._others:
+            self._others[key] = ChatTokenizer(self._folder, self._named_calls, wanted)
+        return self._others[key]
+
+    def _with_calls(self, content: str, calls: Sequence[ToolCall]) -> str:
+        """Calls as the chat template spells them, where one of the call formats reads that; else as
+        the tokenizer's own format does."""
+        own = [self.calls.write(call.name, call.arguments) for call in calls]
+        spelled = "\n".join([content, *own] if content else own)
+        if not self._template_has("tool_calls"):
+            return spelled
+        listed = [
+            {
+                "id": f"{i:09d}",  # Mistral's templates want nine letters
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for i, call in enumerate(calls)
+        ]
+        user, said = {"role": "user", "content": "x"}, _SAID if content else ""
+        try:
+            before, _, after = str(self._answered(user, {"content": _SAID})).partition(_SAID)
+            text = str(self._answered(user, {"content": said, "tool_calls": listed}))
+        except PromptError:
+            return spelled
+        inner = text.removeprefix(before).removesuffix(after)
+        framed = len(inner) == len(text) - len(before) - len(after)
+        if not framed or (content and inner.count(_SAID) != 1):
+            return spelled
+        made = [(call.name, call.arguments) for call in calls]
+        for form in (self.calls, *FORMATS.values()):
+            if [(call.name, call.arguments) for call in form.read(inner)] == made:
+                return inner.replace(_SAID, content) if content else inner
+        return spelled
+
+    def _with_thought(self, thought: str, text: str) -> str:
+        user = {"role": "user", "content": "x"}
+        opening = str(self._render([user], True))
+        for name in ("reasoning_content", "reasoning", "thinking"):
+            if not self._template_has(name):
+                continue
+            whole = str(self._answered(user, {"content": _SAID, name: _THOUGHT}))
+            before, found, rest = whole.removeprefix(opening).partition(_THOUGHT)
+            between, said, _ = rest.partition(_SAID)
+            if whole.startswith(opening) and found and said and whole.count(_THOUGHT) == 1:
+                return f"{before}{thought.strip()}{between}{text}"
+        raise PromptError(
+            "the chat template, with its arguments here, has no place for what an assistant "
+            "thought before it answered"
+        )
+
+    def _answered(self, user: Mapping[str, Any], said: Mapping[str, Any]) -> Any:
+        """The template's text of one exchange."""
+        return self._render([user, {"role": "assistant", **said}], False)
 
     def raw(self, ids: Sequence[int]) -> str:
         """Everything as text, special tokens included: what a scripted model reads."""

@@ -22,6 +22,7 @@ def to_json(trajectory: Trajectory, score: Score, task: Task) -> dict[str, Any]:
         "track": task.track,
         "ids": trajectory.ids,
         "loss_mask": trajectory.loss_mask,
+        "tokenizer": trajectory.tokenizer,  # whose ids these are: others' mean nothing to a model
         "logprobs": [round(x, 6) for x in trajectory.logprobs],
         "sampling_logprobs": [round(x, 6) for x in trajectory.sampling_logprobs],
         "messages": trajectory.messages,  # what `assay select` makes a training row of

@@ -49,7 +49,8 @@ class Trajectory:
 
     `ids` is prompt plus everything after it; `loss_mask` has one entry an id: 1 for tokens the
     model sampled, 0 for prompt and tool tokens; the log-probabilities are 0.0 where the mask is 0.
-    An engine that gives no ids (a chat endpoint) leaves all four lists empty.
+    An engine that gives no ids (a chat endpoint) leaves all four lists empty. `tokenizer` is the
+    fingerprint of the tokenizer and chat template that made the ids; "" without ids.
 
     `text` is the model's last message, `messages` the whole conversation in words, `tools` the
     schemas the model was shown, `files` what the environment collected, `failure` what broke in
@@ -78,6 +79,7 @@ class Trajectory:
     errors: Mapping[str, int] = field(default_factory=dict[str, int])
     notes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     usage: Mapping[str, int] = field(default_factory=dict[str, int])
+    tokenizer: str = ""
 
     def answer(self) -> Answer:
         """What there is to score: the one place where a trajectory becomes an answer."""

@@ -141,4 +141,5 @@ def as_trajectory(
         messages=[*task.prompt, {"role": "assistant", "content": answer.text}],
         files=answer.files,
         failure=answer.failure,
+        tokenizer=tokenizer.fingerprint if tokenizer is not None and said else "",
     )

@@ -8,18 +8,20 @@ All become token ids in the model's own chat format, with a mask of what carries
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from rewards.chosen import ALL, Chosen
 from rewards.families import family_named
 from rewards.family import gold_answer
-from rewards.marks import marks_of, row_marks
+from rewards.marks import asked_mark, marks_of, row_marks
 from rewards.task import Task, TaskError, refuse_published, with_absolute_files
-from rollouts.prompts import ChatTokenizer
+from rollouts.chats import Chat, chat_of, is_chat
+from rollouts.prompts import ChatTokenizer, PromptError
 from rollouts.tools import ToolSpec
 from train.run.data import Row, training_rows
 
@@ -55,26 +57,62 @@ def read_examples(path: str, tokenizer: ChatTokenizer, asked: Chosen = ALL) -> l
 
     Raises `TaskError` naming the row that nothing can be learned from.
     """
-    root = Path(path).parent
-    return [example_of(row, where, tokenizer, root) for where, row in training_rows(path, asked)]
+    return examples_of(training_rows(path, asked), tokenizer, Path(path).parent)
+
+
+def examples_of(
+    rows: Sequence[tuple[str, Row]], tokenizer: ChatTokenizer, root: Path = Path()
+) -> list[Example]:
+    """The examples of the rows of one file. Says on standard error how many have token ids that
+    this model's tokenizer did not make, and are read from their messages."""
+    strange = sum(_strange(row, where, tokenizer) for where, row in rows)
+    if strange:
+        print(
+            f"{strange} of {len(rows)} rows have token ids of another tokenizer, chat template or "
+            "template arguments; their messages are learned instead",
+            file=sys.stderr,
+        )
+    return [example_of(row, where, tokenizer, root) for where, row in rows]
 
 
 def example_of(row: Row, where: str, tokenizer: ChatTokenizer, root: Path = Path()) -> Example:
-    """One row: a rollout's ids, else a chat, else a task with gold, whose files are relative to
-    `root`."""
-    ids, mask = row.get("ids"), row.get("loss_mask")
-    if ids and mask:
-        return replace(_trace(ids, mask, where), marks=tuple(row_marks(row)))
-    if row.get("messages"):
-        made = _chat(row["messages"], _tools(row.get("tools"), where), where, tokenizer)
-        return replace(made, marks=tuple(row_marks(row)))
+    """One row: a rollout's ids where this tokenizer made them, else a chat, else a task with gold,
+    whose files are relative to `root`."""
+    if _has_ids(row) and not _strange(row, where, tokenizer):
+        return replace(
+            _trace(row["ids"], row["loss_mask"], where, tokenizer), marks=tuple(row_marks(row))
+        )
+    if is_chat(row):
+        return _chat(row, where, tokenizer)
     if "gold" in row:
         task = Task.from_json(row, where)
         return gold_example(with_absolute_files(task, root), where, tokenizer)
     raise TaskError(
-        f"{where}: nothing to learn from; a row needs `gold` (a task), `messages` (a chat), or "
-        "`ids` and `loss_mask` (what `assay select` writes)"
+        f"{where}: nothing to learn from; a row needs `gold` (a task), `messages` or "
+        "`conversations` (a chat), or `ids` and `loss_mask` (what `assay select` writes)"
     )
+
+
+def _has_ids(row: Row) -> bool:
+    return bool(row.get("ids") and row.get("loss_mask"))
+
+
+def _strange(row: Row, where: str, tokenizer: ChatTokenizer) -> bool:
+    """Whether a row has token ids that another tokenizer or chat template made. A row that does not
+    name its tokenizer is known by its first answer.
+
+    Raises `TaskError` where there are no messages to take instead.
+    """
+    if not _has_ids(row):
+        return False
+    made_by = row.get("tokenizer")
+    same = made_by == tokenizer.fingerprint if made_by else _reads(row, where, tokenizer)
+    if not same and not is_chat(row):
+        raise TaskError(
+            f"{where}: its token ids were made by another tokenizer or chat template, and it has "
+            "no `messages` to read instead; sample with this model, or keep the messages"
+        )
+    return not same
 
 
 def gold_example(task: Task, where: str, tokenizer: ChatTokenizer) -> Example:
@@ -92,73 +130,91 @@ def gold_example(task: Task, where: str, tokenizer: ChatTokenizer) -> Example:
             f"{where}: task {task.id} of family {task.family}: its gold is files "
             f"({', '.join(gold.files)}), no text to imitate; {instead}"
         )
+    if not gold.text.strip():
+        raise TaskError(
+            f"{where}: task {task.id}: its gold text is empty: there is no word to learn"
+        )
     marks = tuple(marks_of(task).flat())
     return Example(tokenizer.prompt(task.prompt), tokenizer.answer(gold.text), marks=marks)
 
 
-def _trace(ids: Sequence[int], mask: Sequence[int], where: str) -> Example:
+def _reads(row: Row, where: str, tokenizer: ChatTokenizer) -> bool:
+    """Whether a row's ids are ids of this tokenizer that say what its messages say, if any."""
+    ids, mask = list(row["ids"]), list(row["loss_mask"])
+    if max(ids) >= tokenizer.size or min(ids) < 0:
+        return False
+    if not is_chat(row) or 1 not in mask:
+        return True
+    said = [turn.content for turn in chat_of(row, where).turns if turn.role == "assistant"]
+    start = mask.index(1)
+    end = mask.index(0, start) if 0 in mask[start:] else len(mask)
+    return bool(said) and said[0].strip() in tokenizer.raw(ids[start:end])
+
+
+def _trace(
+    ids: Sequence[int], mask: Sequence[int], where: str, tokenizer: ChatTokenizer
+) -> Example:
     """A rollout as the tokens that were sampled."""
     if len(ids) != len(mask):
         raise TaskError(f"{where}: {len(ids)} ids and {len(mask)} entries of loss_mask; want both")
     if 1 not in mask:
         raise TaskError(f"{where}: no entry of loss_mask is 1: no tokens to learn")
     start, end = list(mask).index(1), len(mask) - list(mask)[::-1].index(1)
+    if all(i in tokenizer.stop_ids for i, m in zip(ids, mask, strict=True) if m):
+        raise TaskError(f"{where}: {_NOTHING}")
     return Example(list(ids[:start]), list(ids[start:end]), list(mask[start:end]))
 
 
-def _tools(said: Any, where: str) -> list[ToolSpec]:
-    """The schemas that the model is shown, nested or as JSON text."""
-    try:
-        listed = json.loads(said) if isinstance(said, str) else said or []
-        inner = [tool.get("function", tool) for tool in listed]
-        return [
-            ToolSpec(f["name"], f.get("description") or "", dict(f.get("parameters") or {}))
-            for f in inner
-        ]
-    except (ValueError, TypeError, KeyError, AttributeError):
-        raise TaskError(f"{where}: `tools` is no list of function schemas") from None
+_NOTHING = (
+    "the assistant says nothing and calls no tool in it: there is no word to learn; leave the row "
+    "out, or write what the model is to say"
+)
 
 
-def _chat(
-    messages: Any, tools: Sequence[ToolSpec], where: str, tokenizer: ChatTokenizer
-) -> Example:
-    """A conversation; the loss is on what the assistant says, its stop token included.
+def _asked(chat: Chat) -> tuple[list[dict[str, Any]], Sequence[ToolSpec]]:
+    """What stands before the first answer."""
+    before = takewhile(lambda turn: turn.role != "assistant", chat.turns)
+    return [turn.message() for turn in before], chat.tools
+
+
+def _chat(row: Row, where: str, tokenizer: ChatTokenizer) -> Example:
+    """A conversation; the loss is on what the assistant says, its stop token included, but for
+    turns that are marked as not to be learned and those that say nothing.
 
     Turns are laid out as an episode's are: the template's frame around each answer, so that what
     is learned is what the model sees when it is asked. What follows the last answer is left out.
     """
-    if not isinstance(messages, list | tuple):
-        raise TaskError(f"{where}: `messages` is {type(messages).__name__}; wanted a list")
-    turns = [_message(m, where) for m in messages]
-    said = [i for i, m in enumerate(turns) if m["role"] == "assistant"]
+    chat = chat_of(row, where)
+    turns = chat.turns
+    said = [i for i, turn in enumerate(turns) if turn.role == "assistant"]
     if not said or said[0] == 0:
         raise TaskError(f"{where}: `messages` needs an assistant turn after a user's")
-    prompt = tokenizer.prompt(turns[: said[0]], tools)
+    if not any(turns[i].says for i in said):
+        raise TaskError(f"{where}: {_NOTHING}")
+    learned = [i for i in said if turns[i].learned and turns[i].says]
+    if not learned:
+        raise TaskError(f"{where}: none of its assistant messages is to be learned; leave it out")
+    asked, tools = _asked(chat)
     answer: list[int] = []
     mask: list[int] = []
-    for place, i in enumerate(said):
-        ids = tokenizer.answer(str(turns[i]["content"]))
-        answer += ids
-        mask += [1] * len(ids)
-        if place + 1 < len(said):
-            between = tokenizer.follow(turns[i + 1 : said[place + 1]], ended=True)
-            answer += between
-            mask += [0] * len(between)
-    return Example(prompt, answer, mask)
-
-
-def _message(message: Any, where: str) -> Mapping[str, Any]:
-    """One checked message. Raises `TaskError`."""
-    if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-        raise TaskError(f"{where}: `messages` is a list of {{role, content}}; got {message!r:.80}")
-    if message.get("tool_calls"):
-        raise TaskError(
-            f"{where}: a message has `tool_calls`; write the calls into its content as the model "
-            "spells them, or give what `assay select` wrote"
-        )
-    if not isinstance(message.get("content"), str):
-        raise TaskError(f"{where}: the content of a {message['role']} message is no text")
-    return {"role": message["role"], "content": message["content"]}
+    try:
+        tokenizer = tokenizer.under(chat.template)
+        prompt = tokenizer.prompt(asked, tools)
+        for i, after in zip(said, [*said[1:], None], strict=True):
+            ids = tokenizer.turn(turns[i].content, turns[i].calls, turns[i].thought)
+            answer += ids
+            mask += [int(i in learned)] * len(ids)
+            if i == learned[-1]:
+                break
+            assert after is not None
+            between = [turn.message() for turn in turns[i + 1 : after]]
+            follow = tokenizer.follow(between, ended=True)
+            answer += follow
+            mask += [0] * len(follow)
+    except PromptError as error:
+        raise TaskError(f"{where}: {error}") from None
+    brought = row_marks(row) if row.get("marks") else [asked_mark(asked)]
+    return Example(prompt, answer, mask, marks=tuple(brought))
 
 
 def fitting(examples: Sequence[Example], max_length: int) -> list[Example]:

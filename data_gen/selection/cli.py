@@ -53,9 +53,18 @@ ALL = Wanted()
 NO_CAPS = Caps()
 
 
-def choose(index: Index, strategy: str, rules: Rules, wanted: Wanted, caps: Caps) -> dict[str, int]:
+def choose(
+    index: Index,
+    names: Sequence[str],
+    strategy: str,
+    rules: Rules,
+    wanted: Wanted,
+    caps: Caps,
+) -> dict[str, int]:
     """Apply the strategy to every task of the index, one at a time, and note there what is kept;
-    returns how many rollouts each rule dropped.
+    returns how many rollouts each rule dropped. `names`: of the files in the index.
+
+    Raises `TaskError` for a rollout that would be kept and has no word to learn.
 
     `caps.per_track` keeps those of a track whose hash is smallest: a sample that depends on no
     order, for which no more rollouts than the cap are remembered.
@@ -70,6 +79,13 @@ def choose(index: Index, strategy: str, rules: Rules, wanted: Wanted, caps: Caps
             else:
                 looked.append(row)
         for row in pick(looked, strategy, rules, dropped, caps):
+            if row["unlearnable"]:
+                raise TaskError(
+                    f"{names[row['place'].file]}: task {row['task_id']} sample {row['sample']} has "
+                    f"outcome {row['outcome']:g} and {row['unlearnable']}: there is no word to "
+                    "learn (an answer in files alone?); sample such tasks from a model that works "
+                    "with tools, or leave them out with --track or --only-family"
+                )
             number = index.keep(row, once=caps.deduplicate)
             if number is None:
                 dropped["says what another one says"] += 1
@@ -103,13 +119,14 @@ def build(
         digests = index.read(names, spool, bar)
         refuse_unknown("track", wanted.tracks, index.values("track"))
         refuse_unknown("family", wanted.families, index.values("family"))
-        dropped = choose(index, strategy, rules, wanted, caps)
+        dropped = choose(index, names, strategy, rules, wanted, caps)
         if not index.kept():
             listed = ", ".join(names)
             raise TaskError(f"{listed}: {strategy} keeps nothing ({json.dumps(dropped)})")
         rows = (_whole(spool, names, place, sample) for place, sample in index.places())
         alike = index.same_tools()
-        write_parquet(rows, out, alike and _whole(spool, names, alike, 0).get("tools"))
+        tools = alike and _whole(spool, names, alike, 0).get("tools")
+        write_parquet(rows, out, tools, index.kept_members())
     manifest: dict[str, Any] = {
         "strategy": strategy,
         "rules": asdict(rules),

@@ -16,16 +16,18 @@ from itertools import groupby
 from typing import Any
 
 from data_gen.selection.spool import Spool
+from data_gen.selection.strategies import SILENT, UNREADABLE
 from rewards.chosen import licences_in
 from rewards.progress import Progress
 from rewards.streams import Block, blocks
 from rewards.task import TaskError, parse_object
+from rollouts.chats import THOUGHTS, same_words, turns_of
 
 NEEDED = ("task_id", "sample", "outcome", "reward", "track", "tokens", "messages")
 CACHE_KIB = 64 * 1024
 _FIELDS = (
     "task, run, sample, outcome, track, family, licence, wall_s, tokens, calls, said, tools, "
-    "file, start, size"
+    "unlearnable, members, file, start, size"
 )
 
 
@@ -39,14 +41,44 @@ class Place:
     tools: bytes
 
 
-def plain_messages(row: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Role and content of every message, up to the model's last one."""
-    messages = [
-        {"role": str(m["role"]), "content": str(m.get("content") or "")} for m in row["messages"]
-    ]
+def kept_messages(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every message up to the model's last one: role and content, and where they are there the
+    calls, what they are answered by, and what was thought before."""
+    messages = [_kept(m) for m in row["messages"]]
     while messages and messages[-1]["role"] != "assistant":
         messages.pop()
     return messages
+
+
+def _kept(message: Mapping[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {
+        "role": str(message["role"]),
+        "content": str(message.get("content") or ""),
+    }
+    if calls := message.get("tool_calls"):
+        kept["tool_calls"] = [_kept_call(call) for call in calls]
+    kept |= {k: str(message[k]) for k in ("tool_call_id", "name") if message.get(k)}
+    thoughts = [message[k] for k in THOUGHTS if isinstance(message.get(k), str) and message[k]]
+    return kept | ({"reasoning_content": thoughts[0]} if thoughts else {})
+
+
+def _kept_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    """As OpenAI writes one: the arguments are JSON text, so that Arrow cannot mix those of
+    different tools."""
+    inner: Mapping[str, Any] = call.get("function") or {}
+    arguments = inner.get("arguments")
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    function = {"name": str(inner.get("name") or ""), "arguments": text}
+    return {"id": str(call.get("id") or ""), "type": "function", "function": function}
+
+
+def unlearnable(row: Mapping[str, Any]) -> str:
+    """Why nothing right can be learned from what the model says in a rollout; "" where it can."""
+    try:
+        turns = [turn for m in kept_messages(row) for turn in turns_of(m, "")]
+    except TaskError:
+        return UNREADABLE
+    return "" if any(turn.says for turn in turns if turn.role == "assistant") else SILENT
 
 
 def checked(row: Mapping[str, Any], where: str) -> None:
@@ -72,7 +104,7 @@ class Index:
             self._base.execute(f"PRAGMA {setting}")
         self._base.execute(f"CREATE TABLE rollout ({_FIELDS})")
         self._base.execute(
-            "CREATE TABLE kept (number INTEGER PRIMARY KEY, task, track, tools, said, "
+            "CREATE TABLE kept (number INTEGER PRIMARY KEY, task, track, tools, said, members, "
             "file, start, size, sample)"
         )
         self._runs: dict[tuple[int, str], int] = {}
@@ -114,7 +146,7 @@ class Index:
                 run = self._runs.setdefault((file, repr(row.get("run_seed"))), len(self._runs))
                 rows.append((*_small(row, run), file, start, len(line)))
             start += len(line) + 1
-        marks = ", ".join("?" * 15)
+        marks = ", ".join("?" * 17)
         self._base.executemany(f"INSERT INTO rollout VALUES ({marks})", rows)
         self.rows += len(rows)
 
@@ -162,12 +194,13 @@ class Index:
             if same.fetchone():
                 return None
         made = self._base.execute(
-            "INSERT INTO kept VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO kept VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 _bytes(row["task_id"]),
                 _bytes(row["track"]),
                 place.tools,
                 row["said"],
+                row["members"],
                 place.file,
                 place.start,
                 place.size,
@@ -189,6 +222,11 @@ class Index:
         found = self._base.execute("SELECT track, count(*) FROM kept GROUP BY track ORDER BY track")
         return {_text(track): count for track, count in found}
 
+    def kept_members(self) -> set[str]:
+        """The fields that messages of kept rows have."""
+        found = self._base.execute("SELECT DISTINCT members FROM kept")
+        return {name for (members,) in found for name in members.split()}
+
     def places(self) -> Iterator[tuple[Place, int]]:
         """Where each kept row lies, and its sample number, in the order they were kept."""
         found = self._base.execute(
@@ -207,7 +245,9 @@ class Index:
 
 def _small(row: Mapping[str, Any], run: int) -> tuple[Any, ...]:
     outcome = row["outcome"]
-    said = json.dumps(plain_messages(row), sort_keys=True)
+    why = unlearnable(row)
+    messages = kept_messages(row)
+    said = json.dumps(messages, sort_keys=True) if why else same_words(messages)
     return (
         _bytes(row["task_id"]),
         run,
@@ -221,6 +261,8 @@ def _small(row: Mapping[str, Any], run: int) -> tuple[Any, ...]:
         len(row.get("tool_calls") or ()),
         hashlib.sha1(said.encode()).digest(),
         hash_of_tools(row),
+        why,
+        " ".join(sorted({name for m in messages for name in m})),
     )
 
 
@@ -233,7 +275,7 @@ def hash_of_tools(row: Mapping[str, Any]) -> bytes:
 
 def _row(task: bytes, taken: int, found: tuple[Any, ...]) -> dict[str, Any]:
     _, _, sample, outcome, track, family, licence, wall_s, tokens, calls, said = found[:11]
-    tools, file, start, size = found[11:]
+    tools, why, members, file, start, size = found[11:]
     return {
         "task_id": _text(task),
         "sample": taken + sample,
@@ -245,6 +287,8 @@ def _row(task: bytes, taken: int, found: tuple[Any, ...]) -> dict[str, Any]:
         "tokens": tokens,
         "tool_calls": range(calls),
         "said": said,
+        "unlearnable": why,
+        "members": members,
         "place": Place(file, start, size, tools),
     }
 

@@ -75,6 +75,10 @@ class Rules:
         return float(row["tokens"] + 100 * calls), int(row["sample"])
 
 
+UNREADABLE = "has a tool call that cannot be read"
+SILENT = "says nothing"
+
+
 @dataclass(frozen=True)
 class Caps:
     """What a strategy leaves open. 0: no cap. `deduplicate` compares rollouts by their field
@@ -133,6 +137,13 @@ def pick(
         return []
     good = [r for r in group if rules.allow_invalid or rules.is_valid(r)]
     dropped["not valid"] += len(group) - len(good)
+    for why in {str(r["unlearnable"]) for r in good if r.get("unlearnable")}:
+        # one that is right and says nothing stays, for the caller to refuse
+        others = [
+            r for r in good if r.get("unlearnable") != why or (why == SILENT and rules.is_valid(r))
+        ]
+        _count(dropped, why, len(good) - len(others))
+        good = others
     if caps.deduplicate:
         good, valid = list({r["said"]: r for r in reversed(good)}.values())[::-1], len(good)
         _count(dropped, "says what another one says", valid - len(good))

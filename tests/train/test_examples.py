@@ -11,10 +11,20 @@ import pytest
 
 pytest.importorskip("transformers")
 
+from qwen3 import write_qwen3
+
 from rewards.families import use_families
 from rewards.task import Task, TaskError, write_jsonl
 from rollouts.prompts import ChatTokenizer
-from train.examples import Example, example_of, fitting, lengths_line, read_examples
+from rollouts.tools import FORMATS
+from train.examples import (
+    Example,
+    example_of,
+    examples_of,
+    fitting,
+    lengths_line,
+    read_examples,
+)
 
 OWN = """
 from rewards.family import Answer, Family, Score
@@ -81,7 +91,7 @@ def test_loss_is_on_assistant_turns_alone(tokenizer: ChatTokenizer) -> None:
         ({"messages": ["hi"]}, "list of {role, content}"),
         ({"messages": "hi"}, "wanted a list"),
         ({"messages": [{"role": "user", "content": None}]}, "is no text"),
-        ({"messages": [{"role": "user", "tool_calls": [1]}]}, "tool_calls"),
+        ({"messages": [{"role": "assistant", "tool_calls": [1]}]}, "tool call is no"),
         ({"ids": [1, 2], "loss_mask": [0, 0]}, "no tokens to learn"),
         ({"ids": [1, 2], "loss_mask": [1]}, "2 ids and 1 entries"),
         ({"text": "plain"}, "nothing to learn from"),
@@ -104,6 +114,7 @@ def test_jsonl_and_parquet_give_the_same_examples(
         {"messages": chat(("user", "a"), ("assistant", "b")), "ids": [], "loss_mask": []},
         {"messages": chat(("user", "a"), ("assistant", "b")), "ids": [5, 6], "loss_mask": [0, 1]},
     ]
+    rows = [row | {"tokenizer": tokenizer.fingerprint} for row in rows]
     write_jsonl(tmp_path / "d.jsonl", rows)
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "d.parquet")
     found = read_examples(str(tmp_path / "d.jsonl"), tokenizer)
@@ -126,3 +137,154 @@ def test_what_would_fit_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 of 3 examples longer than sft.max_length=20" in capsys.readouterr().out
     line = lengths_line(examples, 20)
     assert "min 10 · 50% 20 · 90% 30" in line and "1 longer than sft.max_length=20" in line
+
+
+CALL = {"name": "look", "arguments": {"what": "the sky", "n": [1, 2], "é": None}}
+TOOLS = [
+    {"type": "function", "function": {"name": "look", "description": "d", "parameters": {}}},
+]
+
+
+def called(arguments: Any, content: str | None = None) -> list[dict[str, Any]]:
+    calls = [
+        {"id": f"c{i}", "type": "function", "function": {**CALL, "arguments": arguments}}
+        for i in range(2)
+    ]
+    answers = [
+        {"role": "tool", "name": "look", "tool_call_id": f"c{i}", "content": f"blue {i}"}
+        for i in range(2)
+    ]
+    ask = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    said = {"role": "assistant", "content": content, "tool_calls": calls}
+    return [*ask, said, *answers, {"role": "assistant", "content": "It is blue."}]
+
+
+@pytest.fixture(scope="module")
+def qwen3(tmp_path_factory: pytest.TempPathFactory) -> ChatTokenizer:
+    return ChatTokenizer(write_qwen3(tmp_path_factory.mktemp("qwen3")))
+
+
+@pytest.mark.parametrize("content", [None, "", "I look."])
+@pytest.mark.parametrize("text", [False, True])
+def test_calls_are_learned_as_the_student_s_template_spells_them(
+    qwen3: ChatTokenizer, content: str | None, text: bool
+) -> None:
+    arguments = json.dumps(CALL["arguments"]) if text else CALL["arguments"]
+    row = {"messages": called(arguments, content), "tools": TOOLS}
+    example = example_of(row, "row", qwen3)
+    assert example.mask is not None
+    told = called(CALL["arguments"], content or "")
+    # the template itself: a question follows, so that it treats both answers alike
+    library: Any = qwen3._tokenizer  # pyright: ignore[reportPrivateUsage]
+    whole = library.apply_chat_template(
+        [*told, {"role": "user", "content": "?"}], tools=TOOLS, tokenize=True, return_dict=False
+    )
+    ids = example.prompt + example.answer
+    assert list(whole[: len(ids)]) == ids
+    learned = [i for i, m in zip(example.answer, example.mask, strict=True) if m]
+    first, second = told[2], told[-1]
+    assert first["role"] == "assistant" and second["content"] == "It is blue."
+    said = qwen3.raw(learned)
+    assert said.count("<tool_call>") == 2 and said.endswith("It is blue.<|im_end|>")
+    read = qwen3.calls.read(said.partition("<|im_end|>")[0])
+    assert [(c.name, c.arguments) for c in read] == [("look", CALL["arguments"])] * 2
+
+
+def test_calls_of_a_template_without_them_are_spelled_by_the_call_format(
+    tiny_folder: Path,
+) -> None:
+    for name in FORMATS:
+        tokenizer = ChatTokenizer(tiny_folder, name)
+        example = example_of({"messages": called(CALL["arguments"], "I look.")}, "row", tokenizer)
+        said = tokenizer.raw(example.answer).partition("<|im_end|>")[0]
+        assert said.startswith("I look.\n<tool_call>")
+        assert [c.name for c in tokenizer.calls.read(said)] == ["look", "look"]
+
+
+def test_thoughts_stand_where_the_template_puts_them(
+    qwen3: ChatTokenizer, tokenizer: ChatTokenizer
+) -> None:
+    row = {"messages": chat(("user", "u"))}
+    row["messages"].append({"role": "assistant", "content": "a", "reasoning_content": "hm"})
+    example = example_of(row, "row 2", qwen3)
+    assert qwen3.raw(example.answer) == "<think>\nhm\n</think>\n\na<|im_end|>"
+    assert example.mask == [1] * len(example.answer)
+    with pytest.raises(TaskError, match=r"row 2: the chat template.* has no place for what"):
+        example_of(row, "row 2", tokenizer)
+    closed = {**row, "chat_template_kwargs": {"enable_thinking": False}}
+    with pytest.raises(TaskError, match="row 2: the chat template, with its arguments here"):
+        example_of(closed, "row 2", qwen3)
+
+
+def test_a_row_s_arguments_of_the_template_are_obeyed(qwen3: ChatTokenizer) -> None:
+    row: dict[str, Any] = {"messages": chat(("user", "u"), ("assistant", "a"))}
+    plain = qwen3.raw(example_of(row, "row", qwen3).prompt)
+    for more in ({"chat_template_kwargs": {"enable_thinking": False}}, {"enable_thinking": False}):
+        shut = qwen3.raw(example_of(row | more, "row", qwen3).prompt)
+        assert shut == plain + "<think>\n\n</think>\n\n"
+    with pytest.raises(TaskError, match=r"row 9: .*nothing_of_it is no name in the chat template"):
+        example_of(row | {"chat_template_kwargs": {"nothing_of_it": 1}}, "row 9", qwen3)
+
+
+def test_turns_that_are_not_to_be_learned_are_read_and_carry_no_loss(
+    tokenizer: ChatTokenizer,
+) -> None:
+    turns: list[dict[str, Any]] = chat(("user", "u"), ("assistant", "WRONG"), ("user", "v"))
+    turns[1] |= {"weight": 0}
+    turns += chat(("assistant", ""), ("user", "w"), ("assistant", "right"), ("user", "x"))
+    turns += [{"role": "assistant", "content": "left out", "train": False}]
+    example = example_of({"messages": turns}, "row", tokenizer)
+    assert example.mask is not None
+    learned = [i for i, m in zip(example.answer, example.mask, strict=True) if m]
+    assert learned == tokenizer.answer("right")
+    whole = tokenizer.raw(example.answer)
+    assert whole.startswith("WRONG<|im_end|>") and whole.endswith("right<|im_end|>")
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"messages": chat(("user", "u"), ("assistant", " "))}, "no word to learn"),
+        ({"ids": [5, 2], "loss_mask": [0, 1]}, "no word to learn"),
+        (
+            {"messages": [*chat(("user", "u")), {**chat(("assistant", "a"))[0], "weight": 0}]},
+            "none of its assistant messages",
+        ),
+        ({"ids": [5, 6], "loss_mask": [0, 1], "tokenizer": "0" * 16}, "no `messages` to read"),
+        ({"ids": [5, 10**6], "loss_mask": [0, 1]}, "no `messages` to read"),
+    ],
+)
+def test_a_row_without_a_word_to_learn_is_refused(
+    row: dict[str, Any], said: str, tokenizer: ChatTokenizer
+) -> None:
+    with pytest.raises(TaskError, match=f"row 3: .*{said}"):
+        example_of(row, "row 3", tokenizer)
+
+
+def test_ids_of_another_tokenizer_give_way_to_the_messages(
+    tokenizer: ChatTokenizer, qwen3: ChatTokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turns = chat(("user", "u"), ("assistant", "answer"))
+    wanted = example_of({"messages": turns}, "row", tokenizer)
+
+    def row(made_by: ChatTokenizer, **more: Any) -> dict[str, Any]:
+        prompt, answer = made_by.prompt(turns[:1]), made_by.answer("answer")
+        mask = [0] * len(prompt) + [1] * len(answer)
+        return {"messages": turns, "ids": prompt + answer, "loss_mask": mask, **more}
+
+    own, others = (row(t, tokenizer=t.fingerprint) for t in (tokenizer, qwen3))
+    unnamed = [row(tokenizer), row(qwen3)]  # written before the name of the tokenizer was
+    found = examples_of([(f"row {i}", r) for i, r in enumerate([own, others, *unnamed])], tokenizer)
+    assert [e.prompt + e.answer for e in found] == [wanted.prompt + wanted.answer] * 4
+    assert capsys.readouterr().err.count("2 of 4 rows have token ids of another tokenizer") == 1
+    examples_of([("row", own)], tokenizer)
+    assert not capsys.readouterr().err
+    strange = own | {"tokenizer": tokenizer.fingerprint, "messages": chat(("user", "other words"))}
+    assert example_of(strange, "row", tokenizer).prompt == own["ids"][: len(wanted.prompt)]
+
+
+def test_share_gpt_rows_are_known_again_as_the_same_question(tokenizer: ChatTokenizer) -> None:
+    talk = [{"from": "human", "value": "u"}, {"from": "gpt", "value": "a"}]
+    shared = example_of({"conversations": talk}, "row", tokenizer)
+    plain = example_of({"messages": chat(("user", "u"), ("assistant", "a"))}, "row", tokenizer)
+    assert shared == plain and shared.marks == plain.marks and plain.marks

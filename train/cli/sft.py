@@ -95,10 +95,9 @@ def run(config: SftRunConfig) -> None:
 
 
 def _examples(config: SftRunConfig, rows: Sequence[tuple[str, Row]], tokenizer: Any) -> list[Any]:
-    from train.examples import example_of
+    from train.examples import examples_of
 
-    root = Path(config.data).parent
-    return [example_of(row, where, tokenizer, root) for where, row in rows]
+    return examples_of(rows, tokenizer, Path(config.data).parent)
 
 
 def on_devices(config: SftRunConfig) -> int:

@@ -16,6 +16,7 @@ from rewards.chosen import ALL, Chosen
 from rewards.extras import install_extra
 from rewards.families import require_families
 from rewards.task import Task, TaskError, read_jsonl, read_tasks, refuse_published
+from rollouts.chats import FIELDS, without_nulls
 
 Row = Mapping[str, Any]
 Run = TypeVar("Run", SftRunConfig, GrpoRunConfig)
@@ -108,4 +109,6 @@ def _parquet_rows(path: str) -> Iterator[tuple[str, Row]]:
         table: Any = pq.read_table(path)
     except (OSError, ValueError) as error:
         raise TaskError(f"{path}: not a parquet file that can be read ({error})") from None
-    return ((f"{path} row {i}", row) for i, row in enumerate(table.to_pylist(), 1))
+    for i, row in enumerate(table.to_pylist(), 1):
+        nested = {name: without_nulls(row[name]) for name in (*FIELDS, "tools") if row.get(name)}
+        yield f"{path} row {i}", row | nested
