@@ -60,6 +60,24 @@ def test_it_is_in_range_of_all_that_is_asked_for() -> None:
     )
 
 
+def test_transformers_can_be_imported_with_it() -> None:
+    """transformers checks the versions of packages that it can do without when it is imported;
+    it states their ranges in a table of its own, which a resolver does not read."""
+    import transformers
+    from transformers.dependency_versions_check import pkgs_to_check_at_runtime
+    from transformers.dependency_versions_table import deps
+
+    versions = locked()
+    if transformers.__version__.rpartition(".")[0] != versions["transformers"].rpartition(".")[0]:
+        pytest.skip("the installed transformers is not the release of slurm/gpu.lock")
+    # what it checks at every import, and what its models import where it is installed
+    names = [name for name in (*pkgs_to_check_at_runtime, "kernels") if name in versions]
+    assert {"tokenizers", "kernels"} <= set(names)
+    needs = [Requirement(deps[name]) for name in names]
+    wrong = [str(n) for n in needs if versions[canonicalize_name(n.name)] not in n.specifier]
+    assert wrong == []
+
+
 def test_it_has_what_a_gpu_node_runs_and_names_no_index() -> None:
     versions = locked()
     assert versions["verl"] == "0.9.1" and versions["transformers"] == "5.9.0"
