@@ -17,10 +17,13 @@ export ASSAY_PYTHON=${ASSAY_PYTHON:-$ASSAY_ROOT/.venv/bin/python}
 
 # A container for every process of a job; empty: none. It must see the checkout and the scratch
 # folder, and should see little else (Apptainer binds the home folder and /tmp unless told not to):
-#   ASSAY_RUN=(apptainer exec --nv --no-home --containall -B "$ASSAY_ROOT" -B "$ASSAY_SCRATCH"
-#              "$ASSAY_ROOT/assay.sif")
-# With enroot and pyxis the options belong to srun instead:
-#   ASSAY_SRUN=(--container-image="$ASSAY_ROOT/assay.sqsh" --no-container-mount-home
+#   ASSAY_RUN=(apptainer exec --nv --no-home --contain --pwd "$ASSAY_ROOT" -B "$ASSAY_ROOT"
+#              -B "$ASSAY_SCRATCH" "$ASSAY_ROOT/assay.sif")
+# Not --containall: it takes the job's environment away, and Ray's driver does not see the processes
+# of its node. With enroot and pyxis the options belong to srun. A step begins in the image's own
+# folder unless told where, and only a named container is unpacked once for all steps:
+#   ASSAY_SRUN=(--container-image="$ASSAY_ROOT/assay.sqsh" --container-name=assay
+#               --container-workdir="$ASSAY_ROOT" --no-container-mount-home
 #               --container-mounts="$ASSAY_ROOT,$ASSAY_SCRATCH")
 [ -n "${ASSAY_RUN+set}" ] || ASSAY_RUN=()
 [ -n "${ASSAY_SRUN+set}" ] || ASSAY_SRUN=()
