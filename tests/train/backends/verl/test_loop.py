@@ -276,7 +276,8 @@ def test_names_that_verl_lets_through_are_refused() -> None:
     from train.backends.verl.compose import check, compose
     from train.backends.verl.overrides import overrides
 
-    made = overrides(load(GrpoRunConfig, None, ["model.path=m"]), Path("/files"))
+    settings = ["model.path=m", "rl.max_new_tokens=64"]  # as a run that was fitted has it
+    made = overrides(load(GrpoRunConfig, None, settings), Path("/files"))
     check(compose(made))
     for key, value, said in [
         ("actor_rollout_ref.rollout.name", "sglnag", "rollout.name=sglnag"),

@@ -92,13 +92,12 @@ def test_verl_itself_takes_them(capsys: pytest.CaptureFixture[str]) -> None:
     from train.backends.verl.dry_run import show
 
     fsdp = "actor_rollout_ref.actor.fsdp_config.fsdp_size"
-    words = ["model.path=Qwen/Qwen3-4B", f"cluster.verl.{fsdp}=8"]
+    words = ["model.path=Qwen/Qwen3-4B", "rl.max_new_tokens=64", f"cluster.verl.{fsdp}=8"]
     more = f"cluster.verl.{ROLLOUT}.engine_kwargs.sglang.quantization=fp8"
     show(load(GrpoRunConfig, None, [*words, more]))
     said = capsys.readouterr().out
     assert f"no estimate knows of them):\n{fsdp}=8" in said
     assert "fsdp_size: 8" in said and "quantization: fp8" in said
     with pytest.raises(ConfigError, match="verl has no fsdp_sise there; did you mean fsdp_size"):
-        show(
-            load(GrpoRunConfig, None, [words[0], f"cluster.verl.{fsdp.replace('size', 'sise')}=8"])
-        )
+        wrong = f"cluster.verl.{fsdp.replace('size', 'sise')}=8"
+        show(load(GrpoRunConfig, None, [*words[:2], wrong]))

@@ -72,7 +72,7 @@ def test_trap_13_our_check_does_not_build_the_reward_section() -> None:
 
     from train.backends.verl.compose import check, compose
 
-    config = compose(overrides(run_of(), Path("/files")))
+    config = compose(overrides(run_of("rl.max_new_tokens=64"), Path("/files")))
     with pytest.raises(Exception, match="__post_init__"):
         omega_conf_to_dataclass(config.reward)
     check(config)
