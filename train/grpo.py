@@ -54,7 +54,7 @@ from train.model.loss import (
 from train.model.optim import MasterAdamW, backward, learning_rate
 from train.model.order import Prompts, fitting
 from train.model.packing import Packed, Segment, micro_batches, pack
-from train.model.policy import Policy, device_of
+from train.model.policy import Policy, device_of, layout_of
 from train.model.starts import GOLD_STEPS, Starts, States, whole
 from train.run.log import rollout_metrics
 from train.run.loop import Loop
@@ -286,7 +286,7 @@ def update(
         chosen = range(first, min(first + config.mini_batch, len(batch.tasks)))
         rollouts = max(1, int(batch.valid_PG[first : first + config.mini_batch].sum()))
         segments = segments_of(batch, chosen, with_kl)
-        for micro in micro_batches(segments, micro_tokens):
+        for micro in micro_batches(segments, micro_tokens, layout_of(policy)):
             loss, sums = micro_loss(policy, micro, frame, config, rollouts, reference)
             backward(loss)
             optimiser.collect()
@@ -363,7 +363,7 @@ def frame_of(
     everything = segments_of(batch, range(len(batch.tasks)), flat_too)
     old_M = torch.zeros_like(frame.sampling_M)
     with torch.no_grad():
-        for micro in micro_batches(everything, micro_tokens):
+        for micro in micro_batches(everything, micro_tokens, layout_of(policy)):
             packed: Packed = pack(micro, device)
             logp_N, _ = policy.logp(packed, config.temperature)
             old_M[frame.start_B[packed.row] + packed.column] = logp_N.float()

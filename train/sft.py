@@ -17,7 +17,7 @@ from train.examples import Example, fitting
 from train.model.optim import MasterAdamW, backward, learning_rate
 from train.model.order import batch_of
 from train.model.packing import Segment, micro_batches, pack
-from train.model.policy import Policy, device_of
+from train.model.policy import Policy, device_of, layout_of
 from train.run.loop import Loop
 from train.run.memory import Heap
 
@@ -48,7 +48,7 @@ def train_sft(
 
         # 2. Learn. Gradients add up over micro-batches: `micro_tokens` changes memory only.
         total = 0.0
-        for micro in micro_batches(segments, loop.micro_tokens):
+        for micro in micro_batches(segments, loop.micro_tokens, layout_of(policy)):
             logp_N, _ = policy.logp(pack(micro, device))
             loss = -logp_N.sum() / tokens
             backward(loss)

@@ -21,7 +21,7 @@ from rollouts.trajectory import Trajectory  # noqa: E402
 from train.grpo import batch_of as rollout_batch  # noqa: E402
 from train.grpo import describe, fitting, sample, train_grpo, update  # noqa: E402
 from train.model.optim import MasterAdamW  # noqa: E402
-from train.model.policy import load_policy  # noqa: E402
+from train.model.policy import TransformersPolicy, load_policy  # noqa: E402
 from train.run.log import RunLog, read_metrics  # noqa: E402
 from train.run.loop import Loop  # noqa: E402
 from train.run.resume import Checkpoints  # noqa: E402
@@ -92,6 +92,40 @@ def test_mini_batches_use_the_log_probabilities_of_the_batch_start(tiny_folder: 
         reference=None,
     )
     assert out["pg_clipfrac"] > 0
+
+
+@pytest.mark.parametrize("by_transformers", [False, True])
+def test_a_group_that_is_cut_has_the_gradient_of_the_whole(
+    tiny_folder: Path, by_transformers: bool
+) -> None:
+    """`micro_tokens` bounds every micro-batch, and changes the order of sums alone."""
+    tokenizer, config = ChatTokenizer(tiny_folder), replace(RL, mini_batch=4, prompts_per_step=4)
+    policy = load_policy(tiny_folder, "float32")
+    if by_transformers:
+        policy = TransformersPolicy(tiny_folder, "float32", "cpu")
+    tasks = refinement_tasks(4)
+    groups = sample(tasks, policy.engine(tokenizer.stop_ids, 64), tokenizer, config, 5)
+    batch = rollout_batch(tasks, groups, each(few_as)(tasks, groups), config)
+    found: list[torch.Tensor] = []
+    sizes: list[int] = []
+    inner = policy.logp
+
+    def watched(packed: Any, temperature: float = 1.0) -> Any:
+        sizes[-1] = max(sizes[-1], len(packed.ids))
+        return inner(packed, temperature)
+
+    policy.logp = watched
+    for micro_tokens in (9999, 60):
+        sizes.append(0)
+        optimiser = MasterAdamW(policy.named())
+        optimiser.step = lambda lr, max_norm: 0.0  # the gradients are looked at, not used
+        update(policy, optimiser, batch, config, lr=0.0, micro_tokens=micro_tokens)
+        found.append(torch.cat([t.grad.flatten() for _, t in policy.named() if t.grad is not None]))
+        for _, tensor in policy.named():
+            tensor.grad = None
+    longest = max(len(t.ids) for group in groups for t in group)
+    assert sizes[0] > 120 and sizes[1] <= max(60, longest)
+    assert float((found[0] - found[1]).norm() / found[0].norm()) < 1e-6
 
 
 def test_prompts_that_leave_no_room_are_left_out_or_refused(tiny_folder: Path) -> None:

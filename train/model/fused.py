@@ -21,19 +21,19 @@ from rollouts.engines.torch.bindings import Kernels
 from rollouts.engines.torch.llama import Layer, Llama, Shape, positioned, rope_tables
 from train.model.attention import is_long, long_attention
 from train.model.packing import Packed
+from train.model.plain import again
 
 LOGIT_ROWS = 512  # fewer cost more: each block of rows reads the whole head
 
 
-def fused_hidden(model: Llama, packed: Packed, kernels: Kernels) -> Tensor:
+def fused_hidden(model: Llama, packed: Packed, kernels: Kernels, recompute: bool = False) -> Tensor:
     """What `plain_hidden` of plain.py computes."""
     shape = model.shape
     rope = rope_tables(shape, packed.positions, model.embed.dtype)
     masks = [Seen(mask, model.embed.dtype) for mask in (packed.stem_mask, packed.branch_mask)]
     still = (torch.ones_like(rope[0]), torch.zeros_like(rope[1]))
-    x: Tensor = F.embedding(packed.ids, model.embed)
-    more: Tensor | None = None
-    for layer in model.layers:
+
+    def through(layer: Layer, x: Tensor, more: Tensor | None) -> tuple[Tensor, Tensor]:
         x, normed = AddNorm.apply(x, more, layer.norm_attn, shape.eps, kernels)
         heads = linear(normed, layer.qkv, layer.qkv_bias, kernels)
         turned = rope
@@ -44,7 +44,12 @@ def fused_hidden(model: Llama, packed: Packed, kernels: Kernels) -> Tensor:
         mixed = linear(mixed, layer.o, layer.o_bias, kernels)
         x, normed = AddNorm.apply(x, mixed, layer.norm_mlp, shape.eps, kernels)
         gated = Gated.apply(linear(normed, layer.gate_up, None, kernels), kernels)
-        more = linear(gated, layer.down, None, kernels)
+        return x, linear(gated, layer.down, None, kernels)
+
+    x: Tensor = F.embedding(packed.ids, model.embed)
+    more: Tensor | None = None
+    for layer in model.layers:
+        x, more = again(through, layer, x, more) if recompute else through(layer, x, more)
     _, normed = AddNorm.apply(x, more, model.norm, shape.eps, kernels)
     return normed.index_select(0, packed.source)
 

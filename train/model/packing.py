@@ -12,9 +12,10 @@ fast and reads Python's masks slowly, each prompt is a stem and each completion 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -22,6 +23,10 @@ from torch import Tensor
 # Attention's work for one query and key, in positions of the matrix products: about 1 in 1.5 × the
 # hidden size by count of operations, and dearer than that because its products are small.
 PAIR = 1 / 500
+
+Layout = Literal["tree", "apart", "padded"]
+"""What a micro-batch takes: what sequences share once (CPU); each prompt once (GPU); one row of the
+longest sequence's length for each completion (transformers' own models)."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,41 @@ class Segment:
     def tokens(self) -> int:
         """Positions this segment takes by itself: what its completions share counts once."""
         return _stem(self.prompt, [self]).positions
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest completion with its prompt."""
+        return len(self.prompt) + max(map(len, self.completions))
+
+    def positions(self, layout: Layout) -> int:
+        """Positions this segment takes by itself in a layout."""
+        if layout == "tree":
+            return self.tokens
+        if layout == "padded":
+            return len(self.completions) * self.longest
+        return len(self.prompt) + sum(map(len, {tuple(c) for c in self.completions}))
+
+    def cut(self, most: int, layout: Layout) -> list[Segment]:
+        """Itself where it takes `most` positions at most; else parts of it with some of its
+        completions each, the prompt repeated. A completion is never cut."""
+        if self.positions(layout) <= most:
+            return [self]
+        parts, held = [[0]], Segment(self.prompt, self.completions[:1], self.rows[:1])
+        for i, completion in enumerate(self.completions[1:], 1):
+            grown = replace(held, completions=[*held.completions, completion])
+            apart = len(grown.prompt) + sum(map(len, grown.completions))
+            if (grown.positions(layout) if layout == "padded" else apart) <= most:
+                held = grown
+                parts[-1].append(i)
+            else:
+                held = replace(held, completions=[completion])
+                parts.append([i])
+        return [self._part(part) for part in parts]
+
+    def _part(self, places: Sequence[int]) -> Segment:
+        masks = None if self.masks is None else [self.masks[i] for i in places]
+        chosen = [self.completions[i] for i in places]
+        return Segment(self.prompt, chosen, [self.rows[i] for i in places], masks)
 
 
 @dataclass(frozen=True)
@@ -310,15 +350,20 @@ def _place(
     return place
 
 
-def micro_batches(segments: Sequence[Segment], max_tokens: int) -> Iterator[list[Segment]]:
-    """Consecutive segments up to `max_tokens` positions; a larger one goes alone, never cut."""
+def micro_batches(
+    segments: Sequence[Segment], max_tokens: int, layout: Layout = "tree"
+) -> Iterator[list[Segment]]:
+    """Consecutive segments up to `max_tokens` positions. A larger one is cut between its
+    completions; one completion that is larger by itself goes alone."""
     held: list[Segment] = []
-    used = 0
-    for segment in segments:
-        if held and used + segment.tokens > max_tokens:
+    used, rows, width = 0, 0, 0
+    for segment in (part for whole in segments for part in whole.cut(max_tokens, layout)):
+        used += segment.positions(layout)
+        rows, width = rows + len(segment.completions), max(width, segment.longest)
+        if held and (rows * width if layout == "padded" else used) > max_tokens:
             yield held
-            held, used = [], 0
+            held, used = [], segment.positions(layout)
+            rows, width = len(segment.completions), segment.longest
         held.append(segment)
-        used += segment.tokens
     if held:
         yield held

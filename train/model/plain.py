@@ -6,36 +6,49 @@ compiled ones."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
-from rollouts.engines.torch.llama import Llama, Shape, positioned, rms_norm, rope_tables
+from rollouts.engines.torch.llama import Layer, Llama, Shape, positioned, rms_norm, rope_tables
 from train.model.attention import is_long, long_attention
 from train.model.packing import Packed
 
 
-def plain_hidden(model: Llama, packed: Packed) -> Tensor:
-    """Last hidden states (U, D) of the positions that predict a target."""
+def plain_hidden(model: Llama, packed: Packed, recompute: bool = False) -> Tensor:
+    """Last hidden states (U, D) of the positions that predict a target. `recompute`: of each layer
+    only its input is kept for the gradients."""
     shape = model.shape
     cos, sin = rope_tables(shape, packed.positions, model.embed.dtype)
     rope = (cos[:, None], sin[:, None])
     masks = (packed.stem_mask.to(cos.dtype), packed.branch_mask.to(cos.dtype))
     moves = Moves.of(packed)
     cut = shape.heads + shape.kv_heads
-    x = F.embedding(packed.ids, model.embed)
-    for layer in model.layers:
+
+    def through(layer: Layer, x: Tensor) -> Tensor:
         heads = F.linear(rms_norm(x, layer.norm_attn, shape.eps), layer.qkv, layer.qkv_bias)
         turn, keep = heads.view(len(x), -1, shape.head_dim).split([cut, shape.kv_heads], 1)
         heads = torch.cat([positioned(turn, layer, shape, *rope), keep], 1)
         x = x + F.linear(_attention(heads, packed, moves, masks, shape), layer.o, layer.o_bias)
         both = F.linear(rms_norm(x, layer.norm_mlp, shape.eps), layer.gate_up)
         gate, up = both.split(shape.mlp, -1)
-        x = x + F.linear(F.silu(gate) * up, layer.down)
+        return x + F.linear(F.silu(gate) * up, layer.down)
+
+    x = F.embedding(packed.ids, model.embed)
+    for layer in model.layers:
+        x = again(through, layer, x) if recompute else through(layer, x)
     return rms_norm(x.index_select(0, packed.source), model.norm, shape.eps)
+
+
+def again(compute: Callable[..., Any], *given: Any) -> Any:
+    """`compute(*given)`, of which nothing but what it was given is kept: the gradients compute it
+    a second time. No layer here draws random numbers, so none are put back."""
+    return checkpoint(compute, *given, use_reentrant=False, preserve_rng_state=False)
 
 
 @dataclass(frozen=True)

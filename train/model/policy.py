@@ -9,6 +9,8 @@ holds float32 masters. The weights are the very tensors the embedded engine deco
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,7 +26,7 @@ from rollouts.engines.torch.llama import (
 from rollouts.engines.torch.load import DTYPES, folder_is_llama, load_llama
 from train.model.folder import save_folder, save_module
 from train.model.loss import linear_logp
-from train.model.packing import Packed
+from train.model.packing import Layout, Packed
 
 
 class Policy(Protocol):
@@ -52,13 +54,20 @@ def device_of(policy: Policy) -> torch.device:
     return policy.named()[0][1].device
 
 
+def layout_of(policy: Policy) -> Layout:
+    """How `policy.logp` lays a micro-batch out."""
+    if not isinstance(policy, LlamaPolicy):
+        return "padded"
+    return "tree" if device_of(policy).type == "cpu" else "apart"
+
+
 class LlamaPolicy:
     """The hand-written path for Llama-shaped models."""
 
     def __init__(self, model: Llama, folder: Path) -> None:
         from rollouts.engines.torch.kernels import kernels_for  # who reads the loops need not
 
-        self.model, self.folder = model, folder
+        self.model, self.folder, self.recompute = model, folder, False
         shape = model.shape
         self.kernels = kernels_for(
             model.embed, (shape.hidden, shape.mlp, shape.vocab), shape.head_dim
@@ -74,10 +83,10 @@ class LlamaPolicy:
         if self.kernels is not None:
             from train.model.fused import fused_hidden
 
-            return fused_hidden(self.model, packed, self.kernels)
+            return fused_hidden(self.model, packed, self.kernels, self.recompute)
         from train.model.plain import plain_hidden
 
-        return plain_hidden(self.model, packed)
+        return plain_hidden(self.model, packed, self.recompute)
 
     def logp(self, packed: Packed, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
         """Of the N tokens of rollouts: log-probabilities and entropies (N,)."""
@@ -89,6 +98,10 @@ class LlamaPolicy:
 
             found = fused_logp(hidden, head, packed.target, temperature, self.kernels)
         return found[0].index_select(0, packed.expand), found[1].index_select(0, packed.expand)
+
+    def checkpoint_layers(self) -> None:
+        """Keep the activations of one layer at a time from now on."""
+        self.recompute = True
 
     def engine(self, stop_ids: list[int], slots: int) -> TrainedEngine:
         from rollouts.engines.torch.engine import TorchEngine  # the loops know its protocol alone
@@ -106,6 +119,7 @@ class TransformersPolicy:
         from transformers import AutoModelForCausalLM
 
         self.folder, self._adapted = folder, False
+        self._more: dict[str, Any] = {}  # for the module's forward
         self.module: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype])
         self.module.to(device).eval()
         learn_padding(self.module)
@@ -125,7 +139,7 @@ class TransformersPolicy:
         mask = torch.zeros_like(ids)
         for i, sequence in enumerate(sequences):
             ids[i, : len(sequence)], mask[i, : len(sequence)] = sequence, 1
-        logits = self.module(ids, attention_mask=mask).logits
+        logits = self.module(ids, attention_mask=mask, **self._more).logits
         line = torch.tensor([where[owner[u]] for u in range(len(owner))], device=ids.device)
         # a branch's first token is predicted by its prompt's last; positions count from 0
         chosen = logits[line, packed.positions[packed.source]].float() / temperature
@@ -143,6 +157,34 @@ class TransformersPolicy:
         from rollouts.engines.torch.fallback import TransformersEngine
 
         return TransformersEngine(self.module, stop_ids, slots)
+
+    def checkpoint_layers(self) -> None:
+        """Keep the activations of one layer at a time from now on. transformers does so in training
+        mode alone, in which it would drop activations too, so its layers are wrapped here.
+
+        Raises `ModelError` where transformers does not say which layers that can be done with.
+        """
+        from transformers.modeling_layers import GradientCheckpointingLayer
+
+        from train.model.plain import again
+
+        def wrapped(forward: Callable[..., Any]) -> Callable[..., Any]:
+            def run(*given: Any, **named: Any) -> Any:
+                if not torch.is_grad_enabled():
+                    return forward(*given, **named)
+                return again(partial(forward, **named), *given)
+
+            return run
+
+        layers = [m for m in self.module.modules() if isinstance(m, GradientCheckpointingLayer)]
+        if not layers:
+            raise ModelError(
+                f"{self.folder}: transformers has no gradient checkpointing for a model of type "
+                f"{self.module.config.model_type}; set engine.gradient_checkpointing=false"
+            )
+        for layer in layers:
+            layer.forward = wrapped(layer.forward)
+        self._more["use_cache"] = False  # a layer that is computed again would fill it twice
 
     def add_adapters(self, config: ModelConfig) -> None:
         """Train low-rank adapters instead of the weights; `save` merges them in."""

@@ -135,7 +135,10 @@ def load_checked(
             f"{spread if on_gpu else 'take a machine with more memory'}"
         )
     dtype = choose_dtype(config.dtype, machine.device)
-    return load_policy(folder, dtype, machine.device, adapters)
+    policy = load_policy(folder, dtype, machine.device, adapters)
+    if train and config.gradient_checkpointing:
+        policy.checkpoint_layers()
+    return policy
 
 
 def publish(work: Path, target: Path) -> Path:

@@ -122,6 +122,19 @@ def test_float32_agrees_with_torch(
     assert max(far.values()) < 1e-4, far
 
 
+@pytest.mark.parametrize("tiles", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=4, deadline=None)
+@given(groups())
+def test_layers_that_are_computed_again_give_the_same_bits(
+    kind: str, tiles: bool, segments: list[Segment]
+) -> None:
+    once, again = (policy_of(kind, torch.float32, here(torch.float32, tiles)) for _ in range(2))
+    again.checkpoint_layers()
+    wanted, found = results(once, segments), results(again, segments)
+    assert all(torch.equal(found[name], value) for name, value in wanted.items())
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("pair", [1e-9, 1e9])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from train.model import packing  # noqa: E402
-from train.model.packing import Packed, Segment, micro_batches, pack  # noqa: E402
+from train.model.packing import Layout, Packed, Segment, micro_batches, pack  # noqa: E402
 from train.model.policy import load_policy  # noqa: E402
 
 FEW = st.lists(st.integers(3, 5), min_size=1, max_size=6)  # few tokens: much is shared
@@ -88,12 +89,33 @@ def test_each_token_sees_the_text_before_it_and_no_other(
         assert mine == list(range(len(mine)))
 
 
-@given(groups(), st.integers(1, 200))
-def test_micro_batches_cut_nothing_and_keep_the_limit(segments: list[Segment], limit: int) -> None:
-    cut = list(micro_batches(segments, limit))
-    assert [s for part in cut for s in part] == segments
+def size_of(part: Sequence[Segment], layout: Layout) -> int:
+    """Positions of a micro-batch, counted from what would be computed."""
+    if layout == "padded":
+        sequences = [s.prompt + c for s in part for c in s.completions]
+        return len(sequences) * max(map(len, sequences))
+    return len(pack(part, share=layout == "tree").ids)
+
+
+@given(groups(), st.integers(1, 200), st.sampled_from(["tree", "apart", "padded"]))
+def test_micro_batches_keep_the_limit_and_every_rollout(
+    segments: list[Segment], limit: int, layout: Layout
+) -> None:
+    cut = list(micro_batches(segments, limit, layout))
+
+    def rollouts(parts: Sequence[Segment]) -> list[tuple[Any, ...]]:
+        return [
+            (row, s.prompt, s.completions[i], s.masks[i] if s.masks else None)
+            for s in parts
+            for i, row in enumerate(s.rows)
+        ]
+
+    assert rollouts([s for part in cut for s in part]) == rollouts(segments)
     for part in cut:
-        assert len(part) == 1 or len(pack(part).ids) <= sum(s.tokens for s in part) <= limit
+        alone = len(part) == 1 and len(part[0].completions) == 1
+        assert alone or size_of(part, layout) <= limit
+    if all(s.positions(layout) <= limit for s in segments):  # nothing has to be cut
+        assert [s for part in cut for s in part] == segments
 
 
 def slopes(
