@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from rewards.task import Score, Task
 from rollouts.trajectory import Trajectory
+
+
+def _known(logprobs: Sequence[float]) -> list[float | None]:
+    """None for what a server did not tell."""
+    return [None if math.isnan(x) else round(x, 6) for x in logprobs]
 
 
 def to_json(trajectory: Trajectory, score: Score, task: Task) -> dict[str, Any]:
@@ -23,8 +30,8 @@ def to_json(trajectory: Trajectory, score: Score, task: Task) -> dict[str, Any]:
         "ids": trajectory.ids,
         "loss_mask": trajectory.loss_mask,
         "tokenizer": trajectory.tokenizer,  # whose ids these are: others' mean nothing to a model
-        "logprobs": [round(x, 6) for x in trajectory.logprobs],
-        "sampling_logprobs": [round(x, 6) for x in trajectory.sampling_logprobs],
+        "logprobs": _known(trajectory.logprobs),
+        "sampling_logprobs": _known(trajectory.sampling_logprobs),
         "messages": trajectory.messages,  # what `assay select` makes a training row of
     }
     if task.meta.get("published") or task.gold.get("doubt"):

@@ -11,6 +11,7 @@ and SGLang: top_k, min_p, penalties), so every way to sample is said, off where 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -18,7 +19,7 @@ from typing import Any, cast
 from rollouts.trajectory import Completion, Sampling, Stop
 
 Row = Mapping[str, Any]
-UNKNOWN = 0.0  # a log-probability that the server does not tell
+UNKNOWN = math.nan  # a log-probability that the server does not tell
 # ways to sample that a server's defaults may hold, beside temperature and top_p
 NOTHING_ADDED = ("top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
 _OFF: Mapping[str, float] = dict(zip(NOTHING_ADDED, (-1, 0.0, 1.0, 0.0, 0.0), strict=True))
