@@ -8,6 +8,7 @@ V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -40,6 +41,22 @@ def spread(rewards_PG: Tensor, valid_PG: Tensor) -> Tensor:
     weight = valid_PG.to(rewards_PG.dtype)
     squares = centre(rewards_PG, valid_PG).square().sum(1, keepdim=True)
     return (squares / (weight.sum(1, keepdim=True) - 1).clamp(min=1)).sqrt()
+
+
+def group_advantages(rewards_B: Tensor, names: Sequence[Any], by_spread: bool) -> Tensor:
+    """Advantages (B,) of rollouts that lie in any order; `names` (B,) tells the groups.
+    As `centre`, and with `by_spread` divided by the group's spread."""
+    places: dict[Any, list[int]] = {}
+    for place, name in enumerate(names):
+        places.setdefault(name, []).append(place)
+    out_B = torch.zeros_like(rewards_B)
+    for mine in places.values():
+        group = rewards_B[mine][None]
+        adv = centre(group)
+        if by_spread:
+            adv = adv / (spread(group, torch.ones_like(group, dtype=torch.bool)) + 1e-6)
+        out_B[mine] = adv[0]
+    return out_B
 
 
 def overlong_penalty(used: Tensor, most: Tensor, buffer: Tensor) -> Tensor:

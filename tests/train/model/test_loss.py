@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 from rollouts.engines.torch.llama import to_state  # noqa: E402
 from train.model.loss import (  # noqa: E402
     centre,
+    group_advantages,
     kl_penalty,
     linear_logp,
     policy_loss,
@@ -122,6 +123,19 @@ def test_tool_tokens_are_read_but_carry_no_loss(
     assert torch.allclose(logp, wanted, atol=1e-5)
     for row, mine in enumerate(flat):  # columns count model tokens
         assert packed.column[packed.row == row].tolist() == list(range(sum(mine)))
+
+
+@pytest.mark.parametrize("by_spread", [False, True])
+def test_advantages_in_any_order_are_those_of_the_groups(by_spread: bool) -> None:
+    """Groups of equal rewards get 0 exactly, which a division by their spread would blow up."""
+    rewards = torch.tensor([[0.1] * 7, [0.0, 1.0, 0.5, 0.5, 0.25, 0.0, 1.0]])
+    valid = torch.ones_like(rewards, dtype=torch.bool)
+    wanted = centre(rewards) / (spread(rewards, valid) + 1e-6 if by_spread else 1)
+    order = torch.randperm(14, generator=torch.Generator().manual_seed(0))
+    names = [["a", "b"][int(i) // 7] for i in order]
+    found = group_advantages(rewards.flatten()[order], names, by_spread)
+    assert torch.equal(found, wanted.flatten()[order]) and not wanted[0].any()
+    assert group_advantages(torch.tensor([3.0]), ["alone"], by_spread).tolist() == [0.0]
 
 
 def test_micro_batches_add_up(tiny_folder: Path) -> None:

@@ -4,7 +4,7 @@
 # (the extra `cluster` is not there where the rest is checked)
 """The advantage estimator of both presets, registered with verl. Needs verl.
 
-The same numbers as `train.model.loss.centre`. verl's own `grpo` gives a group of one its raw reward
+The numbers of `train.model.loss.centre`. verl's own `grpo` gives a group of one its raw reward
 as advantage, which happens whenever all siblings were lost to the infrastructure; here it is 0.
 """
 
@@ -13,11 +13,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 from verl.trainer.ppo.core_algos import register_adv_est
 
 from train.backends.verl.overrides import ADVANTAGE
+from train.model.loss import group_advantages
 
 
 @register_adv_est(ADVANTAGE)
@@ -34,15 +34,7 @@ def group_mean_advantage(
     With `norm_adv_by_std_in_grpo` also divided by the group's spread.
     """
     del unused
-    rewards_B = token_level_rewards.sum(-1)
-    out_B = torch.zeros_like(rewards_B)
-    for name in dict.fromkeys(index.tolist()):
-        mine = torch.tensor([i for i, other in enumerate(index) if other == name])
-        group = rewards_B[mine]
-        if len(group) < 2:
-            continue
-        out_B[mine] = group - group.mean()
-        if config is not None and config.get("norm_adv_by_std_in_grpo", False):
-            out_B[mine] /= group.std() + 1e-6
+    by_spread = config is not None and config.get("norm_adv_by_std_in_grpo", False)
+    out_B = group_advantages(token_level_rewards.sum(-1), index.tolist(), bool(by_spread))
     out_BT = out_B[:, None] * response_mask
     return out_BT, out_BT
