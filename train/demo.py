@@ -49,7 +49,7 @@ from train.run.run import Run
 from train.run.settings import weights_of
 from train.run.setup import load_checked, prepare, settled
 from train.run.task_audit import audit_tasks
-from train.run.trained_on import drawn, marks_from, trained_before
+from train.run.trained_on import after_rl, trained_before
 from train.run.watch import watch_of
 from train.scoring import scorer
 from train.sft import train_sft
@@ -98,8 +98,8 @@ def run_demo(config: DemoConfig, speeds: Speeds | None = None) -> Path:
 
         # 3. Dr.GRPO from the SFT model, on other tasks.
         with timed("Dr.GRPO", times):
-            asked = drawn(tasks["train_rl"], rl_settings, config.seed)
-            run.trained = known.after("rl", "train_rl.jsonl", marks_from(asked, out / "tasks"))
+            given = ("train_rl.jsonl", tasks["train_rl"], tokenizer, rl_settings, config.seed)
+            run.trained = after_rl(known, *given, out / "tasks")
             rl = reinforced(run, sft, tasks["train_rl"], held, tokenizer, rl_settings)
         with timed("RL model", times):
             rows["rl"] = evaluated(run, "rl", rl, tokenizer, held)

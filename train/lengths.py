@@ -17,6 +17,7 @@ from rewards.family import gold_answer
 from rewards.task import Task, TaskError
 from rollouts.prompts import ChatTokenizer
 from train.examples import Example
+from train.model.order import prompt_lengths
 from train.model.shape import Shape, shape_of
 from train.run.memory import available_memory
 from train.run.record import read_run_record
@@ -118,7 +119,7 @@ class Measured:
 
 def measured(tasks: Sequence[Task], tokenizer: ChatTokenizer) -> Measured:
     """The lengths of tasks in a model's own tokens."""
-    prompts = [len(tokenizer.prompt(task.prompt)) for task in tasks]
+    prompts = prompt_lengths(tasks, tokenizer)
     answers = [len(tokenizer.answer(text)) for text in map(_gold_text, tasks) if text]
     tools = any(task.tools for task in tasks)
     return Measured(max(prompts, default=1), max(answers, default=0), tools)

@@ -63,7 +63,7 @@ def run(config: GrpoRunConfig) -> None:
     from train.noise import with_noise
     from train.run.run import Run
     from train.run.task_audit import audit_tasks
-    from train.run.trained_on import drawn, marks_from, trained_before
+    from train.run.trained_on import after_rl, trained_before
     from train.run.watch import watch_of
     from train.scoring import scorer
 
@@ -87,8 +87,8 @@ def run(config: GrpoRunConfig) -> None:
     with Run(config, inputs) as run:
         config = run.config
         tasks = fitting(tasks, tokenizer, config.rl)
-        marks = marks_from(drawn(tasks, config.rl, config.seed), root)
-        run.trained = trained_before(source).after("rl", config.data, marks)
+        given = (config.data, tasks, tokenizer, config.rl, config.seed, root)
+        run.trained = after_rl(trained_before(source), *given)
         audit_tasks(config.rl.audit, tasks, root, config.seed, weights_of(config.reward), run.out)
         policy = run.load(source, train=True, adapters=config.model)
         reference = run.load(source) if config.rl.kl_coef else None

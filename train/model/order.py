@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,6 +117,20 @@ class Order:
             at += 1
 
 
+_LENGTHS: WeakKeyDictionary[ChatTokenizer, dict[int, tuple[Any, int]]] = WeakKeyDictionary()
+
+
+def prompt_lengths(tasks: Sequence[Task], tokenizer: ChatTokenizer) -> list[int]:
+    """Tokens of each task's prompt. A prompt is tokenised once, however many steps of a run ask."""
+    known = _LENGTHS.setdefault(tokenizer, {})
+    for task in tasks:
+        if (
+            id(task.prompt) not in known
+        ):  # what is kept of it is the prompt itself, so no other has its id
+            known[id(task.prompt)] = (task.prompt, len(tokenizer.prompt(task.prompt)))
+    return [known[id(task.prompt)][1] for task in tasks]
+
+
 def fitting(tasks: Sequence[Task], tokenizer: ChatTokenizer, config: GrpoConfig) -> Sequence[Task]:
     """Tasks whose prompt leaves room for an answer (all, while the length is not decided). Raises
     `TaskError` if none does."""
@@ -123,7 +138,8 @@ def fitting(tasks: Sequence[Task], tokenizer: ChatTokenizer, config: GrpoConfig)
         return tasks
     room = config.max_length - config.max_new_tokens
     # with tools the environment writes the prompt; the episode's budget limits its length
-    lengths = [0 if t.tools else len(tokenizer.prompt(t.prompt)) for t in tasks]
+    found = prompt_lengths(tasks, tokenizer)
+    lengths = [0 if t.tools else length for t, length in zip(tasks, found, strict=True)]
     kept = [t for t, length in zip(tasks, lengths, strict=True) if length <= room]
     if not kept:
         wanted = config.max_new_tokens + max(lengths)

@@ -23,7 +23,8 @@ from configs.training import GrpoConfig
 from rewards.files import write_bytes
 from rewards.marks import marks_of
 from rewards.task import Task, TaskError, with_absolute_files
-from train.model.order import Order
+from rollouts.prompts import ChatTokenizer
+from train.model.order import Order, fitting
 from train.run.known_tables import NO_TABLES, Tables
 
 NAME = "trained_on.bin"
@@ -174,6 +175,21 @@ def _read(path: Path) -> Trained | None:
             "the model was trained on"
         ) from None
     return Trained(stages, numbers[:count], tables)
+
+
+def after_rl(
+    before: Trained,
+    data: str,
+    tasks: Sequence[Task],
+    tokenizer: ChatTokenizer,
+    config: GrpoConfig,
+    seed: int,
+    root: Path,
+) -> Trained:
+    """The record after RL on `tasks` of the file `data`: those that fit and are asked. Their files
+    are relative to `root`. Raises `TaskError` where none fits."""
+    asked = drawn(fitting(tasks, tokenizer, config), config, seed)
+    return before.after("rl", data, marks_from(asked, root))
 
 
 def drawn(tasks: Sequence[Task], config: GrpoConfig, seed: int) -> list[Task]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,10 +16,14 @@ pytest.importorskip("torch")
 from configs.training import GrpoConfig
 from rewards.marks import asked_mark, marks_of, row_marks
 from rewards.task import Task, TaskError
+from rollouts.prompts import ChatTokenizer
+from train.lengths import measured
+from train.model.order import fitting
 from train.run.trained_on import (
     NAME,
     Stage,
     Trained,
+    after_rl,
     drawn,
     marks_from,
     read_trained,
@@ -125,7 +130,39 @@ def test_a_record_is_not_too_short_where_rewards_decide_what_is_asked() -> None:
     assert len(drawn(tasks, replace(few, dynamic_sampling=1), 0)) == 60
 
 
-def measured(seed: int) -> pd.DataFrame:
+def test_rl_was_trained_on_what_fits_and_is_asked(tiny_folder: Path) -> None:
+    """Prompts that are left out change which tasks the steps ask."""
+    tasks = [text_task(i) for i in range(12)]
+    tasks[3:6] = [replace(t, prompt=[{"role": "user", "content": "y" * 900}]) for t in tasks[3:6]]
+    tokenizer = ChatTokenizer(tiny_folder)
+    rl = GrpoConfig(steps=2, prompts_per_step=4, mini_batch=4, max_length=400, max_new_tokens=8)
+    asked = drawn(fitting(tasks, tokenizer, rl), rl, 0)
+    before = trained_before(Path("base"))
+    found = after_rl(before, "rl.jsonl", tasks, tokenizer, rl, 0, Path())
+    assert len(asked) == 8 and [task for task in tasks if found.saw(task)] == asked
+    assert found.stages[-1] == Stage("rl", 8, "rl.jsonl")
+    assert {t.id for t in drawn(tasks, rl, 0)} != {t.id for t in asked}
+
+
+def test_prompts_are_tokenised_once_a_run(
+    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks, tokenizer, asked = [text_task(i) for i in range(6)], ChatTokenizer(tiny_folder), [0]
+    inner = tokenizer.prompt
+
+    def counted(*given: Any) -> list[int]:
+        asked[0] += 1
+        return inner(*given)
+
+    monkeypatch.setattr(tokenizer, "prompt", counted)
+    rl = GrpoConfig(steps=1, prompts_per_step=4, mini_batch=4, max_length=400, max_new_tokens=8)
+    found = measured(tasks, tokenizer)
+    equipped = [replace(task, meta={"x": 1}) for task in fitting(tasks, tokenizer, rl)]
+    assert fitting(equipped, tokenizer, rl) == equipped and asked[0] == 6
+    assert found.prompt == max(len(inner(task.prompt)) for task in tasks)
+
+
+def table_of_numbers(seed: int) -> pd.DataFrame:
     draw = np.random.default_rng(seed)
     return pd.DataFrame(
         {
@@ -150,22 +187,24 @@ def table_task(folder: Path, name: str, frame: pd.DataFrame) -> Task:
 
 
 def test_a_relabelled_copy_of_a_training_table_is_known(tmp_path: Path) -> None:
-    trained = [table_task(tmp_path, f"t{seed}", measured(seed)) for seed in range(8)]
+    trained = [table_task(tmp_path, f"t{seed}", table_of_numbers(seed)) for seed in range(8)]
     write_trained(tmp_path, record(*trained, text_task(1)))
     known = read_trained(tmp_path)
     assert known is not None and known.saw(text_task(1)) and not known.saw(text_task(2))
     for seed in range(8):
-        assert known.saw(table_task(tmp_path, "copy", relabelled(measured(seed))))
+        assert known.saw(table_task(tmp_path, "copy", relabelled(table_of_numbers(seed))))
     for seed in range(8, 16):
-        assert not known.saw(table_task(tmp_path, "stranger", measured(seed)))
+        assert not known.saw(table_task(tmp_path, "stranger", table_of_numbers(seed)))
     again = known.after("rl", "rl.jsonl", marks_from(trained[:3], Path()))
     assert np.array_equal(again.tables.sketches, known.tables.sketches), "each table once"
 
 
 def test_tables_go_through_rows_adapters_and_older_records(tmp_path: Path) -> None:
     base, lora = tmp_path / "base", tmp_path / "lora"
-    tasks = [table_task(tmp_path, f"t{seed}", measured(seed)) for seed in (1, 2)]
-    copies = [table_task(tmp_path, f"c{seed}", relabelled(measured(seed))) for seed in (1, 2)]
+    tasks = [table_task(tmp_path, f"t{seed}", table_of_numbers(seed)) for seed in (1, 2)]
+    copies = [
+        table_task(tmp_path, f"c{seed}", relabelled(table_of_numbers(seed))) for seed in (1, 2)
+    ]
     for folder, task in zip((base, lora), tasks, strict=True):
         folder.mkdir()
         rows = [row_marks({"marks": json.loads(json.dumps(marks_of(task).flat()))})]
