@@ -24,5 +24,15 @@ def check_optimiser(betas: tuple[float, float], grad_clip: float) -> None:
     for i, beta in enumerate(betas):
         if not 0 <= beta < 1:
             raise ValueError(f"betas[{i}]={beta}: wanted 0 or more and below 1")
-    if grad_clip <= 0:
-        raise ValueError(f"grad_clip={grad_clip}: wanted a number above 0")
+    if grad_clip < 0:
+        raise ValueError(f"grad_clip={grad_clip}: wanted a number above 0 (0: off)")
+
+
+def check_warmup(warmup: float) -> None:
+    if warmup < 0 or warmup != int(warmup) > 0:
+        raise ValueError(f"warmup={warmup:g}: wanted whole steps, or a share of them below 1")
+
+
+def warmup_steps(warmup: float, steps: int) -> int:
+    """Steps of warm-up: the setting itself, or below 1 that share of all `steps`, rounded."""
+    return round(warmup * steps) if warmup < 1 else int(warmup)

@@ -62,6 +62,7 @@ TERMS: dict[str, tuple[str, ...]] = {
     "val_data": ("validation",),
     "val_file": ("validation",),
     "validation_file": ("validation",),
+    "warmup_ratio": ("sft.warmup", "rl.warmup"),
     "warmup_steps": ("sft.warmup", "rl.warmup"),
 }
 # settings that people expect, and why there is none

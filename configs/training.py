@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from configs.checks import at_least, check_optimiser, share
+from configs.checks import at_least, check_optimiser, check_warmup, share
 from configs.fields import fitted, locked
 
 
@@ -72,17 +72,17 @@ class GrpoConfig:
     schedule: Literal["constant", "linear", "cosine"] = locked("constant")
     """After the warm-up: constant, or linear or cosine down to 0 at `steps`."""
 
-    warmup: int = locked(0)
-    """Steps of linear warm-up."""
+    warmup: float = locked(0)
+    """Steps of linear warm-up; below 1 a share of `steps`."""
 
     betas: tuple[float, float] = locked((0.9, 0.98))
     """Of AdamW."""
 
     weight_decay: float = locked(0.0)
-    """Of AdamW."""
+    """Of AdamW; norms and biases have none."""
 
     grad_clip: float = locked(1.0)
-    """Largest gradient norm."""
+    """Largest gradient norm; 0: no clipping."""
 
     clip_low: float = locked(0.2)
     """The ratio new/old probability is clipped to [1 - clip_low, 1 + clip_high]."""
@@ -169,10 +169,11 @@ class GrpoConfig:
         at_least(self, 0, "max_new_tokens", "max_length")
         at_least(self, 1, "turns", "tool_seconds", "correction_cap")
         at_least(self, 2, "rollouts_per_prompt")
-        at_least(self, 0, "steps", "lr", "warmup", "weight_decay")
+        at_least(self, 0, "steps", "lr", "weight_decay")
         at_least(self, 0, "kl_coef", "clip_low", "clip_high", "top_k")
         at_least(self, 0, "dynamic_sampling", "overlong_buffer")
         share(self, "top_p", "gold_state_share")
+        check_warmup(self.warmup)
         check_optimiser(self.betas, self.grad_clip)
         if self.top_p == 0:
             raise ValueError("top_p=0.0 keeps no token; set a share above 0 (1: off)")
@@ -215,6 +216,7 @@ class GrpoConfig:
             )
 
     def also_locked(self) -> tuple[str, ...]:
-        """A schedule that ends at `steps` would jump if a resumed run had another number."""
+        """A schedule that goes by `steps` would jump if a resumed run had another number."""
         constant = self.schedule == "constant" and self.gold_state != "anneal"
+        constant = constant and not 0 < self.warmup < 1
         return () if constant else ("steps",)

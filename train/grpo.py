@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from configs.checks import warmup_steps
 from configs.training import GrpoConfig
 from rewards.seeds import derive_seed
 from rewards.task import Score, Task
@@ -88,6 +89,7 @@ def train_grpo(
     start, heap = loop.checkpoints.restore(optimiser, config.steps, prompts.load), Heap()
     loop.log.resume("rl", start)
     ask = Ask(tasks, engine, tokenizer, score, config, loop.seed, maker, states, prompts.starts)
+    warmup = warmup_steps(config.warmup, config.steps)
     for step in range(start, config.steps):
         began = time.perf_counter()
         # 1. Sample and score. The seed depends on `step` alone: a resumed run draws the same.
@@ -99,7 +101,7 @@ def train_grpo(
         sampled = time.perf_counter()
 
         # 3. Learn. Gradients add up over micro-batches: `micro_tokens` changes memory only.
-        lr = learning_rate(step, config.steps, config.lr, config.warmup, config.schedule)
+        lr = learning_rate(step, config.steps, config.lr, warmup, config.schedule)
         learned = update(
             policy,
             optimiser,
@@ -116,8 +118,8 @@ def train_grpo(
         done, now = step + 1, time.perf_counter()
         metrics = metrics_of(first, batch, every, config) | learned
         metrics |= {"lr": lr, "time/rollout": sampled - began, "time/train": now - sampled}
+        metrics["time/step"] = now - began  # without validation, as in SFT
         loop.validate(done, config.steps)
-        metrics["time/step"] = time.perf_counter() - began
         metrics |= loop.watch(done, metrics, every.tasks, every.groups)  # is the reward farmed?
         loop.log.step("rl", done, config.steps, metrics, rollout_lines(every, batch, config))
         loop.checkpoints.after_step(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from configs.checks import warmup_steps
 from configs.schema import SftConfig
 from train.examples import Example, fitting
 from train.model.optim import MasterAdamW, backward, learning_rate
@@ -34,7 +35,7 @@ def train_sft(
     optimiser = MasterAdamW(policy.named(), config.betas, config.weight_decay, loop.rounding)
     start, device = loop.checkpoints.restore(optimiser, steps), device_of(policy)
     loop.log.resume("sft", start)
-    heap = Heap()
+    heap, warmup = Heap(), warmup_steps(config.warmup, steps)
     for step in range(start, steps):
         began = time.perf_counter()
 
@@ -54,7 +55,7 @@ def train_sft(
             backward(loss)
             optimiser.collect()
             total += float(loss.detach())
-        lr = learning_rate(step, steps, config.lr, config.warmup, "cosine")
+        lr = learning_rate(step, steps, config.lr, warmup, "cosine")
         norm = optimiser.step(lr, config.grad_clip)
         heap.settle()
 

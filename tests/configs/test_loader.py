@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from configs import loader, schema
+from configs.checks import warmup_steps
 from configs.loader import ConfigError, config_hash, dump, load, locked_difference, to_dict
-from configs.schema import DemoConfig, GrpoConfig
+from configs.schema import DemoConfig, GrpoConfig, GrpoRunConfig, SftConfig, SftRunConfig
 from rewards.cdr.refinement import RefinementReward
 from train.run.settings import load_run, weights_of
 
@@ -282,3 +283,15 @@ def test_a_changed_reward_is_a_locked_difference() -> None:
     old = to_dict(load_run(DemoConfig, DEMO_YAML))
     new = load_run(DemoConfig, DEMO_YAML, ["reward.refinement.process=1"])
     assert locked_difference(old, new) == ["reward.refinement.process"]
+
+
+def test_warm_up_is_whole_steps_or_a_share_and_clipping_may_be_off() -> None:
+    assert [warmup_steps(w, 50) for w in (0, 3, 0.1, 0.5)] == [0, 3, 5, 25]
+    assert warmup_steps(SftConfig().warmup, 2) == 0  # two steps: the first has the peak
+    assert load(SftRunConfig, None, ["sft.warmup=0.25", "sft.grad_clip=0"]).sft.warmup == 0.25
+    for wrong in ("sft.warmup=2.5", "sft.warmup=-0.1", "rl.warmup=1.5", "rl.grad_clip=-1"):
+        kind = SftRunConfig if wrong.startswith("sft") else GrpoRunConfig
+        with pytest.raises(ConfigError, match="wanted"):
+            load(kind, None, [wrong])
+    # the share is of the steps, so a run that goes on may not raise them
+    assert GrpoConfig(warmup=0.1).also_locked() == ("steps",) and not GrpoConfig().also_locked()

@@ -23,11 +23,12 @@ from typing import Any, cast
 import torch
 import torch.distributed as dist
 
+from configs.checks import warmup_steps
 from configs.loader import ConfigError, locked_difference, to_dict
 from configs.schema import SftRunConfig
 from train.examples import Example, fitting, read_examples
 from train.model.folder import save_module
-from train.model.optim import learning_rate
+from train.model.optim import decay_groups, learning_rate
 from train.model.order import batch_of
 from train.model.policy import learn_padding
 from train.run.data import asked_for
@@ -91,11 +92,10 @@ class Trainer:
             model = _model(config, source)
         wanted = [p for p in model.parameters() if p.requires_grad]
         optimiser = torch.optim.AdamW(
-            wanted,
+            decay_groups(wanted, config.sft.weight_decay),
             lr=config.sft.lr,
             betas=config.sft.betas,
             eps=1e-8,
-            weight_decay=config.sft.weight_decay,
             fused=True,
         )
         made = deepspeed.initialize(model=model, optimizer=optimiser, config=settings)
@@ -300,12 +300,13 @@ def train(config: SftRunConfig, examples: Sequence[Example], source: Path, stop:
     trainer = Trainer(config, source, stop)
     log = _run_log(config, trainer.out) if trainer.rank == 0 else None
     steps, start = sft_steps(len(kept), config.sft), trainer.restore()
+    warmup = warmup_steps(config.sft.warmup, steps)
     if log is not None:
         log.resume("sft", start)
     for step in range(start, steps):
         began = time.perf_counter()
         rows = batch_of(step, len(kept), config.sft.batch_size, config.seed)
-        lr = learning_rate(step, steps, config.sft.lr, config.sft.warmup, "cosine")
+        lr = learning_rate(step, steps, config.sft.lr, warmup, "cosine")
         batch = [kept[i] for i in rows]
         loss, norm = trainer.step(batch, lr)
         took = time.perf_counter() - began

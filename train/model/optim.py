@@ -55,6 +55,22 @@ def learning_rate(step: int, total: int, peak: float, warmup: int, schedule: str
     return peak * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
 
 
+def decay_groups(tensors: Sequence[Tensor], weight_decay: float) -> list[dict[str, Any]]:
+    """AdamW's parameter groups: no weight decay on what has one dimension (norms and biases)."""
+    if not weight_decay:
+        return [{"params": list(tensors), "weight_decay": 0.0}]
+    # a tensor that DeepSpeed has cut up tells its shape in `ds_shape`
+    wide = [len(getattr(t, "ds_shape", t.shape)) > 1 for t in tensors]
+    return [
+        {
+            "params": [t for t, is_wide in zip(tensors, wide, strict=True) if is_wide == decays],
+            "weight_decay": weight_decay if decays else 0.0,
+        }
+        for decays in (True, False)
+        if decays in wide
+    ]
+
+
 class MasterAdamW:
     """AdamW whose moments and weights are float32 while the model computes in its own type.
 
@@ -81,7 +97,7 @@ class MasterAdamW:
         ]
         self._empty = True  # nothing collected since the last step
         self.adam = torch.optim.AdamW(
-            self.masters, lr=0.0, betas=betas, eps=eps, weight_decay=weight_decay, fused=True
+            decay_groups(self.masters, weight_decay), lr=0.0, betas=betas, eps=eps, fused=True
         )
 
     def collect(self) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from configs.checks import warmup_steps
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig
 
 ADVANTAGE = "assay_group_mean"  # train/backends/verl/advantage.py
+NO_CLIPPING = 1e9  # a gradient norm; with 0 verl would take every gradient away
 LOOP = "assay_episode"  # train/backends/verl/loop.py
 # Rollouts of the smoke device (train/backends/verl/smoke/): the embedded engine, a vLLM server.
 CPU_ROLLOUT, VLLM_ROLLOUT = "assay_cpu", "assay_vllm"
@@ -83,7 +85,7 @@ def _refuse(config: GrpoRunConfig) -> None:
     if corrected(config) and rl.correction_cap <= 0:
         raise ConfigError(f"rl.correction_cap={rl.correction_cap}: set a number above 0")
     if rl.warmup >= rl.steps > 0:
-        raise ConfigError(f"rl.warmup={rl.warmup} is not below rl.steps={rl.steps}; lower it")
+        raise ConfigError(f"rl.warmup={rl.warmup:g} is not below rl.steps={rl.steps}; lower it")
     rollouts, devices = rl.mini_batch * rl.rollouts_per_prompt, config.cluster.devices
     shares = devices // config.cluster.sequence_parallel
     if rollouts % shares:
@@ -201,11 +203,11 @@ def _actor(config: GrpoRunConfig) -> dict[str, Any]:
         f"{actor}.ppo_max_token_len_per_gpu": cluster.micro_tokens,
         f"{actor}.ulysses_sequence_parallel_size": cluster.sequence_parallel,
         f"{actor}.optim.lr": rl.lr,
-        f"{actor}.optim.lr_warmup_steps": rl.warmup,
+        f"{actor}.optim.lr_warmup_steps": warmup_steps(rl.warmup, rl.steps),
         f"{actor}.optim.lr_scheduler_type": rl.schedule,
         f"{actor}.optim.weight_decay": rl.weight_decay,
         f"{actor}.optim.betas": list(rl.betas),
-        f"{actor}.optim.clip_grad": rl.grad_clip,
+        f"{actor}.optim.clip_grad": rl.grad_clip or NO_CLIPPING,
         f"{fsdp}.param_offload": cluster.offload,
         f"{fsdp}.optimizer_offload": cluster.offload,
         f"{actor}.checkpoint.save_contents": ["model", "optimizer", "extra"],
