@@ -141,6 +141,9 @@ def trajectory(
 ) -> Trajectory:
     """Prompt and completion as one id sequence; the mask covers the sampled tokens alone."""
     zeros = [0.0] * len(prompt)
+    failure = completion.failure
+    if failure is not None:  # what was drawn means nothing
+        completion = replace(completion, ids=[], logprobs=[], sampling_logprobs=[], stop="error")
     text = tokenizer.text(completion.ids)
     return Trajectory(
         task_id=task.id,
@@ -151,6 +154,7 @@ def trajectory(
         sampling_logprobs=zeros + completion.sampling_logprobs,
         stop=completion.stop,
         text=text,
+        failure=failure,
         seed=seed,
         wall_s=wall_s,
         messages=[*task.prompt, {"role": "assistant", "content": text}],

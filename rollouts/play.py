@@ -117,6 +117,10 @@ class Episode:
             assert isinstance(completion, ChatReply)
             heard = self.talk.hear(completion)
         self._text = heard.text
+        if isinstance(completion, Completion) and completion.failure is not None:
+            self._failure = completion.failure
+            self._end("error")
+            return
         last = self.turn >= self.budget.turns
         left = self.budget.seconds - self._tool_s
         said = Said(heard.text, heard.calls, heard.cut, self.turn - 1, last, left)

@@ -13,6 +13,8 @@ Stop = Literal["eos", "length", "tool", "error"]  # why one message ended
 # (`length`), turns or seconds ran out, the environment was satisfied (`done`), or it broke.
 EpisodeStop = Literal["eos", "length", "turns", "time", "done", "error", "tool"]
 
+NO_NUMBERS = "engine: the model's logits are NaN: its weights are damaged, or too large"
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -41,6 +43,9 @@ class Completion:
     logprobs: list[float]
     sampling_logprobs: list[float]
     stop: Stop
+
+    failure: str | None = None
+    """Why this is no answer, whatever was drawn (`NO_NUMBERS`); None for an answer."""
 
 
 @dataclass(frozen=True)

@@ -51,11 +51,12 @@ def kept_messages(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _kept(message: Mapping[str, Any]) -> dict[str, Any]:
+    role, older = str(message["role"]), message.get("function_call")
     kept: dict[str, Any] = {
-        "role": str(message["role"]),
+        "role": "tool" if role == "function" else role,
         "content": str(message.get("content") or ""),
     }
-    if calls := message.get("tool_calls"):
+    if calls := message.get("tool_calls") or (older and [{"function": older}]):
         kept["tool_calls"] = [_kept_call(call) for call in calls]
     kept |= {k: str(message[k]) for k in ("tool_call_id", "name") if message.get(k)}
     thoughts = [message[k] for k in THOUGHTS if isinstance(message.get(k), str) and message[k]]

@@ -14,7 +14,7 @@ from torch import Tensor
 from configs.training import GrpoConfig
 from rewards.task import Score, Task
 from rollouts.record import to_json
-from rollouts.trajectory import Trajectory, completion_ids
+from rollouts.trajectory import NO_NUMBERS, Trajectory, completion_ids
 from train.model.loss import centre, overlong_penalty, spread
 from train.model.packing import Segment
 from train.model.starts import GOLD_STEPS
@@ -137,12 +137,18 @@ def cuts_of(groups: Groups) -> list[list[bool]]:
 
 
 def ends_of(groups: Groups) -> dict[str, float]:
-    """Shares of the rollouts that said nothing, and of those that ran out of turns, for the log."""
+    """Shares of the rollouts that said nothing, that ran out of turns, and that the model could not
+    draw, for the log."""
     whole = [t for group in groups for t in group if t.failure is None]
     empty = [not (t.text.strip() or t.files or t.tool_calls) for t in whole]
     late = [t.stop == "turns" for t in whole]
+    broken = [t.failure == NO_NUMBERS for group in groups for t in group]
     count = max(len(whole), 1)
-    return {"response/empty": sum(empty) / count, "response/out_of_turns": sum(late) / count}
+    return {
+        "response/empty": sum(empty) / count,
+        "response/out_of_turns": sum(late) / count,
+        "response/nan": sum(broken) / max(len(broken), 1),
+    }
 
 
 def outcomes_of(batch: Batch, begun: bool = False) -> list[list[float]]:

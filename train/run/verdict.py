@@ -23,17 +23,19 @@ class Diverged(MachineError):
 
 
 def lost(row: Row) -> bool:
-    """Whether a step's loss or gradient was no number (null in a file): it taught nothing."""
+    """Whether a step's loss or gradient was no number (null in a file), or all logits of its
+    rollouts: it taught nothing."""
     values = [row[name] for name in ("loss", "grad_norm") if name in row]
-    return any(value is None or not math.isfinite(value) for value in values)
+    broken = any(value is None or not math.isfinite(value) for value in values)
+    return broken or row.get("response/nan") == 1
 
 
 def ran_away(stage: str, step: int) -> Diverged:
     """The error of a stage that has met `LOST` such steps in a row."""
     return Diverged(
-        f"{stage}: the loss or the gradient of the last {LOST} steps up to step {step} is no "
-        f"number (NaN or infinite): no model was written; lower {stage}.lr, or begin from other "
-        "weights"
+        f"{stage}: the loss, the gradient or the logits of the last {LOST} steps up to step {step} "
+        f"are no numbers (NaN or infinite): no model was written; lower {stage}.lr, or begin from "
+        "other weights"
     )
 
 
@@ -41,9 +43,9 @@ def require_learned(rows: Sequence[Row], stage: str) -> None:
     """Raise `Diverged` where every step of a finished stage was skipped."""
     if rows and all(map(lost, rows)):
         raise Diverged(
-            f"{stage}: the loss or the gradient of all {len(rows)} steps is no number (NaN or "
-            f"infinite): nothing was learned and no model was written; lower {stage}.lr, or begin "
-            "from other weights"
+            f"{stage}: the loss, the gradient or the logits of all {len(rows)} steps are no "
+            "numbers (NaN or infinite): nothing was learned and no model was written; lower "
+            f"{stage}.lr, or begin from other weights"
         )
 
 
@@ -57,19 +59,20 @@ def warnings_of(rows: Sequence[Row], stage: str) -> dict[str, str]:
     found: dict[str, str] = {}
     if skipped:
         found["skipped"] = (
-            f"{skipped} of {steps} steps were skipped: their loss or gradient was no number; "
-            f"lower {stage}.lr"
+            f"{skipped} of {steps} steps were skipped: their loss, gradient or logits were no "
+            f"numbers; lower {stage}.lr"
         )
-    if stage != "rl" or not steps:
+    counted = [row for row in rows if not lost(row)]
+    if stage != "rl" or not counted:
         return found
 
     def always(holds: Callable[[Row], bool]) -> bool:
-        return all(map(holds, rows))
+        return all(map(holds, counted))
 
     if always(lambda row: row.get("by_group/frac_flat") == 1):
         still = always(lambda row: row.get("grad_norm") == 0)
         found["flat"] = (
-            f"every group was flat in {steps} of {steps} steps: "
+            f"every group was flat in {len(counted)} of {steps} steps: "
             f"{'the model is as it was' if still else 'no reward taught anything'}; a prompt's "
             "rollouts all had the same reward (too hard, too easy, or never an answer)"
         )
@@ -79,7 +82,7 @@ def warnings_of(rows: Sequence[Row], stage: str) -> dict[str, str]:
         ("turns", "response/out_of_turns", "every episode stopped at the turn limit"),
     ):
         if always(lambda row, name=name: row.get(name) == 1):
-            found[kind] = f"{said} in {steps} of {steps} steps{_REMEDY[kind]}"
+            found[kind] = f"{said} in {len(counted)} of {steps} steps{_REMEDY[kind]}"
     return found
 
 

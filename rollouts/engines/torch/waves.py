@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -14,7 +15,7 @@ from rewards.seeds import derive_seed
 from rollouts.engines.torch.decode import Cache
 from rollouts.engines.torch.kept import Past
 from rollouts.engines.torch.sampling import uniforms
-from rollouts.trajectory import Completion, Stop
+from rollouts.trajectory import NO_NUMBERS, Completion, Stop
 
 SPARE = 0.8  # rows are gathered when at most this share of them is alive
 GPU_EVERY = 8  # tokens between two looks at what has ended: a look waits for the device
@@ -162,6 +163,8 @@ def cut(k: list[Tensor], v: list[Tensor], row: int, length: int) -> Past:
 def completion(
     ids: list[int], full: list[float], narrow: list[float], size: int, done: bool
 ) -> Completion:
-    """The first `size` tokens of a row; `done`: the last of them is a stop token."""
+    """The first `size` tokens of a row; `done`: the last of them is a stop token. Tokens drawn from
+    logits that are no numbers are no answer."""
     stop: Stop = "eos" if done else "length"
-    return Completion(ids[:size], full[:size], narrow[:size], stop)
+    failure = NO_NUMBERS if any(map(math.isnan, full[:size])) else None
+    return Completion(ids[:size], full[:size], narrow[:size], stop, failure)

@@ -149,3 +149,14 @@ def test_a_row_of_parquet_is_refused_as_one_of_jsonl(tmp_path: Path) -> None:
     (where, row), *_ = training_rows(str(tmp_path / "w.parquet"))
     with pytest.raises(TaskError, match=r"w.parquet row 1: `weight` of a message is 0.5"):
         chat_of(row, where)
+
+
+def test_a_call_of_the_older_form_is_kept_as_one_of_the_newer(tmp_path: Path) -> None:
+    row = rollout()
+    function = row["messages"][1].pop("tool_calls")[0]["function"]
+    row["messages"][1]["function_call"] = function
+    row["messages"][2] = {"role": "function", "name": "search", "content": "found"}
+    (where, kept), *_ = training_rows(str(selected(tmp_path, [row])))
+    turns = chat_of(kept, where).turns
+    assert [turn.role for turn in turns] == ["user", "assistant", "tool", "assistant"]
+    assert [(c.name, c.arguments) for c in turns[1].calls] == [("search", {"topic": "a"})]

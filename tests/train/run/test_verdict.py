@@ -103,6 +103,33 @@ def test_sft_whose_loss_is_no_number_leaves_no_model(
     assert not (out / "model").exists() and not (out / "DONE").exists()
 
 
+def test_rl_from_logits_that_are_no_numbers_leaves_no_model(
+    broken_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, data = tmp_path / "run", toy_tasks(tmp_path / "t.jsonl", 4)
+    settings = ["rl.steps=2", "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.audit=off"]
+    settings += ["rl.rollouts_per_prompt=2", "rl.max_new_tokens=4", "engine.dtype=float32"]
+    words = ["--tasks", str(data), "--model", str(broken_model), "--out", str(out), *settings]
+    assert command("grpo")([*words, "engine.threads=1"]) == 1
+    assert "logits of all 2 steps are no numbers" in capsys.readouterr().err
+    assert not (out / "model").exists()
+    for line in (out / "rollouts" / "step_000001.jsonl").read_text().splitlines():
+        assert "NaN" not in line.replace("logits are NaN", "")
+        row = json.loads(line)
+        assert row["outcome"] is None and "logits are NaN" in row["failure"]
+
+
+def test_answers_from_logits_that_are_no_numbers_are_not_cut_ones(
+    broken_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, out = toy_tasks(tmp_path / "t.jsonl", 2), tmp_path / "e"
+    words = ["--tasks", str(data), "--model", str(broken_model), "--out", str(out)]
+    words += ["--no-baselines", "--max-new-tokens", "4", "--dtype", "float32", "--threads", "1"]
+    assert command("eval")(words) == 3
+    said = capsys.readouterr().err
+    assert "the model's logits are NaN" in said and "cut by" not in said
+
+
 def test_rl_that_never_saw_a_difference_says_so(
     tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
