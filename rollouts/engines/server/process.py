@@ -1,4 +1,5 @@
-"""Servers of one's own: started on free ports, one a device, watched, ended with all they began."""
+"""Servers of one's own: started on free ports, one a device, and ended with all they began: when
+they are no longer wanted, on a signal, and (watched.py) when this process is killed."""
 
 from __future__ import annotations
 
@@ -17,9 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rewards.task import TaskError
+from rollouts.engines.server.watched import END_S
 
-END_S = 30.0  # between TERM and KILL
 LOOK_S = 0.5
+_WATCHED = Path(__file__).with_name("watched.py")
+# a proxy knows nothing of this machine's own address
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,7 @@ def _running(
     """A process group of its own: a server starts others, which must not stay behind."""
     with open(log, "wb") as out:
         process = subprocess.Popen(
-            launch.command(port, device),
+            [sys.executable, "-I", _WATCHED, str(os.getpid()), *launch.command(port, device)],
             env=launch.environment(device),
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -138,7 +142,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(END_S)
+        process.wait(END_S + 2)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -154,7 +158,7 @@ def _await(address: str, process: subprocess.Popen[bytes], log: Path, launch: La
             )
         with (
             contextlib.suppress(OSError),
-            urllib.request.urlopen(f"{address}/health", timeout=5) as answer,
+            _DIRECT.open(f"{address}/health", timeout=5) as answer,
         ):
             if answer.status == 200:
                 return

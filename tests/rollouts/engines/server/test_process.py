@@ -1,11 +1,14 @@
-"""Servers end with the process that started them."""
+"""Servers end with the process that started them, and are asked without a proxy."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,7 +27,29 @@ with servers(Launch("assay", "m", "m", python=sys.argv[1]), [""], Path(sys.argv[
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def children(pid: int) -> list[int]:
+    """The processes below one, with theirs."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    below = [int(child) for task in tasks for child in task.read_text().split()]
+    return below + [one for child in below for one in children(child)]
+
+
+def wait_for(true: Callable[[], object], what: str, seconds: float = 120) -> None:
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until, what
+        time.sleep(0.1)
+
+
+def alive(pid: int) -> bool:
+    """A zombie has ended: here nobody may be there to bury it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_signal_ends_the_servers_too(number: signal.Signals, tmp_path: Path) -> None:
     served = tmp_path / "served"
     served.mkdir()
@@ -39,15 +64,37 @@ exec "{sys.executable}" -m http.server --bind 127.0.0.1 --directory "{served}" "
     )
     python.chmod(0o755)
     words = [sys.executable, "-c", STARTER, str(python), str(tmp_path / "logs")]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    nowhere = dict.fromkeys(("http_proxy", "HTTP_PROXY"), "http://127.0.0.1:9")
+    env = {**os.environ, **nowhere, "no_proxy": "", "NO_PROXY": "", "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(words, stdout=subprocess.PIPE, env=env, text=True) as starter:
         assert starter.stdout is not None and starter.stdout.readline() == "ready\n"
         server = int((tmp_path / "pid").read_text())
         os.kill(server, 0)
         starter.send_signal(number)
-        assert starter.wait(60) == 128 + number
-    with pytest.raises(ProcessLookupError):
-        os.kill(server, 0)
+        killed = number == signal.SIGKILL
+        assert starter.wait(60) == (-number if killed else 128 + number)
+    if killed:  # nothing told the server; its watcher sees it
+        wait_for(lambda: not alive(server), "the server goes on")
+    assert not alive(server)
+
+
+@pytest.mark.slow
+def test_a_killed_evaluation_leaves_no_server(tiny_folder: Path, tmp_path: Path) -> None:
+    gold = {"input_text": "a", "status": "KEEP", "text": "a", "recipe": []}
+    row = {"family": "refinement", "track": "x", "split": "heldout", "gold": gold}
+    ask = [{"role": "user", "content": "tidy"}]
+    rows = [row | {"id": f"t{i}", "prompt": ask} for i in range(4000)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    words = [sys.executable, "-m", "assay", "eval", "--engine", "assay", "--no-baselines"]
+    words += ["--tasks", str(tmp_path / "t.jsonl"), "--model", str(tiny_folder)]
+    words += ["--out", str(tmp_path / "e"), "--server-args", "--dtype float32 --threads 1"]
+    with subprocess.Popen(words, cwd=ROOT) as evaluation:
+        journal = tmp_path / "e" / "rows.jsonl"
+        wait_for(lambda: journal.is_file() and journal.stat().st_size, "no answer yet")
+        servers = children(evaluation.pid)
+        assert servers and evaluation.poll() is None
+        evaluation.kill()
+    wait_for(lambda: not any(map(alive, servers)), "a server goes on")
 
 
 def test_vllm_on_a_cpu_is_started_as_its_build_wants(

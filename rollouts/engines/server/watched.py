@@ -1,0 +1,37 @@
+"""Runs a server for as long as the process that wanted it lives, however that one ends.
+
+    python watched.py PARENT COMMAND …
+
+It is the leader of a process group that the server, and whatever that starts, belong to. When the
+parent is gone (also by KILL, which it cannot see coming) the whole group ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+
+END_S = 30.0  # between TERM and KILL
+LOOK_S = 0.2
+
+
+def watch(parent: int, command: list[str]) -> int:
+    """The server's exit status, as a shell says it."""
+    server = subprocess.Popen(command)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # to the group: the server ends by it
+    while server.poll() is None and os.getppid() == parent:
+        time.sleep(LOOK_S)
+    if os.getppid() != parent:
+        os.killpg(0, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(END_S)
+        os.killpg(0, signal.SIGKILL)
+    return server.returncode if server.returncode >= 0 else 128 - server.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(watch(int(sys.argv[1]), sys.argv[2:]))
