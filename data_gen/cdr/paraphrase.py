@@ -20,8 +20,7 @@ from rewards.cdr.json_score import parse_json
 from rewards.cdr.language import read_number, say_number, say_step
 from rewards.cdr.phrases import CONDITIONS, NOUNS, SENTENCES
 from rewards.gold import RECIPE_PARAMS, Step
-from rewards.krama.judge import JudgeError
-from rewards.krama.judge_endpoint import Endpoint
+from rewards.http_client import ChatEndpoint
 
 CHECKS = (
     "functional_equivalence",
@@ -50,13 +49,9 @@ class Candidate:
     steps: tuple[Step, ...] = ()
 
 
-def say(endpoint: Endpoint, prompt: str, temperature: float = 0.0) -> str:
-    """The text of one answer. Raises `JudgeError` when the endpoint gives none."""
-    choice = endpoint.chat([{"role": "user", "content": prompt}], temperature=temperature)
-    try:
-        return str(choice["message"]["content"] or "")
-    except (KeyError, TypeError):
-        raise JudgeError(f"{endpoint.url}: the answer holds no message") from None
+def say(endpoint: ChatEndpoint, prompt: str, temperature: float = 0.0) -> str:
+    """The text of one answer. Raises `EndpointError` when the endpoint gives none."""
+    return endpoint.ask([{"role": "user", "content": prompt}], temperature=temperature).text
 
 
 def menu() -> list[tuple[str, str, str | None]]:
@@ -71,10 +66,10 @@ def menu() -> list[tuple[str, str, str | None]]:
     return found
 
 
-def recover(text: str, endpoint: Endpoint) -> list[Step]:
+def recover(text: str, endpoint: ChatEndpoint) -> list[Step]:
     """The recipe of a paraphrase: by our grammar, else by the endpoint's choice from the menu.
 
-    [] when it names none, or something that is not on the menu. Raises `JudgeError`.
+    [] when it names none, or something that is not on the menu. Raises `EndpointError`.
     """
     try:
         return read_instruction(text)[0]
@@ -118,9 +113,9 @@ def numbers_kept(steps: Sequence[Step], text: str) -> bool:
     return True
 
 
-def judged(text: str, base: PromptVariant, endpoint: Endpoint) -> str:
+def judged(text: str, base: PromptVariant, endpoint: ChatEndpoint) -> str:
     """Why the judge refuses a paraphrase, or "": all five checks, `keep`, and a mean score of 3.5
-    or more are wanted. Raises `JudgeError` when there is no verdict."""
+    or more are wanted. Raises `EndpointError` when there is no verdict."""
     answer = say(
         endpoint,
         "Judge the paraphrase of an instruction. Answer with one JSON object: the keys "
@@ -142,9 +137,9 @@ def judged(text: str, base: PromptVariant, endpoint: Endpoint) -> str:
         return "judge: no verdict"
 
 
-def paraphrase(steps: Sequence[Step], base: PromptVariant, endpoint: Endpoint) -> Candidate:
-    """One candidate for a variant in its style, accepted or refused. Raises `JudgeError` when the
-    endpoint cannot be had: then nothing is known of it."""
+def paraphrase(steps: Sequence[Step], base: PromptVariant, endpoint: ChatEndpoint) -> Candidate:
+    """One candidate for a variant in its style, accepted or refused. Raises `EndpointError` when
+    the endpoint cannot be had: then nothing is known of it."""
     text = say(
         endpoint,
         f"Rewrite this instruction in the style '{base.style_label}'. Keep every operation, their "
@@ -156,7 +151,7 @@ def paraphrase(steps: Sequence[Step], base: PromptVariant, endpoint: Endpoint) -
 
 
 def _proved(
-    text: str, wanted: list[Step], base: PromptVariant, endpoint: Endpoint
+    text: str, wanted: list[Step], base: PromptVariant, endpoint: ChatEndpoint
 ) -> tuple[str, tuple[Step, ...]]:
     """(why it is refused or "", the recipe that was recovered); cheap checks come first."""
     if not text or len(text) > MOST_CHARS:

@@ -9,7 +9,6 @@ tasks.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,19 +23,13 @@ from data_gen.cdr.paraphrase import Candidate, paraphrase
 from data_gen.cdr.rows import PlannedRow, key_of
 from rewards.cdr.ids import stable_id
 from rewards.gold import Step
+from rewards.http_client import ChatEndpoint, CircuitBreaker, EndpointError
 from rewards.journal import read_journal
-from rewards.krama.judge import JudgeError
-from rewards.krama.judge_endpoint import Endpoint
 from rewards.progress import Progress
 from rewards.task import TaskError, json_line
 
 Row = dict[str, Any]
 FILE = "paraphrases.jsonl"
-GIVE_UP = 20  # failures in a row after which the endpoint counts as gone
-
-
-class ParaphraseError(TaskError):
-    """The endpoint cannot be used; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +96,7 @@ def paraphrase_units(
 ) -> Paraphrased:
     """Ask for what `out/paraphrases.jsonl` does not hold yet, and choose.
 
-    Raises `ParaphraseError` when the endpoint is gone; what it said is kept.
+    Raises `TaskError` when the endpoint is gone; what it said is kept.
     """
     jobs = list(jobs_of(units, instruct, config))
     asker = _Asker(config, out / FILE)
@@ -124,12 +117,12 @@ class _Asker:
 
     def __init__(self, config: ParaphraseConfig, journal: Path) -> None:
         if not config.model:
-            raise ParaphraseError("paraphrase.model is empty; say which model the endpoint has")
-        key = os.environ.get(config.key_env, "")
-        self._endpoint = Endpoint(config.url, config.model, key, config.timeout_s)
+            raise TaskError("paraphrase.model is empty; say which model the endpoint has")
+        self._endpoint = ChatEndpoint(config.url, config.model, config.key_env, config.timeout_s)
+        self._breaker = CircuitBreaker(config.url)
         self._candidates, self._journal, self._lock = config.candidates, journal, Lock()
         self._known: dict[tuple[str, str, int, str], Row] = {}
-        self.failed, self._in_a_row, self._last = 0, 0, ""
+        self.failed = 0
         for row in read_journal(journal):
             name = (row["recipe_prompt_key"], row["style_id"], row["slot"], row["base"])
             self._known[name] = row
@@ -143,21 +136,17 @@ class _Asker:
         name = (job.key, base.style_id, slot, base.user_requirement)
         if name in self._known:
             return self._known[name]
-        if self._in_a_row >= GIVE_UP:
-            raise ParaphraseError(
-                f"{self._endpoint.url}: {GIVE_UP} requests in a row failed, the last with "
-                f"{self._last}; what was answered is kept, the same command goes on"
-            )
+        self._breaker.check()
         try:
             made = paraphrase(job.steps, base, self._endpoint)
-        except JudgeError as error:
+        except EndpointError as error:
             with self._lock:
-                self.failed, self._in_a_row = self.failed + 1, self._in_a_row + 1
-                self._last = str(error)
+                self.failed += 1
+            self._breaker.see(str(error), answered="no_answer" in error.notes)
             return None
+        self._breaker.see(None)
         row = _row(job, slot, made)
         with self._lock:
-            self._in_a_row = 0
             self._journal.parent.mkdir(parents=True, exist_ok=True)
             with open(self._journal, "ab") as file:
                 file.write(json_line(row))

@@ -12,13 +12,17 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
+from rewards.http_client import ChatEndpoint
 from rewards.krama.answer import score_response
-from rewards.krama.judge import JudgeError
-from rewards.krama.judge_endpoint import Endpoint
+from rewards.krama.judge_endpoint import yes_or_no
 from rewards.syntax import parse_python
 
+_SYSTEM = (
+    "You review data pipelines. Reply with one word, Yes or No: does the code implement the "
+    "functionality?"
+)
 # What a step's verb looks like in code: names called, attributes used, operators (as words).
 _VERBS: dict[str, tuple[str, ...]] = {
     r"load|read|open|import": ("read", "open", "load", "glob", "parse"),
@@ -175,7 +179,7 @@ def static_coverage(steps: Sequence[str], code: str) -> float | None:
     return sum(_covers(step, found) for step in asked) / len(asked)
 
 
-def judged_coverage(steps: Sequence[str], code: str, endpoint: Endpoint) -> float | None:
+def judged_coverage(steps: Sequence[str], code: str, endpoint: ChatEndpoint) -> float | None:
     """The same share by an endpoint's verdicts, one request a step. Raises `JudgeError`."""
     asked = [step for step in steps if step.strip()]
     if not asked:
@@ -185,20 +189,8 @@ def judged_coverage(steps: Sequence[str], code: str, endpoint: Endpoint) -> floa
     hits = 0
     for step in asked:
         shown = json.dumps({"functionality": step, "code": code[:60_000]})
-        messages = [
-            {
-                "role": "system",
-                "content": "You review data pipelines. Reply with one word, Yes or "
-                "No: does the code implement the functionality?",
-            },
-            {"role": "user", "content": f"{shown}\n\nImplemented? Yes or No."},
-        ]
-        choice = endpoint.chat(messages, max_tokens=16)
-        text = str(cast("Mapping[str, Any]", choice.get("message") or {}).get("content") or "")
-        word = re.search(r"\b(yes|no)\b", text, re.IGNORECASE)
-        if word is None:
-            raise JudgeError(f"the judge said neither yes nor no: {text[:80]!r}")
-        hits += word.group(1).lower() == "yes"
+        yes, _ = yes_or_no(endpoint, _SYSTEM, f"{shown}\n\nImplemented? Yes or No.")
+        hits += yes
     return hits / len(asked)
 
 

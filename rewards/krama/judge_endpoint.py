@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
+from rewards.http_client import ChatEndpoint, EndpointError
 from rewards.krama.judge import JudgeError, Verdict
 
+KEY_ENV = "ASSAY_JUDGE_KEY"  # the environment variable with the judge's key
 _SYSTEM = (
     "You compare a candidate answer with a reference answer to the same question. Reply with one "
     "word: Yes when the candidate states the same facts as the reference, No otherwise."
@@ -21,47 +20,27 @@ _SYSTEM = (
 _WORD = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 
 
-def post_json(url: str, body: Mapping[str, Any], key: str, seconds: float) -> dict[str, Any]:
-    """One POST; raises OSError or ValueError for whatever goes wrong on the way."""
-    headers = {"Content-Type": "application/json"}
-    if key:
-        headers["Authorization"] = f"Bearer {key}"
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
-    with urllib.request.urlopen(request, timeout=seconds) as reply:
-        found: Any = json.loads(reply.read())
-    if not isinstance(found, dict):
-        raise ValueError("the reply is not an object")
-    return cast("dict[str, Any]", found)
-
-
-@dataclass
-class Endpoint:
-    """Where to ask. `url` ends before `/chat/completions`; `key` may be empty."""
-
-    url: str
-    model: str
-    key: str = ""
-    seconds: float = 60.0
-    tries: int = 4
-
-    def chat(self, messages: Sequence[Mapping[str, str]], **options: Any) -> dict[str, Any]:
-        """The first choice of a reply at temperature 0. Raises `JudgeError` after `tries`."""
-        body = {"model": self.model, "messages": list(messages), "temperature": 0} | options
-        url = self.url.rstrip("/") + "/chat/completions"
-        why = ""
-        for attempt in range(self.tries):
-            if attempt:
-                time.sleep(min(2.0**attempt, 20.0))
-            try:
-                choices = post_json(url, body, self.key, self.seconds)["choices"]
-                return cast("dict[str, Any]", choices[0])
-            except urllib.error.HTTPError as error:
-                why = f"HTTP {error.code}"
-                if error.code < 500 and error.code != 429:
-                    break
-            except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-                why = str(error) or type(error).__name__
-        raise JudgeError(f"{url}: {why}")
+def yes_or_no(endpoint: ChatEndpoint, system: str, user: str) -> tuple[bool, str]:
+    """(the verdict, how it was found): the odds of Yes against No where the endpoint gives
+    log-probabilities, else the first of the two words. Raises `JudgeError` without a verdict."""
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+    odds = {"logprobs": True, "top_logprobs": 20}
+    try:
+        try:
+            found = endpoint.ask(messages, max_tokens=16, **odds)
+        except EndpointError as error:
+            if error.status not in (400, 422) or "logprobs" not in error.body:
+                raise
+            found = endpoint.ask(messages, max_tokens=16)
+    except EndpointError as error:
+        raise JudgeError(str(error)) from None
+    weighed = _odds(found.choice)
+    if weighed is not None:
+        return weighed > 0, "endpoint_odds"
+    word = _WORD.search(found.text)
+    if word is None:
+        raise JudgeError(f"the judge said neither yes nor no: {found.text[:80]!r}")
+    return word.group(1).lower() == "yes", "endpoint_word"
 
 
 @dataclass
@@ -69,7 +48,7 @@ class EndpointJudge:
     """Asks for one word and weighs Yes against No, as ParaPluie does, where the endpoint gives
     log-probabilities; else the first yes or no of the reply counts. Verdicts are remembered."""
 
-    endpoint: Endpoint
+    endpoint: ChatEndpoint
     known: dict[tuple[str, str], Verdict] = field(default_factory=dict[tuple[str, str], Verdict])
 
     def __call__(self, prediction: str, target: str) -> Verdict:
@@ -83,26 +62,8 @@ class EndpointJudge:
             return Verdict(True, "equal")
         # a wall between data and instructions, and a bound on what one answer may cost
         shown = json.dumps({"reference": target, "candidate": prediction[:20_000]})
-        messages = [
-            {"role": "system", "content": _SYSTEM},
-            {"role": "user", "content": f"{shown}\n\nSame facts? Yes or No."},
-        ]
-        choice = self.endpoint.chat(messages, max_tokens=16, logprobs=True, top_logprobs=20)
-        odds = _odds(choice)
-        if odds is not None:
-            return Verdict(odds > 0, "endpoint_odds")
-        text = _content(choice)
-        found = _WORD.search(text)
-        if found is None:
-            raise JudgeError(f"the judge said neither yes nor no: {text[:80]!r}")
-        return Verdict(found.group(1).lower() == "yes", "endpoint_word")
-
-
-def _content(choice: Mapping[str, Any]) -> str:
-    try:
-        return str(choice["message"]["content"] or "")
-    except (KeyError, TypeError):
-        return ""
+        said = yes_or_no(self.endpoint, _SYSTEM, f"{shown}\n\nSame facts? Yes or No.")
+        return Verdict(*said)
 
 
 def _odds(choice: Mapping[str, Any]) -> float | None:

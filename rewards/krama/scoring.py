@@ -3,12 +3,14 @@ what it imports travel with an exported task."""
 
 from __future__ import annotations
 
-import os
 from functools import lru_cache
 
 from rewards.krama.episode import AnswerReward, score_episode
 from rewards.krama.judge import Judge, deterministic
 from rewards.task import Answer, Score, Task
+
+# only a judge that a setting names
+STAYS_HOME = ("rewards.krama.judge_endpoint", "rewards.http_client")
 
 
 @lru_cache(maxsize=8)
@@ -16,9 +18,10 @@ def judge_of(url: str, model: str) -> Judge:
     """The judge of paraphrases: an endpoint, or without a URL the deterministic one."""
     if not url:
         return deterministic
-    from rewards.krama.judge_endpoint import Endpoint, EndpointJudge
+    from rewards.http_client import ChatEndpoint
+    from rewards.krama.judge_endpoint import KEY_ENV, EndpointJudge
 
-    return EndpointJudge(Endpoint(url, model, os.environ.get("ASSAY_JUDGE_KEY", "")))
+    return EndpointJudge(ChatEndpoint(url, model, KEY_ENV))
 
 
 def score_lake(task: Task, answer: Answer, weights: AnswerReward) -> Score:

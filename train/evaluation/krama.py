@@ -11,7 +11,6 @@ with tokens and minutes.
 from __future__ import annotations
 
 import json
-import os
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from rewards.files import write_text
+from rewards.http_client import ChatEndpoint
 from rewards.krama.clarification import asks_back
 from rewards.krama.coverage import judged_coverage
 from rewards.krama.episode import ANSWER, PIPELINE, read_text
 from rewards.krama.failure import category
 from rewards.krama.judge import JudgeError
-from rewards.krama.judge_endpoint import Endpoint
+from rewards.krama.judge_endpoint import KEY_ENV
 from rewards.krama.release import harness
 from rewards.krama.scoring import judge_of
 from rewards.task import Score, Task, TaskError, read_tasks, with_absolute_files
@@ -160,7 +160,7 @@ def _asked(run: Trajectory, answer: Any) -> bool:
 def _design(task: Task, code: str, args: Any) -> float | None:
     if not args.judge_url:
         return None
-    endpoint = Endpoint(args.judge_url, args.judge_model, os.environ.get("ASSAY_JUDGE_KEY", ""))
+    endpoint = ChatEndpoint(args.judge_url, args.judge_model, KEY_ENV)
     try:
         steps = [str(s.get("step") or "") for s in task.gold.get("subtasks") or []]
         return judged_coverage(steps, code, endpoint)

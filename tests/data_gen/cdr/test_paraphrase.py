@@ -18,8 +18,7 @@ from data_gen.cdr.instruct import pool, read_instruction
 from data_gen.cdr.paraphrase import CHECKS, SCORES, menu, paraphrase
 from rewards.cdr.files import find_tracks, read_track
 from rewards.gold import Step
-from rewards.krama.judge import JudgeError
-from rewards.krama.judge_endpoint import Endpoint
+from rewards.http_client import GIVE_UP, ChatEndpoint, EndpointError, Patience
 
 main = command("tasks")
 
@@ -47,7 +46,9 @@ def answers(text: str, choice: Any = CHOICE, verdict: Any = GOOD) -> Callable[[B
 
 def made_of(reply: Callable[[Body], str]) -> Any:
     with serving(reply) as (url, _):
-        return paraphrase(STEPS, BASE, Endpoint(url, "stub", seconds=10, tries=1))
+        return paraphrase(
+            STEPS, BASE, ChatEndpoint(url, "stub", timeout_s=10, patience=Patience(1))
+        )
 
 
 def test_a_faithful_paraphrase_is_accepted() -> None:
@@ -81,8 +82,8 @@ def test_what_cannot_be_proved_is_refused(text: str, choice: Any, verdict: Any, 
 
 
 def test_an_endpoint_that_is_not_there_is_no_verdict() -> None:
-    with pytest.raises(JudgeError):
-        paraphrase(STEPS, BASE, Endpoint("http://127.0.0.1:9/v1", "stub", seconds=2, tries=1))
+    with pytest.raises(EndpointError):
+        paraphrase(STEPS, BASE, ChatEndpoint("http://127.0.0.1:9/v1", "stub", patience=Patience(1)))
 
 
 SMALL = (
@@ -182,7 +183,7 @@ def test_an_endpoint_that_goes_away_is_said_and_what_it_gave_is_kept(
 
     with serving(reply) as (url, _):
         assert build(tmp_path, url, "paraphrase.workers=1") == 2
-        assert "20 requests in a row failed" in capsys.readouterr().err
+        assert f"{GIVE_UP} requests in a row failed" in capsys.readouterr().err
         kept = (tmp_path / "out" / "paraphrases.jsonl").read_text().splitlines()
         assert 2 <= len(kept) <= 9
         assert not (tmp_path / "out" / "tracks").exists()

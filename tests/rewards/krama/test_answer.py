@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from chat_server import Body, serving
+from chat_server import Body, Raw, serving
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rewards.cli import score_lines
+from rewards.http_client import ChatEndpoint, Patience
 from rewards.krama.answer import ANSWER_TYPES, READINGS, score_response, score_row, table3
 from rewards.krama.episode import read_text, score_episode
 from rewards.krama.judge import deterministic
-from rewards.krama.judge_endpoint import Endpoint, EndpointJudge
+from rewards.krama.judge_endpoint import EndpointJudge
 from rewards.krama.match import as_list, equal, pairs_found
 from rewards.krama.release import bleu, rouge1
 
@@ -252,13 +253,15 @@ def test_assay_score_rows() -> None:
     assert 0.5 < released["outcome"] < 1.0  # BLEU opens the gate to ROUGE's partial credit
 
 
-def judge_reply(body: Body) -> str | int | Body:
+def judge_reply(body: Body) -> str | int | Body | Raw:
     """The model's name says how."""
+    if body["model"] == "words alone" and "logprobs" in body:
+        return Raw([b'{"error": {"message": "logprobs are not supported"}}'], "text/json", 400)
     if body["model"] == "odds":
         top = [{"token": " No", "logprob": -0.2}, {"token": "Yes", "logprob": -2.0}]
         odds = {"content": [{"top_logprobs": top}]}
         return {"choices": [{"message": {"content": "?"}, "logprobs": odds}]}
-    return 400 if body["model"] == "broken" else "Yes." if body["model"] == "w" else "?"
+    return 400 if body["model"] == "broken" else "Yes." if body["model"][0] == "w" else "?"
 
 
 @pytest.fixture
@@ -271,7 +274,7 @@ def test_endpoint_judge(judge_server: tuple[str, list[Body]]) -> None:
     endpoint, asked = judge_server
 
     def ask(model: str) -> Any:
-        judge = EndpointJudge(Endpoint(endpoint, model, tries=1))
+        judge = EndpointJudge(ChatEndpoint(endpoint, model, patience=Patience(1)))
         first = score_response("string_approximate", "b", {"answer": "a"}, judge=judge)
         assert score_response("string_approximate", "b", {"answer": "a"}, judge=judge) == first
         return first
@@ -279,6 +282,7 @@ def test_endpoint_judge(judge_server: tuple[str, list[Body]]) -> None:
     assert ask("w").outcome == 1.0
     assert ask("odds").outcome == 0.0
     assert len(asked) == 2  # verdicts are remembered
+    assert ask("words alone").outcome == 1.0  # no odds to be had
     for model in ("silent", "broken"):
         score = ask(model)
         assert (score.outcome, score.reward) == (None, None)
