@@ -33,7 +33,8 @@ from rewards.task import TaskError
 
 Row = Mapping[str, Any]
 T = TypeVar("T")
-Again = Literal["no", "error", "busy"]  # whether a request is tried again, and how patiently
+# whether a request is tried again, and how patiently; "slow": it took too long
+Again = Literal["no", "error", "busy", "slow"]
 
 BUSY = (429, 529)  # the endpoint asks for patience, as does any answer with Retry-After
 _AGAIN = (408, 409, 425)  # as does whatever a gateway breaks, 5xx
@@ -69,12 +70,13 @@ class Patience:
     """How long one request is tried: `attempts` for errors and lost connections; while the endpoint
     says that it is busy, until `seconds` have been waited in all. Pauses grow from `pause_s` to
     `longest_s`, drawn apart so that many callers do not come back together; a `Retry-After` is
-    kept."""
+    kept. `slow`: whether a try that took too long is an error like others."""
 
     attempts: int = 5
     seconds: float = 600.0
     pause_s: float = 1.0
     longest_s: float = 60.0
+    slow: bool = True
 
     def pause(self, tries: int, retry_after: float) -> float:
         """Seconds before the next try, after `tries` of them."""
@@ -147,7 +149,7 @@ async def post(
         pause = patience.pause(tries, failed.after)
         waited += pause
         over = errors >= patience.attempts or waited > patience.seconds
-        if failed.again == "no" or over:
+        if failed.again == "no" or over or (failed.again == "slow" and not patience.slow):
             tried = f" ({tries} tries)" if tries > 1 else ""
             raise EndpointError(
                 f"{url}: {failed}{tried}", failed.status, failed.body, notes=failed.notes
@@ -197,7 +199,8 @@ async def _once(session: Any, url: str, body: Row | None) -> Row:
         raise EndpointError(f"{type(error).__name__}: {error}") from None
     except (aiohttp.ClientError, TimeoutError) as error:
         through = f" (through the proxy {urlsplit(proxy).hostname})" if proxy else ""
-        raise EndpointError(f"{type(error).__name__}: {error}{through}", again="error") from None
+        again: Again = "slow" if isinstance(error, TimeoutError) else "error"
+        raise EndpointError(f"{type(error).__name__}: {error}{through}", again=again) from None
 
 
 async def _streamed(answer: Any) -> Row:
@@ -226,7 +229,7 @@ def _whole(status: int, data: bytes, after: float) -> Row:
     """A whole answer's JSON object. Raises `EndpointError` for anything else."""
     text = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     try:
-        value: Any = json.loads(text)
+        value: Any = json.loads(text or "{}")
     except (ValueError, RecursionError):
         value = None
     row = cast("dict[str, Any]", value) if isinstance(value, dict) else None
@@ -245,12 +248,10 @@ def _whole(status: int, data: bytes, after: float) -> Row:
         stream = EventStream()
         stream.feed(data)
         return _assembled(stream)
-    said = _short(text) or "nothing"
     # a page of a gateway or a wrong address stays what it is; a broken answer may not
     page = text.startswith("<")
-    raise EndpointError(
-        f"HTTP {status}, but no JSON object: {said}", status, text, "no" if page else "error"
-    )
+    said = f"HTTP {status}, but no JSON object: {_short(text)}"
+    raise EndpointError(said, status, text, "no" if page else "error")
 
 
 def _short(text: str) -> str:

@@ -11,14 +11,12 @@ import asyncio
 import base64
 import binascii
 import json
-import random
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-import aiohttp
-
+from rewards.http_client import EndpointError, Patience, get, opened, post
 from rollouts.sandbox.exchange import Answer
 from rollouts.sandbox.model import MIB, Limits, Result, SandboxError
 from rollouts.sandbox.pool import check
@@ -66,7 +64,6 @@ _SEED = (
     "import random; random.seed({0})\ntry:\n import numpy; numpy.random.seed({0})\n"
     "except ImportError: pass\n"
 )
-_MOST_BYTES = 512 * MIB
 _THREADS = ("OMP", "OPENBLAS", "MKL", "NUMEXPR")
 
 
@@ -83,14 +80,12 @@ class FusionClient:
         self._ours: bool | None = None
         self.queue_s, self.retries = queue_s, retries
         self._slots = asyncio.Semaphore(concurrency)
-        self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> FusionClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._session is not None:
-            await self._session.close()
+        pass
 
     async def run(
         self,
@@ -130,48 +125,23 @@ class FusionClient:
         """Whether the server is `assay sandbox serve`, which needs no wrapper."""
         if self._ours is None:
             try:
-                timeout = aiohttp.ClientTimeout(total=10)
-                async with self._http().get(self._root + "/metrics", timeout=timeout) as answer:
-                    self._ours = answer.status == 200 and b'"layers"' in await answer.read()
-            except (aiohttp.ClientError, TimeoutError):
-                return False  # asked again with the next call; the post says what is wrong
+                async with opened("", 10.0) as session:
+                    self._ours = "layers" in await get(session, self._root + "/metrics")
+            except EndpointError as error:
+                if not error.status:
+                    return False  # asked again with the next call; the post says what is wrong
+                self._ours = False
         return self._ours
 
-    def _http(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession()
-        return self._session
-
-    async def _post(self, body: dict[str, Any], patience: float) -> dict[str, Any]:
-        """Retry what never reached the code: connection errors and 5xx, with jitter."""
-        timeout, why = aiohttp.ClientTimeout(total=patience), ""
-        for attempt in range(self.retries + 1):
-            if attempt:
-                await asyncio.sleep(random.uniform(0.5, 1.0) * min(30, 0.2 * 2**attempt))
-            try:
-                async with self._http().post(self.url, json=body, timeout=timeout) as answer:
-                    if answer.status < 500:
-                        return await _bounded(answer)
-                    why = f"the sandbox server answered {answer.status}"
-            except TimeoutError:
-                raise SandboxError(f"no answer within {patience:.0f} s") from None
-            except aiohttp.ClientError as error:
-                why = f"cannot reach {self.url}: {error}"
-        raise SandboxError(why)
-
-
-async def _bounded(answer: aiohttp.ClientResponse) -> dict[str, Any]:
-    data = bytearray()
-    async for part in answer.content.iter_chunked(1 << 18):
-        data += part
-        if len(data) > _MOST_BYTES:
-            raise SandboxError(f"the sandbox server's answer is longer than {_MOST_BYTES} bytes")
-    if answer.status != 200:
-        raise SandboxError(f"the sandbox server answered {answer.status}: {bytes(data[:200])!r}")
-    value = json.loads(data)
-    if not isinstance(value, dict):
-        raise SandboxError("the sandbox server's answer is not an object")
-    return cast("dict[str, Any]", value)
+    async def _post(self, body: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """What never reached the code is tried again; what took too long may have run."""
+        patience = Patience(self.retries + 1, self.queue_s, 0.4, 30.0, slow=False)
+        try:
+            async with opened("", seconds) as session:
+                return await post(session, self.url, body, patience, dict)
+        except EndpointError as error:
+            reached = "" if error.status else "cannot reach the sandbox server: "
+            raise SandboxError(f"{reached}{error}") from None
 
 
 def _body(

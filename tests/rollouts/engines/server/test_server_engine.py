@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("aiohttp")
+from chat_server import serving
 
-from rewards.http_client import EndpointError, Patience
+from rewards.http_client import EndpointError, Patience, opened
 from rewards.task import TaskError
 from rollouts import cli
 from rollouts.engines.dialects import DIALECTS, AnswerError
@@ -176,6 +177,30 @@ SGLANG = {
         "output_token_logprobs": [[-0.5, 4, None], [-1.5, 2, None]],
     },
 }
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_every_way_to_sample_is_said(kind: str) -> None:
+    """What a request leaves open, the model's generation_config.json decides."""
+    for top_k, said in ((0, -1), (5, 5)):
+        body = DIALECTS[kind].ask("m", [1], Sampling(8, 0.7, top_k), 3, [2])
+        fields = body.get("sampling_params", body)
+        off = {"min_p": 0.0, "repetition_penalty": 1.0, "top_p": 1.0, "temperature": 0.7}
+        off |= {"presence_penalty": 0.0, "frequency_penalty": 0.0, "top_k": said}
+        assert off.items() <= fields.items()
+
+
+def test_an_answer_that_a_server_broke_off_is_asked_for_again(tiny_folder: Path) -> None:
+    broken = {"choices": [VLLM["choices"][0] | {"finish_reason": "abort"}]}
+    replies = iter([broken, VLLM])
+
+    async def ask(url: str) -> Completion:
+        engine = ServerEngine([url], "vllm", "m", [2], patience=Patience(pause_s=0.001))
+        async with opened("", 60) as engine._session:  # a server that tells nothing of itself
+            return await engine.complete([1], Sampling(8), 0)
+
+    with serving(lambda _: next(replies)) as (url, seen):
+        assert asyncio.run(ask(url)).ids == [4, 5] and len(seen) == 2
 
 
 def test_answers_of_both_kinds_are_read() -> None:
