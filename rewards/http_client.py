@@ -219,7 +219,9 @@ def _assembled(stream: EventStream) -> Row:
         found = failure_of(stream.error)
         if found.again == "no" and not _known(stream.error):
             found.again = "error"  # it broke in the middle
-        raise EndpointError(f"the stream failed: {found}", again=found.again)
+        raise EndpointError(
+            f"the stream failed: {found}", found.status, found.body, found.again, notes=found.notes
+        )
     if stream.broken:
         raise EndpointError(stream.broken, again="error")
     return stream.row()
@@ -239,7 +241,8 @@ def _whole(status: int, data: bytes, after: float) -> Row:
         again = _of_status(status, after)
         if again != "no" and said and _QUOTA.search(words):
             again = "no"
-        raise EndpointError(f"HTTP {status}: {words}", status, text, again, after)
+        notes = said.notes if said else {}
+        raise EndpointError(f"HTTP {status}: {words}", status, text, again, after, notes)
     if row is not None:
         if error := _error_in(row):
             raise failure_of(error, status, text, after)
@@ -262,6 +265,7 @@ def _short(text: str) -> str:
 
 # no patience helps; "exceeded your quota" alone may also be a limit of a minute
 _QUOTA = re.compile(r"insufficient.?(quota|funds|credit|balance)", re.IGNORECASE)
+_FILTER = re.compile(r"content_?(filter|policy)", re.IGNORECASE)
 _BUSY = re.compile(r"overloaded|rate.?limit|too.?many.?requests|at capacity|is busy", re.IGNORECASE)
 _PASSING = re.compile(
     r"server.?error|internal|unavailable|time.?out|api_error|bad.?gateway|try again", re.IGNORECASE
@@ -287,9 +291,11 @@ def failure_of(error: Any, status: int = 0, body: str = "", after: float = 0.0) 
     words = _short(f"{said}: {raw}" if raw else said)
     if more := [n for n in names if n not in words]:
         words += f" ({', '.join(more)})"
-    return EndpointError(
-        words, status, body, _of_names(names, words) if not after else "busy", after
-    )
+    again: Again = "busy" if after else _of_names(names, words)
+    named = next((int(n) for n in names if n.isdigit() and 400 <= int(n) < 600), status)
+    filtered = next((n for n in names if _FILTER.search(n)), "")
+    notes = {"no_answer": filtered} if filtered else {}
+    return EndpointError(words, named, body or words, again, after, notes)
 
 
 def _of_names(names: list[str], words: str) -> Again:

@@ -41,7 +41,7 @@ _STREAM_ONLY = re.compile(
     re.IGNORECASE,
 )
 _LIMITS = ("max_tokens", "max_completion_tokens")
-_REFUSED = (400, 413, 422)
+_REFUSED = (200, 400, 413, 422)  # some put the refusal into an answer of 200
 # what changes nothing at an endpoint that adds nothing of its own: left out where it is refused
 _MAY_GO = (*NOTHING_ADDED, "seed", "stream_options")
 _USUAL = ("role", "content", "tool_calls", "function_call", "name")

@@ -98,6 +98,8 @@ def test_a_conversation_that_is_too_long_is_cut_and_not_broken(said: str) -> Non
     full: list[Reply] = [(400, {"error": {"message": said}}, {})]
     with pytest.raises(ContextFull):
         chat(full)
+    with pytest.raises(ContextFull):
+        chat([(200, {"error": {"message": said}}, {})])
 
     async def go(engine: OpenAIEngine) -> Any:
         task = Task("t", "answer", "own", "train", [{"role": "user", "content": "q"}], {})

@@ -13,6 +13,8 @@ pytest.importorskip("aiohttp")
 from aiohttp import web
 from chat_server import Body, Raw, serving
 
+from rewards.http_client import CircuitBreaker
+from rewards.task import TaskError
 from rollouts.conversation import ChatConversation, ChatReply
 from rollouts.engines.http_engine import EndpointError, OpenAIEngine
 from rollouts.environment import Opening
@@ -192,6 +194,20 @@ def test_an_error_in_an_answer_of_200_is_told_in_its_words(error: Any, tries: in
     with pytest.raises(EndpointError, match=words):
         asked(reply)
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("code", ["content_filter", "content_policy_violation"])
+def test_a_filter_is_no_sign_that_an_endpoint_is_gone(code: str) -> None:
+    error = json.dumps({"error": {"message": "no", "code": code}}).encode()
+    for reply in (Raw([error], "text/json", 400), said("", "content_filter")):
+        with pytest.raises(EndpointError) as told:
+            asked(lambda _, reply=reply: reply)
+        breaker = CircuitBreaker("m", most=2)
+        for _ in range(4):
+            breaker.see(str(told.value), answered="no_answer" in told.value.notes)
+    breaker.see("gone")
+    with pytest.raises(TaskError, match="2 requests in a row failed, the last with gone"):
+        breaker.see("gone")
 
 
 def test_a_page_is_told_with_its_first_words() -> None:
