@@ -1,28 +1,21 @@
 """Pipeline design: does a pipeline do what each key functionality asks?
 
 `static_coverage` is a deterministic proxy (specification notes, section 6): no code runs and no
-model is asked. `judged_coverage` asks an endpoint, one decision a functionality, as CodeJudge
-does. The two are reported apart; neither is part of the outcome.
+model is asked. `judged_coverage` (judge_endpoint.py) asks an endpoint. The two are reported apart;
+neither is part of the outcome.
 """
 
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rewards.http_client import ChatEndpoint
 from rewards.krama.answer import score_response
-from rewards.krama.judge_endpoint import yes_or_no
 from rewards.syntax import parse_python
 
-_SYSTEM = (
-    "You review data pipelines. Reply with one word, Yes or No: does the code implement the "
-    "functionality?"
-)
 # What a step's verb looks like in code: names called, attributes used, operators (as words).
 _VERBS: dict[str, tuple[str, ...]] = {
     r"load|read|open|import": ("read", "open", "load", "glob", "parse"),
@@ -177,21 +170,6 @@ def static_coverage(steps: Sequence[str], code: str) -> float | None:
     if found is None:
         return 0.0
     return sum(_covers(step, found) for step in asked) / len(asked)
-
-
-def judged_coverage(steps: Sequence[str], code: str, endpoint: ChatEndpoint) -> float | None:
-    """The same share by an endpoint's verdicts, one request a step. Raises `JudgeError`."""
-    asked = [step for step in steps if step.strip()]
-    if not asked:
-        return None
-    if not code.strip():
-        return 0.0
-    hits = 0
-    for step in asked:
-        shown = json.dumps({"functionality": step, "code": code[:60_000]})
-        yes, _ = yes_or_no(endpoint, _SYSTEM, f"{shown}\n\nImplemented? Yes or No.")
-        hits += yes
-    return hits / len(asked)
 
 
 def subtask_credit(steps: Sequence[Mapping[str, Any]], values: Sequence[Any]) -> float | None:

@@ -1,11 +1,11 @@
-"""A paraphrase judge behind any OpenAI-compatible chat endpoint."""
+"""Judges behind any OpenAI-compatible chat endpoint: of paraphrases, and of pipelines."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,10 @@ KEY_ENV = "ASSAY_JUDGE_KEY"  # the environment variable with the judge's key
 _SYSTEM = (
     "You compare a candidate answer with a reference answer to the same question. Reply with one "
     "word: Yes when the candidate states the same facts as the reference, No otherwise."
+)
+_DESIGN = (
+    "You review data pipelines. Reply with one word, Yes or No: does the code implement the "
+    "functionality?"
 )
 _WORD = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 
@@ -41,6 +45,22 @@ def yes_or_no(endpoint: ChatEndpoint, system: str, user: str) -> tuple[bool, str
     if word is None:
         raise JudgeError(f"the judge said neither yes nor no: {found.text[:80]!r}")
     return word.group(1).lower() == "yes", "endpoint_word"
+
+
+def judged_coverage(steps: Sequence[str], code: str, endpoint: ChatEndpoint) -> float | None:
+    """Share of the key functionalities that code covers, by an endpoint's verdicts, one request a
+    step, as CodeJudge asks; None without any. Raises `JudgeError`."""
+    asked = [step for step in steps if step.strip()]
+    if not asked:
+        return None
+    if not code.strip():
+        return 0.0
+    hits = 0
+    for step in asked:
+        shown = json.dumps({"functionality": step, "code": code[:60_000]})
+        yes, _ = yes_or_no(endpoint, _DESIGN, f"{shown}\n\nImplemented? Yes or No.")
+        hits += yes
+    return hits / len(asked)
 
 
 @dataclass

@@ -20,11 +20,10 @@ from typing import Any
 from rewards.files import write_text
 from rewards.http_client import ChatEndpoint
 from rewards.krama.clarification import asks_back
-from rewards.krama.coverage import judged_coverage
 from rewards.krama.episode import ANSWER, PIPELINE, read_text
 from rewards.krama.failure import category
 from rewards.krama.judge import JudgeError
-from rewards.krama.judge_endpoint import KEY_ENV
+from rewards.krama.judge_endpoint import KEY_ENV, judged_coverage
 from rewards.krama.release import harness
 from rewards.krama.scoring import judge_of
 from rewards.task import Score, Task, TaskError, read_tasks, with_absolute_files
