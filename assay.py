@@ -13,7 +13,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tasks": ("data_gen.cli", "build or import tasks and splits"),
     "execute": ("rewards.gold.cli", "run gold recipes over JSONL or parquet"),
     "score": ("rewards.cli", "score outputs against gold, JSONL in and out"),
-    "rollout": ("rollouts.cli", "sample answers to tasks from a model and score them"),
+    "rollout": ("train.cli.rollout", "sample answers to tasks from a model and score them"),
     "select": ("data_gen.selection.cli", "keep rollouts by a strategy, as a training set"),
     "sft": ("train.cli.sft", "supervised fine-tuning"),
     "grpo": ("train.cli.grpo", "Dr.GRPO on the embedded engine"),

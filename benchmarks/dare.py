@@ -62,10 +62,10 @@ async def plumbing(episodes: int) -> None:
 
     from rewards.task import Task
     from rollouts.engines.scripted import ScriptedEngine
-    from rollouts.environment import Budget
+    from rollouts.environment import Budget, ExecutorSettings
     from rollouts.episode import rollout
     from rollouts.prompts import ChatTokenizer
-    from rollouts.python_executor import NAME, ExecutorSettings
+    from rollouts.python_executor import NAME
     from rollouts.sandbox.pool import Pool
     from rollouts.solvers import script
     from rollouts.trajectory import Sampling

@@ -6,12 +6,15 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rewards.seeds import derive_seed
 from rewards.task import Task, TaskError
 from rollouts.environment import EnvironmentFailure
-from rollouts.sandbox.model import Limits, Result
-from rollouts.sandbox.pool import Pool
+
+if TYPE_CHECKING:  # the sandbox is loaded by whoever runs something in it
+    from rollouts.sandbox.model import Limits, Result
+    from rollouts.sandbox.pool import Pool
 
 
 @dataclass
@@ -67,6 +70,8 @@ class Context:
         Raises `EnvironmentFailure` when the sandbox broke, and ValueError for names of files that
         could never work; what the code does wrong is in the result's status.
         """
+        from rollouts.sandbox.model import Limits
+
         self._runs += 1
         result = await self.pool().run(
             code,

@@ -10,13 +10,19 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 from rewards.seeds import derive_seed
 from rewards.task import Task
 from rollouts.call_arguments import fitting
-from rollouts.environment import Closing, EnvironmentFailure, Opening, Reply, Said
+from rollouts.environment import (
+    Closing,
+    EnvironmentFailure,
+    ExecutorSettings,
+    Opening,
+    Reply,
+    Said,
+)
 from rollouts.sandbox.model import MIB, Limits, Result
 from rollouts.sandbox.pool import Pool
 from rollouts.sandbox.session import FileStore
@@ -25,18 +31,6 @@ from rollouts.tools import ToolCall, ToolSpec
 NAME = "python_executor"
 PREDICTION = "prediction.csv"
 _STATUS = {"ok": "Finished", "error": "Finished", "timeout": "TimeLimitExceeded"}
-
-
-@dataclass(frozen=True)
-class ExecutorSettings:
-    """Limits of the tool. `brief` shortens its description, for small models."""
-
-    run_s: float = 200.0
-    file_mb: int = 200
-    folder_mb: int = 256  # of all files that an episode saves; its inputs come on top
-    uses: int = 5  # told to the model; turns are what is enforced
-    output_kb: int = 64  # of each stream that comes back
-    brief: bool = False
 
 
 def tool_spec(settings: ExecutorSettings) -> ToolSpec:

@@ -50,11 +50,6 @@ def solver_of(name: str, task: Task) -> Solver:
     return solver
 
 
-def is_answer(name: str) -> bool:
-    """Whether the name stands for answers without an episode."""
-    return name in ("gold", "empty") or name.startswith("cheat:")
-
-
 def answer_by(name: str, task: Task) -> Answer:
     """The answer that `gold`, `empty` or `cheat:NAME` gives. Raises `TaskError` for gold that is
     not there and for a cheat that the family does not have."""

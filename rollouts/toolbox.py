@@ -18,7 +18,7 @@ from typing import Any
 
 from rollouts.context import Context
 from rollouts.environment import Closing, EnvironmentFailure, Opening, Reply, Said
-from rollouts.sandbox.model import SandboxError
+from rollouts.sandbox.errors import SandboxError
 from rollouts.tool import Tool
 from rollouts.tools import ToolCall
 

@@ -7,30 +7,22 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from configs.schema import ToolsConfig
 from rewards.families import all_families, family_of
 from rewards.task import Task, TaskError
 from rollouts.combined import Combined
 from rollouts.context import Context
-from rollouts.environment import Budget, Environment
-from rollouts.harbor.box import box_config
-from rollouts.harbor.shell import NAME as SHELL
-from rollouts.harbor.shell import HarborShell
-from rollouts.krama.dsguru import DsGuru, Variant
-from rollouts.krama.explore import LakeAgent
-from rollouts.krama.folder import KEY as LAKE
-from rollouts.krama.folder import LakeSettings, shared_name
-from rollouts.krama.script import LakeScript
+from rollouts.environment import Budget, Environment, ExecutorSettings, LakeSettings
 from rollouts.now import run_now as run_now  # commands find it here too
 from rollouts.own import Own, made, read_env
-from rollouts.python_executor import NAME, ExecutorSettings, PythonExecutor
-from rollouts.sandbox.capacity import worker_count
-from rollouts.sandbox.model import Config
-from rollouts.sandbox.pool import Pool
 from rollouts.tool import Tool
 from rollouts.toolbox import Toolbox
+
+if TYPE_CHECKING:  # environments and the sandbox are loaded where a task needs them
+    from rollouts.krama.dsguru import Variant
+    from rollouts.sandbox.pool import Pool
 
 
 @dataclass(frozen=True)
@@ -81,13 +73,22 @@ class Workshop:
     def announce(self, tasks: Iterable[Task]) -> None:
         """Name the lakes that will be needed, so that the sandbox starts once with all of them
         rather than again for each."""
-        for task in tasks:
-            path = self.root / task.files.get(LAKE, "")
-            if LAKE in task.files and path.is_dir():
+        acting = [task for task in tasks if task.tools and task.files]
+        if not acting:
+            return
+        from rollouts.krama.folder import KEY, shared_name
+
+        for task in acting:
+            path = self.root / task.files.get(KEY, "")
+            if KEY in task.files and path.is_dir():
                 self._shared[shared_name(path)] = str(path.resolve())
 
     def pool(self) -> Pool:
         """The sandbox of the running event loop, made when first asked for."""
+        from rollouts.sandbox.capacity import worker_count
+        from rollouts.sandbox.model import Config
+        from rollouts.sandbox.pool import Pool
+
         loop = asyncio.get_running_loop()
         if self._pool is None or self._pool[0] is not loop:
             workers = self.settings.workers or worker_count()
@@ -98,6 +99,10 @@ class Workshop:
     def box_pool(self, python: str) -> Pool:
         """The sandbox of the running event loop whose calls look like a container with this
         interpreter."""
+        from rollouts.harbor.box import box_config
+        from rollouts.sandbox.capacity import worker_count
+        from rollouts.sandbox.pool import Pool
+
         key = (asyncio.get_running_loop(), python)
         if key not in self._boxes:
             self._boxes[key] = Pool(box_config(python, self.settings.workers or worker_count()))
@@ -198,38 +203,52 @@ def _read(path: str) -> bytes:
 
 
 def _python_executor(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
+    from rollouts.python_executor import PythonExecutor
+
     del sample  # the seed holds it
     return PythonExecutor(task, seed, shop.pool, shop.files, shop.settings.executor)
 
 
 def _ds_guru(variant: Variant) -> Callable[[Workshop, Task, int, int], Environment]:
     def make(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
+        from rollouts.krama.dsguru import DsGuru
+
         return DsGuru(task, seed, shop.root, shop.pool, shop.settings.lake, variant)
 
     return make
 
 
 def _harbor_shell(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
+    from rollouts.harbor.shell import HarborShell
+
     del sample, seed  # nothing is drawn
     return HarborShell(task, shop.root, shop.box_pool, shop.settings.executor.run_s)
 
 
 def _lake_agent(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
+    from rollouts.krama.explore import LakeAgent
+
     return LakeAgent(task, seed, shop.root, shop.pool, shop.settings.lake)
 
 
 def _lake_script(shop: Workshop, task: Task, sample: int, seed: int) -> Environment:
+    from rollouts.krama.script import LakeScript
+
     return LakeScript(task, seed, shop.root, shop.pool, shop.settings.lake)
 
 
 # tool name → environment. A kind of environment adds one function and one line.
 ENVIRONMENTS: dict[str, Callable[[Workshop, Task, int, int], Environment]] = {
-    NAME: _python_executor,
+    "python_executor": _python_executor,
     "ds_guru_no_context": _ds_guru("no-context"),
     "ds_guru_one_shot": _ds_guru("one-shot"),
     "ds_guru_few_shot": _ds_guru("few-shot"),
     "lake_agent": _lake_agent,
     "lake_script": _lake_script,
-    SHELL: _harbor_shell,
+    "harbor_shell": _harbor_shell,
 }
-ANSWERS_CALLS = (NAME, "lake_agent", SHELL)  # those beside which other tools can be offered
+ANSWERS_CALLS = (
+    "python_executor",
+    "lake_agent",
+    "harbor_shell",
+)  # those beside which other tools can be offered

@@ -45,7 +45,6 @@ NAMES_LEFT = {
     "data_gen/audit.py": "2026-11-22",
     "data_gen/check.py": "2026-11-22",
     "data_gen/demo/build.py": "2026-11-22",
-    "rollouts/cli.py": "2026-11-22",
     "rollouts/solvers.py": "2026-11-22",
 }
 ROOMS = {"cdr", "dare", "krama", "sql"}

@@ -12,10 +12,9 @@ from configs.loader import ConfigError
 from configs.machine import EngineConfig, ModelConfig
 from configs.sft import SftConfig
 from configs.training import GrpoConfig
-from rewards.families import family_of
-from rewards.family import gold_answer
-from rewards.task import Task, TaskError
+from rewards.task import Task
 from rollouts.prompts import ChatTokenizer
+from rollouts.room import for_gold, gold_text
 from train.examples import Example
 from train.model.order import prompt_lengths
 from train.model.shape import Shape, shape_of
@@ -24,7 +23,7 @@ from train.run.record import read_run_record
 
 SHARE = 0.6  # of the memory that is left beside weights and optimiser
 BYTES_A_PARAMETER = 22  # of a model that is trained whole: train/run/setup.py says of what
-LEAST_ANSWER, UNKNOWN_ANSWER, MESSAGE = 96, 512, 1024  # tokens
+UNKNOWN_ANSWER, MESSAGE = 512, 1024  # tokens
 UNREAD = 4096  # tokens where nothing can be measured
 TOOL_OUTPUT = 512  # tokens that a tool's answer takes, about
 
@@ -120,17 +119,9 @@ class Measured:
 def measured(tasks: Sequence[Task], tokenizer: ChatTokenizer) -> Measured:
     """The lengths of tasks in a model's own tokens."""
     prompts = prompt_lengths(tasks, tokenizer)
-    answers = [len(tokenizer.answer(text)) for text in map(_gold_text, tasks) if text]
+    answers = [len(tokenizer.answer(text)) for text in map(gold_text, tasks) if text]
     tools = any(task.tools for task in tasks)
     return Measured(max(prompts, default=1), max(answers, default=0), tools)
-
-
-def _gold_text(task: Task) -> str:
-    try:
-        gold = gold_answer(family_of(task), task)
-    except TaskError:
-        return ""
-    return "" if gold is None or gold.files else gold.text
 
 
 def fit_rl(rl: GrpoConfig, found: Measured, room: Room, out: str = "") -> tuple[GrpoConfig, str]:
@@ -160,7 +151,7 @@ def fit_rl(rl: GrpoConfig, found: Measured, room: Room, out: str = "") -> tuple[
 def _answer(found: Measured) -> int:
     if found.tools:
         return MESSAGE
-    return max(LEAST_ANSWER, found.answer * 3 // 2) if found.answer else UNKNOWN_ANSWER
+    return for_gold(found.answer) if found.answer else UNKNOWN_ANSWER
 
 
 def unfitted(section: Any, model: str | None) -> Any:

@@ -10,9 +10,8 @@ from typing import Any
 from configs.schema import ValidationConfig
 from rewards.task import Score, Task
 from rollouts.environment import Budget, Maker
-from rollouts.episode import rollout
-from rollouts.now import run_now
 from rollouts.prompts import ChatTokenizer
+from rollouts.sampler import Asked, Batch, Plan, sample
 from rollouts.trajectory import Sampling, Trajectory
 from train.grpo import Scorer, cuts_of, lengths_of
 from train.model.policy import LlamaPolicy, TransformersPolicy
@@ -80,14 +79,15 @@ class Validation:
         """One greedy answer per task, and its score."""
         slots = self.run.config.engine.slots
         engine = policy.engine(self.tokenizer.stop_ids, slots)
-        greedy = Sampling(self.config.max_new_tokens or self.max_new_tokens, temperature=0.0)
+        room = self.config.max_new_tokens or self.max_new_tokens
+        plan = Plan(room, self.budget or Budget())
+        greedy = Sampling(room, temperature=0.0)
         groups: list[list[Trajectory]] = []
-        for at in range(0, len(self.tasks), slots):
-            part = self.tasks[at : at + slots]
-            step = rollout(
-                part, engine, self.tokenizer, greedy, 1, 0, maker=self.maker, budget=self.budget
-            )
-            groups += run_now(step)
+        sample(
+            Asked(self.tasks, lambda task: plan, greedy, maker=self.maker),
+            Batch(engine, self.tokenizer, slots),
+            lambda task, run: groups.append([run]),
+        )
         return groups, self.score(self.tasks, groups)
 
     def best(self) -> float | None:

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rewards.task import Task
-from rollouts.environment import Closing, Opening, Reply, Said
+from rollouts.environment import Closing, LakeSettings, Opening, Reply, Said
 from rollouts.krama.contract import EXHAUSTED, answer_of, blocks, printed_values
-from rollouts.krama.folder import LakeFolder, LakeSettings, clip, closing
+from rollouts.krama.folder import LakeFolder, clip, closing
 from rollouts.krama.index import groups, snippet, title
 from rollouts.krama.more_rows import more_rows
 from rollouts.sandbox.model import Result

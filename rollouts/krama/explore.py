@@ -11,14 +11,13 @@ from typing import Any, cast
 
 from rewards.task import Task
 from rollouts.call_arguments import fitting
-from rollouts.environment import Closing, Opening, Reply, Said
-from rollouts.krama.folder import LakeFolder, LakeSettings, clip, closing
+from rollouts.environment import Closing, LakeSettings, Opening, Reply, Said
+from rollouts.krama.folder import LakeFolder, clip, closing
 from rollouts.krama.index import LakeIndex, describe, snippet
 from rollouts.sandbox.pool import Pool
 from rollouts.tools import ToolCall, ToolSpec
 
 _LINES_MOST = 10**9  # no file here has more lines
-STEPS = 20  # model messages, as the paper's iterative system has at most
 _TEXT, _INT = {"type": "string"}, {"type": "integer"}
 
 

@@ -7,33 +7,17 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from rewards.task import Task, TaskError
-from rollouts.environment import Closing, EnvironmentFailure
+from rollouts.environment import Closing, EnvironmentFailure, LakeSettings
 from rollouts.krama.index import LakeIndex, index_lake
 from rollouts.sandbox.model import MIB, Limits, Result
 from rollouts.sandbox.pool import Pool
 
 KEY = "lake"  # of Task.files: the lake's folder
 ANSWER, PIPELINE = "answer.json", "pipeline.py"  # what an episode leaves to be scored
-
-
-@dataclass(frozen=True)
-class LakeSettings:
-    """How lake agents work. Tokens are estimates (rollouts/krama/index.py); `rows` sample rows a
-    group; `tries` pipelines of a few-shot agent; `feedback` characters of code, output and error
-    that go back to the model."""
-
-    snippet_tokens: int = 8000
-    rows: int = 5
-    tries: int = 5
-    run_s: float = 120.0
-    feedback: int = 6000
-    # a pipeline prints every step's result, and one gold list has 77,760 elements
-    limits: Limits = field(default_factory=lambda: Limits(output_kb=8192))
 
 
 def shared_name(path: Path) -> str:
@@ -73,7 +57,7 @@ class LakeFolder:
     async def run(self, code: str, left: float = math.inf) -> Result:
         """Run Python beside the lake, for `left` seconds at most. Raises `EnvironmentFailure` when
         the sandbox broke."""
-        limits = replace(self.settings.limits, wall_s=min(self.settings.run_s, left))
+        limits = Limits(output_kb=self.settings.output_kb, wall_s=min(self.settings.run_s, left))
         result = await self._pool().run(
             code, limits=limits, seed=self._seed % (1 << 32), shared={"data": self._name}
         )

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from rewards.task import Task
-from rollouts.environment import Closing, Opening, Reply, Said
+from rollouts.environment import Closing, LakeSettings, Opening, Reply, Said
 from rollouts.krama.contract import blocks
-from rollouts.krama.folder import LakeFolder, LakeSettings, closing
+from rollouts.krama.folder import LakeFolder, closing
 from rollouts.krama.index import CHARS_A_TOKEN, LakeIndex
 from rollouts.krama.scan import FileNote
 from rollouts.sandbox.pool import Pool

@@ -34,9 +34,10 @@ def test_the_example_is_short() -> None:
 
 def test_the_tools_answer_a_scripted_model(built: Path) -> None:
     """Both tools in one episode; the reply of the second holds the gold answer."""
+    from asking import chat_rollout
+
     from rewards.families import score_answer, use_families
     from rewards.task import read_tasks
-    from rollouts.chat_rollout import chat_rollout
     from rollouts.conversation import ChatReply
     from rollouts.now import run_now
     from rollouts.tools import ToolCall

@@ -91,7 +91,7 @@ WORDS = ["--licence", "MIT,CC-BY*", "--track", "two"]  # a third of the tasks
 
 
 def by_rollout(tasks: Path, out: Path) -> list[str]:
-    from rollouts.cli import main
+    from train.cli.rollout import main
 
     words = ["--solver", "gold", "--family", OWN, "--tasks", str(tasks), "--out", str(out)]
     assert main([*words, *WORDS]) == 0
@@ -100,7 +100,7 @@ def by_rollout(tasks: Path, out: Path) -> list[str]:
 
 def by_select(tasks: Path, out: Path) -> list[str]:
     from data_gen.selection.cli import main
-    from rollouts.cli import main as rollout
+    from train.cli.rollout import main as rollout
 
     pq = pytest.importorskip("pyarrow.parquet")
     made = str(out.with_suffix(".all"))

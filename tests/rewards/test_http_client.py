@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("aiohttp")
 from aiohttp import web
+from asking import chat_rollout
 
 from rewards.http_client import Patience, retry_after
 from rewards.task import Task
-from rollouts.chat_rollout import chat_rollout
 from rollouts.conversation import ChatConversation, ChatReply, ContextFull
 from rollouts.engines.http_engine import EndpointError, OpenAIEngine
 from rollouts.environment import Opening

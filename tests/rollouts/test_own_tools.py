@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asking import chat_rollout
 from db_tools import FAILING, TOOLS, Echo, double, hang, query, tables, write_db
 
 from configs.schema import ToolsConfig
 from rewards.task import Task, TaskError
-from rollouts.chat_rollout import chat_rollout
 from rollouts.conversation import ChatReply
 from rollouts.tool import tool
 from rollouts.toolbox import TOOL_CALLS

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rewards.task import Task
-from rollouts.environment import Said
-from rollouts.python_executor import NAME, ExecutorSettings, tool_spec
+from rollouts.environment import ExecutorSettings, Said
+from rollouts.python_executor import NAME, tool_spec
 from rollouts.tools import ToolCall
 from rollouts.workshop import ToolSettings, Workshop
 

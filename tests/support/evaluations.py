@@ -66,7 +66,7 @@ def in_words(folder: Path) -> Path:
     texts = [refinement(i, "KEEP" if i % 3 else "DROP", i // 2) for i in range(6)]
     replies = {task.prompt[-1]["content"]: [said(task)] for task in texts}
     replies |= {match: [text] for match, text in SAID.items()}
-    more = ["--family", str(folder / "sums.py"), "--samples", "2", "--seed", "7"]
+    more = ["--family", str(folder / "sums.py"), "--n", "2", "--temperature", "1", "--seed", "7"]
     return evaluated(folder, [*texts, *sums()], replies, *more, "--temperature", "0.5")
 
 

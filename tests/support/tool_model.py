@@ -52,8 +52,9 @@ def write_model(folder: Path, template: str, steps: int = 60, **changes: Any) ->
 def _teach(model: Any, folder: Path, steps: int) -> None:
     from tiny_model import teach_endings
 
+    from rollouts.environment import ExecutorSettings
     from rollouts.prompts import ChatTokenizer
-    from rollouts.python_executor import ExecutorSettings, tool_spec
+    from rollouts.python_executor import tool_spec
 
     chat = ChatTokenizer(folder)
     spec = tool_spec(ExecutorSettings())

@@ -13,8 +13,8 @@ from typing import Any
 from rewards import console
 from rewards.families import use_families
 from rewards.task import TaskError
+from rollouts.identity import asked_how
 from train.evaluation.comparing import Comparison, Pair, compare_pairs, pairs_of, signed
-from train.evaluation.identity import asked_how
 from train.evaluation.results import aligned, is_baseline, named_rows, read_results
 from train.evaluation.tables import Draw, in_order, mean
 from train.evaluation.wholes import common, groups_of, instances_of, wordings

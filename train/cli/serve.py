@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 from rewards import console
@@ -36,6 +35,12 @@ def parser() -> argparse.ArgumentParser:
     add("--waiting", type=int, default=1024, help="requests in the queue before a 429")
     add("--seed", type=int, default=0, help="of requests that name none")
     add("--calls", default="hermes", help="how the model spells tool calls")
+    add(
+        "--chat-template-kwargs",
+        default="{}",
+        metavar="JSON",
+        help="arguments of the chat template, such as '{\"enable_thinking\": false}'",
+    )
     add("--device", default="auto", choices=("auto", "cpu", "cuda"))
     add("--dtype", default="auto", choices=("auto", "bfloat16", "float32"))
     add("--threads", type=int, default=0, help="0: all cores")
@@ -77,15 +82,18 @@ def main(argv: list[str]) -> int:
     from rollouts.serving.app import Service
     from rollouts.serving.asked import Limits
     from rollouts.serving.batches import Batches
-    from train.evaluation.local import base_folder, load_local
+    from train.cli.model_options import json_object
+    from train.evaluation.local import folders_of, load_local, tokenizer_of
 
     key = os.environ.get(args.key_env, "") if args.key_env else ""
     if args.key_env and not key:
         raise TaskError(f"--key-env {args.key_env}: the variable is empty; set it to the key")
-    with tempfile.TemporaryDirectory() as scratch:
-        args.out = Path(scratch)
-        engine, tokenizer = load_local(args, EngineConfig().slots)
-    context, rows = bounds(base_folder(args.model), args.max_length, EngineConfig().slots)
+    template = json_object("--chat-template-kwargs", args.chat_template_kwargs)
+    config = EngineConfig(threads=args.threads, device=args.device, dtype=args.dtype)
+    folders = folders_of(args.model)
+    tokenizer = tokenizer_of(folders, args.calls, template)
+    engine = load_local(folders, tokenizer, config, config.slots)
+    context, rows = bounds(folders[-1], args.max_length, config.slots)
     name = args.name or Path(args.model).name
     service = Service(
         Batches(engine, rows, args.waiting), tokenizer, Limits(name, context), key, args.seed

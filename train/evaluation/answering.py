@@ -1,52 +1,44 @@
-"""Who answers: a reference without a model, a chat endpoint, or an engine of token ids.
-
-Every answer is handed over when it is there. What breaks in the infrastructure is an answer with
-a failure; when too many break in a row the endpoint counts as gone, and the run ends with one
-sentence.
-"""
+"""From a command's options to answers: who answers, what is there already, and what it costs. What
+`assay rollout` and `assay eval` do alike stands here; the sampler is rollouts/sampler.py."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from configs.schema import ToolsConfig
-from rewards.seeds import derive_seed
-from rewards.task import Task, TaskError
-from rollouts.chat_rollout import Plain
-from rollouts.engines.server.opening import EMBEDDED, served
-from rollouts.episode import Ask as Continue
-from rollouts.episode import ChatEngine, rollout, run_episode
+from configs.schema import EngineConfig, ToolsConfig
+from rewards.file_sets import alone
+from rewards.progress import Progress
+from rewards.task import Answer, Task, TaskError
+from rollouts.engines.server.opening import EMBEDDED, URLS
+from rollouts.identity import settings_of
+from rollouts.journal import Journal, Key, Row, read_record
 from rollouts.now import run_now
 from rollouts.prompts import ChatTokenizer
-from rollouts.tools import call_format
-from rollouts.trajectory import Sampling, Trajectory, retried
+from rollouts.sampler import (
+    Allowance,
+    Answers,
+    Asked,
+    Batch,
+    Each,
+    Model,
+    Plan,
+    expected,
+    sample,
+    tokens_of,
+)
+from rollouts.trajectory import Sampling, Trajectory
 from rollouts.workshop import ToolSettings, Workshop, tool_settings
-from train.evaluation.contract import Plan
-from train.evaluation.gone import Gone
-from train.evaluation.rows import CHEAT, REFERENCES, answered, reference_answer
+from train.evaluation.rows import CHEAT, REFERENCES
 
-PLAIN_CHUNK, TOOL_CHUNK = 64, 16  # episodes of an engine side by side
-URLS = ("http://", "https://")
-Item = tuple[Task, int]  # a task and the number of the sample
-Keep = Callable[[Task, Trajectory], None]
 Note = Callable[[dict[str, str]], None]
-
-
-@dataclass(frozen=True)
-class Ask:
-    """What is to be answered: `todo` lacks an answer, `tasks` are all of the run."""
-
-    tasks: Sequence[Task]
-    todo: Sequence[Item]
-    plans: Mapping[str, Plan]  # by task id
-    samples: int
-    sampling: Sampling
-    seed: int
+Gathered = tuple[dict[Key, Row], list[dict[str, str]]]
+SOLVER, CANNED = "solver:", "canned:"
+UNASKED = "not asked for: the limit of cost or tokens was reached"
 
 
 def is_reference(model: str) -> bool:
@@ -54,47 +46,17 @@ def is_reference(model: str) -> bool:
 
 
 def is_remote(model: str) -> bool:
-    """Whether an endpoint bounds the length of answers by itself."""
     return model.startswith(URLS)
 
 
 def is_folder(model: str) -> bool:
     """Whether it is a model's folder, an adapter's, or a hub name."""
-    words = model.startswith((*URLS, "canned:", "solver:"))
+    words = model.startswith((*URLS, CANNED, SOLVER))
     return not (is_reference(model) or words)
 
 
-def _has_server(args: Any) -> bool:
-    return args.engine != EMBEDDED and (is_folder(args.model) or is_remote(args.model))
-
-
-def answer_all(ask: Ask, args: Any, shop: Workshop, keep: Keep, note: Note) -> None:
-    """Let `--model` answer everything in `ask.todo`. `note` is told what answers: the engine, the
-    server's version, the number format. Raises `TaskError` for what cannot be used."""
-    if is_reference(args.model):
-        for task, _ in ask.todo:
-            keep(task, answered(task, reference_answer(task, args.model), ask.seed))
-        return
-    shop.check(task for task, _ in ask.todo)
-    shop.announce(task for task, _ in ask.todo)
-    if _has_server(args):
-        _by_server(ask, args, shop, keep, note)
-        return
-    if is_folder(args.model) or args.tokenizer:
-        _by_engine(ask, args, shop, keep, note)
-        return
-    _side_by_side(_by_chat(ask, args, shop, keep))
-
-
-def _side_by_side(work: Coroutine[Any, Any, None]) -> None:
-    try:
-        run_now(work)
-    except ExceptionGroup as errors:  # of the workers: the first one says it
-        raise errors.exceptions[0] from None
-
-
-def workshop(args: Any) -> Workshop:
-    """Environments for tasks whose files have absolute paths."""
+def workshop(args: Any, root: Path = Path("/")) -> Workshop:
+    """Environments for tasks whose files start from `root`."""
     tools = ToolsConfig(
         calls=args.calls,
         brief=args.brief,
@@ -108,7 +70,7 @@ def workshop(args: Any) -> Workshop:
     kept = ("snippet_tokens", "rows", "tries")
     lake: dict[str, Any] = {name: getattr(settings.lake, name) for name in kept} | run_s
     return Workshop(
-        Path("/"),
+        root,
         ToolSettings(
             settings.budget,
             type(settings.executor)(**executor),
@@ -118,168 +80,291 @@ def workshop(args: Any) -> Workshop:
     )
 
 
-# --- an engine of token ids ----------------------------------------------------------------------
+@dataclass
+class Given:
+    """The answers to all tasks: `rows` as they were made of them, by task and sample, and what
+    answered. `missing` were not asked for, for want of an allowance, which `limit` says."""
+
+    rows: dict[Key, Row] = field(default_factory=dict[Key, Row])
+    answered_by: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    missing: list[tuple[Task, int]] = field(default_factory=list[tuple[Task, int]])
+    limit: str = ""
+
+    def ordered(self, tasks: Sequence[Task]) -> list[Row]:
+        rank = {task.id: i for i, task in enumerate(tasks)}
+        return [self.rows[key] for key in sorted(self.rows, key=lambda k: (rank[k[0]], k[1]))]
 
 
-def _by_engine(ask: Ask, args: Any, shop: Workshop, keep: Keep, note: Note) -> None:
-    engine, tokenizer = load_engine(args, ask.tasks)
-    note(engine.about())
-    todo = {(task.id, sample) for task, sample in ask.todo}
+@dataclass(frozen=True)
+class Job:
+    """What a command lets a model answer. `place` and `record` are the files of its journal,
+    `servers` a folder for their logs; paths of the tasks' files are absolute. `row` makes a line of
+    an answer, `note` says how it goes so far, `reference` gives an answer without a
+    model. `gathered` are rows that other jobs made, and what answered them."""
+
+    tasks: Sequence[Task]
+    shop: Workshop
+    plan: Callable[[Task, Any, ChatTokenizer | None], Plan]
+    row: Callable[[Task, Trajectory], Row]
+    place: Path
+    record: Path
+    servers: Path
+    what: str
+    note: Callable[[Row], str]
+    reference: Callable[[str, Task], Answer]
+    gathered: Callable[[Mapping[str, Any]], Gathered] | None = None
+    others: bool = False  # rows of tasks that are not asked may stay in the file
+
+
+def answer_all(args: Any, job: Job) -> Given:
+    """Let `--model` answer `job.tasks`, but for what the journal holds already.
+
+    Raises `TaskError` for what cannot be used, and where going on would mix two samplings.
+    """
+    folders, tokenizer = _model_files(args, job.record)
+    settings = settings_of(args, job.tasks, folders, tokenizer)
+    plans = {task.id: job.plan(task, args, tokenizer) for task in job.tasks}
+    ready: Gathered = job.gathered(settings) if job.gathered is not None else ({}, [])
+    with (
+        alone(job.place),
+        Journal(job.place, job.record, job.tasks, settings, job.others) as journal,
+    ):
+        for about in ready[1]:
+            journal.note(about)
+        given = Given({**journal.done, **ready[0]}, settings=settings)
+        asked = Asked(
+            job.tasks,
+            lambda task: plans[task.id],
+            Sampling(0, args.temperature, args.top_k, args.top_p, args.seed),
+            args.n,
+            args.seed,
+            job.shop.maker,
+            frozenset(given.rows),
+        )
+        allowance = Allowance(args.max_total_tokens, args.max_cost, args.price)
+        allowance.already(journal.lost, map(row_tokens, journal.done.values()))
+        missing = asked.missing()
+        if given.rows:
+            print(f"{len(given.rows)} answers are there already; {len(missing)} to go", flush=True)
+        with Progress(job.what, "answers", len(missing)) as bar:
+
+            def keep(task: Task, run: Trajectory) -> None:
+                row = job.row(task, run)
+                given.rows[task.id, run.sample] = row
+                journal.write(row)
+                if row["outcome"] is None:
+                    journal.lose(*tokens_of(run))
+                bar.note(job.note(row))
+                bar.add(int(run.failure is None))
+
+            if missing:
+                job.shop.check(task for task, _ in missing)
+                job.shop.announce(task for task, _ in missing)
+                _say_expected(args, asked)
+                with opened(args, asked, tokenizer, folders, job, journal.note) as model:
+                    sample(asked, model, keep, allowance)
+        if allowance.reached:
+            given.missing = [(t, j) for t, j in missing if (t.id, j) not in given.rows]
+            given.limit = _limit(args, allowance)
+        journal.finish()
+        given.answered_by = journal.answered_by
+    return given
+
+
+def row_tokens(row: Mapping[str, Any]) -> tuple[int, int]:
+    """(tokens read, tokens written) of a row of a journal."""
+    usage: Mapping[str, Any] = row.get("usage") or {}
+    read = row.get("tokens_in", usage.get("prompt_tokens", 0))
+    return int(read or 0), int(row.get("tokens_out", row.get("tokens", 0)) or 0)
+
+
+def _limit(args: Any, allowance: Allowance) -> str:
+    spent = f"{allowance.read + allowance.written:,} tokens"
+    if args.price:
+        spent += f", ${allowance.dollars:.4g}"
+    names = {"--max-cost": args.max_cost, "--max-total-tokens": args.max_total_tokens}
+    asked = " ".join(f"{name} {value:g}" for name, value in names.items() if value)
+    return f"{asked} is reached ({spent} spent)"
+
+
+def _say_expected(args: Any, asked: Asked) -> None:
+    """What endpoints may cost, before the first request."""
+    if not is_remote(args.model):
+        return
+    read, most = expected(asked)
+    tools = any(task.tools for task in asked.tasks)
+    said = (
+        f"{len(asked.missing())} answers: about {read:,} tokens to read"
+        f"{' in first messages' if tools else ''}, {most:,} to write at most"
+    )
+    if args.price:
+        cheap, dear = (read * args.price[0] + n * args.price[1] for n in (0, most))
+        said += f"; ${cheap / 1e6:.4g} to ${dear / 1e6:.4g}"
+    print(said, flush=True)
+
+
+def _model_files(args: Any, record: Path) -> tuple[list[Path], ChatTokenizer | None]:
+    """(folders of the weights, tokenizer) of a model on this machine; `--dtype auto` is settled: as
+    the journal was begun, else what is fast here."""
+    if is_folder(args.model):
+        from train.evaluation.local import folders_of, tokenizer_of
+
+        folders = folders_of(args.model)
+        tokenizer = tokenizer_of(folders, args.calls, args.chat_template_kwargs)
+        if args.engine == EMBEDDED and args.dtype == "auto":
+            from rollouts.engines.torch.device import choose_device, choose_dtype
+            from rollouts.engines.torch.engine import set_threads
+
+            set_threads(args.threads or "auto")  # what is fast is measured with them
+            begun: Mapping[str, Any] = (read_record(record) or {}).get("settings") or {}
+            known = begun.get("dtype", "auto")
+            fits = known != "auto" and begun.get("engine") == EMBEDDED
+            args.dtype = known if fits else choose_dtype("auto", choose_device(args.device))
+        return folders, tokenizer
+    if not args.tokenizer:
+        return [], None
+    return [], ChatTokenizer(Path(args.tokenizer), args.calls, args.chat_template_kwargs)
+
+
+# --- who answers ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def opened(
+    args: Any,
+    asked: Asked,
+    tokenizer: ChatTokenizer | None,
+    folders: Sequence[Path],
+    job: Job,
+    note: Note,
+) -> Generator[Model]:
+    """What answers, ready to be asked. `note` is told what it is: the engine, the server's version,
+    the number format. Raises `TaskError` for what cannot be used."""
+    model = args.model
     try:
-        for part in chunks(ask, args.chunk):
-            if not any((task.id, j) in todo for task in part for j in range(ask.samples)):
-                continue
-            plan = ask.plans[part[0].id]
-            groups = run_now(
-                rollout(
-                    part,
-                    engine,
-                    tokenizer,
-                    sampling_of(ask, plan),
-                    ask.samples,
-                    ask.seed,
-                    maker=shop.maker,
-                    budget=plan.budget,
-                )
-            )
-            for task, group in zip(part, groups, strict=True):
-                for run in group:
-                    if (task.id, run.sample) in todo:
-                        keep(task, run)
+        if is_reference(model):
+            yield Answers(lambda task: job.reference(model, task), tokenizer)
+        elif model.startswith(SOLVER):
+            yield _scripted(args, asked.tasks, tokenizer)
+        elif model.startswith(CANNED):
+            yield Each(_canned(model), in_flight=args.in_flight, name=model)
+        elif args.engine != EMBEDDED:
+            with _server(args, folders, tokenizer, job, note) as found:
+                yield found
+        elif is_remote(model):
+            with _entered(_endpoint(args)) as engine:
+                yield Each(engine, None, args.in_flight, model)
+                note(engine.about())  # known once it has answered
+        else:
+            assert tokenizer is not None
+            from train.evaluation.local import load_local
+
+            config = EngineConfig(threads=args.threads, device=args.device, dtype=args.dtype)
+            engine = load_local(folders, tokenizer, config, args.slots, job.servers.parent)
+            note(engine.about())
+            yield Batch(engine, tokenizer, args.slots)
     finally:
-        run_now(shop.close())
+        run_now(job.shop.close())
 
 
-def chunks(ask: Ask, wanted: int) -> list[list[Task]]:
-    """All tasks in groups that are decoded side by side, whatever is answered already: what is
-    decoded together decides the last bits, so a run that goes on meets the same neighbours."""
-    kinds: dict[Any, list[Task]] = {}
-    for task in ask.tasks:
-        kinds.setdefault((ask.plans[task.id], bool(task.tools)), []).append(task)
-    found: list[list[Task]] = []
-    for (_, tools), tasks in kinds.items():
-        size = max(1, (wanted or (TOOL_CHUNK if tools else PLAIN_CHUNK)) // ask.samples)
-        found += [tasks[at : at + size] for at in range(0, len(tasks), size)]
-    return found
+def _scripted(args: Any, tasks: Sequence[Task], tokenizer: ChatTokenizer | None) -> Model:
+    """An agent without a model; a tokenizer gives its answers token ids."""
+    from rollouts.engines.scripted import ScriptedChat, ScriptedEngine
+    from rollouts.solvers import script
+    from rollouts.tools import call_format
+
+    name = args.model.removeprefix(SOLVER)
+    if tokenizer is None:
+        said = script(name, tasks, call_format(args.calls))
+        return Each(ScriptedChat(said, args.calls), None, args.in_flight, args.model)
+    engine = ScriptedEngine(script(name, tasks, tokenizer.calls), tokenizer)
+    return Batch(engine, tokenizer, args.slots)
 
 
-def sampling_of(ask: Ask, plan: Plan) -> Sampling:
-    return Sampling(plan.tokens, ask.sampling.temperature, ask.sampling.top_k, ask.sampling.top_p)
+def _canned(model: str) -> Any:
+    from rollouts.engines.scripted import CannedEngine
+
+    path = Path(model.removeprefix(CANNED))
+    if not path.is_file():
+        raise TaskError(f"--model {model}: no such file; give rows of canned replies")
+    return CannedEngine.from_file(path)
 
 
-def load_engine(args: Any, tasks: Sequence[Task]) -> tuple[Any, Any]:
-    """(engine, tokenizer) of a model folder or of a scripted solver with a tokenizer."""
-    if args.model.startswith("solver:"):
-        from rollouts.engines.scripted import ScriptedEngine
-        from rollouts.solvers import script
-
-        tokenizer = ChatTokenizer(Path(args.tokenizer), args.calls)
-        name = args.model.partition(":")[2]
-        return ScriptedEngine(script(name, tasks, tokenizer.calls), tokenizer), tokenizer
-    from train.evaluation.local import load_local
-
-    return load_local(args, args.slots)
-
-
-# --- an engine of words --------------------------------------------------------------------------
-
-
-async def _by_chat(ask: Ask, args: Any, shop: Workshop, keep: Keep) -> None:
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(shop.close)
-        engine = await _chat_engine(ask, args, stack)
-        await _work(ask, args, keep, lambda task, j: _episode(ask, task, j, engine, shop))
-
-
-def _by_server(ask: Ask, args: Any, shop: Workshop, keep: Keep, note: Note) -> None:
-    """Each episode by itself, as token ids, from servers of one's own or the one at a URL."""
-    from train.model.source import resolve_model
-
-    folder = resolve_model(args.model) if is_folder(args.model) else None
-    with served(args, folder, args.out / "servers") as found:
-
-        async def run() -> None:
-            async with AsyncExitStack() as stack:
-                stack.push_async_callback(shop.close)
-                engine = await stack.enter_async_context(found.engine(args.workers, args.key_env))
-                note({"engine": args.engine, "version": engine.version})
-                words = found.tokenizer
-                await _work(
-                    ask,
-                    args,
-                    keep,
-                    lambda task, j: _episode(ask, task, j, engine.complete, shop, words),
-                )
-
-        _side_by_side(run())
-
-
-async def _work(
-    ask: Ask, args: Any, keep: Keep, episode: Callable[[Task, int], Awaitable[Trajectory]]
-) -> None:
-    gone = Gone(args.model)
-    queue = iter(ask.todo)
-
-    async def worker() -> None:
-        for task, sample in queue:  # shared: each goes to the first worker that is free
-            run = await episode(task, sample)
-            keep(task, run)
-            gone.see(run)
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(min(args.workers, len(ask.todo))):
-            group.create_task(worker())
-
-
-async def _chat_engine(ask: Ask, args: Any, stack: AsyncExitStack) -> ChatEngine:
-    name = args.model.partition(":")[2]
-    if args.model.startswith("solver:"):
-        from rollouts.engines.scripted import ScriptedChat
-        from rollouts.solvers import script
-
-        return ScriptedChat(script(name, ask.tasks, call_format(args.calls)), args.calls)
-    if args.model.startswith("canned:"):
-        from rollouts.engines.scripted import CannedEngine
-
-        if not Path(name).is_file():
-            raise TaskError(f"--model {args.model}: no such file; give rows of canned replies")
-        return CannedEngine.from_file(Path(name))
+def _endpoint(args: Any) -> Any:
     from rollouts.engines.http_engine import OpenAIEngine
 
-    return await stack.enter_async_context(
-        OpenAIEngine(
-            args.model,
-            args.endpoint_model,
-            key_env=args.key_env,
-            in_flight=args.workers,
-            patience_s=args.patience,
-            timeout_s=args.timeout,
-            calls=args.calls,
-            extra=args.request_fields,
-        )
+    template = args.chat_template_kwargs
+    return OpenAIEngine(
+        args.model,
+        args.endpoint_model,
+        key_env=args.key_env,
+        in_flight=args.in_flight,
+        patience_s=args.patience,
+        timeout_s=args.timeout,
+        calls=args.calls,
+        extra=({"chat_template_kwargs": template} if template else {}) | args.request_fields,
     )
 
 
-async def _episode(
-    ask: Ask,
-    task: Task,
-    sample: int,
-    engine: ChatEngine | Continue,
-    shop: Workshop,
-    tokenizer: ChatTokenizer | None = None,
-) -> Trajectory:
-    """One episode; with tools a broken one is tried once more (requests are by their engine)."""
-    plan = ask.plans[task.id]
+@contextmanager
+def _server(
+    args: Any,
+    folders: Sequence[Path],
+    tokenizer: ChatTokenizer | None,
+    job: Job,
+    note: Note,
+) -> Generator[Model]:
+    """Token ids from servers of one's own, or from the one at a URL."""
+    from rollouts.engines.server.opening import served
 
-    async def attempt() -> Trajectory:
-        seed = derive_seed(ask.seed, task.id, sample)
-        around = shop.maker(task, sample, seed) if task.tools else Plain(task)
-        sampling = sampling_of(ask, plan)
-        return await run_episode(
-            task, sample, around, engine, sampling, ask.seed, plan.budget, tokenizer
+    folder = folders[0] if folders else None
+    with (
+        served(args, folder, job.servers) as found,
+        _entered(found.engine(args.in_flight, args.key_env)) as engine,
+    ):
+        note({"engine": args.engine, "version": engine.version})
+        words = tokenizer or found.tokenizer
+        yield Each(engine.complete, words, args.in_flight, args.model)
+
+
+@contextmanager
+def _entered(engine: Any) -> Generator[Any]:
+    """An engine with a session, for the one loop that all coroutines run on."""
+    ready = run_now(engine.__aenter__())
+    try:
+        yield ready
+    finally:
+        run_now(engine.__aexit__(None, None, None))
+
+
+# --- what is said at the end ---------------------------------------------------------------------
+
+
+def say_end(command: str, rows: Sequence[Mapping[str, Any]], given: Given) -> int:
+    """Say what was cut, lost and not asked for; the exit status, 3 where an outcome is missing."""
+    cut = sum(row.get("stop") == "length" for row in rows)
+    if cut:
+        print(
+            f"{command}: {cut} of {len(rows)} answers ({cut / len(rows):.0%}) were cut by the "
+            "token limit; raise --max-new-tokens to let them end",
+            file=sys.stderr,
         )
-
-    found = await attempt()
-    if found.failure is None or not task.tools:
-        return found
-    return retried(found, await attempt())
+    if given.missing:
+        print(
+            f"{command}: {given.limit}: {len(given.missing)} answers were not asked for; the same "
+            "command with a higher limit goes on",
+            file=sys.stderr,
+        )
+    unasked = {(task.id, j) for task, j in given.missing}
+    lost = [row for row in rows if row["outcome"] is None]
+    broken = [row for row in lost if (row["task_id"], row["sample"]) not in unasked]
+    if broken:
+        first = broken[0]
+        print(
+            f"{command}: {len(broken)} of {len(rows)} answers have no outcome and count nowhere; "
+            f"the first: {first['task_id']}: {first.get('failure') or first['why']}; the same "
+            "command asks them again",
+            file=sys.stderr,
+        )
+    return 3 if broken or given.missing else 0

@@ -24,6 +24,10 @@ from rewards.task import Task, TaskError, read_jsonl, write_jsonl
 from rewards.thoughts import answer_after_thoughts
 from rollouts.cdr.prompts import MODES, messages
 from rollouts.cdr.shots import Pool, Shots, add_shots, pool_of, shows_examples, with_examples
+from rollouts.identity import thinking
+from rollouts.prompts import ChatTokenizer
+from rollouts.room import room_for
+from rollouts.sampler import Plan
 from train.evaluation.cdr_errors import write_errors
 from train.evaluation.cdr_figures import TrackAnswers, figures
 from train.evaluation.cdr_shown import tables_of
@@ -32,15 +36,12 @@ from train.evaluation.contract import (
     Benchmark,
     Found,
     Opened,
-    Plan,
     Row,
     budget_of,
-    plain_plan,
 )
-from train.evaluation.identity import thinking
 from train.evaluation.tables import Draw
 
-LOCAL_TOKENS = 4096  # longest answer of a local checkpoint; an endpoint has its own bound
+ANSWER_TOKENS = 4096  # of an answer in the published tracks, or more where gold is longer
 TRAIN = "train.jsonl"  # in the folder of a build
 ADDED = ("status", "text", "mode")  # to a row, in the gold of its tasks
 
@@ -262,10 +263,10 @@ def _config(args: Any) -> CdrEval:
     return CdrEval(args.mode, args.k, args.seed, args.all_rows, shots, args.examples)
 
 
-def plan(task: Task, args: Any, remote: bool) -> Plan:
-    if "instance_id" not in task.gold:  # a text of one's own
-        return plain_plan(task, args, remote)
-    return Plan(args.max_new_tokens or (0 if remote else LOCAL_TOKENS), budget_of(args))
+def plan(task: Task, args: Any, tokenizer: ChatTokenizer | None) -> Plan:
+    least = ANSWER_TOKENS if "instance_id" in task.gold else 0  # else a text of one's own
+    room = args.max_new_tokens or room_for(task, tokenizer, least)
+    return Plan(room, budget_of(args))
 
 
 def prediction_rows(

@@ -12,28 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from configs.schema import EvalConfig
-from rewards.families import family_of
-from rewards.family import gold_answer
 from rewards.task import Score, Task
 from rollouts.environment import Budget
+from rollouts.prompts import ChatTokenizer
+from rollouts.room import room_for
+from rollouts.sampler import Plan
 from rollouts.trajectory import Trajectory
 
 Row = dict[str, Any]
 Args = Any  # the parsed command line
 HELD = ("heldout", "test", "eval")  # splits that nothing is trained on
 HELDOUT = "heldout.jsonl"  # in the folder of a build
-ANSWER_TOKENS = "answer_tokens"  # in a task's meta: room that its answer needs
-SHORT = 400  # characters of an answer for which the usual number of tokens is enough
-TOOL_TOKENS = 4096  # of one message in an episode with tools
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How one task is asked. `tokens`: of one message (0: the endpoint's own bound)."""
-
-    tokens: int
-    budget: Budget
 
 
 @dataclass(frozen=True)
@@ -84,28 +73,9 @@ class Table:
     across: str = ""  # what x is
 
 
-def plain_plan(task: Task, args: Args, remote: bool) -> Plan:
-    """Tasks of no benchmark: a short answer, or one with room for a long gold text, or an episode
-    with tools."""
-    tokens = TOOL_TOKENS if task.tools else room_for(task)
-    return Plan(args.max_new_tokens or tokens, budget_of(args))
-
-
-def room_for(task: Task) -> int:
-    """Tokens of an answer: 96, or where the gold text is longer than 400 characters a power of two
-    that is at least half of them, so that a run has few kinds of tasks. A task that knows better
-    says so in `meta.answer_tokens`."""
-    try:
-        gold = gold_answer(family_of(task), task)
-    except Exception:  # gold of an own family that raises is said elsewhere
-        gold = None
-    characters = 0 if gold is None or gold.files else len(gold.text)
-    said = task.meta.get(ANSWER_TOKENS)
-    if isinstance(said, int) and said > 0:
-        return min(said, TOOL_TOKENS)
-    if characters <= SHORT:
-        return EvalConfig().max_new_tokens
-    return min(1 << (characters // 2 - 1).bit_length(), TOOL_TOKENS)
+def plain_plan(task: Task, args: Args, tokenizer: ChatTokenizer | None) -> Plan:
+    """Tasks of no benchmark: an answer with room for gold, or an episode with tools."""
+    return Plan(args.max_new_tokens or room_for(task, tokenizer), budget_of(args))
 
 
 def budget_of(args: Args, turns: int = 5, seconds: float | None = None) -> Budget:
@@ -148,7 +118,7 @@ class Benchmark:
     families: Sequence[str]
     open: Callable[[str, Args], Opened]
     options: Callable[[ArgumentParser], None] = no_options
-    plan: Callable[[Task, Args, bool], Plan] = plain_plan
+    plan: Callable[[Task, Args, ChatTokenizer | None], Plan] = plain_plan
     more: Callable[[Task, Trajectory, Score, Args], Row] = nothing_more
     rewards: Callable[[Args], Mapping[str, Mapping[str, Any]]] = no_rewards
     tables: Callable[[Sequence[Task], Sequence[Row], Path, Args], Found] | None = None

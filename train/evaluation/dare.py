@@ -23,13 +23,15 @@ from rewards.dare.prediction import mismatch
 from rewards.files import write_text
 from rewards.task import RIGHT, Score, Task, TaskError, read_tasks, with_absolute_files
 from rollouts.dare.failures import CATEGORIES, category
+from rollouts.prompts import ChatTokenizer
+from rollouts.room import MESSAGE, room_for
+from rollouts.sampler import Plan
 from rollouts.trajectory import Trajectory
 from train.evaluation.contract import (
     HELDOUT,
     Benchmark,
     Found,
     Opened,
-    Plan,
     Row,
     all_heldout,
     budget_of,
@@ -37,7 +39,7 @@ from train.evaluation.contract import (
 )
 from train.evaluation.stats import wilson
 
-LOCAL_TOKENS, ENDPOINT_TOKENS = 4096, 16384  # of one message; the latter is the published setting
+ENDPOINT_TOKENS = 16384  # of one message: the published setting
 TRACKS = ("class-IF", "class-MM", "reg-IF", "reg-MM", "time-XF", "time-CF")
 
 
@@ -97,10 +99,9 @@ def stale_gold(tasks: Sequence[Task]) -> list[str]:
     return sorted({mismatch(m) for m in made} - {""})
 
 
-def plan(task: Task, args: Any, remote: bool) -> Plan:
-    return Plan(
-        args.max_new_tokens or (ENDPOINT_TOKENS if remote else LOCAL_TOKENS), budget_of(args)
-    )
+def plan(task: Task, args: Any, tokenizer: ChatTokenizer | None) -> Plan:
+    least = ENDPOINT_TOKENS if tokenizer is None else MESSAGE
+    return Plan(args.max_new_tokens or room_for(task, tokenizer, least), budget_of(args))
 
 
 def more(task: Task, run: Trajectory, score: Score, args: Any) -> Row:

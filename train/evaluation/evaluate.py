@@ -7,17 +7,15 @@ same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rewards.progress import Progress
 from rewards.seeds import derive_seed
 from rewards.task import RIGHT, Task
 from rollouts.engines.engine import Engine
 from rollouts.environment import Budget, Maker
-from rollouts.episode import rollout
-from rollouts.now import run_now
 from rollouts.prompts import ChatTokenizer
-from rollouts.trajectory import Sampling
+from rollouts.sampler import Asked, Batch, Plan, sample
+from rollouts.trajectory import Sampling, Trajectory
 from train.evaluation.live import Tally
 from train.evaluation.rows import Row, Scorer, baseline_rows, row_of, scorer
 from train.evaluation.stats import pass_at_k
@@ -39,30 +37,31 @@ def evaluate_tasks(
     maker: Maker | None = None,
     budget: Budget | None = None,
 ) -> list[Row]:
-    """One greedy row a task; with `pass_k`, also the unbiased pass@1 and pass@k at T = 1."""
+    """One greedy row a task; with `pass_k`, also the unbiased pass@1 and pass@k at T = 1. `chunk`
+    answers are decoded side by side."""
     rows: list[Row] = []
-    tally = Tally()
-    for at in range(0, len(tasks), chunk):
-        part = tasks[at : at + chunk]
+    tally, model = Tally(), Batch(engine, tokenizer, chunk)
+    plan = Plan(max_new_tokens, budget or Budget())
 
-        def ask(sampling: Sampling, n: int, key: int, part: Sequence[Task] = part) -> Any:
-            return run_now(
-                rollout(part, engine, tokenizer, sampling, n, key, maker=maker, budget=budget)
-            )
+    def asked(temperature: float, n: int, key: int) -> Asked:
+        drawn = Sampling(max_new_tokens, temperature)
+        return Asked(tasks, lambda task: plan, drawn, n, key, maker)
 
-        greedy = Sampling(max_new_tokens, temperature=0.0)
-        for task, (answer,) in zip(part, ask(greedy, 1, seed), strict=True):
-            rows.append(row_of(task, answer, score(task, answer)))
-            tally.add(rows[-1])
-        if pass_k:
-            drawn = Sampling(max_new_tokens, temperature=1.0)
-            samples = ask(drawn, pass_k, derive_seed(seed, "pass_k"))
-            for row, task, group in zip(rows[at:], part, samples, strict=True):
-                outcomes = [score(task, run).outcome for run in group]
-                right = sum(o is not None and o >= RIGHT for o in outcomes)
-                row["pass@1"] = pass_at_k(pass_k, right, 1)
-                row[f"pass@{pass_k}"] = pass_at_k(pass_k, right, pass_k)
+    def keep(task: Task, run: Trajectory) -> None:
+        rows.append(row_of(task, run, score(task, run)))
+        tally.add(rows[-1])
         if progress is not None:
             progress.note(tally.text())
-            progress.add(len(part))
+            progress.add(1)
+
+    sample(asked(0.0, 1, seed), model, keep)
+    if pass_k:
+        outcomes: list[float | None] = []
+        several = asked(1.0, pass_k, derive_seed(seed, "pass_k"))
+        sample(several, model, lambda task, run: outcomes.append(score(task, run).outcome))
+        for at, row in enumerate(rows):
+            some = outcomes[at * pass_k : (at + 1) * pass_k]
+            right = sum(o is not None and o >= RIGHT for o in some)
+            row["pass@1"] = pass_at_k(pass_k, right, 1)
+            row[f"pass@{pass_k}"] = pass_at_k(pass_k, right, pass_k)
     return rows

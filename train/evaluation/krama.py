@@ -27,15 +27,15 @@ from rewards.krama.judge_endpoint import KEY_ENV, judged_coverage
 from rewards.krama.release import harness
 from rewards.krama.scoring import judge_of
 from rewards.task import Score, Task, TaskError, read_tasks, with_absolute_files
-from rollouts.krama.explore import STEPS
+from rollouts.prompts import ChatTokenizer
+from rollouts.room import MESSAGE, room_for
+from rollouts.sampler import Plan
 from rollouts.trajectory import Trajectory
 from train.evaluation.contract import (
     HELDOUT,
-    TOOL_TOKENS,
     Benchmark,
     Found,
     Opened,
-    Plan,
     Row,
     all_heldout,
     budget_of,
@@ -47,7 +47,8 @@ AGENTS = {
     "ds-guru-no-context": ("ds_guru_no_context", 1),
     "ds-guru-one-shot": ("ds_guru_one_shot", 1),
     "ds-guru-few-shot": ("ds_guru_few_shot", 5),
-    "lake-agent": ("lake_agent", STEPS),
+    # messages, as the paper's iterative system has at most
+    "lake-agent": ("lake_agent", 20),
     "lake-script": ("lake_script", 1),
 }
 TURNS = dict(AGENTS.values())
@@ -62,13 +63,6 @@ def options(parser: ArgumentParser) -> None:
         choices=list(AGENTS),
         default="ds-guru-few-shot",
         help="(%(default)s)",
-    )
-    group.add_argument(
-        "--tries",
-        type=int,
-        default=TURNS["ds_guru_few_shot"],
-        metavar="N",
-        help="pipelines that ds-guru-few-shot may run before it has failed (%(default)s)",
     )
     group.add_argument(
         "--settings", default=",".join(SETTINGS), help="which, with commas (%(default)s)"
@@ -99,10 +93,10 @@ def open_folder(rest: str, args: Any) -> Opened:
     )
 
 
-def plan(task: Task, args: Any, remote: bool) -> Plan:
+def plan(task: Task, args: Any, tokenizer: ChatTokenizer | None) -> Plan:
     turns = max((_turns(tool, args) for tool in task.tools), default=0)
     budget = budget_of(args, turns or 5, SECONDS)
-    return Plan(args.max_new_tokens or TOOL_TOKENS, budget)
+    return Plan(args.max_new_tokens or room_for(task, tokenizer, MESSAGE), budget)
 
 
 def _turns(tool: str, args: Any) -> int:

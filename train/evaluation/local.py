@@ -7,49 +7,70 @@ from __future__ import annotations
 import json
 import math
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from configs.schema import EngineConfig
 from rewards.task import TaskError
+from rollouts.engines.torch.device import choose_device, choose_dtype
+from rollouts.engines.torch.engine import load_engine, set_threads
 from rollouts.prompts import ChatTokenizer
 from train.model.adapters import AdapterError, add_adapters
-from train.model.folder import save_folder
 from train.model.source import resolve_model
-from train.run.setup import load_checked, prepare
+from train.run.memory import choose_allocation, require_memory
 
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
-def load_local(args: Any, slots: int) -> tuple[Any, ChatTokenizer]:
-    """(engine that decodes `slots` answers side by side, tokenizer). Raises one sentence for a
-    model that cannot be loaded."""
-    if slots < 1:
-        raise TaskError(f"--slots {slots}: give 1 or more")
-    config = EngineConfig(threads=args.threads, device=args.device, dtype=args.dtype)
-    machine = prepare(config)
-    adapter = Path(args.model).expanduser()
-    if not (adapter / ADAPTER).is_file():
-        folder = resolve_model(args.model)
-        tokenizer = ChatTokenizer(folder, args.calls)
-        policy = load_checked(folder, config, machine, train=False)
-        return policy.engine(tokenizer.stop_ids, slots), tokenizer
-    base = resolve_model(_read_adapter(adapter)["base_model_name_or_path"])
-    own = any((adapter / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
-    tokenizer = ChatTokenizer(adapter if own else base, args.calls)
-    args.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=args.out, prefix=".merged-") as merged:
-        save_folder(base, Path(merged), merged_weights(base, adapter))
-        policy = load_checked(Path(merged), config, machine, train=False)
-    return policy.engine(tokenizer.stop_ids, slots), tokenizer
+def folders_of(model: str) -> list[Path]:
+    """The folders that a model's weights come from: its own, or an adapter's and its base model's.
 
-
-def base_folder(model: str) -> Path:
-    """The folder with the model's own configuration: of an adapter, its base model's."""
+    Raises one sentence for a model that is not there.
+    """
     adapter = Path(model).expanduser()
     if (adapter / ADAPTER).is_file():
-        return resolve_model(_read_adapter(adapter)["base_model_name_or_path"])
-    return resolve_model(model)
+        return [adapter, resolve_model(_read_adapter(adapter)["base_model_name_or_path"])]
+    return [resolve_model(model)]
+
+
+def tokenizer_of(
+    folders: Sequence[Path], calls: str, template: Mapping[str, Any] | None = None
+) -> ChatTokenizer:
+    """The model's tokenizer: an adapter's own where it has one, else its base model's."""
+    names = ("tokenizer.json", "tokenizer_config.json")
+    own = next((f for f in folders if any((f / name).is_file() for name in names)), folders[-1])
+    return ChatTokenizer(own, calls, template)
+
+
+def load_local(
+    folders: Sequence[Path],
+    tokenizer: ChatTokenizer,
+    config: EngineConfig,
+    slots: int,
+    scratch: Path | None = None,
+) -> Any:
+    """The engine that decodes `slots` answers of a model side by side. An adapter is merged into
+    its base model in a folder of `scratch` (None: of the temporary folder), which goes away.
+
+    Raises one sentence for a model that cannot be loaded.
+    """
+    choose_allocation()
+    set_threads(config.threads or "auto")
+    device = choose_device(config.device)
+    dtype = choose_dtype(config.dtype, device)
+    if len(folders) == 1:
+        require_memory(folders[0], device)
+        return load_engine(folders[0], tokenizer.stop_ids, slots, dtype, device)
+    adapter, base = folders
+    from train.model.folder import save_folder  # what only an adapter needs
+
+    if scratch is not None:
+        scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=scratch, prefix=".merged-") as merged:
+        save_folder(base, Path(merged), merged_weights(base, adapter))
+        require_memory(Path(merged), device)
+        return load_engine(Path(merged), tokenizer.stop_ids, slots, dtype, device)
 
 
 def merged_weights(base: Path, adapter: Path) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from typing import Any
 
 from rewards.journal import key_of, read_journal
 from rewards.task import Task, TaskError, json_text
-from train.evaluation.identity import digest
-from train.evaluation.journal import RECORD, ROWS, Row, refuse_other
+from rollouts.identity import task_hash
+from rollouts.journal import Row, read_record, refuse_other, refuse_other_tasks
 
-RESULTS = "results.json"
+RESULTS, ROWS, RECORD = "results.json", "rows.jsonl", "eval.json"  # in an evaluation's folder
 
 
 def part_of(tasks: Sequence[Task], word: str, unit: Callable[[Task], str]) -> list[Task]:
@@ -40,16 +40,12 @@ def gathered(
     part that is not finished, has other settings, or does not belong; and where tasks are left."""
     rows: dict[tuple[str, int], Row] = {}
     answered_by: list[dict[str, str]] = []
-    by_id = {task.id: task for task in tasks}
+    asked = {task.id: task_hash(task) for task in tasks}
     for folder in folders:
         record = _record(folder)
-        refuse_other(folder, record, {"settings": json.loads(json_text(settings))}, "--gather")
+        refuse_other(folder, record, json.loads(json_text(settings)), "--gather")
         found = {key_of(row, folder / ROWS): row for row in read_journal(folder / ROWS)}
-        there = [by_id[name] for name in dict.fromkeys(name for name, _ in found) if name in by_id]
-        if digest(there) != record.get("tasks"):
-            raise TaskError(
-                f"--gather {folder}: it answered other tasks than those of --tasks; give the same"
-            )
+        refuse_other_tasks(folder, found, asked, "--gather")
         twice = sorted(found.keys() & rows.keys())
         if twice:
             raise TaskError(
@@ -72,4 +68,4 @@ def _record(folder: Path) -> dict[str, Any]:
             f"--gather {folder}: this part is not finished (it has no {RESULTS}); run its command "
             "again"
         )
-    return json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    return read_record(folder / RECORD) or {}

@@ -7,8 +7,8 @@ from typing import Any
 
 from rewards.families import family_of, score_answer
 from rewards.family import Family, cheat_answer, gold_answer, source_of, without_thoughts
-from rewards.seeds import derive_seed
 from rewards.task import Answer, Score, Task, TaskError
+from rollouts.sampler import answered
 from rollouts.trajectory import Trajectory
 
 Row = dict[str, Any]
@@ -74,24 +74,6 @@ def labels_of(family: Family, task: Task, answer: Answer) -> Row:
             f"{error}; return (class of gold, class the answer names)"
         ) from None
     return {"label": gold, "said": said}
-
-
-def answered(task: Task, answer: Answer, seed: int = 0) -> Trajectory:
-    """The trajectory of an answer that no model gave."""
-    return Trajectory(
-        task_id=task.id,
-        sample=0,
-        ids=[],
-        loss_mask=[],
-        logprobs=[],
-        sampling_logprobs=[],
-        stop="error" if answer.failure is not None else "eos",
-        text=answer.text,
-        seed=derive_seed(seed, task.id, 0),
-        messages=[*task.prompt, {"role": "assistant", "content": answer.text}],
-        files=answer.files,
-        failure=answer.failure,
-    )
 
 
 def reference_answer(task: Task, name: str) -> Answer:

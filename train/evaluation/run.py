@@ -16,24 +16,21 @@ from typing import Any
 from configs.loader import ConfigError, read_section
 from rewards.chosen import chosen
 from rewards.families import all_families, family_of, use_families
-from rewards.file_sets import alone
 from rewards.files import write_bytes, write_text
-from rewards.progress import Progress
 from rewards.provenance import revision
-from rewards.task import Task, json_text
+from rewards.task import Answer, Task, json_text
 from rewards.versions import installed
-from rollouts.engines.server.opening import EMBEDDED
-from rollouts.trajectory import Sampling, Trajectory
+from rollouts.identity import thinking
+from rollouts.journal import ASKED
+from rollouts.sampler import answered
+from rollouts.trajectory import Trajectory
 from rollouts.workshop import Workshop
-from train.evaluation.answering import Ask, answer_all, is_reference, is_remote, workshop
-from train.evaluation.benchmarks import BENCHMARKS
-from train.evaluation.contract import Plan, plain_plan
-from train.evaluation.identity import settings_of, thinking
-from train.evaluation.journal import ROWS, Journal
+from train.evaluation.answering import UNASKED, Given, Job, answer_all, workshop
+from train.evaluation.benchmarks import BENCHMARKS, plan_of
 from train.evaluation.live import Tally
 from train.evaluation.opening import Asked, open_all
-from train.evaluation.parts import gathered
-from train.evaluation.rows import baseline_rows, row_of, scorer
+from train.evaluation.parts import RECORD, ROWS, gathered
+from train.evaluation.rows import baseline_rows, reference_answer, row_of, scorer
 from train.evaluation.tables import Draw, tables
 from train.run.record import PACKAGES, machine
 from train.run.settings import weights_of
@@ -41,8 +38,9 @@ from train.run.settings import weights_of
 Row = dict[str, Any]
 
 
-def evaluate(args: Any) -> dict[str, Any]:
-    """Run an evaluation and write its files; returns what results.json holds."""
+def evaluate(args: Any) -> tuple[dict[str, Any], Given]:
+    """Run an evaluation and write its files; returns what results.json holds, and how its rows were
+    had."""
     use_families(args.family)
     shop = workshop(args)
     asked = open_all(args.tasks, args)
@@ -52,22 +50,20 @@ def evaluate(args: Any) -> dict[str, Any]:
         if line:
             print(line, flush=True)
     baselines = _baselines(asked.tasks, args, weights)  # first: gold that is no use ends it here
-    rows, answered_by = _answered(asked, args, shop, weights)
+    rows, given = _answered(asked, args, shop, weights)
     data = _results(asked, rows, baselines, args, weights)
-    data["meta"]["answered_by"] = answered_by
+    data["meta"] |= {"settings": given.settings, "answered_by": given.answered_by}
     args.out.mkdir(parents=True, exist_ok=True)
     data["benchmarks"] = _official(asked, rows, args)
     data["files"] = _own_tables(rows, args.out)
     write_bytes(args.out / "results.json", json_text(data, indent=1, default=str))
-    return data
+    return data, given
 
 
 def weights_of_args(args: Any, asked: Asked) -> dict[str, Any]:
     """Weights by family: `reward.<family>.<setting>=value`, `--reading`, and what benchmarks ask
     for. Raises `ConfigError`."""
-    reward: dict[str, dict[str, Any]] = {}
-    for word in args.settings_words:
-        _set(reward, word)
+    reward: dict[str, dict[str, Any]] = {name: dict(own) for name, own in args.rewards.items()}
     for name in dict.fromkeys(part.benchmark for part in asked.opened if part.benchmark):
         for family, values in BENCHMARKS[name].rewards(args).items():
             reward.setdefault(family, {}).update(values)
@@ -75,16 +71,6 @@ def weights_of_args(args: Any, asked: Asked) -> dict[str, Any]:
         for family in _reading_families(args.reading, asked.tasks):
             reward.setdefault(family, {})["reading"] = args.reading
     return weights_of(reward, "command line")
-
-
-def _set(reward: dict[str, dict[str, Any]], word: str) -> None:
-    import yaml
-
-    name, equals, value = word.partition("=")
-    parts = name.split(".")
-    if not equals or len(parts) != 3 or parts[0] != "reward":
-        raise ConfigError(f"{word}: wanted reward.FAMILY.SETTING=VALUE")
-    reward.setdefault(parts[1], {})[parts[2]] = yaml.safe_load(value)
 
 
 def _reading_families(reading: str, tasks: Sequence[Task]) -> list[str]:
@@ -103,54 +89,39 @@ def _reading_families(reading: str, tasks: Sequence[Task]) -> list[str]:
 
 def _answered(
     asked: Asked, args: Any, shop: Workshop, weights: Mapping[str, Any]
-) -> tuple[list[Row], list[dict[str, str]]]:
-    """(all rows in the tasks' order, each in the journal as soon as it is there; what answered)."""
-    ask, score = _ask(asked, args), scorer(weights)
-    settings = settings_of(args, asked.tasks)
-    parts, answered_by = (
-        gathered(args.gather, asked.tasks, settings, args.samples) if args.gather else ({}, [])
+) -> tuple[list[Row], Given]:
+    """(all rows in the tasks' order, how they were had)."""
+    score, tally = scorer(weights), Tally()
+
+    def note(row: Row) -> str:
+        tally.add(row)
+        return tally.text()
+
+    def row(task: Task, run: Trajectory) -> Row:
+        return _row(task, run, score(task, run), asked, args)
+
+    def parts(settings: Mapping[str, Any]) -> Any:
+        return gathered(args.gather, asked.tasks, settings, args.n)
+
+    given = answer_all(
+        args,
+        Job(
+            asked.tasks,
+            shop,
+            lambda task, args, words: plan_of(task, args, words, asked.benchmark(task)),
+            row,
+            args.out / ROWS,
+            args.out / RECORD,
+            args.out / "servers",
+            "evaluating",
+            note,
+            lambda name, task: reference_answer(task, name),
+            gathered=parts if args.gather else None,
+        ),
     )
-    with (
-        alone(args.out / ROWS),
-        Journal(args.out, asked.tasks, settings) as journal,
-    ):
-        for about in answered_by:
-            journal.note(about)
-        rows = {**journal.done, **parts}
-        wanted = [(task, j) for task in asked.tasks for j in range(args.samples)]
-        todo = [(task, j) for task, j in wanted if (task.id, j) not in rows]
-        if len(todo) < len(wanted):
-            print(f"{len(wanted) - len(todo)} answers are there already; {len(todo)} to go")
-        tally = Tally()
-        with Progress("evaluating", "answers", len(todo)) as bar:
-
-            def keep(task: Task, run: Trajectory) -> None:
-                row = _row(task, run, score(task, run), asked, args)
-                rows[task.id, run.sample] = row
-                journal.write(row)
-                tally.add(row)
-                bar.note(tally.text())
-                bar.add(int(run.failure is None))
-
-            if todo:
-                answer_all(replace(ask, todo=todo), args, shop, keep, journal.note)
-        ordered = [rows[task.id, j] for task, j in wanted]
-        journal.finish(ordered)
-    return ordered, journal.answered_by
-
-
-def _ask(asked: Asked, args: Any) -> Ask:
-    remote = is_remote(args.model) and args.engine == EMBEDDED  # else ids have a bound
-    sampling = Sampling(0, args.temperature, args.top_k, args.top_p)
-    plans = {task.id: _plan(asked, task, args, remote) for task in asked.tasks}
-    return Ask(
-        asked.tasks, (), plans, 1 if is_reference(args.model) else args.samples, sampling, args.seed
-    )
-
-
-def _plan(asked: Asked, task: Task, args: Any, remote: bool) -> Plan:
-    name = asked.benchmark(task)
-    return (BENCHMARKS[name].plan if name else plain_plan)(task, args, remote)
+    for task, j in given.missing:
+        given.rows[task.id, j] = row(task, answered(task, Answer(failure=UNASKED), j, args.seed))
+    return given.ordered(asked.tasks), given
 
 
 def _row(task: Task, run: Trajectory, score: Any, asked: Asked, args: Any) -> Row:
@@ -185,17 +156,16 @@ def _results(
         "found": sum(len(o.tasks) for o in asked.opened),
         "limit": args.limit,
         "chosen": asdict(chosen(args)),
-        "samples": args.samples,
+        "samples": args.n,
         "seed": args.seed,
         "families": sorted({f.origin for f in map(family_of, asked.tasks) if f.origin}),
         "weights": {n: vars(weights[n]) for n in sorted({t.family for t in asked.tasks})},
-        "settings": settings_of(args, asked.tasks),
         "thinking": thinking(args),
         "versions": installed(PACKAGES),
         "code": revision(),
         "machine": machine(),
     }
-    lean = [{k: v for k, v in row.items() if k != "messages"} for row in rows]
+    lean = [{k: v for k, v in row.items() if k not in ("messages", ASKED)} for row in rows]
     found = tables(rows, Draw(seed=args.seed))
     return {"meta": meta, "tables": found, "baselines": baselines, "rows": lean}
 

@@ -137,7 +137,7 @@ def detail(rows: Sequence[Row], draw: Draw) -> Cell:
     return {
         **cell(rows, draw),
         **_balanced(valid, draw),
-        **_at_k(valid),
+        **_at_k(valid, rows),
         **_wholes(rows),
         "parts": _parts(valid),
         "why": dict(Counter(str(row["why"]) for row in valid).most_common(12)),
@@ -177,9 +177,9 @@ def _parts(valid: Sequence[Row]) -> dict[str, float | None]:
     }
 
 
-def _at_k(valid: Sequence[Row]) -> Cell:
-    """avg@k, and unbiased pass@1 … pass@k over tasks with all their k samples; or the means of
-    `pass@k` that rows bring."""
+def _at_k(valid: Sequence[Row], rows: Sequence[Row]) -> Cell:
+    """avg@k, and unbiased pass@1 … pass@k over tasks with all their k samples, and how many tasks
+    lack one (`k_short`); or the means of `pass@k` that rows bring."""
     brought = sorted({key for row in valid for key in row if key.startswith("pass@")})
     if brought:
         whole = [key for key in brought if all(row.get(key) is not None for row in valid)]
@@ -189,10 +189,12 @@ def _at_k(valid: Sequence[Row]) -> Cell:
     if k < 2:
         return {}
     full = [mine for mine in tasks.values() if len(mine) == k]
+    asked = len({str(row["task_id"]) for row in rows})
     right = [sum(float(row["outcome"]) >= RIGHT for row in mine) for mine in full]
     return {
         f"avg@{k}": mean(float(row["outcome"]) for mine in full for row in mine),
         "pass@k": {str(i): mean(pass_at_k(k, c, i) for c in right) for i in range(1, k + 1)},
+        "k_short": asked - len(full),
     }
 
 

@@ -6,6 +6,8 @@ import ctypes
 import os
 from pathlib import Path
 
+from rollouts.engines.engine import ModelError
+
 CGROUPS = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
 SHORT = 8 << 30  # bytes; training a model of 135M parameters takes up to 6 GB
@@ -78,6 +80,27 @@ def memory_is_short() -> bool:
     """Whether freed pages are better given back at once than kept for the next batch."""
     left = available_memory()
     return left is not None and left < SHORT
+
+
+def require_memory(folder: Path, device: str, a_parameter: int = 4) -> None:
+    """Raise `ModelError` in one sentence where a model of `a_parameter` bytes a parameter does not
+    fit into what is left on the device."""
+    weights = sum(p.stat().st_size for p in folder.glob("*.safetensors"))
+    if not weights:
+        raise ModelError(f"{folder} holds no *.safetensors weights; give a Hugging Face folder")
+    need, on_gpu = weights // 2 * a_parameter, device == "cuda"
+    free = available_memory()
+    if on_gpu:
+        import torch
+
+        free = int(torch.cuda.mem_get_info()[0])
+    if free is not None and need > free:
+        spread = "spread it over GPUs with --backend (docs/clusters.md)"
+        raise ModelError(
+            f"{folder}: about {need / 1e9:.1f} GB of {'GPU ' if on_gpu else ''}memory needed, "
+            f"{free / 1e9:.1f} GB available; use a smaller model, set model.lora_rank, or "
+            f"{spread if on_gpu else 'take a machine with more memory'}"
+        )
 
 
 def choose_allocation() -> None:

@@ -16,11 +16,10 @@ import torch
 
 from configs.loader import ConfigError
 from configs.schema import CheckpointConfig, EngineConfig, LogConfig, ModelConfig
-from rollouts.engines.engine import ModelError
 from rollouts.engines.torch.device import choose_dtype, computes_bfloat16
 from rollouts.engines.torch.engine import set_threads
 from train.model.policy import LlamaPolicy, TransformersPolicy, load_policy
-from train.run.memory import available_memory, choose_allocation
+from train.run.memory import choose_allocation, require_memory
 from train.run.record import read_run_record
 
 
@@ -120,20 +119,8 @@ def load_checked(
     adapters: ModelConfig | None = None,
 ) -> LlamaPolicy | TransformersPolicy:
     """Load a model after asking whether it can fit. Raises `ModelError` in one sentence."""
-    weights = sum(p.stat().st_size for p in folder.glob("*.safetensors"))
-    if not weights:
-        raise ModelError(f"{folder} holds no *.safetensors weights; give a Hugging Face folder")
     full = train and not (adapters is not None and adapters.lora_rank)
-    need = weights // 2 * (BYTES_A_PARAMETER if full else 4)
-    on_gpu = machine.device == "cuda"
-    free = torch.cuda.mem_get_info()[0] if on_gpu else available_memory()
-    if free is not None and need > free:
-        spread = "spread it over GPUs with --backend (docs/clusters.md)"
-        raise ModelError(
-            f"{folder}: about {need / 1e9:.1f} GB of {'GPU ' if on_gpu else ''}memory needed, "
-            f"{free / 1e9:.1f} GB available; use a smaller model, set model.lora_rank, or "
-            f"{spread if on_gpu else 'take a machine with more memory'}"
-        )
+    require_memory(folder, machine.device, BYTES_A_PARAMETER if full else 4)
     dtype = choose_dtype(config.dtype, machine.device)
     policy = load_policy(folder, dtype, machine.device, adapters)
     if train and config.gradient_checkpointing:

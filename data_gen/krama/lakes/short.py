@@ -30,7 +30,7 @@ from data_gen.krama.lakes.pipeline import Question
 from data_gen.krama.lakes.tables import Read, Table
 from data_gen.sql.wording import pieces
 from rewards.tables.reading import Reading
-from rollouts.krama.folder import LakeSettings
+from rollouts.environment import LakeSettings
 from rollouts.krama.script import task_text
 
 COLUMNS = 12  # of a table

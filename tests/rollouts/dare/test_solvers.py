@@ -19,10 +19,10 @@ from rewards.task import Task  # noqa: E402
 from rollouts.dare.failures import category  # noqa: E402
 from rollouts.dare.solvers import CHEATS  # noqa: E402
 from rollouts.engines.scripted import ScriptedEngine  # noqa: E402
-from rollouts.environment import Budget  # noqa: E402
+from rollouts.environment import Budget, ExecutorSettings  # noqa: E402
 from rollouts.episode import rollout  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
-from rollouts.python_executor import NAME, ExecutorSettings  # noqa: E402
+from rollouts.python_executor import NAME  # noqa: E402
 from rollouts.solvers import script  # noqa: E402
 from rollouts.trajectory import Sampling  # noqa: E402
 from rollouts.workshop import ToolSettings, Workshop  # noqa: E402

@@ -15,9 +15,8 @@ from small_lake import make_lake, make_task
 from rewards.families import score_answer
 from rewards.task import Task
 from rollouts.engines.scripted import CannedEngine
-from rollouts.environment import Budget
+from rollouts.environment import Budget, LakeSettings
 from rollouts.episode import run_episode
-from rollouts.krama.folder import LakeSettings
 from rollouts.krama.index import index_lake
 from rollouts.krama.reference import reference_reply
 from rollouts.krama.script import printed, task_text

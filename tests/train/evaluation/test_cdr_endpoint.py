@@ -19,7 +19,7 @@ from front import command
 from rewards.journal import read_journal
 from rewards.task import read_jsonl
 from rollouts.cdr.prompts import MODES
-from train.evaluation.gone import GIVE_UP
+from rollouts.sampler import GIVE_UP
 
 eval_main = command("eval")
 
@@ -90,7 +90,7 @@ def run(url: str, bench: Path, out: Path, *more: str) -> int:
             f"cdr:{bench}",
             "--out",
             str(out),
-            "--workers",
+            "--in-flight",
             "2",
             *more,
         ]
@@ -199,7 +199,8 @@ def test_a_run_that_was_killed_goes_on_where_it_was(bench: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "more", [("--request", "[1]"), ("--request", "{"), ("--workers", "0"), ("--endpoint-model", "")]
+    "more",
+    [("--request", "[1]"), ("--request", "{"), ("--in-flight", "0"), ("--endpoint-model", "")],
 )
 def test_settings_that_cannot_be_used_are_named(
     more: tuple[str, str], bench: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

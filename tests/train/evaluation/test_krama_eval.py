@@ -88,7 +88,7 @@ def test_an_endpoint_is_evaluated_and_its_failures_are_no_wrong_answers(
         "m",
         "--out",
         str(tmp_path / "out"),
-        "--workers",
+        "--in-flight",
         "2",
     ]
     assert evaluate(command) == 3
@@ -285,7 +285,7 @@ def test_gold_scores_one_for_every_visible_task_from_lake_to_table(tmp_path: Pat
     lines = (json.dumps(row) + "\n" for row in gold_replies(workload))
     canned.write_text("".join(lines), encoding="utf-8")
     command = ["--tracks", f"krama:{tmp_path / 'k'}", "--model", f"canned:{canned}"]
-    assert evaluate([*command, "--out", str(tmp_path / "o"), "--workers", "4"]) == 0
+    assert evaluate([*command, "--out", str(tmp_path / "o"), "--in-flight", "4"]) == 0
     data = json.loads((tmp_path / "o" / "results.json").read_text("utf-8"))
     wrong = [
         (r["task_id"], r["why"], r["more"]["answer"]) for r in data["rows"] if r["outcome"] != 1.0

@@ -22,7 +22,7 @@ pytest.importorskip("pandas")
 
 from rewards.journal import read_journal
 from rewards.task import Task, write_jsonl
-from train.evaluation.gone import GIVE_UP
+from rollouts.sampler import GIVE_UP
 from train.evaluation.opening import even_draw
 
 main = front("eval")  # where errors become exit statuses
@@ -127,7 +127,7 @@ def test_references_need_no_torch(place: Path, tmp_path: Path) -> None:
 
 
 def test_samples_give_pass_at_k(place: Path, tmp_path: Path) -> None:
-    more = ["--samples", "3", "--temperature", "1", "--no-baselines"]
+    more = ["--n", "3", "--temperature", "1", "--no-baselines"]
     assert main(words(place, tmp_path, "", *more)) == 0
     data = json.loads((tmp_path / "results.json").read_text())
     overall = data["tables"]["overall"]
@@ -145,7 +145,7 @@ def toy(place: Path, count: int) -> Path:
 
 def endpoint_words(folder: Path, url: str, *more: str) -> list[str]:
     tasks = ["--tasks", str(folder / "toy.jsonl"), "--family", str(folder / "sums.py")]
-    return [*tasks, "--model", url, "--out", str(folder / "out"), "--workers", "1", *more]
+    return [*tasks, "--model", url, "--out", str(folder / "out"), "--in-flight", "1", *more]
 
 
 @pytest.fixture
@@ -207,12 +207,12 @@ def test_other_settings_tasks_and_code_are_refused_by_name(
     assert main(again) == 0  # the same tasks at another place
     toy(toys, 39)
     assert main(command) == 2
-    assert "other tasks (40 there, 39 here)" in capsys.readouterr().err
+    assert "other tasks (40 there, 39 here; o39 is not asked now)" in capsys.readouterr().err
     toy(toys, 40)
     (toys / "sums.py").write_text((toys / "sums.py").read_text() + "\n# changed\n")
     code = f"import sys, assay; sys.exit(assay.main(['eval', *{command!r}]))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2 and "another families" in done.stderr
+    assert done.returncode == 2 and "other families" in done.stderr
 
 
 def test_a_dead_endpoint_is_said_at_once_and_ends_the_run(
@@ -257,7 +257,8 @@ def test_a_failure_of_the_infrastructure_counts_nowhere_and_is_asked_again(
         (["--model", "solver:reference"], "is for families"),
         (["--model", "canned:/nowhere"], "/nowhere: no such file"),
         (["--limit", "-1"], "--limit -1"),
-        (["--samples", "0"], "--samples 0"),
+        (["--n", "0"], "--n 0"),
+        (["--n", "2"], "--n 2"),
         (["--temperature", "-1"], "--temperature -1"),
         (["--price", "1"], "--price 1: wanted two numbers"),
         (["--reading", "loose"], "no family of these tasks has such a reading"),
@@ -358,14 +359,3 @@ def test_a_limit_is_even_over_slices() -> None:
     drops = sum(task.gold["status"] == "DROP" for task in kept)
     assert len(kept) == 40 and 14 <= drops <= 20
     assert kept == even_draw(tasks, 40, 3) != even_draw(tasks, 40, 4)
-
-
-def test_a_long_gold_text_gets_room_for_an_answer() -> None:
-    from train.evaluation.contract import room_for
-
-    def long(text: str) -> int:
-        gold = {"input_text": text, "status": "KEEP", "text": text}
-        return room_for(Task("t", "refinement", "a", "heldout", [], gold))
-
-    assert [long("x" * n) for n in (10, 300, 900, 90_000)] == [96, 96, 512, 4096]
-    assert room_for(mixed()[-1]) == 96  # a family that is not known here

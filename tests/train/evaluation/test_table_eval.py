@@ -53,7 +53,7 @@ def official(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "1",
                 "--out",
                 str(out),
-                "--workers",
+                "--in-flight",
                 "1",
             ]
         )
@@ -80,9 +80,7 @@ def test_tables_of_a_solver(
         "60",
     ]
     assert (
-        main(
-            [*common, "--model", "solver:reference", "--out", str(tmp_path / "a"), "--repeats", "2"]
-        )
+        main([*common, "--model", "solver:reference", "--out", str(tmp_path / "a"), "--n", "2"])
         == 0
     )
     results = json.loads((tmp_path / "a" / "results.json").read_text())["benchmarks"]["dare"]

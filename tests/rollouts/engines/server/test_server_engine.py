@@ -19,7 +19,6 @@ from chat_server import serving
 
 from rewards.http_client import EndpointError, Patience, opened
 from rewards.task import TaskError
-from rollouts import cli
 from rollouts.engines.dialects import DIALECTS, AnswerError
 from rollouts.engines.http_engine import ServerEngine
 from rollouts.engines.server.process import Launch, devices, servers
@@ -27,6 +26,7 @@ from rollouts.engines.torch.engine import TorchEngine
 from rollouts.engines.torch.load import load_llama
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Completion, Sampling
+from train.cli.rollout import main as rollout
 
 SERVE = ("--dtype", "float32", "--threads", "1")
 GREEDY = Sampling(10, 0.0)
@@ -97,14 +97,14 @@ def test_rollouts_of_a_server_hold_ids_and_go_on_where_they_were(
     out = tmp_path / "out.jsonl"
     words = ["--tasks", str(tasks), "--model", str(tiny_folder), "--out", str(out), "--n", "2"]
     words += ["--engine", "assay", "--server-args", " ".join(SERVE), "--max-new-tokens", "8"]
-    assert cli.main(words) == 0
+    assert rollout(words) == 0
     found = [json.loads(line) for line in out.read_text().splitlines()]
     assert [(r["task_id"], r["sample"]) for r in found] == [
         (f"t{i}", j) for i in range(3) for j in range(2)
     ]
     assert all(len(r["ids"]) == len(r["loss_mask"]) and sum(r["loss_mask"]) for r in found)
     text = out.read_text()
-    assert cli.main(words) == 0  # nothing is left to do
+    assert rollout(words) == 0  # nothing is left to do
     assert out.read_text() == text
 
 

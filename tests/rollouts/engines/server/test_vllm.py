@@ -23,9 +23,9 @@ from tool_model import tasks, write_model
 torch = pytest.importorskip("torch")
 pytest.importorskip("aiohttp")
 
-from rollouts import cli  # noqa: E402
 from rollouts.engines.server.process import Launch, servers  # noqa: E402
 from rollouts.prompts import ChatTokenizer  # noqa: E402
+from train.cli.rollout import main as rollout  # noqa: E402
 from train.model.packing import Segment, pack  # noqa: E402
 from train.model.policy import load_policy  # noqa: E402
 
@@ -72,7 +72,7 @@ def test_a_hundred_tool_episodes_side_by_side_are_whole(
     data, out = tasks(25, tmp_path / "tasks.jsonl"), tmp_path / "out.jsonl"
     words = ["--tasks", str(data), "--out", str(out), "--engine", "vllm", "--model", address]
     words += ["--endpoint-model", "tiny", "--tokenizer", str(folder), "--n", "4"]
-    assert cli.main([*words, "--in-flight", "100", "--max-new-tokens", "6", "--turns", "3"]) == 0
+    assert rollout([*words, "--in-flight", "100", "--max-new-tokens", "6", "--turns", "3"]) == 0
     rows = rows_of(out)
     names = {(row["task_id"], row["sample"]) for row in rows}
     assert len(rows) == len(names) == 100

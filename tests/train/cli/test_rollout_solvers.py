@@ -16,7 +16,7 @@ import assay
 from data_gen.selection.cli import main as select
 from rewards.task import write_jsonl
 
-OWN = Path(__file__).parents[1] / "support" / "own_kind.py"
+OWN = Path(__file__).parents[2] / "support" / "own_kind.py"
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_what_a_solver_cannot_do_is_one_sentence(
         (("--solver", "cheat:two", "--family", own), "has no cheat 'two'; it has one"),
         (("--solver", "reference", "--family", own), "is for families table, answer, not for"),
         (("--solver", "refrence", "--family", own), "wanted gold, empty, cheat:NAME, or one of"),
-        (("--model", "http://x/v1", "--family", own), "with --endpoint-model"),
+        (("--model", "http://x/v1", "--endpoint-model", "", "--family", own), "--endpoint-model"),
         (("--solver", "gold", "--family", own, "--env", "x.py:T"), "x.py: no such file"),
         (("--solver", "gold", "--family", own, "--n", "0"), "--n 0: give 1 or more"),
     ):
@@ -126,7 +126,7 @@ def test_an_endpoint_plays_episodes_with_own_tools_and_resumes(
         asked = len(seen)
         out.write_bytes(b"".join(out.read_bytes().splitlines(True)[:3]))
         again = run(tasks, out, *words)[1]
-        assert len(seen) == asked + 8  # two tasks, two samples, two messages
+        assert len(seen) == asked + 6  # three samples, two messages
         assert [(r["task_id"], r["sample"], r["text"]) for r in again] == [
             (r["task_id"], r["sample"], r["text"]) for r in rows
         ]
@@ -146,7 +146,7 @@ def test_rollouts_without_an_outcome_are_counted_and_sampled_again(
         words = ("--model", url, "--endpoint-model", "m", "--family", own, "--n", "1")
         code, rows = run(tasks, out, *words)
         assert code == 3 and [r["outcome"] for r in rows] == [1.0, None, None]
-        assert "2 rollouts have no outcome" in capsys.readouterr().err
+        assert "2 of 3 answers have no outcome" in capsys.readouterr().err
         assert "HTTP 400" in rows[1]["failure"] and "failure" not in rows[0]
         broken[0] = False
         code, rows = run(tasks, out, *words)

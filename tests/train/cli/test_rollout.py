@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,12 +81,12 @@ def test_the_device_and_dtype_of_rollouts_can_be_chosen(
     other = "bfloat16" if choose_dtype("auto", choose_device("auto")) == "float32" else "float32"
     assert sample(tasks, tiny_folder, out, "--dtype", other, "--device", "cpu") == 0
     settings = json.loads((tmp_path / "r.jsonl.settings.json").read_text())
-    assert settings["dtype"] == other
+    assert settings["settings"]["dtype"] == other
     whole = out.read_bytes()
     assert sample(tasks, tiny_folder, out) == 0  # auto: what the file was begun with
     assert out.read_bytes() == whole
-    (tmp_path / "r.jsonl.settings.json").write_text(json.dumps(settings | {"dtype": "bfloat16"}))
-    assert sample(tasks, tiny_folder, out, "--dtype", "float32") == 2
+    mine = "float32" if other == "bfloat16" else "bfloat16"
+    assert sample(tasks, tiny_folder, out, "--dtype", mine) == 2
     assert "another dtype" in capsys.readouterr().err
     if not torch.cuda.is_available():
         assert sample(tasks, tiny_folder, tmp_path / "g.jsonl", "--device", "cuda") == 2
@@ -105,7 +106,7 @@ def test_eval_writes_results_and_a_report(
 ) -> None:
     out = tmp_path / "e"
     words = ["eval", "--model", str(tiny_folder), "--tracks", str(tasks), "--out", str(out)]
-    more = ["--max-new-tokens", "5", "--samples", "2", "--temperature", "1"]
+    more = ["--max-new-tokens", "5", "--n", "2", "--temperature", "1"]
     assert assay.main([*words, *more]) == 0
     data = json.loads((out / "results.json").read_text())
     gold = data["baselines"]["gold"]["overall"]
@@ -153,7 +154,6 @@ def test_lone_surrogates_of_a_model_are_written_and_resumed(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call's arguments, tool and file names that UTF-8 cannot hold."""
-    from rollouts import cli
     from rollouts.engines.scripted import ScriptedEngine
     from rollouts.python_executor import NAME
 
@@ -180,10 +180,10 @@ def test_lone_surrogates_of_a_model_are_written_and_resumed(
     other = '{"name": "\\ud83d", "arguments": {"\\ud83d": "\\ud83d"}}'
     said = "".join(f"<tool_call>\n{c}\n</tool_call>" for c in (call, other))
 
-    def engine(args: object, folder: object, tokenizer: object, tasks: object) -> ScriptedEngine:
+    def engine(folders: object, tokenizer: Any, *_: object) -> ScriptedEngine:
         return ScriptedEngine(lambda turn: said, tokenizer)
 
-    monkeypatch.setattr(cli, "_engine", engine)
+    monkeypatch.setattr("train.evaluation.local.load_local", engine)
     out = tmp_path / "r.jsonl"
     command = ["--max-new-tokens", "400", "--turns", "2"]
     assert sample(table, tiny_folder, out, *command) == 0

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from train.evaluation.identity import asked_how, thinking
+from rollouts.identity import asked_how, thinking
 
 
 @pytest.mark.parametrize(

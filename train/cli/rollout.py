@@ -1,0 +1,129 @@
+"""`assay rollout`: sample answers to tasks, score them, write them as JSONL."""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from configs.loader import ConfigError
+from rewards import console
+from rewards.chosen import add_chosen, chosen
+from train.cli.model_options import add_episodes, add_model, add_sampling, add_words, settle
+
+DESCRIPTION = """Sample answers to tasks, score them, and write them as JSONL. Answers come from a
+model, or without one from --solver: gold, empty, cheat:NAME of any family, or a scripted agent. A
+killed command goes on when it is run again."""
+N = 8  # answers a task, where nobody says it
+
+
+def parser() -> console.Parser:
+    """Every option, with its default in the help."""
+    made = console.parser("rollout", DESCRIPTION)
+    add = made.add_argument
+    add_words(made)
+    add("--tasks", required=True, type=Path, help="tasks.jsonl")
+    add("--out", required=True, type=Path, help="rollouts.jsonl")
+    add(
+        "--model",
+        default="",
+        help="a model or adapter folder, a hub name, or an OpenAI-compatible URL (up to /v1)",
+    )
+    add(
+        "--solver",
+        default="",
+        help="instead of a model: gold, empty, cheat:NAME, or a scripted agent such as reference; "
+        "with --model as well its tokenizer gives the rows token ids",
+    )
+    console.add_family(made)
+    group = made.add_argument_group("what is asked")
+    add_chosen(group)
+    console.add_limit(made)
+    add_sampling(group, f"default: {N}; 1 where all would be alike", temperature=1.0)
+    add_model(made.add_argument_group("who answers"))
+    add_episodes(made.add_argument_group("episodes with tools"))
+    return made
+
+
+def main(argv: list[str]) -> int:
+    """Exit status 0; 3 when some rollouts have no outcome. Errors are raised."""
+    args = parser().parse_intermixed_args(argv)
+    _settle(args)
+    return run(args)
+
+
+def _settle(args: Any) -> None:
+    """`--solver` and `--model` as one name of who answers. Raises `ConfigError`."""
+    from train.evaluation.answering import is_reference
+
+    if not args.model and not args.solver:
+        raise ConfigError("give --model DIR_OR_URL, or --solver gold for answers without a model")
+    if args.solver:
+        args.tokenizer = args.model or args.tokenizer
+        args.model = args.solver if is_reference(args.solver) else f"solver:{args.solver}"
+    settle(args, answers=False)
+    alike = is_reference(args.model) or args.temperature == 0
+    args.n = args.n or (1 if alike else N)
+
+
+def run(args: Any) -> int:
+    """Sample what the output does not hold yet; the exit status."""
+    from rewards.families import require_families, score_answer, use_families
+    from rewards.marks import marks_of
+    from rewards.task import Answer, Task, read_tasks, with_absolute_files
+    from rollouts.record import to_json
+    from rollouts.trajectory import Trajectory
+    from train.evaluation.answering import Job, answer_all, say_end, workshop
+    from train.evaluation.benchmarks import plan_of
+    from train.evaluation.live import Tally
+    from train.run.settings import weights_of
+
+    use_families(args.family)
+    given = chosen(args).of(read_tasks(args.tasks), str(args.tasks))[: args.limit or None]
+    require_families(given)
+    root = args.tasks.resolve().parent
+    shop = workshop(args, root)
+    tasks = [shop.equip(with_absolute_files(task, root)) for task in given]
+    shop.check(tasks)
+    weights, tally = weights_of(args.rewards, "command line"), Tally()
+    by_id = {task.id: task for task in tasks}
+
+    @lru_cache(1024)
+    def marks(name: str) -> list[int]:
+        return marks_of(by_id[name]).flat()
+
+    def row(task: Task, run: Trajectory) -> dict[str, Any]:
+        score = score_answer(task, run.answer(), weights)
+        return to_json(run, score, task) | {"run_seed": args.seed, "marks": marks(task.id)}
+
+    def reference(name: str, task: Task) -> Answer:
+        from rollouts.solvers import answer_by
+
+        return answer_by(name, task)
+
+    def note(row: dict[str, Any]) -> str:
+        tally.add(row)
+        return tally.text()
+
+    record = args.out.with_name(f"{args.out.name}.settings.json")
+    job = Job(
+        tasks,
+        shop,
+        plan_of,
+        row,
+        args.out,
+        record,
+        args.out.with_name(f"{args.out.name}.servers"),
+        "rollouts",
+        note,
+        reference,
+        others=True,
+    )
+    found = answer_all(args, job)
+    rows = found.ordered(tasks)
+    outcomes = [row["outcome"] for row in rows if row["outcome"] is not None]
+    mean = sum(outcomes) / len(outcomes) if outcomes else float("nan")
+    print(f"{args.out}: {len(outcomes)} scored rollouts, mean outcome {mean:.3f}")
+    sys.stdout.flush()
+    return say_end("assay rollout", rows, found)
