@@ -98,8 +98,8 @@ class Allowance:
     """What may be spent: tokens read and written, and dollars by their `price` a million of each.
 
     One more answer is begun only if it may cost as much as the dearest so far (before the first:
-    as much as it could at most) beside all that are on their way. So a limit is passed by less than
-    one answer that is dearer than all before it.
+    as much as it could at most) beside all that are on their way. So a limit is passed only by what
+    the last answers cost more than all before them.
     """
 
     def __init__(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
+
+from chat_server import serving  # noqa: E402
 
 import assay  # noqa: E402
 from rewards.task import Task, write_jsonl  # noqa: E402
@@ -191,3 +194,166 @@ def test_lone_surrogates_of_a_model_are_written_and_resumed(
     assert [(r["failure"], r["turns"], r["outcome"]) for r in rows] == [(None, 2, 0.0)] * 3
     assert rows[0]["errors"] == {"bad_files": 2, "unknown_tool": 2}
     assert sample(table, tiny_folder, out, *command) == 0  # resumed: nothing to do
+
+
+def other_weights(folder: Path, changed: Path) -> None:
+    """The middle of one large file changes: neither its size nor its ends."""
+    shutil.copytree(folder, changed)
+    file = changed / "model.safetensors"
+    data = bytearray(file.read_bytes())
+    assert len(data) > 1 << 18
+    data[len(data) // 2] ^= 1
+    file.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("command", ["rollout", "eval"])
+def test_other_weights_and_other_tasks_do_not_go_on(
+    tasks: Path,
+    tiny_folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    changed, out = tmp_path / "other", tmp_path / "out"
+    other_weights(tiny_folder, changed)
+    model = tmp_path / "model"
+    shutil.copytree(tiny_folder, model)
+    words = [command, "--tasks", str(tasks), "--model", str(model), "--out", str(out), "--limit"]
+    more = ["--n", "1", "--max-new-tokens", "4", "--threads", "1", "--dtype", "float32"]
+    assert assay.main([*words, "2", *more]) == 0
+    rows = out if command == "rollout" else out / "rows.jsonl"
+    before = rows.read_bytes()
+    assert assay.main([*words, "0", *more]) == 0  # more tasks go on, and leave what is there
+    assert len(rows.read_bytes().splitlines()) == 5
+    assert set(before.splitlines()) < set(rows.read_bytes().splitlines())
+    before = rows.read_bytes()
+    shutil.rmtree(model)
+    shutil.copytree(changed, model)
+    capsys.readouterr()
+    assert assay.main([*words, "0", *more]) == 2
+    assert "was sampled with other weights; put it back" in capsys.readouterr().err
+    shutil.rmtree(model)
+    shutil.copytree(tiny_folder, model)
+    tasks.write_text(tasks.read_text().replace("drop b: a b", "drop b: a bb"))
+    assert assay.main([*words, "0", *more]) == 2
+    assert "holds answers to other tasks: t0 had another prompt" in capsys.readouterr().err
+    assert rows.read_bytes() == before
+
+
+def test_rooms_are_the_same_in_both_commands_and_gold_fits(
+    tasks: Path, tiny_folder: Path, tmp_path: Path
+) -> None:
+    gold = {"input_text": "é" * 300, "status": "KEEP", "text": "é" * 300}  # 600 bytes and tags
+    prompt = [{"role": "user", "content": "copy"}]
+    write_jsonl(tasks, [Task("t", "refinement", "toy", "heldout", prompt, gold).to_json()])
+    common = ["--tasks", str(tasks), "--model", str(tiny_folder), "--threads", "1"]
+    assert assay.main(["rollout", *common, "--n", "1", "--out", str(tmp_path / "r.jsonl")]) == 0
+    assert assay.main(["eval", *common, "--no-baselines", "--out", str(tmp_path / "e")]) == 0
+    (sampled,) = map(json.loads, (tmp_path / "r.jsonl").read_text().splitlines())
+    (asked,) = map(json.loads, (tmp_path / "e" / "rows.jsonl").read_text().splitlines())
+    for stop, tokens in (
+        (sampled["stop"], sampled["tokens"]),
+        (asked["stop"], asked["tokens_out"]),
+    ):
+        assert stop != "length" or tokens == 1024
+
+
+def test_what_was_cut_is_said(
+    tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sample(tasks, tiny_folder, tmp_path / "r.jsonl", "--max-new-tokens", "1") == 0
+    said = capsys.readouterr().err
+    assert "of 15 answers" in said and "cut by the token limit" in said
+
+
+def test_greedy_answers_are_not_asked_twice(
+    tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--tasks", str(tasks), "--model", str(tiny_folder), "--temperature", "0"]
+    for command, option in (("eval", "--n"), ("rollout", "--n"), ("eval", "--samples")):
+        assert assay.main([command, *words, "--out", str(tmp_path / "o"), option, "2"]) == 2
+        assert "--n 2: at temperature 0 all answers" in capsys.readouterr().err
+    small = ["--max-new-tokens", "2", "--threads", "1", "--out", str(tmp_path / "r.jsonl")]
+    assert assay.main(["rollout", *words, *small]) == 0  # one answer where all would be alike
+    assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 5
+
+
+def test_settings_of_the_template_are_part_of_what_is_asked(
+    tasks: Path, tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(tiny_folder, model)
+    template = model / "chat_template.jinja"
+    text = template.read_text() if template.is_file() else ""
+    config = json.loads((model / "tokenizer_config.json").read_text())
+    text = text or config["chat_template"]
+    config.pop("chat_template", None)
+    (model / "tokenizer_config.json").write_text(json.dumps(config))
+    template.write_text("{%- if think %}<think>{% endif %}" + text)
+
+    def lengths(command: str, out: Path, *more: str) -> list[int]:
+        small = ["--max-new-tokens", "2", "--threads", "1", "--dtype", "float32", "--limit", "1"]
+        words = [command, "--tasks", str(tasks), "--model", str(model), "--out", str(out)]
+        assert assay.main([*words, "--n", "1", *small, *more]) == 0
+        rows = out if command == "rollout" else out / "rows.jsonl"
+        found = [json.loads(line) for line in rows.read_text().splitlines()]
+        return [r.get("tokens_in") or len(r["ids"]) - r["tokens"] for r in found]
+
+    given = ("--chat-template-kwargs", '{"think": true}')
+    for command in ("rollout", "eval"):
+        plain = lengths(command, tmp_path / f"{command}-plain")
+        more = lengths(command, tmp_path / f"{command}-more", *given)
+        assert more == [n + len("<think>") for n in plain]
+        word = "model.chat_template_kwargs.think=true"
+        assert lengths(command, tmp_path / f"{command}-word", word) == more
+    words = ["rollout", "--tasks", str(tasks), "--model", str(model), "--limit", "1", "--n", "1"]
+    words += ["--max-new-tokens", "2", "--dtype", "float32", "--threads", "1"]
+    capsys.readouterr()
+    assert assay.main([*words, "--out", str(tmp_path / "rollout-plain"), *given]) == 2
+    assert "other chat_template_kwargs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["rollout", "eval"])
+def test_a_limit_of_cost_keeps_what_was_answered_and_goes_on(
+    tasks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    pytest.importorskip("aiohttp")
+    usage = {"prompt_tokens": 10, "completion_tokens": 5}
+    message = {"content": "<status>KEEP</status><clean_text>a</clean_text>"}
+    reply = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
+    with serving(lambda body: reply) as (url, seen):
+        out = tmp_path / "out"
+        words = [command, "--tasks", str(tasks), "--model", url, "--out", str(out), "--n", "1"]
+        assert assay.main([*words, "--max-cost", "1"]) == 2
+        assert "--price IN,OUT" in capsys.readouterr().err
+        words += ["--price", "1000,2000"]  # two cents an answer
+        assert assay.main([*words, "--max-cost", "0.05"]) == 3
+        said = capsys.readouterr()
+        assert "5 answers: about" in said.out and "to write at most; $" in said.out
+        assert "--max-cost 0.05 is reached" in said.err and "3 answers were not asked" in said.err
+        assert len(seen) == 2
+        rows = out if command == "rollout" else out / "rows.jsonl"
+        assert len(rows.read_text().splitlines()) == 2
+        assert assay.main([*words, "--max-cost", "0.05"]) == 3
+        assert len(seen) == 2  # all starts together
+        assert assay.main([*words, "--max-total-tokens", "70"]) == 3
+        assert len(seen) == 4
+        assert assay.main([*words, "--max-cost", "5"]) == 0
+        assert len(seen) == 5 and len(rows.read_text().splitlines()) == 5
+
+
+def test_both_commands_send_what_a_request_is_given(
+    tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("aiohttp")
+    monkeypatch.setenv("MY_KEY", "secret")
+    for command in ("rollout", "eval"):
+        with serving(lambda body: "a") as (url, seen):
+            words = [command, "--tasks", str(tasks), "--model", url, "--out", tmp_path / command]
+            words += ["--key-env", "MY_KEY", "--request", '{"reasoning_effort": "low"}']
+            words += ["--chat-template-kwargs", '{"enable_thinking": false}', "--limit", "1"]
+            assert assay.main([*map(str, words), "--n", "1"]) == 0
+            (body,) = seen
+            assert body["key"] == "Bearer secret" and body["reasoning_effort"] == "low"
+            assert body["chat_template_kwargs"] == {"enable_thinking": False}
+            assert body["max_tokens"] == 4096
