@@ -42,6 +42,7 @@ class Journal:
         others: bool = False,
     ) -> None:
         self.path, self._place = rows, record
+        self._open: list[Row] = []
         self._asked = {task.id: task_hash(task) for task in tasks}
         now: dict[str, Any] = json.loads(
             json_text({"version": VERSION, "settings": dict(settings), "count": len(tasks)})
@@ -77,8 +78,13 @@ class Journal:
         self._write_record()
 
     def write(self, row: Row) -> None:
-        """Keep a row."""
-        self._rows.add([row | {ASKED: self._asked[str(row["task_id"])]}])
+        """Keep a row. One without an outcome waits for the end: a command that is killed before
+        asks again."""
+        whole = row | {ASKED: self._asked[str(row["task_id"])]}
+        if row["outcome"] is None:
+            self._open.append(whole)
+        else:
+            self._rows.add([whole])
 
     def note(self, about: Mapping[str, str]) -> None:
         """Keep what answers now: a run that goes on may meet another version or number format."""
@@ -106,9 +112,9 @@ class Journal:
         """All rows in the tasks' order, in place of the order in which they came: the same run, the
         same bytes. Rows of tasks that are not asked now stand last."""
         rank = {name: i for i, name in enumerate(self._asked)}
-        rows = read_journal(self.path)
+        rows = [*read_journal(self.path), *self._open]
         keys = [(rank.get(str(row["task_id"]), len(rank)), int(row["sample"])) for row in rows]
-        if keys != sorted(keys):
+        if keys != sorted(keys) or self._open:
             order = sorted(range(len(rows)), key=keys.__getitem__)
             rewrite_journal(self.path, [rows[i] for i in order])
         end_journal(self.path)

@@ -25,6 +25,7 @@ from rollouts.episode import rollout
 from rollouts.now import run_now
 from rollouts.play import Ask, ChatEngine, Episode, play
 from rollouts.prompts import ChatTokenizer
+from rollouts.room import MESSAGE
 from rollouts.trajectory import Sampling, Trajectory, retried
 
 GIVE_UP = 8  # answers in a row without success after which an endpoint counts as gone
@@ -35,7 +36,8 @@ Keep = Callable[[Task, Trajectory], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """How one task is asked: tokens of one message, and the bounds of its episode."""
+    """How one task is asked: tokens of one message (0: as many as the endpoint allows), and the
+    bounds of its episode."""
 
     tokens: int
     budget: Budget = field(default_factory=Budget)
@@ -196,11 +198,13 @@ def _about(message: Any) -> int:
     return len(str(message.get("content") or "").encode("utf-8", "replace")) // CHARACTERS + 1
 
 
-def expected(asked: Asked) -> tuple[int, int]:
-    """(tokens of the first messages that are to be read, about; tokens that may be written at most)
-    of everything that lacks an answer."""
+def expected(asked: Asked) -> tuple[int, int | None]:
+    """(tokens of the first messages that are to be read, about; tokens that may be written at most,
+    None where there is no bound) of everything that lacks an answer."""
     items = asked.missing()
     read = sum(_about(message) for task, _ in items for message in task.prompt)
+    if any(not asked.plan(task).tokens for task, _ in items):
+        return read, None
     turns = [asked.plan(task).budget.turns if task.tools else 1 for task, _ in items]
     most = sum(asked.plan(task).tokens * t for (task, _), t in zip(items, turns, strict=True))
     return read, most
@@ -262,7 +266,7 @@ async def sample_side_by_side(
     async def worker() -> None:
         for task, j in queue:  # shared: each goes to the first worker that is free
             read = sum(_about(message) for message in task.prompt)
-            begun = await allowed.begin(read, asked.plan(task).tokens)
+            begun = await allowed.begin(read, asked.plan(task).tokens or MESSAGE)
             if begun is None:
                 return
             run = await episode(asked, model, task, j)

@@ -194,13 +194,13 @@ def _say_expected(args: Any, asked: Asked) -> None:
         return
     read, most = expected(asked)
     tools = any(task.tools for task in asked.tasks)
-    said = (
-        f"{len(asked.missing())} answers: about {read:,} tokens to read"
-        f"{' in first messages' if tools else ''}, {most:,} to write at most"
-    )
+    said = f"{len(asked.missing())} answers: about {read:,} tokens to read"
+    said += f"{' in first messages' if tools else ''}, "
+    said += "and no bound of what is written" if most is None else f"{most:,} to write at most"
     if args.price:
-        cheap, dear = (read * args.price[0] + n * args.price[1] for n in (0, most))
-        said += f"; ${cheap / 1e6:.4g} to ${dear / 1e6:.4g}"
+        cheap, dear = (read * args.price[0] + n * args.price[1] for n in (0, most or 0))
+        said += f"; ${cheap / 1e6:.4g} "
+        said += "or more" if most is None else f"to ${dear / 1e6:.4g}"
     print(said, flush=True)
 
 

@@ -38,10 +38,12 @@ from train.evaluation.contract import (
     Opened,
     Row,
     budget_of,
+    plain_plan,
 )
 from train.evaluation.tables import Draw
 
-ANSWER_TOKENS = 4096  # of an answer in the published tracks, or more where gold is longer
+# of an answer in the published tracks, or more where gold is longer; an endpoint has its own bound
+ANSWER_TOKENS = 4096
 TRAIN = "train.jsonl"  # in the folder of a build
 ADDED = ("status", "text", "mode")  # to a row, in the gold of its tasks
 
@@ -264,9 +266,10 @@ def _config(args: Any) -> CdrEval:
 
 
 def plan(task: Task, args: Any, tokenizer: ChatTokenizer | None) -> Plan:
-    least = ANSWER_TOKENS if "instance_id" in task.gold else 0  # else a text of one's own
-    room = args.max_new_tokens or room_for(task, tokenizer, least)
-    return Plan(room, budget_of(args))
+    if "instance_id" not in task.gold:  # a text of one's own
+        return plain_plan(task, args, tokenizer)
+    room = 0 if tokenizer is None else room_for(task, tokenizer, ANSWER_TOKENS)
+    return Plan(args.max_new_tokens or room, budget_of(args))
 
 
 def prediction_rows(

@@ -53,7 +53,7 @@ def official(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "1",
                 "--out",
                 str(out),
-                "--in-flight",
+                "--workers",
                 "1",
             ]
         )
