@@ -66,6 +66,15 @@ class EngineConfig:
 
 
 @dataclass(frozen=True)
+class CallsConfig:
+    """How the model spells tool calls (rollouts/tools.py)."""
+
+    calls: Literal["hermes", "hermes_brief", "qwen_xml"] = locked("hermes")
+    """How the model writes a tool call and is told of tools, where its chat template says
+    neither."""
+
+
+@dataclass(frozen=True)
 class ToolsConfig:
     """The code tool of episodes, and how the model spells calls (rollouts/tools.py)."""
 

@@ -14,6 +14,7 @@ from configs.checks import at_least, share
 from configs.cluster import ClusterConfig
 from configs.loader import OPEN, locked
 from configs.machine import (
+    CallsConfig,
     CheckpointConfig,
     EngineConfig,
     EvalConfig,
@@ -27,6 +28,7 @@ from configs.sft import SftConfig
 from configs.training import GrpoConfig
 
 __all__ = [
+    "CallsConfig",
     "CheckpointConfig",
     "ClusterConfig",
     "DemoConfig",
@@ -215,6 +217,7 @@ class SftRunConfig:
 
     model: ModelConfig = field(default_factory=ModelConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
+    tools: CallsConfig = field(default_factory=CallsConfig)
     sft: SftConfig = field(default_factory=SftConfig)
     eval: ValidationConfig = field(default_factory=ValidationConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)

@@ -272,7 +272,7 @@ def _template(row: Mapping[str, Any], where: str) -> dict[str, Any]:
 def tools_of(said: Any, where: str) -> list[ToolSpec]:
     """The schemas that the model is shown, nested or as JSON text. Raises `TaskError`."""
     try:
-        listed = json.loads(said) if isinstance(said, str) else said or []
+        listed = (json.loads(said) if isinstance(said, str) else said) or []
         inner = [tool.get("function") or tool for tool in listed]
         return [
             ToolSpec(f["name"], f.get("description") or "", _schema(f.get("parameters") or {}))

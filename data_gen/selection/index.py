@@ -73,10 +73,11 @@ def _kept_call(call: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": str(call.get("id") or ""), "type": "function", "function": function}
 
 
-def unlearnable(row: Mapping[str, Any]) -> str:
-    """Why nothing right can be learned from what the model says in a rollout; "" where it can."""
+def unlearnable(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Why nothing right can be learned from what the model says in kept messages; "" where it
+    can."""
     try:
-        turns = [turn for m in kept_messages(row) for turn in turns_of(m, "")]
+        turns = [turn for m in messages for turn in turns_of(m, "")]
     except TaskError:
         return UNREADABLE
     return "" if any(turn.says for turn in turns if turn.role == "assistant") else SILENT
@@ -246,8 +247,8 @@ class Index:
 
 def _small(row: Mapping[str, Any], run: int) -> tuple[Any, ...]:
     outcome = row["outcome"]
-    why = unlearnable(row)
     messages = kept_messages(row)
+    why = unlearnable(messages)
     said = json.dumps(messages, sort_keys=True) if why else same_words(messages)
     return (
         _bytes(row["task_id"]),

@@ -355,5 +355,5 @@ def main(config: SftRunConfig, stop: StopFlag) -> None:
     if config.cluster.device == "cpu":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     source = resolve_model(config.model.path)
-    tokenizer = ChatTokenizer(source, template=config.model.chat_template_kwargs)
+    tokenizer = ChatTokenizer(source, config.tools.calls, config.model.chat_template_kwargs)
     train(config, read_examples(config.data, tokenizer, asked_for(config)), source, stop)

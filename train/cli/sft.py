@@ -61,7 +61,7 @@ def run(config: SftRunConfig) -> None:
     from train.validation import Validation
 
     source = resolve_model(config.model.path)
-    tokenizer = ChatTokenizer(source, template=config.model.chat_template_kwargs)
+    tokenizer = ChatTokenizer(source, config.tools.calls, config.model.chat_template_kwargs)
     examples = _examples(config, rows, tokenizer)
     room = room_of(source, settled(config).engine, config.model)
     sft, why = fit_sft(config.sft, examples, room, config.out)
@@ -132,7 +132,7 @@ def _fitted(
     if folder is None or not rows:
         config = replace(config, sft=unfitted(config.sft, config.model.path))
         return config, "lengths: not measured, the model or the data is not on this machine"
-    tokenizer = ChatTokenizer(folder, template=config.model.chat_template_kwargs)
+    tokenizer = ChatTokenizer(folder, config.tools.calls, config.model.chat_template_kwargs)
     examples = _examples(config, rows, tokenizer)
     room = room_of(folder, config.engine, config.model)
     sft, why = fit_sft(config.sft, examples, room if here else Room(room.context), config.out)

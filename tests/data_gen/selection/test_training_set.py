@@ -160,3 +160,23 @@ def test_a_call_of_the_older_form_is_kept_as_one_of_the_newer(tmp_path: Path) ->
     turns = chat_of(kept, where).turns
     assert [turn.role for turn in turns] == ["user", "assistant", "tool", "assistant"]
     assert [(c.name, c.arguments) for c in turns[1].calls] == [("search", {"topic": "a"})]
+
+
+@pytest.mark.parametrize("tools", [[SEARCH], [SEARCH, UPDATE]])
+def test_a_chat_template_reads_the_rows_as_other_trainers_give_them_to_it(
+    tmp_path: Path, tools: list[dict[str, Any]]
+) -> None:
+    """TRL takes nested tools or JSON text; both leave the nulls of parquet in messages."""
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("torch")
+    from qwen3 import write_qwen3
+
+    chat = transformers.AutoTokenizer.from_pretrained(write_qwen3(tmp_path / "m"))
+    row = rollout(tools=tools)
+    kept = pq.read_table(selected(tmp_path, [row])).to_pylist()[0]
+    given = json.loads(kept["tools"]) if isinstance(kept["tools"], str) else kept["tools"]
+    shown = chat.apply_chat_template(kept["messages"], tools=given, tokenize=False)
+    said = [dict(m) for m in row["messages"]]
+    said[3]["reasoning_content"] = said[3].pop("reasoning")
+    assert shown == chat.apply_chat_template(said, tools=tools, tokenize=False)
+    assert '"name": "search", "arguments": {"topic": "a"}' in shown
