@@ -17,7 +17,7 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.room import for_gold, gold_text
 from train.examples import Example
 from train.model.order import prompt_lengths
-from train.model.shape import Shape, shape_of
+from train.model.shape import Shape, context_in, shape_of
 from train.run.memory import available_memory
 from train.run.record import read_run_record
 
@@ -57,8 +57,8 @@ def room_of(
     by side, whose keys and values stay in memory."""
     try:
         shape = shape_of(str(folder))
-    except ConfigError:
-        return Room()
+    except ConfigError:  # its memory cannot be estimated
+        return Room(context_in(Path(str(folder))))
     free = _free(engine.device)
     return Room(shape.positions, 0 if free is None else _fits(shape, engine, model, answers, free))
 

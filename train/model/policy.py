@@ -23,7 +23,7 @@ from rollouts.engines.torch.llama import (
     Llama,
     to_state,
 )
-from rollouts.engines.torch.load import DTYPES, folder_is_llama, load_llama
+from rollouts.engines.torch.load import folder_is_llama, load_llama, load_transformers
 from train.model.folder import save_folder, save_module
 from train.model.loss import linear_logp
 from train.model.packing import Layout, Packed
@@ -116,12 +116,8 @@ class TransformersPolicy:
     """Any causal LM of transformers: prompts are repeated, and all logits are computed."""
 
     def __init__(self, folder: Path, dtype: str, device: str) -> None:
-        from transformers import AutoModelForCausalLM
-
         self.folder, self._adapted = folder, False
-        self._more: dict[str, Any] = {}  # for the module's forward
-        self.module: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype])
-        self.module.to(device).eval()
+        self.module: Any = load_transformers(folder, dtype, device)
         learn_padding(self.module)
 
     def named(self) -> list[tuple[str, Tensor]]:
@@ -139,7 +135,9 @@ class TransformersPolicy:
         mask = torch.zeros_like(ids)
         for i, sequence in enumerate(sequences):
             ids[i, : len(sequence)], mask[i, : len(sequence)] = sequence, 1
-        logits = self.module(ids, attention_mask=mask, **self._more).logits
+        # without a cache: it is changed in place, which gradients do not bear, and a layer that is
+        # computed again would fill it twice
+        logits = self.module(ids, attention_mask=mask, use_cache=False).logits
         line = torch.tensor([where[owner[u]] for u in range(len(owner))], device=ids.device)
         # a branch's first token is predicted by its prompt's last; positions count from 0
         chosen = logits[line, packed.positions[packed.source]].float() / temperature
@@ -184,7 +182,6 @@ class TransformersPolicy:
             )
         for layer in layers:
             layer.forward = wrapped(layer.forward)
-        self._more["use_cache"] = False  # a layer that is computed again would fill it twice
 
     def add_adapters(self, config: ModelConfig) -> None:
         """Train low-rank adapters instead of the weights; `save` merges them in."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.loader import ConfigError
+from rollouts.engines.context import context_of
 
 
 @dataclass(frozen=True)
@@ -84,13 +85,13 @@ def _read(config: dict[str, Any]) -> Shape:
         mlp=int(config["intermediate_size"]),
         vocab=int(config["vocab_size"]),
         tied=bool(config.get("tie_word_embeddings", False)),
-        positions=_positions(config),
+        positions=context_of(config),
     )
 
 
-def _positions(config: dict[str, Any]) -> int:
-    """The trained length, stretched by YaRN or another scaling where the configuration has one."""
-    trained = int(config.get("max_position_embeddings") or 0)
-    scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    first = int(scaling.get("original_max_position_embeddings") or 0)
-    return max(trained, int(first * float(scaling.get("factor") or 1)))
+def context_in(folder: Path) -> int:
+    """The longest sequence that the model of a folder was made for; 0: not known."""
+    try:
+        return context_of(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, AttributeError):
+        return 0

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
+from rollouts.engines.context import within_context
 from rollouts.engines.torch import branches, decode
 from rollouts.engines.torch.branches import Branches
 from rollouts.engines.torch.fallback import TransformersEngine, about
@@ -20,7 +21,7 @@ from rollouts.engines.torch.llama import (
     Llama,
     ModelError,
 )
-from rollouts.engines.torch.load import DTYPES, folder_is_llama, load_llama
+from rollouts.engines.torch.load import folder_is_llama, load_llama, load_transformers
 from rollouts.engines.torch.prefill import prefill, trunk
 from rollouts.engines.torch.waves import Wave
 from rollouts.machine import usable_cores
@@ -87,6 +88,13 @@ class TorchEngine:
         """The same, without a coroutine."""
         if any(len(p) == 0 for p in prompts):
             raise ValueError("an empty prompt has nothing to continue; give at least one token")
+        context = self.model.shape.context
+        return within_context(context, self._all, prompts, sampling, n, seeds)
+
+    def _all(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
+    ) -> list[list[Completion]]:
+        """Wave after wave."""
         if self._products is None:
             self._products = decode.products(self.model, self.slots, self._packs)
         run = self._products
@@ -190,10 +198,7 @@ def load_engine(
         raise ModelError(f"{folder} has no config.json; give a Hugging Face model folder")
     if folder_is_llama(folder):
         return TorchEngine(load_llama(folder, dtype, device), stop_ids, slots)
-    from transformers import AutoModelForCausalLM
-
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[dtype])
-    return TransformersEngine(model.to(device).eval(), stop_ids, slots)
+    return TransformersEngine(load_transformers(folder, dtype, device), stop_ids, slots)
 
 
 def set_threads(threads: int | Literal["auto"]) -> int:

@@ -1,20 +1,38 @@
 # torch ships partial types, so what is unknown there cannot be known here.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
-"""The fall-back engine: transformers' forward pass, our own sampling."""
+"""The engine for models that our decoder does not compute: transformers' own generation, with our
+sampling in it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from rewards.seeds import derive_seed
+from rollouts.engines.context import context_of, within_context
+from rollouts.engines.engine import ModelError
 from rollouts.engines.torch.sampling import pick, uniforms
 from rollouts.engines.torch.waves import completion
 from rollouts.trajectory import Completion, Sampling
+
+FAILURES = (AttributeError, TypeError, ValueError, RuntimeError, LookupError)  # of its own code
+PAD = 0  # any id: padding is masked
+PROBE, STEPS = (5, 19), 3  # lengths of the prompts that are tried side by side, and tokens
+# Mean difference of log-probabilities, in their standard deviations, that rounding explains.
+NEAR = {torch.float32: 1e-3, torch.bfloat16: 3e-2}
+Together = Literal["padded", "equal", "alone"]  # which prompts are answered side by side
+SAID: dict[Together, str] = {
+    "equal": "prompts of one length are answered side by side: padding changes what it computes",
+    "alone": "one prompt is answered at a time: others beside it change what it computes",
+}
+_found: WeakKeyDictionary[Any, Together] = WeakKeyDictionary()  # of each model
 
 
 def about(engine: str, weight: Tensor) -> dict[str, str]:
@@ -28,11 +46,66 @@ def about(engine: str, weight: Tensor) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True)
+class Row:
+    """One answer that is asked for: of which prompt, which sample, and the prompt itself."""
+
+    at: int
+    sample: int
+    prompt: Sequence[int]
+
+
+class Draws:
+    """Takes the place of transformers' sampling: each row draws from its own numbers. Both laws
+    are kept, and the loop ends with the last row."""
+
+    def __init__(self, sampling: Sampling, u: Tensor, stop_ids: Tensor) -> None:
+        self.sampling, self.u, self.stop_ids = sampling, u, stop_ids
+        self.kept: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.alive = torch.ones(len(u), dtype=torch.bool, device=u.device)
+        self.length = torch.full((len(u),), u.shape[1], device=u.device)
+
+    def scores(self, ids: Tensor, logits: Tensor) -> Tensor:
+        """A logits processor: of float32 logits (B, V) those of the tokens that are drawn."""
+        found = pick(logits, self.sampling, self.u[:, len(self.kept)])
+        self.kept.append(found)
+        return torch.full_like(logits, float("-inf")).scatter_(1, found[0][:, None], 0.0)
+
+    def ended(self, ids: Tensor, scores: Any) -> Tensor:
+        """A stopping criterion: which rows (B,) have ended."""
+        now = self.alive & torch.isin(self.kept[-1][0], self.stop_ids)
+        self.length[now] = len(self.kept)
+        self.alive &= ~now
+        return ~self.alive
+
+    def completions(self) -> Iterator[Completion]:
+        columns = (torch.stack(column, 1).tolist() for column in zip(*self.kept, strict=True))
+        rows = zip(*columns, self.length.tolist(), (~self.alive).tolist(), strict=True)
+        return (completion(*row) for row in rows)
+
+
 class TransformersEngine:
-    """Any causal LM through transformers' `generate`: slower, but every architecture it knows."""
+    """Any causal LM through transformers' `generate`, up to `slots` answers side by side.
+
+    Prompts are padded on the left. Some models compute something else then (no attention mask
+    reaches their state): of those, prompts of one length are taken together, or one at a time.
+    Which they are is found by trying, once a model. A sample draws from (its prompt's seed, its
+    number) alone.
+    """
 
     def __init__(self, model: Any, stop_ids: Sequence[int], slots: int = 32) -> None:
+        from transformers import GenerationConfig
+
+        if slots < 1:
+            raise ValueError(f"slots={slots}: the engine needs at least one row; set 1 or more")
         self.model, self.stop_ids, self.slots = model, list(stop_ids), slots
+        # adapters are in its layers; peft's own `generate` adds nothing to that
+        self._core: Any = model.get_base_model() if hasattr(model, "peft_config") else model
+        self._core.generation_config = GenerationConfig()  # a folder's own law is not ours
+        self.context = context_of(self._core.config.to_dict())
+        if self._core not in _found:
+            _found[self._core] = self._try()
+        self.together = _found[self._core]
 
     def about(self) -> dict[str, str]:
         return about("transformers", next(self.model.parameters()))
@@ -48,7 +121,6 @@ class TransformersEngine:
     ) -> list[list[Completion]]:
         return self.generate_now(prompts, sampling, n, seeds)
 
-    @torch.inference_mode()
     def generate_now(
         self,
         prompts: Sequence[Sequence[int]],
@@ -56,41 +128,110 @@ class TransformersEngine:
         n: int,
         seeds: Sequence[int],
     ) -> list[list[Completion]]:
-        """One prompt at a time, its samples together; the draw is seeded by the prompt's seed."""
-        done: list[list[Completion]] = []
-        for prompt, seed in zip(prompts, seeds, strict=True):
-            done.append(self._one(list(prompt), sampling, n, seed))
-        return done
+        """`n` completions a prompt."""
+        if any(len(p) == 0 for p in prompts):
+            raise ValueError("an empty prompt has nothing to continue; give at least one token")
+        return within_context(self.context, self._all, prompts, sampling, n, seeds)
 
-    def _one(self, prompt: list[int], sampling: Sampling, n: int, seed: int) -> list[Completion]:
-        """Samples drawn by our own `pick` over transformers' forward, so both laws are recorded."""
-        device = self.model.device
-        limit = sampling.max_new_tokens
-        u = uniforms([derive_seed(seed, j) for j in range(n)], limit).to(device)
-        stops = torch.tensor(self.stop_ids, device=device)
-        out = self.model(torch.tensor([prompt], device=device).repeat(n, 1), use_cache=True)
-        kept: list[tuple[Tensor, Tensor, Tensor]] = []
-        alive = torch.ones(n, dtype=torch.bool, device=device)
-        length = torch.full((n,), limit, device=device)
-        for t in range(limit):
-            token, full, narrow = pick(out.logits[:, -1], sampling, u[:, t])
-            kept.append((token, full, narrow))
-            ended = alive & torch.isin(token, stops)
-            length[ended] = t + 1
-            alive &= ~ended
-            if t + 1 == limit or not bool(alive.any()):
-                break
-            out = self.model(token[:, None], past_key_values=out.past_key_values, use_cache=True)
-        ids, full, narrow = (torch.stack(column, 1) for column in zip(*kept, strict=True))
-        stopped = torch.isin(
-            ids.gather(1, (length.clamp(max=ids.shape[1]) - 1)[:, None])[:, 0], stops
+    @torch.inference_mode()
+    def _all(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]
+    ) -> list[list[Completion]]:
+        rows = [Row(i, j, prompt) for i, prompt in enumerate(prompts) for j in range(n)]
+        rows.sort(key=lambda row: (len(row.prompt), row.at, row.sample))
+        found: list[list[Completion]] = [[] for _ in prompts]
+        stops = torch.tensor(self.stop_ids, device=self._core.device)
+        for part in self._batches(rows, sampling.max_new_tokens):
+            limit = self._limit(part[0], sampling.max_new_tokens)
+            u = uniforms([derive_seed(seeds[row.at], row.sample) for row in part], limit)
+            draws = Draws(sampling, u.to(self._core.device), stops)
+            self._run([row.prompt for row in part], limit, draws)
+            for row, done in zip(part, draws.completions(), strict=True):
+                found[row.at].append(done)
+        return found
+
+    def _limit(self, row: Row, limit: int) -> int:
+        return min(limit, self.context - len(row.prompt)) if self.context else limit
+
+    def _batches(self, rows: Sequence[Row], limit: int) -> Iterator[list[Row]]:
+        """Up to `slots` rows each. Rows whose context ends first stay with those of their length:
+        no place beyond the context may be computed, not even after a row's end."""
+        part: list[Row] = []
+        slots = 1 if self.together == "alone" else self.slots
+        for row in rows:
+            same = bool(part) and len(row.prompt) == len(part[-1].prompt)
+            joins = same or (self.together == "padded" and self._limit(row, limit) == limit)
+            if part and (len(part) == slots or not joins):
+                yield part
+                part = []
+            part.append(row)
+        if part:
+            yield part
+
+    def _run(
+        self, prompts: Sequence[Sequence[int]], limit: int, draws: Draws | None = None
+    ) -> list[Tensor]:
+        """Up to `limit` new tokens a row, by `draws`; without, the greedy ones, and the logits
+        (B, V) of each step."""
+        from transformers import GenerationConfig
+
+        width = max(map(len, prompts))
+        lists = [[PAD] * (width - len(p)) + list(p) for p in prompts]
+        ids = torch.tensor(lists, device=self._core.device)
+        lengths = torch.tensor([[len(p)] for p in prompts], device=ids.device)
+        mask = (torch.arange(width, device=ids.device) >= width - lengths).long()
+        settings: Any = GenerationConfig(
+            max_new_tokens=limit,
+            do_sample=False,
+            use_cache=True,
+            pad_token_id=PAD,
+            return_dict_in_generate=draws is None,
+            output_logits=draws is None,
         )
-        columns = zip(
-            ids.tolist(),
-            full.tolist(),
-            narrow.tolist(),
-            length.tolist(),
-            stopped.tolist(),
-            strict=True,
-        )
-        return [completion(i, f, s, size, end) for i, f, s, size, end in columns]
+        more: dict[str, Any] = {}
+        if draws is not None:
+            more = {"logits_processor": [draws.scores], "stopping_criteria": [draws.ended]}
+        found = self._core.generate(ids, attention_mask=mask, generation_config=settings, **more)
+        return list(found.logits) if draws is None else []
+
+    @torch.inference_mode()
+    def _try(self) -> Together:
+        """How a prompt's tokens stay the same ones beside other prompts. Asked of a model when it is
+        loaded, so that a run that is resumed finds the same."""
+        kind, vocab = self._core.config.model_type, self._core.config.get_text_config().vocab_size
+        sizes = [
+            min(size, max(1, self.context - STEPS)) if self.context else size for size in PROBE
+        ]
+        short, long = ([(7 * i + 3) % vocab for i in range(size)] for size in sizes)
+        try:
+            alone = self._run([short], STEPS)
+        except FAILURES as error:
+            raise ModelError(
+                f"model_type {kind!r}: transformers' own generation fails "
+                f"({type(error).__name__}: {' '.join(str(error).split())[:200]}); serve the model "
+                "elsewhere and give its address"
+            ) from None
+        tries: dict[Together, list[list[int]]] = {"padded": [short, long], "equal": [short, short]}
+        found: list[Together] = [how for how, rows in tries.items() if self._same(alone, rows)]
+        how = found[0] if found else "alone"
+        if how in SAID:
+            print(f"model_type {kind!r}: {SAID[how]}", file=sys.stderr)
+        return how
+
+    def _same(self, alone: list[Tensor], rows: list[list[int]]) -> bool:
+        """Whether the first of these rows has the laws that it has alone, but for rounding."""
+        try:
+            beside = [logits[:1] for logits in self._run(rows, STEPS)]
+        except FAILURES:
+            return False
+        near = NEAR.get(self._core.dtype, NEAR[torch.bfloat16])
+        for one, other in zip(alone, beside, strict=False):
+            a, b = (logits.float().log_softmax(-1) for logits in (one, other))
+            if (
+                bool(a.isfinite().all())
+                and float((a - b).abs().mean()) > near * float(a.std()) + 1e-6
+            ):
+                return False
+            if int(one.argmax()) != int(other.argmax()):
+                break  # a tie: from here on they read different tokens
+        return True

@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from rollouts.engines.context import context_of
 from rollouts.engines.engine import ModelError
 from rollouts.engines.torch.weights import read_weights
 
@@ -40,6 +41,7 @@ class Shape:
     tied: bool
     inv_freq: Tensor = field(repr=False, compare=False)
     rope_scale: float = 1.0
+    context: int = 0  # longest sequence that it was made for; 0: not known
 
     @property
     def repeat(self) -> int:
@@ -151,49 +153,60 @@ def _shape(config: Any) -> Shape:
         tied=bool(config.tie_word_embeddings),
         inv_freq=rotary.inv_freq.float().clone(),
         rope_scale=float(getattr(rotary, "attention_scaling", 1.0)),
+        context=context_of(config.to_dict()),
     )
 
 
 def from_state(config: Any, state: dict[str, Tensor], dtype: torch.dtype) -> Llama:
     """Fuse a transformers Llama state dict. Raises `ModelError` naming a missing tensor."""
 
-    def take(name: str) -> Tensor:
+    def take(name: str, *wanted: int) -> Tensor:
         if name not in state:
             raise ModelError(
                 f"the checkpoint has no tensor {name!r}; is it a causal language model?"
             )
+        if (found := tuple(state[name].shape)) != wanted:
+            raise ModelError(
+                f"the tensor {name} has the shape {found}, and config.json means {wanted}; "
+                "configuration and weights are of two models"
+            )
         return state[name].to(dtype)
 
-    def beside(there: bool, names: list[str]) -> Tensor | None:
-        return torch.cat([take(name) for name in names]) if there else None
+    def beside(there: bool, *wanted: tuple[str, int]) -> Tensor | None:
+        return torch.cat([take(name, size) for name, size in wanted]) if there else None
 
     # as transformers has it: Qwen2 knows no choice, and its output has no bias
     kind, asked = config.model_type, bool(getattr(config, "attention_bias", False))
     biased = kind == "qwen2" or (asked and kind != "mistral")
     out_biased = asked and kind in ("llama", "qwen3")
     shape = _shape(config)
+    width, mlp, vocab, head = shape.hidden, shape.mlp, shape.vocab, shape.head_dim
+    q, kv = shape.heads * head, shape.kv_heads * head
+    heads = (("q", q), ("k", kv), ("v", kv))
     layers: list[Layer] = []
     for index in range(config.num_hidden_layers):
         at = f"model.layers.{index}."
-        attn, mlp = at + "self_attn.", at + "mlp."
+        attn, gate = at + "self_attn.", at + "mlp."
         layers.append(
             Layer(
-                norm_attn=take(at + "input_layernorm.weight"),
-                qkv=torch.cat([take(f"{attn}{p}_proj.weight") for p in "qkv"]),
-                o=take(attn + "o_proj.weight").contiguous(),
-                norm_mlp=take(at + "post_attention_layernorm.weight"),
-                gate_up=torch.cat([take(f"{mlp}{p}_proj.weight") for p in ("gate", "up")]),
-                down=take(mlp + "down_proj.weight").contiguous(),
-                qkv_bias=beside(biased, [f"{attn}{p}_proj.bias" for p in "qkv"]),
-                o_bias=beside(out_biased, [attn + "o_proj.bias"]),
-                norm_q=beside(kind == "qwen3", [attn + "q_norm.weight"]),
-                norm_k=beside(kind == "qwen3", [attn + "k_norm.weight"]),
+                norm_attn=take(at + "input_layernorm.weight", width),
+                qkv=torch.cat([take(f"{attn}{p}_proj.weight", n, width) for p, n in heads]),
+                o=take(attn + "o_proj.weight", width, q).contiguous(),
+                norm_mlp=take(at + "post_attention_layernorm.weight", width),
+                gate_up=torch.cat(
+                    [take(f"{gate}{p}_proj.weight", mlp, width) for p in ("gate", "up")]
+                ),
+                down=take(gate + "down_proj.weight", width, mlp).contiguous(),
+                qkv_bias=beside(biased, *((f"{attn}{p}_proj.bias", n) for p, n in heads)),
+                o_bias=beside(out_biased, (attn + "o_proj.bias", width)),
+                norm_q=beside(kind == "qwen3", (attn + "q_norm.weight", head)),
+                norm_k=beside(kind == "qwen3", (attn + "k_norm.weight", head)),
             )
         )
-    embed = take("model.embed_tokens.weight").contiguous()
+    embed = take("model.embed_tokens.weight", vocab, width).contiguous()
     shape = replace(shape, inv_freq=shape.inv_freq.to(embed.device))
-    head = embed if shape.tied else take("lm_head.weight").contiguous()
-    return Llama(shape, embed, tuple(layers), take("model.norm.weight"), head)
+    head_weight = embed if shape.tied else take("lm_head.weight", vocab, width).contiguous()
+    return Llama(shape, embed, tuple(layers), take("model.norm.weight", width), head_weight)
 
 
 def to_state(model: Llama) -> dict[str, Tensor]:
