@@ -196,8 +196,8 @@ class TransformersEngine:
 
     @torch.inference_mode()
     def _try(self) -> Together:
-        """How a prompt's tokens stay the same ones beside other prompts. Asked of a model when it is
-        loaded, so that a run that is resumed finds the same."""
+        """How a prompt's tokens stay the same ones beside other prompts. Asked of a model when it
+        is loaded, so that a run that is resumed finds the same."""
         kind, vocab = self._core.config.model_type, self._core.config.get_text_config().vocab_size
         sizes = [
             min(size, max(1, self.context - STEPS)) if self.context else size for size in PROBE

@@ -41,9 +41,8 @@ def load_transformers(folder: Path, dtype: str = "bfloat16", device: str = "cpu"
             "model as it was before that, or serve it elsewhere and give its address"
         )
     logging.disable_progress_bar()
-    found: Any = {}
     try:
-        model, found = library.AutoModelForCausalLM.from_pretrained(
+        loaded: Any = library.AutoModelForCausalLM.from_pretrained(
             folder,
             config=config,
             dtype=DTYPES[dtype],
@@ -66,11 +65,12 @@ def load_transformers(folder: Path, dtype: str = "bfloat16", device: str = "cpu"
             f"{folder}: transformers cannot load this model of model_type "
             f"{config.model_type!r} ({_first(error)})"
         ) from None
+    model, found = loaded
     _check_whole(folder, config, found)
     return model.to(device).eval()
 
 
-def _check_whole(folder: Path, config: Any, found: dict[str, Any]) -> None:
+def _check_whole(folder: Path, config: Any, found: Any) -> None:
     """Raises `ModelError` where the files do not hold every weight of the model."""
     for name, stored, wanted in sorted(found.get("mismatched_keys") or ()):
         raise ModelError(
