@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -65,7 +65,7 @@ def load_transformers(folder: Path, dtype: str = "bfloat16", device: str = "cpu"
             f"{folder}: transformers cannot load this model of model_type "
             f"{config.model_type!r} ({_first(error)})"
         ) from None
-    model, found = loaded
+    model, found = cast("tuple[Any, Any]", loaded)
     _check_whole(folder, config, found)
     return model.to(device).eval()
 
