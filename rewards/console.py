@@ -162,7 +162,7 @@ def _mapped(error: BaseException, known: tuple[type[Exception], ...]) -> tuple[i
     if isinstance(error, BrokenPipeError):  # the reader of our output went away
         return PIPE, ""
     if isinstance(error, SavedAndStopped):
-        return STOPPED, str(error)
+        return error.status, str(error)
     if isinstance(error, MachineError):
         return FAILED, str(error)
     if isinstance(error, known):

@@ -23,7 +23,10 @@ class MachineError(TaskError):
 
 
 class SavedAndStopped(Exception):
-    """A run was asked to stop and has saved its state: exit status 75."""
+    """A run was asked to stop and has saved its state. `status`: what its command exits with, 75,
+    or 130 where somebody interrupted it."""
+
+    status = 75
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,8 @@ def run_demo(config: DemoConfig, speeds: Speeds | None = None) -> Path:
             source = resolve_model(config.model.path)
             tokenizer = ChatTokenizer(source, template=config.model.chat_template_kwargs)
             tasks = build_tasks(config.tasks, config.seed, out / "tasks")
-        run.inputs = {"tasks": out / "tasks", "model": source}
+        run.bind({"tasks": out / "tasks", "model": source, "tokenizer": tokenizer.fingerprint})
+        run.record()
         audit_tasks(config.rl.audit, tasks["train_rl"], out, config.seed, weights, out)
         examples = of_tasks(tasks["train_sft"], tokenizer)
         sft_settings, rl_settings = fitted(run, source, tokenizer, examples, tasks["train_rl"])

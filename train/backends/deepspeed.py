@@ -328,7 +328,7 @@ def train(config: SftRunConfig, examples: Sequence[Example], source: Path, stop:
         if asked or (step + 1) % config.checkpoint.sft_every == 0 or step + 1 == steps:
             trainer.save(step + 1)
         if asked:
-            raise Stopped(step + 1)
+            raise Stopped(step + 1, stop.asked)
     if log is not None:
         log.end("sft")
     trainer.export(kept)

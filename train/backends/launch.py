@@ -20,9 +20,10 @@ from configs.cluster import ClusterConfig
 from configs.loader import ConfigError, dump
 from configs.schema import SftRunConfig
 from train.run.checkpoint import require_disk
-from train.run.record import write_run_record
+from train.run.record import hashes_of, refuse_other_inputs, write_run_record
 
 GRACE_S = 30.0
+ENDED_WELL = (0, 75, 130)  # done, or saved because it was asked to stop or interrupted
 
 
 def free_port() -> int:
@@ -78,8 +79,13 @@ def launch(words: Sequence[str], processes: int) -> int:
             if rank.poll() is None:
                 rank.send_signal(number)
 
+    def wait_for_them(number: int, frame: object) -> None:
+        """A terminal interrupts the ranks by itself; they save. Once more ends this process."""
+        signal.signal(number, signal.default_int_handler)
+
     for number in (signal.SIGUSR1, signal.SIGTERM):
         signal.signal(number, pass_on)
+    signal.signal(signal.SIGINT, wait_for_them)
     for local in range(processes):
         env = {
             **os.environ,
@@ -100,9 +106,9 @@ def launch(words: Sequence[str], processes: int) -> int:
         for rank in [r for r in live if r.poll() is not None]:
             live.remove(rank)
             codes.append(int(rank.returncode))
-            if rank.returncode not in (0, 75):
+            if rank.returncode not in ENDED_WELL:
                 _end(live)
-    bad = [code for code in codes if code not in (0, 75)]
+    bad = [code for code in codes if code not in ENDED_WELL]
     code = bad[0] if bad else max(codes)
     return code if code >= 0 else 128 - code
 
@@ -149,7 +155,10 @@ def sft_on_devices(config: SftRunConfig) -> int:
     (out / "DONE").unlink(missing_ok=True)
     node = os.environ.get("SLURM_NODEID", "0")
     if node == "0":
-        write_run_record(out, config, {"data": Path(config.data)})
+        inputs = {"data": Path(config.data), "model": Path(str(config.model.path))}
+        inputs = hashes_of({name: path for name, path in inputs.items() if path.exists()})
+        refuse_other_inputs(inputs, out)
+        write_run_record(out, config, inputs)
     settings = out / f"deepspeed_node_{node}.yaml"  # every node starts its own ranks
     dump(config, settings)
     if config.cluster.device == "cpu":

@@ -81,7 +81,8 @@ def run(config: GrpoRunConfig) -> None:
     shop = Workshop(root, tools, config.env)
     held = [shop.equip(task) for task in held]
     shop.check([*tasks, *held])
-    inputs = {"data": Path(config.data), "model": source}
+    inputs: dict[str, Path | str] = {"data": Path(config.data), "model": source}
+    inputs["tokenizer"] = tokenizer.fingerprint
     if config.validation:
         inputs["validation"] = Path(config.validation)
     with Run(config, inputs) as run:

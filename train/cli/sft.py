@@ -68,7 +68,8 @@ def run(config: SftRunConfig) -> None:
     config = replace(config, sft=sft)
     for line in filter(None, (said, why)):
         print(line, flush=True)
-    inputs = {"data": Path(config.data), "model": source}
+    inputs: dict[str, Path | str] = {"data": Path(config.data), "model": source}
+    inputs["tokenizer"] = tokenizer.fingerprint
     if config.validation:
         inputs["validation"] = Path(config.validation)
     with Run(config, inputs) as run:

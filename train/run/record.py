@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from configs.loader import config_hash, dump, to_dict
+from configs.loader import ConfigError, config_hash, dump, to_dict
 from rewards.files import file_hash, write_text
 from rewards.provenance import revision
 from rewards.versions import GOLD, installed
@@ -26,18 +27,26 @@ PACKAGES = (
     "tensorboard",
     *GOLD,
 )
-KEPT = ("audit", "kernels")  # what a record that is written again keeps
+BINDING = {
+    "data": "the data",
+    "validation": "the validation tasks",
+    "model": "the weights of the model it starts from",
+    "tokenizer": "the tokenizer or its chat template",
+}
+"""Inputs that a run which goes on must not change, in words."""
+KEPT = ("audit", "kernels", "wandb")  # what a record that is written again keeps
 
 
 def write_run_record(
     folder: Path,
     config: Any,
-    inputs: Mapping[str, Path] | None = None,
+    inputs: Mapping[str, Path | str] | None = None,
     started: str | None = None,
     **more: Any,
 ) -> dict[str, Any]:
     """Write `config.yaml` and `run.json`; a resumed run keeps the earlier starts in `starts`, and
-    what was found of its tasks and its model before the first step (`KEPT`).
+    what was found of its tasks and its model before the first step (`KEPT`). Of `inputs` that are
+    paths the hash is written, of others what they say.
 
     `started`: this process's own, when it writes the record again.
     """
@@ -56,12 +65,48 @@ def write_run_record(
         "versions": installed(PACKAGES),
         **({"code": code} if (code := revision()) else {}),
         "machine": machine(),
-        "inputs": {name: file_hash(p) for name, p in (inputs or {}).items()},
+        "inputs": hashes_of(inputs) if inputs else earlier.get("inputs", {}),
         **{name: earlier[name] for name in KEPT if name in earlier},
         **more,
     }
     _write(folder, record)
     return record
+
+
+def hashes_of(inputs: Mapping[str, Path | str]) -> dict[str, str]:
+    """The inputs of a run by their content: files and folders whole, models by their weights."""
+    return {name: of if isinstance(of, str) else _hash_of(of) for name, of in inputs.items()}
+
+
+def _hash_of(path: Path) -> str:
+    weights = sorted(path.glob("*.safetensors")) if path.is_dir() else []
+    if not weights:
+        return file_hash(path)
+    whole = hashlib.sha256()
+    for weight in weights:
+        whole.update(f"{weight.name}\0{file_hash(weight)}\0".encode())
+    return whole.hexdigest()
+
+
+def refuse_other_inputs(inputs: Mapping[str, Path | str], out: Path) -> None:
+    """Raise `ConfigError` naming what a run that has begun here worked on and is another now, by
+    content. `inputs` are hashes."""
+    old: dict[str, Any] = read_run_record(out).get("inputs") or {}
+    changed = [
+        said
+        for name, said in BINDING.items()
+        if name in inputs and old.get(name, inputs[name]) != inputs[name]
+    ]
+    if changed and has_begun(out):
+        raise ConfigError(
+            f"{out} holds a run that began with something else: {', '.join(changed)} changed "
+            "since; put it back to go on, or set another out="
+        )
+
+
+def has_begun(out: Path) -> bool:
+    """Whether a run in this folder has anything to go on from."""
+    return any(out.glob("checkpoints/*/*")) or (out / "tasks").is_dir()
 
 
 def note_in_record(folder: Path, **more: Any) -> None:

@@ -82,4 +82,4 @@ class Checkpoints:
         if asked or step % every == 0 or step == last:
             self.save(step, optimiser, state)
         if asked:
-            raise Stopped(step)
+            raise Stopped(step, getattr(self.stop, "asked", None))

@@ -23,7 +23,15 @@ from train.run.live import LiveLine
 from train.run.lock import held
 from train.run.log import RunLog
 from train.run.loop import Loop, Validate, Watch, no_validation, unwatched
-from train.run.record import note_in_record, now, read_run_record, write_run_record
+from train.run.record import (
+    has_begun,
+    hashes_of,
+    note_in_record,
+    now,
+    read_run_record,
+    refuse_other_inputs,
+    write_run_record,
+)
 from train.run.resume import Checkpoints
 from train.run.setup import Config, load_checked, prepare, publish, put_back, seed_globals, settled
 from train.run.stop import StopFlag, Stopped
@@ -42,10 +50,11 @@ class Run(Generic[Config]):
     def __init__(
         self,
         config: Config,
-        inputs: Mapping[str, Path] | None = None,
+        inputs: Mapping[str, Path | str] | None = None,
         disk: int = 4_000_000_000,
     ) -> None:
-        self.out, self.disk, self.inputs = Path(config.out), disk, dict(inputs or {})
+        self.out, self.disk = Path(config.out), disk
+        self.inputs: Mapping[str, Path | str] = dict(inputs or {})
         self.started = now()
         self.config: Config = config
         self.stop = StopFlag()
@@ -58,6 +67,7 @@ class Run(Generic[Config]):
             entered.enter_context(held(self.out))
             self.config = settled(self.config)
             refuse_other_run(self.config, self.out)
+            self.bind(self.inputs)
             self.stop.listen()
             entered.callback(self.stop.deaf)
             self.machine = prepare(self.config.engine)
@@ -83,6 +93,12 @@ class Run(Generic[Config]):
 
     def __exit__(self, *error: object) -> None:
         self._leave.close()
+
+    def bind(self, inputs: Mapping[str, Path | str]) -> None:
+        """What the run works on, in run.json: paths by their content, texts as they are. Raises
+        `ConfigError` where a run that has begun here worked on something else."""
+        self.inputs = hashes_of(inputs)
+        refuse_other_inputs(self.inputs, self.out)
 
     def record(self, **more: Any) -> None:
         """Write config.yaml and run.json; the inputs are hashed."""
@@ -147,7 +163,7 @@ class Run(Generic[Config]):
     def between(self, stage: str) -> None:
         """Raise `Stopped` after a finished stage when that was asked for."""
         if self.stop():
-            raise Stopped(stage)
+            raise Stopped(stage, self.stop.asked)
 
     def finish(self) -> None:
         """There is nothing to go on with."""
@@ -156,9 +172,8 @@ class Run(Generic[Config]):
 
 def refuse_other_run(config: Any, out: Path) -> None:
     """Raise `ConfigError` naming the locked settings in which a run that has begun here differs."""
-    begun = any(out.glob("checkpoints/*/*")) or (out / "tasks").is_dir()
     old = read_run_record(out).get("config")
-    changed = locked_difference(old, config) if old and begun else []
+    changed = locked_difference(old, config) if old and has_begun(out) else []
     if changed:
         raise ConfigError(
             f"{out} holds a run with other settings ({', '.join(changed)}); put them back to "

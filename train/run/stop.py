@@ -1,7 +1,9 @@
-"""Being asked to stop: USR1 and TERM set a flag; the loops save after the step they are in.
+"""Being asked to stop: USR1, TERM and the first INT set a flag; the loops save after the step they
+are in.
 
-A cluster sends one of the two before it takes a node away. Exit status 75 (BSD's EX_TEMPFAIL)
-tells the job script that the run is not done and that the same command goes on from here.
+A cluster sends one of the first two before it takes a node away. Exit status 75 (BSD's EX_TEMPFAIL)
+tells the job script that the run is not done and that the same command goes on from here. INT is
+somebody at a terminal: exit status 130, and a second one ends the process at once.
 """
 
 from __future__ import annotations
@@ -12,16 +14,19 @@ from typing import Any
 
 from rewards.task import SavedAndStopped
 
-EXIT_STOPPED = 75
-SIGNALS = (signal.SIGUSR1, signal.SIGTERM)
+EXIT_STOPPED, EXIT_INTERRUPTED = 75, 130
+SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 
 
 class Stopped(SavedAndStopped):
-    """The run saved step `at` (or finished that stage) and ended because it was asked to."""
+    """The run saved step `at` (or finished that stage) and ended because it was asked to, `by` a
+    signal of that name."""
 
-    def __init__(self, at: int | str) -> None:
+    def __init__(self, at: int | str, by: str | None = None) -> None:
         what = f"saved step {at}" if isinstance(at, int) else f"{at} is done"
-        super().__init__(f"asked to stop; {what}, run the same command to go on")
+        asked = "interrupted" if by == "SIGINT" else "asked to stop"
+        super().__init__(f"{asked}; {what}, run the same command to go on")
+        self.status = EXIT_INTERRUPTED if by == "SIGINT" else EXIT_STOPPED
 
 
 class StopFlag:
@@ -35,8 +40,11 @@ class StopFlag:
         return self.asked is not None
 
     def listen(self) -> StopFlag:
-        """From now on (main thread only) USR1 and TERM ask for a stop instead of killing."""
+        """From now on (main thread only) USR1, TERM and INT ask for a stop instead of killing.
+        What ignores INT goes on ignoring it."""
         for number in SIGNALS:
+            if number == signal.SIGINT and signal.getsignal(number) == signal.SIG_IGN:
+                continue
             self._before[number] = signal.signal(number, self._on_signal)
         return self
 
@@ -48,4 +56,8 @@ class StopFlag:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.asked = signal.Signals(number).name
-        print(f"{self.asked}: saving after this step", flush=True)
+        once_more = ""
+        if number == signal.SIGINT:
+            signal.signal(number, signal.default_int_handler)
+            once_more = "; interrupt once more to end at once"
+        print(f"{self.asked}: saving after this step{once_more}", flush=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from train.run.logged import LogError, named_values
+from train.run.record import note_in_record, read_run_record
 
 FOLDER = "tensorboard"  # of the event files, in the run's own
 COLUMNS = ("step", "task_id", "sample", "outcome", "reward", "why", "stop", "prompt", "answer")
@@ -22,7 +23,8 @@ Values = Mapping[str, Any]
 
 
 class Wandb:
-    """A run at Weights & Biases. Raises `LogError` when the package is not installed or the service
+    """A run at Weights & Biases, the same one for every start of a run folder: its id is in
+    run.json. Raises `LogError` when the package is not installed or the service
     lets nobody in."""
 
     def __init__(
@@ -42,6 +44,8 @@ class Wandb:
                 mode=mode,
                 config=dict(config),
                 name=folder.name,
+                id=(read_run_record(folder).get("wandb") or {}).get("id"),
+                resume="allow",
                 settings=wandb.Settings(silent=True),
             )
         except Exception as error:  # its errors differ by version; all mean that it is not to be
@@ -49,6 +53,7 @@ class Wandb:
                 f"log.wandb={mode}: it did not start ({type(error).__name__}: {error}); "
                 "log in with `wandb login`, or set log.wandb=offline"
             ) from error
+        note_in_record(folder, wandb={"id": self._run.id, "project": project})
         self._table: Any = wandb.Table
         self._run.define_metric("*", step_metric="step")
         self._run.define_metric("sft/*", step_metric="sft/step")

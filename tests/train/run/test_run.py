@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,12 +17,13 @@ pytest.importorskip("torch")
 
 from configs.loader import ConfigError, to_dict
 from configs.schema import EngineConfig, SftRunConfig
+from rewards.console import status_of
 from rewards.provenance import revision
 from train.run.lock import held
 from train.run.record import read_run_record
 from train.run.run import Run
 from train.run.setup import publish, put_back
-from train.run.stop import Stopped
+from train.run.stop import StopFlag, Stopped
 
 HOLD = """
 import sys
@@ -117,3 +119,53 @@ def test_a_kill_while_a_model_is_replaced_loses_neither(tmp_path: Path) -> None:
     target.rename(aside)  # where a kill between the two renames leaves it
     put_back(target)
     assert (target / "a").read_text() == "2" and not aside.exists()
+
+
+def test_a_run_that_has_begun_goes_on_with_the_same_inputs_alone(tmp_path: Path) -> None:
+    data, base, out = tmp_path / "t.jsonl", tmp_path / "base", tmp_path / "run"
+    data.write_text("one\n")
+    base.mkdir()
+    (base / "model.safetensors").write_bytes(b"weights")
+    inputs = {"data": data, "model": base, "tokenizer": "abc"}
+
+    def start(**more: Path | str) -> None:
+        with Run(config(out), {**inputs, **more}):
+            pass
+
+    start()
+    data.write_text("two\n")
+    start()  # nothing was done yet
+    (out / "checkpoints" / "sft" / "step_000001").mkdir(parents=True)
+    start()
+    (base / "README.md").write_text("a note changes nothing")
+    start()
+    before = read_run_record(out)["inputs"]
+    data.write_text("three\n")
+    with pytest.raises(ConfigError, match="the data changed"):
+        start()
+    data.write_text("two\n")
+    (base / "model.safetensors").write_bytes(b"weighty")
+    with pytest.raises(ConfigError, match=r"the weights of the model .* changed"):
+        start()
+    (base / "model.safetensors").write_bytes(b"weights")
+    with pytest.raises(ConfigError, match=r"the tokenizer .* changed"):
+        start(tokenizer="other")
+    assert read_run_record(out)["inputs"] == before
+    start()
+
+
+def test_the_first_interrupt_saves_and_the_second_ends_at_once() -> None:
+    stop = StopFlag().listen()
+    try:
+        assert not stop()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop() and stop.asked == "SIGINT"
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+    finally:
+        stop.deaf()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    said, asked = Stopped(3, "SIGINT"), Stopped(3, "SIGTERM")
+    assert [status_of(e, "assay sft", ()) for e in (said, asked)] == [130, 75]
+    assert "saved step 3, run the same command to go on" in str(said)

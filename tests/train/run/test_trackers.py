@@ -16,6 +16,7 @@ pytest.importorskip("torch")
 from configs.schema import EngineConfig, LogConfig, SftRunConfig
 from train.run.log import RunLog, read_metrics
 from train.run.logged import LogError
+from train.run.record import read_run_record
 from train.run.run import Run
 from train.run.trackers import COLUMNS, FOLDER, named_values, table_of
 
@@ -68,6 +69,17 @@ def test_a_tracker_that_is_not_there_is_said_before_the_first_step(
     asked: dict[str, Any] = {setting: True if value == "true" else value}
     with pytest.raises(LogError, match=rf"log\.{name}: the package {setting} is not installed"):
         RunLog(tmp_path, **asked)
+
+
+def test_every_start_of_a_run_is_one_run_at_weights_and_biases(tmp_path: Path) -> None:
+    pytest.importorskip("wandb", reason=f"wandb {WHY}")
+    for step in (1, 2):
+        log = RunLog(tmp_path, wandb="offline")
+        log.record("rl", step, {"reward/mean": 0.5})
+        log.close()
+    starts = sorted(path.name for path in tmp_path.rglob("*.wandb"))
+    (made,) = {name.removeprefix("run-") for name in starts}
+    assert len(starts) == 2 and made == f"{read_run_record(tmp_path)['wandb']['id']}.wandb"
 
 
 def test_tensorboard_shows_the_numbers_of_metrics_jsonl(tmp_path: Path) -> None:
