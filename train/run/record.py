@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import sys
@@ -15,6 +14,7 @@ from configs.loader import ConfigError, config_hash, dump, to_dict
 from rewards.files import file_hash, write_text
 from rewards.provenance import revision
 from rewards.versions import GOLD, installed
+from rollouts.identity import weights_hash
 from rollouts.machine import usable_cores
 
 PACKAGES = (
@@ -79,13 +79,9 @@ def hashes_of(inputs: Mapping[str, Path | str]) -> dict[str, str]:
 
 
 def _hash_of(path: Path) -> str:
-    weights = sorted(path.glob("*.safetensors")) if path.is_dir() else []
-    if not weights:
-        return file_hash(path)
-    whole = hashlib.sha256()
-    for weight in weights:
-        whole.update(f"{weight.name}\0{file_hash(weight)}\0".encode())
-    return whole.hexdigest()
+    """Of a model's folder its weights and configuration; of any other path all of it."""
+    is_model = path.is_dir() and any(path.glob("*.safetensors"))
+    return weights_hash([path]) if is_model else file_hash(path)
 
 
 def refuse_other_inputs(inputs: Mapping[str, Path | str], out: Path) -> None:
