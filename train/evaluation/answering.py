@@ -341,6 +341,9 @@ def _entered(engine: Any) -> Generator[Any]:
 # --- what is said at the end ---------------------------------------------------------------------
 
 
+OFTEN_LATE = 0.5  # share of episodes at the turn limit from which that is said
+
+
 def say_end(command: str, rows: Sequence[Mapping[str, Any]], given: Given) -> int:
     """Say what was cut, lost and not asked for; the exit status, 3 where an outcome is missing."""
     cut = sum(row.get("stop") == "length" for row in rows)
@@ -348,6 +351,13 @@ def say_end(command: str, rows: Sequence[Mapping[str, Any]], given: Given) -> in
         print(
             f"{command}: {cut} of {len(rows)} answers ({cut / len(rows):.0%}) were cut by the "
             "token limit; raise --max-new-tokens to let them end",
+            file=sys.stderr,
+        )
+    late = sum(row.get("stop") == "turns" for row in rows)
+    if late >= OFTEN_LATE * len(rows) > 0:
+        print(
+            f"{command}: {late} of {len(rows)} episodes stopped at the turn limit, before the "
+            "model said that it was done; raise --turns, or teach it to end",
             file=sys.stderr,
         )
     if given.missing:

@@ -11,7 +11,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from assay_command import run  # noqa: E402
 from chat_server import serving  # noqa: E402
+from places import ROOT  # noqa: E402
 
 import assay  # noqa: E402
 from rewards.task import Task, write_jsonl  # noqa: E402
@@ -264,6 +266,27 @@ def test_what_was_cut_is_said(
     assert sample(tasks, tiny_folder, tmp_path / "r.jsonl", "--max-new-tokens", "1") == 0
     said = capsys.readouterr().err
     assert "of 15 answers" in said and "cut by the token limit" in said
+
+
+def test_a_model_that_never_says_that_it_is_done_is_said(tmp_path: Path) -> None:
+    ask = [{"role": "user", "content": "count aa"}]
+    task = Task("t", "acting", "count", "train", ask, {"count": 2}, ("count",))
+    write_jsonl(tmp_path / "t.jsonl", [task.to_json()])
+    function = {"name": "count", "arguments": json.dumps({"text": "aa"})}
+    call = {"id": "c", "type": "function", "function": function}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    family = f"{ROOT / 'tests' / 'support' / 'own_kind.py'}:ACTING"
+    words = ("rollout", "--tasks", "t.jsonl", "--out", "r.jsonl", "--family", family, "--n", "2")
+
+    def reply(body: dict[str, Any]) -> dict[str, Any]:
+        return {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
+
+    with serving(reply) as (url, _):
+        asked = ("--model", url, "--endpoint-model", "m", "--turns", "3")
+        done = run(tmp_path, *words, *asked)
+    assert "2 of 2 episodes stopped at the turn limit" in done.stderr
+    row = json.loads((tmp_path / "r.jsonl").read_text().splitlines()[0])
+    assert row["stop"] == "turns" and row["turns"] == 3
 
 
 def test_greedy_answers_are_not_asked_twice(
