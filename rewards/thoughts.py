@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 # How model families mark a thought: (opening, closing).
-_MARKS = (
+MARKS = (
     ("<think>", "</think>"),  # DeepSeek-R1, Qwen3, GLM, MiniMax, Nemotron
     ("<seed:think>", "</seed:think>"),  # Seed-OSS
     ("[THINK]", "[/THINK]"),  # Magistral
@@ -42,7 +42,7 @@ def answer_after_thoughts(text: str, gold: str | Callable[[], str] = "") -> str:
     for signs in (_FIRST, _SIGNS):
         if not any(sign in text for sign in signs):
             return text
-    marks = [pair for pair in _MARKS if pair[0] in text or pair[1] in text]
+    marks = [pair for pair in MARKS if pair[0] in text or pair[1] in text]
     if not marks:
         return text
     right = gold if isinstance(gold, str) else gold()

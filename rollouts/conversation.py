@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from rollouts.environment import Opening
 from rollouts.prompts import ChatTokenizer
-from rollouts.tools import ToolCall
+from rollouts.tools import ToolCall, ToolSpec
 from rollouts.trajectory import Completion, Stop
 
 _ODD = re.compile(r"[^a-zA-Z0-9_-]")
@@ -54,6 +54,7 @@ class TokenConversation:
         self.logprobs: list[float] = []
         self.sampling_logprobs: list[float] = []
         self._ended = False
+        self._tools: Sequence[ToolSpec] = ()
         self._asked: tuple[int, ...] = ()
 
     @property
@@ -63,6 +64,7 @@ class TokenConversation:
 
     def start(self, opening: Opening) -> None:
         self.messages = [dict(m) for m in opening.messages]
+        self._tools = opening.tools
         self._append(self._tokenizer.prompt(opening.messages, opening.tools))
 
     def hear(self, completion: Completion, limit: int) -> Heard:
@@ -79,7 +81,7 @@ class TokenConversation:
     def add(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Append what answers the model: the template's ids around it, without loss."""
         self.messages += [dict(m) for m in messages]
-        self._append(self._tokenizer.follow(messages, self._ended))
+        self._append(self._tokenizer.follow(messages, self._ended, self._tools))
 
     def prompt(self) -> list[int]:
         """All ids so far, for the engine; what was there at the last call must still stand."""

@@ -5,27 +5,41 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from rewards.task import TaskError
-from rollouts.tools import FORMATS, CallFormat, ToolCall, ToolSpec, call_format
+from rewards.thoughts import MARKS
+from rollouts.chat_template import ASKED, SAID, ChatTemplate, PromptError
+from rollouts.control_tokens import TokenCoder, UnspeakableText, whole
+from rollouts.tools import (
+    FORMATS,
+    CallFormat,
+    ToolCall,
+    ToolSpec,
+    call_format,
+    spelled_calls,
+)
 
-_SAID = "qzASSISTANTqz"  # stands for an answer while the template's frame around it is read
-_HELD = "qzCONTENT{}qz"
-_THOUGHT = "qzTHOUGHTqz"
-_SURROGATE = re.compile("[\ud800-\udfff]")  # no tokenizer takes a lone one; JSON may hold it
+_THOUGHT = "qzTHOUGHTqz"  # stands for what was thought before an answer
+_ANCHORS = ("\n", "x", ".", "0")  # what an answer's first letters are read after
 
 
+# Ways to spell an answer, until one reads as it was written: with a space that the tokenizer
+# swallows, in the letters as they are (not in a normal form), apart from the prompt.
+_SPELLINGS = (
+    ("", False, False),
+    (" ", False, False),
+    ("", True, False),
+    (" ", True, False),
+    ("", False, True),
+    (" ", False, True),
+)
 TEMPLATE_FILE = "chat_template_kwargs.json"  # in a model's folder
 _NAMED = ("bos_token", "eos_token", "unk_token", "pad_token")  # that a template may write
 _OURS = ("messages", "conversation", "tools", "add_generation_prompt", "tokenize", "return_dict")
-
-
-class PromptError(TaskError):
-    """A tokenizer or prompt that cannot be used; the message says what to do."""
 
 
 def template_arguments(folder: Path, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -55,11 +69,57 @@ def keep_template(folder: Path, arguments: Mapping[str, Any]) -> None:
         (folder / TEMPLATE_FILE).write_text(text, encoding="utf-8")
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where text goes on: what stands before it since the last control token, as text, as ids, and
+    as those ids read."""
+
+    before: str
+    ids: list[int]
+    shown: str
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """What a template writes around an answer.
+
+    `before`: from the last control token on; `lead`: between the generation prompt and the answer;
+    `opened`: a thought's tag that the generation prompt ends with, and the blanks after it;
+    `closing`: what ends that thought when nothing was thought; `end`: to the end of the turn.
+    """
+
+    before: str = "x"
+    lead: str = ""
+    opened: str = ""
+    closing: str = ""
+    end: str = ""
+
+    @property
+    def tags(self) -> tuple[str, str]:
+        """How the thought is marked that the prompt opens; empty where it opens none."""
+        return next(((a, b) for a, b in MARKS if a == self.opened.rstrip()), ("", ""))
+
+    def thought(self, text: str) -> list[tuple[int, int]]:
+        """Where the marks of a thought at the beginning of an answer stand: (start, end)."""
+        begin = len(text) - len(text.lstrip())
+        for opening, closing in MARKS:
+            inside = begin + len(opening) if text.startswith(opening, begin) else begin
+            if inside > begin or opening == self.tags[0]:
+                end = text.find(closing, inside)
+                if end >= 0:
+                    spans = [(begin, inside), (end, end + len(closing))]
+                    return spans if inside > begin else spans[1:]
+        return []
+
+
 class ChatTokenizer:
     """A tokenizer with its chat template, and the ids that end an answer.
 
     `calls` names how this model spells tool calls (rollouts/tools.py). `template` holds arguments
     of the chat template such as `enable_thinking`, on top of those the folder itself names.
+
+    The frame of a conversation is the template's own, with its control tokens. Texts of users,
+    tools and gold never become control tokens (rollouts/control_tokens.py).
     """
 
     def __init__(
@@ -79,99 +139,63 @@ class ChatTokenizer:
                 f"{folder} holds no tokenizer that transformers can load; give a Hugging Face "
                 "model folder with tokenizer.json"
             ) from None
-        if (core := getattr(self._tokenizer, "backend_tokenizer", None)) is not None:
-            core.no_truncation()  # tokenizer.json may hold one, left by a training run
-            core.no_padding()
         if not getattr(self._tokenizer, "chat_template", None):
             raise PromptError(f"{folder} has no chat template; give an instruction-tuned model")
-        if self._tokenizer.eos_token_id is None:
-            raise PromptError(f"{folder} names no end-of-sequence token in tokenizer_config.json")
-        eos = int(self._tokenizer.eos_token_id)
-        self.stop_ids: list[int] = list(dict.fromkeys([eos, *_generation_stops(folder)]))
         self.template = template_arguments(folder, template)
+        self._chat = ChatTemplate(self._tokenizer, self.template)
         for name in self.template:
-            if name in _OURS or not re.search(rf"\b{re.escape(name)}\b", self._template_text()):
+            if name in _OURS or not re.search(rf"\b{re.escape(name)}\b", self._chat.sources):
                 raise PromptError(
                     f"{folder}: chat_template_kwargs: {name} is "
                     f"{'set by Assay' if name in _OURS else 'no name in the chat template'}; "
                     "remove it"
                 )
+        self._code = TokenCoder(self._tokenizer)
+        eos: Any = self._tokenizer.eos_token_id
+        known = [int(i) for i in (eos, *_generation_stops(folder)) if i is not None]
+        turn = self._turn = _read_turn(self._chat, self._code, frozenset(known))
+        self._end: list[int] = self._go_on("x", turn.end) if turn.end else known[:1]
+        if not self._end:
+            raise PromptError(
+                f"{folder}: nothing ends an answer: the chat template writes no end of turn, and "
+                "tokenizer_config.json names no end-of-sequence token"
+            )
+        self.stop_ids: list[int] = list(dict.fromkeys([self._end[-1], *known]))
+        self._start = self._place(turn.before)
+        self._closing = self._go_on(turn.before, turn.closing)
+        self._closed = self._place(turn.closing) if turn.closing else self._start
 
     def prompt(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[ToolSpec] = ()
     ) -> list[int]:
-        """Ids of the conversation up to where the assistant's answer starts."""
-        whole = [_whole(m) for m in messages]
-        if any(m["role"] == "tool" for m in whole) and not self._template_has("tool"):
-            whole = _spoken(whole)
-        chat, schemas = self._with_tools(whole, tools)
-        ids = self._tokenizer.apply_chat_template(
-            chat,
-            tools=schemas,
-            add_generation_prompt=True,
-            tokenize=True,
-            return_dict=False,
-            **self.template,
-        )
-        return [int(i) for i in ids]
+        """Ids of the conversation up to where the assistant's answer starts.
 
-    def follow(self, messages: Sequence[Mapping[str, Any]], ended: bool) -> list[int]:
+        Raises `PromptError` for a conversation that the template refuses.
+        """
+        acts = bool(tools) or _acts(messages)
+        chat, schemas = self._with_tools([self._veiled(m) for m in messages], tools)
+        return self._encode(self._chat.render(self._chat.shaped(chat, acts), True, acts, schemas))
+
+    def follow(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        ended: bool,
+        tools: Sequence[ToolSpec] = (),
+    ) -> list[int]:
         """Ids between an answer and the next one: what the template writes around `messages`.
 
-        Only what is new is encoded, so ids that stand before are never touched. `ended`: the
-        answer's own stop token is there already; otherwise it is supplied here. Contents are
-        encoded without special tokens: tool output cannot end its own turn.
+        Only what is new is encoded, so ids that stand before are never touched, and thoughts that
+        the template would leave out of earlier answers stay. `ended`: the answer's own stop token
+        is there already; otherwise it is supplied here. `tools`: those of the prompt.
         """
-        shown = _spoken(messages) if not self._template_has("tool") else list(messages)
-        held = [{**m, "content": _HELD.format(i)} for i, m in enumerate(shown)]
-        frame = self._after_answer(held)
-        for i, message in enumerate(shown):
-            if frame.count(_HELD.format(i)) != 1 or _adapts(self._after_answer, held, i, message):
-                return self._encode_changed(shown, ended)
-        ids: list[int] = []
-        for i, message in enumerate(shown):
-            before, _, frame = frame.partition(_HELD.format(i))
-            ids += self._encode(before) + self._encode(str(message["content"]), plain=True)
-        ids += self._encode(frame)
-        return ids[1:] if ended and ids[:1] and ids[0] in self.stop_ids else ids
-
-    def _encode_changed(self, messages: Sequence[Mapping[str, Any]], ended: bool) -> list[int]:
-        """For templates that rewrite contents: render as is, with special tokens broken up."""
-        broken: list[dict[str, Any]] = []
-        for message in messages:
-            text = str(message["content"])
-            for token in self._tokenizer.all_special_tokens:
-                text = text.replace(token, f"{token[0]} {token[1:]}")
-            broken.append({**message, "content": text})
-        ids = self._encode(self._after_answer(broken))
-        return ids[1:] if ended and ids[:1] and ids[0] in self.stop_ids else ids
-
-    def _after_answer(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """What the template writes after an answer, up to where the next one starts."""
-        shell = [{"role": "user", "content": "x"}, {"role": "assistant", "content": _SAID}]
-        text = str(self._render([*shell, *messages], True))
-        if text.count(_SAID) != 1:
-            raise PromptError(
-                "the chat template drops or repeats earlier answers; it cannot hold "
-                "a conversation with tools"
-            )
-        return text.partition(_SAID)[2]
-
-    def _render(self, messages: Sequence[Mapping[str, Any]], generate: bool) -> Any:
-        import jinja2
-
-        try:
-            return self._tokenizer.apply_chat_template(
-                list(messages), add_generation_prompt=generate, tokenize=False, **self.template
-            )
-        except jinja2.TemplateError as error:
-            raise PromptError(f"the chat template refuses this conversation: {error}") from None
-
-    def _template_has(self, word: str) -> bool:
-        return word in self._template_text()
-
-    def _template_text(self) -> str:
-        return str(self._tokenizer.chat_template)
+        acts = bool(tools) or _acts(messages)
+        frame = self._chat.after_answer([self._veiled(m) for m in messages], acts)
+        begins = next(self._code.found(frame), (1, 1))[0] == 0  # with a control token
+        ids = self._encode(frame) if begins else self._go_on("x", frame)
+        for place, i in enumerate(ids[: len(self._end)] if ended else []):
+            if i in self.stop_ids:
+                return ids[place + 1 :]
+        return ids
 
     def _with_tools(
         self, messages: list[Mapping[str, Any]], tools: Sequence[ToolSpec]
@@ -179,54 +203,100 @@ class ChatTokenizer:
         """Tools go through the template; one that has no place for them gets a system message."""
         if not tools:
             return messages, None
-        if self._template_has("tools"):
-            return messages, [tool.schema() for tool in tools]
-        text = self.calls.explain(tools)
+        if "tools" in self._chat.source(True):
+            return messages, [self._veil(tool.schema()) for tool in tools]
+        text = self.calls.explain([ToolSpec(**self._veil(vars(tool))) for tool in tools])
         if messages and messages[0]["role"] == "system":
             text = f"{messages[0]['content']}\n\n{text}"
             messages = messages[1:]
         return [{"role": "system", "content": text}, *messages], None
 
-    def _encode(self, text: str, plain: bool = False) -> list[int]:
-        text = _SURROGATE.sub("\ufffd", text)
-        more = {"split_special_tokens": True} if plain else {}
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False, **more)
-        return [int(i) for i in ids]
+    def _veil(self, value: Any) -> Any:
+        """A value of JSON whose texts cannot become control tokens."""
+        if isinstance(value, str):
+            return self._code.veil(value)
+        if isinstance(value, Mapping):
+            rows = cast("Mapping[Any, Any]", value)
+            return {self._veil(name): self._veil(inner) for name, inner in rows.items()}
+        if isinstance(value, list | tuple):
+            return [self._veil(inner) for inner in cast("Sequence[Any]", value)]
+        return value
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """16 hex digits that say how a conversation becomes ids: vocabulary and rules, the chat
-        template and its arguments, the special tokens it writes, and what ends an answer.
+    def _veiled(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A message whose texts cannot become control tokens, but for what a model says with
+        them: its thought, and its calls."""
+        text = message.get("content")
+        if message.get("role") != "assistant" or not isinstance(text, str):
+            return self._veil(message)
+        return {**self._veil({**message, "content": ""}), "content": self._as_said(text)}
 
-        Taken from the loaded tokenizer, so a folder written anew has the same. Which further ids
-        end a sample (generation_config.json) and how calls are spelled are no part of it.
-        """
-        core = getattr(self._tokenizer, "backend_tokenizer", None)
-        if core is None:  # no tokenizer of the `tokenizers` library: its vocabulary as it is
-            rules = json.dumps(
-                [type(self._tokenizer).__name__, self._tokenizer.get_vocab()], sort_keys=True
-            )
-        else:
-            rules = str(core.to_str())
-        names = sorted(name for name in _NAMED if self._template_has(name))
-        named = {name: str(getattr(self._tokenizer, name, None)) for name in names}
-        template = [self._tokenizer.chat_template, self.template, named, self.stop_ids[0]]
-        said = json.dumps(template, sort_keys=True, default=str)
-        return hashlib.sha256(f"{rules}\0{said}".encode("utf-8", "replace")).hexdigest()[:16]
+    def _as_said(self, text: str) -> str:
+        """An assistant's text, with the tags of its thought and its calls left as they are."""
+        places = self._turn.thought(text)
+        after = places[-1][1] if places else 0
+        parts: list[str] = []
+        last = 0
+        for start, stop in [*places, *spelled_calls(text, after)]:
+            parts += [self._code.veil(text[last:start]), text[start:stop]]
+            last = stop
+        return "".join([*parts, self._code.veil(text[last:])])
 
-    @property
-    def size(self) -> int:
-        """How many token ids there are."""
-        return len(self._tokenizer)
+    def _encode(self, text: str, exact: bool = False) -> list[int]:
+        try:
+            return self._code.encode(text, exact)
+        except UnspeakableText as error:
+            raise PromptError(str(error)) from None
+
+    def _go_on(self, before: str, text: str, exact: bool = False) -> list[int]:
+        """Ids of a text after another one. Where a token would reach over the border, another
+        letter stands before it."""
+        for context in (before, *_ANCHORS):
+            head, ids = self._encode(context), self._encode(context + text, exact)
+            if ids[: len(head)] == head:
+                return ids[len(head) :]
+        return self._encode(text, exact)
+
+    def _place(self, before: str) -> _Place:
+        """The place after a text, which is seen from its last control token on."""
+        starts = [start for start, _ in self._code.found(before)]
+        before = before[starts[-1] :] if starts else before
+        ids = self._encode(before)
+        return _Place(before, ids, self._code.decode(ids))
 
     def encode(self, text: str) -> list[int]:
         """Ids of a plain text, as the tokenizer itself begins and reads one."""
-        return [int(i) for i in self._tokenizer.encode(_SURROGATE.sub("\ufffd", text))]
+        return [int(i) for i in self._tokenizer.encode(whole(text))]
 
-    def answer(self, text: str) -> list[int]:
-        """Ids of an answer, with the stop token a model is to end it with."""
-        ids = self._tokenizer.encode(text, add_special_tokens=False)
-        return [*map(int, ids), self.stop_ids[0]]
+    def answer(self, text: str, plain: bool = False) -> list[int]:
+        """Ids of an answer, with the end of turn a model is to end it with.
+
+        They go on from `prompt`. The tags of a thought and of calls are the model's own tokens,
+        all else is plain; with `plain` (gold) so are these. Where the prompt has opened a thought
+        and the answer holds none, it is closed first.
+        """
+        text = whole(text)
+        first: list[int] | None = None
+        for extra, exact, apart in _SPELLINGS:
+            ids = self._spell(text, plain, extra, exact, apart)
+            if self._heard(ids) == text:
+                return [*ids, *self._end]
+            first = ids if first is None else first
+        return [*(first or []), *self._end]
+
+    def _spell(self, text: str, plain: bool, extra: str, exact: bool, apart: bool) -> list[int]:
+        said = self._code.veil(text) if plain else self._as_said(text)
+        turn, thought = self._turn, [] if plain else self._turn.thought(text)
+        before, lead = self._start.before, turn.lead
+        if turn.opened and not thought:
+            before = self._closed.before
+        elif turn.opened and len(thought) > 1:  # its opening stands in the prompt
+            opening = turn.tags[0]
+            said = said.lstrip().removeprefix(opening)
+            said = said.removeprefix(turn.opened.removeprefix(opening))
+        elif thought and text[slice(*thought[-1])] == lead:
+            lead = ""
+        ids = self._go_on("x" if apart else before, extra + lead + said, exact)
+        return [*self._closing, *ids] if turn.opened and not thought else ids
 
     def turn(self, content: str, calls: Sequence[ToolCall] = (), thought: str = "") -> list[int]:
         """Ids of a whole turn of the assistant's, with the token that ends it: what was thought
@@ -252,7 +322,7 @@ class ChatTokenizer:
         the tokenizer's own format does."""
         own = [self.calls.write(call.name, call.arguments) for call in calls]
         spelled = "\n".join([content, *own] if content else own)
-        if not self._template_has("tool_calls"):
+        if "tool_calls" not in self._chat.source(True):
             return spelled
         listed = [
             {
@@ -262,31 +332,32 @@ class ChatTokenizer:
             }
             for i, call in enumerate(calls)
         ]
-        user, said = {"role": "user", "content": "x"}, _SAID if content else ""
+        said = SAID if content else ""
         try:
-            before, _, after = str(self._answered(user, {"content": _SAID})).partition(_SAID)
-            text = str(self._answered(user, {"content": said, "tool_calls": listed}))
+            before, _, after = self._answered({"content": SAID}, True).partition(SAID)
+            text = self._answered({"content": said, "tool_calls": listed}, True)
         except PromptError:
             return spelled
         inner = text.removeprefix(before).removesuffix(after)
         framed = len(inner) == len(text) - len(before) - len(after)
-        if not framed or (content and inner.count(_SAID) != 1):
+        if not framed or (content and inner.count(SAID) != 1):
             return spelled
         made = [(call.name, call.arguments) for call in calls]
         for form in (self.calls, *FORMATS.values()):
             if [(call.name, call.arguments) for call in form.read(inner)] == made:
-                return inner.replace(_SAID, content) if content else inner
+                return inner.replace(SAID, content) if content else inner
         return spelled
 
     def _with_thought(self, thought: str, text: str) -> str:
-        user = {"role": "user", "content": "x"}
-        opening = str(self._render([user], True))
+        if self._turn.opened:
+            return f"{thought.strip()}{self._turn.closing}{text}"
+        opening = self._chat.render([{"role": "user", "content": "x"}], True)
         for name in ("reasoning_content", "reasoning", "thinking"):
-            if not self._template_has(name):
+            if name not in self._chat.sources:
                 continue
-            whole = str(self._answered(user, {"content": _SAID, name: _THOUGHT}))
+            whole = self._answered({"content": SAID, name: _THOUGHT})
             before, found, rest = whole.removeprefix(opening).partition(_THOUGHT)
-            between, said, _ = rest.partition(_SAID)
+            between, said, _ = rest.partition(SAID)
             if whole.startswith(opening) and found and said and whole.count(_THOUGHT) == 1:
                 return f"{before}{thought.strip()}{between}{text}"
         raise PromptError(
@@ -294,20 +365,103 @@ class ChatTokenizer:
             "thought before it answered"
         )
 
-    def _answered(self, user: Mapping[str, Any], said: Mapping[str, Any]) -> Any:
+    def _answered(self, said: Mapping[str, Any], tools: bool = False) -> str:
         """The template's text of one exchange."""
-        return self._render([user, {"role": "assistant", **said}], False)
+        asked = {"role": "user", "content": "x"}
+        return self._chat.render([asked, {"role": "assistant", **said}], False, tools)
 
     def raw(self, ids: Sequence[int]) -> str:
-        """Everything as text, special tokens included: what a scripted model reads."""
-        return str(self._tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
+        """Everything as text, control tokens included: what a scripted model reads."""
+        return self._code.decode(ids)
 
     def text(self, ids: Sequence[int]) -> str:
-        """Answer text of sampled ids, without special tokens; spaces are left as they are."""
-        text = self._tokenizer.decode(
-            list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
-        )
-        return str(text)
+        """The answer that sampled ids spell, without its end; spaces are left as they are, and
+        control tokens in the middle of it are seen. Where the prompt opened a thought, the answer
+        begins with its tag."""
+        ids = list(ids)
+        if ids[-len(self._end) :] == self._end:
+            return self._heard(ids[: -len(self._end)])
+        return self._heard(ids[:-1] if ids and ids[-1] in self.stop_ids else ids)
+
+    def _heard(self, ids: Sequence[int]) -> str:
+        """The text of an answer's ids, without what the template says before it."""
+        turn, size = self._turn, len(self._closing)
+        if not ids:
+            return ""
+        if not turn.opened:
+            return self._read(self._start, ids).removeprefix(turn.lead)
+        if list(ids[:size]) == self._closing:
+            return self._read(self._closed, ids[size:])
+        text = self._read(self._start, ids)
+        if text.startswith(turn.closing):
+            return text[len(turn.closing) :]
+        return turn.opened + text
+
+    def _read(self, place: _Place, ids: Sequence[int]) -> str:
+        text = self._code.decode([*place.ids, *ids])
+        if text.startswith(place.shown):
+            return text[len(place.shown) :]
+        return self._code.decode(ids)
+
+    @property
+    def size(self) -> int:
+        """How many token ids there are."""
+        return len(self._tokenizer)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hex digits that say how a conversation becomes ids: vocabulary and rules, the chat
+        template and its arguments, the special tokens it writes, and what ends an answer.
+
+        Taken from the loaded tokenizer, so a folder written anew has the same. Which further ids
+        end a sample (generation_config.json) and how calls are spelled are no part of it.
+        """
+        named = {
+            name: str(getattr(self._tokenizer, name, None))
+            for name in _NAMED
+            if name in self._chat.sources
+        }
+        template = [self._tokenizer.chat_template, self.template, named, self._end]
+        said = json.dumps([self._code.rules(), template], sort_keys=True, default=str)
+        return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _read_turn(chat: ChatTemplate, code: TokenCoder, known: frozenset[int]) -> _Turn:
+    """Read off one exchange, rendered with and without its answer. `known`: ids that end one."""
+    asked = [{"role": "user", "content": ASKED}]
+    try:
+        prompt = chat.render(asked, True).rpartition(ASKED)[2]
+        said = chat.render([*asked, {"role": "assistant", "content": SAID}], False)
+    except PromptError:  # it may want a system message, or tools: a conversation will tell
+        return _Turn()
+    frame, there, after = said.rpartition(ASKED)[2].partition(SAID)
+    starts = [start for start, _ in code.found(prompt)]
+    before = prompt[starts[-1] :] if starts else f"x{prompt}"
+    lead = frame.removeprefix(prompt) if there and frame.startswith(prompt) else ""
+    end = _end_of_turn(chat, code, after, known) if there else ""
+    for opening, closing in MARKS:
+        if prompt.rstrip().endswith(opening):
+            opened = prompt[prompt.rindex(opening) :]
+            closes = lead if closing in lead else f"\n{closing}\n\n"
+            return _Turn(before, "", opened, closes, end)
+    # an empty thought is what a model may write or leave out
+    thinks = any(opening in lead and closing in lead for opening, closing in MARKS)
+    return _Turn(before, "" if thinks else lead, end=end)
+
+
+def _end_of_turn(chat: ChatTemplate, code: TokenCoder, after: str, known: frozenset[int]) -> str:
+    """What is written after the last answer, to its first control token. Where nothing is, what
+    begins the next turn counts if it is known to end answers."""
+    start, stop = next(code.found(after), (0, 0))
+    if stop and (not after[:start].strip() or code.control[after[start:stop]] in known):
+        return after[:stop]
+    try:
+        later = chat.after_answer([{"role": "user", "content": ASKED}]).partition(ASKED)[0]
+    except PromptError:
+        return ""
+    start, stop = next(code.found(later), (0, 0))
+    ends = stop and not later[:start].strip() and code.control[later[start:stop]] in known
+    return later[:stop] if ends else ""
 
 
 def _generation_stops(folder: Path) -> list[int]:
@@ -321,37 +475,6 @@ def _generation_stops(folder: Path) -> list[int]:
     return [i for i in listed if isinstance(i, int)]
 
 
-def _whole(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The message with U+FFFD for lone surrogates in its text."""
-    text = message.get("content")
-    if not isinstance(text, str) or not _SURROGATE.search(text):
-        return message
-    return {**message, "content": _SURROGATE.sub("\ufffd", text)}
-
-
-def _adapts(
-    render: Callable[[Sequence[Mapping[str, Any]]], str],
-    held: Sequence[Mapping[str, Any]],
-    index: int,
-    message: Mapping[str, Any],
-) -> bool:
-    """Whether the template changes this content (trims it, escapes it) rather than copying it."""
-    probe = [dict(m) for m in held]
-    probe[index]["content"] = str(message["content"])
-    plain = render(held).replace(_HELD.format(index), str(message["content"]))
-    return render(probe) != plain
-
-
-def _spoken(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Tool answers as one user message, for templates that know no tool role."""
-    out: list[Mapping[str, Any]] = []
-    answers: list[str] = []
-    for message in messages:
-        if message["role"] == "tool":
-            answers.append(f"<tool_response>\n{message['content']}\n</tool_response>")
-            continue
-        if answers:
-            out.append({"role": "user", "content": "\n".join(answers)})
-            answers = []
-        out.append(message)
-    return [*out, {"role": "user", "content": "\n".join(answers)}] if answers else out
+def _acts(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a conversation has calls of tools, or their answers."""
+    return any(m.get("role") == "tool" or m.get("tool_calls") for m in messages)

@@ -41,5 +41,5 @@ def room_for(task: Task, tokenizer: ChatTokenizer | None = None, least: int = 0)
         return max(MESSAGE, least, wanted, len(text.encode("utf-8", "replace")) + 1)
     if not text:
         return max(least, wanted or MESSAGE)
-    need = for_gold(len(tokenizer.answer(text)))
+    need = for_gold(len(tokenizer.answer(text, plain=True)))
     return max(least, wanted, need if need == LEAST else 1 << (need - 1).bit_length())

@@ -353,7 +353,7 @@ def answered(
     prompt: list[int] = []
     said: list[int] = []
     if tokenizer is not None and not task.tools:
-        prompt, said = tokenizer.prompt(task.prompt), tokenizer.answer(answer.text)
+        prompt, said = tokenizer.prompt(task.prompt), tokenizer.answer(answer.text, plain=True)
     zeros = [0.0] * (len(prompt) + len(said))
     stop = "length" if answer.truncated else "eos"
     return Trajectory(

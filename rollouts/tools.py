@@ -237,6 +237,19 @@ FORMATS: dict[str, CallFormat] = {
 }
 
 
+_CALL = re.compile(f"({_OPEN})(?:(?!{_OPEN}).)*?({_CLOSE})", re.DOTALL)
+
+
+def spelled_calls(text: str, start: int = 0) -> list[tuple[int, int]]:
+    """Where the tags of a text's calls stand, after `start`: of those that some format can read."""
+    places: list[tuple[int, int]] = []
+    for match in _CALL.finditer(text, start):
+        read = (form.read(match.group()) for form in FORMATS.values())
+        if any(len(calls) == 1 and not calls[0].error for calls in read):
+            places += [match.span(1), match.span(2)]
+    return places
+
+
 def call_format(name: str) -> CallFormat:
     """Raises ValueError naming the formats there are."""
     if name not in FORMATS:

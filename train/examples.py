@@ -135,7 +135,9 @@ def gold_example(task: Task, where: str, tokenizer: ChatTokenizer) -> Example:
             f"{where}: task {task.id}: its gold text is empty: there is no word to learn"
         )
     marks = tuple(marks_of(task).flat())
-    return Example(tokenizer.prompt(task.prompt), tokenizer.answer(gold.text), marks=marks)
+    return Example(
+        tokenizer.prompt(task.prompt), tokenizer.answer(gold.text, plain=True), marks=marks
+    )
 
 
 def _reads(row: Row, where: str, tokenizer: ChatTokenizer) -> bool:
@@ -208,7 +210,7 @@ def _chat(row: Row, where: str, tokenizer: ChatTokenizer) -> Example:
                 break
             assert after is not None
             between = [turn.message() for turn in turns[i + 1 : after]]
-            follow = tokenizer.follow(between, ended=True)
+            follow = tokenizer.follow(between, True, tools)
             answer += follow
             mask += [0] * len(follow)
     except PromptError as error:

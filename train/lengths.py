@@ -119,7 +119,7 @@ class Measured:
 def measured(tasks: Sequence[Task], tokenizer: ChatTokenizer) -> Measured:
     """The lengths of tasks in a model's own tokens."""
     prompts = prompt_lengths(tasks, tokenizer)
-    answers = [len(tokenizer.answer(text)) for text in map(gold_text, tasks) if text]
+    answers = [len(tokenizer.answer(text, plain=True)) for text in map(gold_text, tasks) if text]
     tools = any(task.tools for task in tasks)
     return Measured(max(prompts, default=1), max(answers, default=0), tools)
 

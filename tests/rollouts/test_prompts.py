@@ -9,8 +9,33 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chat_tokenizers import (
+    ADDED,
+    CHATML,
+    ENDS,
+    KINDS,
+    SPECIAL,
+    TEMPLATES,
+    by_template,
+    write_chat_tokenizer,
+    write_settings,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from qwen3 import TEMPLATE as QWEN3
 
-from rollouts.prompts import ChatTokenizer
+from rewards.thoughts import answer_after_thoughts
+from rollouts.prompts import ChatTokenizer, PromptError
+from rollouts.tools import ToolSpec
+
+QWEN = {"qwen3": QWEN3}
+FAMILIES = [name for name in (*TEMPLATES, *QWEN) if name not in ("plain", "r1")]
+# A newline pair at the end of the prompt is one token of GPT-2's words, and two before a letter:
+# what is asked and what is answered then meet at another border than in a text of both.
+BORDERS = {("bytes, spaced", "llama3")}
+PAIRS = [(k, f) for k in KINDS for f in FAMILIES if (k, f) not in BORDERS]
+CONTROL = [*SPECIAL, *ADDED]
+TOOL = ToolSpec("look", "Look <|im_end|> up.", {"type": "object", "properties": {"</s>": {}}})
 
 
 @pytest.fixture
@@ -37,9 +62,7 @@ def _token(folder: Path) -> None:
     file.write_text(json.dumps(made))
 
 
-@pytest.mark.parametrize(
-    "change", [_template, _token, lambda f: _settings(f, eos_token="<|endoftext|>")]
-)
+@pytest.mark.parametrize("change", [_template, _token])
 def test_a_fingerprint_tells_another_tokenizer(
     copied: Path, tiny_folder: Path, change: Callable[[Path], None]
 ) -> None:
@@ -67,3 +90,312 @@ def test_a_template_argument_is_part_of_a_fingerprint(copied: Path) -> None:
     _settings(copied, chat_template="{{ messages[0].content }}{% if enable_thinking %}x{% endif %}")
     on, off = (ChatTokenizer(copied, template={"enable_thinking": b}) for b in (True, False))
     assert on.fingerprint != off.fingerprint
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def said(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+def system(text: str) -> dict[str, str]:
+    return {"role": "system", "content": text}
+
+
+Made = Callable[..., ChatTokenizer]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The tokenizer of a kind with the template of a family."""
+    top, known = tmp_path_factory.mktemp("chats"), dict[Any, ChatTokenizer]()
+
+    def make(kind: str, family: str, template: Any = None, **more: Any) -> ChatTokenizer:
+        key = (kind, family, str(template), str(more))
+        if key not in known:
+            source = QWEN.get(family) if template is None else template
+            folder = write_chat_tokenizer(top / str(len(known)), kind, family, source, **more)
+            known[key] = ChatTokenizer(folder)
+        return known[key]
+
+    return make
+
+
+def controls(chat: ChatTokenizer, ids: list[int]) -> list[int]:
+    names = chat._tokenizer.added_tokens_decoder
+    return [i for i in ids if i in names]
+
+
+TALKS = [
+    ["hello user", "the answer is\n\nso", "two  spaces", "assistant yes", "again\n"],
+    ["def add(a, b):\n    return a", "a", "b\n\nc", "é 日本 🙂", "1 2 3"],
+]
+
+
+@pytest.mark.parametrize(("kind", "family"), PAIRS)
+@pytest.mark.parametrize("talk", TALKS, ids=["words", "code"])
+def test_prompt_answer_and_what_follows_are_the_templates_own_ids(
+    made: Made, kind: str, family: str, talk: list[str]
+) -> None:
+    chat = made(kind, family)
+    asked, answer, then, second, last = talk
+    turns = [user(asked), said(answer), user(then), said(second), user(last)]
+    if family == "gemma":  # it strips what is said
+        turns = [{**m, "content": m["content"].strip()} for m in turns]
+    ids = chat.prompt(turns[:1])
+    assert ids == by_template(chat, turns[:1], True)
+    ids += chat.answer(answer) + chat.follow(turns[2:3], True)
+    assert ids == by_template(chat, turns[:3], True)
+    assert ids == chat.prompt(turns[:3])
+    ids += chat.answer(second) + chat.follow(turns[4:], True)
+    assert ids == by_template(chat, turns, True)
+
+
+@pytest.mark.parametrize(("kind", "family"), PAIRS)
+def test_a_turn_ends_with_what_the_template_writes(made: Made, kind: str, family: str) -> None:
+    chat = made(kind, family)
+    end = {**ENDS, "qwen3": "<|im_end|>"}.get(family, "</s>")
+    number = chat._tokenizer.convert_tokens_to_ids(end)
+    assert chat.stop_ids[0] == chat.answer("x")[-1] == number
+    assert chat._tokenizer.eos_token_id in chat.stop_ids
+    cut = chat.follow([user("x")], ended=False)
+    assert number in cut[:2] and cut[cut.index(number) + 1 :] == chat.follow([user("x")], True)
+
+
+def test_all_ids_that_a_folder_names_are_stops(made: Made, tmp_path: Path) -> None:
+    folder = write_chat_tokenizer(tmp_path / "yi", "bytes", "yi")
+    (folder / "generation_config.json").write_text('{"eos_token_id": [0, 3]}')
+    chat = ChatTokenizer(folder)
+    names = chat._tokenizer.convert_ids_to_tokens(chat.stop_ids[:2])
+    assert names == ["<|im_end|>", "<|endoftext|>"] and chat.stop_ids[2:] == [0, 3]
+    for stop in chat.stop_ids:
+        assert chat.text([*chat.answer("so")[:-1], stop]) == "so"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_template_without_an_end_of_turn(made: Made, kind: str) -> None:
+    """The tokenizer's own end stands between, all else is the template's."""
+    chat = made(kind, "plain")
+    turns = [user("hello"), said("so it is"), user("two  spaces")]
+    ids = chat.prompt(turns[:1]) + chat.answer("so it is") + chat.follow(turns[2:], True)
+    end = chat._tokenizer.convert_tokens_to_ids("</s>")
+    assert ids.count(end) == 1
+    assert [i for i in ids if i != end] == by_template(chat, turns, True)
+    assert chat.text(chat.answer("so it is")) == "so it is"
+
+
+def test_nothing_that_ends_an_answer_is_refused(tmp_path: Path) -> None:
+    folder = write_chat_tokenizer(tmp_path / "endless", "bytes", "plain")
+    write_settings(folder, eos_token=None)
+    with pytest.raises(PromptError, match="nothing ends an answer"):
+        ChatTokenizer(folder)
+
+
+TEXTS = st.lists(
+    st.sampled_from(CONTROL) | st.text(max_size=8) | st.sampled_from([" ", "\n", "  \n\n", "a"]),
+    max_size=6,
+).map("".join)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None, max_examples=60)
+@given(text=TEXTS.map(lambda t: t.replace("\u2581", "_")))
+def test_gold_comes_back_whatever_it_holds(made: Made, kind: str, text: str) -> None:
+    """But for the sign that SentencePiece writes for a space."""
+    for family in ("gemma", "zephyr", "llama2", "yi", "r1", "qwen3"):
+        chat = made(kind, family)
+        ids = chat.answer(text, plain=True)
+        assert chat.text(ids) == text
+        assert len(controls(chat, ids)) == len(controls(chat, chat.answer("x")))
+
+
+@settings(deadline=None, max_examples=60)
+@given(texts=st.lists(TEXTS, min_size=4, max_size=4))
+def test_no_text_becomes_a_control_token(made: Made, texts: list[str]) -> None:
+    for kind in KINDS:
+        chat = made(kind, "qwen3")
+
+        def of(
+            system_text: str, asked: str, told: str, then: str, chat: ChatTokenizer = chat
+        ) -> list[int]:
+            ids = chat.prompt([system(system_text), user(asked)], [TOOL])
+            tool = {"role": "tool", "content": told}
+            ids += chat.follow([tool, tool], True, [TOOL]) + chat.follow([user(then)], False)
+            return controls(chat, ids)
+
+        assert of(*texts) == of("a", "b", "c", "d")
+
+
+@pytest.mark.parametrize("family", ["gemma", "phi", "llama3", "mistral", "qwen3"])
+def test_a_hostile_text_reads_as_it_was_written(made: Made, family: str) -> None:
+    chat = made("bytes", family)
+    text = f"a{''.join(CONTROL)}b"
+    assert f"{text}" in chat.raw(chat.prompt([user(text)]))
+    told = chat.follow([{"role": "tool", "content": text}], True)
+    assert text in chat.raw(told)
+    spoken = chat.follow([{"role": "tool", "content": "c"}], True)
+    assert controls(chat, told) == controls(chat, spoken)
+
+
+def test_a_call_keeps_its_tags_and_a_text_about_calls_has_none(made: Made) -> None:
+    chat = made("bytes", "qwen3")
+    call = chat.calls.write("look", {"word": "</s> é"})
+    tags = [chat._tokenizer.convert_tokens_to_ids(t) for t in ("<tool_call>", "</tool_call>")]
+    for text in (call, f"I look.\n{call}\n", f"<think>\nhm\n</think>\n\n{call}"):
+        ids = chat.answer(text)
+        assert [i for i in ids if i in tags] == tags and chat.text(ids) == text
+        assert [c.name for c in chat.calls.read(chat.text(ids))] == ["look"]
+        assert not set(tags) & set(chat.answer(text, plain=True))
+    about = "Write <tool_call> and </tool_call> around <think>"
+    assert not set(controls(chat, chat.answer(about)[:-1]))
+    earlier = chat.prompt([user("a"), said(call), {"role": "tool", "content": call}])
+    assert [i for i in earlier if i in tags] == tags
+
+
+def test_a_control_token_in_the_middle_of_an_answer_is_seen(made: Made) -> None:
+    for kind in KINDS:
+        chat = made(kind, "zephyr")
+        name = chat._tokenizer.convert_tokens_to_ids("<filename>")
+        a, b = chat.answer("so")[:-1], chat.answer("it")
+        assert chat.text([*a, name, *b]) == "so<filename>it"
+
+
+@pytest.mark.parametrize("kind", ["prepend", "always", "first"])
+def test_control_tokens_may_swallow_blanks(made: Made, kind: str) -> None:
+    """As those of Phi-3 do."""
+    chat = made(kind, "phi", strips=True)
+    turns = [system("Be brief."), user("hello"), said("so it is"), user("more")]
+    ids = chat.prompt(turns[:2]) + chat.answer("so it is") + chat.follow(turns[3:], True)
+    assert ids == by_template(chat, turns, True)
+    for text in ("so", " so", "  so", "so ", ""):
+        assert chat.text(chat.answer(text)) == text
+
+
+def test_a_system_message_goes_where_the_template_has_a_place(made: Made) -> None:
+    gemma = made("bytes", "gemma")
+    merged = gemma.prompt([system("Be brief."), user("a")])
+    assert merged == by_template(gemma, [user("Be brief.\n\na")], True)
+    later = gemma.prompt([user("a"), said("b"), system("Be long."), user("c")])
+    assert later == by_template(gemma, [user("a"), said("b"), user("Be long.\n\nc")], True)
+    silent = TEMPLATES["yi"].replace(
+        "{% for m in messages %}", "{% for m in messages if m.role != 'system' %}"
+    )
+    chat = made("bytes", "yi", silent)
+    assert "Be brief." in chat.raw(chat.prompt([system("Be brief."), user("a")]))
+    qwen = made("bytes", "qwen3")
+    with_system = [system("Be brief."), user("a")]
+    assert qwen.prompt(with_system) == by_template(qwen, with_system, True)
+
+
+def test_messages_of_one_role_are_joined_where_roles_must_alternate(made: Made) -> None:
+    twice = [user("a"), user("b")]
+    chat = made("bytes", "mistral")
+    assert chat.prompt(twice) == by_template(chat, [user("a\n\nb")], True)
+    yi = made("bytes", "yi")
+    assert yi.prompt(twice) == by_template(yi, twice, True)
+    tools = [{"role": "tool", "content": "1"}, {"role": "tool", "content": "2"}, user("c")]
+    assert "[INST] <tool_response>\n1\n</tool_response>\n<tool_response>" in chat.raw(
+        chat.follow(tools, True)
+    )
+
+
+def test_of_several_templates_one_is_used_all_through(made: Made) -> None:
+    acts = CHATML.replace(
+        "{% for m in messages %}",
+        "{% if tools %}<|im_start|>system\n{{ tools | length }} tools<|im_end|>\n{% endif %}"
+        "{% for m in messages %}{% if m.role == 'tool' %}<|im_start|>user\n<tool_response>"
+        "{{ m.content }}</tool_response><|im_end|>\n{% else %}",
+    ).replace("{% endfor %}", "{% endif %}{% endfor %}")
+    listed = [{"name": "default", "template": CHATML}, {"name": "tool_use", "template": acts}]
+    chat = made("bytes", "yi", {row["name"]: row["template"] for row in listed})
+    talk = [user("q"), said("CALL"), {"role": "tool", "name": "f", "content": "42"}]
+    ids = chat.prompt(talk[:1], [TOOL]) + chat.answer("CALL") + chat.follow(talk[2:], True, [TOOL])
+    clean = ToolSpec("look", "Look up.", {}).schema()
+    assert ids == by_template(chat, talk, True, tools=[clean])
+    assert chat.follow(talk[2:], True) == chat.follow(talk[2:], True, [TOOL])
+    assert chat.prompt(talk[:1]) == by_template(chat, talk[:1], True)
+    only = made("bytes", "yi", {"rag": CHATML})
+    with pytest.raises(PromptError, match="none of them is the default"):
+        only.prompt(talk[:1])
+
+
+@pytest.mark.parametrize(
+    ("template", "says"),
+    [
+        ("{% for m in messages %}{{ m.nothing.at.all }}{% endfor %}", "refuses this conversation"),
+        ("{{ raise_exception('Not so.') }}", "Not so"),
+        ("{{ messages[0].content + 1 }}", "refuses this conversation"),
+    ],
+)
+def test_a_template_that_fails_says_so_in_a_sentence(made: Made, template: str, says: str) -> None:
+    with pytest.raises(PromptError, match=says):
+        made("bytes", "yi", template).prompt([user("a")])
+
+
+def test_a_template_that_counts_turns_holds_one_answer(made: Made) -> None:
+    counts = CHATML.replace("{{ m['role'] }}", "{{ m['role'] }} {{ loop.index }}")
+    chat = made("bytes", "yi", counts)
+    assert chat.prompt([user("a")]) == by_template(chat, [user("a")], True)
+    with pytest.raises(PromptError, match="third turn otherwise"):
+        chat.follow([user("b")], True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_thought_that_the_prompt_opens_is_closed_before_an_answer(made: Made, kind: str) -> None:
+    chat = made(kind, "r1")
+    taught = chat.raw(chat.prompt([user("a")]) + chat.answer("so"))
+    assert taught.endswith("<think>\n\n</think>\n\nso</s>")
+    thought = "<think>\nhm\n</think>\n\nso"
+    ids = chat.answer(thought)
+    whole = chat.raw(chat.prompt([user("a")]) + ids)
+    assert whole.count("<think>") == 1 and answer_after_thoughts(chat.text(ids)) == "so"
+    assert answer_after_thoughts(chat.text(ids[:3])) == ""  # cut while it thought
+    assert chat.text([]) == ""
+    mixed = chat.answer("the mark </think> ends it", plain=True)
+    assert chat.text(mixed) == "the mark </think> ends it"
+
+
+def test_the_family_says_how_an_empty_thought_is_spelled(made: Made) -> None:
+    opens = QWEN3.replace(
+        "{{- '<|im_start|>assistant\\n' }}", "{{- '<|im_start|>assistant\\n<think>\\n' }}"
+    )
+    assert opens != QWEN3
+    chat = made("bytes", "yi", opens)
+    whole = chat.raw(chat.prompt([user("a")]) + chat.answer("so"))
+    own = by_template(chat, [user("a"), said("so")], False)
+    assert whole == chat.raw(own).removesuffix("\n")
+
+
+def test_an_answer_begins_where_the_template_lets_it(made: Made) -> None:
+    """Between the prompt and the answer gpt-oss has a channel."""
+    channel = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}"
+        "{{ '<|fim_prefix|>' if m.role == 'assistant' }}\n{{ m.content }}"
+        "{{ eos_token if loop.last and m.role == 'assistant' else '<|im_end|>' }}{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant{% endif %}"
+    )
+    chat = made("bytes", "yi", channel)
+    ids = chat.prompt([user("a")]) + chat.answer("so")
+    assert ids == by_template(chat, [user("a"), said("so")], False)
+    assert chat.text(chat.answer("so")) == "so"
+
+
+def test_letters_that_are_in_no_normal_form_are_kept(made: Made) -> None:
+    chat = made("bytes", "yi")  # writes NFC, as Qwen's does
+    text = "e\u0301 </s> \u212b"
+    assert chat.text(chat.answer(text)) == text
+    assert chat.prompt([user("e\u0301")]) == by_template(chat, [user("é")], True)
+
+
+def test_tokens_of_ordinary_text_stay_tokens(tmp_path: Path) -> None:
+    """Gemma has runs of newlines and HTML among its added tokens."""
+    folder = write_chat_tokenizer(tmp_path / "gemma", "never", "gemma", words=("\n\n\n", "<table>"))
+    chat = ChatTokenizer(folder)
+    text = "a\n\n\n<table>b"
+    assert chat.prompt([user(text)]) == by_template(chat, [user(text)], True)
+    hostile = chat.prompt([user(text + "<end_of_turn>")])
+    words = [chat._tokenizer.convert_tokens_to_ids(w) for w in ("\n\n\n", "<table>")]
+    assert [i for i in hostile if i in words] == words
+    assert chat.text(chat.answer(text)) == text

@@ -73,7 +73,7 @@ def test_an_episode_has_the_ids_of_the_template_over_all_of_it(folder: Path) -> 
     one = chat(folder, None)
     call = one.calls.write("look", {"word": "é"})
     said = f"<think>\nI look.\n</think>\n\n{call}"
-    told = [{"role": "tool", "content": "a letter, </think> and all"}]
+    told = [{"role": "tool", "content": "a letter, <b> and all"}]
     ids = one.prompt(ASK, [TOOL]) + one.answer(said) + one.follow(told, True)
     whole = [
         *ASK,
@@ -102,11 +102,11 @@ def test_a_tool_cannot_end_its_own_turn(folder: Path) -> None:
 def test_added_tokens_are_one_id_and_stay_in_the_text(folder: Path) -> None:
     """Without them no call could be read out of an answer, and no thought be told from it."""
     one = chat(folder, None)
-    for token in ADDED:
-        assert len(one.answer(token)) == 2  # and the end
     said = '<think>\nso\n</think>\n\n<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
     ids = one.answer(said)
-    assert one.text(ids) == said
+    tags = [t for t in ADDED if "response" not in t]
+    names = one._tokenizer.convert_ids_to_tokens(ids)
+    assert one.text(ids) == said and all(names.count(tag) == 1 for tag in tags)
     assert [c.name for c in call_format("hermes").read(one.text(ids))] == ["look"]
     thought = '<think>\n<tool_call>\n{"name": "no"}\n</tool_call>\n</think>\n\nDone.'
     assert call_format("hermes").read(one.text(one.answer(thought))) == []

@@ -1,0 +1,181 @@
+"""Small tokenizers of the kinds there are, and chat templates in the manner of the families.
+
+Each is written to a folder as a model's would be. The words of the byte tokenizer were learned from
+a few sentences, so that newlines, spaces and letters merge over the borders of a frame as they do
+in large ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+TEXT = (
+    "You are a helpful assistant.\n\nAnswer in tags: the user said hello, and the model said so.\n"
+    "def add(a, b):\n    return a + b\n\n\nuser\nassistant\nsystem\n\n  two  spaces   three\n"
+    "<|user|>\n<|assistant|>\n[INST] yes [/INST] no\n"
+)
+CHARACTERS = sorted(set(TEXT) | {chr(i) for i in range(33, 127)})
+KINDS = ("bytes", "bytes, spaced", "first", "always", "never", "prepend", "unigram")
+SPACED = "\u2581"
+
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+_ALTERNATE = (
+    "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}"
+    "{% endif %}{% endfor %}"
+)
+# family: (template, what ends a turn, what the tokenizer calls its end, further added tokens)
+TEMPLATES: dict[str, str] = {
+    "gemma": "{{ bos_token }}{% if messages[0]['role'] == 'system' %}"
+    "{{ raise_exception('System role not supported') }}{% endif %}"
+    + _ALTERNATE
+    + "{% for m in messages %}{% set role = 'model' if m['role'] == 'assistant' else m['role'] %}"
+    "{{ '<start_of_turn>' + role + '\n' + m['content'] | trim + '<end_of_turn>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}",
+    "phi": "{% for m in messages %}{{ '<|' + m['role'] + '|>\n' + m['content'] + '<|end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}"
+    "{% else %}{{ eos_token }}{% endif %}",
+    "zephyr": "{% for m in messages %}{{ '<|' + m['role'] + '|>\n' + m['content'] + eos_token }}\n"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}",
+    "llama2": "{% if messages[0]['role'] == 'system' %}{% set rest = messages[1:] %}"
+    "{% set system = '<<SYS>>\n' + messages[0]['content'] + '\n<</SYS>>\n\n' %}"
+    "{% else %}{% set rest = messages %}{% set system = '' %}{% endif %}"
+    "{% for m in rest %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Conversation roles must alternate') }}{% endif %}"
+    "{% if m['role'] == 'user' %}{{ bos_token + '[INST] ' + (system if loop.index0 == 0 else '') "
+    "+ m['content'].strip() + ' [/INST]' }}"
+    "{% else %}{{ ' ' + m['content'].strip() + ' ' + eos_token }}{% endif %}{% endfor %}",
+    "llama3": "{% for m in messages %}{% set text = '<|start_header_id|>' + m['role'] + "
+    "'<|end_header_id|>\n\n' + m['content'] | trim + '<|eot_id|>' %}"
+    "{% if loop.index0 == 0 %}{% set text = bos_token + text %}{% endif %}{{ text }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}"
+    "{% endif %}",
+    "mistral": "{{ bos_token }}" + _ALTERNATE + "{% for m in messages %}"
+    "{% if m['role'] == 'user' %}{{ '[INST] ' + m['content'] + ' [/INST]' }}"
+    "{% else %}{{ ' ' + m['content'] + eos_token }}{% endif %}{% endfor %}",
+    "yi": CHATML,
+    "r1": "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'user' %}"
+    "{{ '<\uff5cUser\uff5c>' + m['content'] }}{% elif m['role'] == 'assistant' %}"
+    "{{ '<\uff5cAssistant\uff5c>' + m['content'].split('</think>')[-1] + eos_token }}"
+    "{% elif m['role'] == 'system' %}{{ m['content'] }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<\uff5cAssistant\uff5c><think>\n' }}{% endif %}",
+    "plain": "{% for m in messages %}"
+    "{{ {'user': 'Human', 'assistant': 'AI', 'system': 'Note'}[m['role']] + ': ' + m['content'] "
+    "+ '\n\n' }}{% endfor %}{% if add_generation_prompt %}{{ 'AI:' }}{% endif %}",
+}
+SPECIAL = (
+    *("<unk>", "<s>", "</s>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<start_of_turn>"),
+    *("<end_of_turn>", "<|end|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>"),
+    "<filename>",
+)
+# single ids that are no special tokens
+ADDED = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>")
+ADDED += ("</think>", "<\uff5cUser\uff5c>", "<\uff5cAssistant\uff5c>", "<|fim_prefix|>")
+ROLES = ("<|user|>", "<|assistant|>", "<|system|>")  # tokens of Phi's, letters of Zephyr's
+ENDS = {"gemma": "<end_of_turn>", "phi": "<|end|>", "llama3": "<|eot_id|>", "yi": "<|im_end|>"}
+
+
+def _core(kind: str) -> Any:
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+    if kind.startswith("bytes"):
+        core = Tokenizer(models.BPE())
+        spaced = kind != "bytes"
+        core.normalizer = None if spaced else normalizers.NFC()
+        # as Llama 3's and Qwen's: newlines do not leave their last one to the next word
+        cuts = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+        byte = pre_tokenizers.ByteLevel(add_prefix_space=spaced, use_regex=spaced)
+        core.pre_tokenizer = (
+            byte
+            if spaced
+            else pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(cuts), "isolated"), byte])
+        )
+        core.decoder = decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        trainer = trainers.BpeTrainer(
+            vocab_size=400, initial_alphabet=alphabet, show_progress=False
+        )
+        core.train_from_iterator([TEXT] * 3, trainer)
+        return core
+    letters = [SPACED if c == " " else c for c in CHARACTERS]
+    pairs = ["\n\n", SPACED * 2, f"{SPACED}a", f"{SPACED}t", "as", "er", "us"]
+    byte = [f"<0x{i:02X}>" for i in range(256)]
+    words = ["<unk>", "<s>", "</s>", *byte, *letters, *pairs]
+    if kind == "unigram":
+        scores = [0.0, 0.0, 0.0] + [-12.0] * 256 + [-6.0] * len(letters) + [-5.0] * len(pairs)
+        listed = list(zip(words, scores, strict=True))
+        core = Tokenizer(models.Unigram(listed, unk_id=0, byte_fallback=True))
+    else:
+        merges = [(pair[0], pair[1]) for pair in pairs]
+        vocabulary = {word: i for i, word in enumerate(words)}
+        core = Tokenizer(
+            models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+        )
+    ends = [decoders.Strip(" ", 1, 0)]
+    if kind == "prepend":
+        core.normalizer = normalizers.Sequence(
+            [normalizers.Prepend(SPACED), normalizers.Replace(" ", SPACED)]
+        )
+    else:
+        scheme = "always" if kind == "unigram" else kind
+        core.pre_tokenizer = pre_tokenizers.Metaspace(SPACED, prepend_scheme=scheme, split=False)
+        ends = ends if scheme != "never" else []
+    core.decoder = decoders.Sequence(
+        [decoders.Replace(SPACED, " "), decoders.ByteFallback(), decoders.Fuse(), *ends]
+    )
+    return core
+
+
+def write_chat_tokenizer(
+    folder: Path,
+    kind: str,
+    family: str,
+    template: Any = None,
+    strips: bool = False,
+    words: Sequence[str] = (),
+) -> Path:
+    """The folder, filled. `strips`: control tokens swallow the blanks after them, as Phi-3's do.
+    `words`: further added tokens.
+
+    As in Gemma's, Phi-3's, Yi's and the first Llama 3's, the tokenizer's own end is another token
+    than the one that ends a turn.
+    """
+    from tokenizers import AddedToken
+    from transformers import PreTrainedTokenizerFast
+
+    core = _core(kind)
+    special = [*SPECIAL, *(ROLES if family == "phi" else ())]
+    core.add_special_tokens(
+        [AddedToken(t, special=True, normalized=False, rstrip=strips) for t in special]
+    )
+    core.add_tokens([AddedToken(t, special=False, normalized=False) for t in (*ADDED, *words)])
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        bos_token="<s>",
+        eos_token="<|endoftext|>" if family in ENDS else "</s>",
+        unk_token="<unk>",
+    )
+    fast.chat_template = TEMPLATES[family] if template is None else template
+    folder.mkdir(parents=True, exist_ok=True)
+    fast.save_pretrained(folder)
+    return folder
+
+
+def write_settings(folder: Path, **changes: Any) -> None:
+    """Change what tokenizer_config.json says."""
+    file = folder / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def by_template(chat: Any, messages: Sequence[Any], generate: bool, **more: Any) -> list[int]:
+    """The whole conversation by transformers' own hand."""
+    ids = chat._tokenizer.apply_chat_template(
+        list(messages), tokenize=True, return_dict=False, add_generation_prompt=generate, **more
+    )
+    return [int(i) for i in ids]
