@@ -114,6 +114,7 @@ class ChatConversation:
         self.sent: list[dict[str, Any]] = []
         self.tools: list[dict[str, Any]] = []
         self.usage: Counter[str] = Counter()
+        self.untold = 0  # messages whose tokens the endpoint did not tell
         self._call_ids: list[str] = []
         self._function = ""  # named by a call of the older form, which has no id
 
@@ -143,6 +144,7 @@ class ChatConversation:
             said = {"role": "assistant", "reasoning_content": reply.reasoning} | said
         self.messages.append(said)
         self.usage.update(reply.usage)
+        self.untold += "completion_tokens" not in reply.usage
         return Heard(reply.text, reply.calls, reply.stop == "length")
 
     def add(self, messages: Sequence[Mapping[str, Any]]) -> None:

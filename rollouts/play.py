@@ -21,7 +21,7 @@ from rollouts.conversation import (
 from rollouts.environment import Budget, Closing, Environment, Reply, Said
 from rollouts.failures import FORESEEN, bug_report
 from rollouts.tools import ToolSpec
-from rollouts.trajectory import Completion, EpisodeStop, Sampling, Trajectory
+from rollouts.trajectory import UNTOLD, Completion, EpisodeStop, Sampling, Trajectory
 
 
 class ChatEngine(Protocol):
@@ -170,6 +170,7 @@ class Episode:
         """What happened, once closed."""
         left = self._closing
         tokens = self.talk if isinstance(self.talk, TokenConversation) else None
+        untold = self.talk.untold if isinstance(self.talk, ChatConversation) else 0
         return Trajectory(
             task_id=self.task.id,
             sample=self.sample,
@@ -189,7 +190,7 @@ class Episode:
             files=left.files,
             failure=self._failure,
             errors=dict(self._errors),
-            notes={**left.notes, **self._notes},
+            notes={**left.notes, **self._notes, **({UNTOLD: untold} if untold else {})},
             usage=dict(self.talk.usage) if isinstance(self.talk, ChatConversation) else {},
             tokenizer=tokens.made_by if tokens else "",
         )

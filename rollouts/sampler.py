@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-import sys
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rewards.http_client import CircuitBreaker
 from rewards.seeds import derive_seed
-from rewards.task import Answer, Task, TaskError
+from rewards.task import Answer, Task
 from rollouts.conversation import ChatConversation, TokenConversation
 from rollouts.engines.engine import Engine
 from rollouts.environment import Budget, Closing, Environment, Maker, Opening, Reply, Said
@@ -28,7 +28,6 @@ from rollouts.prompts import ChatTokenizer
 from rollouts.room import MESSAGE
 from rollouts.trajectory import Sampling, Trajectory, retried
 
-GIVE_UP = 8  # answers in a row without success after which an endpoint counts as gone
 CHARACTERS = 4  # of a text that make about one token, where nobody counts them
 Item = tuple[Task, int]  # a task and the number of the sample
 Keep = Callable[[Task, Trajectory], None]
@@ -214,7 +213,7 @@ def sample(asked: Asked, model: Model, keep: Keep, allowance: Allowance | None =
     """Let `model` answer what is missing; `keep` is given each answer as soon as it is there. What
     `keep` raises ends it.
 
-    Raises `TaskError` for a model that is gone: `GIVE_UP` answers in a row failed. Where the
+    Raises `TaskError` for a model that is gone: several answers in a row failed. Where the
     allowance is used up it returns, and `allowance.reached` says so.
     """
     allowed = allowance or Allowance()
@@ -261,7 +260,7 @@ async def sample_side_by_side(
 ) -> None:
     """`sample` on a loop that runs already. What `keep` raises and bad input end every episode."""
     missing, allowed = asked.missing(), allowance or Allowance()
-    queue, gone = iter(missing), _Gone(model.name)
+    queue, breaker = iter(missing), CircuitBreaker(f"--model {model.name}", command="assay")
 
     async def worker() -> None:
         for task, j in queue:  # shared: each goes to the first worker that is free
@@ -272,7 +271,7 @@ async def sample_side_by_side(
             run = await episode(asked, model, task, j)
             await allowed.end(begun, run)
             keep(task, run)
-            gone.see(run)
+            breaker.see(run.failure, answered="no_answer" in run.notes)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -316,29 +315,6 @@ class Plain:
 
     async def close(self) -> Closing:
         return Closing()
-
-
-class _Gone:
-    """Counts failures in a row: the first is said at once, `GIVE_UP` of them end the run."""
-
-    def __init__(self, name: str) -> None:
-        self._name, self._row, self._said = name, 0, False
-
-    def see(self, run: Trajectory) -> None:
-        self._row = 0 if run.failure is None else self._row + 1
-        if self._row and not self._said:
-            self._said = True
-            print(
-                f"assay: {run.failure}; it counts nowhere, and {GIVE_UP} failures in a row "
-                "end the run",
-                file=sys.stderr,
-                flush=True,
-            )
-        if self._row >= GIVE_UP:
-            raise TaskError(
-                f"--model {self._name}: {self._row} requests in a row failed, the last with "
-                f"{run.failure}; what was answered is kept, the same command goes on"
-            )
 
 
 def answered(

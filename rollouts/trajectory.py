@@ -48,6 +48,9 @@ class Completion:
     """Why this is no answer, whatever was drawn (`NO_NUMBERS`); None for an answer."""
 
 
+UNTOLD = "messages_without_usage"  # in `notes`: how many messages' tokens nobody told
+
+
 @dataclass(frozen=True)
 class Trajectory:
     """A whole episode as token ids, never re-tokenised.

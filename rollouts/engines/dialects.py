@@ -186,6 +186,21 @@ DIALECTS: Mapping[str, Dialect] = {
 }
 
 
+def with_fields(body: Row, extra: Row) -> dict[str, Any]:
+    """A request with more fields of one's own, or without those that are None. SGLang's ways to
+    sample stand in an object of their own."""
+    made, inner = dict(body), body.get("sampling_params")
+    if isinstance(inner, dict):
+        ours = {k: v for k, v in extra.items() if k in inner}
+        made["sampling_params"] = _said({**cast("Row", inner), **ours})
+        extra = {k: v for k, v in extra.items() if k not in inner}
+    return _said({**made, **extra})
+
+
+def _said(row: Row) -> dict[str, Any]:
+    return {k: v for k, v in row.items() if v is not None}
+
+
 def dialect_of(choice: Row) -> str:
     """Which server a choice of a chat answer shows: the name of its dialect, or ""."""
     shown = (name for name, one in DIALECTS.items() if one.shown_by and one.shown_by in choice)

@@ -20,7 +20,14 @@ from typing import Any, cast
 from rewards.http_client import EndpointError, Message, Patience, get, opened, post, read_chat
 from rewards.seeds import derive_seed
 from rollouts.conversation import ChatReply, ContextFull
-from rollouts.engines.dialects import DIALECTS, NOTHING_ADDED, AnswerError, dialect_of
+from rollouts.engines.dialects import (
+    DIALECTS,
+    NOTHING_ADDED,
+    UNKNOWN,
+    AnswerError,
+    dialect_of,
+    with_fields,
+)
 from rollouts.tools import ToolCall, call_format, make_call
 from rollouts.trajectory import Completion, Sampling
 
@@ -308,8 +315,10 @@ class ServerEngine:
 
     Use as `async with ServerEngine(["http://…"], "vllm", model, stop_ids) as engine`. Addresses end
     before `/v1`; a request goes to the server that has the fewest. `in_flight` bounds the requests
-    at one server. `length` is the longest sequence they read, and `version` the server's (empty
-    where it tells none), both asked of the first.
+    at one server. `extra` is put into every request last, None leaves a field out; what is drawn
+    under it has no known log-probabilities where it names a way to sample. `length` is the longest
+    sequence they read, and `version` the server's (empty where it tells none), both asked of the
+    first.
     """
 
     def __init__(
@@ -323,8 +332,11 @@ class ServerEngine:
         in_flight: int = 64,
         timeout_s: float = 3600.0,
         patience: Patience | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         self._words, self._model = DIALECTS[kind], model
+        self._extra = dict(extra or {})
+        self._law_known = not self._extra.keys() & {"temperature", "top_p", *NOTHING_ADDED}
         self._addresses = [url.rstrip("/").removesuffix("/v1") for url in addresses]
         self._stops = list(stop_ids)
         self._key = os.environ.get(key_env, "")
@@ -362,6 +374,7 @@ class ServerEngine:
             most = min(sampling.max_new_tokens or room, room)
             sampling = replace(sampling, max_new_tokens=most)
         body = self._words.ask(self._model, ids, sampling, seed, self._stops)
+        body = with_fields(body, self._extra)
         url = min(self._addresses, key=lambda one: self._busy[one])
         self._busy[url] += 1
         try:
@@ -378,10 +391,14 @@ class ServerEngine:
 
     def _read(self, row: Mapping[str, Any], sampling: Sampling) -> Completion:
         try:
-            return self._words.read(row, sampling)
+            found = self._words.read(row, sampling)
         except (AnswerError, TypeError, LookupError) as error:
             again = "error" if isinstance(error, AnswerError) and error.passes else "no"
             raise EndpointError(f"no answer of token ids: {error}", again=again) from None
+        if self._law_known:
+            return found
+        unknown = [UNKNOWN] * len(found.ids)
+        return Completion(found.ids, unknown, unknown, found.stop)
 
     async def generate(
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, seeds: Sequence[int]

@@ -321,7 +321,7 @@ def _server(
     folder = folders[0] if folders else None
     with (
         served(args, folder, job.servers) as found,
-        _entered(found.engine(args.in_flight, args.key_env)) as engine,
+        _entered(found.engine(args)) as engine,
     ):
         note({"engine": args.engine, "version": engine.version})
         words = tokenizer or found.tokenizer

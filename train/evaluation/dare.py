@@ -37,7 +37,9 @@ from train.evaluation.contract import (
     budget_of,
     splits_of,
 )
+from train.evaluation.results import number
 from train.evaluation.stats import wilson
+from train.evaluation.tables import mean
 
 ENDPOINT_TOKENS = 16384  # of one message: the published setting
 TRACKS = ("class-IF", "class-MM", "reg-IF", "reg-MM", "time-XF", "time-CF")
@@ -136,7 +138,7 @@ def by_track(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
             "usable": len(usable),
             "score_of_usable": 100 * fmean(usable) if usable else None,
             "no_outcome": len(mine) - len(rated),
-            "tokens": fmean(r["tokens_out"] for r in mine),
+            "tokens": mean(r["tokens_out"] for r in mine),
             "tool_calls": fmean(r["tool_calls"] for r in mine),
             "turns": fmean(r["turns"] for r in mine),
         }
@@ -187,7 +189,7 @@ def text_table(tracks: Mapping[str, Mapping[str, Any]], total: Mapping[str, Any]
         lines.append(
             f"| {name} | {t['tasks']} | {t['attempts']} | {_two(t['score'])} | {t['exact']} "
             f"[{low:.1f}, {high:.1f}] | {t['usable']} | {_two(t['score_of_usable'])} | "
-            f"{t['tokens']:.0f} | {t['tool_calls']:.2f} |"
+            f"{number(t['tokens'], '{:.0f}')} | {t['tool_calls']:.2f} |"
         )
     shown = ", ".join(f"{k} {v}" for k, v in total["failure_categories"].items())
     perf = [total["model_perf_file_exists"], total["model_perf_above_zero"]]

@@ -30,7 +30,7 @@ from rewards.task import Score, Task, TaskError, read_tasks, with_absolute_files
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import MESSAGE, room_for
 from rollouts.sampler import Plan
-from rollouts.trajectory import Trajectory
+from rollouts.trajectory import UNTOLD, Trajectory
 from train.evaluation.contract import (
     HELDOUT,
     Benchmark,
@@ -42,6 +42,7 @@ from train.evaluation.contract import (
     splits_of,
 )
 from train.evaluation.krama_tables import summary, text_tables
+from train.evaluation.rows import prompt_tokens
 
 AGENTS = {
     "ds-guru-no-context": ("ds_guru_no_context", 1),
@@ -162,12 +163,12 @@ def _design(task: Task, code: str, args: Any) -> float | None:
 
 
 def _cost(run: Trajectory) -> Row:
-    prompt = run.usage.get("prompt_tokens", len(run.ids) - sum(run.loss_mask))
+    prompt, told = prompt_tokens(run), not run.notes.get(UNTOLD)
     return {
         "calls": run.turns,
-        "prompt_tokens": prompt,
-        "completion_tokens": run.sampled,
-        "tokens": prompt + run.sampled,
+        "prompt_tokens": prompt if told else None,
+        "completion_tokens": run.sampled if told else None,
+        "tokens": prompt + run.sampled if told else None,
         "seconds": round(run.wall_s, 3),
         "run_seconds": round(run.tool_s, 3),
         "model_seconds": round(max(0.0, run.wall_s - run.tool_s), 3),

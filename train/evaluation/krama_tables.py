@@ -39,7 +39,7 @@ def _cell(rows: Sequence[Row]) -> Row:
         "design_static": _mean([r["parts"].get("design_static") for r in scored]),
         "design_judged": _mean([r.get("design_judged") for r in scored]),
         "subtask_credit": _mean([r["parts"].get("subtask_credit") for r in scored]),
-        "tokens": _mean([float(r["cost"]["tokens"]) for r in rows]),
+        "tokens": _mean([r["cost"]["tokens"] for r in rows]),
         "minutes": _mean([float(r["cost"]["seconds"]) / 60 for r in rows]),
     }
     parents: dict[str, list[float]] = {}

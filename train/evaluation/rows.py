@@ -9,7 +9,7 @@ from rewards.families import family_of, score_answer
 from rewards.family import Family, cheat_answer, gold_answer, source_of, without_thoughts
 from rewards.task import Answer, Score, Task, TaskError
 from rollouts.sampler import answered
-from rollouts.trajectory import Trajectory
+from rollouts.trajectory import UNTOLD, Trajectory
 
 Row = dict[str, Any]
 Scorer = Callable[[Task, Trajectory], Score]
@@ -28,10 +28,11 @@ def scorer(weights: Mapping[str, Any] | None = None) -> Scorer:
 
 def row_of(task: Task, run: Trajectory, score: Score, price: Sequence[float] = ()) -> Row:
     """One line of results.json. `price`: dollars a million prompt tokens and sampled tokens; `cost`
-    is None without one."""
+    is None without one. Tokens, too, are None where an endpoint does not tell them."""
     family = family_of(task)
-    tokens_in, tokens_out = prompt_tokens(run), run.sampled
-    cost = (tokens_in * price[0] + tokens_out * price[1]) / 1e6 if price else None
+    read, written = prompt_tokens(run), run.sampled
+    told = not run.notes.get(UNTOLD)
+    cost = (read * price[0] + written * price[1]) / 1e6 if price and told else None
     return {
         "task_id": task.id,
         "family": task.family,
@@ -46,8 +47,8 @@ def row_of(task: Task, run: Trajectory, score: Score, price: Sequence[float] = (
         "failure": run.failure,
         "stop": run.stop,
         "output": run.text,
-        "tokens_in": tokens_in,
-        "tokens_out": tokens_out,
+        "tokens_in": read if told else None,
+        "tokens_out": written if told else None,
         "turns": run.turns,
         "tool_calls": len(run.tool_calls),
         "seconds": round(run.wall_s, 3),

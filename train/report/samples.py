@@ -63,7 +63,8 @@ def _sample(task: str, answers: Mapping[str, Row | None], links: Links) -> str:
         kind = "ok" if _right(row) else "no"
         tags.append(f'<span class="tag {kind}">{escape(name)}: {escape(str(row["why"]))}</span>')
         numbers = f"outcome {_brief(row['outcome'])}, reward {_brief(row['reward'])}"
-        label = f"{escape(name)} ({numbers}, {row.get('tokens_out', '–')} tokens)"
+        tokens = "–" if row.get("tokens_out") is None else row["tokens_out"]
+        label = f"{escape(name)} ({numbers}, {tokens} tokens)"
         if links.page:
             sample = int(row.get("sample") or 0)
             label += " " + links.rollout("in the viewer", name, task, sample)

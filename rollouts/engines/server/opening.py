@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rewards.http_client import Patience
 from rewards.task import TaskError
 from rollouts.engines.dialects import DIALECTS
 from rollouts.engines.http_engine import ServerEngine
@@ -49,14 +50,18 @@ class Served:
     name: str
     tokenizer: ChatTokenizer
 
-    def engine(self, in_flight: int, key_env: str) -> ServerEngine:
+    def engine(self, args: Any) -> ServerEngine:
+        """A client with a command's options for endpoints."""
         return ServerEngine(
             self.addresses,
             self.kind,
             self.name,
             self.tokenizer.stop_ids,
-            key_env=key_env,
-            in_flight=in_flight,
+            key_env=args.key_env,
+            in_flight=args.in_flight,
+            timeout_s=args.timeout,
+            patience=Patience(seconds=args.patience),
+            extra=args.request_fields,
         )
 
 

@@ -16,10 +16,10 @@ pytest.importorskip("torch")
 
 from front import command
 
+from rewards.http_client import GIVE_UP
 from rewards.journal import read_journal
 from rewards.task import read_jsonl
 from rollouts.cdr.prompts import MODES
-from rollouts.sampler import GIVE_UP
 
 eval_main = command("eval")
 

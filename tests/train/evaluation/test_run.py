@@ -20,9 +20,9 @@ from view_pages import items_of
 
 pytest.importorskip("pandas")
 
+from rewards.http_client import GIVE_UP
 from rewards.journal import read_journal
 from rewards.task import Task, write_jsonl
-from rollouts.sampler import GIVE_UP
 from train.evaluation.opening import even_draw
 
 main = front("eval")  # where errors become exit statuses
@@ -213,6 +213,24 @@ def test_other_settings_tasks_and_code_are_refused_by_name(
     code = f"import sys, assay; sys.exit(assay.main(['eval', *{command!r}]))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and "other families" in done.stderr
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_tokens_that_nobody_told_are_no_zero(
+    toys: Path, told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("aiohttp")
+    choice = {"message": {"content": "4"}, "finish_reason": "stop"}
+    usage = {"usage": {"prompt_tokens": 3, "completion_tokens": 2}} if told else {}
+    with serving(lambda _: {"choices": [choice], **usage}) as (url, _):
+        assert main(endpoint_words(toys, url)) == 0
+    found = json.loads((toys / "out" / "results.json").read_text())
+    row = found["rows"][0]
+    assert (row["tokens_in"], row["tokens_out"]) == ((3, 2) if told else (None, None))
+    shown = [x for x in capsys.readouterr().out.splitlines() if x.startswith("default ")]
+    assert shown[0].split()[-1] == ("2" if told else "–")
+    (about,) = found["meta"]["answered_by"]
+    assert "top_k" in about["left_to_the_endpoint"]
 
 
 def test_a_dead_endpoint_is_said_at_once_and_ends_the_run(

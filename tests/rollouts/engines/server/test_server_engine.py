@@ -19,7 +19,7 @@ from chat_server import serving
 
 from rewards.http_client import EndpointError, Patience, opened
 from rewards.task import TaskError
-from rollouts.engines.dialects import DIALECTS, AnswerError
+from rollouts.engines.dialects import DIALECTS, AnswerError, with_fields
 from rollouts.engines.http_engine import ServerEngine
 from rollouts.engines.server.process import Launch, devices, servers
 from rollouts.engines.torch.engine import TorchEngine
@@ -188,6 +188,15 @@ def test_every_way_to_sample_is_said(kind: str) -> None:
         off = {"min_p": 0.0, "repetition_penalty": 1.0, "top_p": 1.0, "temperature": 0.7}
         off |= {"presence_penalty": 0.0, "frequency_penalty": 0.0, "top_k": said}
         assert off.items() <= fields.items()
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_fields_of_a_request_have_the_last_word(kind: str) -> None:
+    body = DIALECTS[kind].ask("m", [1], Sampling(8), 3, [2])
+    made = with_fields(body, {"min_p": 0.1, "top_k": None, "lora": "x"})
+    fields = made.get("sampling_params", made)
+    assert fields["min_p"] == 0.1 and "top_k" not in fields and made["lora"] == "x"
+    assert with_fields(body, {}) == body
 
 
 def test_an_answer_that_a_server_broke_off_is_asked_for_again(tiny_folder: Path) -> None:
