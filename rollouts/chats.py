@@ -14,11 +14,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rewards.task import TaskError
-from rollouts.tools import ToolCall, ToolSpec, make_call
+from rollouts.call_arguments import fitting
+from rollouts.tools import FORMATS, ToolCall, ToolSpec, make_call
 
 FIELDS = ("messages", "conversations", "conversation")
 ROLES = {
@@ -50,6 +51,7 @@ _ROW_CHANGES = (
     *("documents", "chosen", "rejected", "kto_tag", "chat_template"),
 )
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_SPELLED = re.compile(r"<tool_call>.*?</tool_call>", re.DOTALL)
 _ANSWERED = re.compile(r"\s*<tool_response>\n?(.*?)\n?</tool_response>\s*", re.DOTALL)
 
 
@@ -142,6 +144,27 @@ def turns_of(message: Any, where: str) -> list[Turn]:
     thought = _thought(message, where)
     text = "" if not value and (calls or not shared) else _text(value, said, where)
     return [Turn(role, text, calls, thought, learned, {})]
+
+
+def read_calls(turn: Turn, tools: Sequence[ToolSpec]) -> Turn:
+    """An assistant's turn with the calls that its text spells, in any format, taken out of the
+    text: for a model that spells calls otherwise. What cannot be read stays as it is."""
+    calls: Sequence[ToolCall] = ()
+    for form in FORMATS.values() if turn.role == "assistant" and not turn.calls else ():
+        calls = form.read(turn.content)
+        if calls and not any(call.error for call in calls):
+            break
+    else:
+        return turn
+    start = turn.content.find("<tool_call>", max(turn.content.rfind("</think>"), 0))
+    if _SPELLED.sub("", turn.content[start:]).strip():
+        return turn  # words between the calls or after them
+    named = {spec.name: spec for spec in tools}
+    made = [
+        ToolCall(c.name, fitting(named[c.name], c)[0] if c.name in named else c.arguments)
+        for c in calls
+    ]
+    return replace(turn, content=turn.content[:start].rstrip("\n"), calls=tuple(made))
 
 
 def calls_of(message: Mapping[str, Any], where: str) -> list[ToolCall]:

@@ -20,7 +20,7 @@ from rewards.families import family_named
 from rewards.family import gold_answer
 from rewards.marks import asked_mark, marks_of, row_marks
 from rewards.task import Task, TaskError, refuse_published, with_absolute_files
-from rollouts.chats import Chat, chat_of, is_chat
+from rollouts.chats import Chat, chat_of, is_chat, read_calls
 from rollouts.prompts import ChatTokenizer, PromptError
 from rollouts.tools import ToolSpec
 from train.run.data import Row, training_rows
@@ -188,6 +188,8 @@ def _chat(row: Row, where: str, tokenizer: ChatTokenizer) -> Example:
     """
     chat = chat_of(row, where)
     turns = chat.turns
+    if row.get("ids"):  # of another model, whose calls stand in the text as that one spells them
+        turns = tuple(read_calls(turn, chat.tools) for turn in turns)
     said = [i for i, turn in enumerate(turns) if turn.role == "assistant"]
     if not said or said[0] == 0:
         raise TaskError(f"{where}: `messages` needs an assistant turn after a user's")

@@ -10,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewards.task import TaskError
-from rollouts.chats import LEARNED, THOUGHTS, Turn, chat_of, same_words, tools_of, without_nulls
-from rollouts.tools import ToolCall
+from rollouts.chats import (
+    LEARNED,
+    THOUGHTS,
+    Turn,
+    chat_of,
+    read_calls,
+    same_words,
+    tools_of,
+    without_nulls,
+)
+from rollouts.tools import FORMATS, ToolCall, ToolSpec
 
 ARGUMENTS = {"a": 1, "b": ["x", None]}
 
@@ -177,3 +186,24 @@ def test_no_null_is_left_in_objects(value: Any) -> None:
     assert not nulls(without_nulls(value))
     if not nulls(value):
         assert without_nulls(value) == value
+
+
+SPEC = ToolSpec("f", "", {"type": "object", "properties": {"n": {"type": "integer"}, "t": {}}})
+SPEC.parameters["properties"]["t"] = {"type": "string"}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("said", ["", "I look.", "<think>\n<tool_call>x\n</think>\n\nNow."])
+def test_calls_in_a_text_are_read_in_any_format(form: str, said: str) -> None:
+    arguments = {"n": 3, "t": "7"}
+    spelled = FORMATS[form].write("f", arguments)
+    text = "\n".join([said, spelled, spelled] if said else [spelled, spelled])
+    turn = read_calls(Turn("assistant", text, learned=True), [SPEC])
+    assert turn == Turn("assistant", said, (ToolCall("f", arguments),) * 2, learned=True)
+    for other in (
+        Turn("user", text),
+        Turn("assistant", f"{text} and so on"),
+        Turn("assistant", "<tool_call>{</tool_call>"),
+        Turn("assistant", "no call"),
+    ):
+        assert read_calls(other, [SPEC]) is other
