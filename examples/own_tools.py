@@ -6,6 +6,8 @@ import sqlite3
 from rewards.family import Family, Score, Task
 from rollouts.tool import Context, tool
 
+FIGS = "SELECT boxes FROM stock WHERE fruit = 'fig'"
+
 
 @tool
 def query(ctx: Context, sql: str) -> list:
@@ -37,4 +39,11 @@ def score(task: Task, answer) -> Score:
     return Score.of(answer.text.strip() == task.gold["boxes"])
 
 
-FAMILY = Family("shop", score, lambda t: t.gold["boxes"], build=build, environment=[tables, query])
+def solver(task: Task, told: list[str]):  # the way, for a first SFT
+    return told[0].strip('[]"') if told else ("query", {"sql": FIGS})
+
+
+TOOLS = [tables, query]
+FAMILY = Family(
+    "shop", score, lambda t: t.gold["boxes"], build=build, environment=TOOLS, solver=solver
+)

@@ -166,6 +166,11 @@ class Family:
     environment: Any = None
     """What tasks with tools act on: a list of `@tool` functions or a `rollouts` environment."""
 
+    solver: Callable[[Task, list[str]], Any] | None = None
+    """`solver(task, told)`: an agent that knows the way, for a first SFT (`assay rollout --solver
+    own`). `told` is what tools answered so far; it returns the next call as `(name, arguments)`, a
+    list of such calls, or the text of its last message."""
+
     proof: Callable[..., Answer] | None = None
     """Gold that has to be executed (a pipeline, a script)."""
 

@@ -7,14 +7,18 @@ model's. `gold`, `empty` and `cheat:NAME` are no agents: they hand an answer in,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import Any, cast
 
 from rewards.families import family_of
 from rewards.family import as_answer, cheat_answer, gold_answer
 from rewards.task import Answer, Task, TaskError
+from rollouts.conversation import ChatReply
 from rollouts.dare.solvers import SOLVERS as TABLE_SOLVERS
 from rollouts.engines.scripted import Script, Solver, Turn
 from rollouts.krama.reference import reference_reply
-from rollouts.tools import CallFormat
+from rollouts.tools import CallFormat, ToolCall
+from rollouts.trajectory import Sampling
 
 
 def _answers_in_words(task: Task, turn: int, calls: CallFormat) -> str:
@@ -25,6 +29,7 @@ def _wordy(task: Task, turn: int, calls: CallFormat) -> str:
     return "First I will plan. " * 40
 
 
+OWN = "own"  # the `solver` of the task's family
 ANY = ""
 # name → family of the task (ANY: of every family) → agent
 SOLVERS: dict[str, Mapping[str, Solver]] = {
@@ -35,11 +40,81 @@ SOLVERS: dict[str, Mapping[str, Solver]] = {
 }
 
 
+class OwnSolver:
+    """The families' own `solver` as a chat engine: what it calls is run for real.
+
+    Raises `TaskError` for a task whose family has none, and where two tasks cannot be told apart.
+    """
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self._tasks: dict[str, Task] = {}
+        for task in tasks:
+            if family_of(task).solver is None:
+                raise TaskError(
+                    f"task {task.id}: family {task.family} has no `solver`; give it one "
+                    "(docs/extend.md), or use gold, empty or cheat:NAME"
+                )
+            question = _question(task.prompt)
+            if (other := self._tasks.setdefault(question, task)).id != task.id:
+                raise TaskError(
+                    f"tasks {other.id} and {task.id} ask the same, so a solver cannot tell them "
+                    "apart; change the words of one"
+                )
+
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        seed: int,
+    ) -> ChatReply:
+        task = self._tasks.get(_question(messages))
+        if task is None:
+            raise TaskError("a solver was asked about a task that it was not given")
+        told = [str(m.get("content") or "") for m in messages if m["role"] == "tool"]
+        turn = sum(m["role"] == "assistant" for m in messages)
+        said = self._said(task, told)
+        if isinstance(said, str):
+            return ChatReply(said, [], "eos")
+        calls = cast("list[Any]", said) if isinstance(said, list) else [said]
+        try:
+            made = [
+                ToolCall(str(name), dict(arguments), id=f"call_{turn}_{i}")
+                for i, (name, arguments) in enumerate(calls)
+            ]
+        except (TypeError, ValueError):
+            raise TaskError(
+                f"task {task.id}: the solver of family {task.family} returned {said!r}; wanted "
+                "(name, {argument: value}), a list of such calls, or a text"
+            ) from None
+        return ChatReply("", made, "eos")
+
+    @staticmethod
+    def _said(task: Task, told: list[str]) -> Any:
+        solver = family_of(task).solver
+        assert solver is not None
+        try:
+            return solver(task, told)
+        except Exception as error:  # code from outside
+            raise TaskError(
+                f"task {task.id}: the solver of family {task.family} raised "
+                f"{type(error).__name__}: {error}"
+            ) from None
+
+
+def _question(messages: Sequence[Mapping[str, Any]]) -> str:
+    """What the user asked before anyone answered."""
+    first = takewhile(lambda m: m["role"] != "assistant", messages)
+    return "\n".join(str(m.get("content") or "") for m in first if m["role"] == "user")
+
+
 def solver_of(name: str, task: Task) -> Solver:
     """Raises `TaskError` for a name that is not known, or not for this task's family."""
     if name not in SOLVERS:
         known = ", ".join(SOLVERS)
-        raise TaskError(f"solver {name!r}: wanted gold, empty, cheat:NAME, or one of {known}")
+        raise TaskError(
+            f"solver {name!r}: wanted gold, empty, cheat:NAME, {OWN}, or one of {known}"
+        )
     by_family = SOLVERS[name]
     solver = by_family.get(task.family) or by_family.get(ANY)
     if solver is None:

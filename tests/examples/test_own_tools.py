@@ -14,6 +14,14 @@ from places import ROOT
 
 pytest.importorskip("torch")
 
+from rewards.families import use_families
+from rewards.task import Task, TaskError
+from rollouts.now import run_now
+from rollouts.prompts import ChatTokenizer
+from rollouts.solvers import OwnSolver
+from rollouts.trajectory import Sampling
+from train.examples import example_of
+
 EXAMPLE = ROOT / "examples" / "own_tools.py"
 TINY = ["engine.threads=1", "engine.dtype=float32", "engine.device=cpu"]
 FAMILY = ["--family", "own_tools.py"]
@@ -29,7 +37,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_example_is_short() -> None:
-    assert len(EXAMPLE.read_text("utf-8").splitlines()) <= 40
+    assert len(EXAMPLE.read_text("utf-8").splitlines()) <= 50
 
 
 def test_the_tools_answer_a_scripted_model(built: Path) -> None:
@@ -66,6 +74,41 @@ def test_the_tools_answer_a_scripted_model(built: Path) -> None:
     assert [score.outcome for score in scores] == [1.0] * len(tasks)
 
 
+def test_the_solver_makes_rollouts_to_learn_from(built: Path, tiny_folder: Path) -> None:
+    """Calls that were run for real, which the student then learns as its template spells them."""
+    words = ["--tasks", "T/train.jsonl", "--solver", "own", "--out", "solved.jsonl"]
+    assay(built, "rollout", *FAMILY, *words)
+    found = rows(built / "solved.jsonl")
+    assert len(found) == 8 and {row["outcome"] for row in found} == {1.0}
+    assert {call["kind"] for row in found for call in row["tool_calls"]} == {"ok"}
+    learned = example_of(found[0], "row 1", ChatTokenizer(tiny_folder), built)
+    mask = learned.mask or [1] * len(learned.answer)
+    ids = [i for i, m in zip(learned.answer, mask, strict=True) if m]
+    text = ChatTokenizer(tiny_folder).raw(ids)
+    assert (
+        "SELECT boxes" in text and text.count("<tool_call>") == 1 and "<tool_response>" not in text
+    )
+
+
+@pytest.mark.parametrize(
+    ("solver", "said"),
+    [
+        ("lambda task, told: 7", "returned 7; wanted"),
+        ("lambda task, told: told[3]", "raised IndexError"),
+        ("None", "has no `solver`"),
+    ],
+)
+def test_a_solver_that_cannot_be_used_is_said(tmp_path: Path, solver: str, said: str) -> None:
+    name = f"lost_{len(solver)}"
+    code = f"from rewards.family import Family, Score\nNAME = {name!r}\n"
+    code += "FAMILY = Family(NAME, lambda task, answer: Score.of(True), lambda task: '', "
+    (tmp_path / "lost.py").write_text(f"{code}solver={solver})\n")
+    use_families([str(tmp_path / "lost.py")])
+    task = Task("t", name, "", "train", [{"role": "user", "content": "?"}], {})
+    with pytest.raises(TaskError, match=said):
+        run_now(OwnSolver([task]).chat(task.prompt, [], Sampling(), 0))
+
+
 def test_other_files_cannot_be_opened(tmp_path: Path) -> None:
     code = (
         "import sqlite3; db = sqlite3.connect(':memory:');"
@@ -85,7 +128,10 @@ def test_other_files_cannot_be_opened(tmp_path: Path) -> None:
 def test_the_chain_trains_and_evaluates(built: Path, tiny_folder: Path) -> None:
     model = ["--model", str(tiny_folder)]
     sft = ["sft.epochs=1", "sft.batch_size=4", "sft.max_length=2048", *TINY]
-    assay(built, "sft", *FAMILY, *model, "--tasks", "T/train.jsonl", "--out", "sft", *sft)
+    solved = ["--tasks", "T/train.jsonl", "--solver", "own", "--out", "r.jsonl"]
+    assay(built, "rollout", *FAMILY, *solved)
+    assay(built, "select", "--rollouts", "r.jsonl", "--strategy", "av", "--out", "first.parquet")
+    assay(built, "sft", *FAMILY, *model, "--tasks", "first.parquet", "--out", "sft", *sft)
     rl = ["rl.steps=1", "rl.prompts_per_step=2", "rl.mini_batch=2", "rl.rollouts_per_prompt=2"]
     rl += ["rl.max_new_tokens=16", "rl.max_length=2048", "rl.turns=2", *TINY]
     grpo = [*FAMILY, "--model", "sft/model", "--tasks", "T/train.jsonl"]

@@ -55,6 +55,7 @@ def main(argv: list[str]) -> int:
 
 def _settle(args: Any) -> None:
     """`--solver` and `--model` as one name of who answers. Raises `ConfigError`."""
+    from rollouts.solvers import OWN
     from train.evaluation.answering import is_reference
 
     if not args.model and not args.solver:
@@ -63,7 +64,8 @@ def _settle(args: Any) -> None:
         args.tokenizer = args.model or args.tokenizer
         args.model = args.solver if is_reference(args.solver) else f"solver:{args.solver}"
     settle(args, answers=False)
-    alike = is_reference(args.model) or args.temperature == 0
+    scripted = is_reference(args.model) or args.solver == OWN
+    alike = scripted or args.temperature == 0
     args.n = args.n or (1 if alike else N)
 
 

@@ -271,10 +271,12 @@ def opened(
 def _scripted(args: Any, tasks: Sequence[Task], tokenizer: ChatTokenizer | None) -> Model:
     """An agent without a model; a tokenizer gives its answers token ids."""
     from rollouts.engines.scripted import ScriptedChat, ScriptedEngine
-    from rollouts.solvers import script
+    from rollouts.solvers import OWN, OwnSolver, script
     from rollouts.tools import call_format
 
     name = args.model.removeprefix(SOLVER)
+    if name == OWN:
+        return Each(OwnSolver(tasks), None, args.in_flight, args.model)
     if tokenizer is None:
         said = script(name, tasks, call_format(args.calls))
         return Each(ScriptedChat(said, args.calls), None, args.in_flight, args.model)
