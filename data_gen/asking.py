@@ -144,6 +144,10 @@ async def _ask(
             text, stop = reply.text, str(reply.stop)
         except ContextFull:
             text, stop = "", "length"
+        except EndpointError as error:
+            if "no_answer" not in error.notes:
+                raise
+            text, stop = "", str(error.notes["no_answer"])  # it would be so again
         endpoint.keep({"request": name, "model": endpoint.model, "text": text, "stop": stop})
         advance(1)
 

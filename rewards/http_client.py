@@ -47,7 +47,8 @@ class EndpointError(OSError):
     """The endpoint could not be had, refused, or gave no answer; the message says what it said.
 
     `status` and `body` are of HTTP, `again` says whether trying once more may help, `after` how
-    many seconds it asked to wait. `notes` go into the record of an episode.
+    many seconds it asked to wait. `notes` go into the record of an episode: `no_answer` names why
+    an endpoint that is there keeps this one answer back, a filter say.
     """
 
     def __init__(
@@ -484,11 +485,10 @@ def read_chat(row: Row, most: int = 0) -> Message:
         cut = bool(most) and usage.get("completion_tokens", 0) >= most
     elif reason not in _ENDED and not cut:
         told = f"ended with {given!r}" if reason else "is empty and says not how it ended"
-        raise EndpointError(
-            f"no answer of the model: the message {told}",
-            again="error" if reason in _TRIED_AGAIN or not reason else "no",
-            notes={"no_answer": reason or "empty"},
-        )
+        said = f"no answer of the model: the message {told}"
+        if reason in _TRIED_AGAIN or not reason:
+            raise EndpointError(said, again="error")
+        raise EndpointError(said, notes={"no_answer": reason})
     return Message(text, reasoning, cast("list[Any]", calls), cut, usage, message, choice)
 
 

@@ -128,3 +128,23 @@ def test_a_surrogate_of_a_model_ends_nothing(tmp_path: Path) -> None:
     drafts, _ = read_reply(reply, "t")
     again = Endpoint("http://127.0.0.1:9/v1", "m", tmp_path / "j.jsonl")
     assert answers(again, [("p", 1)]) == [reply] and len(drafts) == 1
+
+
+def test_an_answer_that_a_filter_keeps_back_ends_nothing(tmp_path: Path) -> None:
+    """The one request has no words; the others are answered, and nobody is asked twice."""
+    pytest.importorskip("aiohttp")
+    from chat_server import serving
+
+    from data_gen.asking import Endpoint, answers
+
+    def reply(body: Any) -> Any:
+        bad = "bad" in body["messages"][0]["content"]
+        choice = {"message": {"content": ""}, "finish_reason": "content_filter"}
+        return {"choices": [choice]} if bad else "good"
+
+    with serving(reply) as (url, seen):
+        endpoint = Endpoint(url, "m", tmp_path / "j.jsonl", pause_s=0.0)
+        for _ in range(2):
+            found = answers(endpoint, [("bad", 1), ("fine", 1)])
+    assert [(r["text"], r["stop"]) for r in found] == [("", "content_filter"), ("good", "eos")]
+    assert len(seen) == 2
