@@ -26,6 +26,23 @@ _HTML = re.compile(
 _FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 
 
+_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_OTHERS = [b for b in range(256) if b not in set(_PRINTABLE)]
+# GPT-2's printable stand-ins for bytes
+_STANDS_FOR = {chr(b): b for b in _PRINTABLE} | {chr(256 + n): b for n, b in enumerate(_OTHERS)}
+
+
+def token_bytes(token: str, by_bytes: bool) -> bytes:
+    """What a word of a vocabulary writes. `by_bytes`: its letters stand for bytes, as GPT-2's do;
+    otherwise it is a piece of SentencePiece's, or `<0x0A>`, one byte."""
+    if by_bytes and all(letter in _STANDS_FOR for letter in token):
+        return bytes(_STANDS_FOR[letter] for letter in token)
+    if not by_bytes and (found := _BYTE.fullmatch(token)):
+        return bytes([int(found[1], 16)])
+    return (token if by_bytes else token.replace("\u2581", " ")).encode("utf-8", "replace")
+
+
 class UnspeakableText(ValueError):
     """A text that this tokenizer has no plain ids for."""
 
@@ -45,9 +62,11 @@ class TokenCoder:
             self._core.no_truncation()  # tokenizer.json may hold one, left by a training run
             self._core.no_padding()
             self._core.encode_special_tokens = False
+        added = {int(i): token for i, token in tokenizer.added_tokens_decoder.items()}
+        self._added: dict[int, str] = {i: str(token.content) for i, token in added.items()}
         self.control: dict[str, int] = {
-            token.content: int(i)
-            for i, token in tokenizer.added_tokens_decoder.items()
+            self._added[i]: i
+            for i, token in added.items()
             if token.content and (token.special or _is_tag(token.content))
         }
         self._control_ids = frozenset(self.control.values())
@@ -91,7 +110,7 @@ class TokenCoder:
         """Ids of a text, without those that the tokenizer itself puts around one. What is veiled
         is plain. `exact`: letters as they are, where the tokenizer would write them in a normal
         form of Unicode. Raises `UnspeakableText`."""
-        text = whole(text)
+        text, exact = whole(text), exact and self._core is not None
         if not exact and not self._veils.search(text):
             ids = self._whole(text)
             seen = sum(i in self._control_ids for i in ids)
@@ -138,6 +157,21 @@ class TokenCoder:
             part = str(self._core.decode(list(run), skip_special_tokens=False))
             parts.append(part.removeprefix(mark) if not control and parts else part)
         return "".join(parts)
+
+    def pieces(self, ids: Sequence[int]) -> list[bytes]:
+        """What each id writes. A character may be spread over several."""
+        if self._core is None:
+            return [self.decode([i]).encode("utf-8", "replace") for i in ids]
+        found: list[bytes] = []
+        for i in ids:
+            added, token = self._added.get(i), self._core.id_to_token(i)
+            named = added.encode("utf-8", "replace") if added is not None else b""
+            found.append(named or token_bytes(token or "", self._by_bytes))
+        return found
+
+    @cached_property
+    def _by_bytes(self) -> bool:
+        return "ByteLevel" in f"{self._core.decoder!r} {self._core.pre_tokenizer!r}"
 
     @cached_property
     def _marked(self) -> tuple[bool, str]:

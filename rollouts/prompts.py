@@ -383,6 +383,16 @@ class ChatTokenizer:
             return self._heard(ids[: -len(self._end)])
         return self._heard(ids[:-1] if ids and ids[-1] in self.stop_ids else ids)
 
+    def pieces(self, ids: Sequence[int]) -> list[bytes]:
+        """What each id of an answer writes: together the bytes of `text`, and of its end. A
+        character may be spread over several."""
+        found = self._code.pieces(ids)
+        text = self.text(ids).rstrip("\ufffd").encode("utf-8", "replace")
+        written = b"".join(found)
+        if not written.startswith(text) and written[1:].startswith(text) and found[0][:1] == b" ":
+            found[0] = found[0][1:]  # the mark of a word's beginning
+        return found
+
     def _heard(self, ids: Sequence[int]) -> str:
         """The text of an answer's ids, without what the template says before it."""
         turn, size = self._turn, len(self._closing)
@@ -429,24 +439,33 @@ class ChatTokenizer:
 def _read_turn(chat: ChatTemplate, code: TokenCoder, known: frozenset[int]) -> _Turn:
     """Read off one exchange, rendered with and without its answer. `known`: ids that end one."""
     asked = [{"role": "user", "content": ASKED}]
-    try:
-        prompt = chat.render(asked, True).rpartition(ASKED)[2]
-        said = chat.render([*asked, {"role": "assistant", "content": SAID}], False)
-    except PromptError:  # it may want a system message, or tools: a conversation will tell
+    prompt = said = ""
+    for before in (
+        [],
+        [{"role": "system", "content": "x"}],
+    ):  # some templates want a system message
+        try:
+            prompt = chat.render([*before, *asked], True).rpartition(ASKED)[2]
+            answered = [*before, *asked, {"role": "assistant", "content": SAID}]
+            said = chat.render(answered, False)
+            break
+        except PromptError:
+            continue
+    else:  # it may want tools: a conversation will tell
         return _Turn()
     frame, there, after = said.rpartition(ASKED)[2].partition(SAID)
     starts = [start for start, _ in code.found(prompt)]
-    before = prompt[starts[-1] :] if starts else f"x{prompt}"
+    begin = prompt[starts[-1] :] if starts else f"x{prompt}"
     lead = frame.removeprefix(prompt) if there and frame.startswith(prompt) else ""
     end = _end_of_turn(chat, code, after, known) if there else ""
     for opening, closing in MARKS:
         if prompt.rstrip().endswith(opening):
             opened = prompt[prompt.rindex(opening) :]
             closes = lead if closing in lead else f"\n{closing}\n\n"
-            return _Turn(before, "", opened, closes, end)
+            return _Turn(begin, "", opened, closes, end)
     # an empty thought is what a model may write or leave out
     thinks = any(opening in lead and closing in lead for opening, closing in MARKS)
-    return _Turn(before, "" if thinks else lead, end=end)
+    return _Turn(begin, "" if thinks else lead, end=end)
 
 
 def _end_of_turn(chat: ChatTemplate, code: TokenCoder, after: str, known: frozenset[int]) -> str:

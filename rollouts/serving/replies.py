@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import json
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rollouts.prompts import ChatTokenizer
@@ -26,7 +28,8 @@ class Head:
 
 @dataclass(frozen=True)
 class Said:
-    """One sample in words. `reason`: stop, length or tool_calls."""
+    """One sample in words. `reason`: stop, length or tool_calls. `completion`: the tokens that
+    spell them, to the one in which a stop text begins."""
 
     text: str
     calls: list[ToolCall]
@@ -42,15 +45,31 @@ def said(completion: Completion, asked: Asked, tokenizer: ChatTokenizer) -> Said
     ends = [place for stop in asked.stops if (place := text.find(stop)) >= 0]
     if ends:
         text, reason = text[: min(ends)], "stop"
+        completion = _up_to(text, completion, tokenizer)
     calls = tokenizer.calls.read(text) if asked.reads_calls else []
     if not calls or any(call.error for call in calls):
         return Said(text, [], reason, completion)
     return Said(text.partition("<tool_call>")[0].rstrip(), calls, "tool_calls", completion)
 
 
-def usage(asked: Sequence[Asked], groups: Sequence[Sequence[Completion]]) -> Row:
+def _up_to(text: str, completion: Completion, tokenizer: ChatTokenizer) -> Completion:
+    """The first tokens of a completion, as many as a beginning of its text needs."""
+    ids = completion.ids
+    count = bisect_left(
+        range(len(ids)), True, key=lambda k: tokenizer.text(ids[:k]).startswith(text)
+    )
+    return replace(
+        completion,
+        ids=ids[:count],
+        logprobs=completion.logprobs[:count],
+        sampling_logprobs=completion.sampling_logprobs[:count],
+        stop="eos",
+    )
+
+
+def _usage(asked: Sequence[Asked], groups: Sequence[Sequence[Said]]) -> Row:
     read = sum(len(one.ids) for one in asked)
-    written = sum(len(c.ids) for group in groups for c in group)
+    written = sum(len(one.completion.ids) for group in groups for one in group)
     return {
         "prompt_tokens": read,
         "completion_tokens": written,
@@ -62,18 +81,18 @@ def chat_reply(
     head: Head, asked: Asked, group: Sequence[Completion], tokenizer: ChatTokenizer
 ) -> Row:
     choices: list[Row] = []
-    for i, completion in enumerate(group):
-        one = said(completion, asked, tokenizer)
+    spoken = [said(completion, asked, tokenizer) for completion in group]
+    for i, one in enumerate(spoken):
         choices.append(
             {
                 "index": i,
                 "message": _message(one, head, i),
-                "logprobs": _chat_logprobs(completion, tokenizer) if asked.logprobs else None,
+                "logprobs": _chat_logprobs(one.completion, tokenizer) if asked.logprobs else None,
                 "finish_reason": one.reason,
             }
-            | _ids(asked, completion)
+            | _ids(asked, one.completion)
         )
-    return _reply(head, "chat.completion", choices, usage([asked], [group]))
+    return _reply(head, "chat.completion", choices, _usage([asked], [spoken]))
 
 
 def completion_reply(
@@ -83,19 +102,23 @@ def completion_reply(
     tokenizer: ChatTokenizer,
 ) -> Row:
     choices: list[Row] = []
-    for one, group in zip(asked, groups, strict=True):
-        for completion in group:
-            spoken = said(completion, one, tokenizer)
+    spoken = [
+        [said(completion, one, tokenizer) for completion in group]
+        for one, group in zip(asked, groups, strict=True)
+    ]
+    for one, group in zip(asked, spoken, strict=True):
+        for sample in group:
+            logprobs = _text_logprobs(sample.completion, tokenizer) if one.logprobs else None
             choices.append(
                 {
                     "index": len(choices),
-                    "text": spoken.text,
-                    "logprobs": _text_logprobs(completion, tokenizer) if one.logprobs else None,
-                    "finish_reason": spoken.reason,
+                    "text": sample.text,
+                    "logprobs": logprobs,
+                    "finish_reason": sample.reason,
                 }
-                | _ids(one, completion)
+                | _ids(one, sample.completion)
             )
-    return _reply(head, "text_completion", choices, usage(asked, groups))
+    return _reply(head, "text_completion", choices, _usage(asked, spoken))
 
 
 def chunks(reply: Row, usage_too: bool) -> Iterator[bytes]:
@@ -164,29 +187,40 @@ def _ids(asked: Asked, completion: Completion) -> Row:
 
 
 def _chat_logprobs(completion: Completion, tokenizer: ChatTokenizer) -> Row:
+    pieces = tokenizer.pieces(completion.ids)
     return {
         "content": [
             {
-                "token": (token := tokenizer.raw([i])),
+                "token": _spelled(piece),
                 "logprob": logprob,
-                "bytes": list(token.encode("utf-8", "replace")),
+                "bytes": list(piece),
                 "top_logprobs": [],
             }
-            for i, logprob in zip(completion.ids, completion.logprobs, strict=True)
+            for piece, logprob in zip(pieces, completion.logprobs, strict=True)
         ],
         "refusal": None,
     }
 
 
 def _text_logprobs(completion: Completion, tokenizer: ChatTokenizer) -> Row:
-    tokens = [tokenizer.raw([i]) for i in completion.ids]
+    """A token's offset is the number of whole characters before it."""
+    pieces = tokenizer.pieces(completion.ids)
     offsets, at = list[int](), 0
-    for token in tokens:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for piece in pieces:
         offsets.append(at)
-        at += len(token)
+        at += len(decoder.decode(piece))
     return {
-        "tokens": tokens,
+        "tokens": [_spelled(piece) for piece in pieces],
         "token_logprobs": completion.logprobs,
         "top_logprobs": None,
         "text_offset": offsets,
     }
+
+
+def _spelled(piece: bytes) -> str:
+    """A token as text; a part of a character as the protocol writes it: `bytes:\\xf0\\x9f`."""
+    try:
+        return piece.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in piece)

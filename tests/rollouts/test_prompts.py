@@ -186,6 +186,16 @@ def test_a_template_without_an_end_of_turn(made: Made, kind: str) -> None:
     assert chat.text(chat.answer("so it is")) == "so it is"
 
 
+def test_a_template_that_wants_a_system_message_is_read_with_one(made: Made) -> None:
+    wants = "{% if messages[0].role != 'system' %}{{ raise_exception('System first.') }}{% endif %}"
+    chat = made("bytes", "yi", wants + CHATML)
+    turns = [system("Be brief."), user("a"), said("b")]
+    ids = chat.prompt(turns[:2]) + chat.answer("b")
+    assert ids == by_template(chat, turns, False)[: len(ids)]
+    with pytest.raises(PromptError, match="System first"):
+        chat.prompt(turns[1:2])
+
+
 def test_nothing_that_ends_an_answer_is_refused(tmp_path: Path) -> None:
     folder = write_chat_tokenizer(tmp_path / "endless", "bytes", "plain")
     write_settings(folder, eos_token=None)

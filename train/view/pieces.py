@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import codecs
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rewards.task import TaskError
+from rollouts.control_tokens import token_bytes
 
 FILE = "tokenizer.json"
-_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 class Pieces:
@@ -29,8 +28,7 @@ class Pieces:
             if isinstance(vocab, list):  # Unigram: (token, score)
                 vocab = {pair[0]: i for i, pair in enumerate(vocab)}
             by_bytes = "ByteLevel" in json.dumps([data.get("decoder"), data.get("pre_tokenizer")])
-            to_bytes = _of_byte_level if by_bytes else _of_pieces
-            self._bytes = {int(i): to_bytes(str(token)) for token, i in vocab.items()}
+            self._bytes = {int(i): token_bytes(str(token), by_bytes) for token, i in vocab.items()}
             for added in data.get("added_tokens") or ():
                 self._bytes[int(added["id"])] = str(added["content"]).encode()
         except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
@@ -47,29 +45,6 @@ class Pieces:
             known = self._bytes.get(i)
             out.append(decoder.decode(known) if known is not None else f"⟨{i}⟩")
         return out
-
-
-def _byte_alphabet() -> dict[str, int]:
-    """GPT-2's printable stand-ins for bytes."""
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    rest = [b for b in range(256) if b not in set(plain)]
-    return {chr(b): b for b in plain} | {chr(256 + n): b for n, b in enumerate(rest)}
-
-
-_ALPHABET = _byte_alphabet()
-
-
-def _of_byte_level(token: str) -> bytes:
-    try:
-        return bytes(_ALPHABET[c] for c in token)
-    except KeyError:
-        return token.encode("utf-8", "replace")
-
-
-def _of_pieces(token: str) -> bytes:
-    if found := _BYTE.fullmatch(token):
-        return bytes([int(found[1], 16)])
-    return token.replace("▁", " ").encode("utf-8", "replace")
 
 
 def find_tokenizer(place: Path, records: Iterable[Mapping[str, Any]]) -> Path | None:

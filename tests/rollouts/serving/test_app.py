@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("aiohttp")
 import aiohttp
 from aiohttp import web
+from chat_tokenizers import write_chat_tokenizer
 
 from rollouts.engines.http_engine import OpenAIEngine
 from rollouts.engines.torch.engine import TorchEngine
@@ -112,6 +113,9 @@ def test_a_seed_fixes_what_is_drawn_and_neighbours_do_not_matter(
     assert calls < 4  # they shared a call of the engine
 
 
+TALK = "one two three"
+
+
 class Scripted:
     """Says what it is told to, as the ids of the tiny tokenizer."""
 
@@ -189,15 +193,57 @@ def test_a_stream_holds_what_the_whole_reply_does(
     assert rows[-1]["usage"] == whole["usage"]
 
 
-def test_stop_texts_end_an_answer(model: tuple[TorchEngine, ChatTokenizer]) -> None:
-    engine = Scripted(model[1], "one two three")
+@pytest.mark.parametrize(
+    ("stop", "text", "ids"),
+    [([" three", " two"], "one", "one"), (["tw"], "one ", "one "), (["four"], TALK, None)],
+)
+def test_text_ids_and_usage_end_at_a_stop_text(
+    model: tuple[TorchEngine, ChatTokenizer], stop: list[str], text: str, ids: str | None
+) -> None:
+    tokenizer = model[1]
+    engine = Scripted(tokenizer, TALK)
+    body = {"stop": stop, "logprobs": 1, "return_token_ids": True}
 
     async def ask() -> Any:
-        async with serving(engine, model[1]) as (_, post, _b):
-            return await post("/completions", {"prompt": "x", "stop": [" three", " two"]})
+        async with serving(engine, tokenizer) as (_, post, _b):
+            chat = {"messages": ASK, **body, "logprobs": True}
+            return await post("/completions", {"prompt": "x", **body}), await post(
+                "/chat/completions", chat
+            )
 
-    _, reply = asyncio.run(ask())
-    assert (reply["choices"][0]["text"], reply["choices"][0]["finish_reason"]) == ("one", "stop")
+    (_, plain), (_, chat) = asyncio.run(ask())
+    wanted = tokenizer.answer(TALK) if ids is None else tokenizer.answer(ids)[:-1]
+    for reply in (plain, chat):
+        (choice,) = reply["choices"]
+        assert choice["token_ids"] == wanted and choice["finish_reason"] == "stop"
+        assert reply["usage"]["completion_tokens"] == len(wanted)
+    assert plain["choices"][0]["text"] == chat["choices"][0]["message"]["content"] == text
+    assert len(plain["choices"][0]["logprobs"]["tokens"]) == len(wanted)
+    assert len(chat["choices"][0]["logprobs"]["content"]) == len(wanted)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "prepend", "first"])
+def test_a_character_over_several_tokens_keeps_its_bytes(kind: str, tmp_path: Path) -> None:
+    tokenizer = ChatTokenizer(write_chat_tokenizer(tmp_path / "model", kind, "llama2"))
+    text = "é 日🙂 so"
+    body = {"return_token_ids": True}
+
+    async def ask() -> Any:
+        async with serving(Scripted(tokenizer, text), tokenizer) as (_, post, _b):
+            chat = {"messages": ASK, "logprobs": True, **body}
+            return await post("/chat/completions", chat), await post(
+                "/completions", {"prompt": "x", "logprobs": 1, **body}
+            )
+
+    (_, chat), (_, plain) = asyncio.run(ask())
+    said = chat["choices"][0]
+    assert said["message"]["content"] == text
+    written = b"".join(bytes(token["bytes"]) for token in said["logprobs"]["content"])
+    assert written.decode().removesuffix("</s>").rstrip(" ") == text
+    logprobs = plain["choices"][0]["logprobs"]
+    assert any(token.startswith("bytes:\\xf0") for token in logprobs["tokens"])
+    for token, at in zip(logprobs["tokens"], logprobs["text_offset"], strict=True):
+        assert token.startswith(("bytes:", "</s>")) or text[at:].startswith(token.rstrip(" "))
 
 
 WRONG: list[tuple[str, Any, int, str]] = [
