@@ -106,7 +106,7 @@ def test_gathering_says_what_is_wrong(
     assert "another temperature (was 0.0, is 1.0)" in said("--temperature", "1", "--gather", *parts)
     other = tmp_path / "other.jsonl"
     other.write_text(tasks.read_text().replace("9 ax", "9 bx"))
-    assert "it answered other tasks" in said("--tasks", str(other), "--gather", *parts)
+    assert "holds answers to other tasks: t9 had" in said("--tasks", str(other), "--gather", *parts)
     assert "this part is not finished" in said("--gather", str(tmp_path))
     assert "wanted I/N, with I from 0 to N-1" in said("--part", "2/2")
     assert "no task is left for it" in said("--part", "11/12")
