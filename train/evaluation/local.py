@@ -1,26 +1,21 @@
-# Rows here are parsed JSON, whose types are only known when they are looked at.
-# pyright: reportUnknownVariableType=false
 """A model folder, an adapter folder or a hub name as an engine on this machine."""
 
 from __future__ import annotations
 
-import json
-import math
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from configs.schema import EngineConfig
-from rewards.task import TaskError
 from rollouts.engines.torch.device import choose_device, choose_dtype
 from rollouts.engines.torch.engine import load_engine, set_threads
-from rollouts.prompts import ChatTokenizer
-from train.model.adapters import AdapterError, add_adapters
+from rollouts.prompts import TEMPLATE_FILE, ChatTokenizer
+from train.model.adapters import is_adapter, read_config, save_merged
+from train.model.folder import KEPT, TOKENIZER, copy_kept
 from train.model.source import resolve_model
 from train.run.memory import choose_allocation, require_memory
-
-ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
 def folders_of(model: str) -> list[Path]:
@@ -29,18 +24,24 @@ def folders_of(model: str) -> list[Path]:
     Raises one sentence for a model that is not there.
     """
     adapter = Path(model).expanduser()
-    if (adapter / ADAPTER).is_file():
-        return [adapter, resolve_model(_read_adapter(adapter)["base_model_name_or_path"])]
+    if is_adapter(adapter):
+        return [adapter, resolve_model(read_config(adapter)["base_model_name_or_path"])]
     return [resolve_model(model)]
 
 
 def tokenizer_of(
     folders: Sequence[Path], calls: str, template: Mapping[str, Any] | None = None
 ) -> ChatTokenizer:
-    """The model's tokenizer: an adapter's own where it has one, else its base model's."""
-    names = ("tokenizer.json", "tokenizer_config.json")
-    own = next((f for f in folders if any((f / name).is_file() for name in names)), folders[-1])
-    return ChatTokenizer(own, calls, template)
+    """The model's tokenizer: an adapter's own where it has one, else its base model's. What ends an
+    answer besides is said by the base model alone (generation_config.json)."""
+    if len(folders) == 1 or not (folders[0] / "tokenizer_config.json").is_file():
+        return ChatTokenizer(folders[-1], calls, template)
+    both = tempfile.TemporaryDirectory()
+    copy_kept(folders[1], Path(both.name), KEPT)
+    copy_kept(folders[0], Path(both.name), (*TOKENIZER, TEMPLATE_FILE))
+    tokenizer = ChatTokenizer(Path(both.name), calls, template)
+    weakref.finalize(tokenizer, both.cleanup)  # it may read the folder again
+    return tokenizer
 
 
 def load_local(
@@ -63,50 +64,9 @@ def load_local(
         require_memory(folders[0], device)
         return load_engine(folders[0], tokenizer.stop_ids, slots, dtype, device)
     adapter, base = folders
-    from train.model.folder import save_folder  # what only an adapter needs
-
     if scratch is not None:
         scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=scratch, prefix=".merged-") as merged:
-        save_folder(base, Path(merged), merged_weights(base, adapter))
+        save_merged(adapter, base, Path(merged))
         require_memory(Path(merged), device)
         return load_engine(Path(merged), tokenizer.stop_ids, slots, dtype, device)
-
-
-def merged_weights(base: Path, adapter: Path) -> dict[str, Any]:
-    """The base model's weights with a low-rank adapter of peft added in: W + scale · B A.
-
-    Raises `TaskError` for an adapter that holds anything else.
-    """
-    from safetensors.torch import load_file
-
-    config = _read_adapter(adapter)
-    scale = float(config["lora_alpha"]) / (
-        math.sqrt(config["r"]) if config.get("use_rslora") else config["r"]
-    )
-    weights: dict[str, Any] = {}
-    for path in sorted(base.glob("*.safetensors")):
-        weights |= load_file(path)
-    try:
-        return add_adapters(weights, load_file(adapter / ADAPTER_WEIGHTS), scale)
-    except AdapterError as error:
-        raise TaskError(
-            f"--model {adapter}: {error} (base model {base}); merge the adapter into its base "
-            "model first and give that folder"
-        ) from None
-
-
-def _read_adapter(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    try:
-        found = json.loads((folder / ADAPTER).read_text(encoding="utf-8"))
-        wrong = found.get("use_dora") or found.get("peft_type", "LORA") != "LORA"
-        whole = bool(found["base_model_name_or_path"] and found["r"] and found["lora_alpha"])
-    except (ValueError, KeyError, AttributeError):
-        wrong = whole = False
-    if wrong or not whole or not (folder / ADAPTER_WEIGHTS).is_file():
-        raise TaskError(
-            f"--model {folder}: wanted a LoRA adapter with {ADAPTER} (base_model_name_or_path, r, "
-            f"lora_alpha) and {ADAPTER_WEIGHTS}"
-        )
-    return found

@@ -23,8 +23,7 @@ from rollouts.engines.engine import ModelError
 from rollouts.engines.torch.llama import read_state
 from rollouts.engines.torch.load import load_transformers
 from rollouts.engines.torch.weights import read_weights
-from rollouts.prompts import TEMPLATE_FILE
-from train.model.folder import TOKENIZER, copy_kept, save_folder, save_module
+from train.model.folder import save_folder, save_module
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."  # of peft's names
@@ -125,8 +124,8 @@ def not_plain(config: Mapping[str, Any]) -> list[str]:
 
 
 def save_merged(adapter: Path, base: Path, folder: Path) -> None:
-    """Write the base model with an adapter added in, beside the adapter's own tokenizer where it
-    has one. Raises `ModelError`."""
+    """Write the base model with an adapter added in, beside the base model's tokenizer. Raises
+    `ModelError`."""
     config, tensors = read_config(adapter), read_weights(adapter / WEIGHTS)
     special = not_plain(config)
     try:
@@ -135,8 +134,6 @@ def save_merged(adapter: Path, base: Path, folder: Path) -> None:
         save_folder(base, folder, add_adapters(read_state(base), tensors, scale_of(config)))
     except AdapterError as error:
         _merge_by_peft(adapter, base, folder, tensors, error)
-    if any((adapter / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")):
-        copy_kept(adapter, folder, (*TOKENIZER, TEMPLATE_FILE))
 
 
 def _merge_by_peft(

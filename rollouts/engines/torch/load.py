@@ -40,6 +40,11 @@ def load_transformers(folder: Path, dtype: str = "bfloat16", device: str = "cpu"
             f"{folder}: its weights are quantised (quantization_config in config.json); give the "
             "model as it was before that, or serve it elsewhere and give its address"
         )
+    if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ModelError(
+            f"{folder}: model_type {config.model_type!r} is no causal language model of "
+            f"transformers {transformers.__version__}"
+        )
     logging.disable_progress_bar()
     try:
         loaded: Any = library.AutoModelForCausalLM.from_pretrained(
@@ -72,12 +77,14 @@ def load_transformers(folder: Path, dtype: str = "bfloat16", device: str = "cpu"
 
 def _check_whole(folder: Path, config: Any, found: Any) -> None:
     """Raises `ModelError` where the files do not hold every weight of the model."""
-    for name, stored, wanted in sorted(found.get("mismatched_keys") or ()):
+    other: list[Any] = found.get("mismatched_keys") or []
+    for name, stored, wanted in sorted(other):
         raise ModelError(
             f"{folder}: the tensor {name} has the shape {tuple(stored)}, and config.json means "
             f"{tuple(wanted)}; configuration and weights are of two models"
         )
-    for name in sorted(found.get("missing_keys") or ()):
+    missing: list[str] = found.get("missing_keys") or []
+    for name in sorted(missing):
         raise ModelError(
             f"{folder}: the checkpoint has no tensor {name!r}; is it a causal language model of "
             f"model_type {config.model_type!r}?"

@@ -16,7 +16,6 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from tiny_model import small_llama, write_tiny_tokenizer  # noqa: E402
 
 from rollouts.engines.engine import ModelError  # noqa: E402
-from rollouts.prompts import ChatTokenizer  # noqa: E402
 from train.model.adapters import CONFIG, WEIGHTS, save_merged, scale_of  # noqa: E402
 
 PEFT = importlib.util.find_spec("peft") is not None
@@ -120,14 +119,6 @@ def plain(base: Path, folder: Path, **settings: Any) -> Path:
     about = {"peft_type": "LORA", "base_model_name_or_path": str(base), "r": 4, "lora_alpha": 8}
     (folder / CONFIG).write_text(json.dumps(about | settings))
     return folder
-
-
-def test_an_adapters_own_tokenizer_keeps_the_stops_of_the_base(base: Path, tmp_path: Path) -> None:
-    (base / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 0]}))
-    adapter = plain(base, tmp_path / "a")
-    write_tiny_tokenizer(adapter)
-    save_merged(adapter, base, tmp_path / "m")
-    assert set(ChatTokenizer(tmp_path / "m").stop_ids) >= {2, 0}
 
 
 @pytest.mark.skipif(PEFT, reason="peft adds it")
