@@ -24,7 +24,10 @@ def local_memory(config: SftRunConfig | GrpoRunConfig, shape: Shape) -> dict[str
     width = 4 if config.engine.dtype == "float32" else 2
     trained = shape.adapters(config.model.lora_rank) or shape.parameters
     heads = (shape.heads + 2 * shape.kv_heads) * shape.head_dim
-    saved = shape.layers * (8 * shape.hidden + 3 * heads + 5 * shape.mlp)
+    layer = 8 * shape.hidden + 3 * heads + 5 * shape.mlp
+    saved = shape.layers * layer
+    if config.engine.gradient_checkpointing:
+        saved = shape.layers * shape.hidden + layer
     parts = {
         "weights": width * shape.parameters,
         "gradients, masters, moments": (width + 16) * trained,
@@ -76,6 +79,7 @@ def local_report(config: SftRunConfig | GrpoRunConfig) -> str:
         backend = "verl" if isinstance(config, GrpoRunConfig) else "deepspeed"
         lines.append(
             f"does not fit: {device[0]} has {device[1] / GB:.0f} GB; lower engine.micro_tokens "
-            f"or engine.slots, set model.lora_rank, or spread it over GPUs with --backend {backend}"
+            "or engine.slots, set engine.gradient_checkpointing=true or model.lora_rank, or spread "
+            f"it over GPUs with --backend {backend}"
         )
     return "\n".join(lines)
