@@ -36,6 +36,7 @@ from torch import Tensor
 
 import assay
 from rewards.task import Task, write_jsonl
+from rollouts.engines.engine import ModelError
 from rollouts.trajectory import Sampling
 from train.model.packing import Segment, pack
 from train.model.policy import load_policy
@@ -88,7 +89,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "olmo": ("olmo", {}),
     "olmo2": ("olmo2", {}),
     "granite": ("granite", {"logits_scaling": 8.0, "residual_multiplier": 0.2}),
-    "cohere": ("cohere", {}),
+    "cohere": ("cohere", {"rope_theta": 1e4}),  # versions differ in what they add
     "cohere2": ("cohere2", {"sliding_window": 8}),
     "glm": ("glm", {"head_dim": 8}),
     "glm4": ("glm4", {"head_dim": 8}),
@@ -341,7 +342,7 @@ def cell(work: Callable[[], Any]) -> str:
         work()
     except Exception as error:  # the table says what it was
         said = " ".join(str(error).split()).replace("|", "/")
-        return said if isinstance(error, Wrong) else f"{type(error).__name__}: {said}"
+        return said if isinstance(error, Wrong | ModelError) else f"{type(error).__name__}: {said}"
     return "right"
 
 
@@ -350,7 +351,8 @@ def row_of(name: str, top: Path) -> tuple[dict[str, str], Path]:
     kind, more = KINDS[name]
     place = top / name.translate(str.maketrans(", ()", "____"))
     place.mkdir()
-    folder, found = place / "base", dict.fromkeys(COLUMNS, "")
+    folder, found = place / "base", {column: "" for column in COLUMNS}
+    made = ""
     try:
         model = make(folder, kind, more)
     except Exception as error:

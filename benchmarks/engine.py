@@ -7,7 +7,8 @@ Rollouts: 4 prompts (`--prompts`) of 100 tokens, 8 samples each, 48 forced new t
 top-p 0.95, against `generate` on the same prompts. Evaluation: 32 prompts that share 50 of 112
 tokens, 24 forced greedy tokens each. Single: 4 prompts of `assay tasks demo` one at a time, 48
 forced greedy tokens each, against `generate` with prompt lookup (`prompt_lookup_num_tokens=8`);
-what is guessed right depends on the model. Training: forward and backward of one policy-gradient
+what is guessed right depends on the model. Fallback: the same rollouts as models without our decoder
+get them, all prompts side by side and one prompt at a time, against `generate`. Training: forward and backward of one policy-gradient
 step on as many groups of 8 completions of 40 tokens, against transformers with logits for the
 completions only. The sides alternate, so that a change in the machine's load meets all; the
 medians' ratio is what counts. `--device cuda` puts all sides on the GPU, and waits for it.
@@ -35,12 +36,13 @@ from rewards.task import read_tasks
 from rollouts.engines.torch.decode import Products, can_prepack, products
 from rollouts.engines.torch.device import choose_device, choose_dtype
 from rollouts.engines.torch.engine import TorchEngine, set_threads
+from rollouts.engines.torch.fallback import TransformersEngine
 from rollouts.engines.torch.llama import Llama
 from rollouts.prompts import ChatTokenizer
 from rollouts.trajectory import Sampling
 from train.model.optim import backward
 from train.model.packing import Segment, pack
-from train.model.policy import load_policy
+from train.model.policy import LlamaPolicy, load_policy
 from train.model.source import resolve_model
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -125,7 +127,9 @@ def main() -> None:
     parser.add_argument("--model", help="Hugging Face folder (default: SmolLM2-135M-Instruct)")
     parser.add_argument("--threads", type=int, default=0, help="0: all cores")
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--only", choices=("rollout", "evaluation", "single", "training"))
+    parser.add_argument(
+        "--only", choices=("rollout", "evaluation", "single", "fallback", "training")
+    )
     parser.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16"))
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--prompts", type=int, default=4, help="of rollouts and training")
@@ -141,6 +145,10 @@ def main() -> None:
     hf: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype)).eval()
     hf.to(device)
     policy: Any = load_policy(folder, dtype, device)
+    if args.only in (None, "fallback"):
+        fallback(hf, args)
+    if not isinstance(policy, LlamaPolicy):
+        return
     run = products(policy.model, rows, can_prepack(policy.model.embed))
     works = {
         "rollout": rollout,
@@ -192,6 +200,31 @@ def evaluation(hf: Any, policy: Any, run: Products, args: argparse.Namespace) ->
         lambda: decode_floor(run, policy.model, prefill, EVAL_PROMPTS, EVAL_NEW),
         args.repeats,
     )
+
+
+def fallback(hf: Any, args: argparse.Namespace) -> None:
+    """Groups of samples of a model that transformers computes. Each side runs once a round, in
+    turn; the medians count."""
+    count: int = args.prompts
+    prompts, rows = random_ids(count, PROMPT), count * GROUP
+    top = hf.config.get_text_config().vocab_size
+    prompts = [[token % top for token in prompt] for prompt in prompts]
+    engine = TransformersEngine(hf, [], slots=rows)
+    sampling = Sampling(NEW, temperature=1.0, top_k=50, top_p=0.95, last=True)
+    draw = {"do_sample": True, "top_k": 50, "top_p": 0.95, "num_return_sequences": GROUP}
+    sides: dict[str, Callable[[], Any]] = {
+        "side by side": lambda: engine.generate_now(prompts, sampling, GROUP, range(count)),
+        "one prompt at a time": lambda: [
+            engine.generate_now([prompt], sampling, GROUP, [i]) for i, prompt in enumerate(prompts)
+        ],
+        "generate": lambda: hf_generate(hf, prompts, NEW, draw),
+    }
+    for side in sides.values():
+        side()
+    rounds = [[timed(side)[0] for side in sides.values()] for _ in range(args.repeats)]
+    speeds = [rows * NEW / statistics.median(times) for times in zip(*rounds, strict=True)]
+    said = "   ".join(f"{k} {v:8.1f} tok/s" for k, v in zip(sides, speeds, strict=True))
+    print(f"fallback, {rows} rows      {said}   {speeds[0] / speeds[1]:5.2f}x", flush=True)
 
 
 def demo_tasks(folder: str) -> None:
