@@ -7,10 +7,10 @@ Rollouts: 4 prompts (`--prompts`) of 100 tokens, 8 samples each, 48 forced new t
 top-p 0.95, against `generate` on the same prompts. Evaluation: 32 prompts that share 50 of 112
 tokens, 24 forced greedy tokens each. Single: 4 prompts of `assay tasks demo` one at a time, 48
 forced greedy tokens each, against `generate` with prompt lookup (`prompt_lookup_num_tokens=8`);
-what is guessed right depends on the model. Fallback: the same rollouts as models without our decoder
-get them, all prompts side by side and one prompt at a time, against `generate`. Training: forward and backward of one policy-gradient
-step on as many groups of 8 completions of 40 tokens, against transformers with logits for the
-completions only. The sides alternate, so that a change in the machine's load meets all; the
+what is guessed right depends on the model. Fallback: the same rollouts as models without our
+decoder get them, all prompts side by side and one prompt at a time, against `generate`. Training:
+forward and backward of one policy-gradient step on as many groups of 8 completions of 40 tokens,
+against transformers with logits for the completions only. The sides alternate, so that a change in the machine's load meets all; the
 medians' ratio is what counts. `--device cuda` puts all sides on the GPU, and waits for it.
 
 The floor, timed in the same rounds, is the matrix products that each work cannot do without and
