@@ -10,8 +10,9 @@ forced greedy tokens each, against `generate` with prompt lookup (`prompt_lookup
 what is guessed right depends on the model. Fallback: the same rollouts as models without our
 decoder get them, all prompts side by side and one prompt at a time, against `generate`. Training:
 forward and backward of one policy-gradient step on as many groups of 8 completions of 40 tokens,
-against transformers with logits for the completions only. The sides alternate, so that a change in the machine's load meets all; the
-medians' ratio is what counts. `--device cuda` puts all sides on the GPU, and waits for it.
+against transformers with logits for the completions only. The sides alternate, so
+that a change in the machine's load meets all; the medians' ratio is what counts. `--device cuda`
+puts all sides on the GPU, and waits for it.
 
 The floor, timed in the same rounds, is the matrix products that each work cannot do without and
 nothing else: every prompt token once, each sampled token in a batch of all rows; three times the
