@@ -352,7 +352,7 @@ def say_end(command: str, rows: Sequence[Mapping[str, Any]], given: Given) -> in
     if cut:
         print(
             f"{command}: {cut} of {len(rows)} answers ({cut / len(rows):.0%}) were cut by the "
-            "token limit; raise --max-new-tokens to let them end",
+            "token limit or the model's context; --max-new-tokens raises the first",
             file=sys.stderr,
         )
     late = sum(row.get("stop") == "turns" for row in rows)

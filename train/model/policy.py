@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from configs.machine import ModelConfig
+from rollouts.engines.context import context_of
 from rollouts.engines.engine import ModelError, TrainedEngine
 from rollouts.engines.torch.llama import (
     Llama,
@@ -112,6 +113,17 @@ class LlamaPolicy:
         save_folder(self.folder, folder, to_state(self.model))
 
 
+_TABLES = ("wpe", "embed_positions", "position_embeddings", "position_embedding")
+
+
+def learned_positions(module: Any) -> int:
+    """The longest sequence of a model that has a learned vector for each position; 0 for others,
+    which compute positions and can read on beyond their context."""
+    tables = {n.rpartition(".")[2] for n, m in module.named_modules() if hasattr(m, "weight")}
+    found = any(name in _TABLES for name in tables)
+    return context_of(module.config.to_dict()) if found else 0
+
+
 class TransformersPolicy:
     """Any causal LM of transformers: prompts are repeated, and all logits are computed."""
 
@@ -119,6 +131,7 @@ class TransformersPolicy:
         self.folder, self._adapted = folder, False
         self.module: Any = load_transformers(folder, dtype, device)
         learn_padding(self.module)
+        self._positions = learned_positions(self.module)
 
     def named(self) -> list[tuple[str, Tensor]]:
         return [(n, p) for n, p in self.module.named_parameters() if p.requires_grad]
@@ -131,6 +144,11 @@ class TransformersPolicy:
         where = {row: i for i, row in enumerate(rows)}
         sequences = [self._sequence(packed, row) for row in rows]
         width = max(map(len, sequences))
+        if 0 < self._positions < width:
+            raise ModelError(
+                f"{self.folder} has learned positions for {self._positions} tokens, and a sequence "
+                f"has {width}; set sft.max_length or rl.max_length to {self._positions} or less"
+            )
         ids = packed.ids.new_zeros(len(rows), width)
         mask = torch.zeros_like(ids)
         for i, sequence in enumerate(sequences):
