@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from typing import Any
 
-from rewards.http_client import EndpointError
 from rewards.task import TaskError
 from rollouts.environment import EnvironmentFailure
 from rollouts.sandbox.errors import SandboxError
@@ -21,6 +20,7 @@ def bug_report(error: BaseException) -> tuple[str, dict[str, Any]]:
     as `bug`."""
     said = f"{type(error).__name__}: {error}"[:500]
     if isinstance(error, BROKEN):
-        return said, dict(error.notes) if isinstance(error, EndpointError) else {}
+        notes: Any = getattr(error, "notes", None)  # of an `EndpointError`
+        return said, dict(notes or {})
     whole = "".join(traceback.format_exception(error))
     return f"bug: {said}", {"bug": whole[-_REPORT:]}

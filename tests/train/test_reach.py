@@ -8,10 +8,11 @@ from pathlib import Path
 from places import ROOT
 
 # with curricula, refilled groups, gold states and what is reached from them, checkpoints that are
-# checked, Qwen's shapes, micro-batches that share beginnings, memory that is kept, and exact
-# gradients and layouts of a GPU
-MAX_LINES = 5620
-MAX_FILES = 39  # besides the packages' own one-line files
+# checked, Qwen's shapes, micro-batches that share beginnings, memory that is kept, exact gradients
+# and layouts of a GPU, templates read for what they say (chat_template, control_tokens), a model's
+# context, what a saved folder holds, and whether a run learned anything (verdict)
+MAX_LINES = 7100
+MAX_FILES = 45  # besides the packages' own one-line files
 OURS = ("configs", "rewards", "rollouts", "data_gen", "train")
 
 
