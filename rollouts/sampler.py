@@ -15,7 +15,6 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rewards.http_client import CircuitBreaker
 from rewards.seeds import derive_seed
 from rewards.task import Answer, Task
 from rollouts.conversation import ChatConversation, TokenConversation
@@ -259,6 +258,8 @@ async def sample_side_by_side(
     asked: Asked, model: Each, keep: Keep, allowance: Allowance | None = None
 ) -> None:
     """`sample` on a loop that runs already. What `keep` raises and bad input end every episode."""
+    from rewards.http_client import CircuitBreaker  # an engine in this process asks nobody
+
     missing, allowed = asked.missing(), allowance or Allowance()
     queue, breaker = iter(missing), CircuitBreaker(f"--model {model.name}", command="assay")
 

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rewards.task import Task
 from rollouts.prompts import ChatTokenizer
 from rollouts.sampler import Plan
-from train.evaluation import cdr, dare, krama
 from train.evaluation.contract import Benchmark, plain_plan
 
-BENCHMARKS: dict[str, Benchmark] = {
-    "cdr": cdr.BENCHMARK,
-    "dare": dare.BENCHMARK,
-    "krama": krama.BENCHMARK,
+FAMILIES = {  # of the tasks of each benchmark
+    "cdr": ("refinement", "structured"),
+    "dare": ("table",),
+    "krama": ("answer",),
 }
+
+
+class Rooms(Mapping[str, Benchmark]):
+    """Benchmark by name. A room is loaded when it is first asked for: a command that samples
+    answers needs one of them at most."""
+
+    def __getitem__(self, name: str) -> Benchmark:
+        if name not in FAMILIES:
+            raise KeyError(name)
+        return importlib.import_module(f"train.evaluation.{name}").BENCHMARK
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(FAMILIES)
+
+    def __len__(self) -> int:
+        return len(FAMILIES)
+
+
+BENCHMARKS = Rooms()
 
 
 def benchmark_of(family: str) -> str:
     """The benchmark that a family's tasks belong to, "" for any other family."""
-    return next((name for name, b in BENCHMARKS.items() if family in b.families), "")
+    return next((name for name, families in FAMILIES.items() if family in families), "")
 
 
 def plan_of(task: Task, args: Any, tokenizer: ChatTokenizer | None, benchmark: str = "") -> Plan:

@@ -1,54 +1,25 @@
-# Rows here are parsed JSON, whose types are only known when they are looked at.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-"""CDR-Bench: `cdr:DIR` opened as tasks, and the release's files and metrics from generic rows.
-
-Every row is asked in its K prompt variants; the files' answers are read and scored exactly as the
-release does it. Requests that failed are no answers.
-"""
+"""CDR-Bench: how its tasks are asked. What is made of the answers is loaded when it is needed."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rewards.cdr.files import find_tracks, read_track, reports, write_scores
-from rewards.cdr.ids import sample_variants
-from rewards.cdr.predictions import JSON, MIXED
-from rewards.cdr.scorefile import score_file
-from rewards.parse import parse_release
-from rewards.task import Task, TaskError, read_jsonl, write_jsonl
-from rewards.thoughts import answer_after_thoughts
-from rollouts.cdr.prompts import MODES, messages
-from rollouts.cdr.shots import Pool, Shots, add_shots, pool_of, shows_examples, with_examples
-from rollouts.identity import thinking
+from rewards.task import Task
 from rollouts.prompts import ChatTokenizer
 from rollouts.room import room_for
 from rollouts.sampler import Plan
-from train.evaluation.cdr_errors import write_errors
-from train.evaluation.cdr_figures import TrackAnswers, figures
-from train.evaluation.cdr_shown import tables_of
-from train.evaluation.contract import (
-    HELDOUT,
-    Benchmark,
-    Found,
-    Opened,
-    Row,
-    budget_of,
-    plain_plan,
-)
-from train.evaluation.tables import Draw
+from train.evaluation.contract import Benchmark, budget_of, later, plain_plan
 
 # of an answer in the published tracks, or more where gold is longer; an endpoint has its own bound
 ANSWER_TOKENS = 4096
-TRAIN = "train.jsonl"  # in the folder of a build
-ADDED = ("status", "text", "mode")  # to a row, in the gold of its tasks
 
 
 def options(parser: ArgumentParser) -> None:
+    from rollouts.cdr.prompts import MODES
+    from rollouts.cdr.shots import add_shots
+
     group = parser.add_argument_group("CDR-Bench (--tasks cdr:DIR[:track,…])")
     group.add_argument("--mode", default="direct", choices=MODES, help="prompt mode (%(default)s)")
     group.add_argument(
@@ -70,201 +41,6 @@ def options(parser: ArgumentParser) -> None:
     )
 
 
-@dataclass(frozen=True)
-class CdrEval:
-    """How the benchmark is asked. `k` variants a row (0: all), chosen as the release chooses."""
-
-    mode: str = "direct"
-    k: int = 3
-    seed: int = 0
-    all_rows: bool = False  # also the rows that a build trains on
-    shots: Shots = field(default_factory=Shots)  # of few_shot
-    examples: Path | None = None  # where they come from, else train.jsonl of the folder
-
-
-def parse_tracks(rest: str) -> tuple[Path, list[str]]:
-    """`DIR` or `DIR:track,track` as (folder, track names)."""
-    folder, _, names = rest.partition(":")
-    if not folder:
-        raise TaskError(f"--tasks cdr:{rest}: wanted cdr:DIR or cdr:DIR:order_m,order_f")
-    return Path(folder), [n.strip() for n in names.split(",") if n.strip()]
-
-
-@dataclass(frozen=True)
-class Picked:
-    """The rows to ask, by track, and how many rows of those tracks were left out as not held out.
-
-    `heldout` is False only when rows are asked that a build gives to training, or to no side.
-    """
-
-    tracks: dict[str, list[Row]]
-    left_out: int = 0
-    heldout: bool = True
-
-
-def pick_rows(rest: str, config: CdrEval) -> Picked:
-    """The rows of `cdr:DIR` that stand in the build's heldout.jsonl; all rows with
-    `config.all_rows`, and of a folder without a record of splits (the published benchmark).
-
-    `cdr:DIR/heldout.jsonl` and `cdr:DIR/train.jsonl` ask the rows whose ids stand in that file.
-    Raises `TaskError` when no row is left.
-    """
-    place, names = parse_tracks(rest)
-    folder = place.parent if place.is_file() else place
-    paths = find_tracks(folder, names)
-    home = next(iter(paths.values())).parent
-    split = place if place.is_file() else _split_file((home, home.parent))
-    if split is None or config.all_rows:
-        return Picked({t: read_track(p) for t, p in paths.items()}, heldout=split is None)
-    wanted = {str(row.get("id")) for _, row in read_jsonl(split)} if split.is_file() else set()
-    everything = {track: read_track(path) for track, path in paths.items()}
-    held = {t: [r for r in rows if r["instance_id"] in wanted] for t, rows in everything.items()}
-    if not any(held.values()):
-        raise TaskError(
-            f"{split} names no row of {', '.join(paths)}; build with a held-out share, or give "
-            "--all-rows to evaluate the training rows too"
-        )
-    return Picked(
-        {track: rows for track, rows in held.items() if rows},
-        sum(map(len, everything.values())) - sum(map(len, held.values())),
-        split.name == HELDOUT,
-    )
-
-
-def _split_file(places: Sequence[Path]) -> Path | None:
-    """Where a build names its held-out rows, or None. A build without any writes train.jsonl."""
-    for place in places:
-        if any((place / name).is_file() for name in (HELDOUT, TRAIN)):
-            return place / HELDOUT
-    return None
-
-
-def variants_of(row: Row, config: CdrEval) -> list[tuple[int, Row]]:
-    """(index, variant) of the K variants a row is asked in."""
-    listed: list[Row] = row.get("prompt_variants") or []
-    if not listed:
-        raise TaskError(f"row {row['instance_id']}: no prompt_variants; give rows with prompts")
-    key = str(row.get("recipe_prompt_key") or row.get("recipe_id") or "")
-    k = 0 if row["track_family"] == "semantic_extension" else config.k
-    picked = sample_variants(len(listed), k, config.seed, key, row["instance_id"])
-    return [(i, listed[i]) for i in picked]
-
-
-def tasks_of(rows: Sequence[Row], config: CdrEval, pool: Pool | None = None) -> list[Task]:
-    """One task a row and variant; the id says which. `pool`: what examples are drawn from."""
-    made = [_task(row, i, v, config) for row in rows for i, v in variants_of(row, config)]
-    return [with_examples(task, pool, config.shots) for task in made] if pool else made
-
-
-def examples_of(place: Path, config: CdrEval) -> Pool:
-    """The examples of few_shot: of the training tasks of a build's folder, or those that the
-    command line names; {} for another mode, and where there are none. Raises `TaskError`."""
-    if config.mode != "few_shot":
-        return {}
-    if config.shots.count < 1 or config.shots.longest < 1:
-        raise TaskError("--shots and --shot-chars: give 1 or more")
-    folder = place.parent if place.is_file() else place
-    beside = next((f for f in (folder / TRAIN, folder.parent / TRAIN) if f.is_file()), None)
-    path = config.examples or beside
-    if path is None:
-        return {}
-    if not path.is_file():
-        raise TaskError(f"--examples {path}: no such file; give training tasks as JSON lines")
-    tasks = (t for _, row in read_jsonl(path) if (t := _example(row, path)))
-    return pool_of(tasks, config.shots.longest)
-
-
-def _example(row: Row, path: Path) -> Task | None:
-    """A row of a split file as a task; a file that only lists ids gives none."""
-    return Task.from_json(row, str(path)) if "prompt" in row else None
-
-
-def _task(row: Row, index: int, variant: Row, config: CdrEval) -> Task:
-    added = {"status": row["reference_status"], "text": row["reference_text"], "mode": config.mode}
-    steps = [str(step) for step in row.get("operator_sequence") or []]
-    filtered = row.get("operator_kind") == "filter" or any(s.endswith("_filter") for s in steps)
-    meta = {
-        "instance": row["instance_id"],
-        "requirement": variant["user_requirement"],
-        "domain": row.get("domain"),
-        "style": variant.get("style_id"),
-        "difficulty": row.get("difficulty_label"),
-        "has_filter": filtered,
-        "order_slot": row.get("order_slot"),
-    }
-    return Task(
-        id=f"{row['instance_id']}#{index}",
-        family="structured" if row["scoring_profile"] in (JSON, MIXED) else "refinement",
-        track=row["source_track"],
-        split="test",
-        prompt=messages(
-            variant["user_requirement"],
-            row["input_text"],
-            config.mode,
-            "json" if row["output_format"] != "tagged_text" else "tagged_text",
-        ),
-        gold=row | added,
-        group=row.get("order_group_instance_id") or None,
-        meta=meta,
-    )
-
-
-def open_folder(rest: str, args: Any) -> Opened:
-    """`cdr:DIR[:track,…]`, `cdr:DIR/heldout.jsonl` or `cdr:DIR/train.jsonl`."""
-    config = _config(args)
-    picked = pick_rows(rest, config)
-    for track, rows in picked.tracks.items():
-        if not rows:
-            raise TaskError(f"track {track}: no rows in its file")
-    place, _ = parse_tracks(rest)
-    what = _what(place, picked)
-    said = (
-        [
-            f"{picked.left_out} rows are left out: only {what} is evaluated; --all-rows asks for "
-            "every row"
-        ]
-        if picked.left_out
-        else []
-    )
-    pool = examples_of(place, config)
-    tasks = [task for rows in picked.tracks.values() for task in tasks_of(rows, config, pool)]
-    if line := _without_examples(tasks, config):
-        said.append(line)
-    return Opened(
-        tasks,
-        notes={"mode": config.mode, "k": config.k, "rows_left_out": picked.left_out},
-        said=said,
-        heldout=picked.heldout,
-        split=f"{_what(place, picked)} ({sum(map(len, picked.tracks.values()))} rows)",
-    )
-
-
-def _without_examples(tasks: Sequence[Task], config: CdrEval) -> str:
-    """A line about prompts with the two fixed examples, "" when there is none."""
-    bare = [t for t in tasks if shows_examples(t) and "examples" not in t.meta]
-    if config.mode != "few_shot" or not bare:
-        return ""
-    tracks = ", ".join(dict.fromkeys(task.track for task in bare))
-    return (
-        f"few_shot: {len(bare)} prompts of {tracks} show two fixed examples, for want of training "
-        f"tasks of at most {config.shots.longest} characters; --examples FILE names some"
-    )
-
-
-def _what(place: Path, picked: Picked) -> str:
-    """Which rows these are."""
-    if place.is_file():
-        return f"what {place} lists"
-    if not picked.heldout:
-        return f"all rows of {place}, training rows among them"
-    return f"the held-out split of {place}" if picked.left_out else f"all rows of {place}"
-
-
-def _config(args: Any) -> CdrEval:
-    shots = Shots(args.shots, args.shot_chars, args.seed)
-    return CdrEval(args.mode, args.k, args.seed, args.all_rows, shots, args.examples)
-
-
 def plan(task: Task, args: Any, tokenizer: ChatTokenizer | None) -> Plan:
     if "instance_id" not in task.gold:  # a text of one's own
         return plain_plan(task, args, tokenizer)
@@ -272,110 +48,11 @@ def plan(task: Task, args: Any, tokenizer: ChatTokenizer | None) -> Plan:
     return Plan(args.max_new_tokens or room, budget_of(args))
 
 
-def prediction_rows(
-    tasks: Sequence[Task], rows: Sequence[Row], model: str, config: CdrEval, thinking: bool
-) -> list[Row]:
-    """Release prediction rows from the rows of one track's tasks, in order; an answer with a
-    failure is a request that failed."""
-    instances: dict[str, list[tuple[Task, Row]]] = {}
-    for task, row in zip(tasks, rows, strict=True):
-        instances.setdefault(str(task.gold["instance_id"]), []).append((task, row))
-    found: list[Row] = []
-    for pairs in instances.values():
-        original = {k: v for k, v in pairs[0][0].gold.items() if k not in ADDED}
-        picked = dict(variants_of(original, config))
-        asked = {int(task.id.rpartition("#")[2]): row for task, row in pairs}
-        found.append(
-            original
-            | {
-                "request_model": model,
-                "request_backend": "assay",
-                "request_temperature": 0.0,
-                "request_enable_thinking": thinking,
-                "prompt_mode": config.mode,
-                "selected_prompt_variant_indices": list(picked),
-                "prompt_variant_sample_size": config.k if config.k > 0 else "all",
-                "prompt_variant_sampling_seed": config.seed,
-                "variant_predictions": [
-                    _prediction(original, i, variant, asked[i]) for i, variant in picked.items()
-                ],
-            }
-        )
-    return found
-
-
-def _prediction(row: Row, index: int, variant: Row, answer: Row) -> Row:
-    status, text = None, None
-    lost = answer["failure"]
-    gold = str(row.get("reference_json") or row.get("reference_text"))
-    said = answer_after_thoughts(answer["output"], gold)
-    if lost is None and row["output_format"] == "tagged_text":
-        read = parse_release(said)
-        status, text = read.status, read.text
-    elif lost is None:
-        status, text = "KEEP", said.strip()
-    return {
-        "prompt_variant_index": index,
-        "prompt_style_id": variant.get("style_id"),
-        "prompt_style_label": variant.get("style_label"),
-        "user_requirement": variant.get("user_requirement"),
-        "predicted_status": status,
-        "predicted_clean_text": text,
-        "raw_response": answer["output"] if lost is None else "",
-        "prediction_error": lost,
-        "valid_prediction": lost is None,
-    }
-
-
-def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> Found:
-    """Write the release's files under `out/data/evaluation`; the paper's metrics by track."""
-    config, root, model = _config(args), out / "data" / "evaluation", args.name
-    thought = bool(thinking(args))
-    first = [(t, r) for t, r in zip(tasks, rows, strict=True) if r["sample"] == 0]
-    papers: dict[str, Row] = {}
-    answers: dict[str, TrackAnswers] = {}
-    for track in dict.fromkeys(task.track for task, _ in first):
-        mine = [(t, r) for t, r in first if t.track == track]
-        core = mine[0][0].gold["track_family"] == "core_rule"
-        label = config.k if config.k > 0 else "all"
-        suffix = f"{config.mode}_k{label}_seed{config.seed}" if core else "semantic_styles3"
-        home = root / track / model
-        done = prediction_rows([t for t, _ in mine], [r for _, r in mine], model, config, thought)
-        write_jsonl(home / f"predictions_{suffix}.jsonl", done)
-        scored = score_file(done, config.k if core else 0, config.seed, track, model)
-        write_scores(home / f"score_{suffix}", scored)
-        papers[track] = scored.paper
-        answers[track] = TrackAnswers(done, scored)
-    reports(root)
-    return Found(
-        {
-            "paper_metrics": papers,
-            "parsing": "release here, strict in rows and tables",
-            "figures": figures(answers, Draw(seed=args.seed)),
-        },
-        f"{paper_table(papers)}\nfiles: {root}",
-    )
-
-
-def paper_table(papers: Mapping[str, Row]) -> str:
-    """The tracks' numbers as plain text, in per cent."""
-    names = ("mean_rs@k", "mean_rs", "mean_rg", "ocs_at_k")
-    lines = [f"{'track':<30}" + "".join(f"{n:>12}" for n in ("rows", *names))]
-    for track, paper in papers.items():
-        cells = [str(paper["num_instances"])]
-        for name in names:
-            value = paper.get(name)
-            cells.append("–" if value is None else f"{100 * value:.2f}")
-        lines.append(f"{track:<30}" + "".join(f"{c:>12}" for c in cells))
-    return "\n".join(lines)
-
-
 BENCHMARK = Benchmark(
-    families=("refinement", "structured"),
-    open=open_folder,
+    open=later("train.evaluation.cdr_release", "open_folder"),
     options=options,
     plan=plan,
-    tables=tables,
-    shown=tables_of,
-    report=write_errors,
+    tables=later("train.evaluation.cdr_release", "tables"),
+    shown=later("train.evaluation.cdr_shown", "tables_of"),
+    report=later("train.evaluation.cdr_errors", "write_errors"),
 )

@@ -5,6 +5,7 @@ The benchmarks themselves stand in `train/evaluation/benchmarks.py`; nothing els
 
 from __future__ import annotations
 
+import importlib
 from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -89,6 +90,16 @@ def nothing_more(task: Task, run: Trajectory, score: Score, args: Args) -> Row:
     return {}
 
 
+def later(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module that is loaded when it is called: `assay rollout` asks a benchmark's
+    tasks and makes none of its tables."""
+
+    def call(*given: Any, **named: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(*given, **named)
+
+    return call
+
+
 def no_options(parser: ArgumentParser) -> None:
     """A benchmark without options of its own."""
 
@@ -106,16 +117,15 @@ def no_rewards(args: Args) -> Mapping[str, Mapping[str, Any]]:
 class Benchmark:
     """A benchmark, on the evaluation's floor.
 
-    `families` are those whose tasks it asks and records its way, also in a plain file. `open`
-    reads what follows its prefix (`NAME:DIR…`), `options` adds its own command-line options,
-    `plan` says how a task is asked, `more` which further fields a row keeps, `rewards` which
-    settings of its families' scorers the options mean (they apply to words with its prefix),
-    `tables` writes its official files into a folder, from the rows of its tasks in their order;
-    `shown` makes tables for the report of what `tables` gave as numbers; `report` adds pages of its
-    own to a run's folder and gives the text to print, "" for none.
+    The tasks of its families (train/evaluation/benchmarks.py) are asked and recorded its way, also
+    in a plain file. `open` reads what follows its prefix (`NAME:DIR…`), `options` adds its own
+    command-line options, `plan` says how a task is asked, `more` which further fields a row keeps,
+    `rewards` which settings of its families' scorers the options mean (they apply to words with its
+    prefix), `tables` writes its official files into a folder, from the rows of its tasks in their
+    order; `shown` makes tables for the report of what `tables` gave as numbers; `report` adds pages
+    of its own to a run's folder and gives the text to print, "" for none.
     """
 
-    families: Sequence[str]
     open: Callable[[str, Args], Opened]
     options: Callable[[ArgumentParser], None] = no_options
     plan: Callable[[Task, Args, ChatTokenizer | None], Plan] = plain_plan

@@ -219,7 +219,6 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> 
 
 
 BENCHMARK = Benchmark(
-    families=("table",),
     open=open_folder,
     options=options,
     plan=plan,

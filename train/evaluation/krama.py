@@ -214,7 +214,6 @@ def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> 
 
 
 BENCHMARK = Benchmark(
-    families=("answer",),
     open=open_folder,
     options=options,
     plan=plan,

@@ -9,16 +9,16 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rewards.http_client import Patience
 from rewards.task import TaskError
-from rollouts.engines.dialects import DIALECTS
-from rollouts.engines.http_engine import ServerEngine
-from rollouts.engines.server.process import Launch, devices, servers
 from rollouts.prompts import ChatTokenizer
 
+if TYPE_CHECKING:
+    from rollouts.engines.http_engine import ServerEngine
+
 EMBEDDED = "embedded"
+SERVERS = ("vllm", "sglang", "assay")  # those of DIALECTS, which only who asks one has to load
 URLS = ("http://", "https://")
 
 
@@ -28,7 +28,7 @@ def add_engine(to: Any) -> None:
     add(
         "--engine",
         default=EMBEDDED,
-        choices=(EMBEDDED, *DIALECTS),
+        choices=(EMBEDDED, *SERVERS),
         help="vllm, sglang, assay: token ids in and out of a server; a folder as --model starts "
         "one on each GPU, a URL uses the one there (default: %(default)s)",
     )
@@ -52,6 +52,9 @@ class Served:
 
     def engine(self, args: Any) -> ServerEngine:
         """A client with a command's options for endpoints."""
+        from rewards.http_client import Patience
+        from rollouts.engines.http_engine import ServerEngine
+
         return ServerEngine(
             self.addresses,
             self.kind,
@@ -69,6 +72,8 @@ class Served:
 def served(args: argparse.Namespace, folder: Path | None, logs: Path) -> Generator[Served]:
     """`folder`: of the model, None where `--model` is an address; then `--tokenizer` has the folder
     of the tokenizer. Raises `TaskError` for what cannot be used."""
+    from rollouts.engines.server.process import Launch, devices, servers
+
     if folder is None:
         if not args.tokenizer:
             raise TaskError(

@@ -82,7 +82,10 @@ def test_what_a_solver_cannot_do_is_one_sentence(
         (("--solver", "gold"), "no family 'letters'"),
         (("--solver", "cheat:two", "--family", own), "has no cheat 'two'; it has one"),
         (("--solver", "reference", "--family", own), "is for families table, answer, not for"),
-        (("--solver", "refrence", "--family", own), "wanted gold, empty, cheat:NAME, own, or one of"),
+        (
+            ("--solver", "refrence", "--family", own),
+            "wanted gold, empty, cheat:NAME, own, or one of",
+        ),
         (("--model", "http://x/v1", "--endpoint-model", "", "--family", own), "--endpoint-model"),
         (("--solver", "gold", "--family", own, "--env", "x.py:T"), "x.py: no such file"),
         (("--solver", "gold", "--family", own, "--n", "0"), "--n 0: give 1 or more"),

@@ -21,6 +21,7 @@ from rewards.http_client import EndpointError, Patience, opened
 from rewards.task import TaskError
 from rollouts.engines.dialects import DIALECTS, AnswerError, with_fields
 from rollouts.engines.http_engine import ServerEngine
+from rollouts.engines.server.opening import SERVERS
 from rollouts.engines.server.process import Launch, devices, servers
 from rollouts.engines.torch.engine import TorchEngine
 from rollouts.engines.torch.load import load_llama
@@ -239,3 +240,7 @@ def test_answers_of_both_kinds_are_read() -> None:
 def test_answers_without_ids_are_failures(kind: str, row: dict[str, Any]) -> None:
     with pytest.raises(AnswerError):
         DIALECTS[kind].read(row, Sampling(8))
+
+
+def test_every_server_can_be_named_on_the_command_line() -> None:
+    assert set(SERVERS) == set(DIALECTS)
