@@ -18,6 +18,7 @@ from typing import Any
 from rewards.extras import install_extra
 from rewards.journal import Appender, end_journal, read_journal, rewrite_journal
 from rewards.task import TaskError
+from rewards.thoughts import answer_after_thoughts
 from rollouts.conversation import ContextFull
 from rollouts.engines.http_engine import EndpointError, OpenAIEngine
 from rollouts.now import run_now
@@ -118,7 +119,7 @@ def answers(
 
 def said(reply: Reply) -> str:
     """The text of a reply without what a model thought before it."""
-    return reply["text"].rpartition("</think>")[2].strip()
+    return answer_after_thoughts(reply["text"]).strip()
 
 
 async def _ask(
