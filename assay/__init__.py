@@ -122,7 +122,3 @@ def _status(error: BaseException, command: str) -> int | None:
     if status == PIPE:  # what is still buffered has nowhere to go
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     return status
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -58,7 +58,7 @@ def assay(*words: object) -> tuple[str, float]:
     """Standard output and processor seconds of a command; 1, a broken law, is no failure here."""
     before = os.times()
     done = subprocess.run(
-        [sys.executable, str(ROOT / "assay.py"), *map(str, words)], cwd=ROOT, capture_output=True
+        [sys.executable, "-m", "assay", *map(str, words)], cwd=ROOT, capture_output=True
     )
     after = os.times()
     if done.returncode not in (0, 1):

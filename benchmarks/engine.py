@@ -230,7 +230,7 @@ def fallback(hf: Any, args: argparse.Namespace) -> None:
 
 def demo_tasks(folder: str) -> None:
     """Write a build of `assay tasks demo` into a folder."""
-    words = [sys.executable, str(ROOT / "assay.py"), "tasks", "demo", "--out", folder]
+    words = [sys.executable, "-m", "assay", "tasks", "demo", "--out", folder]
     subprocess.run([*words, "difficulty=easy"], check=True, capture_output=True)
 
 

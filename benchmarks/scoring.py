@@ -177,7 +177,10 @@ def against(other: Path, source: Path, target: Path, rows: int, pairs: int) -> N
     """Our `assay score` with one worker, and two, against another checkout's, in turns."""
     theirs: list[Run] = []
     known_to = subprocess.run(
-        [sys.executable, "assay.py", "score", "--help"], cwd=other, capture_output=True, text=True
+        [sys.executable, "-m", "assay", "score", "--help"],
+        cwd=other,
+        capture_output=True,
+        text=True,
     )
     alone = ["--workers", "1"] if "--workers" in known_to.stdout else []
     one: list[Run] = []

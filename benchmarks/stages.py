@@ -54,7 +54,7 @@ def assay(*words: object, note: Path | None = None) -> None:
     script with the command's status where it fails or was stopped."""
     print("$ assay", *words, flush=True)
     before = os.times()
-    command = [sys.executable, str(ROOT / "assay.py"), *map(str, words)]
+    command = [sys.executable, "-m", "assay", *map(str, words)]
     status = subprocess.run(command, cwd=ROOT).returncode
     after = os.times()
     took = after.children_user - before.children_user

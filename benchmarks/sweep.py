@@ -62,7 +62,7 @@ def folder_of(setting: str) -> str:
 def evaluate(setting: str, given: Sequence[str], out: Path) -> int:
     """`assay eval` in a process of its own. Its exit status; raises SystemExit for any but 0 and
     the one that says some answers have no outcome. What is given last holds."""
-    command = [sys.executable, str(ROOT / "assay.py"), "eval", *shlex.split(setting), *given]
+    command = [sys.executable, "-m", "assay", "eval", *shlex.split(setting), *given]
     done = subprocess.run([*command, "--out", str(out)], check=False).returncode
     if done not in (0, UNSCORED):
         raise SystemExit(done)

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rewards.tables.read import load, readings
-from rewards.tables.reading import Reading
+from assay.tables.plan import ReadPlan
+from assay.tables.read import load, readings
 
 
 def write(path: Path, rows: int, german: bool) -> None:
@@ -72,7 +72,7 @@ def main() -> None:
             path = Path(folder) / ("german.csv" if german else "plain.csv")
             write(path, args.rows, german)
             (reading,) = readings(path)
-            assert isinstance(reading, Reading), reading.said()
+            assert isinstance(reading, ReadPlan), reading.said()
             decide = best(lambda path=path: readings(path), args.repeats)
             ours = best(lambda r=reading: load(r, Path(folder)), args.repeats)
             hand = best(lambda path=path, g=german: by_hand(path, g), args.repeats)

@@ -187,7 +187,7 @@ def main() -> int:
         make_run(args.out, args.rollouts, args.seed)
     page = args.out / "view.html"
     began = os.times()
-    command = [sys.executable, str(ROOT / "assay.py"), "view", str(args.out), "--out", str(page)]
+    command = [sys.executable, "-m", "assay", "view", str(args.out), "--out", str(page)]
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     found: dict[str, float] = {
         "page MB": page.stat().st_size / 1e6,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rewards.extras import install_extra
+from assay.extras import install_extra
 from rewards.journal import Appender, end_journal, read_journal, rewrite_journal
 from rewards.task import TaskError
 from rewards.thoughts import answer_after_thoughts

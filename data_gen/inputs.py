@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
+from assay.tables.doubts import Doubt, count
 from rewards.task import write_jsonl
 
 REFUSED = "refused.jsonl"
@@ -30,6 +31,7 @@ class Input:
     why: tuple[str, ...] = ()
     licence: str = "unknown"
     unit: str = "tasks"
+    doubts: tuple[Doubt, ...] = ()  # what was refused until `tables.yaml` settles it
 
     @property
     def used(self) -> bool:
@@ -44,7 +46,9 @@ class Input:
         return text if len(text) <= _WIDTH else text[: _WIDTH - 2] + " …"
 
     def row(self) -> dict[str, Any]:
-        return asdict(self) | {"used": self.used, "why": list(dict.fromkeys(self.why))}
+        listed = [d.to_json() for d in dict.fromkeys(self.doubts)]
+        why = list(dict.fromkeys(self.why))
+        return asdict(self) | {"used": self.used, "why": why, "doubts": listed}
 
 
 def say_inputs(
@@ -60,7 +64,7 @@ def say_inputs(
     file and no line of their own.
     """
     ordered = sorted(inputs, key=lambda one: (one.used, one.name))
-    told = (one for one in ordered if one.why or not one.used)
+    told = (one for one in ordered if one.why or one.doubts or not one.used)
     write_jsonl(out / REFUSED, (one.row() for one in chain(told, members)))
     print("\n".join(lines(ordered, out)), file=to or sys.stderr)
 
@@ -72,4 +76,15 @@ def lines(inputs: Iterable[Input], out: Path) -> list[str]:
     if len(ordered) > SHOWN:
         said.append(f"… and {len(ordered) - SHOWN} more inputs; reasons in {out / REFUSED}")
     used = sum(one.used for one in ordered)
+    said += doubts_said(ordered)
     return [*said, f"inputs: {used} used, {len(ordered) - used} refused"]
+
+
+def doubts_said(inputs: Iterable[Input]) -> list[str]:
+    """A line for each doubt, the first `SHOWN`; then the counts of all by code."""
+    listed = list(dict.fromkeys((one.name, d.line()) for one in inputs for d in one.doubts))
+    said = [f"doubt: {name}: {line}" for name, line in listed[:SHOWN]]
+    if len(listed) > SHOWN:
+        said.append(f"… and {len(listed) - SHOWN} more doubts in {REFUSED}")
+    counts = count(d for one in inputs for d in one.doubts)
+    return [*said, "doubts: " + ", ".join(f"{c} {n}" for c, n in counts.items())] if said else []

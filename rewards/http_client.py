@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
-from rewards.extras import install_extra
+from assay.extras import install_extra
 from rewards.http_stream import EventStream
 from rewards.task import TaskError
 

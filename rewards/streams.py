@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from rewards.extras import install_extra
+from assay.extras import install_extra
 from rewards.files import replacing
 from rewards.task import TaskError
 

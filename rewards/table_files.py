@@ -33,7 +33,7 @@ def tables_below(folder: Path, names: Iterable[str]) -> list[TableMarks]:
 
 
 def _first(folder: Path) -> Iterator[Path]:
-    from rewards.tables.read import form_of
+    from assay.tables.read import form_of
 
     files = sorted(path for path in folder.rglob("*") if path.is_file() and form_of(path))
     yield from files[:FILES]
@@ -42,9 +42,9 @@ def _first(folder: Path) -> Iterator[Path]:
 @lru_cache(maxsize=4096)
 def _of_file(path: str, size: int, changed: int) -> tuple[TableMarks, ...]:
     del size, changed  # part of the key: another content of the same file is read anew
+    from assay.tables.plan import Unread
+    from assay.tables.read import readings, settle
     from rewards.table_marks import marks_of_frame
-    from rewards.tables.read import readings, settle
-    from rewards.tables.reading import Unread
 
     place = Path(path)
     found: list[TableMarks] = []

@@ -9,13 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from assay.errors import TaskError
 from rewards.files import UNFINISHED, replacing
 
 Message = dict[str, str]
-
-
-class TaskError(ValueError):
-    """A task row that cannot be used; the message names the file, the row and the field."""
 
 
 class MachineError(TaskError):

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from rewards.tables.columns import odd_sign, with_sentinels
-from rewards.tables.dates import own_format, parse, pattern
-from rewards.tables.marks import SIGNS, marked_number, marks_of, plain_number
-from rewards.tables.missing import missing_words, sentinels_of
-from rewards.tables.reading import Frame, Reading, to_number, words_of
+from assay.tables.columns import odd_sign, with_sentinels
+from assay.tables.dates import own_format, parse, pattern
+from assay.tables.marks import SIGNS, marked_number, marks_of, plain_number
+from assay.tables.missing import missing_words, sentinels_of
+from assay.tables.plan import Frame, ReadPlan, to_number, words_of
 
 _SHOWN = 30
 _EXACT = 2.0**53  # whole numbers beyond it have no exact float
@@ -24,7 +24,7 @@ _ANY = re.compile(r"(?s:.)*")
 Texts = Callable[[list[str]], Frame]
 
 
-def revised(reading: Reading, raw: Frame, texts: Texts) -> Reading:
+def revised(reading: ReadPlan, raw: Frame, texts: Texts) -> ReadPlan:
     """The reading, or one that the whole table fits better. `raw` is the table before its
     statements, `texts` reads columns again as text. Raises `Ambiguous`."""
     frame = raw.set_axis([str(c) for c in raw.columns], axis=1)
@@ -55,7 +55,7 @@ def _odd_cells(cells: Any, fits: re.Pattern[str]) -> dict[str, int]:
     return {str(k): int(n) for k, n in odd.value_counts().items()}
 
 
-def _texted(reading: Reading, column: str, why: str) -> Reading:
+def _texted(reading: ReadPlan, column: str, why: str) -> ReadPlan:
     """The column as text, with the reason; words for missing numbers are words of it now."""
     kept = {k: v for k, v in reading.missing.items() if k != column}
     return replace(
@@ -69,7 +69,7 @@ def _texted(reading: Reading, column: str, why: str) -> Reading:
     )
 
 
-def _with_words(reading: Reading, column: str, odd: dict[str, int]) -> Reading:
+def _with_words(reading: ReadPlan, column: str, odd: dict[str, int]) -> ReadPlan:
     """With the words for no value that only the whole column shows."""
     if column in reading.fixed:
         return reading
@@ -80,13 +80,13 @@ def _with_words(reading: Reading, column: str, odd: dict[str, int]) -> Reading:
     return replace(reading, missing={**reading.missing, column: (*known, *more)})
 
 
-def _left(reading: Reading, column: str, odd: dict[str, int]) -> list[str]:
+def _left(reading: ReadPlan, column: str, odd: dict[str, int]) -> list[str]:
     """Cells that are no value of the column and no word for a missing one."""
     words = set(words_of(reading, column))
     return sorted(c for c in odd if c.strip() and c not in words)
 
 
-def _date(reading: Reading, column: str, cells: Any) -> Reading:
+def _date(reading: ReadPlan, column: str, cells: Any) -> ReadPlan:
     form = reading.dates[column]
     fits = _ANY if own_format(form) else pattern(form)
     odd = _odd_cells(cells, fits)
@@ -102,7 +102,7 @@ def _date(reading: Reading, column: str, cells: Any) -> Reading:
     return _texted(reading, column, f"{left[0][:_SHOWN]!r} is no date as {form}")
 
 
-def _marked(reading: Reading, column: str, cells: Any) -> Reading:
+def _marked(reading: ReadPlan, column: str, cells: Any) -> ReadPlan:
     if cells.dtype.kind in "iufb":
         return reading
     odd = _odd_cells(cells, marked_number(reading.decimal, reading.thousands))
@@ -127,13 +127,13 @@ def _odd_sign(texts: Any) -> str | None:
     return odd_sign(cells | ({"": 1} if len(signed) < len(texts) else {}))
 
 
-def _number(reading: Reading, column: str, cells: Any) -> Reading:
+def _number(reading: ReadPlan, column: str, cells: Any) -> ReadPlan:
     if cells.dtype.kind == "b" or column in reading.fixed:
         return reading
     return with_sentinels(reading, column, sentinels_of(cells))
 
 
-def _no_number(reading: Reading, column: str, cells: Any) -> Reading:
+def _no_number(reading: ReadPlan, column: str, cells: Any) -> ReadPlan:
     """A column decided to be numbers that pandas reads as text: a cell is none."""
     odd = _odd_cells(cells, plain_number(reading.decimal))
     if cells.isna().all():
@@ -148,7 +148,7 @@ def _no_number(reading: Reading, column: str, cells: Any) -> Reading:
     return _texted(reading, column, f"{left[0][:_SHOWN]!r} is no number")
 
 
-def _late_marks(reading: Reading, frame: Frame, texts: Texts) -> Reading:
+def _late_marks(reading: ReadPlan, frame: Frame, texts: Texts) -> ReadPlan:
     """Where no number of the sample had a decimal mark, and some of the table have."""
     if reading.decimal or reading.between == ",":
         return reading
@@ -165,7 +165,7 @@ def _fractions(column: Any) -> bool:
     return bool((filled != filled.round()).any())
 
 
-def _inexact(reading: Reading, frame: Frame, texts: Texts) -> Reading:
+def _inexact(reading: ReadPlan, frame: Frame, texts: Texts) -> ReadPlan:
     """Whole numbers of more digits than a float holds, beside missing cells, stay text."""
     large = [
         c

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rewards.tables.dates import date_format, formats, mark_of, parse
-from rewards.tables.marks import (
+from assay.tables.dates import date_format, formats, mark_of, parse
+from assay.tables.marks import (
     SIGNS,
     Marks,
     groups_in,
@@ -20,9 +20,9 @@ from rewards.tables.marks import (
     plain_number,
     thousands_for,
 )
-from rewards.tables.missing import SPELLINGS, as_number, missing_in_text, missing_words, sentinels
-from rewards.tables.overrules import Rule
-from rewards.tables.reading import Reading
+from assay.tables.missing import SPELLINGS, as_number, missing_in_text, missing_words, sentinels
+from assay.tables.overrules import Rule
+from assay.tables.plan import ReadPlan
 
 Cells = Mapping[str, int]  # distinct cells of text with how often they stand there
 _SHOWN = 30
@@ -51,7 +51,7 @@ def column_of(name: str, values: Sequence[Any]) -> Column:
     return Column(name, texts, numbers, typed)
 
 
-def decide(reading: Reading, columns: Sequence[Column], rule: Rule) -> Reading:
+def decide(reading: ReadPlan, columns: Sequence[Column], rule: Rule) -> ReadPlan:
     """The reading with marks, kinds of columns and missing values decided; a rule is obeyed.
 
     Raises `Ambiguous` where the decimal mark of a delimited file is open.
@@ -78,7 +78,7 @@ def decide(reading: Reading, columns: Sequence[Column], rule: Rule) -> Reading:
     return reading
 
 
-def _values(reading: Reading, column: Column) -> dict[float, int]:
+def _values(reading: ReadPlan, column: Column) -> dict[float, int]:
     """The numbers of a column, as far as they are known."""
     if column.name not in reading.numbers:
         return {} if column.cells else dict(column.values)
@@ -95,7 +95,9 @@ def _values(reading: Reading, column: Column) -> dict[float, int]:
     return found
 
 
-def with_sentinels(reading: Reading, name: str, found: tuple[list[float], list[float]]) -> Reading:
+def with_sentinels(
+    reading: ReadPlan, name: str, found: tuple[list[float], list[float]]
+) -> ReadPlan:
     """The reading with numbers that mean no value, and a note for those that may."""
     sure, maybe = found
     if name in reading.fixed:
@@ -126,7 +128,7 @@ def _missing_for(column: Column, rule: Rule) -> tuple[str, ...]:
 
 
 def _marks(
-    reading: Reading, numeric: Sequence[Column], gone: Mapping[str, Sequence[str]], rule: Rule
+    reading: ReadPlan, numeric: Sequence[Column], gone: Mapping[str, Sequence[str]], rule: Rule
 ) -> Marks:
     """What the rule says, else what the cells say. In forms that have numbers of their own, an
     open mark leaves the column text."""
@@ -138,7 +140,7 @@ def _marks(
     return replace(found, thousands=rule.thousands or found.thousands)
 
 
-def as_numbers(reading: Reading, column: Column, gone: Sequence[str]) -> Reading:
+def as_numbers(reading: ReadPlan, column: Column, gone: Sequence[str]) -> ReadPlan:
     """The column as numbers where every filled cell is one, else as text with the reason."""
     name, filled = column.name, column.filled(gone)
     plain = plain_number(reading.decimal)
@@ -180,7 +182,7 @@ def _with(
     return {k: v for k, v in kept.items() if v}
 
 
-def _with_dates(reading: Reading, columns: Sequence[Column], rule: Rule) -> Reading:
+def _with_dates(reading: ReadPlan, columns: Sequence[Column], rule: Rule) -> ReadPlan:
     """Dates, where one format fits; the order of day and month that one column tells holds for
     all columns with the same mark between them."""
     open_columns = [
@@ -205,8 +207,8 @@ def _with_dates(reading: Reading, columns: Sequence[Column], rule: Rule) -> Read
 
 
 def _dated(
-    reading: Reading, column: Column, cells: list[str], day_first: dict[str, bool], rule: Rule
-) -> Reading:
+    reading: ReadPlan, column: Column, cells: list[str], day_first: dict[str, bool], rule: Rule
+) -> ReadPlan:
     name = column.name
     wanted = rule.dates.get(name)
     if wanted is not None:
@@ -232,7 +234,7 @@ def _dated(
     )
 
 
-def _rest(reading: Reading, column: Column, rule: Rule) -> Reading:
+def _rest(reading: ReadPlan, column: Column, rule: Rule) -> ReadPlan:
     """Text: columns that pandas would turn into something else are named."""
     name = column.name
     if name in reading.numbers or name in reading.dates:

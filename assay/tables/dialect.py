@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
-from rewards.tables.marks import looks_numeric, plain_number
-from rewards.tables.overrules import Rule
-from rewards.tables.reading import Unreadable
-from rewards.tables.texts import Text
+from assay.tables.marks import looks_numeric, plain_number
+from assay.tables.overrules import Rule
+from assay.tables.plan import Unreadable
+from assay.tables.texts import Text
 
 _SEPARATORS = (",", ";", "\t", "|")
 _FIELD = 1 << 24

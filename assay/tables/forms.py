@@ -22,10 +22,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from rewards.extras import install_extra
-from rewards.tables.overrules import Rule
-from rewards.tables.reading import Reading, Unread, Unreadable, expression
-from rewards.tables.texts import read_text, unpacked
+from assay.extras import install_extra
+from assay.tables.overrules import Rule
+from assay.tables.plan import ReadPlan, Unread, Unreadable, expression
+from assay.tables.texts import read_text, unpacked
 
 _ROWS = 2000  # of a table, that are looked at for decisions
 _NEEDS = {"excel": "openpyxl", "parquet": "pyarrow", "html": "lxml"}
@@ -36,7 +36,7 @@ _BYTES = {"excel": 200 << 20, "json": 200 << 20, "lines": 2 << 30, "html": 50 <<
 class Found:
     """A table before decisions: `cells` are the values of some rows, column by column."""
 
-    reading: Reading
+    reading: ReadPlan
     cells: Sequence[Sequence[Any]]
 
 
@@ -84,14 +84,14 @@ def _sheet(name: str, title: str, rows: Sequence[Sequence[Any]], rule: Rule) -> 
         and not any(isinstance(v, str) for v in head)
         and any(isinstance(v, int | float) for v in head)
     )
-    reading = Reading(name, "excel", title, skip=top, header=not bare)
+    reading = ReadPlan(name, "excel", title, skip=top, header=not bare)
     if bare:
         reading = _numbered(reading, len(head))
         top -= 1
     return Found(reading, list(zip(*rows[top + 1 :], strict=False)))
 
 
-def _numbered(reading: Reading, width: int) -> Reading:
+def _numbered(reading: ReadPlan, width: int) -> ReadPlan:
     names = tuple(f"column {i + 1}" for i in range(width))
     note = "no names above the data: the columns are numbered"
     return replace(reading, columns=names, notes=(*reading.notes, note))
@@ -129,7 +129,7 @@ def _records(name: str, form: str, rows: list[Any]) -> Found:
         raise Unreadable(f"field {huge!r} holds whole numbers of more than 64 bits")
     keys = list(dict.fromkeys(k for r in listed for k in r))
     step = max(1, len(listed) // _ROWS)
-    return Found(Reading(name, form), [[r.get(k) for r in listed[::step]] for k in keys])
+    return Found(ReadPlan(name, form), [[r.get(k) for r in listed[::step]] for k in keys])
 
 
 def _parquet(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
@@ -142,7 +142,7 @@ def _parquet(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
     table = batch if batch is not None else file.schema_arrow.empty_table()
     frame = table.to_pandas().reset_index() if named else table.to_pandas()
     cells = [frame.iloc[:, i].tolist() for i in range(frame.shape[1])]
-    yield Found(Reading(name, "parquet", header=not named), cells)
+    yield Found(ReadPlan(name, "parquet", header=not named), cells)
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -164,7 +164,7 @@ def _sqlite(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
             if blob:
                 yield Unread(name, "a column holds bytes; a table has plain values", table)
             else:
-                yield Found(Reading(name, "sqlite", table), cells)
+                yield Found(ReadPlan(name, "sqlite", table), cells)
 
 
 def _html(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
@@ -183,10 +183,10 @@ def _html(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
         if not plain or frame.shape[0] < 1 or frame.shape[1] < 1:
             yield Unread(name, "the names stand in several rows, or there are none", str(number))
             continue
-        yield _page_table(Reading(name, "html", str(number), encoding=text.encoding), path)
+        yield _page_table(ReadPlan(name, "html", str(number), encoding=text.encoding), path)
 
 
-def _page_table(reading: Reading, path: Path) -> Found:
+def _page_table(reading: ReadPlan, path: Path) -> Found:
     """A table of a page with every cell as text; its first row holds the names."""
     pd: Any = importlib.import_module("pandas")
     frames = pd.read_html(path, flavor="lxml", encoding=reading.encoding, header=0, thousands=None)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from rewards.tables.reading import Unreadable
+from assay.tables.plan import Unreadable
 
 SIGNS = "$€£%"
 _SIGNED = re.compile("[$€£% \\t\\r\u00a0\u202f]")  # what is left out of a number, but not line ends

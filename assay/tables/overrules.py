@@ -17,25 +17,44 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
-from rewards.task import TaskError
+from assay.errors import TaskError
 
 FILE = "tables.yaml"
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What the user says of a file; what is empty is decided from the cells."""
+    """What the user says of a file, or of one part of it; what is empty is decided from the cells,
+    or is in doubt (`assay.tables.doubts`).
+
+    They are obeyed in this order: the bytes are decoded; `skip`, `ranges` and `drop_rows` choose
+    rows; `header` and `names` name the columns; `drop_where` and `drop_duplicates` leave out rows
+    by their cells as written, blanks at the ends taken off; `spellings`, `missing`, `text`,
+    `numbers`, `dates`, `decimal` and `thousands` say what the cells mean.
+    """
 
     sep: str = ""
     encoding: str = ""
     quote: str | None = None
     skip: int | None = None
     header: bool | None = None
+    names: tuple[str, ...] = ()  # of all columns, in order, in place of those in the file
+    ranges: tuple[str, ...] = ()  # of a sheet: A1:E241 is one table
+    merged: str = ""  # fill: a merged cell counts for all its cells; first: for its first alone
+    formulas: str = ""  # stored: the results in the file count, as they are
+    # numbers of lines or rows as an editor or a spreadsheet shows them, first and last included;
+    # () says that every row is one, None leaves it to the cells
+    drop_rows: tuple[tuple[int, int], ...] | None = None
+    drop_where: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    drop_duplicates: tuple[str, ...] = ()  # of rows that are equal here, the first is kept
     decimal: str = ""
     thousands: str = ""
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     dates: Mapping[str, str] = field(default_factory=dict[str, str])
     text: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()  # that are no codes
+    # column → {as written: as meant}; nothing where values that look alike are different values
+    spellings: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     ragged: str = ""
     use: bool = True
     published: bool = True  # false: no copy of a published table, whatever its columns hold
@@ -46,11 +65,18 @@ class Rule:
 
     def named(self) -> list[str]:
         """The columns that the rule names."""
-        return [c for c in (*self.missing, *self.dates, *self.text) if c != "*"]
+        listed = (*self.missing, *self.dates, *self.text, *self.numbers, *self.spellings)
+        return [c for c in (*listed, *self.drop_where, *self.drop_duplicates) if c != "*"]
 
 
 _KEYS = tuple(f.name for f in fields(Rule))
-_MARKS = {"decimal": (".", ","), "thousands": (".", ",", " ", "'"), "ragged": ("skip", "refuse")}
+_MARKS = {
+    "decimal": (".", ","),
+    "thousands": (".", ",", " ", "'"),
+    "ragged": ("skip", "refuse"),
+    "merged": ("fill", "first"),
+    "formulas": ("stored",),
+}
 
 
 @dataclass(frozen=True)
@@ -59,11 +85,13 @@ class Overrules:
 
     rules: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 
-    def of(self, path: str) -> Rule:
-        """The rule of a file, its path relative to the folder of `tables.yaml`, with /."""
+    def of(self, path: str, part: str = "") -> Rule:
+        """The rule of a file, its path relative to the folder of `tables.yaml`, with /; or of one
+        part of it (a sheet, a table), whose pattern may also be `PATH [PART]`."""
         found: dict[str, Any] = {}
         for pattern, given in self.rules:
-            if fnmatch.fnmatchcase(path, pattern):
+            exact = bool(part) and pattern == f"{path} [{part}]"
+            if exact or fnmatch.fnmatchcase(path, pattern):
                 found |= given
         return replace(Rule(), **found)
 
@@ -100,10 +128,14 @@ def _checked(given: Any, where: str) -> dict[str, Any]:
 
 
 def _value(key: str, value: Any, where: str) -> Any:
-    if key in ("missing", "dates"):
+    if key in ("missing", "dates", "drop_where"):
         return _mapped(key, value, where)
-    if key == "text":
+    if key in ("text", "numbers", "names", "ranges", "drop_duplicates"):
         return _words(value, where)
+    if key == "drop_rows":
+        return _row_numbers(value, where)
+    if key == "spellings":
+        return _spellings(value, where)
     if key == "skip":
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise TaskError(f"{where}: {value!r}; wanted the number of lines above the names")
@@ -127,12 +159,36 @@ def _mapped(key: str, value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TaskError(f"{where}: wanted column: value pairs; got {value!r}")
     rows = cast("dict[Any, Any]", value)
-    if key == "missing":
+    if key != "dates":
         return {str(k): _words(v, f"{where}: {k!r}") for k, v in rows.items()}
     for name, form in rows.items():
         if form is not False and (not isinstance(form, str) or "%" not in form):
             raise TaskError(f"{where}: {name!r}: {form!r}; wanted %d.%m.%Y or the like, or false")
     return {str(k): str(v or "") for k, v in rows.items()}
+
+
+def _row_numbers(value: Any, where: str) -> tuple[tuple[int, int], ...]:
+    """Rows and spans of rows: `[3, 241-245]`."""
+    found: list[tuple[int, int]] = []
+    for one in cast("list[Any]", value if isinstance(value, list) else [value]):
+        first, mark, last = str(one).partition("-")
+        if isinstance(one, bool) or not first.isdecimal() or not (last.isdecimal() or not mark):
+            raise TaskError(f"{where}: {one!r}; wanted numbers of rows such as [3, 241-245]")
+        found.append((int(first), int(last or first)))
+    return tuple(found)
+
+
+def _spellings(value: Any, where: str) -> dict[str, dict[str, str]]:
+    if not isinstance(value, dict):
+        raise TaskError(f"{where}: wanted column: {{as written: as meant}}; got {value!r}")
+    found: dict[str, dict[str, str]] = {}
+    for column, given in cast("dict[Any, Any]", value).items():
+        if given != "distinct" and not isinstance(given, dict):
+            said = "wanted {as written: as meant}, or distinct"
+            raise TaskError(f"{where}: {column!r}: {given!r}; {said}")
+        pairs = cast("dict[Any, Any]", {} if given == "distinct" else given)
+        found[str(column)] = {str(k): str(v) for k, v in pairs.items()}
+    return found
 
 
 def _words(value: Any, where: str) -> tuple[str, ...]:

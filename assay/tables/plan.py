@@ -11,15 +11,16 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, cast
 from urllib.parse import quote as quoted
 
-from rewards.tables.missing import as_number
-from rewards.task import TaskError
+from assay.errors import TaskError
+from assay.tables.doubts import Doubt
+from assay.tables.missing import as_number
 
 Frame = Any  # a pandas DataFrame; pandas ships no types
 FORMS = ("csv", "excel", "json", "lines", "parquet", "sqlite", "html")
 
 
 class Unreadable(TaskError):
-    """A table that cannot be read, or that contradicts its `Reading`; one sentence says why."""
+    """A table that cannot be read, or that contradicts its `ReadPlan`; one sentence says why."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,14 @@ class Unread:
     path: str
     why: str
     part: str = ""
+    doubts: tuple[Doubt, ...] = ()  # those that refused it
 
     def said(self) -> str:
         return f"{_place(self.path, self.part)}: {self.why}"
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadPlan:
     """How one table of a file is read.
 
     `skip` counts lines or rows above the column names. `columns` are the names of the frame; where
@@ -65,6 +67,7 @@ class Reading:
     fixed: tuple[str, ...] = ()  # columns whose missing values the user named
     ragged: str = ""  # "skip": rows of too many fields are left out
     notes: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()  # of single columns, which are left out of the frame
 
     @property
     def name(self) -> str:
@@ -110,9 +113,9 @@ class Reading:
         return asdict(self)
 
     @staticmethod
-    def from_json(row: Mapping[str, Any]) -> Reading:
+    def from_json(row: Mapping[str, Any]) -> ReadPlan:
         """The reading that `to_json` gave. Raises `TaskError` for a field that is not known."""
-        known = {f.name for f in fields(Reading)}
+        known = {f.name for f in fields(ReadPlan)}
         if unknown := sorted(set(row) - known):
             raise TaskError(f"a reading has no field {unknown[0]!r}")
         values = dict(row)
@@ -120,20 +123,20 @@ class Reading:
             values[key] = tuple(values.get(key, ()))
         found = cast("Mapping[str, list[str]]", values.get("missing", {}))
         values["missing"] = {k: tuple(v) for k, v in found.items()}
-        return Reading(**values)
+        return ReadPlan(**values)
 
 
 def _place(path: str, part: str) -> str:
     return f"{path} [{part}]" if part else path
 
 
-def statements(reading: Reading, name: str = "t", place: str | None = None) -> list[str]:
+def statements(reading: ReadPlan, name: str = "t", place: str | None = None) -> list[str]:
     """All statements, in order. `place` is the file's, `data/PATH` where it is None."""
     imports = ["import sqlite3"] if reading.form == "sqlite" else []
     return [*imports, f"{name} = {expression(reading, place)}", *after(reading, name)]
 
 
-def expression(reading: Reading, place: str | None = None) -> str:
+def expression(reading: ReadPlan, place: str | None = None) -> str:
     """What reads the cells, before words for missing values and text become values."""
     where = f"data/{reading.path}" if place is None else place
     if reading.form == "csv":
@@ -160,7 +163,7 @@ def expression(reading: Reading, place: str | None = None) -> str:
     return _html(reading, where)
 
 
-def _html(reading: Reading, where: str) -> str:
+def _html(reading: ReadPlan, where: str) -> str:
     texts = ", ".join(f"{i}: str" for i in range(len(reading.columns)))
     words = [repr(where), "flavor='lxml'", f"encoding={reading.encoding!r}"]
     words += ["header=0" if reading.header else "header=None"]
@@ -169,7 +172,7 @@ def _html(reading: Reading, where: str) -> str:
     return f"pd.read_html({', '.join(words)})[{reading.part}]{names}"
 
 
-def _csv(reading: Reading) -> list[str]:
+def _csv(reading: ReadPlan) -> list[str]:
     words: list[str] = []
     if reading.sep != ",":
         words.append(f"sep={reading.sep!r}")
@@ -196,7 +199,7 @@ def _csv(reading: Reading) -> list[str]:
     return [*words, "low_memory=False"]
 
 
-def words_of(reading: Reading, column: str) -> list[str]:
+def words_of(reading: ReadPlan, column: str) -> list[str]:
     """What is looked for as text: numbers, in a column of numbers, are looked for as numbers."""
     words = reading.missing.get(column, ())
     if column not in reading.numbers:
@@ -204,7 +207,7 @@ def words_of(reading: Reading, column: str) -> list[str]:
     return [w for w in words if as_number(w, reading.decimal) is None]
 
 
-def _empty(reading: Reading) -> str:
+def _empty(reading: ReadPlan) -> str:
     """pandas takes either one list for every column or a list for each."""
     if not any(words_of(reading, c) for c in reading.columns):
         return "['']"
@@ -212,7 +215,7 @@ def _empty(reading: Reading) -> str:
     return repr(each)
 
 
-def after(reading: Reading, name: str = "t") -> list[str]:
+def after(reading: ReadPlan, name: str = "t") -> list[str]:
     """Statements for what pandas' reader does not do: each changes one column."""
     lines: list[str] = []
     for column in reading.columns:
@@ -230,14 +233,14 @@ def after(reading: Reading, name: str = "t") -> list[str]:
     return lines
 
 
-def _numbers(reading: Reading, column: str) -> list[float]:
+def _numbers(reading: ReadPlan, column: str) -> list[float]:
     if column not in reading.numbers:
         return []
     found = (as_number(w, reading.decimal) for w in reading.missing.get(column, ()))
     return sorted({n for n in found if n is not None})
 
 
-def to_number(reading: Reading, cells: str) -> str:
+def to_number(reading: ReadPlan, cells: str) -> str:
     """The expression that turns text with marks into numbers."""
     drop = {" ": " \u00a0\u202f", "'": "'’"}.get(reading.thousands, reading.thousands)
     point = ".str.replace(',', '.')" if reading.decimal == "," else ""

@@ -23,14 +23,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rewards.tables.checks import revised
-from rewards.tables.columns import Column, column_of, decide
-from rewards.tables.dialect import Layout, layout_of, records
-from rewards.tables.forms import Found, connect, tables_of
-from rewards.tables.marks import looks_numeric
-from rewards.tables.overrules import Overrules, Rule, overrules
-from rewards.tables.reading import Frame, Reading, Unread, Unreadable, after, expression
-from rewards.tables.texts import WHOLE, Text, read_text
+from assay.tables.checks import revised
+from assay.tables.columns import Column, column_of, decide
+from assay.tables.dialect import Layout, layout_of, records
+from assay.tables.forms import Found, connect, tables_of
+from assay.tables.marks import looks_numeric
+from assay.tables.overrules import Overrules, Rule, overrules
+from assay.tables.plan import Frame, ReadPlan, Unread, Unreadable, after, expression
+from assay.tables.texts import WHOLE, Text, read_text
 
 FORMS = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".psv", ".dat"), "csv"),
@@ -58,7 +58,7 @@ def form_of(path: Path) -> str:
     return FORMS.get(suffixes[-1], "") if suffixes else ""
 
 
-def readings_below(root: Path) -> Iterator[Reading | Unread]:
+def readings_below(root: Path) -> Iterator[ReadPlan | Unread]:
     """The tables of all files below a folder, in the order of their paths."""
     rules = overrules(root)
     for path in sorted(p for p in root.rglob("*") if p.is_file() and form_of(p)):
@@ -67,29 +67,29 @@ def readings_below(root: Path) -> Iterator[Reading | Unread]:
 
 def readings(
     path: Path, root: Path | None = None, rules: Overrules | None = None
-) -> list[Reading | Unread]:
+) -> list[ReadPlan | Unread]:
     """The tables of one file with everything decided, or why they are refused; none for a file
     that is no table. Without `rules`, `tables.yaml` of the root folder counts."""
     root = path.parent if root is None else root
     small = form_of(path) != "" and path.is_file() and path.stat().st_size <= SMALL
     return [
-        found if isinstance(found, Reading | Unread) else found[0]
+        found if isinstance(found, ReadPlan | Unread) else found[0]
         for found in _found(path, root, rules, small, _MOST)
     ]
 
 
 def settled(
     path: Path, root: Path, rules: Overrules | None = None, most: int = _MOST
-) -> list[tuple[Reading, Frame] | Unread]:
+) -> list[tuple[ReadPlan, Frame] | Unread]:
     """What `settle` gives for each of the first `most` tables of a file, with the file read as
     seldom as can be; or why a table is refused."""
     found = _found(path, root, rules, True, most)
-    return [one for one in found if not isinstance(one, Reading)]
+    return [one for one in found if not isinstance(one, ReadPlan)]
 
 
 def _found(
     path: Path, root: Path, rules: Overrules | None, whole: bool, most: int
-) -> list[Reading | Unread | tuple[Reading, Frame]]:
+) -> list[ReadPlan | Unread | tuple[ReadPlan, Frame]]:
     """The tables of a file; with `whole`, each is read to its end and stands beside its frame."""
     form = form_of(path)
     if not form:
@@ -112,8 +112,8 @@ def _found(
 
 
 def _sure(
-    found: Reading | Unread, root: Path, kept: _Kept
-) -> Reading | Unread | tuple[Reading, Frame]:
+    found: ReadPlan | Unread, root: Path, kept: _Kept
+) -> ReadPlan | Unread | tuple[ReadPlan, Frame]:
     """A reading that the whole of a table fits, and the table."""
     if isinstance(found, Unread):
         return found
@@ -123,7 +123,7 @@ def _sure(
         return Unread(found.path, str(error).removeprefix(f"{found.name}: "), found.part)
 
 
-def load(reading: Reading, root: Path) -> Frame:
+def load(reading: ReadPlan, root: Path) -> Frame:
     """The table as its reading says. Raises `Unreadable` in one sentence for a file that does not
     hold what was decided from its sample: `settle` finds a reading that fits."""
     raw = _raw(reading, root)
@@ -135,12 +135,12 @@ def load(reading: Reading, root: Path) -> Frame:
     return _finished(reading, raw)
 
 
-def settle(reading: Reading, root: Path) -> tuple[Reading, Frame]:
+def settle(reading: ReadPlan, root: Path) -> tuple[ReadPlan, Frame]:
     """The reading that the whole table fits, and the table as `load` gives it for that reading."""
     return _settle(reading, root, {})
 
 
-def _settle(reading: Reading, root: Path, kept: _Kept) -> tuple[Reading, Frame]:
+def _settle(reading: ReadPlan, root: Path, kept: _Kept) -> tuple[ReadPlan, Frame]:
     for _ in range(_ROUNDS):
         raw = _raw(reading, root, kept)
         fitting = revised(reading, raw, _texts(reading, root))
@@ -153,11 +153,11 @@ def _settle(reading: Reading, root: Path, kept: _Kept) -> tuple[Reading, Frame]:
     raise Unreadable(f"{reading.name}: no reading fits all of it; name its columns in tables.yaml")
 
 
-def _names(root: Path, reading: Reading) -> dict[str, Any]:
+def _names(root: Path, reading: ReadPlan) -> dict[str, Any]:
     return {"pd": importlib.import_module("pandas"), "sqlite3": sqlite3, "str": str}
 
 
-def _raw(reading: Reading, root: Path, kept: _Kept | None = None) -> Frame:
+def _raw(reading: ReadPlan, root: Path, kept: _Kept | None = None) -> Frame:
     """The frame before its statements. The expression is our own, made of quoted parts."""
     place = str((root / reading.path).absolute())
     frame = (kept or {}).pop(expression(reading, place), None)
@@ -181,7 +181,7 @@ def _raw(reading: Reading, root: Path, kept: _Kept | None = None) -> Frame:
     return _checked(reading, frame)
 
 
-def _checked(reading: Reading, frame: Frame) -> Frame:
+def _checked(reading: ReadPlan, frame: Frame) -> Frame:
     index = importlib.import_module("pandas").RangeIndex
     if not isinstance(frame.index, index):
         raise Unreadable(f"{reading.name}: rows have more fields than there are column names")
@@ -190,7 +190,7 @@ def _checked(reading: Reading, frame: Frame) -> Frame:
     return frame
 
 
-def _finished(reading: Reading, raw: Frame) -> Frame:
+def _finished(reading: ReadPlan, raw: Frame) -> Frame:
     names = {"t": raw, **_names(Path(), reading)}
     try:
         for statement in after(reading):
@@ -200,7 +200,7 @@ def _finished(reading: Reading, raw: Frame) -> Frame:
     return names["t"]
 
 
-def _texts(reading: Reading, root: Path) -> Any:
+def _texts(reading: ReadPlan, root: Path) -> Any:
     """What reads some columns of a delimited file as text, for a second look."""
 
     def read(columns: list[str]) -> Frame:
@@ -211,7 +211,7 @@ def _texts(reading: Reading, root: Path) -> Any:
     return read
 
 
-def _typed(found: Found | Unread, path: Path, rule: Rule, kept: _Kept) -> Reading | Unread:
+def _typed(found: Found | Unread, path: Path, rule: Rule, kept: _Kept) -> ReadPlan | Unread:
     if isinstance(found, Unread):
         return found
     try:
@@ -229,7 +229,7 @@ def _typed(found: Found | Unread, path: Path, rule: Rule, kept: _Kept) -> Readin
         return Unread(found.reading.path, str(error), found.reading.part)
 
 
-def _frame_names(reading: Reading, path: Path, kept: _Kept) -> tuple[str, ...]:
+def _frame_names(reading: ReadPlan, path: Path, kept: _Kept) -> tuple[str, ...]:
     """The names that pandas gives the columns; the frame is kept, as it will be wanted next."""
     root = path.parents[len(Path(reading.path).parts) - 1]
     frame = _raw(reading, root)
@@ -237,13 +237,13 @@ def _frame_names(reading: Reading, path: Path, kept: _Kept) -> tuple[str, ...]:
     return tuple(str(c) for c in frame.columns)
 
 
-def _check_named(rule: Rule, reading: Reading) -> None:
+def _check_named(rule: Rule, reading: ReadPlan) -> None:
     unknown = [c for c in rule.named() if c not in reading.columns]
     if unknown:
         raise Unreadable(f"tables.yaml names a column {unknown[0]!r} that is not there")
 
 
-def _delimited(path: Path, name: str, rule: Rule) -> Reading | Unread:
+def _delimited(path: Path, name: str, rule: Rule) -> ReadPlan | Unread:
     suffix = next((s for s in map(str.lower, path.suffixes) if s in FORMS), "")
     text = read_text(path, rule.encoding)
     layout = layout_of(text, rule, suffix)
@@ -254,7 +254,7 @@ def _delimited(path: Path, name: str, rule: Rule) -> Reading | Unread:
             f"line {layout.wide} has more than the {layout.width} fields of the others; mend it, "
             "or set ragged: skip in tables.yaml to leave such rows out"
         )
-    reading = Reading(
+    reading = ReadPlan(
         name,
         "csv",
         sep=layout.sep,
@@ -269,7 +269,7 @@ def _delimited(path: Path, name: str, rule: Rule) -> Reading | Unread:
     return decide(reading, _columns(reading, layout, text), rule)
 
 
-def _named(reading: Reading, layout: Layout) -> Reading:
+def _named(reading: ReadPlan, layout: Layout) -> ReadPlan:
     """With the names of the columns as pandas gives them."""
     notes = [f"rows of too few fields, the rest missing: {layout.short}"] if layout.short else []
     width = layout.width
@@ -317,7 +317,7 @@ def _pandas_names(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(str(c) for c in frame.columns)
 
 
-def _columns(reading: Reading, layout: Layout, text: Text) -> list[Column]:
+def _columns(reading: ReadPlan, layout: Layout, text: Text) -> list[Column]:
     """The cells of the rows of the start, and of rows from all over a large file."""
     rows = layout.rows
     if not text.whole or len(text.start) >= WHOLE:

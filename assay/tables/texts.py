@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from rewards.extras import install_extra
-from rewards.tables.reading import Unreadable
+from assay.extras import install_extra
+from assay.tables.plan import Unreadable
 
 MOST = 4 << 30  # bytes of text, unpacked
 WHOLE = 1 << 20  # characters up to which every row is looked at

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from assay.tables.overrules import Overrules, overrules
+from assay.tables.plan import Unread, Unreadable
+from assay.tables.read import PACKED, form_of, readings, settle
 from data_gen.dare.layout import Frame
 from data_gen.dare.published import same_as_published
-from rewards.tables.overrules import Overrules, overrules
-from rewards.tables.read import PACKED, form_of, readings, settle
-from rewards.tables.reading import Unread, Unreadable
 
 _SEVERAL = ("excel", "sqlite", "html")  # forms of which a file may hold several tables
 

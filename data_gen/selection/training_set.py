@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.extras import install_extra
 from data_gen.selection.index import kept_messages
 from rewards.chosen import licences_in
-from rewards.extras import install_extra
 from rewards.files import replacing
 from rewards.task import TaskError
 

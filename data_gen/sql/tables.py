@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from assay.tables.plan import ReadPlan
+from assay.tables.read import load
 from data_gen.krama.lakes.files import Arrays
 from data_gen.krama.lakes.links import Link
 from data_gen.krama.lakes.records import Records
@@ -18,8 +20,6 @@ from data_gen.krama.lakes.tables import Table as Described
 from data_gen.sql.plans import Field
 from rewards.sql.compare import Cell
 from rewards.sql.data import RESERVED, Column, Database, Table, Type
-from rewards.tables.read import load
-from rewards.tables.reading import Reading
 
 Frame = Any
 LONGEST = 120  # characters of a cell
@@ -59,7 +59,7 @@ def read_frame(described: Described, folder: Path) -> Frame:
     reading = described.reading
     if isinstance(reading, Arrays | Records):
         return reading.load(folder)
-    assert isinstance(reading, Reading)
+    assert isinstance(reading, ReadPlan)
     return load(reading, folder)
 
 

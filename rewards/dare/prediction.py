@@ -21,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from assay.extras import install_extra
 from rewards.dare.metrics import METRICS, MetricRaises, raw_r2
 from rewards.dare.read import (
     ReaderLost,
@@ -30,7 +31,6 @@ from rewards.dare.read import (
     read_prediction,
     read_truth,
 )
-from rewards.extras import install_extra
 from rewards.task import Score, TaskError
 
 Reading = Literal["release", "strict"]

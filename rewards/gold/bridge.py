@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from rewards.extras import install_extra
+from assay.extras import install_extra
 from rewards.gold.core import GoldError, Operator, Param, library, nearest
 
 PREFIX = "data_juicer:"

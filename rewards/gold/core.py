@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from rewards.extras import install_extra
+from assay.extras import install_extra
 from rewards.task import TaskError
 
 Profile = Literal["bench", "dj"]

@@ -102,7 +102,7 @@ def test_ctrl_c_and_kill_leave_a_run_that_ends_the_same(
     finished: Path, tiny_folder: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
-    command = [sys.executable, str(ROOT / "assay.py"), *words(tiny_folder, out)]
+    command = [sys.executable, "-m", "assay", *words(tiny_folder, out)]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     for blow, stage in ((signal.SIGINT, "sft"), (signal.SIGKILL, "rl")):
         child = subprocess.Popen(

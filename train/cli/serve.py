@@ -7,8 +7,8 @@ import os
 import sys
 from pathlib import Path
 
+from assay.extras import install_extra
 from rewards import console
-from rewards.extras import install_extra
 from rewards.task import TaskError
 
 SHARE = 0.6  # of the memory that is left, for keys and values

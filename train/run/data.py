@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from assay.extras import install_extra
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig
 from rewards.chosen import ALL, Chosen
-from rewards.extras import install_extra
 from rewards.families import require_families
 from rewards.task import Task, TaskError, read_jsonl, read_tasks, refuse_published
 from rollouts.chats import FIELDS, without_nulls

@@ -22,6 +22,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from assay.extras import install_extra
 from data_gen.dare.second.dialect import csv_plan
 from data_gen.dare.second.html_tables import SpannedCells, grid
 from data_gen.dare.second.original import (
@@ -34,7 +35,6 @@ from data_gen.dare.second.original import (
     from_grid,
 )
 from data_gen.dare.second.told import told
-from rewards.extras import install_extra
 from rewards.task import TaskError
 
 _TABLES = "select name from sqlite_master where type = 'table'"

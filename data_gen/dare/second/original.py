@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rewards.extras import install_extra
+from assay.extras import install_extra
 from rewards.task import TaskError
 
 

@@ -1,7 +1,7 @@
 """Tables written into files: delimited text, workbooks, JSON, Parquet, HTML, NPZ, SQLite, texts.
 
-Written files depend on what is written alone: no dates, no order of a hash. Reading is done by
-`rewards.tables`; NPZ archives, which it does not know, have their `Read` here.
+Written files depend on what is written alone: no dates, no order of a hash. ReadPlan is done by
+`assay.tables`; NPZ archives, which it does not know, have their `Read` here.
 """
 
 # pandas and openpyxl ship no types, so what is unknown there cannot be known here.

@@ -9,6 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from assay.tables.overrules import Overrules, overrules
+from assay.tables.plan import Unread
+from assay.tables.read import form_of, settled
 from data_gen.inputs import Input
 from data_gen.krama.lakes.about import About, Described, about
 from data_gen.krama.lakes.describe import describe
@@ -19,9 +22,6 @@ from data_gen.krama.lakes.proof import Prover
 from data_gen.krama.lakes.records import NoRecords, may_hold, records_in
 from data_gen.krama.lakes.tables import Table
 from rewards.processes import Turn
-from rewards.tables.overrules import Overrules, overrules
-from rewards.tables.read import form_of, settled
-from rewards.tables.reading import Unread
 from rewards.task import TaskError
 from rollouts.krama.index import LakeIndex, index_lake
 

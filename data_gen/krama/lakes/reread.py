@@ -27,10 +27,10 @@ from typing import Any
 
 import yaml
 
+from assay.extras import install_extra
 from data_gen.krama.lakes.ops import Source
 from data_gen.krama.lakes.reread_words import blocks, listed
 from data_gen.krama.lakes.unproved import NotProvable
-from rewards.extras import install_extra
 from rewards.syntax import python_literal
 from rewards.task import TaskError
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from assay.tables.plan import ReadPlan
 from data_gen.krama.lakes.forms import Form
 from data_gen.krama.lakes.lake import Lake, one_sided
 from data_gen.krama.lakes.ops import (
@@ -29,7 +30,6 @@ from data_gen.krama.lakes.pandas_code import CALLS, q
 from data_gen.krama.lakes.pipeline import Question
 from data_gen.krama.lakes.tables import Read, Table
 from data_gen.sql.wording import pieces
-from rewards.tables.reading import Reading
 from rollouts.environment import LakeSettings
 from rollouts.krama.script import task_text
 
@@ -65,7 +65,7 @@ def _plain(table: Table) -> Table:
 
 def _loads(reading: Read) -> str:
     """The statement that loads a table, "" where one plain statement does not."""
-    if not isinstance(reading, Reading) or not reading.header:
+    if not isinstance(reading, ReadPlan) or not reading.header:
         return ""
     where = q(f"data/{reading.path}")
     if reading.form in ("json", "lines"):

@@ -13,7 +13,7 @@ from rewards.table_marks import TableMarks
 
 
 class Read(Protocol):
-    """How a table is read: a `rewards.tables` Reading, or a form that only lakes have."""
+    """How a table is read: a `assay.tables` ReadPlan, or a form that only lakes have."""
 
     @property
     def path(self) -> str: ...

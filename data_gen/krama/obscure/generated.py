@@ -26,12 +26,12 @@ from pathlib import Path
 from random import Random
 from typing import Any, cast
 
+from assay.tables.plan import ReadPlan
 from data_gen.krama.lakes.about import About
 from data_gen.krama.lakes.files import Frame, Layout, top_lines, write_frames
 from data_gen.krama.lakes.tables import Half, Read, Table
 from data_gen.krama.obscure.words import CALENDAR, WORD, exchange, new_words
 from rewards.seeds import derive_seed
-from rewards.tables.reading import Reading
 
 _MARKED = re.compile(r"(\s*[-+]?\$?)([\d,]*\.?\d+(?:[eE][-+]?\d+)?)(\s*%?\s*)")
 _WHOLE = (2, 3, 4, 6, 7, 8, 9)
@@ -225,7 +225,7 @@ def _part(reading: Read) -> str:
 
 def change_reading(reading: Read, key: Key) -> Read:
     """How the changed table is read: as the old one, under other names."""
-    if not isinstance(reading, Reading):
+    if not isinstance(reading, ReadPlan):
         own = cast("Any", reading)  # every form has a path, and lists of columns
         lists = [n for n in ("columns", "numbers") if hasattr(own, n)]
         new = {n: tuple(key.said(c) for c in getattr(own, n)) for n in lists}
@@ -256,7 +256,7 @@ def change_reading(reading: Read, key: Key) -> Read:
 
 def raw_frame(reading: Read, folder: Path) -> Frame:
     """The table with the cells of text as they are written. Raises what pandas raises."""
-    if not isinstance(reading, Reading):
+    if not isinstance(reading, ReadPlan):
         return cast("Any", reading).load(folder)
     pd: Any = importlib.import_module("pandas")
     if reading.form == "sqlite":
@@ -291,7 +291,7 @@ class _Rooted:
 def layout_of(table: Table, folder: Path, key: Key) -> Layout:
     """The file that the changed table is written into."""
     new, old = change_reading(table.reading, key), table.reading
-    if not isinstance(new, Reading) or not isinstance(old, Reading):
+    if not isinstance(new, ReadPlan) or not isinstance(old, ReadPlan):
         return Layout(new.path, cast("Any", new.form))
     top = _above(old, folder)
     form = cast("Any", new.form)
@@ -300,7 +300,7 @@ def layout_of(table: Table, folder: Path, key: Key) -> Layout:
 
 def _above(reading: Read, folder: Path) -> tuple[str, ...]:
     """The lines above the column names."""
-    if not isinstance(reading, Reading) or reading.form not in ("csv", "excel"):
+    if not isinstance(reading, ReadPlan) or reading.form not in ("csv", "excel"):
         return ()
     place = folder / reading.path
     return top_lines(place, reading.form, reading.part, reading.skip, reading.encoding)

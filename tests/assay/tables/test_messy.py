@@ -20,8 +20,8 @@ pytest.importorskip("lxml")
 
 from messy_tables import MESSY, Columns, Messy, lines, truth  # noqa: E402
 
-from rewards.tables.read import load, readings, readings_below, settle  # noqa: E402
-from rewards.tables.reading import Frame, Reading, Unread  # noqa: E402
+from assay.tables.plan import Frame, ReadPlan, Unread  # noqa: E402
+from assay.tables.read import load, readings, readings_below, settle  # noqa: E402
 
 
 def differing(frame: Frame, columns: Columns) -> list[tuple[str, int, Any, Any]]:
@@ -54,7 +54,7 @@ def test_right_or_refused(messy: Messy, tmp_path: Path) -> None:
         return
     assert [r.part for r in found] == list(parts)
     for reading in found:
-        assert isinstance(reading, Reading), reading.said()
+        assert isinstance(reading, ReadPlan), reading.said()
         assert differing(load(reading, tmp_path), parts[reading.part]) == []
 
 
@@ -66,8 +66,8 @@ def test_the_code_reads_what_load_reads(
     messy.write(tmp_path / "data" / messy.name)
     monkeypatch.chdir(tmp_path)
     for reading in readings(tmp_path / "data" / messy.name):
-        assert isinstance(reading, Reading)
-        again = Reading.from_json(json.loads(json.dumps(reading.to_json())))
+        assert isinstance(reading, ReadPlan)
+        again = ReadPlan.from_json(json.loads(json.dumps(reading.to_json())))
         names: dict[str, Any] = {"pd": pd}
         exec(again.code("u"), names)
         pd.testing.assert_frame_equal(names["u"], load(reading, tmp_path / "data"))
@@ -94,7 +94,7 @@ def test_a_real_low_number_is_kept_and_said(tmp_path: Path) -> None:
     values = [-9999, -9999, *range(-20_000, 20_000, 1000)]
     (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{v},x\n" for v in values))
     (found,) = readings(tmp_path / "t.csv")
-    assert isinstance(found, Reading) and load(found, tmp_path)["a"].tolist() == values
+    assert isinstance(found, ReadPlan) and load(found, tmp_path)["a"].tolist() == values
     assert "-9999 is kept as a number" in found.said()
 
 
@@ -108,7 +108,7 @@ def test_a_late_cell_makes_a_column_text_and_never_a_wrong_number(
     body[101_003] = f"7;{late};2020-13-99"
     path.write_text("a;b;d\n" + "\n".join(body) + "\n")
     (sampled,) = readings(path)
-    assert isinstance(sampled, Reading) and "d" in sampled.dates
+    assert isinstance(sampled, ReadPlan) and "d" in sampled.dates
     with pytest.raises(ValueError, match="otherwise than its sample"):
         load(sampled, tmp_path)
     settled, frame = settle(sampled, tmp_path)
@@ -122,7 +122,7 @@ def test_a_late_sentinel_is_found(tmp_path: Path) -> None:
     body[200_001:200_003] = ["-9999,1", "-9999,2"]
     (tmp_path / "t.csv").write_text("a,b\n" + "\n".join(body) + "\n")
     (sampled,) = readings(tmp_path / "t.csv")
-    assert isinstance(sampled, Reading)
+    assert isinstance(sampled, ReadPlan)
     settled, frame = settle(sampled, tmp_path)
     assert settled.missing == {"a": ("-9999",)} and int(frame["a"].isna().sum()) == 2
 
@@ -132,7 +132,7 @@ def test_an_open_decimal_mark_that_only_the_whole_shows_is_refused(tmp_path: Pat
     body[200_001] = "1.234;x"
     (tmp_path / "t.csv").write_text("a;b\n" + "\n".join(body) + "\n")
     (sampled,) = readings(tmp_path / "t.csv")
-    assert isinstance(sampled, Reading)
+    assert isinstance(sampled, ReadPlan)
     with pytest.raises(ValueError, match="between thousands"):
         settle(sampled, tmp_path)
 
@@ -144,7 +144,7 @@ def test_two_million_rows(tmp_path: Path) -> None:
     how = {"decimal": ",", "thousands": ".", "day": "%d.%m.%Y", "none": "-9999"}
     path.write_text("\n".join(lines(columns, ";", **how)), encoding="cp1252")
     (found,) = readings(path)
-    assert isinstance(found, Reading)
+    assert isinstance(found, ReadPlan)
     _, frame = settle(found, tmp_path)
     rows = random.Random(1).sample(range(2_000_000), 20_000)
     some = {name: [values[r] for r in rows] for name, values in columns.items()}
@@ -156,7 +156,7 @@ def test_two_million_rows(tmp_path: Path) -> None:
 def test_spaces_cut_no_column_of_a_csv_file(cells: list[str], tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("full name\n" + "\n".join(cells * 10) + "\n")
     (found,) = readings(tmp_path / "t.csv")
-    assert isinstance(found, Reading) and found.columns == ("full name",)
+    assert isinstance(found, ReadPlan) and found.columns == ("full name",)
     wanted = [1000, 2500] if cells[0][0] == "1" else cells
     assert load(found, tmp_path)["full name"].tolist() == wanted * 10
 
@@ -164,7 +164,7 @@ def test_spaces_cut_no_column_of_a_csv_file(cells: list[str], tmp_path: Path) ->
 def test_spaces_cut_the_fields_of_a_dat_file(tmp_path: Path) -> None:
     (tmp_path / "t.dat").write_text("  a    b\n 1.5   x\n-2.25  y\n")
     (found,) = readings(tmp_path / "t.dat")
-    assert isinstance(found, Reading)
+    assert isinstance(found, ReadPlan)
     assert load(found, tmp_path).values.tolist() == [[1.5, "x"], [-2.25, "y"]]
 
 
@@ -177,14 +177,14 @@ def test_other_tables_of_a_file_are_read_where_one_is_refused(tmp_path: Path) ->
     db.close()
     one, other = readings(tmp_path / "t.db")
     assert isinstance(one, Unread) and "bytes" in one.why
-    assert isinstance(other, Reading) and load(other, tmp_path)["x"].tolist() == [7]
+    assert isinstance(other, ReadPlan) and load(other, tmp_path)["x"].tolist() == [7]
 
 
 def test_files_are_named_by_their_place_below_the_root(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     MESSY[0].write(tmp_path / "sub" / "a b'c.csv")
     (found,) = readings_below(tmp_path)
-    assert isinstance(found, Reading) and found.path == "sub/a b'c.csv"
+    assert isinstance(found, ReadPlan) and found.path == "sub/a b'c.csv"
     shutil.copytree(tmp_path / "sub", tmp_path / "data" / "sub")
     names: dict[str, Any] = {"pd": pd}
     here = os.getcwd()

@@ -8,15 +8,15 @@ import pytest
 
 pd = pytest.importorskip("pandas")
 
-from rewards.tables.overrules import Overrules, overrules  # noqa: E402
-from rewards.tables.read import load, readings, readings_below  # noqa: E402
-from rewards.tables.reading import Reading, Unread  # noqa: E402
+from assay.tables.overrules import Overrules, overrules  # noqa: E402
+from assay.tables.plan import ReadPlan, Unread  # noqa: E402
+from assay.tables.read import load, readings, readings_below  # noqa: E402
 from rewards.task import TaskError  # noqa: E402
 
 OPEN = "a;d;n\n1.234;01/02/2020;x\n5.678;03/04/2020;NA\n"
 
 
-def reading(folder: Path, rule: str, text: str = OPEN) -> Reading | Unread:
+def reading(folder: Path, rule: str, text: str = OPEN) -> ReadPlan | Unread:
     (folder / "t.csv").write_text(text)
     (folder / "tables.yaml").write_text(rule)
     (found,) = readings(folder / "t.csv")
@@ -45,7 +45,7 @@ def test_a_rule_decides(
     if wanted is None:
         assert isinstance(found, Unread)
         return
-    assert isinstance(found, Reading), found.said()
+    assert isinstance(found, ReadPlan), found.said()
     values = load(found, tmp_path)[column].tolist()
     assert [None if pd.isna(v) else v for v in values] == wanted
 
@@ -53,19 +53,19 @@ def test_a_rule_decides(
 @pytest.mark.parametrize(("form", "month"), [("%d/%m/%Y", 2), ("%m/%d/%Y", 1)])
 def test_a_rule_tells_day_from_month(form: str, month: int, tmp_path: Path) -> None:
     found = reading(tmp_path, f'"*": {{decimal: ".", dates: {{d: "{form}"}}}}')
-    assert isinstance(found, Reading)
+    assert isinstance(found, ReadPlan)
     assert load(found, tmp_path)["d"].dt.month.tolist()[0] == month
 
 
 def test_dates_can_stay_text(tmp_path: Path) -> None:
     found = reading(tmp_path, '"*": {dates: {d: false}}', "d,n\n2020-01-02,1\n2020-01-03,2\n")
-    assert isinstance(found, Reading)
+    assert isinstance(found, ReadPlan)
     assert load(found, tmp_path)["d"].tolist() == ["2020-01-02", "2020-01-03"]
 
 
 def test_rows_too_long_are_left_out_when_told(tmp_path: Path) -> None:
     found = reading(tmp_path, '"*": {ragged: skip}', "a,b\n1,2\n3,4,5\n6,7\n")
-    assert isinstance(found, Reading)
+    assert isinstance(found, ReadPlan)
     assert load(found, tmp_path)["a"].tolist() == [1, 6]
 
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 pd = pytest.importorskip("pandas")
 
-from rewards.tables.read import load, readings, settle  # noqa: E402
-from rewards.tables.reading import Frame, Reading, Unread  # noqa: E402
+from assay.tables.plan import Frame, ReadPlan, Unread  # noqa: E402
+from assay.tables.read import load, readings, settle  # noqa: E402
 
 WORDS = st.text("abcdefgXYZäöß ,;|'\"\n\t-/.:", min_size=1, max_size=12).filter(
     lambda w: w.strip() == w and w.strip(" ,;|'\"\n\t-/.:") != "" and not w.startswith(("'", '"'))
@@ -183,7 +183,7 @@ def write(path: Path, names: list[str], rows: list[dict[str, Any]]) -> None:
             db.commit()
 
 
-def run(reading: Reading, root: Path) -> Frame:
+def run(reading: ReadPlan, root: Path) -> Frame:
     """What the code of a reading gives in a folder where the table lies below data/."""
     here = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:

@@ -17,11 +17,11 @@ pytest.importorskip("duckdb")
 pytest.importorskip("openpyxl")
 pytest.importorskip("lxml")
 
+from assay.tables.read import load, readings  # noqa: E402
 from data_gen.dare.second.cells import number, words  # noqa: E402
 from data_gen.dare.second.forms import opened  # noqa: E402
 from data_gen.dare.second.original import Opened, Original, Unprovable  # noqa: E402
 from data_gen.dare.second.times import time  # noqa: E402
-from rewards.tables.read import load, readings  # noqa: E402
 
 NAMES = ["Ort", "Wert", "Preis", "Tag"]
 ROWS: list[list[Any]] = [

@@ -292,7 +292,7 @@ def test_the_second_way_shares_no_code_and_no_reader_with_the_first() -> None:
     own = ("ops", "reread", "reread_words", "numerals", "unproved")
     allowed = {f"data_gen.krama.lakes.{name}" for name in own}
     # the last is Python's own parser, one thread at a time
-    allowed |= {"rewards.extras", "rewards.task", "rewards.syntax"}
+    allowed |= {"assay.extras", "rewards.task", "rewards.syntax"}
     for name in ("sql", *own):
         tree = ast.parse((folder / f"{name}.py").read_text(encoding="utf-8"))
         modules = [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]

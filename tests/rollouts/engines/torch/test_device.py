@@ -135,7 +135,7 @@ def test_a_run_keeps_the_dtype_it_began_with(
         "engine.threads=1",
         "engine.device=cpu",
     ]
-    avx2("assay.py", "sft", *words)
+    avx2("-m", "assay", "sft", *words)
     assert recorded(out) == "float32"
     assert sft_main(words) == 0  # the processor as it is, whatever it is fast with
     assert recorded(out) == "float32"
@@ -144,7 +144,7 @@ def test_a_run_keeps_the_dtype_it_began_with(
     other = tmp_path / "other"
     words[2] = f"out={other}"
     assert sft_main([*words, "engine.dtype=bfloat16"]) == 0
-    done = avx2("assay.py", "sft", *words)
+    done = avx2("-m", "assay", "sft", *words)
     assert recorded(other) == "bfloat16"
     assert f"{other} began with engine.dtype=bfloat16 and goes on in it" in done.stderr
 
