@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from rewards.signals import undisturbed
+from assay.signals import undisturbed
 
 # In a folder whose files are being replaced by a new set. It stays there after a kill.
 UNFINISHED = ".unfinished"

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from assay.errors import TaskError
 from assay.extras import install_extra
-from rewards.files import replacing
-from rewards.task import TaskError
+from assay.files import replacing
 
 STANDARD = "-"  # standard input or output
 BLOCK = 1 << 18

@@ -28,7 +28,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rewards.files import write_text
+from assay.files import write_text
 from train.evaluation.comparing import compare_rows, signed
 from train.evaluation.results import read_results
 

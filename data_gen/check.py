@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay.files import write_bytes
 from data_gen.corpora import CorpusError
 from data_gen.near import Side
 from data_gen.prints import PARTS, Lines, Prints, chunks_of, prints_of
 from rewards.console import DONE, FAILED, Parser, add_family, add_json, add_out, parser
 from rewards.families import use_families
-from rewards.files import write_bytes
 from rewards.processes import Crew
 from rewards.task import TaskError, json_text
 from rollouts.machine import usable_cores

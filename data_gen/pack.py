@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from assay.files import replacing
 from rewards import console
-from rewards.files import replacing
 from rewards.task import Task, TaskError, json_line, read_jsonl
 
 OUTSIDE = "files"

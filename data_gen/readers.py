@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
+from assay.rows import ZstdReader
 from rewards.gold.core import GoldError, library
-from rewards.streams import ZstdReader
 from rewards.task import TaskError
 
 TEXT_ENDINGS = {".html": "web", ".htm": "web", ".tex": "latex", ".txt": "", ".md": ""}

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from dataclasses import fields, replace
 from typing import Any
 
+from assay.rows import STANDARD, blocks, compressed, matching, total_bytes, writing
 from rewards.chosen import add_chosen, chosen
 from rewards.console import DONE, UNSCORED, Parser, add_family, parser
 from rewards.families import all_families, use_families
@@ -24,7 +25,6 @@ from rewards.progress import Progress
 from rewards.score_rows import numbered, prepare, score_block
 from rewards.score_rows import score_lines as score_lines
 from rewards.score_rows import score_row as score_row
-from rewards.streams import STANDARD, blocks, compressed, matching, total_bytes, writing
 from rewards.task import TaskError
 from rewards.task_file import open_tasks
 

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
-from rewards.files import UNFINISHED, is_at, sync
+from assay.files import UNFINISHED, is_at, sync
 
 _ABOUT = ("provenance.json", "refused.jsonl")  # written after a set of files, and about it
 _NEW = ".new."

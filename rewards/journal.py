@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from rewards.files import named, replacing
+from assay.files import named, replacing
 from rewards.task import TaskError, json_line, parse_object
 
 

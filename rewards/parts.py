@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rewards.streams import Block, blocks, compressed, local_file
+from assay.rows import Block, blocks, compressed, local_file
 
 PART = 1 << 20
 

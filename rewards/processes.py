@@ -17,7 +17,7 @@ from threading import Event, ExceptHookArgs, Thread
 from types import TracebackType
 from typing import Any, TypeVar
 
-from rewards.signals import ENDING, undisturbed
+from assay.signals import ENDING, undisturbed
 from rewards.task import MachineError
 
 Job = TypeVar("Job")

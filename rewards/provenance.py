@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from rewards.files import file_hash, write_bytes
+from assay.files import file_hash, write_bytes
 from rewards.processes import cores
 from rewards.task import TaskError, json_text
 from rewards.versions import PROVENANCE, installed

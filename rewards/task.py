@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay.errors import TaskError
-from rewards.files import UNFINISHED, replacing
+from assay.files import UNFINISHED, replacing
 
 Message = dict[str, str]
 

@@ -6,8 +6,8 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Protocol
 
+from assay.rows import blocks, compressed, is_url
 from rewards.families import require_families
-from rewards.streams import blocks, compressed, is_url
 from rewards.task import Task, TaskError, parse_object, refuse_unfinished
 
 KEPT = 512  # tasks in memory at a time: rows mostly come in the order of their tasks

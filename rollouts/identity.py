@@ -18,8 +18,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from assay.files import file_hash, write_text
 from rewards.families import family_of
-from rewards.files import file_hash, write_text
 from rewards.task import Task
 from rollouts.machine import cache_folder
 from rollouts.prompts import ChatTokenizer, template_arguments

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from rewards.files import write_bytes
+from assay.files import write_bytes
 from rewards.journal import Appender, end_journal, key_of, read_journal, rewrite_journal
 from rewards.task import Task, TaskError, json_text
 from rollouts.identity import task_hash

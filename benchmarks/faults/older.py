@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import signal
 
+from assay.files import UNFINISHED
 from benchmarks.faults import checks, launch
 from benchmarks.faults.case import Case
 from benchmarks.faults.launch import Ended, Fault
 from benchmarks.faults.plan import DONE
-from rewards.files import UNFINISHED
 
 
 def killed_over_older(case: Case) -> Ended:

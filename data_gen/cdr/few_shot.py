@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.files import replacing
 from configs.cdr import InstructConfig
-from rewards.files import replacing
 from rewards.progress import Progress
 from rewards.task import Task, json_line, read_jsonl
 from rollouts.cdr.shots import Pool, Shots, pool_of, shows_examples, with_examples

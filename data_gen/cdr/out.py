@@ -10,6 +10,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from assay.files import named
 from configs.cdr import CdrConfig
 from data_gen.cdr.few_shot import shots_of, show_examples
 from data_gen.cdr.rows import TRACKS
@@ -17,7 +18,6 @@ from data_gen.cdr.sampling import splitter, unbalanced
 from data_gen.cdr.stages.bodies import Lines
 from data_gen.cdr.stages.heads import Head
 from data_gen.overlap import Fingerprint, overlaps, shared
-from rewards.files import named
 from rewards.progress import Progress
 from rewards.versions import installed
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from assay.files import machine_failed
 from data_gen.dare.analyse import Looked, clean
 from data_gen.dare.baseline import tabular_baseline
 from data_gen.dare.beside import OF_FEW, OF_MANY
@@ -38,7 +39,6 @@ from data_gen.dare.validate import Proof, finished, prove
 from data_gen.dare.wishes import Wish
 from data_gen.dare.wording import if_question, metadata_text, mini_question, mm_question
 from data_gen.dare.words import phrases, plain_about
-from rewards.files import machine_failed
 from rewards.seeds import derive_seed
 from rewards.task import TaskError
 from rollouts.sandbox.errors import SandboxError

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from assay.files import machine_failed
 from data_gen.asking import Endpoint, Request, answers
 from data_gen.dare.class_reg import Table, opened, tried
 from data_gen.dare.database import Built, Settings, texts_of
@@ -20,7 +21,6 @@ from data_gen.dare.proposals import Proposal, kinds_of, prompt, read
 from data_gen.dare.series import build_wanted
 from data_gen.dare.sources import Source
 from data_gen.proposing import Outcome, Unfit, printable, read_reply, short
-from rewards.files import machine_failed
 from rewards.seeds import derive_seed
 from rewards.task import TaskError
 from rollouts.sandbox.pool import Pool

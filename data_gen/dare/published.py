@@ -21,9 +21,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from assay.files import write_text
 from assay.tables.dates import date_format, parse
 from data_gen.dare.layout import Entry, Frame, read_entries, read_table
-from rewards.files import write_text
 
 FILE = Path(__file__).with_name("published.json")
 _SIZE = 24  # hashes of a column

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from assay.files import machine_failed
 from data_gen.dare.baseline import TREES, any_beats, design, forecasts
 from data_gen.dare.bins import Resample, binned, choose, fitting, named, until
 from data_gen.dare.database import (
@@ -44,7 +45,6 @@ from data_gen.dare.time_columns import (
 from data_gen.dare.wishes import Wish, nearest_names, wished_time
 from data_gen.dare.wording import cf_question, metadata_text, xf_question
 from data_gen.dare.words import plain_about
-from rewards.files import machine_failed
 from rewards.seeds import derive_seed
 
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from assay.files import machine_failed
 from data_gen.asking import Endpoint
 from data_gen.dare.class_reg import build_table
 from data_gen.dare.database import Built, Settings
@@ -22,7 +23,6 @@ from data_gen.dare.proposed import Job as Proposals
 from data_gen.dare.proposed import build_proposed, rounds, until_enough
 from data_gen.dare.series import build_series
 from data_gen.dare.sources import Source, same_table, sources
-from rewards.files import machine_failed
 from rewards.processes import Crew, one_thread
 from rewards.progress import Progress
 from rewards.seeds import derive_seed

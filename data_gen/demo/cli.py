@@ -10,6 +10,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from assay.files import write_bytes
 from data_gen.builder_settings import given_values
 from data_gen.corpora import Corpus, read_corpus
 from data_gen.demo.build import DemoTaskError, build_demo_splits
@@ -18,7 +19,6 @@ from data_gen.demo.settings import DemoTaskSettings, preset
 from data_gen.splits import add_splits, certificate, read_list, say_empty
 from rewards.console import Parser, add_out, add_seed, parser
 from rewards.file_sets import replacing_all
-from rewards.files import write_bytes
 from rewards.task import Task, json_text, write_jsonl
 from rewards.versions import GOLD, installed
 

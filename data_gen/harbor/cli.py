@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.files import write_bytes
 from data_gen.inputs import Input, say_inputs
 from rewards import console
 from rewards.file_sets import replacing_all
-from rewards.files import write_bytes
 from rewards.harbor.family import HARBOR, of_rewards
 from rewards.task import RIGHT, Task, TaskError, json_text, write_jsonl
 from rollouts.harbor.box import box_config

@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from assay.files import write_text
+from assay.rows import matching, total_bytes
 from data_gen.selection.index import Index, Place, checked, refuse_unknown
 from data_gen.selection.spool import Spool
 from data_gen.selection.strategies import PICK, Caps, Rules, pick
@@ -25,10 +27,8 @@ from data_gen.selection.training_set import write_parquet
 from rewards import console
 from rewards.chosen import Chosen, add_chosen, chosen
 from rewards.families import use_families
-from rewards.files import write_text
 from rewards.progress import Progress
 from rewards.seeds import derive_seed
-from rewards.streams import matching, total_bytes
 from rewards.task import TaskError, parse_object
 
 

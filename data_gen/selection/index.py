@@ -15,11 +15,11 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import Any
 
+from assay.rows import Block, blocks
 from data_gen.selection.spool import Spool
 from data_gen.selection.strategies import SILENT, UNREADABLE
 from rewards.chosen import licences_in
 from rewards.progress import Progress
-from rewards.streams import Block, blocks
 from rewards.task import TaskError, parse_object
 from rollouts.chats import THOUGHTS, same_words, turns_of
 

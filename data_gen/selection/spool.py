@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import BinaryIO, cast
 
-from rewards.streams import Block, compressed, is_url, stored
+from assay.rows import Block, compressed, is_url, stored
 
 
 class Spool:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from assay.extras import install_extra
+from assay.files import replacing
 from data_gen.selection.index import kept_messages
 from rewards.chosen import licences_in
-from rewards.files import replacing
 from rewards.task import TaskError
 
 GROUP_ROWS = 1024  # of a row group

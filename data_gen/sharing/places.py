@@ -10,10 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from assay.files import UNFINISHED
+from assay.rows import file_system, is_url, stored
 from data_gen.readers import library
 from data_gen.sharing.layout import CARD, DATA, FILES, MANIFEST, Manifest, read_manifest
-from rewards.files import UNFINISHED
-from rewards.streams import file_system, is_url, stored
 from rewards.task import TaskError
 
 _HUB = "hf://"

@@ -14,13 +14,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from assay.files import write_bytes
 from data_gen.sharing import places
 from data_gen.sharing.columns import read_parquet
 from data_gen.sharing.layout import CERTIFICATE, FILES, Manifest, Split, inside
 from rewards import console
 from rewards.chosen import Chosen, Seen, add_chosen, chosen
 from rewards.file_sets import replacing_all
-from rewards.files import write_bytes
 from rewards.task import Task, TaskError, json_line, json_text
 
 RECORD = "pulled.json"

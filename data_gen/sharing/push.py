@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay.files import file_hash, write_bytes, write_text
 from data_gen.pack import files_of, kept_with, moved, place_in, places_of
 from data_gen.sharing import places
 from data_gen.sharing.card import card
@@ -37,7 +38,6 @@ from data_gen.sharing.layout import (
 from rewards import console
 from rewards.chosen import Chosen, Seen, add_chosen, chosen, licences_of
 from rewards.file_sets import replacing_all
-from rewards.files import file_hash, write_bytes, write_text
 from rewards.task import Task, TaskError, json_line, json_text, read_jsonl, refuse_unfinished
 
 _REFUSED = "refused.jsonl"  # what a builder says it did not use: no tasks

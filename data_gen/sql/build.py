@@ -191,8 +191,8 @@ def _longest(tasks: Sequence[Task]) -> int:
 
 def _write(out: Path, parts: Parts, proof: dict[str, Any]) -> None:
     """The files, all or none. Every task's gold is scored once more as it is written."""
+    from assay.files import write_text
     from rewards.file_sets import replacing_all
-    from rewards.files import write_text
     from rewards.task import write_jsonl
 
     with replacing_all(out, [f"{name}.jsonl" for name in PARTS]) as new:

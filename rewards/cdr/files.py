@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from assay.files import write_text
 from rewards.cdr.predictions import JSON, PROFILES
 from rewards.cdr.scorefile import ScoredFile, mean
-from rewards.files import write_text
 from rewards.task import TaskError, read_jsonl, refuse_unfinished, write_jsonl
 
 Row = dict[str, Any]

@@ -9,14 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from rewards import console
-from rewards.chosen import ALL, Chosen, add_chosen, chosen
-from rewards.gold.core import PROFILES, GoldError
-from rewards.gold.pool import Pool
-from rewards.gold.recipe_file import read_recipe
-from rewards.processes import cores
-from rewards.progress import Progress
-from rewards.streams import (
+from assay.rows import (
     STANDARD,
     Block,
     blocks,
@@ -27,6 +20,13 @@ from rewards.streams import (
     total_bytes,
     writing,
 )
+from rewards import console
+from rewards.chosen import ALL, Chosen, add_chosen, chosen
+from rewards.gold.core import PROFILES, GoldError
+from rewards.gold.pool import Pool
+from rewards.gold.recipe_file import read_recipe
+from rewards.processes import cores
+from rewards.progress import Progress
 
 BAD_ROWS = 3
 SMALL = 1 << 20  # bytes that one process executes before another has started

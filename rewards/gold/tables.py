@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from assay.rows import is_url, stored, writing
 from rewards.gold.core import GoldError, library
 from rewards.gold.pool import Executed, Pool
-from rewards.streams import is_url, stored, writing
 from rewards.task import json_line
 
 BATCH_ROWS = 256

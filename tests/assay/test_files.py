@@ -14,9 +14,9 @@ from typing import BinaryIO
 import pytest
 from places import ROOT
 
-from rewards import files
+from assay import files
+from assay.files import UNFINISHED, replacing, write_bytes, write_text
 from rewards.file_sets import alone, replacing_all, unfinished
-from rewards.files import UNFINISHED, replacing, write_bytes, write_text
 from rewards.task import TaskError, refuse_unfinished, write_jsonl
 
 
@@ -174,7 +174,7 @@ def names_in(folder: Path) -> list[str]:
 
 KILLED_WRITER = """
 import os, signal, sys
-from rewards.files import replacing
+from assay.files import replacing
 with replacing(sys.argv[1]) as out:
     out.write(b"half of a long file")
     out.flush()

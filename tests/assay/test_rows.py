@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewards import streams
-from rewards.streams import blocks, matching, total_bytes, writing
+from assay import rows as streams
+from assay.rows import blocks, matching, total_bytes, writing
 from rewards.task import TaskError
 
 

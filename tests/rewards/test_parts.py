@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from assay.rows import Block, blocks
 from rewards.parts import Part, lines_of, parts
-from rewards.streams import Block, blocks
 
 LINES = st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\n", b"\r\n", "é\u2028".encode()]))
 SAME_FOLDER = (HealthCheck.function_scoped_fixture,)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from assay_command import assay, run
 
-from rewards.files import file_hash
+from assay.files import file_hash
 from rewards.provenance import (
     NAME,
     OUT,

@@ -16,10 +16,10 @@ import pytest
 from front import command
 from places import ROOT
 
+from assay.rows import blocks
 from rewards.parts import parts
 from rewards.processes import in_turn
 from rewards.score_rows import numbered, prepare, score_block, score_lines
-from rewards.streams import blocks
 from rewards.task import Task, TaskError, json_line, write_jsonl
 from rewards.task_file import KEPT, TaskFile, open_tasks
 

@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from assay.files import write_bytes
 from configs.loader import ConfigError
-from rewards.files import write_bytes
 from rewards.task import TaskError, json_text
 from rollouts.engines.server.opening import EMBEDDED
 from rollouts.engines.server.process import devices

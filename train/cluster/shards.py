@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.files import write_bytes, write_text
 from rewards.file_sets import alone
-from rewards.files import write_bytes, write_text
 from rewards.task import TaskError, json_line, parse_object
 
 Run = Callable[[list[str]], int]

@@ -19,8 +19,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from assay.files import write_text
 from rewards.dare.prediction import mismatch
-from rewards.files import write_text
 from rewards.task import RIGHT, Score, Task, TaskError, read_tasks, with_absolute_files
 from rollouts.dare.failures import CATEGORIES, category
 from rollouts.prompts import ChatTokenizer

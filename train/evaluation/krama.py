@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rewards.files import write_text
+from assay.files import write_text
 from rewards.http_client import ChatEndpoint
 from rewards.krama.clarification import asks_back
 from rewards.krama.episode import ANSWER, PIPELINE, read_text

@@ -13,10 +13,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from assay.files import write_bytes, write_text
 from configs.loader import ConfigError, read_section
 from rewards.chosen import chosen
 from rewards.families import all_families, family_of, use_families
-from rewards.files import write_bytes, write_text
 from rewards.provenance import revision
 from rewards.task import Answer, Task, json_text
 from rewards.versions import installed

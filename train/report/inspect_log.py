@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from rewards.files import replacing
+from assay.files import replacing
 from rewards.journal import read_journal
 from rewards.task import TaskError
 from rollouts.tools import call_format

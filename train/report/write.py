@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rewards.files import write_text
+from assay.files import write_text
 from rewards.task import TaskError
 from train.evaluation.results import check_results, comparisons, ordered, shown
 from train.report.page import render

@@ -26,8 +26,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay.files import file_hash
 from configs.fields import ConfigError, config_hash, locked_difference, to_dict
-from rewards.files import file_hash
 from rollouts.engines.torch.weights import read_weights, write_weights
 
 _STEP = re.compile(r"(?:\.old-)?step_(\d+)$")

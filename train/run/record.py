@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from assay.files import file_hash, write_text
 from configs.loader import ConfigError, config_hash, dump, to_dict
-from rewards.files import file_hash, write_text
 from rewards.provenance import revision
 from rewards.versions import GOLD, installed
 from rollouts.identity import weights_hash

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.files import write_bytes
 from configs.training import GrpoConfig
-from rewards.files import write_bytes
 from rewards.marks import marks_of
 from rewards.task import Task, TaskError, with_absolute_files
 from rollouts.prompts import ChatTokenizer

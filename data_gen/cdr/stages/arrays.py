@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rewards.files import replacing, write_text
+from assay.files import replacing, write_text
 from rewards.task import TaskError
 
 Array = np.ndarray[Any, np.dtype[Any]]

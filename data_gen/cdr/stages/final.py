@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from assay.files import replacing
 from configs.loader import dump
 from data_gen.cdr.construct import activation_row, library_rows
 from data_gen.cdr.domains import ALL_MAPPERS, label
@@ -42,7 +43,6 @@ from data_gen.cdr.stages.recipes import Library
 from data_gen.cdr.stages.rowmap import Worded, heads_of, maker_at, planned
 from data_gen.cdr.stages.work import Work, cached, documents_at, library_at, opened
 from rewards.file_sets import replacing_all
-from rewards.files import replacing
 from rewards.processes import Crew
 from rewards.progress import Progress
 from rewards.task import json_line

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from assay.files import replacing
 from data_gen.cdr.construct import instance_row, swap_row
 from data_gen.cdr.instruct import PromptVariant
 from data_gen.cdr.paraphrase_pool import Wording, Wordings
@@ -32,7 +33,6 @@ from data_gen.cdr.stages.units import Maker, Rules
 from data_gen.cdr.stages.work import Work, cached, documents_at, library_at, opened
 from data_gen.cdr.write import Proof, word
 from data_gen.overlap import print_of
-from rewards.files import replacing
 from rewards.processes import Crew
 from rewards.progress import Progress
 from rewards.task import json_line

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from assay.files import replacing
 from data_gen.cdr.inputs import group_of
 from data_gen.cdr.records import active_mappers
 from data_gen.cdr.sources import Found, Row, class_of, found_in, is_licensed, record_of
@@ -20,7 +21,6 @@ from data_gen.cdr.stages.documents import key_of
 from data_gen.cdr.stages.facts import facts_of
 from data_gen.cdr.stages.parts import LONG, UNLICENSED, USED, Columns
 from data_gen.cdr.stages.work import Work, opened
-from rewards.files import replacing
 from rewards.processes import Crew
 from rewards.progress import Progress
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.files import write_text
 from data_gen.inputs import Input, say_inputs
 from data_gen.krama.folders import write_tasks
 from data_gen.krama.importer import DOMAINS, LAKE
@@ -35,7 +36,6 @@ from data_gen.proposing import add_options, proposer
 from data_gen.proposing import told as told_of
 from rewards import console
 from rewards.file_sets import replacing_all
-from rewards.files import write_text
 from rewards.processes import Crew, cores, one_thread
 from rewards.progress import Progress
 from rewards.task import Task, TaskError

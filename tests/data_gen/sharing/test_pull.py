@@ -183,8 +183,8 @@ def test_a_list_that_leads_outside_is_refused(place: Path, name: str) -> None:
 @pytest.mark.parametrize("path", ["/etc/passwd", "../../away/rain", "lakes/../../x"])
 def test_a_task_that_leads_outside_is_refused(place: Path, path: str) -> None:
     """A folder that somebody else made must not hand files of this machine to a model."""
+    from assay.files import file_hash
     from data_gen.sharing.columns import row_of, write_parquet
-    from rewards.files import file_hash
 
     task = asking("x", {"lake": path})
 

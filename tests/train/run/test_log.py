@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from assay.files import file_hash
 from configs.loader import load
 from configs.schema import DemoConfig
-from rewards.files import file_hash
 from rewards.task import Score, read_jsonl
 from train.run.log import RunLog, console_line, read_metrics, rollout_metrics
 from train.run.logged import LogError
