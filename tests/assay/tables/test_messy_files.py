@@ -1,0 +1,59 @@
+"""Files as people have them: every doubt is said, nothing else is, and what is read is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from messy_files import EXPECTED, folder_of, rights, wrong_cells
+
+from assay.tables.overrules import overrules
+from assay.tables.plan import Unread
+from assay.tables.read import settled
+
+pytest.importorskip("python_calamine", reason="needs the extra `build`")
+pytestmark = pytest.mark.slow
+NAMES = sorted(EXPECTED)
+TO_SETTLE = [name for name in NAMES if "settle" in EXPECTED[name]]
+
+
+def read(name: str, folder: Path) -> tuple[list[tuple[str, str]], list[Any]]:
+    """(code and column of every doubt, the frames) of a file."""
+    doubts: list[tuple[str, str]] = []
+    frames: list[Any] = []
+    for found in settled(folder / name, folder, overrules(folder)):
+        if isinstance(found, Unread):
+            assert found.doubts, found.said()
+            doubts += [(d.code, d.column) for d in found.doubts]
+            continue
+        plan, frame = found
+        doubts += [(d.code, d.column) for d in plan.doubts]
+        frames.append(frame)
+    return doubts, frames
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_doubts_are_said_and_what_is_left_is_right(name: str, tmp_path: Path) -> None:
+    doubts, frames = read(name, folder_of([name], tmp_path))
+    assert sorted(set(doubts)) == sorted(map(tuple, EXPECTED[name]["doubts"]))
+    in_doubt = {column for _, column in doubts}
+    assert bool(frames) == ("" not in in_doubt)
+    for frame in frames:
+        assert wrong_cells(frame, name) == []
+        assert not in_doubt & set(frame.columns)
+
+
+@pytest.mark.parametrize("name", TO_SETTLE)
+def test_the_line_of_tables_yaml_settles_it(name: str, tmp_path: Path) -> None:
+    doubts, frames = read(name, folder_of([name], tmp_path, settle=True))
+    assert doubts == []
+    assert len(frames) == 1
+    assert wrong_cells(frames[0], name) == []
+    assert [str(c) for c in frames[0].columns] == rights(name)[0]
+
+
+def test_every_doubt_stands_in_three_files() -> None:
+    found = [code for e in EXPECTED.values() for code in {code for code, _ in e["doubts"]}]
+    few = {code: found.count(code) for code in found if found.count(code) < 3}
+    assert few == {}
