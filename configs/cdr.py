@@ -6,6 +6,7 @@ of 0 means "no limit" wherever a limit can be left out.
 
 from __future__ import annotations
 
+import codecs
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -198,6 +199,7 @@ class CdrConfig:
 
     corpora: tuple[str, ...] = ()
     fields: FieldsConfig = field(default_factory=FieldsConfig)
+    encoding: str = ""  # of corpora that are no UTF-8, such as cp1252; "": these are left out
     licences: tuple[str, ...] = ()  # documents of these alone, patterns such as CC-BY*; (): all
     domains: Literal["source", "ranked"] = "source"  # the corpus's label, or by active operators
     scan_profile: Literal["bench", "dj"] = "bench"
@@ -215,3 +217,9 @@ class CdrConfig:
 
     def __post_init__(self) -> None:
         at_least(self, 0, "workers")
+        try:
+            codecs.lookup(self.encoding or "utf-8")
+        except LookupError:
+            raise ValueError(
+                f"encoding={self.encoding} is not known; give one such as cp1252"
+            ) from None

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from data_gen.readers import LOST, unpacked
 from data_gen.readers import CorpusError as CorpusError
-from data_gen.readers import unpacked
 
 SHIPPED = Path(__file__).parent / "corpus" / "documents.jsonl.gz"
 
@@ -96,6 +96,8 @@ def _rows(
         document = _document(row, number)
         if document is None:
             problem(f"{where}: field 'text' is missing or empty; row left out")
+        elif LOST in document.text:
+            problem(f"{where}: a character was lost when the text was decoded; row left out")
         elif document.id in seen:
             problem(f"{where}: id {document.id!r} occurs twice; row left out")
         else:

@@ -10,6 +10,7 @@ file between its row groups; any other file belongs whole to the shard in which 
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import glob
 import gzip
@@ -42,6 +43,13 @@ BESIDE = (
 )
 LONGEST_LINE = 1 << 26  # bytes; a longer line is left out rather than held
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_WIDE = {  # encodings in which a line end is no single byte, by the mark that a text begins with
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+LOST = "\ufffd"  # what a decoder puts in place of a character that it lost
 
 # Told what a line is that holds no row: its number in the piece (from 1), and why.
 Torn = Callable[[int, str], None]
@@ -224,32 +232,74 @@ def rows_before(piece: Piece) -> int:
         return count
 
 
-def raw_rows(piece: Piece, torn: Torn) -> Iterator[tuple[int, Any]]:
+class _NotThisEncoding(ValueError):
+    """Bytes that are no text of the encodings that were tried; the message says so."""
+
+
+def decoded(data: bytes, encoding: str = "") -> str:
+    """The text of some bytes: UTF-16 or UTF-32 where their mark stands first, else UTF-8, else
+    `encoding` where it is given. A mark goes; line ends stay as they are.
+
+    Raises `ValueError` saying which byte is of none of these.
+    """
+    wide = _wide(data, "")
+    return _in_one_of((wide,) if wide else _narrow(encoding), data)
+
+
+def _wide(head: bytes, encoding: str) -> str:
+    """The encoding of more than a byte a character that a text begins in; "" where it is none."""
+    marked = next((name for mark, name in _WIDE.items() if head.startswith(mark)), "")
+    return marked or (encoding if encoding.startswith(("utf-16", "utf-32")) else "")
+
+
+def _narrow(encoding: str) -> tuple[str, ...]:
+    return ("utf-8-sig", encoding) if encoding else ("utf-8-sig",)
+
+
+def _in_one_of(names: Sequence[str], data: bytes) -> str:
+    at = 0
+    for name in names:
+        try:
+            text = data.decode(name)
+        except UnicodeDecodeError as error:
+            at = error.start
+            continue
+        if (at := data.find(0)) < 0 or not name.startswith("utf-8"):
+            return text
+    said = " or ".join(name.removesuffix("-sig").upper() for name in names)
+    advice = "; say its encoding, such as encoding=cp1252" if len(names) < 2 else ""
+    raise _NotThisEncoding(f"not {said} (byte 0x{data[at]:02x} after {at} bytes{advice})")
+
+
+def raw_rows(piece: Piece, torn: Torn, encoding: str = "") -> Iterator[tuple[int, Any]]:
     """The rows of a piece as they are, with their number in it: their line's, of other forms their
-    own. What holds no row is told to `torn`. Raises `CorpusError` when the file cannot be read."""
+    own. What holds no row is told to `torn`, and so is what is neither UTF-8 nor in `encoding`.
+    Raises `CorpusError` when the file cannot be read."""
     source = piece.source
     ending = source.path.suffix
     try:
         if ending in TEXT_ENDINGS:
             with source.open() as file:
-                text = file.read().decode("utf-8", "replace")  # line ends as they are
+                text = decoded(file.read(), encoding)
             yield 1, {"id": source.id, "text": text, "source": source.id}
         elif ending == ".parquet":
             yield from enumerate(_parquet(piece), 1)
         elif ending == ".arrow":
             yield from enumerate(_arrow(source), 1)
         else:
-            yield from _json(piece, torn)
+            yield from _json(piece, torn, encoding)
+    except _NotThisEncoding as error:
+        torn(1, str(error))
     except (OSError, EOFError, ValueError) as error:  # pyarrow's are ValueErrors
         raise CorpusError(f"{source.place}: cannot be read: {error}") from None
 
 
-def _json(piece: Piece, torn: Torn) -> Iterator[tuple[int, Any]]:
+def _json(piece: Piece, torn: Torn, encoding: str) -> Iterator[tuple[int, Any]]:
     source = piece.source
-    if ".json" in source.path.suffixes and (listed := _json_list(source)) is not None:
+    if ".json" in source.path.suffixes and (listed := _json_list(source, encoding)) is not None:
         yield from enumerate(listed, 1)
         return
-    for number, line in lines_of(piece, torn):
+    for number, line in lines_of(piece, torn, encoding):
         try:
             value: Any = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -258,9 +308,14 @@ def _json(piece: Piece, torn: Torn) -> Iterator[tuple[int, Any]]:
         yield number, value
 
 
-def lines_of(piece: Piece, torn: Torn) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, with their number in the piece."""
-    with piece.source.open() as file, unpacked(file) as lines:
+def lines_of(piece: Piece, torn: Torn, encoding: str = "") -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, with their number in the piece; those that are neither UTF-8
+    nor in `encoding` are told to `torn`."""
+    names = _narrow(encoding)
+    with piece.source.open() as file, unpacked(file) as plain:
+        lines, head = plain, _head(plain)
+        if wide := _wide(head, encoding if 0 in head else ""):
+            lines = io.BytesIO(_in_one_of((wide,), plain.read()).encode())
         at, stop = piece.start, piece.stop
         if lines is not file or piece.source.whole:  # a compressed file has one piece, its first
             at, stop = 0, 0 if at else sys.maxsize
@@ -280,11 +335,21 @@ def lines_of(piece: Piece, torn: Torn) -> Iterator[tuple[int, str]]:
                     at += len(line)
                 torn(number, f"a line of more than {LONGEST_LINE} bytes")
                 continue
-            text = line.decode("utf-8", "replace")
-            if number == 1 and not at - len(line):
-                text = text.removeprefix("\ufeff")
+            try:
+                text = _in_one_of(names, line)
+            except _NotThisEncoding as error:
+                torn(number, str(error))
+                continue
             if text.strip():
                 yield number, text
+
+
+def _head(stream: Any) -> bytes:
+    if hasattr(stream, "peek"):
+        return stream.peek(4)[:4]
+    head: bytes = stream.read(4)
+    stream.seek(0)
+    return head
 
 
 @contextmanager
@@ -305,14 +370,14 @@ def unpacked(file: BinaryIO) -> Generator[BinaryIO]:
         yield file
 
 
-def _json_list(source: Source) -> list[Any] | None:
+def _json_list(source: Source, encoding: str) -> list[Any] | None:
     """The rows of a .json file that is one list; None for one with a row a line."""
     with source.open() as file, unpacked(file) as data:
         head = data.read(1000)
-        if head.decode("utf-8-sig", "replace").lstrip()[:1] != "[":
+        if head.decode(_wide(head, "") or "utf-8-sig", "ignore").lstrip()[:1] != "[":
             return None
+        text = decoded(head + data.read(), encoding)
         with contextlib.suppress(ValueError, RecursionError):
-            text = (head + data.read()).decode("utf-8-sig", "replace")
             value: Any = json.loads(text)
             return cast("list[Any]", value) if isinstance(value, list) else None
     return None

@@ -20,6 +20,7 @@ from data_gen.cdr.domains import INTERNAL, LABELS, assign_domain, internal_name,
 from data_gen.cdr.records import Record, active_mappers, record_id
 from data_gen.chunks import in_order
 from data_gen.readers import (
+    LOST,
     TEXT_ENDINGS,
     CorpusError,
     Piece,
@@ -37,6 +38,7 @@ TEXT_FIELDS = ("text", "content", "raw_content")
 KEPT = ("id", "domain", "source", "source_name", "url", "language")
 PLAIN = FieldsConfig()
 _SCAN_CHUNK = 16
+_LOST = "a character that was lost when the text was decoded"
 
 
 @dataclass(frozen=True)
@@ -101,21 +103,25 @@ def sources_of(corpora: Sequence[str | Path]) -> list[Source]:
     ]
 
 
-def found_in(pieces: Sequence[Piece], fields: FieldsConfig = PLAIN) -> Iterator[Found]:
-    """Every row of the pieces, in order, with an id."""
+def found_in(
+    pieces: Sequence[Piece], fields: FieldsConfig = PLAIN, encoding: str = ""
+) -> Iterator[Found]:
+    """Every row of the pieces, in order, with an id; `encoding`: of what is no UTF-8."""
     for piece in pieces:
         torn: list[Found] = []
 
         def note(number: int, why: str, torn: list[Found] = torn, piece: Piece = piece) -> None:
             torn.append(Found(piece, "line", number, None, why))
 
-        for number, raw in raw_rows(piece, note):
+        for number, raw in raw_rows(piece, note, encoding):
             yield from torn
             torn.clear()
             row = _normal(raw, piece.source, fields)
             if row is None:
                 names = fields.text or " or ".join(TEXT_FIELDS)
                 yield Found(piece, "row", number, None, f"no text in {names}")
+            elif (at := row["text"].find(LOST)) >= 0:
+                yield Found(piece, "row", number, None, f"{_LOST} (U+FFFD at character {at})")
             else:
                 yield Found(piece, "row", number, row | {"id": record_id(row)})
         yield from torn

@@ -167,3 +167,63 @@ def test_a_compressed_file_that_is_cut_off_loses_no_row_silently(
     with pytest.raises(CorpusError, match=path.name):
         for piece in cut(sources_of([path]), 1, 0):
             list(raw_rows(piece, lambda number, why: None))
+
+
+def found(corpus: Path, encoding: str = "") -> tuple[list[str], list[str]]:
+    """The texts of a corpus, and what stands where there is none."""
+    rows = list(found_in(cut(sources_of([corpus]), 1, 0), encoding=encoding))
+    return [r.row["text"] for r in rows if r.row], [str(r.left()) for r in rows if not r.row]
+
+
+def in_form(folder: Path, form: str, texts: list[str], encoding: str) -> Path:
+    """A corpus of these texts in one of the forms that hold bare bytes."""
+    path = folder / f"docs{form}"
+    rows = [{"id": str(n), "text": text} for n, text in enumerate(texts)]
+    if form == ".txt":
+        path.write_bytes(texts[0].encode(encoding))
+    elif form == ".json":
+        path.write_bytes(json.dumps(rows, ensure_ascii=False).encode(encoding))
+    else:
+        said = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode(encoding)
+        path.write_bytes(gzip.compress(said) if form.endswith(".gz") else said)
+    return path
+
+
+FORMS = (".txt", ".json", ".jsonl", ".jsonl.gz")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_unicode_with_or_without_a_mark_is_read(tmp_path: Path, form: str, encoding: str) -> None:
+    text = "Zürich \u2028 käse"
+    assert found(in_form(tmp_path, form, [text], encoding)) == ([text], [])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1251", "gbk", "utf-16-le"])
+def test_what_is_no_utf_8_is_left_out_until_its_encoding_is_said(
+    tmp_path: Path, form: str, encoding: str
+) -> None:
+    text = {"cp1251": "Москва", "gbk": "重庆市"}.get(encoding, "Zürich")
+    path = in_form(tmp_path, form, [text], encoding)
+    texts, left = found(path)
+    assert texts == [] and len(left) == 1
+    assert path.name in left[0] and "encoding=" in left[0]
+    assert found(path, encoding) == ([text], [])
+
+
+def test_only_the_lines_that_are_no_utf_8_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = ['{"text": "é"}'.encode(), '{"text": "é"}'.encode("latin-1"), b'{"text": "e"}']
+    path.write_bytes(b"\n".join(lines))
+    texts, left = found(path)
+    assert texts == ["é", "e"] and [one.partition(":")[0] for one in left] == ["a.jsonl line 2"]
+
+
+@pytest.mark.parametrize("escaped", [True, False])
+def test_a_text_that_lost_a_character_is_left_out(tmp_path: Path, escaped: bool) -> None:
+    path = tmp_path / "a.jsonl"
+    row = json.dumps({"text": "caf\ufffd", "id": 1}, ensure_ascii=escaped)
+    path.write_text(f'{row}\n{{"text": "tea"}}', encoding="utf-8")
+    texts, left = found(path)
+    assert texts == ["tea"] and len(left) == 1 and "U+FFFD" in left[0]

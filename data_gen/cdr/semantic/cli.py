@@ -69,7 +69,7 @@ def samples_of(name: str, paths: Sequence[Path], left_out: Counter[str]) -> Iter
     domain = DOMAINS[name]
 
     def torn(number: int, why: str) -> None:
-        left_out["not valid JSON"] += 1
+        left_out[why.partition(" (")[0]] += 1
 
     for path in paths:
         if not path.exists():

@@ -77,7 +77,8 @@ class _Reader:
         places = {id(piece): number for number, piece in enumerate(self.pieces)}
         chunk: list[tuple[Row, int, int, int]] = []
         part, seen, length = 0, 0, 0
-        for found in found_in(self.pieces, self._work.config.fields):
+        config = self._work.config
+        for found in found_in(self.pieces, config.fields, config.encoding):
             if found.row is None:
                 self._problems.setdefault(part, []).append(asdict(found.left()))
                 continue
