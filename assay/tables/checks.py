@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from assay.tables.calls import Name, namespace
 from assay.tables.columns import odd_sign, with_sentinels
 from assay.tables.dates import own_format, parse, pattern
 from assay.tables.marks import SIGNS, marked_number, marks_of, plain_number
@@ -114,8 +114,8 @@ def _marked(reading: ReadPlan, column: str, cells: Any) -> ReadPlan:
     texts = cells[cells.notna() & ~cells.isin([*words, ""])]
     if (sign := _odd_sign(texts)) is not None:
         return _texted(reading, column, f"{sign[:_SHOWN]!r} is no number like the others")
-    names = {"t": {column: texts}, "pd": importlib.import_module("pandas")}
-    return _number(reading, column, eval(to_number(reading, f"t[{column!r}]"), names))
+    numbers = to_number(reading, Name("cells")).value({**namespace(), "cells": texts})
+    return _number(reading, column, numbers)
 
 
 def _odd_sign(texts: Any) -> str | None:

@@ -22,7 +22,7 @@ from assay.tables.marks import (
 )
 from assay.tables.missing import SPELLINGS, as_number, missing_in_text, missing_words, sentinels
 from assay.tables.overrules import Rule
-from assay.tables.plan import ReadPlan
+from assay.tables.plan import ReadPlan, as_written
 
 Cells = Mapping[str, int]  # distinct cells of text with how often they stand there
 _SHOWN = 30
@@ -153,7 +153,7 @@ def as_numbers(reading: ReadPlan, column: Column, gone: Sequence[str]) -> ReadPl
     if odd is not None:
         said = f"{name!r} stays text: {odd[:_SHOWN]!r} is no number like the others"
         return replace(reading, notes=(*reading.notes, said))
-    native = reading.form == "csv" and bare
+    native = reading.form == "csv" and bare and name not in as_written(reading)
     if not native and column.typed and not all(plain_number(".").fullmatch(c) for c in filled):
         said = f"{name!r} stays as it is: it mixes numbers with text such as {next(iter(filled))!r}"
         return replace(reading, notes=(*reading.notes, said))

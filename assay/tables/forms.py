@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay.extras import install_extra
+from assay.tables.calls import namespace
 from assay.tables.overrules import Rule
-from assay.tables.plan import ReadPlan, Unread, Unreadable, expression
+from assay.tables.plan import ReadPlan, Unread, Unreadable, source
 from assay.tables.texts import read_text, unpacked
 
 _ROWS = 2000  # of a table, that are looked at for decisions
@@ -192,7 +193,7 @@ def _page_table(reading: ReadPlan, path: Path) -> Found:
     frames = pd.read_html(path, flavor="lxml", encoding=reading.encoding, header=0, thousands=None)
     wide = frames[int(reading.part)]
     reading = replace(reading, columns=tuple(map(str, wide.columns)))
-    frame: Any = eval(expression(reading, str(path)), {"__builtins__": {}, "pd": pd, "str": str})
+    frame: Any = source(reading, str(path)).value(namespace())
     return Found(reading, [frame.iloc[:, i].tolist() for i in range(frame.shape[1])])
 
 

@@ -1,26 +1,47 @@
 """What was decided about one table of a file, and the pandas statements that read it so.
 
-`load` runs the same statements, with the file's place instead of `data/PATH`: what a sandbox reads
-without Assay is what Assay read.
+`load` makes the same calls, with the file's place instead of `data/PATH`: what a sandbox reads
+without Assay is what Assay read. Columns in doubt are left out by both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, cast
 from urllib.parse import quote as quoted
 
 from assay.errors import TaskError
-from assay.tables.doubts import Doubt
+from assay.tables.calls import (
+    Attribute,
+    Call,
+    Equal,
+    Fields,
+    Item,
+    Lines,
+    Name,
+    Node,
+    Not,
+    Opened,
+    Spans,
+    Statement,
+    modules_of,
+)
+from assay.tables.doubts import Doubt, columns_in_doubt
 from assay.tables.missing import as_number
 
 Frame = Any  # a pandas DataFrame; pandas ships no types
+PD = Name("pd")
 FORMS = ("csv", "excel", "json", "lines", "parquet", "sqlite", "html")
 
 
 class Unreadable(TaskError):
-    """A table that cannot be read, or that contradicts its `ReadPlan`; one sentence says why."""
+    """A table that cannot be read, or that contradicts its `ReadPlan`; one sentence says why.
+    `doubts` are those that refused it."""
+
+    def __init__(self, why: str, doubts: tuple[Doubt, ...] = ()) -> None:
+        super().__init__(why)
+        self.doubts = doubts
 
 
 @dataclass(frozen=True)
@@ -44,7 +65,10 @@ class ReadPlan:
     `header` is false they are not in the file. `decimal` is empty where no number of the table
     tells. `numbers` are columns of numbers, `marked` those of them whose cells are text to pandas
     (marks between thousands, signs, numbers in quotes of a typed form), `text` columns that stay
-    text whatever pandas would make of them. `notes` are sentences for the user.
+    text whatever pandas would make of them; `exact` are those of them that are read a second time,
+    as numbers of theirs have more digits than a float holds. `renamed`: `columns` take the place of
+    the names in the file. `drop_rows`, `drop_where`, `drop_duplicates` and `spellings` are the
+    user's. `notes` are sentences for the user.
     """
 
     path: str  # relative to the root folder, with /
@@ -64,6 +88,13 @@ class ReadPlan:
     text: tuple[str, ...] = ()
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     dates: Mapping[str, str] = field(default_factory=dict[str, str])
+    exact: tuple[str, ...] = ()
+    renamed: bool = False
+    drop_rows: Spans = ()
+    drop_where: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    drop_duplicates: tuple[str, ...] = ()
+    # {} for a column whose values that look alike are different values
+    spellings: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     fixed: tuple[str, ...] = ()  # columns whose missing values the user named
     ragged: str = ""  # "skip": rows of too many fields are left out
     notes: tuple[str, ...] = ()
@@ -73,6 +104,12 @@ class ReadPlan:
     def name(self) -> str:
         """How a sentence names the table."""
         return _place(self.path, self.part)
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The columns of the frame: those that are not in doubt."""
+        doubted = set(columns_in_doubt(self.doubts))
+        return tuple(c for c in self.columns if c not in doubted)
 
     @property
     def between(self) -> str:
@@ -103,6 +140,7 @@ class ReadPlan:
         for name, words in self.missing.items():
             said.append(f"{name!r}: {', '.join(map(repr, words))} means no value")
         said += [f"{name!r}: dates as {form}" for name, form in self.dates.items()]
+        said += [f"in doubt {doubt.line()}" for doubt in self.doubts]
         return said
 
     def code(self, name: str = "t") -> str:
@@ -119,10 +157,14 @@ class ReadPlan:
         if unknown := sorted(set(row) - known):
             raise TaskError(f"a reading has no field {unknown[0]!r}")
         values = dict(row)
-        for key in ("columns", "numbers", "marked", "text", "fixed", "notes"):
+        lists = ("columns", "numbers", "marked", "text", "exact", "drop_duplicates")
+        for key in (*lists, "fixed", "notes"):
             values[key] = tuple(values.get(key, ()))
-        found = cast("Mapping[str, list[str]]", values.get("missing", {}))
-        values["missing"] = {k: tuple(v) for k, v in found.items()}
+        for key in ("missing", "drop_where"):
+            found = cast("Mapping[str, list[str]]", values.get(key, {}))
+            values[key] = {k: tuple(v) for k, v in found.items()}
+        values["drop_rows"] = tuple((int(a), int(b)) for a, b in values.get("drop_rows", ()))
+        values["doubts"] = tuple(Doubt(**dict(d)) for d in values.get("doubts", ()))
         return ReadPlan(**values)
 
 
@@ -132,71 +174,99 @@ def _place(path: str, part: str) -> str:
 
 def statements(reading: ReadPlan, name: str = "t", place: str | None = None) -> list[str]:
     """All statements, in order. `place` is the file's, `data/PATH` where it is None."""
-    imports = ["import sqlite3"] if reading.form == "sqlite" else []
-    return [*imports, f"{name} = {expression(reading, place)}", *after(reading, name)]
+    all_of = [Statement(Name(name), source(reading, place)), *rows(reading, name, place)]
+    all_of += after(reading, name)
+    needed = modules_of(*(s.of for s in all_of))
+    return [*(f"import {module}" for module in needed), *(s.code() for s in all_of)]
 
 
-def expression(reading: ReadPlan, place: str | None = None) -> str:
-    """What reads the cells, before words for missing values and text become values."""
+def source(reading: ReadPlan, place: str | None = None) -> Node:
+    """What reads the cells, before rows are left out and words become values."""
     where = f"data/{reading.path}" if place is None else place
     if reading.form == "csv":
-        return f"pd.read_csv({', '.join([repr(where), *_csv(reading)])})"
+        found: Any = where
+        if reading.drop_rows:
+            found = Lines(Opened(where, reading.encoding), reading.drop_rows)
+        return Call(PD, "read_csv", (found,), _csv(reading))
     if reading.form == "excel":
-        words = [repr(where), f"sheet_name={reading.part!r}"]
-        words += [f"skiprows={reading.skip}"] if reading.skip else []
-        words += [] if reading.header else ["header=None", f"names={list(reading.columns)!r}"]
-        # cells keep their types: pandas would take the text 007 for a number
-        words += ["dtype=object", "keep_default_na=False", "na_values=['']"]
-        return f"pd.read_excel({', '.join(words)}).infer_objects()"
-    if reading.form in ("json", "lines"):
-        lines = ", lines=True" if reading.form == "lines" else ""
-        kept = "dtype=False, convert_dates=False, convert_axes=False, precise_float=True"
-        return f"pd.read_json({where!r}, orient='records'{lines}, {kept})"
-    if reading.form == "parquet":
-        reset = "" if reading.header else ".reset_index()"
-        return f"pd.read_parquet({where!r}){reset}"
-    if reading.form == "sqlite":
-        table = reading.part.replace('"', '""')
-        uri = f"file:{quoted(where)}?mode=ro"
-        query = f'select * from "{table}"'
-        return f"pd.read_sql({query!r}, sqlite3.connect({uri!r}, uri=True))"
-    return _html(reading, where)
+        frame = _excel(reading, where)
+    elif reading.form in ("json", "lines"):
+        lines = {"lines": True} if reading.form == "lines" else {}
+        kept = {"dtype": False, "convert_dates": False, "convert_axes": False}
+        options = {"orient": "records", **lines, **kept, "precise_float": True}
+        frame = Call(PD, "read_json", (where,), options)
+    elif reading.form == "parquet":
+        frame = Call(PD, "read_parquet", (where,))
+        frame = frame if reading.header else frame.call("reset_index")
+    elif reading.form == "sqlite":
+        frame = _sqlite(reading, where, "*")
+    else:
+        frame = _html(reading, where)
+    return frame.call("set_axis", list(reading.columns), axis=1) if reading.renamed else frame
 
 
-def _html(reading: ReadPlan, where: str) -> str:
-    texts = ", ".join(f"{i}: str" for i in range(len(reading.columns)))
-    words = [repr(where), "flavor='lxml'", f"encoding={reading.encoding!r}"]
-    words += ["header=0" if reading.header else "header=None"]
-    words += [f"converters={{{texts}}}", "thousands=None", "keep_default_na=False"]
-    names = "" if reading.header else f".set_axis({list(reading.columns)!r}, axis=1)"
-    return f"pd.read_html({', '.join(words)})[{reading.part}]{names}"
+def _excel(reading: ReadPlan, where: str) -> Call:
+    options: dict[str, Any] = {"sheet_name": reading.part, "engine": "openpyxl"}
+    if reading.drop_rows:
+        gone = (range(first - 1, last) for first, last in reading.drop_rows)
+        options["skiprows"] = sorted({*range(reading.skip), *(n for span in gone for n in span)})
+    elif reading.skip:
+        options["skiprows"] = reading.skip
+    options |= {} if reading.header else {"header": None, "names": list(reading.columns)}
+    # cells keep their types: pandas would take the text 007 for a number
+    options |= {"dtype": Name("object"), "keep_default_na": False, "na_values": [""]}
+    return Call(PD, "read_excel", (where,), options).call("infer_objects")
 
 
-def _csv(reading: ReadPlan) -> list[str]:
-    words: list[str] = []
+def _sqlite(reading: ReadPlan, where: str, what: str) -> Call:
+    table = reading.part.replace('"', '""')
+    uri = f"file:{quoted(where)}?mode=ro"
+    query = f'select {what} from "{table}"'
+    return Call(PD, "read_sql", (query, Call(Name("sqlite3"), "connect", (uri,), {"uri": True})))
+
+
+def _html(reading: ReadPlan, where: str) -> Call:
+    texts = {i: Name("str") for i in range(len(reading.columns))}
+    options: dict[str, Any] = {"flavor": "lxml", "encoding": reading.encoding}
+    options |= {"header": 0 if reading.header else None, "converters": texts}
+    options |= {"thousands": None, "keep_default_na": False}
+    table = Item(Call(PD, "read_html", (where,), options), int(reading.part))
+    if reading.header:
+        return table.call("copy")
+    return table.call("set_axis", list(reading.columns), axis=1)
+
+
+def _csv(reading: ReadPlan) -> dict[str, Any]:
+    options: dict[str, Any] = {}
     if reading.sep != ",":
-        words.append(f"sep={reading.sep!r}")
-    if reading.encoding != "utf-8":
-        words.append(f"encoding={reading.encoding!r}")
+        options["sep"] = reading.sep
+    if reading.encoding != "utf-8" and not reading.drop_rows:
+        options["encoding"] = reading.encoding
     if not reading.quote:
-        words.append("quoting=3")
+        options["quoting"] = 3
     elif reading.quote != '"':
-        words.append(f"quotechar={reading.quote!r}")
+        options["quotechar"] = reading.quote
     if reading.escape:
-        words.append(f"escapechar={reading.escape!r}")
+        options["escapechar"] = reading.escape
     if reading.skip:
-        words.append(f"skiprows={reading.skip}")
+        options["skiprows"] = reading.skip
     if not reading.header:
-        words += ["header=None", f"names={list(reading.columns)!r}"]
+        options |= {"header": None, "names": list(reading.columns)}
     if reading.decimal == ",":
-        words.append("decimal=','")
-    kept = [c for c in reading.columns if c in {*reading.text, *reading.marked, *reading.dates}]
-    if kept:
-        words.append(f"dtype={{{', '.join(f'{c!r}: str' for c in kept)}}}")
-    words += ["keep_default_na=False", f"na_values={_empty(reading)}"]
+        options["decimal"] = ","
+    texts = {*reading.text, *reading.marked, *reading.dates, *as_written(reading)}
+    if kept := [c for c in reading.columns if c in texts]:
+        options["dtype"] = {c: Name("str") for c in kept}
+    options |= {"keep_default_na": False, "na_values": _empty(reading)}
     if reading.ragged == "skip":
-        words.append("on_bad_lines='skip'")
-    return [*words, "low_memory=False"]
+        options["on_bad_lines"] = "skip"
+    return {**options, "low_memory": False}
+
+
+def as_written(reading: ReadPlan) -> tuple[str, ...]:
+    """The columns whose cells choose rows, or are spelled anew, before they mean anything."""
+    spelled = [c for c, pairs in reading.spellings.items() if pairs]
+    return (*reading.drop_where, *reading.drop_duplicates, *spelled)
 
 
 def words_of(reading: ReadPlan, column: str) -> list[str]:
@@ -207,30 +277,94 @@ def words_of(reading: ReadPlan, column: str) -> list[str]:
     return [w for w in words if as_number(w, reading.decimal) is None]
 
 
-def _empty(reading: ReadPlan) -> str:
+def _empty(reading: ReadPlan) -> Any:
     """pandas takes either one list for every column or a list for each."""
-    if not any(words_of(reading, c) for c in reading.columns):
-        return "['']"
-    each = {c: ["", *(w for w in words_of(reading, c) if w)] for c in reading.columns}
-    return repr(each)
+    early = set(as_written(reading))
+    if not any(words_of(reading, c) for c in reading.columns if c not in early):
+        return [""]
+    words = {c: words_of(reading, c) if c not in early else [] for c in reading.columns}
+    return {c: ["", *(w for w in found if w)] for c, found in words.items()}
 
 
-def after(reading: ReadPlan, name: str = "t") -> list[str]:
-    """Statements for what pandas' reader does not do: each changes one column."""
-    lines: list[str] = []
-    for column in reading.columns:
-        cells = f"{name}[{column!r}]"
-        words = [] if reading.form == "csv" else words_of(reading, column)
+def rows(reading: ReadPlan, name: str = "t", place: str | None = None) -> list[Statement]:
+    """Statements that leave out rows and spell cells anew, by their cells as written."""
+    table = Name(name)
+    steps = [_read_again(reading, Item(table, c), c, place) for c in reading.exact]
+    if reading.drop_rows and reading.form not in ("csv", "excel"):
+        gone = [n - 1 for first, last in reading.drop_rows for n in range(first, last + 1)]
+        steps.append(Statement(table, table.call("drop", index=gone, errors="ignore")))
+    for column, words in reading.drop_where.items():
         if words:
-            lines.append(f"{cells} = {cells}.mask({cells}.isin({words!r}))")
+            values = [w.strip() for w in words]
+            values += [] if reading.form == "csv" else _as_numbers(words)
+            kept = Not(_plain(reading, Item(table, column)).call("isin", values))
+            steps.append(Statement(table, Item(table, kept)))
+    if reading.drop_duplicates:
+        keys = {c: _plain(reading, Item(table, c)) for c in reading.drop_duplicates}
+        twice = Call(PD, "DataFrame", (keys,)).call("duplicated")
+        steps.append(Statement(table, Item(table, Not(twice))))
+    if steps and (reading.drop_duplicates or reading.drop_rows or any(reading.drop_where.values())):
+        steps.append(Statement(table, table.call("reset_index", drop=True)))
+    for column, pairs in reading.spellings.items():
+        if pairs:
+            cells = Item(table, column)
+            steps.append(Statement(cells, cells.call("replace", dict(pairs))))
+    return steps
+
+
+def _plain(reading: ReadPlan, cells: Node) -> Node:
+    """Cells without blanks at their ends; an empty one is the empty text."""
+    if reading.form == "csv":
+        return Attribute(cells.call("fillna", ""), "str").call("strip")
+    bare = cells.call("astype", Name("object")).call("replace", r"^\s+|\s+$", "", regex=True)
+    return bare.call("fillna", "")
+
+
+def _as_numbers(words: tuple[str, ...]) -> list[Any]:
+    return [n for n in map(as_number, words) if n is not None]
+
+
+def _read_again(reading: ReadPlan, cells: Item, column: str, place: str | None) -> Statement:
+    """A column in all its digits, as text: beside a missing one pandas makes floats of them."""
+    where = f"data/{reading.path}" if place is None else place
+    if reading.form in ("json", "lines"):
+        lines = reading.form == "lines"
+        values = Call(PD, "Series", (Fields(Opened(where, reading.encoding), column, lines),))
+        values = replace(values, options={"dtype": Name("object")})
+        return Statement(cells, values.call("map", Name("str"), na_action="ignore"))
+    if reading.form == "sqlite":
+        quoted_name = column.replace('"', '""')
+        frame = _sqlite(reading, where, f'cast("{quoted_name}" as text) as "{quoted_name}"')
+        return Statement(cells, Item(frame, column))
+    options = {"columns": [column], "dtype_backend": "numpy_nullable"}
+    frame = Call(PD, f"read_{reading.form}", (where,), options)
+    return Statement(cells, Item(frame, column).call("astype", Name("str")))
+
+
+def after(reading: ReadPlan, name: str = "t") -> list[Statement]:
+    """Statements for what pandas' reader does not do: each changes one column; the last leaves out
+    the columns in doubt."""
+    steps: list[Statement] = []
+    used = set(reading.used)
+    early = set(as_written(reading))
+    for column in reading.columns:
+        if column not in used:
+            continue
+        cells = Item(Name(name), column)
+        words = words_of(reading, column) if reading.form != "csv" or column in early else []
+        if words:
+            steps.append(Statement(cells, cells.call("mask", cells.call("isin", words))))
         if column in reading.marked:
-            lines.append(f"{cells} = {to_number(reading, cells)}")
+            steps.append(Statement(cells, to_number(reading, cells)))
         if column in reading.dates:
             form = reading.dates[column]
-            lines.append(f"{cells} = pd.to_datetime({cells}, format={form!r})")
+            steps.append(Statement(cells, Call(PD, "to_datetime", (cells,), {"format": form})))
         for number in _numbers(reading, column):
-            lines.append(f"{cells} = {cells}.mask({cells} == {number!r})")
-    return lines
+            steps.append(Statement(cells, cells.call("mask", Equal(cells, number))))
+    if doubted := [c for c in reading.columns if c not in used]:
+        table = Name(name)
+        steps.append(Statement(table, table.call("drop", columns=doubted)))
+    return steps
 
 
 def _numbers(reading: ReadPlan, column: str) -> list[float]:
@@ -240,8 +374,13 @@ def _numbers(reading: ReadPlan, column: str) -> list[float]:
     return sorted({n for n in found if n is not None})
 
 
-def to_number(reading: ReadPlan, cells: str) -> str:
+def to_number(reading: ReadPlan, cells: Node) -> Call:
     """The expression that turns text with marks into numbers."""
     drop = {" ": " \u00a0\u202f", "'": "'’"}.get(reading.thousands, reading.thousands)
-    point = ".str.replace(',', '.')" if reading.decimal == "," else ""
-    return f"pd.to_numeric({cells}.str.replace({'[' + drop + '$€£% ]'!r}, '', regex=True){point})"
+    bare = Attribute(cells, "str").call("replace", f"[{drop}$€£% ]", "", regex=True)
+    bare = Attribute(bare, "str").call("replace", ",", ".") if reading.decimal == "," else bare
+    number = Call(PD, "to_numeric", (bare,))
+    if reading.form == "csv":
+        return number
+    # cells that are numbers already stay what they are
+    return number.call("fillna", Call(PD, "to_numeric", (cells,), {"errors": "coerce"}))

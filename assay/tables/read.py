@@ -11,26 +11,26 @@ reading says.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import io
 import sqlite3
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
+from assay.tables.calls import namespace
 from assay.tables.checks import revised
 from assay.tables.columns import Column, column_of, decide
 from assay.tables.dialect import Layout, layout_of, records
-from assay.tables.forms import Found, connect, tables_of
+from assay.tables.forms import Found, tables_of
 from assay.tables.marks import looks_numeric
 from assay.tables.overrules import Overrules, Rule, overrules
-from assay.tables.plan import Frame, ReadPlan, Unread, Unreadable, after, expression
-from assay.tables.texts import WHOLE, Text, read_text
+from assay.tables.plan import Frame, ReadPlan, Unread, Unreadable, after, rows, source
+from assay.tables.texts import WHOLE, Text, line_in_file, read_text, without_lines
 
 FORMS = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".psv", ".dat"), "csv"),
@@ -46,7 +46,7 @@ SMALL = 2 << 20  # bytes of a file that is read whole before its reading is give
 _SAMPLED = 4000  # rows whose cells are looked at in a large file
 _ROUNDS = 8
 _MOST = 1 << 30  # tables of one file
-_Kept = dict[str, Frame]  # frames read already, by their expressions; each is used once
+_Kept = dict[str, Frame]  # frames read already, by the code that reads them; each is used once
 
 
 def form_of(path: Path) -> str:
@@ -95,7 +95,8 @@ def _found(
     if not form:
         return []
     name = path.relative_to(root).as_posix()
-    rule = (overrules(root) if rules is None else rules).of(name)
+    rules = overrules(root) if rules is None else rules
+    rule = rules.of(name)
     if not rule.use:
         return [Unread(name, "tables.yaml says use: false")]
     kept: _Kept = {}
@@ -103,10 +104,10 @@ def _found(
         if form == "csv":
             found = iter([_delimited(path, name, rule)])
         else:
-            found = (_typed(t, path, rule, kept) for t in tables_of(path, name, form, rule))
+            found = (_typed(t, path, rules, kept) for t in tables_of(path, name, form, rule))
         return [_sure(one, root, kept) if whole else one for one in islice(found, most)]
     except Unreadable as error:
-        return [Unread(name, str(error))]
+        return [_refused(name, error)]
     except OSError as error:
         return [Unread(name, f"cannot be opened ({error.strerror or error})")]
 
@@ -120,7 +121,14 @@ def _sure(
     try:
         return _settle(found, root, kept)
     except Unreadable as error:
-        return Unread(found.path, str(error).removeprefix(f"{found.name}: "), found.part)
+        return _refused(found.path, error, found.part)
+
+
+def _refused(path: str, error: Unreadable, part: str = "") -> Unread:
+    """The table with its doubts, which are told where they stand."""
+    where = f"{path} [{part}]" if part else path
+    doubts = tuple(replace(d, path=path, part=part) for d in error.doubts)
+    return Unread(path, str(error).removeprefix(f"{where}: "), part, doubts)
 
 
 def load(reading: ReadPlan, root: Path) -> Frame:
@@ -146,39 +154,52 @@ def _settle(reading: ReadPlan, root: Path, kept: _Kept) -> tuple[ReadPlan, Frame
         fitting = revised(reading, raw, _texts(reading, root))
         if fitting == reading:
             return reading, _finished(reading, raw)
-        same = expression(fitting) == expression(reading)
+        same = _code(fitting) == _code(reading)
         reading = fitting
         if same and revised(reading, raw, _texts(reading, root)) == reading:
             return reading, _finished(reading, raw)
     raise Unreadable(f"{reading.name}: no reading fits all of it; name its columns in tables.yaml")
 
 
-def _names(root: Path, reading: ReadPlan) -> dict[str, Any]:
-    return {"pd": importlib.import_module("pandas"), "sqlite3": sqlite3, "str": str}
+def _code(reading: ReadPlan) -> list[str]:
+    """What reads the cells and chooses the rows."""
+    return [source(reading).code(), *(s.code() for s in rows(reading))]
+
+
+class _Connections:
+    """`sqlite3`, whose connections are closed."""
+
+    def __init__(self) -> None:
+        self.made: list[sqlite3.Connection] = []
+
+    def connect(self, place: str, uri: bool) -> sqlite3.Connection:
+        self.made.append(sqlite3.connect(place, uri=uri))
+        return self.made[-1]
 
 
 def _raw(reading: ReadPlan, root: Path, kept: _Kept | None = None) -> Frame:
-    """The frame before its statements. The expression is our own, made of quoted parts."""
+    """The frame with its rows chosen, before words become values."""
     place = str((root / reading.path).absolute())
-    frame = (kept or {}).pop(expression(reading, place), None)
-    if frame is not None:
-        return _checked(reading, frame)
+    first = source(reading, place)
+    names, databases = namespace(), _Connections()
+    names["sqlite3"] = databases
+    frame = (kept or {}).pop(first.code(), None)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            if reading.form == "sqlite":
-                pd: Any = importlib.import_module("pandas")
-                quoted = reading.part.replace('"', '""')
-                with contextlib.closing(connect(root / reading.path)) as db:
-                    frame = pd.read_sql(f'select * from "{quoted}"', db)
-            else:
-                frame = eval(expression(reading, place), _names(root, reading))
-    except (OSError, MemoryError):
+            frame = first.value(names) if frame is None else frame
+            names["t"] = _checked(reading, frame)
+            for statement in rows(reading, "t", place):
+                statement.run(names)
+    except (Unreadable, OSError, MemoryError):
         raise
     except Exception as error:  # whatever pandas says of a file it cannot read
         said = " ".join(str(error).split()).removeprefix("Error tokenizing data. C error: ")
         raise Unreadable(f"{reading.name}: {said[:160]}") from None
-    return _checked(reading, frame)
+    finally:
+        for database in databases.made:
+            database.close()
+    return names["t"]
 
 
 def _checked(reading: ReadPlan, frame: Frame) -> Frame:
@@ -191,10 +212,11 @@ def _checked(reading: ReadPlan, frame: Frame) -> Frame:
 
 
 def _finished(reading: ReadPlan, raw: Frame) -> Frame:
-    names = {"t": raw, **_names(Path(), reading)}
+    names = namespace()
+    names["t"] = raw
     try:
         for statement in after(reading):
-            exec(statement, names)
+            statement.run(names)
     except (ValueError, TypeError, OverflowError, AttributeError) as error:
         raise Unreadable(f"{reading.name}: {' '.join(str(error).split())[:160]}") from None
     return names["t"]
@@ -211,48 +233,92 @@ def _texts(reading: ReadPlan, root: Path) -> Any:
     return read
 
 
-def _typed(found: Found | Unread, path: Path, rule: Rule, kept: _Kept) -> ReadPlan | Unread:
+def _typed(found: Found | Unread, path: Path, rules: Overrules, kept: _Kept) -> ReadPlan | Unread:
     if isinstance(found, Unread):
         return found
+    reading = found.reading
+    rule = rules.of(reading.path, reading.part)
+    if not rule.use:
+        return Unread(reading.path, "tables.yaml says use: false", reading.part)
     try:
-        reading = found.reading
         if not reading.columns:
             names = _frame_names(reading, path, kept)
             reading = replace(reading, columns=names)
+        reading = _ruled(reading, rule)
+        cells = _chosen(reading, zip_longest(*found.cells))
         columns = [
-            column_of(name, found.cells[i] if i < len(found.cells) else ())
+            column_of(name, cells[i] if i < len(cells) else ())
             for i, name in enumerate(reading.columns)
         ]
-        _check_named(rule, reading)
         return decide(reading, columns, rule)
     except Unreadable as error:
-        return Unread(found.reading.path, str(error), found.reading.part)
+        return _refused(found.reading.path, error, found.reading.part)
 
 
 def _frame_names(reading: ReadPlan, path: Path, kept: _Kept) -> tuple[str, ...]:
     """The names that pandas gives the columns; the frame is kept, as it will be wanted next."""
     root = path.parents[len(Path(reading.path).parts) - 1]
     frame = _raw(reading, root)
-    kept[expression(reading, str((root / reading.path).absolute()))] = frame
+    kept[source(reading, str((root / reading.path).absolute())).code()] = frame
     return tuple(str(c) for c in frame.columns)
 
 
-def _check_named(rule: Rule, reading: ReadPlan) -> None:
-    unknown = [c for c in rule.named() if c not in reading.columns]
-    if unknown:
+def _ruled(reading: ReadPlan, rule: Rule) -> ReadPlan:
+    """With the names and the choice of rows that the user gave. Raises `Unreadable` for a column
+    that is not there."""
+    if rule.names:
+        width = len(reading.columns)
+        if len(rule.names) != width:
+            raise Unreadable(f"tables.yaml gives {len(rule.names)} names; the table has {width}")
+        reading = replace(reading, columns=rule.names, renamed=reading.form != "csv")
+    if unknown := [c for c in rule.named() if c not in reading.columns]:
         raise Unreadable(f"tables.yaml names a column {unknown[0]!r} that is not there")
+    return replace(
+        reading,
+        drop_rows=rule.drop_rows or (),
+        drop_where=rule.drop_where,
+        drop_duplicates=rule.drop_duplicates,
+        spellings=rule.spellings,
+    )
+
+
+def _chosen(reading: ReadPlan, listed: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    """The cells of some rows, column by column, without those rows that the user leaves out, and
+    in the user's spelling."""
+    place = {name: i for i, name in enumerate(reading.columns)}
+    gone = [(place[c], {w.strip() for w in words}) for c, words in reading.drop_where.items()]
+    kept = [
+        row
+        for row in listed
+        if not any(i < len(row) and _as_text(row[i]) in words for i, words in gone)
+    ]
+    columns = [list(cells) for cells in zip_longest(*kept, fillvalue="")]
+    for name, pairs in reading.spellings.items():
+        if pairs and place[name] < len(columns):
+            columns[place[name]] = [pairs.get(v, v) for v in columns[place[name]]]
+    return columns
+
+
+def _as_text(cell: Any) -> str:
+    return "" if cell is None else str(cell).strip()
 
 
 def _delimited(path: Path, name: str, rule: Rule) -> ReadPlan | Unread:
     suffix = next((s for s in map(str.lower, path.suffixes) if s in FORMS), "")
     text = read_text(path, rule.encoding)
+    if dropped := rule.drop_rows or ():
+        text = without_lines(text, dropped)
+        above = sum(
+            first <= n <= last for first, last in dropped for n in range(1, (rule.skip or 0) + 1)
+        )
+        rule = replace(rule, skip=rule.skip if rule.skip is None else rule.skip - above)
     layout = layout_of(text, rule, suffix)
     if not layout.rows:
         raise Unreadable("no rows below the column names")
     if layout.wide and rule.ragged != "skip":
         raise Unreadable(
-            f"line {layout.wide} has more than the {layout.width} fields of the others; mend it, "
-            "or set ragged: skip in tables.yaml to leave such rows out"
+            f"line {line_in_file(layout.wide, dropped)} has more than the {layout.width} fields of "
+            "the others; mend it, or set ragged: skip in tables.yaml to leave such rows out"
         )
     reading = ReadPlan(
         name,
@@ -264,15 +330,18 @@ def _delimited(path: Path, name: str, rule: Rule) -> ReadPlan | Unread:
         skip=layout.skip,
         ragged="skip" if rule.ragged == "skip" else "",
     )
-    reading = _named(reading, layout)
-    _check_named(rule, reading)
+    reading = _ruled(_named(reading, layout, rule), rule)
     return decide(reading, _columns(reading, layout, text), rule)
 
 
-def _named(reading: ReadPlan, layout: Layout) -> ReadPlan:
-    """With the names of the columns as pandas gives them."""
+def _named(reading: ReadPlan, layout: Layout, rule: Rule) -> ReadPlan:
+    """With the names of the columns as pandas gives them, or numbered where the user gives some."""
     notes = [f"rows of too few fields, the rest missing: {layout.short}"] if layout.short else []
     width = layout.width
+    if rule.names:
+        columns = tuple(f"column {i + 1}" for i in range(width))
+        skip = layout.data
+        return replace(reading, skip=skip, header=False, columns=columns, notes=tuple(notes))
     if len(layout.names) == width:
         columns = _pandas_names(layout.names)
         twice = sorted({n for n in layout.names if n and layout.names.count(n) > 1})
@@ -327,7 +396,8 @@ def _columns(reading: ReadPlan, layout: Layout, text: Text) -> list[Column]:
         inside = piece[piece.find("\n") + 1 : piece.rfind("\n") + 1]
         found = [row for _, row in records(inside, layout.sep, layout.quote, layout.escape)]
         rows += [row for row in found if len(row) == layout.width]
+    cells = _chosen(reading, rows)
     return [
-        Column(name, Counter(row[i] if i < len(row) else "" for row in rows))
+        Column(name, Counter(cells[i] if i < len(cells) else ()))
         for i, name in enumerate(reading.columns)
     ]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import codecs
 import contextlib
 import importlib
+import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, cast
 
 from assay.extras import install_extra
+from assay.tables.calls import PACKED, Spans, kept_lines
 from assay.tables.plan import Unreadable
 
 MOST = 4 << 30  # bytes of text, unpacked
@@ -17,7 +19,6 @@ WHOLE = 1 << 20  # characters up to which every row is looked at
 _CHUNK = 1 << 20
 _BLOCKS = 24  # places of a larger file that are looked at
 _BLOCK = 1 << 14
-_PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,13 @@ class Text:
 
 def unpacked(path: Path) -> IO[bytes]:
     """The bytes of a file, unpacked by its suffix."""
-    suffix = path.suffix.lower()
-    if suffix in _PACKED:
-        return cast("IO[bytes]", importlib.import_module(_PACKED[suffix]).open(path, "rb"))
-    if suffix == ".zst":
-        try:
-            zstandard: Any = importlib.import_module("zstandard")
-        except ModuleNotFoundError:
-            raise Unreadable(f"zstandard is not installed; {install_extra('build')}") from None
-        return cast("IO[bytes]", zstandard.open(path, "rb"))
-    return open(path, "rb")
+    module = PACKED.get(path.suffix.lower(), "")
+    if not module:
+        return open(path, "rb")
+    try:
+        return cast("IO[bytes]", importlib.import_module(module).open(path, "rb"))
+    except ModuleNotFoundError:
+        raise Unreadable(f"{module} is not installed; {install_extra('build')}") from None
 
 
 def read_text(path: Path, encoding: str = "") -> Text:
@@ -66,6 +64,19 @@ def read_text(path: Path, encoding: str = "") -> Text:
     except Exception as error:  # every unpacker has its own kind
         raise Unreadable(f"cannot be unpacked ({type(error).__name__}: {error})"[:160]) from None
     raise Unreadable(f"is no text in {' or '.join(tried)}; set encoding in tables.yaml")
+
+
+def without_lines(text: Text, dropped: Spans) -> Text:
+    """The start of a text without the lines of these numbers."""
+    kept = kept_lines(io.StringIO(text.start, newline=""), dropped)
+    return Text(text.encoding, "".join(kept))
+
+
+def line_in_file(number: int, dropped: Spans) -> int:
+    """The number in the file of a line that has this one in a text without some of its lines."""
+    for first, last in sorted(dropped):
+        number += last - first + 1 if number >= first else 0
+    return number
 
 
 def _encodings(head: bytes) -> list[str]:

@@ -1,0 +1,127 @@
+"""A plan is carried out and printed alike; columns in doubt and rows left out are in neither."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pd = pytest.importorskip("pandas")
+
+from assay.tables.doubts import Doubt  # noqa: E402
+from assay.tables.plan import Frame, ReadPlan, Unread  # noqa: E402
+from assay.tables.read import load, readings, settle, settled  # noqa: E402
+
+TEXT = "id,town,n\n1,Ulm,5\n1,Bonn ,6\n3,Total,11\n4,ULM,7\n* a note,,\n5,Hof,8\n"
+
+
+@pytest.fixture
+def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[ReadPlan], Frame]:
+    """What the code of a plan gives, for a folder data/ below `tmp_path`."""
+
+    def run(plan: ReadPlan) -> Frame:
+        monkeypatch.chdir(tmp_path)
+        again = ReadPlan.from_json(json.loads(json.dumps(plan.to_json())))
+        assert again == plan
+        names: dict[str, Any] = {"pd": pd}
+        exec(again.code("t"), names)
+        return names["t"]
+
+    return run
+
+
+def plan_of(root: Path, rule: str, name: str = "t.csv", text: str = TEXT) -> ReadPlan | Unread:
+    root.mkdir(exist_ok=True)
+    if name.endswith(".gz"):
+        with gzip.open(root / name, "wt") as file:
+            file.write(text)
+    elif name.endswith(".csv"):
+        (root / name).write_text(text)
+    (root / "tables.yaml").write_text(rule)
+    return readings(root / name)[0]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+@pytest.mark.parametrize(
+    ("rule", "wanted"),
+    [
+        ("{drop_rows: [4, 6]}", {"id": [1, 1, 4, 5], "n": [5, 6, 7, 8]}),
+        ("{drop_rows: [4, 6], names: [a, b, c]}", {"a": [1, 1, 4, 5], "c": [5, 6, 7, 8]}),
+        ("{drop_rows: [4, 6], drop_duplicates: [id]}", {"id": [1, 4, 5]}),
+        ("{drop_rows: [6], drop_where: {town: [Total, Bonn]}}", {"id": [1, 4, 5]}),
+        ("{drop_rows: [6], drop_where: {n: ['11']}}", {"n": [5, 6, 7, 8]}),
+        ("{drop_rows: [4-6], spellings: {town: {ULM: Ulm}}}", {"town": ["Ulm", "Bonn ", "Hof"]}),
+        ("{drop_rows: [5-6, 4], spellings: {id: {'5': '9'}}}", {"id": [1, 1, 9]}),
+        ("{skip: 1, drop_rows: [1, 4, 6], header: false}", {"column 3": [5, 6, 7, 8]}),
+    ],
+)
+def test_rows_and_names_are_the_users(
+    name: str,
+    rule: str,
+    wanted: dict[str, list[object]],
+    tmp_path: Path,
+    printed: Callable[[ReadPlan], Frame],
+) -> None:
+    root = tmp_path / "data"
+    plan = plan_of(root, f'"*": {rule}', name)
+    assert isinstance(plan, ReadPlan), plan.said()
+    frame = load(plan, root)
+    assert {c: frame[c].tolist() for c in wanted} == wanted
+    pd.testing.assert_frame_equal(printed(plan), frame)
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.sqlite", "t.parquet", "t.xlsx"])
+def test_rows_and_names_are_the_users_in_typed_forms(
+    name: str, tmp_path: Path, printed: Callable[[ReadPlan], Frame]
+) -> None:
+    root = tmp_path / "data"
+    root.mkdir()
+    frame = pd.DataFrame({"id": [1, 1, 3, 4], "town": ["Ulm", "ULM", "Total ", "Hof"]})
+    if name == "t.json":
+        frame.to_json(root / name, orient="records")
+    elif name == "t.sqlite":
+        db = sqlite3.connect(root / name)
+        frame.to_sql("t", db, index=False)
+        db.close()
+    elif name == "t.parquet":
+        frame.to_parquet(root / name)
+    else:
+        frame.to_excel(root / name, index=False)
+    rule = "{names: [a, b], drop_where: {b: [Total], a: ['4']}, spellings: {b: {ULM: Ulm}}}"
+    plan = plan_of(root, f'"*": {rule}', name)
+    assert isinstance(plan, ReadPlan), plan.said()
+    found = load(plan, root)
+    assert found.to_dict("list") == {"a": [1, 1], "b": ["Ulm", "Ulm"]}
+    pd.testing.assert_frame_equal(printed(plan), found)
+    last = 5 if name == "t.xlsx" else 4
+    other = plan_of(root, f'"*": {{drop_rows: [{last}], drop_duplicates: [id]}}', name)
+    assert isinstance(other, ReadPlan), other.said()
+    assert load(other, root)["id"].tolist() == [1, 3]
+    pd.testing.assert_frame_equal(printed(other), load(other, root))
+
+
+def test_a_column_in_doubt_is_left_out(
+    tmp_path: Path, printed: Callable[[ReadPlan], Frame]
+) -> None:
+    root = tmp_path / "data"
+    plan = plan_of(root, "", text="a,b,c\n1,x,2020-01-02\n2,y,2020-01-03\n")
+    assert isinstance(plan, ReadPlan)
+    plan = replace(plan, doubts=(Doubt("sentinel", "it may be one", column="a"),))
+    assert plan.used == ("b", "c")
+    plan, frame = settle(plan, root)
+    assert list(frame.columns) == ["b", "c"] and [d.column for d in plan.doubts] == ["a"]
+    pd.testing.assert_frame_equal(load(plan, root), frame)
+    pd.testing.assert_frame_equal(printed(plan), frame)
+
+
+@pytest.mark.parametrize("names", ["[a, b]", "[a, b, c, d]"])
+def test_names_are_of_all_columns(names: str, tmp_path: Path) -> None:
+    found = plan_of(tmp_path, f'"*": {{names: {names}}}')
+    assert isinstance(found, Unread) and "the table has 3" in found.why
+    assert settled(tmp_path / "t.csv", tmp_path) == [found]
