@@ -29,9 +29,9 @@ from data_gen.sharing.layout import (
     CERTIFICATE,
     FILES,
     MANIFEST,
-    PROVED,
     Manifest,
     Split,
+    proved,
     split_name,
     without_gold,
 )
@@ -206,8 +206,7 @@ class _Work:
             shutil.copyfile(path, target)
             return
         try:
-            proved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            kept = {name: proved[name] for name in PROVED if name in proved}
+            kept = proved(json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError):
             raise TaskError(f"{path}: is no certificate; build the tasks again") from None
         target.write_bytes(json_text(kept, indent=1))

@@ -19,7 +19,7 @@ from data_gen.sql.write import written
 from rewards.sql.compare import Cell, Row, equal
 from rewards.sql.data import Database, quoted
 from rewards.sql.execute import Failed, run
-from rewards.sql.query import TWINS
+from rewards.sql.query import TWINS, constants
 from rewards.sql.twins import Focus, twin
 
 WIDE = 6  # twins on which readings are told apart
@@ -70,6 +70,10 @@ def proved(
     wide = twins(base, focus, seed, range(TWINS, WIDE))
     tried += wide
     golds += [_rows(d, one.sql) for d in wide]
+    if same := constants(golds):
+        raise Refused(
+            "a constant could stand for a column", f"{one.sql} ({sorted(map(str, same))})"
+        )
     clauses = told_apart(one, text, tried, golds)
     _no_shortcut(plan, unit, one, tried, golds)
     return Proved(found, clauses, focus)

@@ -6,68 +6,113 @@ does their order (one exchange of columns must fit all rows), duplicates count, 
 rows counts where the question asks for one. Two empty results are equal. `bird_equal` is the
 reading of BIRD: two sets of rows.
 
-One thing is read more kindly than there: numbers are equal within `TOLERANCE`, and a date at
-midnight is its date. `published=True` turns both off.
+Three things are read more kindly than there. Numbers that are computed are equal within
+`TOLERANCE`: whole numbers are equal only if they are equal, and so is a number that stands in the
+database. A date at midnight is its date. Texts are compared under Unicode's NFC. `published=True`
+turns all off.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 Cell = None | int | float | str | bytes
 Row = tuple[Cell, ...]
 
-TOLERANCE = 1e-6  # relative; as for exact numbers of the other families
+TOLERANCE = 1e-6  # relative, of computed fractions; as for exact numbers of the other families
+_MOST = 0.01  # absolute: a millionth of a large number would be many of its units
+_ROUNDING = 1e-12  # relative: what the order of a few hundred additions may change
 _LEAST = 1e-9  # absolute, about zero: sums of numbers that cancel
+_WHOLE = 2.0**53  # from there on every float is a whole number
 _TRIES = 2_000  # exchanges of columns that are tried
 _PAIRED = 2_000  # rows up to which every pair of unequal rows may be looked at
 _MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)[T ]00:00(?::00(?:\.0+)?)?")
 
+Same = Callable[[Cell, Cell], bool]
 
-def same_cell(one: Cell, two: Cell, published: bool = False) -> bool:
+
+@dataclass(frozen=True)
+class Stored:
+    """The fractions that stand in a database, which are no results of computing; `least`: the
+    absolute tolerance about zero among numbers of their size."""
+
+    fractions: frozenset[float] = frozenset()
+    least: float = _LEAST
+
+
+_NOTHING = Stored()
+
+
+def stored(cells: Iterable[Cell]) -> Stored:
+    """What is stored, of all the cells of a database."""
+    found = frozenset(c for c in cells if isinstance(c, float) and math.isfinite(c))
+    most = max(map(abs, found), default=1.0)
+    return Stored(found, min(_LEAST, _ROUNDING * most) if most else _LEAST)
+
+
+def same_cell(gold: Cell, said: Cell, published: bool = False, known: Stored = _NOTHING) -> bool:
     """NULL equals NULL alone, bytes equal bytes, text equals text (never a number)."""
-    if isinstance(one, int | float) and isinstance(two, int | float):
-        if one == two or published:
-            return one == two
-        try:
-            return math.isclose(one, two, rel_tol=TOLERANCE, abs_tol=_LEAST)
-        except OverflowError:  # a whole number beyond every float
-            return False
-    if type(one) is not type(two):
+    if isinstance(gold, int | float) and isinstance(said, int | float):
+        return gold == said or (not published and _near(gold, said, known))
+    if type(gold) is not type(said):
         return False
-    if isinstance(one, str) and isinstance(two, str) and not published:
-        return one == two or _date(one) == _date(two)
-    return one == two
+    if isinstance(gold, str) and isinstance(said, str) and not published:
+        return gold == said or _text(gold) == _text(said)
+    return gold == said
 
 
-def _date(text: str) -> str:
+def _near(gold: float, said: float, known: Stored) -> bool:
+    """Whether two unequal numbers may be one, computed in two ways."""
+    if isinstance(gold, int) and isinstance(said, int):
+        return False
+    try:
+        size, apart = max(abs(float(gold)), abs(float(said))), abs(gold - said)
+    except OverflowError:  # a whole number beyond every float
+        return False
+    if not math.isfinite(apart) or (apart >= 1 and size < _WHOLE):
+        return False
+    rounding = _ROUNDING * size
+    if isinstance(gold, int) or isinstance(said, int) or gold in known.fractions:
+        return apart <= min(rounding, _MOST)
+    return apart <= max(rounding, min(TOLERANCE * size, _MOST), known.least)
+
+
+def _text(text: str) -> str:
     found = _MIDNIGHT.fullmatch(text)
-    return found.group(1) if found else text
+    return found.group(1) if found else unicodedata.normalize("NFC", text)
 
 
-def same_row(one: Row, two: Row, published: bool = False) -> bool:
-    return len(one) == len(two) and all(
-        same_cell(a, b, published) for a, b in zip(one, two, strict=True)
-    )
+def same_row(one: Row, two: Row, same: Same = same_cell) -> bool:
+    return len(one) == len(two) and all(map(same, one, two))
 
 
-def equal(gold: Sequence[Row], said: Sequence[Row], ordered: bool, published: bool = False) -> bool:
+def equal(
+    gold: Sequence[Row],
+    said: Sequence[Row],
+    ordered: bool,
+    published: bool = False,
+    known: Stored = _NOTHING,
+) -> bool:
     """Whether the rows are the same under some exchange of the columns of `said`; `ordered`: in
-    the same order, else as a multiset."""
+    the same order, else as a multiset. `known`: what stands in the database."""
     if not gold and not said:
         return True
     if len(gold) != len(said) or len(gold[0]) != len(said[0]):
         return False
-    check = _in_order if ordered else _as_multiset
+    same = partial(same_cell, published=published, known=known)
+    check = partial(_in_order if ordered else _as_multiset, same=same)
     columns = len(gold[0])
     if columns == 1:
-        return check(gold, said, published)
-    for exchange in islice(_exchanges(gold, said, published), _TRIES):
-        if check(gold, [tuple(row[at] for at in exchange) for row in said], published):
+        return check(gold, said)
+    for exchange in islice(_exchanges(gold, said, same), _TRIES):
+        if check(gold, [tuple(row[at] for at in exchange) for row in said]):
             return True
     return False
 
@@ -77,14 +122,12 @@ def bird_equal(gold: Sequence[Row], said: Sequence[Row]) -> bool:
     return set(gold) == set(said)
 
 
-def _exchanges(
-    gold: Sequence[Row], said: Sequence[Row], published: bool
-) -> Iterator[tuple[int, ...]]:
+def _exchanges(gold: Sequence[Row], said: Sequence[Row], same: Same) -> Iterator[tuple[int, ...]]:
     """For every column of gold a column of `said` that holds the same values, each once. Of
     columns that are the same throughout, one order is enough."""
     theirs = list(zip(*said, strict=True))
     fits = [
-        [at for at, own in enumerate(theirs) if _same_values(column, own, published)]
+        [at for at, own in enumerate(theirs) if _same_values(column, own, same)]
         for column in zip(*gold, strict=True)
     ]
 
@@ -106,24 +149,22 @@ def _identical(one: Sequence[Cell], two: Sequence[Cell]) -> bool:
     return all(type(a) is type(b) and a == b for a, b in zip(one, two, strict=True))
 
 
-def _same_values(one: Sequence[Cell], two: Sequence[Cell], published: bool) -> bool:
-    return _as_multiset([(v,) for v in one], [(v,) for v in two], published)
+def _same_values(one: Sequence[Cell], two: Sequence[Cell], same: Same) -> bool:
+    return _as_multiset([(v,) for v in one], [(v,) for v in two], same)
 
 
-def _in_order(gold: Sequence[Row], said: Sequence[Row], published: bool) -> bool:
-    return all(same_row(a, b, published) for a, b in zip(gold, said, strict=True))
+def _in_order(gold: Sequence[Row], said: Sequence[Row], same: Same) -> bool:
+    return all(same_row(a, b, same) for a, b in zip(gold, said, strict=True))
 
 
-def _as_multiset(gold: Sequence[Row], said: Sequence[Row], published: bool) -> bool:
+def _as_multiset(gold: Sequence[Row], said: Sequence[Row], same: Same) -> bool:
     """Rows pair up one to one. What is not exactly equal is paired within the tolerance."""
     left, right = Counter(gold), Counter(said)
     mine, theirs = list((left - right).elements()), list((right - left).elements())
-    if not mine or published:
-        return not mine
     if len(mine) > _PAIRED:  # so many rows of computed numbers: side by side in their order
         mine, theirs = sorted(mine, key=_sort_key), sorted(theirs, key=_sort_key)
-        return all(same_row(a, b) for a, b in zip(mine, theirs, strict=True))
-    return _all_paired(mine, theirs)
+        return _in_order(mine, theirs, same)
+    return _all_paired(mine, theirs, same)
 
 
 def _sort_key(row: Row) -> list[tuple[int, float, str]]:
@@ -139,17 +180,17 @@ def _cell_key(cell: Cell) -> tuple[int, float, str]:
     return (
         (0, 0.0, "")
         if cell is None
-        else (2, 0.0, _date(cell) if isinstance(cell, str) else repr(cell))
+        else (2, 0.0, _text(cell) if isinstance(cell, str) else repr(cell))
     )
 
 
-def _all_paired(mine: Sequence[Row], theirs: Sequence[Row]) -> bool:
+def _all_paired(mine: Sequence[Row], theirs: Sequence[Row], same: Same) -> bool:
     """Whether a matching of equal rows covers all. By augmenting paths: equality within a
     tolerance is not transitive, so the first partner that fits may be another's only one."""
     order = sorted(range(len(theirs)), key=lambda at: _sort_key(theirs[at]))
     fits: list[list[int]] = []
     for row in mine:
-        found = [at for at in order if same_row(row, theirs[at])]
+        found = [at for at in order if same_row(row, theirs[at], same)]
         if not found:
             return False
         fits.append(found)

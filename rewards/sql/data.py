@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, cast
 
-from rewards.sql.compare import Cell, Row
+from rewards.sql.compare import Cell, Row, Stored, stored
 from rewards.task import TaskError
 
 Type = Literal["INTEGER", "REAL", "TEXT", "BLOB"]
@@ -84,6 +84,11 @@ class Database:
     def digest(self) -> str:
         """The same for the same schema and rows."""
         return hashlib.sha256(json.dumps(self.plain).encode()).hexdigest()[:32]
+
+    @cached_property
+    def stored(self) -> Stored:
+        """The numbers that stand in it, for comparing results."""
+        return stored(cell for t in self.tables for row in t.rows for cell in row)
 
     def table(self, name: str) -> Table:
         return next(t for t in self.tables if t.name == name)

@@ -59,6 +59,21 @@ def hard_coded(task: Task) -> str:
     return fenced(f"VALUES {said}" if rows else "SELECT 1 WHERE 0")
 
 
+def constant_column(task: Task) -> str:
+    """Gold with one value of its result in place of the first column: a query that computes all but
+    that column. Right on the task's database where the column holds one value, and on no twin."""
+    gold = read_gold(task.gold)
+    try:
+        rows = case_of(gold, None).rows
+    except RunnerLost:
+        return fenced("SELECT 1")
+    if not rows:
+        return fenced(f"SELECT * FROM ({gold.sql}) WHERE 0")
+    names = [f"c{at}" for at in range(len(rows[0]))]
+    said = ", ".join([literal(rows[0][0]), *names[1:]])
+    return fenced(f"WITH gold({', '.join(names)}) AS ({gold.sql}) SELECT {said} FROM gold")
+
+
 _NAME = re.compile(r"'(?:[^']|'')*'|\"((?:[^\"]|\"\")*)\"|\b[A-Za-z_]\w*\b")
 
 
@@ -169,6 +184,7 @@ SQL = Family(
         "everything": Cheat(_everything, admits=0.05),
         "count of rows": Cheat(_count, admits=0.05),
         "gold's rows written down": Cheat(hard_coded, admits=1.0),
+        "a constant in place of a column": Cheat(constant_column, admits=1.0),
     },
     floors={"": Floor(outcome=0.05, reward=0.05, beyond=0.05)},
     forms={

@@ -1,7 +1,8 @@
 """Hidden twins: other databases of the same schema, on which a query is run again.
 
 A twin keeps what the schema declares (types, NOT NULL, UNIQUE, REFERENCES) and changes the rest:
-how many rows there are, which values meet in a row, how often each occurs, the numbers themselves.
+how many rows there are, which values there are and which meet in a row, how often each occurs, the
+numbers themselves. A column of one value has a second one, so that no column is a constant.
 Where the data have missing values, a twin has them too; where a question compares with a value
 (`focus`), some rows of a twin hold exactly that value. A query that answers the question answers it
 on every twin; constants, and queries that are right by chance, do not.
@@ -11,8 +12,10 @@ A twin depends on the database, the focus and a seed alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
+from decimal import Decimal
 from functools import lru_cache
 from random import Random
 from typing import Any
@@ -26,6 +29,9 @@ FEWEST = 12
 _FEW = 12  # distinct numbers up to which they are codes, and stay
 _MISSING = 0.12  # of the cells, at least, where some are missing
 _FOCUSED = 0.15  # of the cells, where the question compares with a value
+_POOL = 5  # distinct values from which a share of them is left out in a twin:
+_LEFT_OUT = 0.25
+_LARGEST = (1 << 63) - 1  # of SQLite's whole numbers
 _AGAIN = 0.08  # of the rows: a copy of another, where the schema lets rows repeat
 
 Focus = tuple[str, str, Cell]  # table, column, a value that the question compares with
@@ -41,16 +47,22 @@ def twin(database: Database, focus: tuple[Focus, ...], seed: int, number: int) -
         for name, column, value in focus:
             if name == table.name:
                 values.setdefault(column, []).append(value)
-        made[table.name] = _table(table, values, made, rng)
+        made[table.name] = _table(table, values, made, number, rng)
     return Database(tuple(made.values()))
 
 
 def _table(
-    table: Table, focus: Mapping[str, Sequence[Cell]], made: Mapping[str, Table], rng: Random
+    table: Table,
+    focus: Mapping[str, Sequence[Cell]],
+    made: Mapping[str, Table],
+    number: int,
+    rng: Random,
 ) -> Table:
     size = max(FEWEST, min(len(table.rows), ROWS))
-    size = max(FEWEST, round(size * rng.uniform(0.75, 1.0)))
-    pools = {c.name: _pool(table, c, made) for c in table.columns}
+    size = round(size * rng.uniform(0.75, 1.0))  # also of the smallest: their number is no constant
+    pools = {
+        c.name: _pool(table, c, focus.get(c.name, ()), made, number, rng) for c in table.columns
+    }
     for column in table.columns:
         if column.unique:
             size = min(size, len(pools[column.name]))
@@ -68,12 +80,41 @@ def _table(
     return Table(table.name, table.columns, tuple(rows))
 
 
-def _pool(table: Table, column: Column, made: Mapping[str, Table]) -> list[Cell]:
-    """The values that a column of a twin may have, before they are changed."""
+def _pool(
+    table: Table,
+    column: Column,
+    focus: Sequence[Cell],
+    made: Mapping[str, Table],
+    number: int,
+    rng: Random,
+) -> list[Cell]:
+    """The values that a column of a twin may have, before they are changed: most of those that it
+    has, and those that the question compares with."""
     if column.refers:
         other, name = column.refers
         return [v for v in made[other].values(name) if v is not None]
-    return sorted(set(table.values(column.name)) - {None}, key=_order)
+    pool = sorted(set(table.values(column.name)) - {None}, key=_order)
+    if len(pool) == 1:
+        pool.append(_another(column, pool[0]))
+    # of three twins in a row one has the least value and the largest, one lacks either
+    lacking = {1: pool[:1], 2: pool[-1:]}.get((number + len(column.name)) % 3, [])
+    few = len(pool) < _POOL
+    kept = [
+        value
+        for value in pool
+        if value in focus or not (value in lacking or (not few and rng.random() < _LEFT_OUT))
+    ]
+    return kept or pool
+
+
+def _another(column: Column, value: Any) -> Cell:
+    """Another value of the kind of the only one."""
+    if isinstance(value, str):
+        later = _moved(value, 31) if column.date else value
+        return f"{value} 2" if later == value else later
+    if isinstance(value, bytes):
+        return value + b"2"
+    return value + 1 if abs(value) < 1e15 else value // 2
 
 
 def _order(cell: Any) -> tuple[int, Any]:
@@ -113,19 +154,29 @@ def _change(column: Column, pool: Sequence[Cell], rng: Random) -> Callable[[Any]
     numbers: list[Any] = [v for v in pool if isinstance(v, int | float)]
     if len(numbers) < len(pool) or len(numbers) <= _FEW:
         return None
-    low, high = min(numbers), max(numbers)
+    low, high = numbers[0], numbers[-1]
     # half of the range about the middle of the values, on either side
     reach = (numbers[3 * len(numbers) // 4] - numbers[len(numbers) // 4]) or (high - low)
     if all(isinstance(v, int) for v in numbers):
         step = max(1, round(reach / 4))
-        return lambda cell: min(high, max(low, cell + rng.randint(-step, step)))
-    places = min(6, max(_places(v) for v in numbers))
-    return lambda cell: round(min(high, max(low, cell + rng.uniform(-1, 1) * reach / 4)), places)
+        return lambda cell: _within(low, cell + rng.randint(-step, step))
+    if not math.isfinite(reach):
+        return None
+    places = min(12, max(_places(v) for v in numbers))
+    return lambda cell: round(_within(low, cell + rng.uniform(-1, 1) * reach / 4), places)
+
+
+def _within(low: float, value: Any) -> Any:
+    """Numbers of a column that has none below zero, or none of zero, stay so."""
+    if low >= 0:
+        value = abs(value) or low
+    return max(-_LARGEST, min(_LARGEST, value)) if isinstance(value, int) else value
 
 
 def _places(value: float) -> int:
-    text = repr(value)
-    return 6 if "e" in text or "n" in text else len(text.partition(".")[2].rstrip("0"))
+    """Digits behind the point."""
+    parts = Decimal(repr(float(value))).normalize().as_tuple()
+    return max(0, -parts.exponent) if isinstance(parts.exponent, int) else 0
 
 
 def _moved(cell: Any, days: int) -> Cell:

@@ -1,0 +1,88 @@
+"""A value written down never stands for a column of the result, whatever the schema."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sql_tasks import sql_tasks
+
+from rewards.families import BUILT_IN, score_answer
+from rewards.family import cheat_answer
+from rewards.sql.compare import Cell
+from rewards.sql.data import Column, Database, Table, packed
+from rewards.sql.extract import fenced
+from rewards.sql.family import literal
+from rewards.sql.query import SqlReward, case_of, read_gold, score_text
+from rewards.sql.twins import twin
+
+KINDS: dict[str, tuple[Column, st.SearchStrategy[Cell]]] = {
+    "stamp": (Column("a", "INTEGER"), st.integers(1_700_000_000, 1_700_000_900)),
+    "code": (Column("a", "INTEGER"), st.integers(1, 5)),
+    "one": (Column("a", "INTEGER"), st.just(7)),
+    "price": (Column("a", "REAL"), st.integers(1, 9_000).map(lambda v: v / 100)),
+    "far": (Column("a", "REAL"), st.integers(1, 900).map(lambda v: 500_000 + v / 1000)),
+    "tiny": (Column("a", "REAL"), st.integers(1, 900).map(lambda v: v * 1e-12)),
+    "town": (Column("a", "TEXT"), st.sampled_from(("Arden", "Corva", "Hexham", "Zoll"))),
+    "word": (Column("a", "TEXT"), st.just("EUR")),
+    "day": (
+        Column("a", "TEXT", date=True),
+        st.integers(0, 90).map(lambda d: (date(2024, 1, 1) + timedelta(d)).isoformat()),
+    ),
+}
+QUERIES = (
+    ("SELECT a, b FROM t WHERE b > 30", False),
+    ("SELECT MAX(a), MIN(b) FROM t", False),
+    ("SELECT MIN(a) FROM t", False),
+    ("SELECT a FROM t ORDER BY b DESC, a LIMIT 1", True),
+    ("SELECT COUNT(DISTINCT a), COUNT(*) FROM t", False),
+    ("SELECT a, COUNT(*) FROM t GROUP BY a ORDER BY 2 DESC, a LIMIT 2", True),
+    ("SELECT AVG(b) FROM t WHERE b < 70", False),
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None, max_examples=6)
+@given(data=st.data(), query=st.sampled_from(QUERIES), seed=st.integers(0, 9))
+def test_a_constant_in_place_of_a_column_is_never_paid(
+    kind: str, data: st.DataObject, query: tuple[str, bool], seed: int
+) -> None:
+    column, values = KINDS[kind]
+    sql, ordered = query
+    cells = data.draw(st.lists(st.tuples(values, st.integers(1, 99)), min_size=12, max_size=40))
+    table = Table("t", (column, Column("b", "INTEGER")), tuple(cells))
+    gold = {"sql": sql, "ordered": ordered, "database": packed(Database((table,))), "seed": seed}
+    rows = case_of(read_gold(gold), None).rows
+    assert score_text(gold, fenced(sql), False, SqlReward()).reward == 1.0
+    width = len(rows[0]) if rows else 0
+    names = ", ".join(f"c{at}" for at in range(width))
+    for at in range(width):
+        for value in list({row[at] for row in rows})[:5]:
+            said = ", ".join(literal(value) if c == at else f"c{c}" for c in range(width))
+            cheat = f"WITH g({names}) AS ({sql}) SELECT {said} FROM g"
+            assert score_text(gold, fenced(cheat), False, SqlReward()).reward == 0.0, cheat
+
+
+def test_a_mean_of_large_numbers_is_no_constant_either() -> None:
+    rows = tuple((1_700_000_000 + 37 * i % 700, i) for i in range(60))
+    base = Database((Table("t", (Column("a", "INTEGER"), Column("b", "INTEGER")), rows),))
+    gold = {"sql": "SELECT AVG(a) FROM t", "ordered": False, "database": packed(base)}
+    value = case_of(read_gold(gold), None).rows[0][0]
+    assert score_text(gold, fenced(f"SELECT {value}"), False, SqlReward()).reward == 0.0
+
+
+def test_the_cheat_of_the_audit_is_not_paid() -> None:
+    for task in sql_tasks():
+        answer = cheat_answer(BUILT_IN["sql"], "a constant in place of a column", task)
+        assert score_answer(task, answer).reward == 0.0, task.id
+
+
+def test_numbers_beyond_the_machine_are_kept_within_it() -> None:
+    rows = tuple((2**63 - 1 - i, float(10**308) * (i % 2), i * 1e-11) for i in range(40))
+    columns = (Column("a", "INTEGER"), Column("b", "REAL"), Column("c", "REAL"))
+    for number in range(6):
+        made = twin(Database((Table("t", columns, rows),)), (), 3, number).table("t")
+        assert all(isinstance(v, int) and abs(v) < 2**63 for v in made.values("a"))
+        assert len(set(made.values("c"))) > 8
