@@ -218,11 +218,18 @@ def reports(root: Path, base_model: str | None = None) -> list[Row]:
     return ranking
 
 
+def subtask_of(row: Row) -> str:
+    """What a semantic row counts under, as the release groups them: its `semantic_operator`, else
+    its `operator`, else its track."""
+    names = (row.get(name) for name in ("semantic_operator", "operator", "source_track"))
+    return str(next((name for name in names if name), None))
+
+
 def _subtasks(instances: Path, paper: Row) -> list[Row]:
     """A row a subtask of a domain's atomic track, fractions; `instances` counts those with RS@K."""
     own: dict[str, list[Row]] = {}
     for _, row in read_jsonl(instances):
-        own.setdefault(str(row.get("semantic_operator")), []).append(row)
+        own.setdefault(subtask_of(row), []).append(row)
     return [
         {
             "domain": str(paper["track"]).removeprefix("semantic_").removesuffix("_atomic"),

@@ -17,7 +17,7 @@ from typing import Any
 
 from rewards.cdr.errors import order_confusion, stop_behaviour
 from rewards.cdr.family import length_slice
-from rewards.cdr.files import CORE
+from rewards.cdr.files import CORE, subtask_of
 from rewards.cdr.scorefile import REPORTED_SLOTS, ScoredFile, mean, slot_name
 from train.evaluation.stats import mean_interval
 from train.evaluation.tables import Draw, ends, grouped, in_order, known, rs_curve
@@ -193,7 +193,7 @@ def _subtasks(domain: str, tracks: Mapping[str, TrackAnswers], draw: Draw) -> Ro
     whole = tracks.get(f"semantic_{domain}_compositional")
     made: Row = {}
     if alone is not None:
-        made["atomic"] = _by(alone, lambda row: row.get("semantic_operator"), draw)
+        made["atomic"] = _by(alone, subtask_of, draw)
         made["macro"] = mean(one["rs@k"] for one in made["atomic"].values())
         for name, one in made["atomic"].items():
             one["within"] = _within(whole, KEYS.get(name, name))

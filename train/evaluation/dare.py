@@ -38,8 +38,8 @@ from train.evaluation.contract import (
     splits_of,
 )
 from train.evaluation.results import number
-from train.evaluation.stats import wilson
-from train.evaluation.tables import mean
+from train.evaluation.stats import mean_interval
+from train.evaluation.tables import ends, mean, source
 
 ENDPOINT_TOKENS = 16384  # of one message: the published setting
 TRACKS = ("class-IF", "class-MM", "reg-IF", "reg-MM", "time-XF", "time-CF")
@@ -115,10 +115,11 @@ def more(task: Task, run: Trajectory, score: Score, args: Any) -> Row:
     }
 
 
-def by_track(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
-    """Per track: mean outcome in percent over attempts, the model's crashes included; an interval
-    over them; how many attempts had a file, a usable one, and the mean over those. An attempt
-    without an outcome (its infrastructure broke) counts nowhere but in `no_outcome`."""
+def by_track(rows: Sequence[Row], seed: int = 0) -> dict[str, dict[str, Any]]:
+    """Per track: mean outcome in percent over attempts, the model's crashes included; how many are
+    exact, with a 95 % interval clustered by table (None for a single one with both kinds); how many
+    attempts had a file, a usable one, and the mean over those. An attempt without an outcome (its
+    infrastructure broke) counts nowhere but in `no_outcome`."""
     out: dict[str, dict[str, Any]] = {}
     for track in [*TRACKS, *sorted({r["track"] for r in rows} - set(TRACKS))]:
         mine = [r for r in rows if r["track"] == track]
@@ -127,13 +128,14 @@ def by_track(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
         rated = [r for r in mine if r["outcome"] is not None]
         scores = [float(r["outcome"]) for r in rated]
         usable = [float(r["outcome"]) for r in rated if r["parts"].get("usable")]
-        exact = sum(s >= RIGHT for s in scores)
+        right = [float(s >= RIGHT) for s in scores]
+        interval = ends(mean_interval(right, list(map(source, rated)), seed=seed))
         out[track] = {
             "tasks": len({r["task_id"] for r in mine}),
             "attempts": len(mine),
             "score": 100 * fmean(scores) if scores else None,
-            "exact": exact,
-            "exact_interval": [100 * v for v in wilson(exact, len(rated))[1:]],
+            "exact": int(sum(right)),
+            "exact_interval": interval and [100 * v for v in interval],
             "exists": sum(bool(r["parts"].get("exists")) for r in rated),
             "usable": len(usable),
             "score_of_usable": 100 * fmean(usable) if usable else None,
@@ -185,10 +187,12 @@ def text_table(tracks: Mapping[str, Mapping[str, Any]], total: Mapping[str, Any]
     )
     lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     for name, t in tracks.items():
-        low, high = t["exact_interval"]
+        exact = str(t["exact"])
+        if t["exact_interval"]:
+            exact += " [{:.1f}, {:.1f}]".format(*t["exact_interval"])
         lines.append(
-            f"| {name} | {t['tasks']} | {t['attempts']} | {_two(t['score'])} | {t['exact']} "
-            f"[{low:.1f}, {high:.1f}] | {t['usable']} | {_two(t['score_of_usable'])} | "
+            f"| {name} | {t['tasks']} | {t['attempts']} | {_two(t['score'])} | {exact} "
+            f"| {t['usable']} | {_two(t['score_of_usable'])} | "
             f"{number(t['tokens'], '{:.0f}')} | {t['tool_calls']:.2f} |"
         )
     shown = ", ".join(f"{k} {v}" for k, v in total["failure_categories"].items())
@@ -211,7 +215,7 @@ def _two(value: float | None) -> str:
 
 def tables(tasks: Sequence[Task], rows: Sequence[Row], out: Path, args: Any) -> Found:
     """Numbers by track and in all, and `table.md`."""
-    tracks = by_track(rows)
+    tracks = by_track(rows, args.seed)
     total = totals(tracks, rows)
     text = text_table(tracks, total)
     write_text(out / "table.md", text + "\n")

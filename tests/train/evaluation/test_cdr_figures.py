@@ -220,6 +220,24 @@ def test_subtasks_of_all_models_stand_in_the_reports(tmp_path: Path) -> None:
     assert [one["rubric_atomic"] for one in summary["semantic"]] == [50.0, 100.0]
 
 
+def test_rows_that_name_their_operator_alone_have_its_subtask(tmp_path: Path) -> None:
+    def alone(at: int, operator: str) -> Row:
+        answers = ['{"x": 3}' if operator == "detect_mapper" else "{}"] * 3
+        more = {"operator": operator, "semantic_operator": None, "reference_text": '{"x": 3}'}
+        return semantic("hallu", "atomic", f"{operator} {at}", answers, **more)
+
+    counts = {"detect_mapper": 9, "spans_mapper": 3, "types_mapper": 3, "correct_mapper": 3}
+    rows = [alone(at, name) for name, count in counts.items() for at in range(count)]
+    track = "semantic_hallu_atomic"
+    home = tmp_path / track / "m" / "score_semantic_styles3"
+    write_scores(home, score_file(rows, 0, 0, track, "m"))
+    reports(tmp_path)
+    summary = json.loads((tmp_path / "reports" / "summary.json").read_text())
+    assert summary["semantic"][0]["hallu_atomic"] == 25.0
+    mine = found({track: rows}, 0)["subtasks"]["hallu"]
+    assert mine["macro"] == 0.25 and set(mine["atomic"]) == set(counts)
+
+
 def test_redaction_is_shown_by_the_number_of_steps() -> None:
     def whole(name: str, steps: int, right: bool) -> Row:
         made = row(name, [("KEEP", "[A_1]" if right else "x")] * 3)

@@ -143,6 +143,26 @@ def test_a_score_that_falls_short_of_one_by_a_rounding_is_exact() -> None:
         "tool_calls": 0,
         "turns": 1,
     }
-    found = by_track([{**row, "outcome": o} for o in (0.9999999999999998, 0.9)])["reg-IF"]
+    rows = [{**row, "outcome": o, "source": str(o)} for o in (0.9999999999999998, 0.9)]
+    found = by_track(rows)["reg-IF"]
     assert found["exact"] == 1
     assert found["exact_interval"] == pytest.approx([9.45, 90.55], abs=0.01)
+
+
+def test_repeats_of_a_task_and_tasks_of_a_table_make_no_interval_narrower() -> None:
+    from train.evaluation.dare import by_track
+
+    row = {"track": "class-IF", "parts": {}, "tokens_out": 1, "tool_calls": 0, "turns": 1}
+
+    def interval(tasks: int, repeats: int, table: str = "") -> list[float] | None:
+        rows = [
+            {**row, "task_id": str(t), "outcome": float(t % 2), "source": table or f"table {t}"}
+            for t in range(tasks)
+            for _ in range(repeats)
+        ]
+        return by_track(rows)["class-IF"]["exact_interval"]
+
+    once, thrice = interval(40, 1), interval(40, 3)
+    assert once and thrice
+    assert thrice[1] - thrice[0] == pytest.approx(once[1] - once[0], rel=0.15)
+    assert interval(40, 3, "one table") is None
