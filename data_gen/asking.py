@@ -24,7 +24,7 @@ from rollouts.engines.http_engine import EndpointError, OpenAIEngine
 from rollouts.now import run_now
 from rollouts.trajectory import Sampling
 
-FILE = "rewordings.jsonl"  # the journal beside a build: rewordings and proposals
+FILE = "rewordings.jsonl"  # the journal beside a build
 SAMPLING = Sampling(max_new_tokens=4000, temperature=0.8)
 GREEDY = Sampling(max_new_tokens=4000, temperature=0.0)  # to read something, and not to write it
 

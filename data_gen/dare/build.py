@@ -10,12 +10,11 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from data_gen.asking import Endpoint
 from data_gen.dare.alike import without_repeats
 from data_gen.dare.certificate import certificate, inputs_of
 from data_gen.dare.database import Built, Settings
@@ -30,9 +29,8 @@ from data_gen.dare.short import short_kinds
 from data_gen.dare.sources import fingerprints, sources
 from data_gen.dare.sources import groups as groups_of
 from data_gen.dare.wishes import FAMILIES, Wishes, read_wishes
-from data_gen.dare.workers import run_proposed, run_tables
-from data_gen.inputs import REFUSED, Input, say_inputs
-from data_gen.proposing import proposer, told
+from data_gen.dare.workers import run_tables
+from data_gen.inputs import REFUSED, say_inputs
 from rewards.dare.prediction import read_gold, score_table
 from rewards.file_sets import unfinished
 from rewards.task import Task, TaskError, write_jsonl
@@ -57,15 +55,14 @@ def published_marks(folders: Sequence[Path]) -> frozenset[str]:
 def build_all(args: argparse.Namespace) -> None:
     """The command: databases, question list, tasks by split, certificate."""
     need_duckdb()
-    settings, endpoint = _settings(args), _proposer(args)
+    settings = _settings(args)
     with unfinished(args.out):
-        _build(args, settings, endpoint)
+        _build(args, settings)
 
 
-def _build(args: argparse.Namespace, settings: Settings, endpoint: Endpoint | None) -> None:
+def _build(args: argparse.Namespace, settings: Settings) -> None:
     workers = args.workers or len(os.sched_getaffinity(0))
-    asked = (args.tables, settings, workers, args.databases)
-    found = run_tables(*asked) if endpoint is None else run_proposed(*asked, endpoint)
+    found = run_tables(args.tables, settings, workers, args.databases)
     rows, repeats = question_rows(found, args.out / "databases", workers)
     rows = rows[: args.databases]
     if len(rows) < args.databases:
@@ -74,10 +71,9 @@ def _build(args: argparse.Namespace, settings: Settings, endpoint: Endpoint | No
             f"{len(rows)} of {args.databases} databases: no table gave more{why}", file=sys.stderr
         )
     if not rows:
-        say_inputs(inputs_of(found, rows), args.out, members=_refused(found))
+        say_inputs(inputs_of(found, rows), args.out)
         raise TaskError(f"no table gave a task; {args.out / REFUSED} says why for each")
     named = {str(row["file_path"]) for row in rows}
-    found = [_settled(built, named) for built in found]
     for folder in (args.out / "databases").iterdir():  # what was built beyond the number asked
         if folder.name not in named:
             shutil.rmtree(folder)
@@ -94,41 +90,13 @@ def _build(args: argparse.Namespace, settings: Settings, endpoint: Endpoint | No
     for sentence in empty_splits(len(groups), args.heldout_share, share, chosen):
         print(f"{args.out}: {sentence}", file=sys.stderr)
     report = certificate(found, rows, tasks, settings.seed, repeats) | reworded
-    if endpoint is not None:
-        outcomes = [one for built in found for one in built.outcomes]
-        report["proposals"] = told(endpoint.model, len(endpoint.order), outcomes)
-        print(f"proposals: {json.dumps(report['proposals'])}", file=sys.stderr)
     (args.out / "certificate.json").write_bytes(json_bytes(report))
-    say_inputs(inputs_of(found, rows), args.out, members=_refused(found))
+    say_inputs(inputs_of(found, rows), args.out)
     print(
         f"{args.out}: {report['databases']} databases from {report['tables']} tables, "
         f"{report['tasks']} tasks {json.dumps(report['tracks'])}",
         file=sys.stderr,
     )
-
-
-def _proposer(args: argparse.Namespace) -> Endpoint | None:
-    """The endpoint that proposes tasks, if one is given. Raises `TaskError`."""
-    if not args.proposer:
-        return None
-    return proposer(args.proposer, args.proposer_model, "OPENAI_API_KEY", args.out)
-
-
-def _settled(built: Built, named: Set[str]) -> Built:
-    """The same, with a reason for the proposals that gave a database which is not used: each
-    accepted proposal gave one, in their order."""
-    rows = iter(built.rows)
-    left = "asks nearly the same as another database, or there were enough"
-    told = [
-        one if one.why or str(next(rows)["file_path"]) in named else replace(one, why=left)
-        for one in built.outcomes
-    ]
-    return replace(built, outcomes=told)
-
-
-def _refused(found: Sequence[Built]) -> list[Input]:
-    """A row of refused.jsonl for every refused proposal."""
-    return [one.row(built.licence) for built in found for one in built.outcomes if one.why]
 
 
 def _settings(args: argparse.Namespace) -> Settings:

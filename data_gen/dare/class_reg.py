@@ -185,15 +185,14 @@ async def _database(table: Table, plan: Plan, rng: random.Random, built: Built) 
     if bare is None:
         return why
     wanted = table.settings.wishes.variants(plan.family)
-    wanted = [track for track in wanted if track in (plan.tracks or wanted)]
     mini = table.settings.mini
     if mini and "IF" not in wanted:
         return _short(table, plan, bare, rng, built)
     made: Candidate | None = None
     for _ in range(WISHED if table.wish.targets else TRIES):
-        made = propose(bare, plan.family, list(plan.targets), rng, mini, plan.steps)
+        made = propose(bare, plan.family, list(plan.targets), rng, mini)
         if made is None:
-            return "too few rows or features, or a step that its columns do not allow"
+            return "too few rows or features"
         if why := _dull(made, mini):
             return why
         made = _worded(made, table)

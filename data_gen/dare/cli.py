@@ -11,7 +11,6 @@ from pathlib import Path
 
 from data_gen.dare.importer import licence_of, read_licences, remade, tasks_of
 from data_gen.dare.layout import read_entries
-from data_gen.proposing import add_options
 from rewards import console
 from rewards.dare.prediction import read_gold, score_table
 from rewards.progress import progress
@@ -69,7 +68,6 @@ def _parser() -> console.Parser:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=0, help="0: all cores")
     _words(parser)
-    add_options(parser)
     _shares(parser)
     _wishes(parser)
     return parser
@@ -160,8 +158,6 @@ def main(argv: Sequence[str]) -> int:
         )
     if args.writer is not None:
         _check_writer(args)
-    if args.proposer:
-        _check_proposer(args)
     if args.source is not None:
         asyncio.run(import_official(args.source, args.out, args.split, args.simulate))
     elif args.import_dsbench is not None:
@@ -185,19 +181,6 @@ def _check_writer(args: argparse.Namespace) -> None:
         raise TaskError("--writer: give a URL of http or https, and --writer-model NAME")
     if args.style == "mini":
         raise TaskError("--writer does not go with --style mini; leave one of them out")
-
-
-def _check_proposer(args: argparse.Namespace) -> None:
-    """Say before anything is built what `--proposer` cannot do."""
-    if args.tables is None:
-        raise TaskError("--proposer proposes tasks over --tables; leave it out for other sources")
-    if args.style == "mini":
-        raise TaskError("--proposer does not go with --style mini; leave one of them out")
-    if args.target or args.features or args.time:
-        raise TaskError(
-            "--proposer does not go with --target, --features or --time, which say what to ask; "
-            "leave one of them out"
-        )
 
 
 async def remake(source: Path, out: Path) -> None:

@@ -16,7 +16,6 @@ from data_gen.dare.proof import prove
 from data_gen.dare.sources import Source, column_texts, table_hash
 from data_gen.dare.wishes import Wishes
 from data_gen.dare.words import described
-from data_gen.proposing import Outcome
 from rewards.task import TaskError
 
 
@@ -43,7 +42,6 @@ class Built:
     marks: frozenset[str] = frozenset()  # of its columns, to know copies by
     refused: list[str] = field(default_factory=list[str])
     licence: str = "unknown"
-    outcomes: list[Outcome] = field(default_factory=list[Outcome])  # of what was proposed
     more: bool = True  # whether targets that less speaks for are left to try
     tried: int = 0  # drafts of its targets that were built or refused
 

@@ -14,13 +14,11 @@ from data_gen.dare.analyse import Looked, refusals
 from data_gen.dare.beside import OF_FEW, beside_none, two_give
 from data_gen.dare.combined import made_of
 from data_gen.dare.database import Settings
-from data_gen.dare.layout import Frame
 from data_gen.dare.made_with import made_with
 from data_gen.dare.outcomes import best, outcomes_beside
 from data_gen.dare.sources import Source
-from data_gen.dare.tabular import DRAWN, Steps
-from data_gen.dare.targets import is_background, judge, unfit
-from data_gen.dare.wishes import Wish, families_of, nearest_names
+from data_gen.dare.targets import is_background, judge
+from data_gen.dare.wishes import Wish, families_of
 from rewards.seeds import derive_seed
 
 SEVERAL = 0.2  # share of plans with two or three targets, as in the published tasks
@@ -29,14 +27,10 @@ _NO_MATTER = ("no numbers", "too few different", "numbers that are", "a class ha
 
 @dataclass(frozen=True)
 class Plan:
-    """One database to try. `features`, `tracks` and `steps` are what somebody wants of it; what is
-    empty is the builder's choice."""
+    """One database to try."""
 
     family: str
     targets: tuple[str, ...]
-    features: tuple[str, ...] = ()
-    tracks: tuple[str, ...] = ()
-    steps: Steps = DRAWN
     rank: int = 0  # how little speaks for its first target (`outcomes.rank`)
     apart: frozenset[str] = frozenset()  # columns that are no features beside its targets
 
@@ -115,7 +109,7 @@ def narrowed(
     targets = list(plan.targets)
     features = list(wish.features) or looked.features(targets)
     gone: dict[str, str] = {}
-    drawn = not wish.targets and not plan.features
+    drawn = not wish.targets
     for target in targets:
         verdict = judge(looked.frame, target, features, bool(wish.targets))
         if verdict.why:
@@ -137,65 +131,11 @@ def narrowed(
         made, how = made_of(looked.frame, target, [*others, *features]) if others else ((), "")
         if set(made) & set(others):
             return None, f"{' and '.join(made[:4])} give it ({how})"
-    if plan.features:
-        features, gone = list(plan.features), _leaking(looked, plan)
     if wish.features and gone:
         name, how = next(iter(gone.items()))
         return None, f"feature {name} gives the target away ({how}); leave it out of --features"
-    if plan.features and gone:
-        name, how = next(iter(gone.items()))
-        return None, f"feature '{name}' gives the target away ({how})"
     keep = [c for c in looked.frame.columns if c in targets or (c in features and c not in gone)]
     least = 3 if drawn and gone else 2
     if len(keep) < len(targets) + least:
         return None, f"fewer than {'three' if least == 3 else 'two'} features are left"
     return Looked(looked.frame[keep], {c: looked.kinds[c] for c in keep}), ""
-
-
-def _leaking(looked: Looked, plan: Plan) -> dict[str, str]:
-    """The features of a plan that give one of its targets, each with the way it does."""
-    gone: dict[str, str] = {}
-    for target in plan.targets:
-        verdict = judge(looked.frame, target, plan.features)
-        gone |= verdict.left_out
-        if verdict.why:
-            gone.setdefault(plan.features[0], verdict.why)
-    return gone
-
-
-def unwanted(looked: Looked, raw: Frame, plan: Plan, texts: Mapping[str, str]) -> str:
-    """Why a plan that the builder did not draw is none that it could have drawn, "" where it is:
-    the same columns, and the same sense of targets."""
-    columns = [str(c).strip() for c in raw.columns]
-    steps = (*plan.steps.train_on, *plan.steps.filter)
-    for name in (*plan.targets, *plan.features, *steps):
-        if name not in columns:
-            return f"no column '{name}'; {nearest_names(name, columns)}"
-    for name in plan.targets:
-        if name not in looked.kinds:
-            why = unfit(name, raw.set_axis(columns, axis=1)[name], texts.get(name, ""))
-            return f"target '{name}': {why or 'too many missing values, or no usable column'}"
-        if why := refusals(looked, plan.family, texts)[name]:
-            return f"target '{name}': {why}"
-        if is_background(name) and _others(looked, texts):
-            return f"target '{name}': it says who or where, and other columns can be asked for"
-        if name in (*plan.features, *steps):
-            return f"'{name}' is a target; it cannot be a feature as well"
-    if len({looked.kinds[name] for name in plan.targets}) > 1:
-        return "targets: numbers and categories cannot be asked for in one task"
-    free = plan.features or looked.features(list(plan.targets))
-    for name in (*plan.features, *steps):
-        if name not in looked.kinds:
-            return f"feature '{name}': it names rows, has too many gaps, or is no usable column"
-        if name not in free:
-            return f"feature '{name}': it stands in the steps, and not among the features"
-    return ""
-
-
-def _others(looked: Looked, texts: Mapping[str, str]) -> bool:
-    """Whether a column that says neither who nor where can be asked for."""
-    return any(
-        not why and not is_background(name)
-        for family in ("class", "reg")
-        for name, why in refusals(looked, family, texts).items()
-    )

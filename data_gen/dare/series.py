@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from assay.files import machine_failed
 from data_gen.dare.baseline import TREES, any_beats, design, forecasts
-from data_gen.dare.bins import Resample, binned, choose, fitting, named, until
+from data_gen.dare.bins import Resample, binned, choose, named, until
 from data_gen.dare.database import (
     Built,
     Settings,
@@ -42,7 +42,7 @@ from data_gen.dare.time_columns import (
     shifted,
     without_counters,
 )
-from data_gen.dare.wishes import Wish, nearest_names, wished_time
+from data_gen.dare.wishes import Wish, wished_time
 from data_gen.dare.wording import cf_question, metadata_text, xf_question
 from data_gen.dare.words import plain_about
 from rewards.seeds import derive_seed
@@ -70,16 +70,6 @@ class Plan:
     shape: Shape
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What somebody wants of a series: columns, and with `fixed` also how it is resampled."""
-
-    wish: Wish = field(default_factory=Wish)
-    fixed: bool = False
-    resample: Resample | None = None
-    tracks: tuple[str, ...] = ()
-
-
 def build_series(source: Source, settings: Settings, built: Built, room: int = 1) -> None:
     """At most `room` databases, each with a target of its own; the reason is noted when a table
     with a time column gives none."""
@@ -96,44 +86,11 @@ def build_series(source: Source, settings: Settings, built: Built, room: int = 1
         if len(built.rows) >= room:
             return
         try:
-            why = _one(source, timed, target, rng, settings, built, Wanted(wish))
+            why = _one(source, timed, target, rng, settings, built, wish)
         except Unproved as error:
             why = str(error)
         if why:
             built.refused.append(f"series {target}: {why}")
-
-
-def build_wanted(
-    source: Source, settings: Settings, built: Built, target: str, wanted: Wanted, seed: int
-) -> str:
-    """The database that somebody proposes; "" or why it is refused, by the builder's own rules."""
-    before = len(built.refused)
-    time = wanted.wish.time
-    timed = opened(source, settings, built, time)
-    why = built.refused[before:]
-    del built.refused[before:]
-    if timed is None:
-        return why[0] if why else "no column is a time"
-    if time and timed.column != time:
-        return f"time '{time}': its values are no times, or there is no such column"
-    columns = [str(c) for c in timed.frame.columns if c != "_when"]
-    for name in (target, *wanted.wish.features):
-        if name not in columns:
-            return f"no column '{name}' beside the numbers of rows; {nearest_names(name, columns)}"
-    numbers, refused = series_targets(timed, source, Wish(), less_sure=True)
-    if target not in numbers:
-        own = [why for why in refused if why.startswith(f"series {target}: ")]
-        return f"target '{target}': {own[0].partition(': ')[2] if own else _no_target(timed)}"
-    rng = random.Random(seed)
-    try:
-        return _one(source, timed, target, rng, settings, built, wanted)
-    except Unproved as error:
-        return str(error)
-
-
-def _no_target(timed: Timed) -> str:
-    told = " and ".join([timed.column, *timed.keys])
-    return f"not a number in every row with 30 different values, or what names a row ({told})"
 
 
 def opened(source: Source, settings: Settings, built: Built, time: str) -> Timed | None:
@@ -194,7 +151,7 @@ def _one(
     rng: random.Random,
     settings: Settings,
     built: Built,
-    wanted: Wanted,
+    wish: Wish,
 ) -> str:
     """Write the database for one target; "" or why not."""
     ratio = rng.choice((0.7, 0.8, 0.9))
@@ -203,11 +160,7 @@ def _one(
         resample = None
         if why := unfit_series(len(timed.frame), [target, timed.column, *timed.keys]):
             return why
-    if wanted.fixed:
-        if why := _no_resampling(timed, target, wanted.resample):
-            return why
-        resample = wanted.resample
-    elif resample is not None and resample[1] == "sum" and not adds_up(timed.frame[target]):
+    if resample is not None and resample[1] == "sum" and not adds_up(timed.frame[target]):
         resample = (resample[0], "mean")
     parts = split(timed, target, ratio, resample)
     if parts is None:
@@ -217,7 +170,7 @@ def _one(
         return "too few rows before or after the cut"
     others = [c for c in timed.frame.columns if c not in (target, "_when", timed.column)]
     kinds = {c: "numerical" if timed.frame[c].dtype.kind in "if" else "categorical" for c in others}
-    known, why = beside(timed, target, others, wanted.wish, source, settings.less_sure)
+    known, why = beside(timed, target, others, wish, source, settings.less_sure)
     if why:
         return why
     fewest = {c: timed.frame[c].nunique() for c in known}
@@ -231,21 +184,8 @@ def _one(
         return why
     shape = Shape() if settings.mini else shape_of(timed, known, rng)
     plan = Plan(target, known, {**kinds, target: "numerical"}, ratio, resample, shape)
-    tracks = [t for t in settings.wishes.variants("ts") if t in (wanted.tracks or ("XF", "CF"))]
+    tracks = [t for t in settings.wishes.variants("ts") if t in ("XF", "CF")]
     _write(source, timed, plan, parts, rng, settings, built, tracks)
-    return ""
-
-
-def _no_resampling(timed: Timed, target: str, resample: Resample | None) -> str:
-    """Why a series cannot be resampled so, "" where it can, or is not."""
-    if resample is None:
-        return ""
-    rules, hows = fitting(timed)
-    if resample[0] not in rules or resample[1] not in hows:
-        fit = f"{', '.join(rules)} with {', '.join(hows)}" if rules else "none"
-        return f"resample: {' '.join(resample)} does not fit the series; what fits: {fit}"
-    if resample[1] == "sum" and not adds_up(timed.frame[target]):
-        return "resample: a sum over times means nothing for this target"
     return ""
 
 

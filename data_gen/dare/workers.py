@@ -14,13 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from assay.files import machine_failed
-from data_gen.asking import Endpoint
 from data_gen.dare.class_reg import build_table
 from data_gen.dare.database import Built, Settings
 from data_gen.dare.describe import describe
 from data_gen.dare.licences import allowed
-from data_gen.dare.proposed import Job as Proposals
-from data_gen.dare.proposed import build_proposed, rounds, until_enough
 from data_gen.dare.series import build_series
 from data_gen.dare.sources import Source, same_table, sources
 from rewards.processes import Crew, one_thread
@@ -97,51 +94,12 @@ def _series(jobs: Sequence[_Job]) -> list[Built]:
     return out
 
 
-def _proposed(jobs: Sequence[Proposals]) -> list[Built]:
-    """What one process's share of the proposals gives."""
-    assert _work is not None
-    listed, settings, pool = _work
-
-    async def go() -> list[Built]:
-        return [await build_proposed(listed[job.index], settings, pool, job) for job in jobs]
-
-    return run_now(go())
-
-
-def run_proposed(
-    specs: Sequence[str], settings: Settings, workers: int, wanted: int, endpoint: Endpoint
-) -> list[Built]:
-    """As `run_tables`, from what the endpoint proposes. Raises `TaskError` when it cannot be
-    had."""
-    listed, alone = chosen(specs, settings)
-    order = list(range(len(listed)))
-    random.Random(derive_seed(settings.seed, "tables")).shuffle(order)
-    seen: dict[str, frozenset[str]] = {}
-    with (
-        Crew(workers, _start, (list(specs), settings), apart=True) as crew,
-        Progress("tables", "databases", wanted) as bar,
-    ):
-
-        def through(jobs: Sequence[Proposals]) -> list[Built]:
-            made: list[Built] = []
-            for part in crew.map(_proposed, [[job] for job in jobs]):
-                made += [without_copies(built, seen) for built in part]
-            bar.add(sum(len(built.rows) for built in made))
-            return made
-
-        asked = rounds(order, listed, settings, endpoint)
-        found = [*alone, *until_enough(asked, through, wanted)]
-    return found + _unasked(listed, found, settings.wishes.kinds, wanted)
-
-
 def without_copies(built: Built, seen: dict[str, frozenset[str]]) -> Built:
     """The same, or nothing where an earlier source gave a copy of the table; notes it in `seen`."""
     for other, marks in seen.items():
         if built.rows and other != built.source and same_table(built.marks, marks):
             copy = f"a copy of {other}"
-            told = [replace(one, why=one.why or copy) for one in built.outcomes]
-            why = [*built.refused, copy]
-            return replace(built, rows=[], refused=why, outcomes=told)
+            return replace(built, rows=[], refused=[*built.refused, copy])
     if built.rows:
         seen[built.source] = built.marks
     return built

@@ -28,12 +28,9 @@ from data_gen.krama.lakes.forms import FULL, Form
 from data_gen.krama.lakes.generate import Tally, generate, obscure_lake
 from data_gen.krama.lakes.lake import Folder, Lake, open_lakes
 from data_gen.krama.lakes.listings import listings_earn
-from data_gen.krama.lakes.proposals import generate_proposed
 from data_gen.krama.lakes.short import SHORT, short_lake
 from data_gen.krama.lakes.sides import parted
 from data_gen.krama.lakes.wording import reworded_tasks
-from data_gen.proposing import add_options, proposer
-from data_gen.proposing import told as told_of
 from rewards import console
 from rewards.file_sets import replacing_all
 from rewards.processes import Crew, cores, one_thread
@@ -111,7 +108,7 @@ def _wanted(count: int, validation: bool, held: bool, train: bool) -> dict[str, 
 
 def build(args: argparse.Namespace) -> dict[str, Any]:
     """Write the folder; returns the certificate. Raises `TaskError`."""
-    writer, proposing = _writer(args), _proposer(args)
+    writer = _writer(args)
     form = SHORT if args.short else FULL
     opened, held = _opened(args)
     shares = (args.validation_share, args.seed, args.heldout_share)
@@ -120,7 +117,7 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     lakes = [lake for side in sides.values() for lake in side]
     tally = Tally()
     if not any(lake.tables for lake in lakes):
-        _say(lakes, {}, args, tally)
+        _say(lakes, {}, args)
         raise TaskError(
             "no usable table in the folders given; they need CSV, Excel, JSON, Parquet, SQLite, "
             "HTML, NPZ or text files with column names, 15 rows or more, and a column of numbers"
@@ -129,20 +126,13 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     parts: Parts = {}
     with Progress("lakes", "tasks", sum(wanted.values())) as bar:
         for name, side in sides.items():
-            asked = (side, wanted[name], args.seed, name, tally)
-            parts[name] = (
-                generate_proposed(*asked, proposing, bar.add)
-                if proposing is not None
-                else generate(*asked, bar.add, form)
-            )
+            parts[name] = generate(side, wanted[name], args.seed, name, tally, bar.add, form)
     if args.obscured:
         parts |= _obscured(parts, sides, args, tally, form)
     wordings: dict[str, Any] = {}
     if writer is not None:
         made, told = reworded_tasks(parts, tally.facts, writer, args.seed)
         parts, wordings = made, {"wordings": told}
-    if proposing is not None:
-        wordings |= {"proposals": told_of(proposing.model, tally.requests, tally.outcomes)}
     proof = certificate(parts, tally, args.seed) | wordings
     with replacing_all(
         args.out, [f"{n}{o}.jsonl" for n in _PARTS for o in ("", "_obscured")]
@@ -150,7 +140,7 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
         for name, tasks in parts.items():
             write_tasks(new / f"{name}.jsonl", tasks, args.out)
         write_text(new / "certificate.json", json.dumps(proof, indent=2) + "\n")
-    _say(lakes, parts, args, tally)
+    _say(lakes, parts, args)
     return proof
 
 
@@ -163,19 +153,8 @@ def _writer(args: argparse.Namespace) -> Endpoint | None:
     return Endpoint(args.writer, args.writer_model, args.out / FILE, args.key_env)
 
 
-def _proposer(args: argparse.Namespace) -> Endpoint | None:
-    """The endpoint that proposes questions, if one is given. Raises `TaskError`."""
-    if not args.proposer:
-        return None
-    for name, given in (("obscured", args.obscured), ("short", args.short)):
-        if given:
-            raise TaskError(f"--{name}: it asks the builder's own drafts; leave out --proposer")
-    return proposer(args.proposer, args.proposer_model, args.key_env, args.out)
-
-
-def _say(lakes: Sequence[Lake], parts: Parts, args: argparse.Namespace, tally: Tally) -> None:
-    """A line for every table; one that stands on two sides is said once. Refused proposals have
-    rows of their own."""
+def _say(lakes: Sequence[Lake], parts: Parts, args: argparse.Namespace) -> None:
+    """A line for every table; one that stands on two sides is said once."""
     counts: Counter[tuple[str, str]] = Counter()
     for name, tasks in parts.items():
         if not name.endswith("_obscured"):
@@ -187,8 +166,7 @@ def _say(lakes: Sequence[Lake], parts: Parts, args: argparse.Namespace, tally: T
             if one.why != ("",) and (one.name not in said or one.used):
                 said[one.name] = one
     args.out.mkdir(parents=True, exist_ok=True)
-    refused = [one.row(args.licence or "unknown") for one in tally.outcomes if one.why]
-    say_inputs(list(said.values()), args.out, members=refused)
+    say_inputs(list(said.values()), args.out)
 
 
 def _obscured(
@@ -234,7 +212,6 @@ def options() -> console.Parser:
     writer.add_argument("--writer-model", default="", metavar="NAME", help="its model")
     key = "environment variable with its key (%(default)s)"
     writer.add_argument("--key-env", default="OPENAI_API_KEY", metavar="NAME", help=key)
-    add_options(parser)
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--count", type=int, default=500, help="tasks in all")
     parser.add_argument("--seed", type=int, default=0)
@@ -262,9 +239,6 @@ def main(argv: Sequence[str]) -> int:
     for name in proof["tasks"]:
         kinds = ", ".join(f"{n} {k}" for k, n in proof["answer_types"][name].items())
         print(f"{args.out / name}.jsonl: {proof['tasks'][name]} tasks ({kinds or 'none'})")
-    if told := proof.get("proposals"):
-        why = ", ".join(f"{n} {why}" for why, n in told["refused"].items())
-        print(f"proposed: {told['accepted']} of {told['proposals']} became tasks; refused {why}")
     if told := proof.get("wordings"):
         why = ", ".join(f"{n} {why}" for why, n in told["refused"].items())
         print(f"reworded: {told['reworded']} of {told['asked']}; refused {why or 'none'}")

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from data_gen.krama.lakes.choices import NoQuestion
 from data_gen.krama.lakes.forms import FULL, Form
 from data_gen.krama.lakes.lake import Lake
 from data_gen.krama.lakes.ops import sources_of
 from data_gen.krama.lakes.pipeline import Question
 from data_gen.krama.lakes.questions import question_for
+from data_gen.krama.lakes.steps import NoQuestion
 from data_gen.krama.lakes.tables import Table
 from data_gen.krama.lakes.verify import Checked, validated
 from rewards.seeds import derive_seed

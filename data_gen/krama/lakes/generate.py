@@ -19,7 +19,6 @@ from data_gen.krama.lakes.questions import question_for
 from data_gen.krama.lakes.verify import score, validate_all
 from data_gen.krama.lakes.wording import facts_of
 from data_gen.krama.obscure.generated import obscure_tables
-from data_gen.proposing import Outcome
 from data_gen.rewording_facts import Facts
 from rewards.seeds import derive_seed
 from rewards.task import Task
@@ -86,8 +85,6 @@ class Tally:
         default_factory=dict[str, list[tuple[float, float]]]
     )
     facts: dict[str, Facts] = field(default_factory=dict[str, Facts])  # by task: for rewordings
-    requests: int = 0  # to an endpoint that proposes
-    outcomes: list[Outcome] = field(default_factory=list[Outcome])  # of what it proposed
 
     def refused(self, why: str, detail: str = "") -> None:
         self.reasons[why] += 1

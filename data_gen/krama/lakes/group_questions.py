@@ -43,7 +43,7 @@ def best_group(b: Builder) -> Question:
     number, name = _start(b, least=NAMES_LEAST)
     how = b.summary(number, ("mean", "median", "total"))
     grouped(b, [name], number, how)
-    high = b.draw.yes("order", 0.6)
+    high = b.rng.random() < 0.6
     order = "highest" if high else "lowest"
     text = f"Which {b.col(name)} has the {order} {WORDS[how]} of {b.the(number)} in {b.where()}?"
     b.add(Best(high), f"Sort and take the name with the {order} value", text, "string_exact")
@@ -60,8 +60,8 @@ def top_groups(b: Builder) -> Question:
     how = b.summary(number, ("mean", "median", "total"))
     grouped(b, [name], number, how)
     size = len(b.sizes[name])
-    k = b.draw.one("k", [k for k in _K if enough(size, k)] or [2])
-    high = b.draw.yes("order", 0.7)
+    k = b.rng.choice([k for k in _K if enough(size, k)] or [2])
+    high = b.rng.random() < 0.7
     order = "highest" if high else "lowest"
     text = (
         f"Which {k} values of {b.the(name)} have the {order} {WORDS[how]} of {b.the(number)} in "
@@ -96,11 +96,11 @@ def pair(b: Builder) -> Question:
     b.load()
     b.maybe_join()
     number, first = b.number(), b.group()
-    second = b.year() if b.table.years and b.year_next(0.6) else b.group()
+    second = b.year() if b.table.years and b.rng.random() < 0.6 else b.group()
     b.maybe_filter(0.4)
     how = b.summary(number, ("mean", "median", "total"))
     grouped(b, [first, second], number, how)
-    high = b.draw.yes("order", 0.7)
+    high = b.rng.random() < 0.7
     order = "highest" if high else "lowest"
     text = (
         f"Which pair of {b.the(first)} and {b.the(second)} has the {order} {WORDS[how]} of "

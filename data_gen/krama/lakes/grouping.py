@@ -17,9 +17,9 @@ def grouped(b: Builder, names: Sequence[str], number: str, how: Summary) -> None
     keys = " and ".join(b.the(n) for n in names)
     whole = tuple(n in b.table.years for n in names)
     pairs = f"values of {keys}" if len(names) == 1 else f"pairs of {keys}"
-    if b.small or len(names) > 1 or b.draw.yes("rows", 0.3):
+    if b.small or len(names) > 1 or b.rng.random() < 0.3:
         usual = b.table.rows / prod(len(b.sizes.get(n, (1,))) for n in names)
-        rows = b.draw.one("rows", [r for r in _LEAST if r <= usual / 2] or [2])
+        rows = b.rng.choice([r for r in _LEAST if r <= usual / 2] or [2])
         b.least = f"Consider only {pairs} with {rows} or more such rows."
         b.add(
             Least(tuple(names), whole, rows),

@@ -29,7 +29,7 @@ def digits_of(b: Builder, number: str, how: Summary) -> int:
     whole = any(number in t.whole for t in (b.table, *b.tables) if number in t.numbers)
     if whole and how in ("total", "median"):
         return 0 if how == "total" else 1
-    return b.draw.one("digits", (1, 2, 2, 3))
+    return b.rng.choice((1, 2, 2, 3))
 
 
 def one_number(b: Builder) -> Question:
@@ -39,7 +39,7 @@ def one_number(b: Builder) -> Question:
     number = b.number()
     if b.brings("group"):  # a column of another table to select rows by
         name = b.group(least=2)
-        b.keep(name, b.draw.one("value", list(b.sizes[name])))
+        b.keep(name, b.rng.choice(list(b.sizes[name])))
     else:
         b.maybe_filter(0.9)
     how = b.summary(number, ("mean", "median", "std", "total", "total"))
@@ -59,7 +59,7 @@ def difference(b: Builder) -> Question:
     b.load()
     b.maybe_join()
     number, by = b.number(), b.group()
-    one, other = b.draw.two("values", list(b.sizes[by]))
+    one, other = b.rng.sample(list(b.sizes[by]), 2)
     b.maybe_filter(0.4)
     how = b.summary(number, ("mean", "median"))
     digits = digits_of(b, number, how)
@@ -89,10 +89,10 @@ def portion(b: Builder) -> Question:
         limits = list(b.table.levels[number])
     if not limits:
         raise NoQuestion
-    limit = b.draw.limit("limit", limits)
+    limit = b.rng.choice(limits)
     b.maybe_filter(0.8)
-    high = b.draw.yes("side", 0.5)
-    digits = b.draw.one("digits", (1, 1, 2))
+    high = b.rng.random() < 0.5
+    digits = b.rng.choice((1, 1, 2))
     words = f"{b.the(number)} {'above' if high else 'below'} {limit:g}"
     text = f"What percentage of the rows in {b.where()} have {words}, {decimals(digits)}?"
     b.add(
@@ -116,7 +116,7 @@ def line(b: Builder) -> Question:
     first = b.number(taken=[second])
     second = second or b.number(taken=[first])
     b.maybe_filter()
-    kind = b.draw.one("line", ("slope", "correlation", "both"))
+    kind = b.rng.choice(("slope", "correlation", "both"))
     both = "both numbers"
     if kind == "correlation":
         text = f"What is the Pearson correlation of {b.the(first)} and {b.the(second)} in"
@@ -153,8 +153,8 @@ def between_years(b: Builder) -> Question:
     if year in b.table.single_years and not b.said:
         raise NoQuestion  # a summary of one row a year
     grouped(b, [year], number, how)
-    share = b.draw.one("share", (0.25, 0.5, 0.75))
-    at = b.draw.one("back", (1, 2, 3))
+    share = b.rng.choice((0.25, 0.5, 0.75))
+    at = b.rng.choice((1, 2, 3))
     before, after = _ORDINALS[at], _ORDINALS[at - 1]
     text = (
         f"Take the {WORDS[how]} of {b.the(number)} per {b.col(year)} in {b.where()}. What is it, "

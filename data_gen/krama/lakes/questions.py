@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any
 
-from data_gen.krama.lakes.choices import FIELDS, Proposed
 from data_gen.krama.lakes.group_questions import (
     best_group,
     count_groups,
@@ -26,7 +24,6 @@ from data_gen.krama.lakes.pipeline import Question
 from data_gen.krama.lakes.share_questions import above_own, change, nth_group, share, spread
 from data_gen.krama.lakes.steps import Builder
 from data_gen.krama.lakes.tables import Table
-from data_gen.proposing import Unfit, check_fields, text_in
 
 # kinds of questions; a new kind adds one function and one entry
 KINDS: dict[str, Callable[[Builder], Question]] = {
@@ -59,22 +56,3 @@ def question_for(
     chosen = linked if linked and rng.random() < _LINKED else range(len(tables))
     place = rng.choice(chosen)
     return KINDS[kind](Builder(rng, tables[place], tables, links[place]))
-
-
-def proposed_question(
-    tables: Sequence[Table], draft: Mapping[str, Any], seed: int, links: Links
-) -> tuple[str, Question]:
-    """(the kind, the question) of a draft; what it leaves open is drawn by the seed. Raises `Unfit`
-    or `NoQuestion` with the reason."""
-    check_fields(draft, FIELDS)
-    kind, file = text_in(draft, "kind"), text_in(draft, "file")
-    if kind not in KINDS:
-        raise Unfit(f"kind: {kind[:40]!r} is none of {', '.join(KINDS)}")
-    place = next((place for place, table in enumerate(tables) if table.key == file), None)
-    if place is None:
-        raise Unfit(f"file: there is no usable table {file[:80]!r} in this lake")
-    builder = Builder(Random(seed), tables[place], tables, links[place], draft=draft)
-    question = KINDS[kind](builder)
-    if isinstance(builder.draw, Proposed):
-        builder.draw.check_used()
-    return kind, question

@@ -18,9 +18,9 @@ def share(b: Builder) -> Question:
     b.maybe_join("group")
     number = b.number(amount=True)
     name = b.group(most=12, least=3)
-    value = b.draw.one("value", list(b.sizes[name]))
+    value = b.rng.choice(list(b.sizes[name]))
     b.maybe_filter(0.5)
-    digits = b.draw.one("digits", (1, 1, 2))
+    digits = b.rng.choice((1, 1, 2))
     text = (
         f"What percentage of the total of {b.the(number)} in {b.where()} belongs to the rows where "
         f"{b.the(name)} is {value!r}, {decimals(digits)}?"
@@ -65,13 +65,13 @@ def change(b: Builder) -> Question:
     span = list(b.table.spans[year])
     if len(span) < 4:
         raise NoQuestion("by: wanted 4 years or more")
-    one, other = sorted(b.draw.two("values", span))
+    one, other = sorted(b.rng.sample(span, 2))
     b.maybe_filter()
     how = b.summary(number, ("mean", "median", "total"))
     if year in b.table.single_years and not b.said:
         raise NoQuestion("a summary of one row a year")
     grouped(b, [year], number, how)
-    digits = b.draw.one("digits", (1, 1, 2))
+    digits = b.rng.choice((1, 1, 2))
     text = (
         f"Take the {WORDS[how]} of {b.the(number)} per {b.col(year)} in {b.where()}. By what "
         f"percentage of its former value did it change from {one} to {other}, {decimals(digits)} "
@@ -116,8 +116,8 @@ def nth_group(b: Builder) -> Question:
     b.maybe_filter()
     how = b.summary(number, ("mean", "median", "total"))
     grouped(b, [name], number, how)
-    place = b.draw.one("place", (2, 3))
-    high = b.draw.yes("order", 0.6)
+    place = b.rng.choice((2, 3))
+    high = b.rng.random() < 0.6
     order = f"{PLACES[place]} {'highest' if high else 'lowest'}"
     text = f"Which {b.col(name)} has the {order} {WORDS[how]} of {b.the(number)} in {b.where()}?"
     b.add(Nth(place, high), f"Sort and take the name with the {order} value", text, "string_exact")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import InitVar, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
 
-from data_gen.krama.lakes.choices import SIDES, Drawn, NoQuestion, Proposed
 from data_gen.krama.lakes.links import Brought, Link, beside
 from data_gen.krama.lakes.ops import (
     Clean,
@@ -28,10 +26,13 @@ from data_gen.krama.lakes.pandas_code import blocks, fewest, written
 from data_gen.krama.lakes.pipeline import LakeStep, Question, StepKind
 from data_gen.krama.lakes.tables import Half, Table
 from data_gen.krama.lakes.words import CUTS, ONE_ROW, SIGNS
-from data_gen.proposing import Unfit
 
 _JOINED = 0.8  # of the questions about tables that share a key
 _JOINED_TWICE = 0.5  # of these, where a third table shares one too
+
+
+class NoQuestion(ValueError):
+    """These tables do not have what this kind of question needs; the text, if any, says why."""
 
 
 @dataclass
@@ -55,11 +56,6 @@ class Builder:
     sizes: dict[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     done: set[str] = field(default_factory=set[str])  # columns made ready to group by, as code
     least: str = ""  # what the question says of the rows that a group must have
-    draw: Drawn = field(init=False)  # who makes the choices
-    draft: InitVar[Mapping[str, Any] | None] = None
-
-    def __post_init__(self, draft: Mapping[str, Any] | None) -> None:
-        self.draw = Drawn(self.rng) if draft is None else Proposed(self.rng, draft)
 
     def add(self, op: Op, text: str, query: str, answer_type: str, optional: bool = False) -> None:
         """A step with its code. `optional`: the answer must change when it is left out."""
@@ -99,20 +95,19 @@ class Builder:
         the other table, if one came."""
         if not taken and (link := self.brings("number")):
             self.brought.remove(link)
-            self.draw.took("measure", link.brings)
             return link.brings
         measured = self.table.totals if amount else self.table.numbers
         fitting = [n for n in measured if n not in self.used]
         if not fitting:
             raise NoQuestion("no column of measured numbers is left")
-        name = self.draw.one("measure", fitting)
+        name = self.rng.choice(fitting)
         self.clean(name)
         return name
 
     def summary(self, name: str, among: Sequence[Summary]) -> Summary:
         """A summary that means something for the column."""
         fits = name in self.table.totals or name in self.more_totals
-        return self.draw.one("summary", [s for s in among if s != "total" or fits])
+        return self.rng.choice([s for s in among if s != "total" or fits])
 
     def clean(self, name: str) -> None:
         self.used.append(name)
@@ -131,7 +126,6 @@ class Builder:
             self.brought.remove(link)
             self.small = True
             self.sizes[link.brings] = self.tables[link.other].values[link.brings]
-            self.draw.took("by", link.brings)
             if not least <= len(self.sizes[link.brings]) <= most:
                 raise NoQuestion(f"by: wanted {least} to {most} groups")
             return link.brings
@@ -142,8 +136,6 @@ class Builder:
         halves = [h for h in halves if h.column not in self.used]
         spans = [y for y in self.table.years if least <= len(self.table.spans[y]) <= most]
         spans = [y for y in spans if years and y not in self.used]
-        if isinstance(self.draw, Proposed):
-            return self._proposed_group(self.draw, fitting, halves, spans)
         if halves and (not fitting or self.rng.random() < 0.5):
             return self._half(self.rng.choice(halves))
         if spans and (not fitting or self.rng.random() < 0.2):
@@ -152,19 +144,6 @@ class Builder:
         if not fitting:
             raise NoQuestion
         return self._whole_group(self.rng.choice(fitting))
-
-    def _proposed_group(
-        self, draw: Proposed, fitting: list[str], halves: list[Half], spans: list[str]
-    ) -> str:
-        """The column that a draft groups by."""
-        if part := draw.part():
-            parts = [h for h in halves if h.cut == part]
-            name = draw.one("by", [h.column for h in parts])
-            return self._half(next(h for h in parts if h.column == name))
-        if draw.next_is("by", spans):
-            self.small = True
-            return self.year()
-        return self._whole_group(draw.one("by", fitting))
 
     def _half(self, half: Half) -> str:
         into = self._split(half.column, half.cut)
@@ -207,7 +186,7 @@ class Builder:
         fitting = [y for y in self.table.years if y not in self.used]
         if not fitting:
             raise NoQuestion("no column of years is left")
-        name = self.draw.one("by", fitting)
+        name = self.rng.choice(fitting)
         self.used.append(name)
         self.sizes[name] = list(map(str, self.table.spans[name]))
         self.holes |= name in self.table.holes
@@ -219,19 +198,10 @@ class Builder:
         )
         return name
 
-    def year_next(self, share: float) -> bool:
-        """Whether a column of years is grouped by next."""
-        if isinstance(self.draw, Proposed):
-            return self.draw.next_is("by", self.table.years)
-        return self.rng.random() < share
-
     def maybe_filter(self, chance: float = 0.6) -> None:
         """With some chance, keep one group or one side of a threshold."""
         free = [g for g in self.table.groups if g not in self.used]
         numbers = [n for n in self.table.numbers if n not in self.used and self.table.levels[n]]
-        if isinstance(self.draw, Proposed):
-            self._proposed_filter(self.draw, free, numbers)
-            return
         if self.rng.random() > chance:
             return
         if free and (not numbers or self.rng.random() < 0.6):
@@ -242,23 +212,6 @@ class Builder:
             self.clean(name)
             limit = self.rng.choice(list(self.table.levels[name]))
             self._limited(name, limit, self.rng.choice(list(SIGNS)))
-
-    def _proposed_filter(self, draw: Proposed, free: list[str], numbers: list[str]) -> None:
-        """The filter of a draft, if it has one."""
-        wanted = draw.filtered()
-        if wanted is None:
-            return
-        name, side, value = wanted
-        if side == "is" and name in free:
-            if value not in self.table.values[name]:
-                raise Unfit(f"filter: '{name}' is never {str(value)[:60]!r}")
-            self._kept(name, str(value))
-        elif side != "is" and name in numbers:
-            limit = draw.within(value, f"filter of '{name}'", self.table.levels[name])
-            self.clean(name)
-            self._limited(name, limit, SIDES[side])
-        else:
-            raise Unfit(f"filter: '{name}' is no column to filter by so, or is used already")
 
     def _kept(self, name: str, value: str) -> None:
         self.used.append(name)
@@ -294,8 +247,6 @@ class Builder:
             self._join(second)
 
     def _link(self, options: Sequence[Link], chance: float) -> Link | None:
-        if isinstance(self.draw, Proposed):
-            return self.draw.link(options, self.tables)
         return self.rng.choice(options) if options and self.rng.random() <= chance else None
 
     def _join(self, link: Link) -> None:

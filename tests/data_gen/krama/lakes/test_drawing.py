@@ -12,7 +12,6 @@ import pytest
 
 pytest.importorskip("pandas")
 
-from data_gen.krama.lakes.choices import NoQuestion
 from data_gen.krama.lakes.drawing import (
     BATCH,
     Batch,
@@ -23,6 +22,7 @@ from data_gen.krama.lakes.drawing import (
 )
 from data_gen.krama.lakes.lake import Lake, open_lake
 from data_gen.krama.lakes.questions import KINDS, question_for
+from data_gen.krama.lakes.steps import NoQuestion
 from rewards.seeds import derive_seed
 
 MOST, TOTAL = 3, 40 * BATCH

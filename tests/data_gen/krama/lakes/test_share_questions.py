@@ -3,7 +3,6 @@ is what pandas gives by another way, and both ways of the builder agree."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -17,11 +16,9 @@ from data_gen.krama.lakes.lake import Lake, open_lake
 from data_gen.krama.lakes.links import Link, beside
 from data_gen.krama.lakes.mess import messy
 from data_gen.krama.lakes.ops import Change, Join, Limit, Nth, Share
-from data_gen.krama.lakes.pipeline import run
-from data_gen.krama.lakes.questions import proposed_question, question_for
+from data_gen.krama.lakes.questions import question_for
 from data_gen.krama.lakes.steps import NoQuestion
 from data_gen.krama.lakes.verify import validate
-from data_gen.proposing import Unfit
 
 OWNERS = ("Ann", "Bo", "Cy", "Di", "Ed", "Flo", "Gus", "Hal")
 
@@ -172,67 +169,6 @@ def test_a_second_join_brings_the_other_kind_from_a_third_table() -> None:
         Link(2, "k", "k", "Used", "group"),
     ]
     assert beside(first, links, ["Used"]) == [links[4]]
-
-
-TWO = {
-    "": 1,
-    "kind": "one_number",
-    "file": "shops.csv",
-    "join": [
-        {"file": "depths.csv", "brings": "Depth"},
-        {"file": "owners.csv", "brings": "Owner"},
-    ],
-    "measure": "Depth",
-    "by": "Owner",
-    "value": "Bo",
-    "summary": "mean",
-    "digits": 2,
-}
-
-
-def test_drafts_may_join_twice_and_ask_the_new_kinds(lake: Lake) -> None:
-    _, question = proposed_question(lake.tables, TWO, 1, lake.links)
-    values, why = validate(question, lake.frames)
-    assert why == "" and values is not None
-    depths = pd.read_csv(lake.folder / "depths.csv").merge(
-        pd.read_csv(lake.folder / "owners.csv", sep=";"), on="Shop"
-    )
-    want = round(depths[depths["Owner"] == "Bo"]["Depth"].mean(), 2)
-    assert values["main-task"] == want
-    base = {"": 1, "file": "shops.csv", "measure": "Sales", "by": "Kind", "summary": "total"}
-    for draft in (
-        {**base, "kind": "share", "value": "c", "summary": None},
-        {**base, "kind": "spread"},
-        {**base, "kind": "above_own", "summary": None},
-        {**base, "kind": "nth_group", "order": "lowest", "place": 3},
-        {**base, "kind": "change", "by": "Year", "values": [1991, 2005]},
-    ):
-        kind, question = proposed_question(lake.tables, draft, 3, lake.links)
-        assert kind == draft["kind"]
-        assert lake.prover.refusal(question, run(question, lake.frames)) == ""
-
-
-@pytest.mark.parametrize(
-    ("draft", "why"),
-    [
-        ({**TWO, "join": [TWO["join"][0]] * 3}, "join: wanted file and brings, once or twice"),
-        ({**TWO, "join": 7}, "join: wanted file and brings, once or twice"),
-        ({**TWO, "join": [TWO["join"][0]] * 2}, "join: nothing here brings 'Depth'"),
-        ({**TWO, "kind": "portion", "limit": 9, "side": "above"}, "no place for"),
-        (
-            {"": 1, "kind": "share", "file": "shops.csv", "measure": "Height", "by": "Kind"},
-            "measure: 'Height' is not a measured number here; there are Sales",
-        ),
-        (
-            {"": 1, "kind": "nth_group", "file": "shops.csv", "measure": "Sales", "by": "Kind"}
-            | {"summary": "mean", "order": "highest", "place": 1},
-            "place: 1 is none of 2, 3",
-        ),
-    ],
-)
-def test_drafts_that_the_builder_could_not_draw(lake: Lake, draft: Any, why: str) -> None:
-    with pytest.raises((Unfit, NoQuestion), match=re.escape(why)):
-        proposed_question(lake.tables, draft, 1, lake.links)
 
 
 def test_a_wide_table_may_lie_in_three_files_with_one_key() -> None:

@@ -146,7 +146,6 @@ def test_a_share_of_the_tables_is_held_out(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (["--heldout-share", "1"], "--heldout-share 1.0: give a share from 0 to 1"),
-        (["--short", "--proposer", "http://127.0.0.1:1", "--proposer-model", "m"], "--short: "),
     ],
 )
 def test_what_cannot_be_asked_for(
