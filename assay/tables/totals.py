@@ -1,0 +1,394 @@
+"""Rows that add up other rows, found by their words and by their sums."""
+
+# numpy and pandas ship no types that pyright could follow here
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from assay.tables.grid import Array, Strip
+
+# words that alone make a row a total, in any case; the languages of tables that people have
+_TOTALS = (
+    *("total", "totals", "grand total", "subtotal", "sub total", "sub-total", "overall total"),
+    *("sum", "sum total", "summe", "summen", "gesamt", "gesamtsumme", "insgesamt", "endsumme"),
+    *("zwischensumme", "teilsumme", "gesamtergebnis", "teilergebnis", "totaux", "sous-total"),
+    *("total général", "total general", "totale", "totali", "totale generale", "subtotale"),
+    *("suma", "suma total", "somme", "somma", "totaal", "totalt", "summa", "totalsumma", "toplam"),
+    *("genel toplam", "razem", "ogółem", "celkem", "spolu", "összesen", "yhteensä", "i alt"),
+    *("σύνολο", "итого", "всего", "итог", "合計", "合计", "总计", "總計", "総計", "小計", "小计"),
+    *(
+        "总和",
+        "합계",
+        "총계",
+        "소계",
+        "tổng",
+        "tổng cộng",
+        "jumlah",
+        "कुल",
+        "المجموع",
+        'סה"כ',
+        "סהכ",
+    ),
+)
+# the same, where words such as none and some beside them do not say that they are answers
+_WHOLES = (
+    *("all", "overall", "combined", "all combined", "everyone", "alle", "tous", "toutes", "todos"),
+    *("todas", "tutti", "tutte", "все", "全部", "全体", "ensemble", "both sexes", "both genders"),
+)
+_ANSWERS = frozenset(
+    [
+        "none",
+        "some",
+        "most",
+        "few",
+        "any",
+        "half",
+        "never",
+        "always",
+        "often",
+        "part",
+        "partly",
+        "no",
+        "nobody",
+    ]
+)
+# of these, only together with the name of what is summed: "Corva Total", "Summe Nord"
+_STEMS = (
+    *("total", "subtotal", "sub-total", "summe", "zwischensumme", "gesamt", "insgesamt", "итого"),
+    *(
+        "gesamtergebnis",
+        "ergebnis",
+        "всего",
+        "合計",
+        "合计",
+        "总计",
+        "總計",
+        "総計",
+        "小計",
+        "小计",
+    ),
+    *(
+        "합계",
+        "소계",
+        "toplam",
+        "razem",
+        "ogółem",
+        "celkem",
+        "összesen",
+        "totale",
+        "totaal",
+        "suma",
+    ),
+)
+_ALL = re.compile(
+    r"(?:all|both|alle|beide|tous les|toutes les|todos los|todas las|tutti i|tutte le)"
+    r"[ _-]?(?:the )?([^\W\d_]{3,})(?: combined| total)?"
+)
+_GROUPS = frozenset(
+    [
+        "ages",
+        "sexes",
+        "genders",
+        "persons",
+        "people",
+        "races",
+        "causes",
+        "countries",
+        "regions",
+        "states",
+        "groups",
+        "categories",
+        "industries",
+        "sectors",
+        "departments",
+        "items",
+        "products",
+        "types",
+        "years",
+        "months",
+        "counties",
+        "areas",
+        "ethnicities",
+        "occupations",
+        "levels",
+        "students",
+        "employees",
+        "age",
+        "groups",
+        "origins",
+        "sources",
+        "sites",
+        "cities",
+        "classes",
+        "altersgruppen",
+        "geschlechter",
+        "personen",
+        "regionen",
+        "bereiche",
+        "jahre",
+    ]
+)
+_AVERAGES = frozenset(
+    [
+        "average",
+        "averages",
+        "mean",
+        "durchschnitt",
+        "mittelwert",
+        "mittel",
+        "moyenne",
+        "promedio",
+        "media",
+        "mediana",
+        "median",
+        "gemiddelde",
+        "среднее",
+        "平均",
+    ]
+)
+_LEAST = 4  # rows that a sum without a word must add up
+_MEMBERS = 40  # distinct values of a column in which one may be the sum of the others
+_KEYS = 0.95  # of the groups in which a value must be the sum of its siblings
+_TAIL = 6  # rows at the end in which an average is looked for
+
+
+@dataclass(frozen=True)
+class Totals:
+    """`rows` are single rows with why they are doubted; `values` are (column, value) with why."""
+
+    rows: dict[int, str]
+    values: dict[tuple[str, str], str]
+
+
+def totals_of(strips: Sequence[Strip], passed: Sequence[str] = ()) -> Totals:
+    """Rows and values that add up others. Columns of `passed` are settled: no value of theirs is
+    doubted."""
+    rows: dict[int, str] = {}
+    values: dict[tuple[str, str], str] = {}
+    sums = _sums_of_siblings(strips)
+    for strip in strips:
+        if strip.name in passed:
+            continue
+        for code, why in _worded(strip, strips, sums):
+            places = (strip.codes == code).nonzero()[0]
+            if len(places) == 1:
+                rows.setdefault(int(places[0]), why)
+            elif len(places):
+                values[strip.name, strip.texts[code]] = why
+    for (name, text), why in sums.items():
+        if name not in passed and (name, text) not in values:
+            strip = next(s for s in strips if s.name == name)
+            places = (strip.codes == strip.texts.index(text)).nonzero()[0]
+            if not all(int(p) in rows for p in places):
+                values[name, text] = why
+    if not passed:
+        for row, why in _sums_of_all(strips):
+            rows.setdefault(row, why)
+    return Totals(rows, values)
+
+
+def _worded(
+    strip: Strip, strips: Sequence[Strip], sums: dict[tuple[str, str], str]
+) -> Iterator[tuple[int, str]]:
+    """The places in `texts` whose words say that they add up others, with why."""
+    if not strip.texts:
+        return
+    folded = [t.casefold().strip(" :.*=-–—") for t in strip.texts]
+    joined = "\n".join(folded)
+    stems = [s for s in _STEMS if s in joined]
+    whole = {*_TOTALS, *_WHOLES}
+    answers = bool(_ANSWERS & set(folded))
+    for code, text in enumerate(folded):
+        said = f"{strip.texts[code]!r} in {strip.name!r}"
+        if text in whole:
+            if (text in _WHOLES and answers) or _contradicted(strip, code, strips):
+                continue
+            yield code, said
+        elif text.startswith(("all", "both", "beide", "tous", "tout", "tod", "tutt")):
+            if (strip.name, strip.texts[code]) in sums or _all_of(text, strip.name):
+                yield code, said
+        elif stems and any(s in text for s in stems):
+            if _part(text, stems) and _belongs(text, stems, code, strip, strips):
+                yield code, said
+        elif text in _AVERAGES and _at_end(strip, code):
+            yield code, said
+
+
+def _contradicted(strip: Strip, code: int, strips: Sequence[Strip]) -> bool:
+    """Whether the numbers of a single row in the middle of a table are no sums: there are several,
+    and none is the largest of its column or the sum of rows above (Total, the company)."""
+    np = importlib.import_module("numpy")
+    places = (strip.codes == code).nonzero()[0]
+    row = int(places[0])
+    if len(places) > 1 or row == 0 or row >= len(strip.codes) - _TAIL:
+        return False
+    measures = [s for s in strips if _additive(s) and not np.isnan(s.values[row])]
+    if len(measures) < 2 or _sums_above(row, strips):
+        return False
+    return all(s.values[row] < np.nanmax(s.values) for s in measures)
+
+
+def _all_of(text: str, name: str) -> bool:
+    """Whether `all ages` names what the column holds, or what tables commonly add up."""
+    found = _ALL.fullmatch(text)
+    if not found:
+        return False
+    if text.startswith("both"):
+        return found[1] in ("sexes", "genders")
+    parts = re.split(r"[\W_]+", name.casefold())
+    return found[1] in _GROUPS or any(len(p) > 2 and found[1].startswith(p[:-1]) for p in parts)
+
+
+def _part(text: str, stems: Sequence[str]) -> str:
+    """What a text such as `corva total` adds up; nothing where its words are no such pair."""
+    for stem in sorted(stems, key=len, reverse=True):
+        if stem not in text or text == stem:
+            continue
+        wide = not stem.isascii() and ord(stem[0]) > 0x2E80
+        gap = r"[\s:,–(-]*" if wide else r"[\s:,–(-]+"
+        if found := re.fullmatch(f"{re.escape(stem)}{gap}(.+?)\\)?", text):
+            return found[1]
+        if found := re.fullmatch(f"(.+?){gap}{re.escape(stem)}\\)?", text):
+            return found[1]
+    return ""
+
+
+def _belongs(
+    text: str, stems: Sequence[str], code: int, strip: Strip, strips: Sequence[Strip]
+) -> bool:
+    """Whether a text such as `Corva Total` adds up rows of this table: Corva is a value of it, or
+    other columns of text are empty there, or its numbers are the sums of the rows above."""
+    rest = _part(text, stems)
+    if any(rest in {t.casefold() for t in s.texts} for s in strips if len(s.texts) < 5000):
+        return True
+    places = (strip.codes == code).nonzero()[0]
+    for other in strips:
+        if other is not strip and other.texts and not other.numeric:
+            here = other.filled[places].mean() if len(places) else 1.0
+            if here == 0.0 and other.filled.mean() > 0.8:
+                return True
+    return len(places) == 1 and _sums_above(int(places[0]), strips)
+
+
+def _at_end(strip: Strip, code: int) -> bool:
+    places = (strip.codes == code).nonzero()[0]
+    return len(places) == 1 and len(strip.codes) - int(places[0]) <= _TAIL and len(strip.texts) > 3
+
+
+def _tolerance(values: Array) -> float:
+    """What sums of these numbers may differ by: half a unit of the last place of each."""
+    np = importlib.import_module("numpy")
+    some = values[~np.isnan(values)][:200]
+    places = 0
+    while places < 6 and bool((abs(some * 10**places - np.round(some * 10**places)) > 1e-6).any()):
+        places += 1
+    return 0.0 if places == 0 else 0.51 * 10.0**-places
+
+
+def _sums_above(row: int, strips: Sequence[Strip]) -> bool:
+    """Whether every number of a row is the sum of a block of rows that ends just above it."""
+    np = importlib.import_module("numpy")
+    hits = 0
+    for strip in strips:
+        if not strip.numeric or np.isnan(strip.values[row]) or strip.values[row] == 0:
+            continue
+        above = np.nancumsum(strip.values[:row][::-1])[1:]
+        room = max(1e-9 * abs(strip.values[row]), _tolerance(strip.values))
+        if not bool((abs(above - strip.values[row]) <= room).any()):
+            return False
+        hits += 1
+    return hits > 0
+
+
+def _additive(strip: Strip) -> bool:
+    """Whether the numbers of a column can have a sum that tells: no years, no running numbers."""
+    np = importlib.import_module("numpy")
+    found = strip.values[~np.isnan(strip.values)]
+    if not strip.numeric or len(found) < _LEAST or not bool((found != 0).any()):
+        return False
+    whole = bool((found == np.round(found)).all())
+    years = whole and found.min() >= 1500 and found.max() <= 2200
+    steps = np.diff(found)
+    running = whole and len(set(steps.tolist())) == 1
+    return not years and not running
+
+
+def _sums_of_all(strips: Sequence[Strip]) -> Iterator[tuple[int, str]]:
+    """A row whose numbers are the sums of all the others, whatever its words."""
+    np = importlib.import_module("numpy")
+    measures = [s for s in strips if _additive(s)]
+    if not measures or len(measures[0].values) <= _LEAST:
+        return
+    votes = np.zeros(len(measures[0].values), dtype=int)
+    for strip in measures:
+        whole = np.nansum(strip.values)
+        room = max(1e-9 * abs(whole), _tolerance(strip.values))
+        hit = (abs(2 * strip.values - whole) <= room) & (abs(strip.values) >= 10)
+        votes += np.where(np.isnan(strip.values), 0, hit)
+    for row in np.flatnonzero(votes):
+        here = sum(not np.isnan(s.values[row]) for s in measures)
+        sure = votes[row] >= 2 or _bare(int(row), strips)
+        if sure and votes[row] >= 0.5 * here:
+            yield int(row), "its numbers are the sums of all the others"
+
+
+def _bare(row: int, strips: Sequence[Strip]) -> bool:
+    """Whether columns of text that are filled elsewhere are empty in a row."""
+    texts = [s for s in strips if s.texts and not s.numeric]
+    return any(not s.filled[row] and s.filled.mean() > 0.9 for s in texts)
+
+
+def _sums_of_siblings(strips: Sequence[Strip]) -> dict[tuple[str, str], str]:
+    """Values of a column whose rows are the sums of the rows of its other values, group by group
+    of the other columns: `Both sexes` beside Male and Female, whatever the words."""
+    np = importlib.import_module("numpy")
+    found: dict[tuple[str, str], str] = {}
+    measures = [s for s in strips if _additive(s)]
+    for strip in strips:
+        members = np.unique(strip.codes[strip.codes >= 0])
+        if strip.numeric or not 3 <= len(members) <= _MEMBERS or len(strip.codes) < 6:
+            continue
+        for measure in measures:
+            weights = np.nan_to_num(measure.values)
+            sums = np.bincount(strip.codes + 1, weights=weights, minlength=len(strip.texts) + 1)[1:]
+            whole = sums.sum()
+            room = max(1e-9 * abs(whole), _tolerance(measure.values) * len(weights) ** 0.5)
+            for code in np.flatnonzero((abs(2 * sums - whole) <= room) & (sums != 0)):
+                if _by_groups(strip, int(code), measure, strips):
+                    text = strip.texts[int(code)]
+                    why = f"{text!r} in {strip.name!r} (the others' sum in {measure.name!r})"
+                    found.setdefault((strip.name, text), why)
+    return found
+
+
+def _by_groups(strip: Strip, code: int, measure: Strip, strips: Sequence[Strip]) -> bool:
+    """Whether, in each group of the other columns, the rows of a value are the sum of the rest."""
+    np = importlib.import_module("numpy")
+    pd = importlib.import_module("pandas")
+    keys = np.zeros(len(strip.codes), dtype=int)
+    mine = strip.codes == code
+    for other in strips:
+        if other is strip or other is measure:
+            continue
+        if other.texts and not other.numeric:
+            part = other.codes
+        elif other.numeric and set(other.values[mine]) == set(other.values[~mine]):
+            part = pd.factorize(other.values)[0]
+        else:
+            continue
+        keys = pd.factorize(pd.Series(keys) * (int(part.max()) + 2) + part + 1)[0]
+    values = np.nan_to_num(measure.values)
+    own = np.bincount(keys, weights=np.where(mine, values, 0))
+    rest = np.bincount(keys, weights=np.where(mine, 0, values))
+    rows = np.bincount(keys, weights=~mine)
+    both = (np.bincount(keys, weights=mine) > 0) & (rows > 1)
+    if both.sum() < 3 or not bool((own[both] != 0).any()):
+        return False
+    room = np.maximum(1e-9 * abs(own), _tolerance(measure.values))
+    return bool((abs(own - rest) <= room)[both].mean() >= _KEYS)

@@ -1,0 +1,212 @@
+"""What of the rows of a table is in doubt, and what is plain data."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from assay.tables.overrules import Rule
+from assay.tables.structure import doubts_in, doubts_of
+
+_NAMES = ["town", "department", "sales", "visitors"]
+
+
+def _rows(count: int = 40) -> list[list[str]]:
+    draw = random.Random(7)
+    towns, kinds = ["Aldra", "Birk", "Corva", "Dunmore"], ["sport", "books", "food"]
+    return [
+        [
+            draw.choice(towns),
+            draw.choice(kinds),
+            f"{draw.uniform(20, 900):.2f}",
+            str(draw.randrange(9000)),
+        ]
+        for _ in range(count)
+    ]
+
+
+def _codes(rows: list[list[Any]], names: list[str] | None = None, **given: Any) -> list[str]:
+    names = names or _NAMES
+    return [d.code for d in doubts_of(names, rows, range(2, len(rows) + 2), **given)]
+
+
+def _summed(rows: list[list[str]], head: list[str]) -> list[str]:
+    return [*head, f"{sum(float(r[2]) for r in rows):.2f}", str(sum(int(r[3]) for r in rows))]
+
+
+def test_clean_rows_have_no_doubt():
+    assert _codes(_rows()) == []
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "Total",
+        "Grand Total",
+        "TOTAL:",
+        "Summe",
+        "insgesamt",
+        "Gesamtergebnis",
+        "Итого",
+        "合計",
+        "Totale",
+    ],
+)
+def test_a_total_at_the_end_is_a_row_in_doubt(word: str):
+    rows = _rows()
+    (doubt,) = doubts_of(_NAMES, [*rows, _summed(rows, [word, ""])], range(2, 43))
+    assert doubt.code == "total_rows" and "drop_rows: [42]" in doubt.settle
+
+
+def test_a_total_without_a_word_is_found_by_its_sums():
+    rows = _rows()
+    assert _codes([*rows, _summed(rows, ["", ""])]) == ["total_rows"]
+    assert _codes([*rows, _summed(rows, ["Zweigstellen", "sport"])]) == ["total_rows"]
+
+
+def test_subtotals_of_known_values_are_rows_in_doubt():
+    rows = sorted(_rows())
+    out: list[list[str]] = []
+    for town in ("Aldra", "Birk", "Corva", "Dunmore"):
+        mine = [r for r in rows if r[0] == town]
+        out += [*mine, _summed(mine, [f"{town} Total", ""])]
+    (doubt,) = doubts_of(_NAMES, out, range(2, len(out) + 2))
+    assert doubt.code == "total_rows" and doubt.settle.count(",") == 3
+
+
+def _by_sex(word: str) -> list[list[str]]:
+    draw, rows = random.Random(3), list[list[str]]()
+    for town in ("Aldra", "Birk", "Corva"):
+        for year in range(2012, 2020):
+            male, female = draw.randrange(100, 900), draw.randrange(100, 900)
+            rows += [
+                [town, str(year), "Male", str(male)],
+                [town, str(year), "Female", str(female)],
+                [town, str(year), word, str(male + female)],
+            ]
+    return rows
+
+
+@pytest.mark.parametrize("word", ["Both sexes", "All", "Personen", "MF", "Total"])
+def test_a_value_that_sums_its_siblings_is_in_doubt(word: str):
+    names = ["town", "year", "sex", "deaths"]
+    (doubt,) = doubts_of(names, _by_sex(word), range(2, 74))
+    assert doubt.code == "total_rows" and doubt.settle.startswith("drop_where: {sex: [")
+
+
+@pytest.mark.parametrize("given", [("Both sexes",), ()])
+def test_drop_where_settles_the_values_of_its_column(given: tuple[str, ...]):
+    names = ["town", "year", "sex", "deaths"]
+    rule = Rule(drop_where={"sex": given})
+    assert doubts_of(names, _by_sex("Both sexes"), range(2, 74), rule) == []
+
+
+def test_drop_rows_settles_rows():
+    rows = _rows()
+    rows.append(_summed(rows, ["Total", ""]))
+    for given in ((), ((42, 42),)):
+        assert _codes(rows, rule=Rule(drop_rows=given)) == []
+
+
+def test_words_that_are_values_are_no_totals():
+    rows = _rows()
+    for place, answer in enumerate(("none", "some", "all", "most") * 10):
+        rows[place][1] = answer
+    assert _codes(rows) == []
+    companies = [[r[0] + str(i), *r[1:]] for i, r in enumerate(_rows())]
+    companies[17][0] = "Total"  # an oil company with ordinary figures
+    companies[17][2:] = ["99.50", "12"]
+    assert _codes(companies) == []
+    films = [[f"Film {i}", *r[1:]] for i, r in enumerate(_rows())]
+    films[5][0] = "Total Recall"
+    assert _codes(films) == []
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        ["Source: office of figures"],
+        ["* provisional", "", "", ""],
+        ["Downloaded 2024-01-02", None, None, None],
+        ["# sensor replaced"],
+        ["", "", "", ""],
+        ["Northern towns", "", "", ""],
+        ["----", "----", "----", "----"],
+        ["Quelle: Amt", "Stand 2024", "", ""],
+    ],
+)
+def test_notes_are_in_doubt_wherever_they_stand(note: list[Any]):
+    rows: list[list[Any]] = list(_rows())
+    for place in (20, 40):
+        found = doubts_of(_NAMES, [*rows[:place], note, *rows[place:]], range(2, 43))
+        assert [d.code for d in found] == ["notes"]
+        assert found[0].settle.startswith(f"drop_rows: [{place + 2}]")
+
+
+def test_units_below_the_names_are_a_note():
+    assert _codes([["name", "type", "EUR", ""], *_rows()]) == ["notes"]
+    assert _codes([["", "", "[EUR]", "persons"], *_rows()]) == ["notes"]
+
+
+def test_one_line_settles_all_rows_in_doubt():
+    rows = _rows()
+    rows = [["", "", "EUR", ""], *rows, _summed(rows, ["Total", ""])]
+    found = doubts_of(_NAMES, rows, range(2, 44))
+    assert {d.code for d in found} == {"notes", "total_rows"}
+    assert {d.settle.partition("  #")[0] for d in found} == {"drop_rows: [2, 43]"}
+
+
+def test_missing_values_make_no_note():
+    rows = _rows()
+    rows[3] = ["Aldra", "", "", ""]  # a town of other rows, all else missing
+    rows[5][2] = "n/a"
+    rows[0][2] = "NA"
+    rows[7][2] = "<5"
+    assert _codes(rows) == []
+    dated = [[f"2020-01-{i + 1:02}", r[2], r[3]] for i, r in enumerate(_rows(28))]
+    dated[9][1:] = ["", ""]
+    assert _codes(dated, ["day", "sales", "visitors"]) == []
+
+
+def test_names_among_the_rows():
+    rows = _rows()
+    assert _codes([*rows[:20], _NAMES, *rows[20:]]) == ["repeated_header"]
+    second = ["street", "length", "lanes", "owner"]
+    numbers = [*range(2, 22), *range(24, 45)]
+    found = doubts_of(_NAMES, [*rows[:20], second, *rows[20:]], numbers)
+    assert [d.code for d in found] == ["several_tables"]
+
+
+def test_names_in_two_rows():
+    names = ["town", "Staff", "Unnamed: 2", "Sales", "Unnamed: 4"]
+    rows = [[r[0], r[3], r[3], r[2], r[2]] for r in _rows()]
+    (doubt,) = doubts_of(names, [["", "male", "female", "net", "gross"], *rows], range(2, 43))
+    assert doubt.code == "header_rows" and "Staff female" in doubt.settle
+    lower = ["town", "male", "female", "net", "gross"]
+    above = [["", "Staff", "", "Sales", ""]]
+    assert [d.code for d in doubts_of(lower, rows, range(3, 43), None, above)] == ["header_rows"]
+    titles = [["Report of 2024", None, None, None, None], ["made by", "office", None, None, None]]
+    assert doubts_of(lower, rows, range(3, 43), None, titles) == []
+
+
+def test_tables_side_by_side():
+    rows = [[*r[:2], "", *r[2:]] for r in _rows()]
+    assert _codes(rows, ["town", "department", "Unnamed: 2", "sales", "visitors"]) == [
+        "several_tables"
+    ]
+    assert _codes(rows, ["town", "department", "remark", "sales", "visitors"]) == []
+
+
+def test_frames_with_numbers_are_looked_at_the_same_way():
+    rows = _rows()
+    rows += [_summed(rows, ["Total", ""]), ["Note: revised", "", "", ""]]
+    frame = pd.DataFrame(rows, columns=_NAMES)
+    frame["sales"], frame["visitors"] = (
+        pd.to_numeric(frame["sales"]),
+        pd.to_numeric(frame["visitors"]),
+    )
+    assert {d.code for d in doubts_in(frame, range(2, 44))} == {"total_rows", "notes"}
+    assert doubts_in(frame.iloc[:40], range(2, 42)) == []
