@@ -1,0 +1,110 @@
+"""Questions over files as people have them: gold is right by the values that a person reads."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from assay_command import rows
+from front import command
+from messy_files import EXPECTED, folder_of, rights, same_cell
+
+from rewards.sql.data import unpacked
+
+pytest.importorskip("python_calamine", reason="needs the extra `build`")
+pytestmark = pytest.mark.slow
+FILES = [name for name in sorted(EXPECTED) if EXPECTED[name].get("note") != "series"]
+READS = re.compile(r"^# Load ([^\n]+)\n.*?^(?=\w*found_\d+ = len\((\w+)\))", re.M | re.S)
+
+
+def right_frame(name: str) -> Any:
+    """The table as a person reads it."""
+    import pandas as pd
+
+    head, listed = rights(name)
+    kinds = EXPECTED[name].get("kinds", {})
+    frame = pd.DataFrame(listed, columns=head).replace("", None)
+    for column in head:
+        if kinds.get(column) == "date":
+            frame[column] = pd.to_datetime(frame[column])
+        elif kinds.get(column) != "text":
+            with contextlib.suppress(ValueError):
+                frame[column] = pd.to_numeric(frame[column])
+    return frame
+
+
+def by_hand(pipeline: str) -> Any:
+    """What a pipeline answers over the right tables, whatever it reads."""
+    frames: dict[str, Any] = {}
+
+    def instead(found: re.Match[str]) -> str:
+        name = found[1].partition(" [")[0]
+        frames[name] = right_frame(name)
+        return f"{found[2]} = RIGHT[{name!r}].copy()\n"
+
+    code = READS.sub(instead, pipeline)
+    assert "data/" not in code, code
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(code, {"RIGHT": frames})
+    return json.loads(said.getvalue().strip().splitlines()[-1])["main-task"]
+
+
+def alike(one: Any, two: Any) -> bool:
+    if isinstance(one, list) and isinstance(two, list):
+        return len(one) == len(two) and all(map(alike, one, two))
+    if isinstance(one, int | float) and isinstance(two, int | float):
+        return abs(one - two) <= 1e-9 * max(1, abs(one))
+    return one == two
+
+
+@pytest.mark.parametrize("settle", [False, True])
+def test_gold_of_lakes_is_right(settle: bool, tmp_path: Path) -> None:
+    folder = folder_of(FILES, tmp_path / "lake", settle)
+    words = ["--lakes", str(folder), "--count", "60", "--workers", "1", "--validation-share", "0"]
+    assert command("tasks", "lake")([*words, "--out", str(tmp_path / "out")]) == 0
+    tasks = rows(tmp_path / "out" / "train.jsonl")
+    assert len(tasks) >= 40
+    golds = [task["gold"] for task in tasks]
+    wrong = [g for g in golds if not alike(g["answer"], by_hand(g["pipeline"]))]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("settle", [False, True])
+def test_gold_of_sql_is_right(settle: bool, tmp_path: Path) -> None:
+    folder = folder_of(FILES, tmp_path / "tables", settle)
+    words = ["--tables", str(folder), "--count", "60", "--workers", "1", "--validation-share", "0"]
+    words += ["--heldout-share", "0", "--out", str(tmp_path / "out")]
+    assert command("tasks", "sql")(words) == 0
+    tasks = rows(tmp_path / "out" / "train.jsonl")
+    assert len(tasks) >= 40
+    wrong = [bad for task in tasks for bad in wrong_rows(task)]
+    assert wrong == []
+
+
+def wrong_rows(task: dict[str, Any]) -> list[str]:
+    """Columns of a task's database that hold other values than a person reads."""
+    found: list[str] = []
+    tables = {folded(t.name): t for t in unpacked(task["gold"]["database"]).tables}
+    for key in task["meta"]["keys"]:
+        name = key.partition(" [")[0]
+        head, listed = rights(name)
+        table = next(t for n, t in tables.items() if n in folded(key) or folded(key) in n)
+        if len(table.rows) != len(listed):
+            found.append(f"{name}: {len(table.rows)} rows; right {len(listed)}")
+            continue
+        for column in table.columns:
+            place = next(i for i, h in enumerate(head) if folded(h) == folded(column.name))
+            pairs = zip(table.values(column.name), listed, strict=True)
+            bad = [(got, row[place]) for got, row in pairs if not same_cell(got, row[place])]
+            found += [f"{name}, {column.name}: {bad[0]}"] if bad else []
+    return found
+
+
+def folded(name: str) -> str:
+    return re.sub(r"[\W_]", "", name.partition(".")[0]).casefold()
