@@ -8,34 +8,20 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from data_gen.columns import GROUPS, Column, look_at, opaque_group
 from data_gen.dare.sources import fingerprints
 from data_gen.krama.lakes.about import About
-from data_gen.krama.lakes.measures import (
-    are_cells,
-    counted,
-    counts_cases,
-    is_running,
-    measure,
-    of_many_things,
-    opaque_group,
-    stands_for,
-    words_of,
-)
 from data_gen.krama.lakes.ops import Cut
 from data_gen.krama.lakes.tables import Half, Read, Table
 from rewards.table_marks import marks_of_frame
 
 ROWS = (15, 200_000)
-_COLUMNS = 60  # looked at
-_KEYS = 5_000  # distinct values of a join key
-_GROUPS = 60  # distinct values of a column to group by
-_LONGEST = 80  # characters of a text
+COLUMNS = 400  # looked at, from the left
 _SHORT = 25  # characters, on average, of one of two things in a cell
-_FIGURE = r"[-+<>=]*[\d.,:/\s-]*\d[.%]?|[-+]?inf"
-_YEAR = {"year", "years", "yr", "built", "founded", "born", "season", "since", "date"}
 _CUTS: dict[Cut, tuple[str, str]] = {  # (a mark that the text has, the part)
     "after_comma": (",", r",([^,]*)$"),
     "before_comma": (",", r"^(.*),[^,]*$"),
@@ -51,6 +37,7 @@ class _Found:
     totals: list[str] = field(default_factory=list[str])
     groups: list[str] = field(default_factory=list[str])
     names: list[str] = field(default_factory=list[str])
+    keys: list[str] = field(default_factory=list[str])
     years: list[str] = field(default_factory=list[str])
     single_years: list[str] = field(default_factory=list[str])
     halves: list[Half] = field(default_factory=list[Half])
@@ -65,29 +52,24 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
     """The table, or why no question can be asked of it."""
     if not ROWS[0] <= len(frame) <= ROWS[1]:
         return f"{len(frame)} rows; wanted {ROWS[0]} to {ROWS[1]}"
-    pd: Any = importlib.import_module("pandas")  # heavy, and its types are partial
-    np: Any = importlib.import_module("numpy")
+    np: Any = importlib.import_module("numpy")  # heavy, and its types are partial
     found = _Found()
-    for name in [c for c in frame.columns if _plain_name(c)][:_COLUMNS]:
-        column = frame[name]
-        filled = column.dropna()
-        if len(filled) < 0.5 * len(frame) or pd.api.types.is_bool_dtype(column):
-            continue
-        if pd.api.types.is_numeric_dtype(column):
-            _number(str(name), filled, found, about)
-        elif column.dtype.kind not in "mM" and not _unsaid(str(name), about):
-            _text(str(name), filled.astype(str).str.strip(), found)
-    odd = _unmeasured(frame, found, about)
-    found.numbers = [n for n in found.numbers if n not in odd]
-    found.totals = [n for n in found.totals if n not in odd]
+    unquoted = [c for c in frame.columns if not _plain_name(c)]
+    kept = frame[[c for c in frame.columns if c not in unquoted][:COLUMNS]]
+    sense = look_at(kept, about.columns)
+    for name, column in sense.items():
+        _sort(column, frame[name].dropna(), found, about)
     if not found.numbers:
-        return "no column of measured numbers (names such as v1 need words: --describe)"
+        return f"no column of measured numbers{_whys(sense.values())}"
     if not (found.groups or found.names or found.years or found.halves):
-        return "no column to group by, to match by or to order by"
+        return f"no column to group by, to match by or to order by{_whys(sense.values())}"
     if _is_matrix(found):
         return "a matrix: its rows are named as its columns"
     listed = tuple(str(c) for c in frame.columns)
     whole = tuple(n for n in found.numbers if n in found.whole)
+    notes = [f"{c!r}: not asked about, for its name cannot stand in a question" for c in unquoted]
+    if len(listed) - len(unquoted) > COLUMNS:
+        notes.append(f"the first {COLUMNS} of {len(listed)} columns are looked at")
     with np.errstate(over="ignore"):  # numbers beyond those of 32 bits
         marks, kin = fingerprints(frame), marks_of_frame(frame)
     return Table(
@@ -110,29 +92,16 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
         marks,
         kin,
         about,
+        tuple(notes),
+        tuple(found.keys),
+        sense,
     )
 
 
-def _unmeasured(frame: Any, found: _Found, about: About) -> set[str]:
-    """Columns of numbers that the other columns show to be no measures."""
-    words = about.columns
-    odd = {n for n in found.numbers if of_many_things(n, found.groups, words.get(n, ""))}
-    whole = [n for n in found.numbers if n in found.whole]
-    said = {n: words.get(n, "") for n in map(str, frame.columns)}
-    counts = [n for n in whole if counts_cases(n, said[n])]
-    sizes = _sizes(frame, [c for c in said if c not in counts]) if counts else []
-    for name in found.numbers:
-        if name in whole and are_cells(name, said[name], sizes, len(frame)):
-            odd |= {name, *(n for n in whole if sizes)}
-        if name not in found.totals:
-            odd |= {name for text in found.groups if stands_for(frame[name], frame[text])}
-    return odd
-
-
-def _sizes(frame: Any, names: list[str]) -> list[int]:
-    """How many values each column has that numbers no rows; none where two rows have the same."""
-    keys = frame[[n for n in names if not is_running(frame[n])]].astype(str)
-    return [] if keys.empty or keys.duplicated().any() else [int(keys[c].nunique()) for c in keys]
+def _whys(columns: Iterable[Column]) -> str:
+    """ ": 'a': why; 'b': why", for the columns that say why nothing is computed from them."""
+    said = [f"{c.name!r}: {c.why}" for c in columns if c.why]
+    return f": {'; '.join(said)}" if said else ""
 
 
 def _is_matrix(found: _Found) -> bool:
@@ -165,55 +134,27 @@ def _levels(column: Any, whole: bool) -> list[float]:
     return [v for v in dict.fromkeys(found) if low < v < high]
 
 
-def _unsaid(name: str, about: About) -> bool:
-    return not about.columns.get(name) and opaque_group(name)
-
-
-def _number(name: str, filled: Any, found: _Found, about: About) -> None:
-    said = about.columns.get(name, "")
-    whole = bool((filled == filled.round()).all())
-    if whole and filled.nunique() >= 5 and not counted(name, said) and _is_year(name, filled):
+def _sort(column: Column, filled: Any, found: _Found, about: About) -> None:
+    """Note what a column is good for. `filled`: its values."""
+    name, kind = column.name, column.kind
+    if kind == "year":
         found.years.append(name)
         found.spans[name] = sorted(int(v) for v in filled.unique())
         if filled.is_unique:
             found.single_years.append(name)
-        return
-    kind = measure(name, filled.astype(float), said)
-    if kind:
+    elif kind == "measure":
         found.numbers.append(name)
         found.filled[name] = filled
-    if kind and whole:
-        found.whole.add(name)
-    if kind == "total":
-        found.totals.append(name)
-
-
-def _is_year(name: str, filled: Any) -> bool:
-    wide = (1500, 2100) if _YEAR & set(words_of(name)) else (1800, 2035)
-    return bool(filled.between(*wide).all())
-
-
-def _text(name: str, filled: Any, found: _Found) -> None:
-    counts = filled.value_counts()  # what is looked at is each text, once
-    texts = counts.index.to_series().astype(str)
-    distinct = len(counts)
-    if (
-        distinct < 2
-        or int(texts.str.len().max()) > _LONGEST
-        or not all(map(str.isprintable, texts))
-    ):
-        return
-    figures = texts.str.fullmatch(_FIGURE).to_numpy()
-    if int(counts.to_numpy()[figures].sum()) > 0.5 * len(filled):
-        return  # figures that are text here are no names
-    found.halves += _halves(name, texts, counts)
-    if distinct <= min(_GROUPS, len(filled) // 3):
-        found.groups.append(name)
+        found.whole |= {name} if column.whole else set()
+        found.totals += [name] if column.adds else []
+    elif kind in ("group", "name", "key") and (about.columns.get(name) or not opaque_group(name)):
+        listed = {"group": found.groups, "name": found.names, "key": found.keys}[kind]
+        counts = filled.astype(str).str.strip().value_counts()
+        texts = counts.index.to_series().astype(str)
+        listed.append(name)
         found.values[name] = sorted(texts)
         found.fewest[name] = int(counts.min())
-    elif distinct == len(filled) and distinct <= _KEYS:
-        found.names.append(name)
-        found.values[name] = sorted(texts)
+        found.halves += _halves(name, texts, counts)
 
 
 def _halves(name: str, texts: Any, counts: Any) -> list[Half]:
@@ -227,7 +168,7 @@ def _halves(name: str, texts: Any, counts: Any) -> list[Half]:
         rows = int(counts.to_numpy()[there].sum())
         values = sorted(set(part[there]))
         short = sum(map(len, values)) <= _SHORT * len(values)
-        fits = 3 <= len(values) <= min(_GROUPS, rows // 3) and len(values) < len(counts)
+        fits = 3 <= len(values) <= min(GROUPS, rows // 3) and len(values) < len(counts)
         if rows >= 0.9 * int(counts.sum()) and fits and short:
             halves.append(Half(name, cut, tuple(values)))
     return halves

@@ -169,7 +169,8 @@ def _tables(job: tuple[Path, Path, Overrules, About]) -> list[tuple[str, Table |
         reading, frame = one
         holes = tuple(c for c, words in reading.missing.items() if any(w.strip() for w in words))
         made = describe(reading, frame, said, holes)
-        made = replace(made, notes=reading.notes) if isinstance(made, Table) else made
+        if isinstance(made, Table):
+            made = replace(made, notes=(*reading.notes, *made.notes))
         found.append((reading.name, made))
     return found
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from data_gen.columns import Column
 from data_gen.krama.lakes.about import NOTHING, About
 from data_gen.krama.lakes.ops import Cut, Source
 from rewards.table_marks import TableMarks
@@ -37,7 +38,7 @@ class Half:
 class Table:
     """One table, described.
 
-    `numbers` are columns of measured values (`data_gen.krama.lakes.measures`), `totals` those of
+    `numbers` are columns of measured values (`data_gen.columns`), `totals` those of
     them that add up, `groups` text columns with repeated values, `names` text columns that
     identify rows, `years` whole-number columns that order rows in time, `single_years` those with
     one row a year, `halves` text columns that hold two things. `holes` are columns with cells that
@@ -64,6 +65,8 @@ class Table:
     kin: TableMarks = field(default_factory=lambda: TableMarks(frozenset()))  # of its rows as well
     about: About = NOTHING
     notes: tuple[str, ...] = ()  # what the reader said of it
+    keys: tuple[str, ...] = ()  # text columns of too many values to group by; `values` has them
+    sense: Mapping[str, Column] = field(default_factory=dict[str, Column])  # of every column
 
     @property
     def path(self) -> str:

@@ -12,10 +12,10 @@ from front import command
 
 pd = pytest.importorskip("pandas")
 
+from data_gen.columns import look  # noqa: E402
 from data_gen.krama.lakes.about import About, about, read_about  # noqa: E402
 from data_gen.krama.lakes.lake import open_lake  # noqa: E402
 from data_gen.krama.lakes.links import links_of  # noqa: E402
-from data_gen.krama.lakes.measures import measure  # noqa: E402
 from data_gen.krama.lakes.mess import messy  # noqa: E402
 from data_gen.krama.lakes.ops import Join, Split  # noqa: E402
 from data_gen.krama.lakes.questions import KINDS, question_for  # noqa: E402
@@ -172,7 +172,7 @@ def test_what_a_user_says_of_tables(tmp_path: Path) -> None:
     assert about("sales/a.csv", found) == About("Sales by shop", "CC0", {"v1": "units sold"})
     assert about("other.csv", found, "MIT") == About("", "MIT")
     values = pd.Series([float(i * 37 % 101) for i in range(60)])
-    assert (measure("v1", values), measure("v1", values, "units sold")) == ("", "total")
+    assert (look("v1", values).kind, look("v1", values, "units sold").adds) == ("unsaid", True)
     table = frame(6).rename(columns={"Sales": "v1"})
     write(tmp_path / "lake" / "sales", "a.csv", table)
     (described,) = open_lake(tmp_path / "lake", found).tables

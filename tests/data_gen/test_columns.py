@@ -1,16 +1,21 @@
-"""Which columns are measured, and which may be added up: by name, unit and values."""
+"""What a column is: by its values and, where they do not say, by its name or description."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 pd = pytest.importorskip("pandas")
 
-from data_gen.krama.lakes.measures import (  # noqa: E402
+from data_gen.columns import (  # noqa: E402
     are_cells,
-    measure,
+    look,
+    look_at,
+    of_calendar,
     of_many_things,
     opaque_group,
+    says_nothing,
     stands_for,
 )
 
@@ -71,6 +76,65 @@ SCALE = [1 + i % 7 for i in range(80)]
 )
 def test_what_may_be_computed_of_a_column(name: str, values: object, said: str, want: str) -> None:
     assert measure(name, pd.Series(values, dtype=float), said) == want
+
+
+def measure(name: str, column: Any, said: str = "") -> str:
+    found = look(name, column, said)
+    assert (found.kind == "measure") is (found.why == "")
+    return "" if found.kind != "measure" else "total" if found.adds else "mean"
+
+
+CLOCK = [100 * (i % 13 + 7) + i * 7 % 60 for i in range(80)]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "kind"),
+    [
+        ("time", [930, 1445, 1200, 800, 1815, 2359] * 20, "clock"),
+        ("abfahrt", CLOCK, "clock"),  # under any name, where there are enough
+        ("preis", [50 * (i % 40) for i in range(80)], "grid"),
+        ("sold", [50 * (i * i % 41) for i in range(80)], "measure"),
+        ("kauf", [20230101 + i % 28 for i in range(80)], "date"),
+        ("ts", [1_700_000_000 + 997 * i for i in range(80)], "date"),
+        ("anruf", [49_171_000_000 + 7919 * (i * 37 % 80) for i in range(80)], "id"),
+        ("Kundennummer", [v + 0.0 for v in WHOLE], "id"),
+        ("顧客番号", WHOLE, "id"),
+        ("売上", WHOLE, "measure"),
+        ("年齢", PARTS, "measure"),
+        ("年", [1990 + i % 30 for i in range(80)], "year"),
+        ("Gründung", [1650 + i for i in range(80)], "year"),
+        ("shuffled", [(i * 37) % 80 + 1000 for i in range(80)], "id"),
+        ("plz", [10115 + i * 113 for i in range(80)], "code"),
+        ("lonely", [4.0] * 80, "constant"),
+        ("gaps", [None] * 50 + WHOLE[:30], "empty"),
+        ("town", [f"t{i % 9}" for i in range(80)], "group"),
+        ("shop", [f"shop {i}" for i in range(80)], "name"),
+        ("sku", [f"s{i % 70}" for i in range(150)], "key"),
+        ("remark", ["word " * 30 + str(i) for i in range(80)], "text"),
+        ("parts", [[1, 2]] * 80, "lists"),
+        ("open", [True, False] * 40, "flag"),
+    ],
+)
+def test_what_a_column_is(name: str, values: Any, kind: str) -> None:
+    found = look(name, pd.Series(list(values)))
+    assert found.kind == kind
+    assert found.why or kind in ("measure", "group", "name", "flag")
+
+
+def test_columns_are_seen_beside_each_other() -> None:
+    names = [f"n{i % 20}" for i in range(100)]
+    frame = pd.DataFrame({"who": names, "paid": [1000 + 7 * (i % 20) for i in range(100)]})
+    assert look_at(frame)["paid"].kind == "code"
+    long = pd.DataFrame({"variable": ["a", "b"] * 40, "value": PARTS, "pay": PARTS})
+    kinds = {n: c.kind for n, c in look_at(long).items()}
+    assert kinds == {"variable": "group", "value": "mixed", "pay": "measure"}
+
+
+def test_names_say_something_in_any_script() -> None:
+    assert not any(map(says_nothing, ["売上", "Gründung", "power kW", "цена", "값", "length"]))
+    assert all(map(says_nothing, ["v1", "x", "z10", "lc_ly_1", "É1"]))
+    assert of_calendar(["Mon", "Tue", "Wed."]) and of_calendar(["1994 Winter", "1998 Winter"])
+    assert of_calendar(["Montag", "Dienstag"]) and not of_calendar(["sport", "garden"])
 
 
 def test_a_long_table_holds_values_of_many_things() -> None:

@@ -1,0 +1,372 @@
+"""What a column is: one answer for every builder (DARE, lakes, SQL).
+
+A column is asked about only where its answer would mean something. What a column is follows from
+its values wherever these say enough (running numbers, clock times, ranks, grids, dates, constants,
+texts), in any script; where they do not, from the words of its name (`column_words.yaml`) or of
+what the user says of it. Every kind but a plain measure or group has a sentence (`WHY`), so that a
+build can say why nothing was asked of a column.
+"""
+
+# pandas ships no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+from typing import Any
+
+Frame = Any  # a pandas DataFrame
+Series = Any  # a pandas Series
+
+FILLED = 0.5  # share of the rows in which a column must have a value
+DISTINCT = 8  # different values of a measure, at least
+SCALE = 12  # whole numbers with no more different values are answers on a scale, or labels
+GROUPS = 60  # different values of a column to group by, at most
+LONGEST = 80  # characters of a text
+KEYS = 5_000  # different values of a column that names rows or can be matched
+MONEY_CLASSES = 30  # whole numbers of money up to here are classes of it
+LONG_NUMBER = 8  # digits that every value has: telephone, account, serial numbers
+
+# kind → why no figure is computed from a column, nor predicted
+WHY = {
+    "measure": "",
+    "group": "",
+    "name": "",
+    "flag": "",
+    "year": "a year",
+    "key": "a text of too many different values to group by",
+    "scale": "whole numbers of few different values: answers on a scale, or labels",
+    "label": "numbers that stand for classes",
+    "id": "an identifier or a running number",
+    "code": "a code, though it is written in digits",
+    "thing": "numbers that tell things apart",
+    "weight": "it says how much a row counts",
+    "place": "a coordinate",
+    "calendar": "a part of a date",
+    "date": "a date",
+    "clock": "times of a day such as 930 or 1445",
+    "rank": "ranks, or numbers from one to the number of rows",
+    "bound": "a bound of an interval, or a dose",
+    "grid": "evenly spaced values, each as often as the others: chosen, and not measured",
+    "index": "an index of positions",
+    "cells": "how many cases a row stands for",
+    "mixed": "values of several things, which another column names",
+    "unsaid": "its name says nothing, and nothing describes it",
+    "text": "free text",
+    "constant": "one value in all rows",
+    "empty": "fewer than half of the rows have a value",
+    "lists": "cells that hold several values",
+}
+_LABELS = ("group", "flag", "scale", "label", "thing", "code")
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column is. `adds`: values of several rows may be added up; `whole`: its numbers have
+    no fractions; `values`: how many different ones."""
+
+    name: str
+    kind: str
+    values: int = 0
+    adds: bool = False
+    whole: bool = False
+
+    @property
+    def why(self) -> str:
+        """Why no figure is computed from it, in one sentence; "" for measures, groups, names."""
+        return WHY[self.kind]
+
+    @property
+    def is_label(self) -> bool:
+        """Whether its values can be classes."""
+        return self.kind in _LABELS
+
+
+@lru_cache(maxsize=1)
+def _lists() -> dict[str, tuple[frozenset[str], Any]]:
+    """Kind → (whole words, the pattern of the others)."""
+    import yaml
+
+    text = (Path(__file__).parent / "column_words.yaml").read_text(encoding="utf-8")
+    found: dict[str, tuple[frozenset[str], Any]] = {}
+    for kind, words in yaml.safe_load(text).items():
+        listed = str(words).split()
+        wild = [re.escape(w).replace(r"\*", ".*") for w in listed if "*" in w]
+        pattern = re.compile("|".join(wild)) if wild else None
+        found[kind] = (frozenset(w for w in listed if "*" not in w), pattern)
+    return found
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a name: parted at marks, digits and changes of case, in lower case."""
+    parted = re.sub(r"(?<=[^\W\d_A-Z])(?=[A-Z])", " ", text)
+    return [w.lower() for w in re.findall(r"[^\W\d_]+", parted)]
+
+
+def speaks_of(words: Iterable[str], kind: str) -> bool:
+    """Whether one of the words is of a list of `column_words.yaml`."""
+    whole, pattern = _lists()[kind]
+    return any(w in whole or (pattern is not None and pattern.fullmatch(w)) for w in words)
+
+
+def counted(name: str, described: str = "") -> bool:
+    """Whether a name, or what is said of the column, speaks of an amount that adds up."""
+    words = [*words_of(name), *words_of(described.partition("(")[0])]
+    if speaks_of(words, "rate") or "%" in name + described or "/" in name:
+        return False
+    of = r"(?i)\b(?:number|no|num|n)[ _.]+of\b|^n[_.]|\btotal\b|^num[_.]"
+    return speaks_of(words, "amount") or bool(re.search(of, name) or re.search(of, described))
+
+
+def says_nothing(name: str) -> bool:
+    """Whether a name says nothing without a description: `v1`, `x`, `z10`, `lc_ly_1`. In scripts of
+    whole words, such as Chinese or Korean, one letter says something."""
+    words = words_of(name)
+    if any(ord(c) >= 0x2E80 for c in name if c.isalpha()):
+        return False
+    short = re.fullmatch(r"[^\W\d_]{1,3}[_.]?\d+|[^\W\d_]\d*", name) is not None
+    return short or max(map(len, words), default=0) < 3
+
+
+def opaque_group(name: str) -> bool:
+    """The same of a column to group by, whose values say what its name does not (`drv`: 4, f)."""
+    return says_nothing(name) and (any(map(str.isdigit, name)) or len(name) == 1)
+
+
+def look_at(frame: Frame, described: Mapping[str, str] | None = None) -> dict[str, Column]:
+    """What each column of a table is, seen beside the others. `described`: words for columns."""
+    said = described or {}
+    names = [str(c) for c in frame.columns]
+    found = {n: look(n, frame.iloc[:, i], said.get(n, "")) for i, n in enumerate(names)}
+    groups = [n for n in names if found[n].kind == "group"]
+    numbers = [n for n in names if found[n].kind == "measure"]
+    whole = [n for n in numbers if found[n].whole]
+    odd = {n: "mixed" for n in numbers if of_many_things(n, groups, said.get(n, ""))}
+    if whole:
+        counts = [n for n in whole if counts_cases(n, said.get(n, ""))]
+        sizes = _sizes(frame, [n for n in names if n not in counts]) if counts else []
+        for name in whole:
+            if are_cells(name, said.get(name, ""), sizes, len(frame)):
+                odd |= dict.fromkeys([name, *(whole if sizes else ())], "cells")
+    for name in numbers:
+        if not found[name].adds and any(stands_for(frame[name], frame[g]) for g in groups):
+            odd[name] = "code"
+    return {n: replace(c, kind=odd.get(n, c.kind)) for n, c in found.items()}
+
+
+def look(name: str, column: Series, described: str = "") -> Column:
+    """What a column (a pandas Series, with its missing values) is, by itself."""
+    import pandas as pd
+
+    filled = column.dropna()
+    try:
+        many = int(filled.nunique())
+    except TypeError:  # lists, dictionaries
+        return Column(name, "lists")
+    if not len(column) or len(filled) < FILLED * len(column):
+        return Column(name, "empty", many)
+    if many < 2:
+        return Column(name, "constant", many)
+    if pd.api.types.is_bool_dtype(column):
+        return Column(name, "flag", many)
+    if column.dtype.kind in "mM":
+        return Column(name, "date", many)
+    if pd.api.types.is_numeric_dtype(column):
+        whole = bool((filled == filled.round()).all())
+        kind = _number(name, filled.astype(float), many, whole, described)
+        adds = kind == "measure" and _adds(name, filled, described)
+        return Column(name, kind, many, adds, whole)
+    return Column(name, _text(filled.astype(str).str.strip()), many)
+
+
+def _number(name: str, filled: Series, many: int, whole: bool, described: str) -> str:
+    words, amount = words_of(name), counted(name, described)
+    if whole and many >= 5 and not amount and _is_year(words, filled):
+        return "year"
+    if whole and is_clock(filled, speaks_of(words, "clock")):
+        return "clock"
+    if whole and _is_date(filled):
+        return "date"
+    if not amount:
+        names = ("id", "code", "rank", "label") if whole else ()
+        for kind in (*names, "place", "calendar", "bound", "index"):
+            if speaks_of(words, kind):
+                return "date" if kind == "calendar" and _is_long(filled) else kind
+    if speaks_of(words, "weight"):
+        return "weight"
+    if speaks_of(words_of(described), "said_code"):
+        return "code"
+    if not described and says_nothing(name):
+        return "unsaid"
+    return _by_values(words, filled, many, whole, amount)
+
+
+def _by_values(words: Sequence[str], filled: Series, many: int, whole: bool, amount: bool) -> str:
+    """What the values say where the name allows a measure."""
+    low, high = float(filled.min()), float(filled.max())
+    if whole and is_running(filled):
+        return "id"
+    if many < DISTINCT:
+        return "scale"
+    if whole and not amount and speaks_of(words, "thing"):
+        return "thing"
+    if whole and not amount and many <= SCALE:
+        return "scale"
+    if whole and speaks_of(words, "money") and low >= 0 and high <= MONEY_CLASSES:
+        return "scale"
+    if whole and not amount and _is_long(filled) and many > 0.5 * len(filled):
+        return "id"
+    if whole and 0 <= low <= 3 and _is_rank(filled, many, high):
+        return "rank"
+    if not amount and whole and _is_numbering(filled, many):
+        return "id"
+    return "grid" if not amount and _is_grid(filled) else "measure"
+
+
+def _adds(name: str, filled: Series, described: str) -> bool:
+    return counted(name, described) and float(filled.min()) >= 0 and float(filled.max()) > 1
+
+
+def _is_year(words: Sequence[str], filled: Series) -> bool:
+    wide = (1500, 2100) if speaks_of(words, "year") else (1800, 2035)
+    priced = speaks_of(words, "money") or speaks_of([w for w in words if len(w) > 4], "rate")
+    return bool(filled.between(*wide).all()) and (wide[0] == 1500 or not priced)
+
+
+def is_clock(filled: Series, said: bool) -> bool:
+    """Whether whole numbers are times of a day, such as 930 and 2345: no minutes from 60 on, in
+    four hours or more, and other minutes than 0 and 50. Where the name does not say so (`said`),
+    20 different ones."""
+    if float(filled.min()) < 0 or not 300 < float(filled.max()) <= 2400:
+        return False
+    minutes = filled % 100
+    fits = bool((minutes < 60).all()) and (filled // 100).nunique() >= 4
+    if said:
+        return fits and filled.nunique() >= 5
+    return fits and filled.nunique() >= 20 and not set(minutes.unique()) <= {0.0, 50.0}
+
+
+def _is_date(filled: Series) -> bool:
+    """Whether whole numbers are days such as 20230725, or seconds of a clock since 1970."""
+    import pandas as pd
+
+    low, high = float(filled.min()), float(filled.max())
+    if low >= 10**9 and high < 2 * 10**9 and high - low > 3_600:
+        return filled.nunique() > 0.5 * len(filled)
+    if not 18_000_101 <= low <= high <= 21_001_231:
+        return False
+    days = pd.Series(filled.unique()).astype("int64").astype(str)
+    return bool(pd.to_datetime(days, format="%Y%m%d", errors="coerce").notna().all())
+
+
+def _is_long(filled: Series) -> bool:
+    low, high = float(filled.min()), float(filled.max())
+    return low >= 10 ** (LONG_NUMBER - 1) and len(f"{low:.0f}") == len(f"{high:.0f}")
+
+
+def is_running(column: Series) -> bool:
+    """Whether a column numbers the rows: whole numbers, one after the other, in any order."""
+    if column.dtype.kind not in "iuf" or column.isna().any() or not column.is_unique:
+        return False
+    if len(column) < 2 or not bool((column == column.round()).all()):
+        return False
+    return float(column.max()) - float(column.min()) == len(column) - 1
+
+
+def _is_rank(column: Series, many: int, high: float) -> bool:
+    """Nearly every whole number up to the number of rows, nearly each once; some rows may lack."""
+    return many >= 0.75 * len(column) and high <= 1.2 * len(column) + 1
+
+
+def _is_numbering(column: Series, many: int) -> bool:
+    """Whole numbers that rise from row to row with few gaps, as numbers of families or visits do,
+    of which several rows may have one."""
+    dense = float(column.max()) - float(column.min()) <= 3 * many
+    return many >= 20 and dense and bool(column.is_monotonic_increasing)
+
+
+def _is_grid(column: Series) -> bool:
+    counts = column.value_counts().sort_index()
+    steps = counts.index.to_series().diff().dropna()
+    even = float(steps.max()) - float(steps.min()) <= 1e-6 * float(steps.max())
+    least, most = int(counts.min()), int(counts.max())
+    return even and ((least >= 5 and most <= 1.5 * least) or least == most >= 2)
+
+
+def _text(filled: Series) -> str:
+    counts = filled.value_counts()  # what is looked at is each text, once
+    texts = counts.index.to_series().astype(str)
+    if len(counts) < 2:
+        return "constant"
+    if int(texts.str.len().max()) > LONGEST or not all(map(str.isprintable, texts)):
+        return "text"
+    figures = texts.str.fullmatch(r"[-+<>=]*[\d.,:/\s-]*\d[.%]?|[-+]?inf").to_numpy()
+    if int(counts.to_numpy()[figures].sum()) > 0.5 * len(filled):
+        return "code"
+    if len(counts) <= min(GROUPS, len(filled) // 3):
+        return "group"
+    if len(counts) == len(filled):
+        return "name" if len(counts) <= KEYS else "text"
+    return "key" if len(counts) <= KEYS else "text"
+
+
+def of_calendar(texts: Iterable[Any]) -> bool:
+    """Whether texts are names of days or months, or begin with a year."""
+    listed = [str(v).strip().rstrip(".").lower() for v in texts]
+    hits = sum(speaks_of([w], "days") or bool(re.match(r"(1[5-9]|20)\d\d\b", w)) for w in listed)
+    return bool(listed) and hits > 0.9 * len(listed)
+
+
+def of_many_things(name: str, texts: Iterable[str], described: str = "") -> bool:
+    """Whether a column holds values of several things, which another column names, as in a long
+    table: `variable, value`. A mean over them says nothing."""
+    several = speaks_of(words_of(name), "any_value") or speaks_of(words_of(described), "of_what")
+    return several and any(speaks_of(words_of(t), "of_what") for t in texts)
+
+
+_FREQUENCY = re.compile(r"(?i)\W*(the )?freq(uency|uencies)?\W*$")  # of a cell, by itself
+_CASES = re.compile(
+    r"(?i)\b(number|count) of (\w+ )?(cases|subjects|people|persons|individuals|respondents|"
+    r"observations|patients|men|women|children)\b"
+)
+
+
+def counts_cases(name: str, described: str = "") -> bool:
+    """Whether a column of whole numbers says how many cases a row stands for."""
+    return speaks_of(words_of(name), "cells") or bool(_CASES.search(described))
+
+
+def are_cells(name: str, described: str, sizes: Sequence[int], rows: int) -> bool:
+    """Whether rows are the cells of a table by categories, in which a column counts the cases: a
+    mean over cells says nothing of the cases. `sizes`: of every other column that counts nothing,
+    how many different values it has; no two rows have the same ones."""
+    if _FREQUENCY.match(name) or _FREQUENCY.match(described):
+        return True
+    if not sizes or not counts_cases(name, described):
+        return False
+    crossed = prod(sizes) <= 2 * rows
+    often = len(sizes) > 1 and max(sizes) <= GROUPS and rows >= 8 * max(sizes)
+    return crossed or often
+
+
+def _sizes(frame: Frame, names: list[str]) -> list[int]:
+    """How many values each column has that numbers no rows; none where two rows have the same."""
+    keys = frame[[n for n in names if not is_running(frame[n])]].astype(str)
+    return [] if keys.empty or keys.duplicated().any() else [int(keys[c].nunique()) for c in keys]
+
+
+def stands_for(column: Series, names: Series) -> bool:
+    """Whether whole numbers are codes of the names beside them: each name, found in several rows,
+    has a number of its own."""
+    known = column.notna() & names.notna()
+    one, two = column[known], names[known]
+    count = one.nunique()
+    if not DISTINCT <= count <= len(one) / 2 or two.nunique() != count:
+        return False
+    return bool((one.groupby(two).nunique() == 1).all()) and bool((one == one.round()).all())
