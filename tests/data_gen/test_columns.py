@@ -123,7 +123,7 @@ def test_what_a_column_is(name: str, values: Any, kind: str) -> None:
 
 def test_columns_are_seen_beside_each_other() -> None:
     names = [f"n{i % 20}" for i in range(100)]
-    frame = pd.DataFrame({"who": names, "paid": [1000 + 7 * (i % 20) for i in range(100)]})
+    frame = pd.DataFrame({"who": names, "paid": [1000 + (i % 20) ** 2 for i in range(100)]})
     assert look_at(frame)["paid"].kind == "code"
     long = pd.DataFrame({"variable": ["a", "b"] * 40, "value": PARTS, "pay": PARTS})
     kinds = {n: c.kind for n, c in look_at(long).items()}
