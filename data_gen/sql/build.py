@@ -42,7 +42,10 @@ def options() -> console.Parser:
     parser.add_argument("--heldout-share", type=float, default=0.2, metavar="S", help=held)
     valid = "share of the tables that validate"
     parser.add_argument("--validation-share", type=float, default=0.1, metavar="S", help=valid)
-    parser.add_argument("--rows", type=int, default=1000, help="of a table, from its top")
+    rows = (
+        "of a table that are used, from its top; where it has more, the build and the task say so"
+    )
+    parser.add_argument("--rows", type=int, default=20_000, help=rows)
     short = "one table of at most 8 columns, prompts of at most 350 tokens"
     parser.add_argument("--short", action="store_true", help=short)
     parser.add_argument("--out", required=True, type=Path)
@@ -176,6 +179,7 @@ def certificate(parts: Parts, tally: Tally, seed: int) -> dict[str, Any]:
         "prompt_characters": {n: _longest(tasks) for n, tasks in parts.items()},
         "drafts": dict(sorted(tally.kinds.items())),
         "told_apart_by_a_clause": tally.clauses,
+        "rows_left_out": dict(sorted(tally.cut.items())),
         "refused": dict(tally.reasons.most_common()),
         "examples": tally.examples,
     }
@@ -213,7 +217,9 @@ def _say(lakes: Sequence[Lake], parts: Parts, tally: Tally, args: argparse.Names
         own = {key: n for (name, key), n in counts.items() if name == lake.name}
         for one in lake.inputs(own, args.licence or "unknown"):
             why = tally.unused.get(one.name.removeprefix(f"{lake.name}/"))
-            said[one.name] = replace(one, why=(why,)) if why and not one.used else one
+            one = replace(one, why=(why,)) if why and not one.used else one
+            cut = tally.cut.get(one.name)
+            said[one.name] = replace(one, why=(cut, *one.why)) if cut else one
     args.out.mkdir(parents=True, exist_ok=True)
     say_inputs(list(said.values()), args.out)
 

@@ -95,11 +95,16 @@ def _some_filters(made: Made, rng: Random, *taken: Field) -> tuple[Filter, ...]:
     return (first,)
 
 
+def _key(made: Made, rng: Random, *taken: Field) -> Field:
+    """A column that tells a row from the others, so that a list of rows says which they are."""
+    return _pick(made.of_kind("name"), rng, *taken)
+
+
 def _shown(made: Made, rng: Random, *taken: Field) -> tuple[Field, ...]:
-    """One or two columns to list, a name first where there is one."""
-    first = _pick(made.of_kind("name") or made.of_kind("group", "number", "year"), rng, *taken)
-    rest = made.of_kind("group", "number", "year", "name")
-    if rng.random() < 0.5:
+    """Columns to list: a name and perhaps another, or two where no name tells the rows apart."""
+    rest = made.of_kind("group", "number", "year", "date", "name")
+    first = _key(made, rng, *taken) if made.of_kind("name") else _pick(rest, rng, *taken)
+    if first.kind == "name" and rng.random() < 0.5:
         return (first,)
     return (first, _pick(rest, rng, first, *taken))
 
@@ -107,7 +112,7 @@ def _shown(made: Made, rng: Random, *taken: Field) -> tuple[Field, ...]:
 def _list(unit: Unit, rng: Random) -> Plan:
     made = unit.made[0]
     filters = _some_filters(made, rng)
-    shown = _shown(made, rng, *(f.field for f in filters if f.sign == "="))
+    shown = _shown(made, rng, *(f.field for f in filters))
     return Plan("list", filters, shown)
 
 
@@ -153,7 +158,7 @@ def _having(unit: Unit, rng: Random) -> Plan:
 def _top(unit: Unit, rng: Random) -> Plan:
     made = unit.made[0]
     measure = _pick(made.of_kind("number"), rng)
-    key = _pick(made.of_kind("name") or made.of_kind("group"), rng)
+    key = _key(made, rng)
     shown = (key, measure) if rng.random() < 0.4 else (key,)
     filters = (_filter(made, rng, measure, key),) if rng.random() < 0.5 else ()
     k, down = rng.choice((1, 3, 5)), rng.random() < 0.7
@@ -170,7 +175,7 @@ def _distinct(unit: Unit, rng: Random) -> Plan:
 def _above_average(unit: Unit, rng: Random) -> Plan:
     made = unit.made[0]
     measure = _pick(made.of_kind("number"), rng)
-    shown = (_pick(made.of_kind("name") or made.of_kind("group"), rng, measure),)
+    shown = (_key(made, rng),)
     filters = (_filter(made, rng, measure, *shown),) if rng.random() < 0.6 else ()
     sign: Literal[">", "<"] = ">" if rng.random() < 0.6 else "<"
     return Plan("above_average", filters, shown, measure=measure, sign=sign)
@@ -207,7 +212,7 @@ def _top_each(unit: Unit, rng: Random) -> Plan:
     made = unit.made[0]
     group = _pick(made.of_kind("group"), rng)
     measure = _pick(made.of_kind("number"), rng)
-    shown = (_pick(made.of_kind("name") or made.of_kind("group", "number"), rng, group, measure),)
+    shown = (_key(made, rng),)
     filters = (_filter(made, rng, group, measure, *shown),) if rng.random() < 0.3 else ()
     k, down = rng.choice((1, 1, 2)), rng.random() < 0.7
     return Plan("top_each", filters, shown, group, measure, limit=k, down=down)

@@ -20,7 +20,6 @@ from data_gen.sql.tables import COLUMNS, Made, Unit, joined, made, read_frame
 from data_gen.sql.wording import pieces, prompt, question
 from data_gen.sql.write import written
 from rewards.seeds import derive_seed
-from rewards.sql.data import packed
 from rewards.sql.extract import fenced
 from rewards.sql.family import hard_coded
 from rewards.sql.query import TWINS, SqlReward, score_text
@@ -60,6 +59,7 @@ class Tally:
     kinds: Counter[str] = field(default_factory=Counter[str])  # drafts by kind
     clauses: int = 0
     unused: dict[str, str] = field(default_factory=dict[str, str])  # why, by key of a table
+    cut: dict[str, str] = field(default_factory=dict[str, str])  # tables of which rows are left out
 
     def refused(self, error: Refused) -> None:
         self.reasons[error.reason] += 1
@@ -72,6 +72,7 @@ class Tally:
         self.kinds.update(other.kinds)
         self.clauses += other.clauses
         self.unused.update(other.unused)
+        self.cut.update(other.cut)
         for reason, said in other.examples.items():
             kept = self.examples.setdefault(reason, [])
             kept += said[: most - len(kept)]
@@ -109,6 +110,8 @@ def _units(asked: Asked, tally: Tally) -> Iterator[tuple[int, Unit]]:
             tally.unused[table.key] = one
             continue
         found[place] = one
+        if one.cut:
+            tally.cut[f"{asked.name}/{table.key}"] = one.cut
         yield place, Unit((one,))
     for place, one in found.items() if not asked.short else ():
         count = 0
@@ -223,7 +226,7 @@ def _task(
         gold={
             "sql": one.sql,
             "ordered": one.ordered,
-            "database": packed(unit.database),
+            "database": unit.packed,
             "focus": [list(f) for f in found.focus],
             "seed": seed,
             "twins": TWINS,
@@ -237,6 +240,7 @@ def _task(
             "question": whole,
             "clauses": list(found.clauses),
             "tables_asked": str(len(unit.made)),
+            **({"rows": cuts} if (cuts := [m.cut for m in unit.made if m.cut]) else {}),
             "difficulty": "hard" if len(unit.made) > 1 or plan.kind in _HARD else "easy",
             "tables": sorted({t.digest for t in tables}),
             "keys": sorted({t.key for t in tables}),

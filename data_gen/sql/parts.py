@@ -37,6 +37,7 @@ SIGNS: dict[Sign, str] = {
     "=": "is",
     "!=": "is not",
 }
+OF_ROWS = {**SIGNS, "<": "fewer than"}  # of how many there are
 
 
 def condition(found: Filter) -> str:
@@ -100,7 +101,7 @@ def with_empty(plan: Plan, sql: str, *there: str) -> list[Other]:
     all_rows = where(replace(plan, filters=()), *there)
     text = sql.replace(where(plan, *there), all_rows, 1)
     text = text.replace(value, f"{name}(CASE WHEN {met} THEN {inner} END)")
-    clause = f"Leave out any {plan.group.words} without such rows."
+    clause = f"Leave out any {plan.part or plan.group.words} without such rows."
     return [Other("groups without rows", text, clause=clause)]
 
 

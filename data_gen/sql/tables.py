@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +21,26 @@ from data_gen.krama.lakes.records import Records
 from data_gen.krama.lakes.tables import Table as Described
 from data_gen.sql.plans import Field
 from rewards.sql.compare import Cell
-from rewards.sql.data import RESERVED, Column, Database, Table, Type
+from rewards.sql.data import RESERVED, Column, Database, Table, Type, packed
 
 Frame = Any
 LONGEST = 120  # characters of a cell
+ROWS = 20_000  # of a table, from its top
 COLUMNS = 12  # of a table; those that questions can use come first
 _WORDS = 40  # characters of what is said of a column
 
 
 @dataclass(frozen=True)
 class Made:
-    """One table of a database, and the frame it was made of: its first rows, untouched."""
+    """One table of a database, and the frame it was made of: its first rows, untouched. `cut` says
+    how many of the file's rows these are, where they are not all."""
 
     table: Table
     fields: tuple[Field, ...]
     described: Described
     frame: Frame
     comments: Mapping[str, str]  # words for columns whose names do not say it
+    cut: str = ""
 
     def of_kind(self, *kinds: str) -> list[Field]:
         return [f for f in self.fields if f.kind in kinds]
@@ -48,10 +53,15 @@ class Unit:
     made: tuple[Made, ...]
     link: tuple[Field, Field] | None = None  # of the first, of the second
 
-    @property
+    @cached_property
     def database(self) -> Database:
         """The table that is referred to stands first."""
         return Database(tuple(m.table for m in reversed(self.made)))
+
+    @cached_property
+    def packed(self) -> str:
+        """The database as a task carries it."""
+        return packed(self.database)
 
 
 def read_frame(described: Described, folder: Path) -> Frame:
@@ -68,6 +78,7 @@ def made(
 ) -> Made | str:
     """The table of a database with the first `rows` rows, or why there is none. `taken`: a name of
     another table."""
+    whole = len(frame)
     frame = frame.head(rows)
     found: list[tuple[Field, Column, list[Cell]]] = []
     names: set[str] = set()
@@ -85,10 +96,13 @@ def made(
     name = identifier(_stem(described), {taken})
     data = tuple(zip(*(cells for _, _, cells in found), strict=True))
     comments = {
-        f.name: f.words for f, _, _ in found if f.words.split() != f.name.lower().split("_")
+        f.name: f.words
+        for f, _, _ in found
+        if f.words.lower().split() != f.name.strip("_").split("_")
     }
     table = Table(name, tuple(c for _, c, _ in found), data)
-    return Made(table, tuple(f for f, _, _ in found), described, frame, comments)
+    cut = f"{name}: first {rows:,} of {whole:,} rows" if whole > rows else ""
+    return Made(table, tuple(f for f, _, _ in found), described, frame, comments, cut)
 
 
 def _chosen(described: Described, frame: Frame, most: int) -> list[Any]:
@@ -144,7 +158,7 @@ def _field(
     date = declared == "TEXT" and bool(filled) and all(_DAY.fullmatch(str(c)) for c in filled)
     unique = bool(filled) and distinct == len(filled) and declared != "REAL" and not date
     kind = _kind(described, original, date, unique, distinct, len(filled))
-    words = _words(described.about.columns.get(original, ""), name)
+    words = _words(described.about.columns.get(original, ""), original)
     column = Column(name, declared, required, unique, date)
     return Field(name, original, words, kind, not required, unique), column, cells
 
@@ -173,9 +187,9 @@ _NO_NAME = re.compile(
 )
 
 
-def _words(said: str, name: str) -> str:
-    """How a question names a column."""
-    plain = name.strip("_").replace("_", " ").lower()
+def _words(said: str, original: str) -> str:
+    """How a question names a column: by what is said of it, or in the words of its name."""
+    plain = plain_words(original)
     text = _ARTICLE.sub("", " ".join(said.split()))
     fits = 3 < len(text) <= _WORDS and text.isprintable() and not _NO_NAME.search(text)
     return (text[0].lower() + text[1:] if text[1:2].islower() else text) if fits else plain
@@ -192,10 +206,36 @@ def _distinct_words(
     ]
 
 
+def plain_words(original: str) -> str:
+    """The words of a column's name, in any script: as they are written, and in quotes where they
+    have other marks, such as brackets or a percent sign."""
+    text = " ".join(unicodedata.normalize("NFC", original).split())
+    if not all(_is_letter(c) or c in " _./-" for c in text):
+        return f"'{text}'"
+    return " ".join(_word(w) for w in re.split(r"[ _./-]+", text) if w)
+
+
+_CAMEL = re.compile(r"(?<=[a-z]{2})(?=[A-Z])")  # floorArea, and not kW
+
+
+def _word(word: str) -> str:
+    """A word as it is written, but for `floorArea` and `TOTAL`."""
+    if word.isupper() and word.isascii() and len(word) > 3:
+        return word.lower()
+    return _CAMEL.sub(" ", word).lower() if _CAMEL.search(word) else word
+
+
+def _is_letter(char: str) -> bool:
+    """Whether it stands in words: letters of any script with their marks, and digits."""
+    return unicodedata.category(char)[0] in "LMN"
+
+
 def identifier(text: str, taken: set[str]) -> str:
-    """A name in lower case that SQL needs no quotation marks for, as a rule."""
-    parted = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text)
-    plain = re.sub(r"[^A-Za-z0-9]+", "_", parted).strip("_").lower() or "column"
+    """A name in lower case, in the letters that it is written in; one of English letters needs no
+    quotation marks in SQL, as a rule."""
+    parted = _CAMEL.sub("_", unicodedata.normalize("NFC", text))
+    known = "".join(c if _is_letter(c) else "_" for c in parted)
+    plain = re.sub("__+", "_", known).strip("_").lower() or "column"
     plain = f"n_{plain}" if plain[0].isdigit() else plain
     plain = f"{plain}_" if plain.upper() in RESERVED else plain
     name, number = plain[:48], 2

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from random import Random
 
-from data_gen.sql.parts import SIGNS
+from data_gen.sql.parts import OF_ROWS, SIGNS
 from data_gen.sql.plans import Field, Filter, Plan
 from data_gen.sql.tables import Made, Unit
 from rewards.sql.compare import Cell
@@ -24,7 +24,7 @@ _OPENINGS: dict[str, tuple[str, ...]] = {
     "list": (
         "List {shown} of the rows of {table}{where}.",
         "Show {shown} for every row of {table}{where}.",
-        "What is {shown} of the rows of {table}{where}?",
+        "What are the values of {shown} in the rows of {table}{where}?",
         "For the rows of {table}{where}, return {shown}.",
     ),
     "count": (
@@ -56,7 +56,8 @@ _OPENINGS: dict[str, tuple[str, ...]] = {
         "Order the rows of {table}{where} by {measure}, {order} first, and return {shown} of "
         "{first}.",
         "Return {shown} of the {k} of {table}{where} with the {most} {measure}, {order} first.",
-        "Sorted by {measure} with the {order} first, what is {shown} of {first} of {table}{where}?",
+        "Sorted by {measure} with the {order} first, what {is} {shown} of {first} of "
+        "{table}{where}?",
     ),
     "distinct": (
         "Which different values of {group} occur in the rows of {table}{where}?",
@@ -116,12 +117,12 @@ _OPENINGS: dict[str, tuple[str, ...]] = {
         "by {measure}, {order} first{where_rows}.",
     ),
     "best_group": (
-        "Which {groups} of {table} {have} the {most} {value}{where_rows}? Return {group}, {order} "
-        "first; a group is a {group}.",
+        "Group {table} by {group}: which {groups} {have} the {most} {value}{where_rows}? Return "
+        "{group}{in_order}.",
         "Group {table} by {group} and rank the groups by {value}, {order} first{where_rows}. "
         "Return {group} of the first {groups}.",
         "Grouping the rows of {table} by {group}, return {group} of the {groups} with the {most} "
-        "{value}{where_rows}, {order} first.",
+        "{value}{where_rows}{in_order}.",
     ),
     "unmatched": (
         "Which {theirs} of {other} are there that no row of {table} has as its {mine}?",
@@ -149,6 +150,7 @@ def _words(plan: Plan, unit: Unit) -> dict[str, str]:
     part = {"year": "year of {}", "month": "month of the year (1 to 12) of {}"}
     part["decade"] = "decade of {} (1990 for 1990 to 1999)"
     group = _plain(plan.group)
+    dated = group if group.startswith("'") else f"'{group}'"
     first = plan.shown[0] if plan.shown else None
     return {
         "table": unit.made[0].table.name,
@@ -165,13 +167,15 @@ def _words(plan: Plan, unit: Unit) -> dict[str, str]:
         "both": f"Return {'it' if plan.part else group} and the figure."
         if not plan.part
         else f"Return the {plan.part} and the figure.",
-        "part": part.get(plan.part, "{}").format(group),
-        "sign": SIGNS[plan.sign],
+        "part": part.get(plan.part, "{}").format(dated),
+        "sign": OF_ROWS[plan.sign],
         "than": {">": "above", "<": "below"}.get(plan.sign, ""),
         "limit": str(plan.limit),
         "k": f"{plan.limit} rows" if plan.limit != 1 else "1 row",
         "first": f"the first {plan.limit} rows" if plan.limit != 1 else "the first row",
-        "groups": f"{plan.limit} groups" if plan.limit != 1 else "1 group",
+        "groups": f"{plan.limit} groups" if plan.limit != 1 else "group",
+        "in_order": f", {'highest' if plan.down else 'lowest'} first" if plan.limit != 1 else "",
+        "is": "are" if len(plan.shown) > 1 or plan.limit != 1 else "is",
         "have": "have" if plan.limit != 1 else "has",
         "places": "the first place" if plan.limit == 1 else f"the first {plan.limit} places",
         "most": "highest" if plan.down else "lowest",
@@ -188,9 +192,10 @@ def _plain(field: Field | None) -> str:
 def _value(plan: Plan) -> str:
     if plan.summary == "rows" or plan.measure is None:
         return "number of rows" if plan.kind == "best_group" else "the number of rows"
-    article = "" if plan.kind == "best_group" else "the "
-    word = {"mean": "mean", "total": "total", "largest": "largest", "smallest": "smallest"}
-    return f"{article}{word[plan.summary]} {plan.measure.words}"
+    if plan.kind != "best_group":
+        return f"the {plan.summary} {plan.measure.words}"
+    words = {"largest": "maximum", "smallest": "minimum"}  # "the highest maximum"
+    return f"{words.get(plan.summary, plan.summary)} {plan.measure.words}"
 
 
 def _where(filters: Sequence[Filter]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from data_gen.sql.parts import (
+    OF_ROWS,
     SIGNS,
     STRICT,
     Other,
@@ -94,7 +95,9 @@ def _having(plan: Plan, unit: Unit) -> Written:
         return f"SELECT {name} FROM {table_of(unit)}{where(plan, *more)}{bound}"
 
     sql = made(plan.sign, *there)
-    others = [Other("the bound itself", made(STRICT[plan.sign], *there), said=SIGNS[plan.sign])]
+    others = [
+        Other("the bound itself", made(STRICT[plan.sign], *there), said=OF_ROWS[plan.sign])
+    ]
     others += [*of_missing(plan, sql), *without_group(plan, sql, made(plan.sign))]
     others += with_empty(plan, sql, *there)
     return Written(sql, False, tuple(others))

@@ -124,5 +124,5 @@ def nth_group(b: Builder) -> Question:
     return b.asked(
         f"{text} {b.skips()} Answer with the name only, as the file writes it.",
         f"nth {how}",
-        f"min({GAP.format(k=place - 1)}, {GAP.format(k=place)})",
+        f"min({', '.join(GAP.format(k=k) for k in range(1, place + 1))})",  # no tie above it
     )

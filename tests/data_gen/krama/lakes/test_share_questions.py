@@ -171,6 +171,24 @@ def test_a_second_join_brings_the_other_kind_from_a_third_table() -> None:
     assert beside(first, links, ["Used"]) == [links[4]]
 
 
+def test_no_place_below_a_tie_is_asked_for(tmp_path: Path) -> None:
+    """Where two groups share the highest figure, who is third is a matter of how one counts."""
+    lines = ["Town,Sales"]
+    for place, town in enumerate("Aldra Corva Hexham Morrow Tarn Velden Zell".split()):
+        level = 900 if place < 2 else 700 - 60 * place
+        lines += [f"{town},{level + step}" for step in (-7.5, -2.25, 0, 3.75, 8.5)]
+    (tmp_path / "shops.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    lake = open_lake(tmp_path)
+    found: dict[str, set[str]] = {}
+    for seed in range(60):
+        question = question_for(lake.tables, "nth_group", seed, lake.links)
+        order = question.text.split(" has the ")[1].split(" median")[0].split(" mean")[0]
+        if " where " not in question.text and " with " not in question.text.split("Skip")[0]:
+            found.setdefault(order, set()).add(validate(question, lake.frames)[1])
+    assert found["third highest"] == found["second highest"] == {"ambiguous"}
+    assert "ambiguous" not in found["third lowest"] | found["second lowest"]
+
+
 def test_a_wide_table_may_lie_in_three_files_with_one_key() -> None:
     frame = pd.DataFrame(
         {
