@@ -95,9 +95,7 @@ def _having(plan: Plan, unit: Unit) -> Written:
         return f"SELECT {name} FROM {table_of(unit)}{where(plan, *more)}{bound}"
 
     sql = made(plan.sign, *there)
-    others = [
-        Other("the bound itself", made(STRICT[plan.sign], *there), said=OF_ROWS[plan.sign])
-    ]
+    others = [Other("the bound itself", made(STRICT[plan.sign], *there), said=OF_ROWS[plan.sign])]
     others += [*of_missing(plan, sql), *without_group(plan, sql, made(plan.sign))]
     others += with_empty(plan, sql, *there)
     return Written(sql, False, tuple(others))

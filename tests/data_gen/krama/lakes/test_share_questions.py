@@ -3,6 +3,7 @@ is what pandas gives by another way, and both ways of the builder agree."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -174,7 +175,7 @@ def test_a_second_join_brings_the_other_kind_from_a_third_table() -> None:
 def test_no_place_below_a_tie_is_asked_for(tmp_path: Path) -> None:
     """Where two groups share the highest figure, who is third is a matter of how one counts."""
     lines = ["Town,Sales"]
-    for place, town in enumerate("Aldra Corva Hexham Morrow Tarn Velden Zell".split()):
+    for place, town in enumerate(["Aldra", "Corva", "Hexham", "Morrow", "Tarn", "Velden", "Zell"]):
         level = 900 if place < 2 else 700 - 60 * place
         lines += [f"{town},{level + step}" for step in (-7.5, -2.25, 0, 3.75, 8.5)]
     (tmp_path / "shops.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
