@@ -4,6 +4,7 @@
 row counts, metric a target, mean over targets; what makes the harness raise counts as no
 prediction). `strict` closes what that lets through: every key of the truth exactly once and no
 repeated key, and the reward for a mere file only when its keys match and all targets are there.
+Texts are compared there under Unicode's NFC.
 
 Reward (paper, section 3.3): 0 without a usable file, else 0.1 + outcome.
 """
@@ -14,6 +15,7 @@ import base64
 import binascii
 import importlib.metadata
 import json
+import unicodedata
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -88,6 +90,8 @@ def _compare(gold: TableGold, said: Any, reading: str) -> Score:
     if missing:
         return _score(gold, {}, {}, reading, f"missing_keys: {', '.join(missing)}")
     truth = read_truth(gold.truth_csv)
+    if reading == "strict":
+        truth, said = _composed(truth), _composed(said)
     there = [name for name in targets if name in said.columns]
     repeated = bool(said.duplicated(keys).any())
     if repeated:  # joining n rows of one key with m of the truth's makes n·m: count first
@@ -112,6 +116,24 @@ def _compare(gold: TableGold, said: Any, reading: str) -> Score:
     absent = [name for name in targets if name not in there]
     why = f"missing_targets: {', '.join(absent)}" if absent else "ok"
     return _score(gold, scores, raw, reading, why)
+
+
+def _composed(frame: Any) -> Any:
+    """The same table, its texts under NFC."""
+
+    changed: dict[str, Any] = {}
+    for name in frame.columns:
+        cells = frame[name]
+        if cells.dtype.kind in "biufcmM" or all(not _foreign(cell) for cell in cells):
+            continue
+        changed[name] = cells.map(
+            lambda cell: unicodedata.normalize("NFC", cell) if _foreign(cell) else cell
+        )
+    return frame.assign(**changed) if changed else frame
+
+
+def _foreign(cell: Any) -> bool:
+    return isinstance(cell, str) and not cell.isascii()
 
 
 def _joined_rows(truth: Any, said: Any, keys: list[str]) -> int | None:

@@ -8,7 +8,9 @@ numbers (`rewards.krama.release`). Neither executes a model's text.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, cast
 
 from rewards.krama import release as release
@@ -24,7 +26,9 @@ from rewards.krama.match import (
     TOLERANCE,
     as_list,
     close,
+    date_like,
     equal,
+    exactly,
     number,
     pairs_found,
     relative_score,
@@ -45,10 +49,13 @@ def score_response(
     response: Any,
     reading: Reading = "table3",
     judge: Judge = deterministic,
+    ordered: bool = False,
 ) -> Score:
     """Score a response object `{"answer": …}` against its target. Never raises for the response.
 
-    A judge that fails gives an outcome of None. Raises `TaskError` for an unknown answer type.
+    `ordered`: the question fixes the order of a list, which the reward of Table 3's reading asks
+    for; the outcome is the set F1 of the paper. A judge that fails gives an outcome of None. Raises
+    `TaskError` for an unknown answer type.
     """
     if answer_type not in release.METRICS:
         raise TaskError(
@@ -57,14 +64,14 @@ def score_response(
     try:
         if reading == "release":
             return _release(answer_type, target, response, judge)
-        return _table3(answer_type, target, response, judge)
+        return _table3(answer_type, target, response, judge, ordered)
     except JudgeError as error:
         return Score(None, None, {}, f"judge_failed: {error}")
     except (RecursionError, ValueError):  # nested beyond `str()`, or digits beyond its limit
         return Score(0.0, 0.0, {"answered": 1.0}, "unreadable")
 
 
-def _table3(answer_type: str, target: Any, response: Any, judge: Judge) -> Score:
+def _table3(answer_type: str, target: Any, response: Any, judge: Judge, ordered: bool) -> Score:
     if not isinstance(response, Mapping) or "answer" not in response:
         return Score(0.0, 0.0, {"answered": 0.0}, "no_answer")
     answer = cast("Mapping[str, Any]", response)["answer"]
@@ -74,8 +81,15 @@ def _table3(answer_type: str, target: Any, response: Any, judge: Judge) -> Score
     slip = rounding_slip(target, answer)
     if slip is not None:
         parts["right_after_rounding"] = slip
-    reward = earned(answer_type, target, answer, value)
-    return Score(value, reward, parts, _why(answer_type, target, answer, value, paths))
+    reward = earned(answer_type, target, answer, value, ordered)
+    why = _why(answer_type, target, answer, value, paths)
+    if ordered and value > 0:
+        parts["in_order"] = float(in_order(answer_type, target, answer))
+        if value >= RIGHT and not parts["in_order"]:
+            return Score(value, reward, parts, "wrong_order")
+    if value >= RIGHT and not reward:
+        why = "right_within_tolerance_only"
+    return Score(value, reward, parts, why)
 
 
 NEAR_ENOUGH = 0.1  # relative error at which an approximate number stops earning
@@ -83,31 +97,89 @@ MOST_PARTIAL = 0.5  # what a list that is not right can earn
 HALF = 0.5  # of a list's elements, net of wrong ones: up to there it earns nothing
 
 
-def earned(answer_type: str, target: Any, answer: Any, outcome: float) -> float:
+def earned(
+    answer_type: str, target: Any, answer: Any, outcome: float, ordered: bool = False
+) -> float:
     """What training pays for an answer with this outcome under Table 3.
 
     The benchmark's partial scores can be guessed: "0" scores 0.5 on every approximate number, and
     the list of all groups scores high wherever most of them are asked for. So a number earns by
-    its nearness within a tenth of the target. A list earns by its right elements less twice its
-    wrong ones, from half of the wanted ones on: one frequent element pays nothing. A right answer
-    earns 1; text is right or wrong.
+    its nearness within a tenth of the target, and a whole number or a date only as itself where it
+    has to be exact. A list earns by its right elements less twice its wrong ones, from half of the
+    wanted ones on: one frequent element pays nothing; where the question fixes an order, an element
+    is right at its place alone. A right answer earns 1; text is right or wrong.
     """
-    if outcome >= RIGHT:
-        return outcome
     if isinstance(target, list | tuple) or answer_type.startswith("list"):
-        said, want = as_list(answer), as_list(target)
-        if not said or not want:
-            return 0.0
-        found = round(outcome * (len(said) + len(want)) / 2)
-        net = found - 2 * (len(said) - found)
-        return MOST_PARTIAL * max(0.0, (net / len(want) - HALF) / (1 - HALF))
-    if answer_type != "numeric_approximate":
-        return 0.0
+        return _list_earned(answer_type, as_list(target) or [], as_list(answer), outcome, ordered)
     wanted, given = number(target), number(answer)
-    if not wanted or given is None:
+    if not answer_type.startswith("numeric") or wanted is None:
+        wrong = ordered and not in_order(answer_type, target, answer)
+        return outcome if outcome >= RIGHT and not wrong else 0.0
+    if given is None:
         return 0.0
-    error = abs(given - wanted) / abs(wanted)
-    return max(0.0, 1.0 - error / NEAR_ENOUGH)
+    if answer_type != "numeric_approximate" or date_like(target):
+        return float(outcome > 0 and exactly(answer, target))
+    if outcome >= RIGHT or not wanted:
+        return outcome if outcome >= RIGHT else 0.0
+    return max(0.0, 1.0 - abs(given - wanted) / abs(wanted) / NEAR_ENOUGH)
+
+
+def in_order(answer_type: str, target: Any, answer: Any) -> bool:
+    """Whether the answer names everything at its place: elements of a list, or the names that a
+    text joins by commas (True where it spells one of them in another way)."""
+    if isinstance(target, list | tuple) or answer_type.startswith("list"):
+        want, said = as_list(target) or [], as_list(answer) or []
+        pairs = zip(said, want, strict=False)
+        approximate = answer_type.endswith("approximate")
+        return len(said) == len(want) and all(_right(a, b, approximate) for a, b in pairs)
+    text = text_key(answer)
+    places = [text.find(text_key(name)) for name in str(target).split(", ")]
+    return -1 in places or places == sorted(places)
+
+
+def _list_earned(
+    answer_type: str, want: list[Any], said: list[Any] | None, outcome: float, ordered: bool
+) -> float:
+    if not said or not want:
+        return outcome if outcome >= RIGHT else 0.0
+    approximate = answer_type.endswith("approximate")
+    found = round(outcome * (len(said) + len(want)) / 2)
+    if ordered:
+        right = sum(_right(a, b, approximate) for a, b in zip(said, want, strict=False))
+    elif not approximate:
+        right = pairs_found(said, want, partial(equal, numbers=exactly), TOLERANCE)
+    elif all(isinstance(v, int | float) and number(v) is not None for v in want):
+        right = min(found, _paired(said, want))
+    else:  # texts, of which a judge has said how many are right
+        right = found
+    if right == len(want) == len(said):
+        return 1.0
+    net = right - 2 * (len(said) - right)
+    return MOST_PARTIAL * max(0.0, (net / len(want) - HALF) / (1 - HALF))
+
+
+def _right(said: Any, want: Any, approximate: bool) -> bool:
+    """Whether an element is right: near, in a list of approximate numbers that are no dates."""
+    given, wanted = number(said), number(want)
+    if not approximate or isinstance(want, str) or given is None or wanted is None:
+        return equal(said, want, exactly)
+    return exactly(said, want) if date_like(want) else relative_score(given, wanted) > 0.9
+
+
+def _paired(said: list[Any], want: list[Any]) -> int:
+    """How many numbers pair up with one of the wanted, by size. A number that is repeated counts as
+    often as the most frequent of the wanted: a mean of all is none of them."""
+    most = max(Counter(want).values())
+    given = Counter(found for v in said if (found := number(v)) is not None)
+    free = sorted(v for v, times in given.items() for _ in range(min(times, most)))
+    right = at = 0
+    for wanted in sorted(want):
+        while at < len(free) and free[at] < wanted and not _right(free[at], wanted, True):
+            at += 1
+        if at < len(free) and _right(free[at], wanted, True):
+            right += 1
+            at += 1
+    return right
 
 
 def _recorded(judge: Judge, paths: list[str]) -> Judge:
@@ -265,7 +337,9 @@ def score_row(row: Mapping[str, Any], judge: Judge = deterministic) -> Score:
     answer_type = gold.get("answer_type")
     if not isinstance(answer_type, str):
         raise TaskError("field 'task' has no 'answer_type'; give one of " + ", ".join(ANSWER_TYPES))
-    score = score_response(answer_type, untagged(gold["answer"]), response, reading, judge)
+    ordered = gold.get("ordered") is True
+    target = untagged(gold["answer"])
+    score = score_response(answer_type, target, response, reading, judge, ordered)
     score = of_names(score, gold, response)
     return unpaid(score) if gold.get("doubt") else score
 

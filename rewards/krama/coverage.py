@@ -184,8 +184,9 @@ def subtask_credit(steps: Sequence[Mapping[str, Any]], values: Sequence[Any]) ->
     hits = 0
     for step in steps:
         for place, value in enumerate(free):
-            score = score_response(str(step["answer_type"]), step["answer"], {"answer": value})
-            if score.outcome == 1.0:
+            kind, ordered = str(step["answer_type"]), step.get("ordered") is True
+            score = score_response(kind, step["answer"], {"answer": value}, ordered=ordered)
+            if score.outcome == 1.0 and score.reward:
                 hits += 1
                 del free[place]
                 break

@@ -87,9 +87,8 @@ def score_episode(
         response = read_text(text)
     if weights.reading == "release" and left:
         response = left.get("published", {})
-    score = score_response(
-        str(gold["answer_type"]), gold["answer"], response, weights.reading, judge
-    )
+    kind, ordered = str(gold["answer_type"]), gold.get("ordered") is True
+    score = score_response(kind, gold["answer"], response, weights.reading, judge, ordered)
     score = of_names(score, gold, response)
     if score.outcome is None:
         return score

@@ -89,5 +89,5 @@ ANSWER = Family(
     content=_content,
     source=_source,
     row=_row,
-    parts=("answered", "subtask_credit", "subtask_reward"),
+    parts=("answered", "in_order", "subtask_credit", "subtask_reward"),
 )

@@ -1,4 +1,8 @@
-"""Reading answers as numbers and lists, and pairing list elements; no model text is executed."""
+"""Reading answers as numbers and lists, and pairing list elements; no model text is executed.
+
+`close` and `equal` are Table 3's. `exactly` is what a reward asks beyond them: whole numbers, and
+so dates and times written as numbers, are equal only to themselves.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,12 @@ import bisect
 import heapq
 import json
 import math
+import re
+import unicodedata
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, cast
 
 from rewards.syntax import python_literal
@@ -38,9 +45,33 @@ def number(value: Any) -> float | None:
     return found if math.isfinite(found) else None
 
 
+_WHOLE = re.compile(r"[+-]?\d{1,300}")
+# YYYYMMDD, alone or with hours and minutes, or seconds too
+_DATE = re.compile(
+    r"(?:1[5-9]|20|21)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
+    r"(?:(?:[01]\d|2[0-3])[0-5]\d(?:[0-5]\d)?)?"
+)
+
+
+def whole(value: Any) -> int | None:
+    """The whole number that a value or a text is, without rounding; else None."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
+        return int(value)
+    found = value if isinstance(value, int) else number(value)
+    return int(found) if found is not None and found == int(found) else None
+
+
+def date_like(value: Any) -> bool:
+    """Whether a whole number is written as a date is."""
+    found = whole(value)
+    return found is not None and _DATE.fullmatch(str(found)) is not None
+
+
 def text_key(value: Any) -> str:
-    """How text is compared: as `str()` shows it, stripped, in lower case."""
-    return str(value).strip().lower()
+    """How text is compared: as `str()` shows it under NFC, stripped, in lower case."""
+    return unicodedata.normalize("NFC", str(value)).strip().lower()
 
 
 def close(said: float, want: float) -> bool:
@@ -96,13 +127,30 @@ def _parse(text: str) -> Any:
 Same = Callable[[Any, Any], bool]
 
 
-def equal(said: Any, want: Any) -> bool:
+def numbers_close(said: Any, want: Any) -> bool:
+    """Whether both are numbers, within `TOLERANCE`."""
+    found, wanted = number(said), number(want)
+    return found is not None and wanted is not None and close(found, wanted)
+
+
+def exactly(said: Any, want: Any) -> bool:
+    """The same, but whole numbers are equal only to themselves; a fraction may differ from a whole
+    number by what rounding does."""
+    one, two = whole(said), whole(want)
+    if one is not None and two is not None:
+        return one == two
+    if isinstance(want, int) or date_like(want):
+        found = number(said)
+        return found is not None and abs(found - want) <= min(1e-9 * abs(want), 0.01)
+    return numbers_close(said, want)
+
+
+def equal(said: Any, want: Any, numbers: Same = numbers_close) -> bool:
     """Elements of an exact list: numbers within 1e-6, text folded, rows element by element."""
     if isinstance(want, list | tuple):
-        return rows_alike(said, cast("Sequence[Any]", want), equal)
+        return rows_alike(said, cast("Sequence[Any]", want), partial(equal, numbers=numbers))
     if isinstance(want, int | float) and not isinstance(want, bool):
-        found, wanted = number(said), number(want)
-        return found is not None and wanted is not None and close(found, wanted)
+        return numbers(said, want)
     if want is None or isinstance(want, dict):
         return bool(said == want)
     return (

@@ -22,7 +22,10 @@ def spellings(task: Task) -> Mapping[str, Answer]:
     if isinstance(gold, int | float):
         return made | _numbers(gold)
     if isinstance(gold, list):
-        return made | _lists(cast("list[Any]", gold))
+        lists = _lists(cast("list[Any]", gold))
+        if task.gold.get("ordered") is True:
+            del lists["list, other order"]
+        return made | lists
     return made | _texts(str(gold))
 
 

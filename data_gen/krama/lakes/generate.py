@@ -14,6 +14,7 @@ from data_gen.krama.lakes.drawing import BATCH, Drawing, checked_batches, tables
 from data_gen.krama.lakes.forms import FULL, Form
 from data_gen.krama.lakes.lake import Lake
 from data_gen.krama.lakes.listings import best_listing, pays
+from data_gen.krama.lakes.ops import in_order
 from data_gen.krama.lakes.pipeline import Frames, Question, gold_subtasks
 from data_gen.krama.lakes.questions import question_for
 from data_gen.krama.lakes.verify import score, validate_all
@@ -48,6 +49,8 @@ def to_task(
     }
     if gold["answer_type"] == "string_approximate":
         gold["names_only"] = True  # a judge of texts takes a list of all names for right
+    if in_order(question.steps[-1].op, question.steps[-1].answer_type):
+        gold["ordered"] = True
     return Task(
         id=f"lake-{lake.name}-{name}",
         family="answer",

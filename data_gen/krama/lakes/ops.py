@@ -242,3 +242,10 @@ Op = Row | Group | Last
 def sources_of(ops: tuple[Op, ...]) -> tuple[Source, ...]:
     """The tables that steps read, in their order."""
     return tuple(op.table for op in ops if isinstance(op, Load | Join))
+
+
+def in_order(op: Op | None, answer_type: str) -> bool:
+    """Whether a question that ends in this step fixes the order of its answer: the groups of a
+    listing, slope before intercept, the two names of a pair."""
+    fixed = isinstance(op, Each) or (isinstance(op, Fit) and op.both)
+    return fixed or (isinstance(op, Best) and answer_type == "string_approximate")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from data_gen.krama.lakes.ops import Op, sources_of
+from data_gen.krama.lakes.ops import Op, in_order, sources_of
 from rewards.syntax import parse_python
 from rewards.task import TaskError
 from rollouts.krama.script import printed
@@ -210,6 +210,7 @@ def gold_subtasks(question: Question, values: Mapping[str, Any]) -> list[dict[st
                 "query": step.query,
                 "answer_type": step.answer_type,
                 "answer": values[subtask_key(number, last)],
+                **({"ordered": True} if in_order(step.op, step.answer_type) else {}),
             }
         )
     return out

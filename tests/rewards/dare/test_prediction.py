@@ -168,6 +168,15 @@ def test_release_pays_for_what_strict_does_not() -> None:
     assert score("row_id,y\n1,a\n1,a\n1,a\n", "release").outcome == 1.0
 
 
+@pytest.mark.parametrize("kind", ["class-IF", "class-MM"])
+def test_a_label_composed_or_not_is_one_label_in_the_strict_reading(kind: str) -> None:
+    truth = {"task_type": kind, "truth_csv": "row_id,y\nS\u00e3o,caf\u00e9\nb,x\n"}
+    said = "row_id,y\nSa\u0303o,cafe\u0301\nb,x\n"
+    assert score(said, **truth).outcome == 1.0
+    assert score(said, "release", **truth).outcome == 0.0
+    assert score(said.replace("cafe\u0301", "cafe"), **truth).outcome < 1.0
+
+
 def test_several_targets_are_averaged_and_r2_is_logged_unclipped() -> None:
     changes = {
         "truth_csv": "row_id,y,z\n1,1,2\n2,2,4\n3,3,7\n",

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rewards.cli import score_lines
 from rewards.http_client import ChatEndpoint, Patience
 from rewards.krama.answer import ANSWER_TYPES, READINGS, score_response, score_row, table3
-from rewards.krama.episode import read_text, score_episode
+from rewards.krama.episode import ANSWER, read_text, score_episode
 from rewards.krama.judge import deterministic
 from rewards.krama.judge_endpoint import EndpointJudge
 from rewards.krama.match import as_list, equal, pairs_found
@@ -186,6 +186,29 @@ def test_bleu_and_rouge_by_hand() -> None:
 @pytest.mark.parametrize(
     ("kind", "target", "answer", "outcome", "reward"),
     [
+        # Table 3's 1e-6 is no reason to pay another whole number, or another date
+        ("numeric_exact", 20240301, 20240315, 1.0, 0.0),
+        ("numeric_exact", 20240301, "20240301", 1.0, 1.0),
+        ("numeric_exact", 20240301.0, 20240301, 1.0, 1.0),
+        ("numeric_exact", 12345678, 12345679, 1.0, 0.0),
+        ("numeric_exact", 12345678, 12345678.000001, 1.0, 1.0),
+        ("numeric_exact", 12345678.5, 12345678.6, 1.0, 1.0),
+        ("numeric_exact", 10**18, str(10**18 + 1), 1.0, 0.0),
+        ("numeric_approximate", 20240301, 20240315, 0.9999993, 0.0),
+        ("numeric_approximate", 20240399, 20240315, 0.9999958, 0.9999585),
+        ("list_exact", [20240301, "a"], ["a", 20240315], 1.0, 0.0),
+        ("list_exact", [20240301, "a"], ["a", 20240301], 1.0, 1.0),
+        ("list_approximate", [20240301, 5], [20240315, 5], 1.0, 0.0),
+        # one text, composed or not
+        ("string_exact", "São Paulo", "Sa\u0303o Paulo", 1.0, 1.0),
+        ("list_exact", ["São Paulo", "b"], ["b", "sa\u0303o paulo"], 1.0, 1.0),
+        # a mean repeated is none of the numbers
+        ("list_approximate", [100.0, 104.0, 98.0, 97.0], [99.75] * 4, 1.0, 0.0),
+        ("list_approximate", [100.0, 104.0], [104.0, 100.0], 1.0, 1.0),
+        ("list_approximate", [100.0, 100.0, 100.0], [100.0] * 3, 1.0, 1.0),
+        ("list_approximate", [100.0, 200.0], [105.0, 210.0], 1.0, 1.0),
+        ("list_approximate", ["100", 104.0], [104.0, "100"], 1.0, 1.0),
+        ("list_approximate", [0, 5.0], [5.0, 0], 1.0, 1.0),
         ("numeric_approximate", 200.0, 0, 0.5, 0.0),  # a constant scores, and earns nothing
         ("numeric_approximate", 200.0, 210.0, 1 / 1.05, 0.5),
         ("numeric_approximate", 200.0, 200.0, 1.0, 1.0),
@@ -203,6 +226,40 @@ def test_what_can_be_guessed_earns_little(
     score = score_response(kind, target, {"answer": answer})
     assert score.outcome == pytest.approx(outcome)
     assert score.reward == pytest.approx(reward)
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "answer", "reward"),
+    [
+        ("list_approximate", [801.5, 552.9, 905.6, 788.6], [801.5, 552.9, 905.6, 788.6], 1.0),
+        ("list_approximate", [801.5, 552.9, 905.6, 788.6], [788.6, 905.6, 552.9, 801.5], 0.0),
+        ("list_approximate", [801.5, 552.9, 905.6], [905.6, 552.9, 801.5], 0.0),
+        ("list_approximate", [0.5, 12.0], [12.0, 0.5], 0.0),
+        ("list_exact", ["a", "b", "c"], ["a", "b", "c"], 1.0),
+        ("list_exact", ["a", "b", "c"], ["b", "c", "a"], 0.0),
+        ("string_approximate", "north, salt", "north, salt", 1.0),
+        ("string_approximate", "north, salt", "North and Salt", 1.0),
+        ("string_approximate", "north, salt", "salt, north", 0.0),
+    ],
+)
+def test_an_order_that_the_question_fixes_is_paid_and_not_the_outcome(
+    kind: str, target: Any, answer: Any, reward: float
+) -> None:
+    score = score_response(kind, target, {"answer": answer}, ordered=True)
+    assert (score.outcome, score.reward) == (1.0, reward)
+    assert score.parts["in_order"] == reward and (score.why == "wrong_order") == (not reward)
+    assert score_response(kind, target, {"answer": answer}).reward == 1.0
+    gold = {"answer_type": kind, "answer": target, "ordered": True}
+    row = {"task": gold, "response": {"answer": answer}}
+    assert score_row(row).reward == reward
+    left = json.dumps({"response": {"answer": answer}}).encode()
+    assert score_episode(gold, "", {ANSWER: left}, False).reward == reward
+
+
+def test_a_list_in_its_order_but_for_one_earns_a_part() -> None:
+    want = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0]
+    score = score_response("list_approximate", want, {"answer": [*want[:-1], 1.0]}, ordered=True)
+    assert 0.0 < (score.reward or 0.0) < 0.5 and score.parts["in_order"] == 0.0
 
 
 def test_a_judge_is_not_taken_in_by_lists_and_exchanged_sides() -> None:

@@ -77,6 +77,12 @@ def rows_of(reading: str) -> list[dict[str, Any]]:
     ]
 
 
+def _other_number(case: dict[str, Any]) -> bool:
+    """Another whole number within Table 3's tolerance, which no reward is paid for."""
+    want, said = case["target"], case["response"]["answer"]
+    return isinstance(want, int) and isinstance(said, int) and want != said
+
+
 def test_assay_score_agrees_with_table3() -> None:
     scored = list(score_lines(json.dumps(row) for row in rows_of("table3")))
     wrong = [
@@ -84,7 +90,7 @@ def test_assay_score_agrees_with_table3() -> None:
         for case, row in zip(cases("task"), scored, strict=True)
         if not agrees(row["outcome"], case["table3"])
         or (row["outcome"] is not None and not 0 <= row["reward"] <= row["outcome"])
-        or (row["outcome"] == 1.0 and row["reward"] != 1.0)
+        or (row["outcome"] == 1.0 and row["reward"] != 1.0 and not _other_number(case))
     ]
     assert wrong == []
     for case in cases("aggregate"):

@@ -62,6 +62,8 @@ def test_generated_tasks_hold(tmp_path: Path) -> None:
         gold = task["gold"]
         score = score_response(gold["answer_type"], gold["answer"], {"answer": gold["answer"]})
         assert score.outcome == 1.0
+        fixed = gold["answer_type"] in ("list_approximate", "string_approximate")
+        assert (gold.get("ordered") is True) == fixed == ("ordered" in gold["subtasks"][-1])
         assert all(s["step"] and s["query"] for s in gold["subtasks"])
     # the pipeline as it stands in the gold, run by a plain interpreter beside the lake
     (tmp_path / "data").symlink_to(one)
