@@ -15,33 +15,25 @@ import importlib.util
 import json
 import re
 import sqlite3
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 from assay.extras import install_extra
 from assay.tables.calls import namespace
-from assay.tables.overrules import Rule
+from assay.tables.overrules import Overrules
 from assay.tables.plan import ReadPlan, Unread, Unreadable, source
 from assay.tables.texts import read_text, unpacked
+from assay.tables.workbooks import Found, sheets
 
 _ROWS = 2000  # of a table, that are looked at for decisions
-_NEEDS = {"excel": "openpyxl", "parquet": "pyarrow", "html": "lxml"}
+_NEEDS = {"parquet": "pyarrow", "html": "lxml"}
 _BYTES = {"excel": 200 << 20, "json": 200 << 20, "lines": 2 << 30, "html": 50 << 20}
 
 
-@dataclass(frozen=True)
-class Found:
-    """A table before decisions: `cells` are the values of some rows, column by column."""
-
-    reading: ReadPlan
-    cells: Sequence[Sequence[Any]]
-
-
-def tables_of(path: Path, name: str, form: str, rule: Rule) -> Iterator[Found | Unread]:
+def tables_of(path: Path, name: str, form: str, rules: Overrules) -> Iterator[Found | Unread]:
     """The tables of a file of this form. Raises `Unreadable` for a file that is broken."""
     needed = _NEEDS.get(form, "")
     if needed and importlib.util.find_spec(needed) is None:
@@ -49,7 +41,7 @@ def tables_of(path: Path, name: str, form: str, rule: Rule) -> Iterator[Found | 
     if path.stat().st_size > _BYTES.get(form, 1 << 60):
         raise Unreadable(f"larger than {_BYTES[form] >> 20} MiB; store it as csv or parquet")
     try:
-        found = list(_READERS[form](path, name, rule))
+        found = list(_READERS[form](path, name, rules))
     except Unreadable:
         raise
     except MemoryError:
@@ -60,45 +52,7 @@ def tables_of(path: Path, name: str, form: str, rule: Rule) -> Iterator[Found | 
     yield from found
 
 
-def _excel(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
-    openpyxl: Any = importlib.import_module("openpyxl")
-    with open(path, "rb") as file:
-        book = openpyxl.load_workbook(file, read_only=True, data_only=True)
-        for sheet in book.worksheets:
-            rows = list(islice(sheet.iter_rows(values_only=True), _ROWS))
-            yield _sheet(name, str(sheet.title), rows, rule)
-        book.close()
-
-
-def _sheet(name: str, title: str, rows: Sequence[Sequence[Any]], rule: Rule) -> Found | Unread:
-    filled = [sum(v not in (None, "") for v in row) for row in rows]
-    wide = Counter(n for n in filled if n)
-    if not wide:
-        return Unread(name, "the sheet is empty", title)
-    usual = max(wide, key=lambda n: (wide[n], n))
-    top = next(i for i, n in enumerate(filled) if n >= max(1, 0.6 * usual))
-    if rule.skip is not None:
-        top = min(rule.skip, len(rows) - 1)
-    head = rows[top]
-    bare = rule.header is False or (
-        rule.header is None
-        and not any(isinstance(v, str) for v in head)
-        and any(isinstance(v, int | float) for v in head)
-    )
-    reading = ReadPlan(name, "excel", title, skip=top, header=not bare)
-    if bare:
-        reading = _numbered(reading, len(head))
-        top -= 1
-    return Found(reading, list(zip(*rows[top + 1 :], strict=False)))
-
-
-def _numbered(reading: ReadPlan, width: int) -> ReadPlan:
-    names = tuple(f"column {i + 1}" for i in range(width))
-    note = "no names above the data: the columns are numbered"
-    return replace(reading, columns=names, notes=(*reading.notes, note))
-
-
-def _json(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
+def _json(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
     text = read_text(path, "utf-8")
     if not text.whole:
         with unpacked(path) as file:
@@ -110,7 +64,7 @@ def _json(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
     yield _records(name, "json", cast("list[Any]", loaded))
 
 
-def _lines(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
+def _lines(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
     with unpacked(path) as file:
         rows: list[Any] = [json.loads(x) for x in islice(file, _ROWS) if x.strip()]
     yield _records(name, "lines", rows)
@@ -133,7 +87,7 @@ def _records(name: str, form: str, rows: list[Any]) -> Found:
     return Found(ReadPlan(name, form), [[r.get(k) for r in listed[::step]] for k in keys])
 
 
-def _parquet(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
+def _parquet(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
     parquet: Any = importlib.import_module("pyarrow.parquet")
     file = parquet.ParquetFile(path)
     about = json.loads((file.schema_arrow.metadata or {}).get(b"pandas", b"{}"))
@@ -151,7 +105,7 @@ def connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 
-def _sqlite(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
+def _sqlite(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
     query = "select name from sqlite_master where type='table' order by name"
     with contextlib.closing(connect(path)) as db:
         names = [str(row[0]) for row in db.execute(query) if not row[0].startswith("sqlite_")]
@@ -168,9 +122,9 @@ def _sqlite(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
                 yield Found(ReadPlan(name, "sqlite", table), cells)
 
 
-def _html(path: Path, name: str, rule: Rule) -> Iterator[Found | Unread]:
+def _html(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
     pd: Any = importlib.import_module("pandas")
-    text = read_text(path, rule.encoding or _charset(path))
+    text = read_text(path, rules.of(name).encoding or _charset(path))
     try:
         frames = pd.read_html(
             path, flavor="lxml", encoding=text.encoding, thousands=None, keep_default_na=False
@@ -204,7 +158,7 @@ def _charset(path: Path) -> str:
 
 
 _READERS = {
-    "excel": _excel,
+    "excel": sheets,
     "json": _json,
     "lines": _lines,
     "parquet": _parquet,

@@ -90,7 +90,8 @@ class Overrules:
         part of it (a sheet, a table), whose pattern may also be `PATH [PART]`."""
         found: dict[str, Any] = {}
         for pattern, given in self.rules:
-            exact = bool(part) and pattern == f"{path} [{part}]"
+            sheet = part.rpartition("!")[0] or part  # a range of a sheet is under its rules too
+            exact = bool(part) and pattern in (f"{path} [{part}]", f"{path} [{sheet}]")
             if exact or fnmatch.fnmatchcase(path, pattern):
                 found |= given
         return replace(Rule(), **found)

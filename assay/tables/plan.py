@@ -6,6 +6,7 @@ without Assay is what Assay read. Columns in doubt are left out by both.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, cast
@@ -73,7 +74,8 @@ class ReadPlan:
 
     path: str  # relative to the root folder, with /
     form: str
-    part: str = ""  # sheet, SQLite table, number of the HTML table
+    part: str = ""  # sheet or `Sheet!A1:E241`, SQLite table, number of the HTML table
+    engine: str = ""  # of pandas, for a workbook
     sep: str = ","
     encoding: str = "utf-8"
     quote: str = '"'
@@ -90,6 +92,8 @@ class ReadPlan:
     dates: Mapping[str, str] = field(default_factory=dict[str, str])
     exact: tuple[str, ...] = ()
     renamed: bool = False
+    # merged cells: (column, column it is filled from, rows from 0 of the frame), in order
+    filled: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     drop_rows: Spans = ()
     drop_where: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     drop_duplicates: tuple[str, ...] = ()
@@ -164,6 +168,7 @@ class ReadPlan:
             found = cast("Mapping[str, list[str]]", values.get(key, {}))
             values[key] = {k: tuple(v) for k, v in found.items()}
         values["drop_rows"] = tuple((int(a), int(b)) for a, b in values.get("drop_rows", ()))
+        values["filled"] = tuple((c, o, tuple(n)) for c, o, n in values.get("filled", ()))
         values["doubts"] = tuple(Doubt(**dict(d)) for d in values.get("doubts", ()))
         return ReadPlan(**values)
 
@@ -206,16 +211,27 @@ def source(reading: ReadPlan, place: str | None = None) -> Node:
 
 
 def _excel(reading: ReadPlan, where: str) -> Call:
-    options: dict[str, Any] = {"sheet_name": reading.part, "engine": "openpyxl"}
-    if reading.drop_rows:
-        gone = (range(first - 1, last) for first, last in reading.drop_rows)
-        options["skiprows"] = sorted({*range(reading.skip), *(n for span in gone for n in span)})
+    title, columns, last = sheet_range(reading.part)
+    options: dict[str, Any] = {"sheet_name": title, "engine": reading.engine or "openpyxl"}
+    dropped = {n - 1 for first, end in reading.drop_rows for n in range(first, end + 1)}
+    if dropped:
+        options["skiprows"] = sorted({*range(reading.skip), *dropped})
     elif reading.skip:
         options["skiprows"] = reading.skip
+    if columns:
+        below = range(reading.skip + reading.header, last)
+        options |= {"usecols": columns, "nrows": sum(n not in dropped for n in below)}
     options |= {} if reading.header else {"header": None, "names": list(reading.columns)}
     # cells keep their types: pandas would take the text 007 for a number
     options |= {"dtype": Name("object"), "keep_default_na": False, "na_values": [""]}
     return Call(PD, "read_excel", (where,), options).call("infer_objects")
+
+
+def sheet_range(part: str) -> tuple[str, str, int]:
+    """(sheet, columns such as A:E, last row) of a part such as `Sheet!A1:E241`; of a whole sheet
+    the columns are empty."""
+    found = re.fullmatch(r"(.*)!([A-Z]+)[0-9]+:([A-Z]+)([0-9]+)", part, re.S)
+    return (found[1], f"{found[2]}:{found[3]}", int(found[4])) if found else (part, "", 0)
 
 
 def _sqlite(reading: ReadPlan, where: str, what: str) -> Call:
@@ -290,6 +306,11 @@ def rows(reading: ReadPlan, name: str = "t", place: str | None = None) -> list[S
     """Statements that leave out rows and spell cells anew, by their cells as written."""
     table = Name(name)
     steps = [_read_again(reading, Item(table, c), c, place) for c in reading.exact]
+    for column, origin, at in reading.filled:
+        cells, index = Item(table, column), Attribute(table, "index")
+        value = cells.call("ffill") if column == origin else Item(table, origin)
+        here = index.call("isin", list(at))
+        steps.append(Statement(cells, cells.call("mask", here, value).call("infer_objects")))
     if reading.drop_rows and reading.form not in ("csv", "excel"):
         gone = [n - 1 for first, last in reading.drop_rows for n in range(first, last + 1)]
         steps.append(Statement(table, table.call("drop", index=gone, errors="ignore")))

@@ -104,7 +104,7 @@ def _found(
         if form == "csv":
             found = iter([_delimited(path, name, rule)])
         else:
-            found = (_typed(t, path, rules, kept) for t in tables_of(path, name, form, rule))
+            found = (_typed(t, path, rules, kept) for t in tables_of(path, name, form, rules))
         return [_sure(one, root, kept) if whole else one for one in islice(found, most)]
     except Unreadable as error:
         return [_refused(name, error)]
@@ -245,6 +245,7 @@ def _typed(found: Found | Unread, path: Path, rules: Overrules, kept: _Kept) -> 
             names = _frame_names(reading, path, kept)
             reading = replace(reading, columns=names)
         reading = _ruled(reading, rule)
+        reading = _with_facts(reading, found)
         cells = _chosen(reading, zip_longest(*found.cells))
         columns = [
             column_of(name, cells[i] if i < len(cells) else ())
@@ -253,6 +254,16 @@ def _typed(found: Found | Unread, path: Path, rules: Overrules, kept: _Kept) -> 
         return decide(reading, columns, rule)
     except Unreadable as error:
         return _refused(found.reading.path, error, found.reading.part)
+
+
+def _with_facts(reading: ReadPlan, found: Found) -> ReadPlan:
+    """With what the file says of columns by their places: doubts, merged cells that are filled."""
+    names = reading.columns
+    doubts = [
+        replace(d, column=names[i], path=reading.path, part=reading.part) for i, d in found.doubts
+    ]
+    filled = tuple((names[c], names[o], at) for c, o, at in found.fills)
+    return replace(reading, doubts=(*reading.doubts, *doubts), filled=filled)
 
 
 def _frame_names(reading: ReadPlan, path: Path, kept: _Kept) -> tuple[str, ...]:

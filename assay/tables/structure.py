@@ -140,8 +140,9 @@ def _said_rows(found: dict[str, dict[int, str]], lines: Sequence[int]) -> list[D
     for code, rows in found.items():
         if not rows:
             continue
-        shown = [f"row {lines[r]} ({rows[r]})" for r in sorted(rows)[:_SHOWN]]
-        more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+        told = [r for r in sorted(rows) if rows[r]]
+        shown = [f"row {lines[r]} ({rows[r]})" for r in told[:_SHOWN]]
+        more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
         said = {
             "total_rows": "looks like the sum of other rows",
             "notes": "looks like a note, a comment or a unit, not like a row",
@@ -193,7 +194,8 @@ def _rows_in_doubt(
         if row in again or row in notes:
             continue
         if _second_names(strips, numeric, row, int(odd[row]), lines):
-            tables[row] = _shown(strips, row)
+            tables = {row: _shown(strips, row)} | dict.fromkeys(range(row + 1, len(lines)), "")
+            break
         elif _is_note(strips, row, fills, usual, int(odd[row])):
             notes[row] = _shown(strips, row)
     return {"repeated_header": again, "several_tables": tables, "notes": notes}
@@ -326,13 +328,14 @@ def _header_doubts(
             f"{names[gap + 1]!r}: two tables may stand side by side"
         )
         doubts.append(Doubt("several_tables", said, f"names: {yaml_list(_whole(names))}{_ONE}"))
-    bare = [bool(_UNNAMED.fullmatch(n)) or bool(re.fullmatch(r".+\.\d+", n)) for n in names]
+    twice = {n for n in names if names.count(n) > 1 or re.sub(r"\.\d+$", "", n) in set(names) - {n}}
+    bare = [bool(_UNNAMED.fullmatch(n)) or n in twice for n in names]
     numeric = [s for s in strips if s.numeric]
     lower = [s.said_text(0) for s in strips]
     if gap is None and any(bare) and len(strips) > 2 and _unit_row(numeric, 0):
         filled = [t for t in lower if t]
         if len(filled) >= 0.5 * len(strips) and sum(bare) >= 0.25 * len(strips):
-            joined = _joined(names, lower)
+            joined = joined_names(names, lower)
             first = f"{names[0]!r}, … and in row {lines[0]} {filled[0]!r}, …"
             said = f"the names stand in two rows: {first}"
             settle = f"{{skip: {lines[0] - 1}, names: {yaml_list(joined)}}}"
@@ -341,9 +344,10 @@ def _header_doubts(
         " ".join(str(v).split()) if v is not None else "" for v in (above[-1] if above else ())
     ]
     if _heads_above(upper, names):
-        joined = _joined(upper, names)
+        joined = joined_names(upper, names)
         said = f"above the names stands {', '.join(repr(u) for u in upper if u)[:80]}"
-        doubts.append(Doubt("header_rows", said, f"names: {yaml_list(joined)}"))
+        skip = max(0, lines[0] - 2)
+        doubts.append(Doubt("header_rows", said, f"{{skip: {skip}, names: {yaml_list(joined)}}}"))
     return doubts
 
 
@@ -362,7 +366,7 @@ def _heads_above(upper: Sequence[str], names: Sequence[str]) -> bool:
     return not any(is_number(upper[i]) or is_date(upper[i]) for i in filled)
 
 
-def _joined(upper: Sequence[str], lower: Sequence[str]) -> list[str]:
+def joined_names(upper: Sequence[str], lower: Sequence[str]) -> list[str]:
     """`Staff male`, `Staff female` from `Staff`, nothing above `male`, `female`."""
     found: list[str] = []
     last = ""

@@ -1,0 +1,378 @@
+"""The tables of workbooks: where each stands on its sheet, and what of it is in doubt."""
+
+# pandas ships no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from assay.extras import install_extra
+from assay.tables.doubts import Doubt
+from assay.tables.grid import yaml_list
+from assay.tables.overrules import Overrules, Rule
+from assay.tables.plan import ReadPlan, Unread, Unreadable
+from assay.tables.sheet_facts import Facts, Span, cell_name, facts_of, references, span_of
+from assay.tables.structure import doubts_of, joined_names
+
+ROWS = 2000  # of a table, that are looked at for decisions
+_LIBRARIES = {"openpyxl": "openpyxl", "xlrd": "xlrd", "pyxlsb": "pyxlsb", "odf": "odfpy"}
+Rows = list[list[Any]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A table before decisions: `cells` are the values of some rows, column by column. `doubts` and
+    `fills` name columns by their places: (place, doubt), (place, place it is filled from, rows)."""
+
+    reading: ReadPlan
+    cells: Sequence[Sequence[Any]]
+    doubts: tuple[tuple[int, Doubt], ...] = ()
+    fills: tuple[tuple[int, int, tuple[int, ...]], ...] = ()
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    """A sheet as it is looked at: cells from A1, the decisions of the user, its other facts."""
+
+    name: str
+    title: str
+    engine: str
+    rows: Rows
+    rule: Rule
+    facts: Facts = field(default_factory=Facts)
+
+
+def engine_of(path: Path) -> str:
+    """The library of pandas that reads a workbook, by its content whatever its suffix says.
+    Raises `Unreadable` for what is no workbook, and for a library that is not installed."""
+    with open(path, "rb") as file:
+        head = file.read(512)
+    engine = "xlrd" if head.startswith(b"\xd0\xcf\x11\xe0") else ""
+    if head.startswith(b"PK"):
+        with zipfile.ZipFile(path) as book:
+            members = set(book.namelist())
+        parts = {"xl/workbook.xml": "openpyxl", "xl/workbook.bin": "pyxlsb", "content.xml": "odf"}
+        engine = next((e for member, e in parts.items() if member in members), "")
+    if not engine:
+        kind = "a page of HTML" if b"<" in head[:200] else "other data"
+        raise Unreadable(f"is no workbook but {kind}; name it by what it is")
+    if importlib.util.find_spec(engine) is None:
+        raise Unreadable(f"{_LIBRARIES[engine]} is not installed; {install_extra('build')}")
+    return engine
+
+
+def sheets(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
+    """The tables of the sheets of a workbook, or why they are refused."""
+    pd: Any = importlib.import_module("pandas")
+    engine = engine_of(path)
+    facts = facts_of(path, engine)
+    with pd.ExcelFile(path, engine=engine) as book:
+        for title in map(str, book.sheet_names):
+            rule = rules.of(name, title)
+            some = None if rule.ranges else ROWS
+            frame = pd.read_excel(book, sheet_name=title, nrows=some, **_AS_IT_IS)
+            rows = frame.astype(object).where(frame.notna(), None).to_numpy().tolist()
+            sheet = _Sheet(name, title, engine, rows, rule, facts.get(title, Facts()))
+            yield from _tables(sheet)
+
+
+_AS_IT_IS: dict[str, Any] = {
+    **{"header": None, "dtype": object, "keep_default_na": False, "na_values": [""]},
+}
+
+
+def _tables(sheet: _Sheet) -> Iterator[Found | Unread]:
+    wide = max((len(row) for row in sheet.rows), default=0)
+    if not any(cell is not None for row in sheet.rows for cell in row):
+        yield Unread(sheet.name, "the sheet is empty", sheet.title)
+        return
+    if sheet.rule.ranges:
+        for text in _ranges(sheet):
+            yield _table(sheet, span_of(text), f"{sheet.title}!{text}")
+        return
+    whole = (0, 0, len(sheet.rows) - 1, wide - 1)
+    blocks = [] if sheet.rule.names or sheet.rule.drop_rows else _blocks(sheet)
+    if len(blocks) > 1:
+        named = [f"{cell_name(*b[:2])}:{cell_name(*b[2:])}" for b in blocks]
+        said = f"{len(blocks)} tables stand on the sheet, at {' and '.join(named)}"
+        yield _refused(sheet, Doubt("several_tables", said, f"ranges: [{', '.join(named)}]"))
+        return
+    yield _table(sheet, whole, sheet.title)
+
+
+def _ranges(sheet: _Sheet) -> Iterator[str]:
+    """The ranges that the user gave for this sheet."""
+    for text in sheet.rule.ranges:
+        title, mark, cells = text.rpartition("!")
+        if mark and title.strip("'") != sheet.title:
+            continue
+        try:
+            span_of(cells)
+        except ValueError:
+            raise Unreadable(f"ranges: {text!r} in tables.yaml; wanted A1:E241") from None
+        yield cells.upper()
+
+
+def _refused(sheet: _Sheet, doubt: Doubt) -> Unread:
+    doubt = replace(doubt, path=sheet.name, part=sheet.title)
+    return Unread(sheet.name, doubt.said, sheet.title, (doubt,))
+
+
+def _table(sheet: _Sheet, span: Span, part: str) -> Found | Unread:
+    """The table in a span of cells, its names in the first full row."""
+    top, left, bottom, right = span
+    rows = [row[left : right + 1] for row in sheet.rows[top : bottom + 1]]
+    gone = {n - 1 for first, last in sheet.rule.drop_rows or () for n in range(first, last + 1)}
+    skip = _top(rows, top, sheet.rule, gone)
+    if skip is None:
+        return Unread(sheet.name, "the range is empty", part)
+    head = rows[skip - top]
+    bare = _no_names(head, sheet.rule)
+    reading = ReadPlan(sheet.name, "excel", part, skip=skip, header=not bare, engine=sheet.engine)
+    if bare:
+        reading = numbered(reading, len(head))
+    first = skip + (not bare)
+    kept = [n for n in range(first, top + len(rows)) if n not in gone]
+    heads = _two_rows_of_names(sheet, span, skip, [sheet.rows[n] for n in kept[:50]], kept)
+    if heads is not None and not bare:
+        return _refused(sheet, heads)
+    spans = [_cut(m, span) for m in sheet.facts.merged if m[0] >= first and m[0] not in gone]
+    spans = [m for m in spans if m is not None and not _whole_row(m, span)]
+    cells = {n: list(rows[n - top]) for n in kept}
+    doubts = [*_merged(sheet, spans, left), *_formulas(sheet, span, first, gone)]
+    fills = _fills(spans, cells, left) if sheet.rule.merged == "fill" else ()
+    place = {n: i for i, n in enumerate(kept)}
+    fills = tuple((c, o, tuple(place[n] for n in at if n in place)) for c, o, at in fills)
+    reading = replace(reading, notes=(*reading.notes, *_notes(sheet, span, first)))
+    return Found(reading, list(zip(*cells.values(), strict=False)), tuple(doubts), fills)
+
+
+def _top(rows: Rows, above: int, rule: Rule, gone: set[int]) -> int | None:
+    """The number of rows of the sheet above the names, those of the start of a span included."""
+    filled = [0 if above + i in gone else _count(row) for i, row in enumerate(rows)]
+    wide = Counter(n for n in filled if n)
+    if not wide:
+        return None
+    if rule.skip is not None and not above:
+        return min(rule.skip, len(rows) - 1)
+    usual = max(wide, key=lambda n: (wide[n], n))
+    return above + next(i for i, n in enumerate(filled) if n >= max(1, 0.6 * usual))
+
+
+def _count(row: Sequence[Any]) -> int:
+    return sum(v is not None for v in row)
+
+
+def _no_names(head: Sequence[Any], rule: Rule) -> bool:
+    if rule.header is not None:
+        return not rule.header
+    texts = any(isinstance(v, str) for v in head)
+    return not texts and any(isinstance(v, int | float) for v in head)
+
+
+def numbered(reading: ReadPlan, width: int) -> ReadPlan:
+    """The plan with numbers for names."""
+    names = tuple(f"column {i + 1}" for i in range(width))
+    note = "no names above the data: the columns are numbered"
+    return replace(reading, columns=names, notes=(*reading.notes, note))
+
+
+def _two_rows_of_names(
+    sheet: _Sheet, span: Span, skip: int, rows: Rows, kept: Sequence[int]
+) -> Doubt | None:
+    """The doubt about names that stand in two rows, one of them above or below the names."""
+    if sheet.rule.names or sheet.rule.skip is not None or sheet.rule.ranges:
+        return None
+    _, left, _, right = span
+    names = ["" if v is None else str(v) for v in sheet.rows[skip][left : right + 1]]
+    above = [row[left : right + 1] for row in sheet.rows[max(0, skip - 1) : skip]]
+    cut = [row[left : right + 1] for row in rows]
+    found = doubts_of(names, cut, [n + 1 for n in kept[: len(cut)]], sheet.rule, above)
+    heads = next((d for d in found if d.code == "header_rows"), None)
+    over = [
+        m
+        for m in sheet.facts.merged
+        if m[0] == m[2] == skip - 1 and 1 < m[3] - m[1] + 1 < right - left + 1
+    ]
+    if heads is not None or not over:
+        return heads
+    upper = ["" if v is None else str(v) for v in above[0]]
+    said = f"above the names stands {upper[over[0][1] - left]!r} for several of them"
+    named = yaml_list(joined_names(upper, names))
+    return Doubt("header_rows", said, f"{{skip: {skip}, names: {named}}}")
+
+
+def _blocks(sheet: _Sheet) -> list[Span]:
+    """The tables of a sheet that an empty column or an empty row keeps apart; one span, or none,
+    where there is one table."""
+    rows = sheet.rows
+    wide = max(len(row) for row in rows)
+    used = [any(row[c] is not None for row in rows if c < len(row)) for c in range(wide)]
+    found: list[Span] = []
+    sides = _runs(used)
+    for left, right in sides:
+        cut = [row[left : right + 1] for row in rows]
+        parts = _runs([_count(row) > 0 for row in cut])
+        tables = [t for p in parts if (t := _headed(cut, *p)) is not None]
+        if not tables and parts and len(sides) > 1:
+            tables = [(parts[0][0], parts[-1][1])]
+        elif tables and len(tables) < len(parts):
+            tables = _with_rest(tables, parts)
+        found += [(top, left, bottom, right - _spare(cut, top, bottom)) for top, bottom in tables]
+    return found
+
+
+def _runs(used: Sequence[bool]) -> list[tuple[int, int]]:
+    """(first, last) of the runs of true."""
+    found: list[tuple[int, int]] = []
+    for place, one in enumerate(used):
+        if one and found and found[-1][1] == place - 1:
+            found[-1] = (found[-1][0], place)
+        elif one:
+            found.append((place, place))
+    return found
+
+
+def _headed(cut: Rows, top: int, bottom: int) -> tuple[int, int] | None:
+    """The rows of a block from its names on, if it has names above rows: words alone, above
+    numbers or other values."""
+    for row in range(top, bottom):
+        head, below = cut[row], cut[row + 1 : bottom + 1]
+        texts = [v for v in head if v is not None]
+        if len(texts) < max(1, 0.6 * max(map(_count, below))):
+            continue
+        words = all(isinstance(v, str) for v in texts)
+        values = any(not isinstance(v, str) and v is not None for r in below[:50] for v in r)
+        return (row, bottom) if words and values else None
+    return None
+
+
+def _with_rest(
+    tables: list[tuple[int, int]], parts: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """The tables, each with the blocks below it that have no names of their own."""
+    ends = [*(t[0] for t in tables[1:]), 1 << 30]
+    return [
+        (top, max(last for first, last in parts if first <= bottom or first < end))
+        for (top, bottom), end in zip(tables, ends, strict=True)
+    ]
+
+
+def _spare(cut: Rows, top: int, bottom: int) -> int:
+    """How many columns at the right of a block are empty in these rows."""
+    wide = max((len(row) for row in cut), default=0)
+    spare = 0
+    while spare < wide and all(
+        len(row) <= wide - 1 - spare or row[wide - 1 - spare] is None
+        for row in cut[top : bottom + 1]
+    ):
+        spare += 1
+    return spare
+
+
+def _cut(merged: Span, span: Span) -> Span | None:
+    """The part of merged cells inside a span."""
+    top, left = max(merged[0], span[0]), max(merged[1], span[1])
+    bottom, right = min(merged[2], span[2]), min(merged[3], span[3])
+    return (top, left, bottom, right) if top <= bottom and left <= right else None
+
+
+def _whole_row(merged: Span, span: Span) -> bool:
+    """Whether merged cells are a title in a row of its own, which is told as a note."""
+    return merged[0] == merged[2] and merged[3] - merged[1] >= max(1, span[3] - span[1] - 1)
+
+
+def _merged(sheet: _Sheet, spans: Sequence[Span], left: int) -> Iterator[tuple[int, Doubt]]:
+    if sheet.rule.merged:
+        return
+    for column in sorted({c for m in spans for c in range(m[1], m[3] + 1)}):
+        mine = [m for m in spans if m[1] <= column <= m[3]]
+        first = mine[0]
+        cell = sheet.rows[first[0]][first[1]] if first[0] < len(sheet.rows) else None
+        where = f"{cell_name(*first[:2])}:{cell_name(*first[2:])}"
+        said = f"{len(mine)} merged cells such as {where} ({cell!r}) stand for several cells"
+        yield column - left, Doubt("merged_cells", said, "merged: fill  # or first")
+
+
+def _fills(
+    spans: Sequence[Span], cells: dict[int, list[Any]], left: int
+) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
+    """The steps that give the value of merged cells to all of them; `cells` are filled as well."""
+    steps: dict[tuple[int, int], list[int]] = {}
+    for top, first, bottom, last in spans:
+        rows = [n for n in range(top, bottom + 1) if n in cells]
+        value = cells[top][first - left] if top in cells else None
+        if value is None:
+            continue
+        for column in range(first - left, last - left + 1):
+            taken = rows if column > first - left else [n for n in rows if n != top]
+            if taken:
+                steps.setdefault((column, first - left), []).extend(taken)
+            for n in taken:
+                cells[n][column] = value
+    ordered = sorted(steps, key=lambda step: (step[0] != step[1], step))
+    return tuple((c, o, tuple(sorted(steps[c, o]))) for c, o in ordered)
+
+
+def _formulas(sheet: _Sheet, span: Span, first: int, gone: set[int]) -> Iterator[tuple[int, Doubt]]:
+    """Columns whose formulas have no stored results, or all zeros from cells that are none."""
+    if sheet.rule.formulas:
+        return
+    by_column: dict[int, list[Any]] = {}
+    for one in sheet.facts.formulas:
+        if first <= one.row <= span[2] and span[1] <= one.column <= span[3] and one.row not in gone:
+            by_column.setdefault(one.column, []).append(one)
+    for column, formulas in sorted(by_column.items()):
+        lost = [f for f in formulas if f.stored is None]
+        zeros = all(_zero(f.stored) for f in formulas)
+        if not lost and not (zeros and any(_from_numbers(sheet, f.text) for f in formulas)):
+            continue
+        one = (lost or formulas)[0]
+        what = f"{len(lost)} formulas have no stored result" if lost else "all results are 0"
+        said = (
+            f"{what}, such as {cell_name(one.row, column)} (={one.text[:40]}): open the file in a "
+            "spreadsheet program and save it"
+        )
+        yield column - span[1], Doubt("formulas", said, "formulas: stored")
+
+
+def _zero(stored: str | None) -> bool:
+    try:
+        return stored is not None and float(stored) == 0
+    except ValueError:
+        return False
+
+
+def _from_numbers(sheet: _Sheet, formula: str) -> bool:
+    """Whether a formula names a cell that holds a number, not 0."""
+    for row, column in references(formula):
+        if row < len(sheet.rows) and column < len(sheet.rows[row]):
+            value = sheet.rows[row][column]
+            if isinstance(value, int | float) and value:
+                return True
+    return False
+
+
+def _notes(sheet: _Sheet, span: Span, first: int) -> Iterator[str]:
+    """What a person who opens the workbook does not see, though it is read."""
+    if sheet.facts.hidden:
+        yield "the sheet is hidden in the workbook"
+    rows = sum(first <= n <= span[2] for n in sheet.facts.hidden_rows)
+    columns = sorted(n for n in sheet.facts.hidden_columns if span[1] <= n <= span[3])
+    if rows:
+        yield f"{rows} rows are hidden in the workbook, and read"
+    if columns:
+        named = ", ".join(cell_name(0, n)[:-1] for n in columns[:5])
+        yield f"columns hidden in the workbook, and read: {named}"
+    errors = sum(first <= r <= span[2] and span[1] <= c <= span[3] for r, c in sheet.facts.errors)
+    if errors:
+        yield f"{errors} cells hold an error such as #N/A, which is no value"

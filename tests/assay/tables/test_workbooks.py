@@ -1,0 +1,190 @@
+"""Where tables stand in workbooks, and which of their cells are in doubt."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pd = pytest.importorskip("pandas")
+openpyxl = pytest.importorskip("openpyxl")
+
+from assay.tables.plan import Frame, ReadPlan, Unread  # noqa: E402
+from assay.tables.read import settled  # noqa: E402
+
+NAMES = ("town", "department", "sales", "visitors")
+ROWS = [(f"Town {i // 4}", ("sport", "books")[i % 2], i * 1.25 + 3, 90 + i * 7) for i in range(24)]
+Drawn = Callable[[Any], None]
+
+
+def _plain(sheet: Any) -> None:
+    for row in (NAMES, *ROWS):
+        sheet.append(row)
+
+
+def _written(folder: Path, *drawn: Drawn, rules: str = "") -> list[tuple[ReadPlan, Frame] | Unread]:
+    book = openpyxl.Workbook()
+    for place, draw in enumerate(drawn):
+        draw(book.active if not place else book.create_sheet(f"Sheet{place + 1}"))
+    (folder / "data").mkdir(exist_ok=True)
+    book.save(folder / "data" / "book.xlsx")
+    if rules:
+        (folder / "data" / "tables.yaml").write_text(f'"*.xlsx": {rules}\n', encoding="utf-8")
+    return settled(folder / "data" / "book.xlsx", folder / "data")
+
+
+def _codes(found: tuple[ReadPlan, Frame] | Unread) -> list[tuple[str, str]]:
+    doubts = found.doubts if isinstance(found, Unread) else found[0].doubts
+    return [(d.code, d.column) for d in doubts]
+
+
+def _frame(found: tuple[ReadPlan, Frame] | Unread, folder: Path) -> Frame:
+    """The frame, which the printed code gives as well."""
+    assert not isinstance(found, Unread), found.said()
+    plan, frame = found
+    names: dict[str, Any] = {"pd": pd}
+    here = Path.cwd()
+    os.chdir(folder)
+    try:
+        exec(plan.code(), names)
+        exec(ReadPlan.from_json(plan.to_json()).code(), names)
+    finally:
+        os.chdir(here)
+    pd.testing.assert_frame_equal(names["t"], frame)
+    return frame
+
+
+def _merge(sheet: Any) -> None:
+    _plain(sheet)
+    for row in range(2, 26, 4):
+        sheet.merge_cells(start_row=row, end_row=row + 3, start_column=1, end_column=1)
+    sheet.merge_cells("C5:D6")
+
+
+def test_a_plain_sheet_has_no_doubt(tmp_path: Path) -> None:
+    (found,) = _written(tmp_path, _plain)
+    assert _codes(found) == []
+    assert _frame(found, tmp_path).values.tolist() == [list(r) for r in ROWS]
+
+
+def test_merged_cells_put_their_columns_in_doubt(tmp_path: Path) -> None:
+    (found,) = _written(tmp_path, _merge)
+    assert _codes(found) == [("merged_cells", c) for c in ("town", "sales", "visitors")]
+    assert list(_frame(found, tmp_path).columns) == ["department"]
+
+
+def test_merged_cells_are_filled_or_count_once(tmp_path: Path) -> None:
+    (found,) = _written(tmp_path, _merge, rules="{merged: fill}")
+    frame = _frame(found, tmp_path)
+    assert frame["town"].tolist() == [r[0] for r in ROWS]
+    assert frame["visitors"].tolist()[2:6] == [104, ROWS[3][2], ROWS[3][2], 125]
+    (found,) = _written(tmp_path, _merge, rules="{merged: first}")
+    assert _frame(found, tmp_path)["town"].count() == 6
+
+
+def test_rows_left_out_keep_the_fill_in_place(tmp_path: Path) -> None:
+    (found,) = _written(tmp_path, _merge, rules="{merged: fill, drop_rows: [3, 9-10]}")
+    frame = _frame(found, tmp_path)
+    kept = [r[0] for i, r in enumerate(ROWS) if i not in (1, 7, 8)]
+    # the cell with the name of the third town is left out, so none is there to fill from
+    assert frame["town"].fillna("").tolist() == [t if t != "Town 2" else "" for t in kept]
+
+
+def test_a_title_over_the_names_is_no_doubt(tmp_path: Path) -> None:
+    def titled(sheet: Any) -> None:
+        sheet.append(("Shops of 2024",))
+        sheet.merge_cells("A1:D1")
+        sheet.append(())
+        _plain(sheet)
+
+    (found,) = _written(tmp_path, titled)
+    assert _codes(found) == []
+    assert _frame(found, tmp_path)["town"].tolist() == [r[0] for r in ROWS]
+
+
+@pytest.mark.parametrize("merged", [True, False])
+def test_heads_over_several_names(merged: bool, tmp_path: Path) -> None:
+    def headed(sheet: Any) -> None:
+        sheet.append((None, "Sort", "Business", None))
+        if merged:
+            sheet.merge_cells("C1:D1")
+        _plain(sheet)
+
+    (found,) = _written(tmp_path, headed)
+    assert _codes(found) == [("header_rows", "")]
+    assert isinstance(found, Unread) and "Business sales" in found.doubts[0].settle
+    (found,) = _written(tmp_path, headed, rules=found.doubts[0].settle)
+    assert list(_frame(found, tmp_path).columns)[2:] == ["Business sales", "Business visitors"]
+
+
+def test_formulas_without_results_put_their_column_in_doubt(tmp_path: Path) -> None:
+    def computed(sheet: Any) -> None:
+        _plain(sheet)
+        sheet["C4"] = "=D4*2"
+
+    (found,) = _written(tmp_path, computed)
+    assert _codes(found) == [("formulas", "sales")]
+    assert list(_frame(found, tmp_path).columns) == ["town", "department", "visitors"]
+    (found,) = _written(tmp_path, computed, rules="{formulas: stored}")
+    assert _frame(found, tmp_path)["sales"].isna().sum() == 1
+
+
+def _beside(sheet: Any) -> None:
+    _plain(sheet)
+    for place, row in enumerate([("region", "income"), ("North", 12), ("South", 14)], 1):
+        sheet.cell(place, 6, row[0])
+        sheet.cell(place, 7, row[1])
+
+
+def _below(sheet: Any) -> None:
+    _plain(sheet)
+    for row in ((), ("Income",), ("region", "income"), ("North", 12), ("South", 14)):
+        sheet.append(row)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "second"), [(_beside, "F1:G3"), (_below, "A28:B30")], ids=["beside", "below"]
+)
+def test_several_tables_of_a_sheet_are_read_by_their_ranges(
+    drawn: Drawn, second: str, tmp_path: Path
+) -> None:
+    (found,) = _written(tmp_path, drawn)
+    assert _codes(found) == [("several_tables", "")]
+    assert isinstance(found, Unread)
+    assert found.doubts[0].settle == f"ranges: [A1:D25, {second}]"
+    tables = _written(tmp_path, drawn, rules=f"{{{found.doubts[0].settle}}}")
+    first, other = (_frame(t, tmp_path) for t in tables)
+    assert first.values.tolist() == [list(r) for r in ROWS]
+    assert other.values.tolist() == [["North", 12], ["South", 14]]
+    assert [t[0].part for t in tables if not isinstance(t, Unread)][1] == f"Sheet!{second}"
+
+
+def test_rows_left_out_of_a_range(tmp_path: Path) -> None:
+    rules = "{ranges: [A1:D25], drop_rows: [2, 25]}"
+    (found,) = _written(tmp_path, _beside, rules=rules)
+    assert _frame(found, tmp_path).values.tolist() == [list(r) for r in ROWS[1:-1]]
+
+
+def test_what_is_hidden_is_said(tmp_path: Path) -> None:
+    def hidden(sheet: Any) -> None:
+        _plain(sheet)
+        sheet.row_dimensions[4].hidden = True
+        sheet.column_dimensions["D"].hidden = True
+        sheet["C9"] = "#N/A"
+
+    (found,) = _written(tmp_path, hidden)
+    assert not isinstance(found, Unread)
+    said = " ".join(found[0].notes)
+    assert "1 rows are hidden" in said and "hidden in the workbook, and read: D" in said
+    assert "1 cells hold an error" in said
+    assert found[1]["sales"].isna().sum() == 1
+
+
+def test_what_is_no_workbook_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    page = tmp_path / "page.xlsx"
+    page.write_text("<html><table><tr><td>1</td></tr></table></html>", encoding="utf-8")
+    (found,) = settled(page, tmp_path)
+    assert isinstance(found, Unread) and "a page of HTML" in found.why
