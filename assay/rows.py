@@ -1,7 +1,9 @@
-"""Bytes from and to files by name: plain, .gz or .zst, here or at a URL that fsspec knows.
+"""Rows by name: JSON lines (plain, .gz, .zst) and parquet, here or at a URL that fsspec knows.
 
-Inputs are read in blocks of whole lines, so that a file of any size takes the memory of a few
-blocks. Outputs appear when they are complete.
+The one program that opens, reads and writes them. Inputs are read a block of whole lines at a time,
+so that a file of any size takes the memory of a few blocks; a parquet file gives its rows as such
+lines. Outputs appear when they are complete, compressed as their name says; the same rows give the
+same bytes.
 """
 
 from __future__ import annotations
@@ -10,12 +12,13 @@ import glob
 import gzip
 import importlib
 import io
+import json
 import os
 import sys
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +27,15 @@ from typing import Any, BinaryIO, cast
 from assay.errors import TaskError
 from assay.extras import install_extra
 from assay.files import replacing
+from assay.parquet import library, parquet_rows, write_lines
 
+Row = dict[str, Any]
 STANDARD = "-"  # standard input or output
 BLOCK = 1 << 18
+PARQUET = "parquet"
 _BOM = b"\xef\xbb\xbf"
+_WIDE = (b"\xff\xfe", b"\xfe\xff")  # UTF-16
+_MAGIC = {"gz": b"\x1f\x8b", "zst": b"\x28\xb5\x2f\xfd", PARQUET: b"PAR1"}
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,92 @@ class Block:
     number: int
     data: bytes
     position: int
+
+
+# ---- JSON
+
+
+def parse_object(line: str, where: str) -> Row:
+    """The object of one line of JSON. Raises `TaskError` naming `where`."""
+    try:
+        row: Any = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise TaskError(f"{where}: not valid JSON ({error.msg})") from None
+    except ValueError:  # the library reads no number of more than 4300 digits
+        raise TaskError(f"{where}: a number of too many digits") from None
+    except RecursionError:
+        raise TaskError(f"{where}: JSON nested too deep") from None
+    if not isinstance(row, dict):
+        raise TaskError(f"{where}: wanted a JSON object")
+    return cast("Row", row)
+
+
+# in JSON they stand inside texts only
+_PLAIN = json.JSONEncoder(ensure_ascii=False)  # made once: rows are many
+_LINE_ENDS = (("\u0085", "\\u0085"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029"))
+
+
+def json_line(row: Mapping[str, Any]) -> bytes:
+    """One row as a line of `json_text`."""
+    return json_text(row)
+
+
+def json_text(
+    value: Any, indent: int | None = None, default: Callable[[Any], Any] | None = None
+) -> bytes:
+    """A value as UTF-8 JSON that ends in a newline; `indent` and `default` as in `json.dumps`. A
+    value with lone surrogates, which UTF-8 cannot hold, is escaped throughout, so that it reads
+    back as it was; so are the three characters that other readers take for the end of a line."""
+    try:
+        if indent is None and default is None:
+            text = _PLAIN.encode(value)
+        else:
+            text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
+        if not text.isascii():
+            for end, escape in _LINE_ENDS:
+                text = text.replace(end, escape)
+        return (text + "\n").encode("utf-8")
+    except UnicodeEncodeError:
+        return (json.dumps(value, indent=indent, default=default) + "\n").encode("ascii")
+
+
+# ---- reading
+
+
+def read_rows(name: str | Path) -> Iterator[tuple[str, Row]]:
+    """(where it stands, row) of every row of a file, in order; blank lines are none.
+
+    Raises `TaskError` naming file and line for a row that is no JSON object, and for a file that
+    holds something else than its name says, that is cut off or that cannot be decompressed;
+    `OSError` for one that is not there. A byte that is not UTF-8 becomes a replacement character:
+    its row may still be readable.
+    """
+    name = str(name)
+    if _ending(name) == PARQUET:
+        with stored(name) as stream:
+            for number, row in enumerate(parquet_rows(name, stream), 1):
+                yield f"{name} row {number}", row
+        return
+    for block in blocks([name]):
+        lines = block.data.decode("utf-8", "replace").split("\n")
+        for number, line in enumerate(lines, block.number):
+            if line and not line.isspace():
+                where = f"{name} line {number}"
+                try:
+                    row = parse_object(line, where)
+                except TaskError:
+                    if number == block.number + len(lines) - 1 and not _whole(line):
+                        raise TaskError(
+                            f"{where}: the file ends in the middle of this row; get the file "
+                            "again, or remove the line"
+                        ) from None
+                    raise
+                yield where, row
+
+
+def _whole(line: str) -> bool:
+    """Whether a line without an end, the last of its file, ends like a row."""
+    return line.rstrip().endswith("}")
 
 
 def matching(names: Sequence[str]) -> list[str]:
@@ -76,15 +170,25 @@ def total_bytes(names: Sequence[str]) -> int | None:
 def blocks(names: Sequence[str], size: int = BLOCK) -> Iterator[Block]:
     """The lines of the inputs, one after the other, `size` bytes or a little more at a time.
 
-    Raises `TaskError` naming an input that cannot be read or decompressed, `OSError` for a file.
+    Raises `TaskError` naming an input that cannot be read or decompressed, or holds something else
+    than its name says; `OSError` for a file.
     """
     before = 0
     for name in names:
+        position = 0
+        if _ending(name) == PARQUET:
+            for block in _parquet_blocks(name, size):
+                position = block.position
+                yield Block(name, block.number, block.data, before + position)
+            before += position
+            continue
         with _opened(name) as (stream, below):
-            number, first, position = 1, True, 0
+            number, first = 1, True
             while data := _lines(name, number, stream, size):
                 position = _tell(below, position + len(data))
                 lines = data.count(b"\n")
+                if first and data.startswith(_WIDE) and b"\0" in data[:80]:
+                    raise TaskError(f"{name}: is UTF-16; rows are UTF-8, store it as that")
                 yield Block(
                     name, number, data.removeprefix(_BOM) if first else data, before + position
                 )
@@ -98,11 +202,7 @@ def _lines(name: str, number: int, stream: BinaryIO, size: int) -> bytes:
     try:
         data: bytes = read(size)
         return data if data.endswith(b"\n") or not data else data + stream.readline()
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise _torn(name, number, error) from None
-    except Exception as error:
-        if type(error).__name__ != "ZstdError":
-            raise
+    except (EOFError, zlib.error, gzip.BadGzipFile, _BadZstdFile) as error:
         raise _torn(name, number, error) from None
 
 
@@ -124,17 +224,58 @@ def _opened(name: str) -> Generator[tuple[BinaryIO, Any]]:
     """(the bytes of an input, the stored bytes below them)."""
     with ExitStack() as stack:
         below = stack.enter_context(stored(name))
-        ending = name.rpartition(".")[2].lower()
-        if ending == "gz":
-            yield cast("BinaryIO", stack.enter_context(gzip.GzipFile(fileobj=below))), below
-        elif ending == "zst":
-            reader = io.BufferedReader(ZstdReader(below, _zstd(name)), BLOCK)
-            yield cast("BinaryIO", stack.enter_context(reader)), below
-        else:
-            yield below, below
+        ending = _ending(name)
+        if name != STANDARD and below.seekable():
+            head = below.read(4)
+            below.seek(0)
+            _as_named(name, ending, head)
+        yield stack.enter_context(_unpacked(name, ending, below)), below
 
 
-class ZstdReader(io.RawIOBase):
+def _as_named(name: str, ending: str, head: bytes) -> None:
+    """Raise `TaskError` where a file that begins with `head` is not what its name says."""
+    kind = _kind(head)
+    if kind == ending:
+        return
+    words = {"gz": "gzip", "zst": "zstd", PARQUET: "parquet"}
+    holds = words.get(kind, "neither gzip nor zstd") if head else "nothing"
+    if ending:
+        raise TaskError(f"{name}: is named .{ending}, but holds {holds}; rename it or make it anew")
+    raise TaskError(f"{name}: holds {holds}, which its name does not say; name it {name}.{kind}")
+
+
+def _kind(head: bytes) -> str:
+    """What bytes are by their start: gz, zst, parquet; "" for anything else."""
+    return next((kind for kind, magic in _MAGIC.items() if head.startswith(magic)), "")
+
+
+@contextmanager
+def unpacked(file: BinaryIO) -> Generator[BinaryIO]:
+    """The bytes of an open file that may be compressed, by what it begins with, whatever its
+    name. `OSError` or `EOFError` come of a broken one."""
+    kind = _kind(file.read(4))
+    file.seek(0)
+    with _unpacked(getattr(file, "name", "a file"), kind, file) as plain:
+        yield plain
+
+
+@contextmanager
+def _unpacked(name: str, ending: str, below: BinaryIO) -> Generator[BinaryIO]:
+    if ending == "gz":
+        with gzip.GzipFile(fileobj=below) as out:
+            yield cast("BinaryIO", out)
+    elif ending == "zst":
+        with io.BufferedReader(_ZstdReader(below, _zstd(name)), BLOCK) as out:
+            yield cast("BinaryIO", out)
+    else:
+        yield below
+
+
+class _BadZstdFile(OSError):
+    """What no frame of zstd holds."""
+
+
+class _ZstdReader(io.RawIOBase):
     """The frames of a .zst file, one after the other. The library's own reader takes a file that
     is cut off for one that ends there; this one raises EOFError."""
 
@@ -162,10 +303,93 @@ class ZstdReader(io.RawIOBase):
         while data:
             if self._frame is None:
                 self._frame = self._library.ZstdDecompressor().decompressobj()
-            yield self._frame.decompress(data)
+            try:
+                yield self._frame.decompress(data)
+            except self._library.ZstdError as error:
+                raise _BadZstdFile(str(error)) from None
             if not self._frame.eof:
                 return
             data, self._frame = self._frame.unused_data, None
+
+
+def _parquet_blocks(name: str, size: int) -> Iterator[Block]:
+    """The rows as JSON lines. `position` is as good as what the file says of itself."""
+    with stored(name) as stream:
+        end = stream.seek(0, os.SEEK_END)
+        stream.seek(0)
+        rows = parquet_rows(name, stream)
+        number, held, first = 0, bytearray(), 1
+        for number, row in enumerate(rows, 1):
+            held += json_text(row, default=str)
+            if len(held) >= size:
+                yield Block(name, first, bytes(held), _tell(stream, 0))
+                first, held = number + 1, bytearray()
+        if held:
+            yield Block(name, first, bytes(held), end)
+
+
+# ---- writing
+
+
+def write_rows(name: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Write rows whole or not at all; returns how many."""
+    count = 0
+    with writing_lines(str(name)) as out:
+        for row in rows:
+            out.write(json_line(row))
+            count += 1
+    return count
+
+
+@contextmanager
+def writing_lines(name: str) -> Generator[BinaryIO]:
+    """An output to write JSON lines to, as `writing`; of a .parquet they become rows, whose columns
+    are known when all lines are there (until then they lie in a temporary file)."""
+    if _ending(name) != PARQUET:
+        with writing(name) as out:
+            yield out
+        return
+    library()  # one that is not there is told before the work
+    with tempfile.TemporaryFile(prefix="assay-") as spool:
+        yield cast("BinaryIO", spool)
+        with writing(name) as out:
+            write_lines(out, spool)
+
+
+@contextmanager
+def writing(name: str) -> Generator[BinaryIO]:
+    """An output to write bytes to, compressed by its ending. A file or an object appears, or is
+    replaced, when the body ends without an error; standard output is written as it comes."""
+    if name == STANDARD:
+        yield sys.stdout.buffer
+        return
+    here = _local(name)
+    if here is not None:
+        with replacing(here) as file, _compressed(name, file) as out:
+            yield out
+        return
+    system, path = file_system(name)
+    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
+        local = Path(folder) / "whole"
+        with open(local, "wb") as file, _compressed(name, file) as out:
+            yield out
+        system.put_file(str(local), path)
+
+
+@contextmanager
+def _compressed(name: str, file: BinaryIO) -> Generator[BinaryIO]:
+    ending = _ending(name)
+    if ending == "gz":
+        with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6, mtime=0) as out:
+            yield cast("BinaryIO", out)
+    elif ending == "zst":
+        with _zstd(name).ZstdCompressor().stream_writer(file, closefd=False) as out:
+            yield cast("BinaryIO", out)
+    else:
+        yield file
+
+
+# ---- names and places
 
 
 @contextmanager
@@ -191,47 +415,26 @@ def stored(name: str) -> Generator[BinaryIO]:
         yield file
 
 
-@contextmanager
-def writing(name: str) -> Generator[BinaryIO]:
-    """An output to write bytes to, compressed by its ending. A file or an object appears, or is
-    replaced, when the body ends without an error; standard output is written as it comes."""
-    if name == STANDARD:
-        yield sys.stdout.buffer
-        return
-    here = _local(name)
-    if here is not None:
-        with replacing(here) as file, _compressed(name, file) as out:
-            yield out
-        return
-    system, path = file_system(name)
-    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
-        local = Path(folder) / "whole"
-        with open(local, "wb") as file, _compressed(name, file) as out:
-            yield out
-        system.put_file(str(local), path)
-
-
-@contextmanager
-def _compressed(name: str, file: BinaryIO) -> Generator[BinaryIO]:
+def _ending(name: str) -> str:
+    """How a name says that rows are kept: gz, zst, parquet; "" for plain lines."""
     ending = name.rpartition(".")[2].lower()
-    if ending == "gz":
-        with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6, mtime=0) as out:
-            yield cast("BinaryIO", out)
-    elif ending == "zst":
-        with _zstd(name).ZstdCompressor().stream_writer(file, closefd=False) as out:
-            yield cast("BinaryIO", out)
-    else:
-        yield file
+    return ending if ending in _MAGIC else ""
+
+
+def is_parquet(name: str | Path) -> bool:
+    return _ending(str(name)) == PARQUET
+
+
+def is_plain(name: str) -> bool:
+    """Whether the lines of an input lie as they are in a file of this machine, so that one can be
+    read again from its place."""
+    return not _ending(name) and not is_url(name)
 
 
 def folder_of(name: str) -> Path | None:
     """The folder that an output lies in; None for standard output and a URL."""
     here = _local(name)
     return None if here is None or name == STANDARD else Path(here).parent
-
-
-def compressed(name: str) -> bool:
-    return name.lower().endswith((".gz", ".zst"))
 
 
 def local_file(name: str) -> str | None:

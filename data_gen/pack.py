@@ -16,8 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay.files import replacing
+from assay.rows import read_rows
 from rewards import console
-from rewards.task import Task, TaskError, json_line, read_jsonl
+from rewards.task import Task, TaskError, json_line
 
 OUTSIDE = "files"
 
@@ -65,10 +66,10 @@ def pack(folder: Path, out: Path) -> tuple[int, int]:
 
 def _tasks(path: Path) -> list[Task] | None:
     """The tasks of a file; None for a file of other rows."""
-    rows = list(read_jsonl(path))
+    rows = list(read_rows(path))
     if not rows or not all({"prompt", "gold", "family"} <= row.keys() for _, row in rows):
         return None
-    return [Task.from_json(row, f"{path} line {number}") for number, row in rows]
+    return [Task.from_json(row, where) for where, row in rows]
 
 
 def places_of(task: Task, tasks_file: Path) -> Iterator[Path]:

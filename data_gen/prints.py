@@ -11,13 +11,13 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.rows import blocks
 from data_gen.demo.passages import canonical_hash
 from data_gen.overlap import PERMUTATIONS, fingerprint, signature
 from rewards.families import family_of
@@ -27,7 +27,6 @@ from rewards.table_marks import TableMarks
 from rewards.task import Task, TaskError, refuse_unfinished, with_absolute_files
 
 PARTS = ("contents", "inputs", "references")
-ROWS = 256  # of a chunk
 _EMPTY = canonical_hash("")
 Hashes, Signs = NDArray[np.uint64], NDArray[np.uint16]
 
@@ -66,13 +65,10 @@ class Prints:
 
 
 def chunks_of(path: Path) -> Iterator[Lines]:
-    """A file in pieces of `ROWS` lines."""
+    """A file in pieces of some lines."""
     refuse_unfinished(path)
-    first = 1
-    with open(path, "rb") as file:
-        while lines := tuple(islice(file, ROWS)):
-            yield Lines(str(path), first, lines)
-            first += len(lines)
+    for block in blocks([str(path)]):
+        yield Lines(str(path), block.number, tuple(block.data.split(b"\n")))
 
 
 def tasks_in(chunk: Lines) -> Iterator[Task]:

@@ -13,18 +13,16 @@ from __future__ import annotations
 import codecs
 import contextlib
 import glob
-import gzip
-import io
 import json
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
-from assay.rows import ZstdReader
-from rewards.gold.core import GoldError, library
+from assay.rows import file_system, is_url, stored, unpacked
+from rewards.gold.core import library
 from rewards.task import TaskError
 
 TEXT_ENDINGS = {".html": "web", ".htm": "web", ".tex": "latex", ".txt": "", ".md": ""}
@@ -42,7 +40,6 @@ BESIDE = (
     "licences.txt",
 )
 LONGEST_LINE = 1 << 26  # bytes; a longer line is left out rather than held
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _WIDE = {  # encodings in which a line end is no single byte, by the mark that a text begins with
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -83,15 +80,8 @@ class Source:
         """Holds more text than it has bytes."""
         return self.name.endswith((".gz", ".zst", ".parquet"))
 
-    @contextmanager
-    def open(self) -> Generator[BinaryIO]:
-        if not is_url(self.place):
-            with open(self.place, "rb") as file:
-                yield file
-            return
-        system, path = _system(self.place)
-        with system.open(path, "rb") as file:
-            yield file
+    def open(self) -> AbstractContextManager[BinaryIO]:
+        return stored(self.place)
 
 
 @dataclass(frozen=True)
@@ -103,29 +93,13 @@ class Piece:
     stop: int
 
 
-def is_url(place: str) -> bool:
-    return "://" in place
-
-
-def _system(url: str) -> tuple[Any, str]:
-    try:
-        core = library("fsspec.core", f"reading {url}", extra="build")
-        system, path = core.url_to_fs(url)
-    except GoldError as error:
-        raise CorpusError(str(error)) from None
-    except (ImportError, ValueError) as error:
-        why = str(error).rstrip(".")
-        raise CorpusError(f"{url}: this kind of URL needs a driver of fsspec: {why}") from None
-    return system, path
-
-
 def find_sources(corpus: str) -> list[Source]:
     """The files of a corpus: a file, a folder, a pattern such as `data/*.jsonl.gz`, or a URL of one
     of these. Of a folder with tables its text files are no documents.
 
     Raises `CorpusError` when there is none.
     """
-    found = _remote(corpus) if is_url(corpus) else _local(corpus)
+    found = _remote(corpus) if is_url(corpus) else _local(corpus.removeprefix("file://"))
     tables = [one for one in found if one.name.endswith(TABLE_ENDINGS)]
     found = tables or found
     if not found:
@@ -173,7 +147,7 @@ def _is_rows(path: Path | PurePosixPath, root: Path | PurePosixPath) -> bool:
 
 
 def _remote(corpus: str) -> list[Source]:
-    system, path = _system(corpus)
+    system, path = file_system(corpus)
     try:
         if glob.has_magic(path):
             paths, root = sorted(system.glob(path)), str(_fixed(path))
@@ -350,24 +324,6 @@ def _head(stream: Any) -> bytes:
     head: bytes = stream.read(4)
     stream.seek(0)
     return head
-
-
-@contextmanager
-def unpacked(file: BinaryIO) -> Generator[BinaryIO]:
-    """The bytes of a file that may be compressed, by what it begins with."""
-    head = file.read(4)
-    file.seek(0)
-    if head[:2] == _GZIP:
-        with gzip.open(file) as plain:
-            yield cast("BinaryIO", plain)
-    elif head == _ZSTD:
-        zstd = library("zstandard", "reading .zst", extra="build")
-        try:
-            yield cast("BinaryIO", io.BufferedReader(ZstdReader(file, zstd)))
-        except zstd.ZstdError as error:
-            raise OSError(str(error)) from None
-    else:
-        yield file
 
 
 def _json_list(source: Source, encoding: str) -> list[Any] | None:

@@ -1,10 +1,10 @@
-"""`assay score`: outputs in, scores out; JSONL, `-` for standard input or output.
+"""`assay score`: outputs in, scores out; JSONL or parquet, `-` for standard input or output.
 
 With --tasks, rows are `{id, output}` and `id` names the task; `files` may hold what an episode left
-(name to text). Without it, each row brings its gold: `{id, family, task, output}`, where `task` is
-the gold of the row's family. Table rows hold `prediction_csv`, `prediction_b64` or
-`prediction_path` in place of `output`, answer rows `response: {"answer": …}`; both may name a
-`reading`.
+(name to text). Files of `assay rollout` can be given as they are. Without --tasks each row brings
+its gold: `{id, family, task, output}`, where `task` is the gold of the row's family. Table rows
+hold `prediction_csv`, `prediction_b64` or `prediction_path` in place of `output`, answer rows
+`response: {"answer": …}`; both may name a `reading`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from contextlib import ExitStack
 from dataclasses import fields, replace
 from typing import Any
 
-from assay.rows import STANDARD, blocks, compressed, matching, total_bytes, writing
+from assay.rows import STANDARD, blocks, is_plain, matching, total_bytes, writing_lines
 from rewards.chosen import add_chosen, chosen
 from rewards.console import DONE, UNSCORED, Parser, add_family, parser
 from rewards.families import all_families, use_families
-from rewards.parts import parts
 from rewards.processes import cores, in_turn
 from rewards.progress import Progress
 from rewards.score_rows import numbered, prepare, score_block
@@ -29,6 +28,7 @@ from rewards.task import TaskError
 from rewards.task_file import open_tasks
 
 SMALL = 8 << 20  # bytes that one process scores in about a second
+SENT = 1 << 20  # bytes that a process is sent at a time
 
 
 def _weights(judge_url: str, judge_model: str) -> dict[str, Any]:
@@ -46,12 +46,12 @@ def options() -> Parser:
         "input",
         nargs="*",
         default=[STANDARD],
-        help="rows, JSONL: files, patterns or URLs, also .gz and .zst (default: standard input)",
+        help="rows: files (.jsonl, .gz, .zst, .parquet), patterns, URLs (default: standard input)",
     )
     made.add_argument("--tasks", metavar="FILE", help="tasks whose ids the rows name")
     add_family(made)
     add_chosen(made, "rows of tasks")
-    made.add_argument("--out", default=STANDARD, help="scores, JSONL; also .gz, .zst or a URL")
+    made.add_argument("--out", default=STANDARD, help="scores: .jsonl, .gz, .zst or .parquet")
     made.add_argument(
         "--workers", type=int, default=0, metavar="N", help="processes (default: all cores)"
     )
@@ -74,12 +74,12 @@ def main(argv: list[str]) -> int:
     asked = chosen(args)
     unscored = scored = 0
     with ExitStack() as files:
-        out = files.enter_context(writing(args.out))
+        out = files.enter_context(writing_lines(args.out))
         bar = files.enter_context(Progress("assay score", "rows", total))
         several = len(names) > 1
         workers = _workers(args.workers, names, total)
         # whoever feeds us row by row is answered so: what comes is scored as it comes
-        jobs = blocks(names) if workers == 1 else parts(names)
+        jobs = blocks(names) if workers == 1 else blocks(names, SENT)
         found = in_turn(score_block, jobs, workers, prepare, (listed, weights, asked))
         for done, lines in numbered(found, several):
             out.write(lines)
@@ -104,5 +104,5 @@ def _workers(asked: int, names: Sequence[str], total: int | None) -> int:
     or where answers are waited for."""
     if asked:
         return asked
-    small = total is not None and total < SMALL and not any(map(compressed, names))
+    small = total is not None and total < SMALL and all(map(is_plain, names))
     return 1 if small or STANDARD in names else cores()

@@ -12,30 +12,71 @@ from assay.rows import Block
 from rewards.chosen import ALL, Chosen
 from rewards.families import all_families, family_named, score_answer
 from rewards.family import Family, output_of
-from rewards.parts import Part, lines_of
 from rewards.task import Answer, Score, Task, TaskError, json_line, refuse_without_gold
 from rewards.task_file import Tasks
 
 Row = dict[str, Any]
 Weights = Mapping[str, Any]
+ROLLOUT = "task_id"  # the field that names the task of a rollout
 NO_WEIGHTS: Weights = {}  # every family's own defaults
 
 
 def score_row(row: Row, tasks: Tasks | None = None, weights: Weights = NO_WEIGHTS) -> Row:
-    """One result row: `{id, outcome, reward, parts, why}`. Raises `TaskError` or ValueError when
-    the row itself cannot be used."""
+    """One result row: `{id, outcome, reward, parts, why}`, of a rollout with its `sample`. Raises
+    `TaskError` or ValueError when the row itself cannot be used."""
     if tasks is None:
         return {"id": row.get("id"), **_open_row(row, weights).to_json()}
-    task = tasks.get(str(row.get("id")))
+    named, name = task_named(row)
+    task = tasks.get(str(name))
     if task is None:
-        raise TaskError(f"field 'id' is {row.get('id')!r}, which is no task of --tasks")
+        raise TaskError(f"field {named!r} is {name!r}, which is no task of --tasks")
     family = family_named(task.family)
     refuse_without_gold([task], "--tasks")
+    if named == ROLLOUT:
+        score = score_answer(task, rollout_answer(row), weights)
+        return {"id": task.id, "sample": row.get("sample"), **score.to_json()}
     if family.row is not None and "output" not in row and "files" not in row:
         score = family.row(task.gold, row, weights.get(family.name) or _defaults(family))
     else:
         score = score_answer(task, _answer(row), weights)
     return {"id": task.id, **score.to_json()}
+
+
+def task_named(row: Row) -> tuple[str, Any]:
+    """(the field that names a row's task, what it says): `id`, of a rollout `task_id`."""
+    named = ROLLOUT if ROLLOUT in row and "id" not in row else "id"
+    return named, row.get(named)
+
+
+def rollout_answer(row: Row) -> Answer:
+    """What a row of `assay rollout` handed in. Of its files it keeps the names and sizes alone, so
+    with files it is an answer that cannot be scored again: its `failure` says so.
+
+    Raises `TaskError` for a row without a text.
+    """
+    truncated = row.get("stop") == "length" or bool(row.get("truncated"))
+    if row.get("failure") is not None:
+        return Answer(failure=str(row["failure"]))
+    text = row.get("text")
+    if text is None:
+        listed = cast("list[Any]", row["messages"] if isinstance(row.get("messages"), list) else [])
+        last: Any = listed[-1] if listed else None
+        text = last.get("content") if isinstance(last, dict) else None  # pyright: ignore
+    if not isinstance(text, str):
+        raise TaskError("a rollout without `text`, and without `messages` that end in an answer")
+    files: Any = row.get("files") or {}
+    if not isinstance(files, dict):
+        raise TaskError("field 'files' is no object; give {name: text}")
+    left: dict[str, bytes] = {}
+    for name, held in cast("dict[str, Any]", files).items():
+        if isinstance(held, str):
+            left[name] = held.encode("utf-8", "surrogatepass")
+        elif held == 0:
+            left[name] = b""
+        else:
+            why = f"the row keeps the size of {name!r} ({held} bytes) and not what it held"
+            return Answer(text, truncated, failure=f"{why}: sample it again to score it again")
+    return Answer(text, truncated, left)
 
 
 def _defaults(family: Family) -> Any:
@@ -51,6 +92,8 @@ def _made(weights: type) -> Any:
 def _open_row(row: Row, weights: Weights) -> Score:
     """A row with its gold in it."""
     name, gold = row.get("family"), row.get("task")
+    if task_named(row)[0] == ROLLOUT and gold is None:
+        raise TaskError("a rollout, which holds no gold; give the file of its tasks with --tasks")
     if not isinstance(name, str):
         known = ", ".join(all_families())
         raise TaskError(f"field 'family' is {name!r}; wanted one of {known}, or give --tasks")
@@ -122,7 +165,7 @@ def _result(
         row: Any = json.loads(line)
         if not isinstance(row, dict):
             raise TaskError("wanted a JSON object")
-        name = cast("Row", row).get("id")
+        name = task_named(cast("Row", row))[1]
         if asked and not _asked_for(cast("Row", row), tasks, asked):
             return None
         return score_row(cast("Row", row), tasks, weights)
@@ -138,7 +181,7 @@ def _asked_for(row: Row, tasks: Tasks | None, asked: Chosen) -> bool:
     """By the row's task, where it names one; a row of an unknown task is told of as ever."""
     if tasks is None:
         return asked.takes_row(row)
-    task = tasks.get(str(row.get("id")))
+    task = tasks.get(str(task_named(row)[1]))
     return task is None or asked.takes(task)
 
 
@@ -183,9 +226,9 @@ def prepare(tasks: Tasks | None, weights: Weights, asked: Chosen = ALL) -> None:
     _settings.tasks, _settings.weights, _settings.asked = tasks, weights, asked
 
 
-def score_block(job: Part | Block) -> Scored:
+def score_block(job: Block) -> Scored:
     """Results for the lines of a job, in order."""
-    data = lines_of(job)
+    data = job.data
     # A byte that is not UTF-8 becomes a replacement character: its row may still be readable.
     lines = data.decode("utf-8", "replace").split("\n")
     rows = unscored = place = 0

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from assay.errors import TaskError
-from assay.files import UNFINISHED, replacing
+from assay.files import UNFINISHED
+from assay.rows import json_line as json_line
+from assay.rows import json_text as json_text
+from assay.rows import parse_object as parse_object
+from assay.rows import read_rows, write_rows
 
 Message = dict[str, str]
+write_jsonl = write_rows
 
 
 class MachineError(TaskError):
@@ -192,35 +197,11 @@ def unscored(why: str) -> Score:
     return Score(None, None, {}, why)
 
 
-def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number from 1, object) of every non-blank line; a bad line raises `TaskError`."""
-    # A byte that is not UTF-8 becomes a replacement character: its row may still be readable.
-    with open(path, encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                yield number, parse_object(line, f"{path} line {number}")
-
-
-def parse_object(line: str, where: str) -> dict[str, Any]:
-    """The object of one line of JSON. Raises `TaskError` naming `where`."""
-    try:
-        row: Any = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise TaskError(f"{where}: not valid JSON ({error.msg})") from None
-    except ValueError:  # the library reads no number of more than 4300 digits
-        raise TaskError(f"{where}: a number of too many digits") from None
-    except RecursionError:
-        raise TaskError(f"{where}: JSON nested too deep") from None
-    if not isinstance(row, dict):
-        raise TaskError(f"{where}: wanted a JSON object")
-    return cast("dict[str, Any]", row)
-
-
 def read_tasks(path: str | Path) -> list[Task]:
-    """All tasks of a JSONL file, in order. Raises `TaskError` naming file, line and field, and for
-    a file of a build that was killed while it replaced an older one."""
+    """All tasks of a file (`assay.rows`), in order. Raises `TaskError` naming file, line and field,
+    and for a file of a build that was killed while it replaced an older one."""
     refuse_unfinished(path)
-    return [Task.from_json(row, f"{path} line {number}") for number, row in read_jsonl(path)]
+    return [Task.from_json(row, where) for where, row in read_rows(path)]
 
 
 def with_absolute_files(task: Task, root: Path) -> Task:
@@ -270,42 +251,3 @@ def refuse_published(tasks: Iterable[Task], where: str | Path) -> None:
             raise TaskError(
                 f"{where}: task {task.id} has doubted gold ({task.gold['doubt']}); leave it out"
             )
-
-
-# in JSON they stand inside texts only
-_PLAIN = json.JSONEncoder(ensure_ascii=False)  # made once: rows are many
-_LINE_ENDS = (("\u0085", "\\u0085"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029"))
-
-
-def json_line(row: Mapping[str, Any]) -> bytes:
-    """One row as a line of `json_text`."""
-    return json_text(row)
-
-
-def json_text(
-    value: Any, indent: int | None = None, default: Callable[[Any], Any] | None = None
-) -> bytes:
-    """A value as UTF-8 JSON that ends in a newline; `indent` and `default` as in `json.dumps`. A
-    value with lone surrogates, which UTF-8 cannot hold, is escaped throughout, so that it reads
-    back as it was; so are the three characters that other readers take for the end of a line."""
-    try:
-        if indent is None and default is None:
-            text = _PLAIN.encode(value)
-        else:
-            text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
-        if not text.isascii():
-            for end, escape in _LINE_ENDS:
-                text = text.replace(end, escape)
-        return (text + "\n").encode("utf-8")
-    except UnicodeEncodeError:
-        return (json.dumps(value, indent=indent, default=default) + "\n").encode("ascii")
-
-
-def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Write rows atomically (temporary file, then rename); returns how many."""
-    count = 0
-    with replacing(path) as out:
-        for row in rows:
-            out.write(json_line(row))
-            count += 1
-    return count

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Protocol
 
-from assay.rows import blocks, compressed, is_url
+from assay.rows import blocks, is_plain, is_url
 from rewards.families import require_families
 from rewards.task import Task, TaskError, parse_object, refuse_unfinished
 
@@ -52,11 +52,11 @@ class TaskFile:
 
 
 def open_tasks(name: str) -> Tasks:
-    """The tasks of a file (a compressed one or a URL is read into memory). Raises `TaskError`
-    naming the line of a task that cannot be used, and for two tasks of one id."""
+    """The tasks of a file; one that is no plain file of lines is read into memory. Raises
+    `TaskError` naming the line of a task that cannot be used, and for two tasks of one id."""
     places: dict[str, tuple[int, int]] = {}
     whole: dict[str, Task] = {}
-    in_memory = compressed(name) or is_url(name)
+    in_memory = not is_plain(name)
     if not is_url(name):
         refuse_unfinished(name)
     families: set[str] = set()

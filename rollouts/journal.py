@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from assay.files import write_bytes
+from assay.rows import is_plain, read_rows, write_rows
 from rewards.journal import Appender, end_journal, key_of, read_journal, rewrite_journal
 from rewards.task import Task, TaskError, json_text
 from rollouts.identity import task_hash
@@ -31,7 +32,11 @@ HASHES = ("weights", "tokenizer", "families")  # settings whose values say nothi
 
 class Journal:
     """`with Journal(rows, record, tasks, settings) as journal`: `done` are the rows of an earlier
-    start, `write` keeps one more. `others`: rows of tasks that are not asked now may stay."""
+    start, `write` keeps one more. `others`: rows of tasks that are not asked now may stay.
+
+    Lines are appended to plain files alone. Where `rows` is to be compressed or parquet, they stand
+    in `ROWS.journal` until the command is done, which then writes `rows` of it.
+    """
 
     def __init__(
         self,
@@ -41,26 +46,31 @@ class Journal:
         settings: Mapping[str, Any],
         others: bool = False,
     ) -> None:
-        self.path, self._place = rows, record
+        self._out, self._place = rows, record
+        plain = is_plain(str(rows))
+        self.path = rows if plain else rows.with_name(f"{rows.name}.journal")
+        if not plain and rows.is_file() and not self.path.is_file():
+            write_rows(self.path, (row for _, row in read_rows(rows)))
         self._open: list[Row] = []
         self._asked = {task.id: task_hash(task) for task in tasks}
         now: dict[str, Any] = json.loads(
             json_text({"version": VERSION, "settings": dict(settings), "count": len(tasks)})
         )
-        begun = read_record(record) if rows.is_file() and rows.stat().st_size else None
-        if begun is None and rows.is_file() and rows.stat().st_size:
+        there = self.path.is_file() and self.path.stat().st_size
+        begun = read_record(record) if there else None
+        if begun is None and there:
             raise TaskError(f"{rows} was not begun by this command; give another --out")
         if begun is not None:
             refuse_other(rows, begun, now["settings"])
         self._record: Row = {**(begun or {}), **now}
-        held = read_journal(rows)
+        held = read_journal(self.path)
         good = [row for row in held if row.get("outcome") is not None]
         self.done: dict[Key, Row] = {key_of(row, rows): row for row in good}
         if others:
             self.done = {key: row for key, row in self.done.items() if key[0] in self._asked}
         refuse_other_tasks(rows, self.done, self._asked)
         if len(good) < len(held):
-            rewrite_journal(rows, good)
+            rewrite_journal(self.path, good)
         rows.parent.mkdir(parents=True, exist_ok=True)
         self._write_record()
 
@@ -118,6 +128,9 @@ class Journal:
             order = sorted(range(len(rows)), key=keys.__getitem__)
             rewrite_journal(self.path, [rows[i] for i in order])
         end_journal(self.path)
+        if self.path != self._out:
+            write_rows(self._out, (row for _, row in read_rows(self.path)))
+            self.path.unlink()
 
     def _write_record(self) -> None:
         write_bytes(self._place, json_text(self._record, indent=1))

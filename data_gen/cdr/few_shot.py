@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from assay.files import replacing
+from assay.rows import read_rows
 from configs.cdr import InstructConfig
 from rewards.progress import Progress
-from rewards.task import Task, json_line, read_jsonl
+from rewards.task import Task, json_line
 from rollouts.cdr.shots import Pool, Shots, pool_of, shows_examples, with_examples
 
 TRAIN = "train.jsonl"
@@ -62,4 +63,4 @@ def said(counted: dict[str, Any]) -> str:
 
 
 def _tasks(path: Path) -> Iterator[Task]:
-    return (Task.from_json(row, f"{path} line {number}") for number, row in read_jsonl(path))
+    return (Task.from_json(row, where) for where, row in read_rows(path))

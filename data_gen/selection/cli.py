@@ -1,6 +1,6 @@
 """`assay select`: keep rollouts by a strategy and write them as a training set.
 
-The parquet has `messages` and `tools` (what TRL and verl read), and `ids` with `loss_mask`, the
+It has `messages` and `tools` (what TRL and verl read), and `ids` with `loss_mask`, the
 tokens as they were sampled (what `assay sft` trains on); `marks` say which tasks these are, for the
 trained model's record (docs/heldout.md). The same rollouts give the same bytes.
 """
@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from assay.files import write_text
-from assay.rows import matching, total_bytes
+from assay.rows import is_parquet, matching, total_bytes
 from data_gen.selection.index import Index, Place, checked, refuse_unknown
 from data_gen.selection.spool import Spool
 from data_gen.selection.strategies import PICK, Caps, Rules, pick
-from data_gen.selection.training_set import write_parquet
+from data_gen.selection.training_set import write_training_set
 from rewards import console
 from rewards.chosen import Chosen, add_chosen, chosen
 from rewards.families import use_families
@@ -50,6 +50,7 @@ class Wanted:
 
 
 ALL = Wanted()
+NAMES = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst")  # of a training set
 NO_CAPS = Caps()
 
 
@@ -107,10 +108,12 @@ def build(
     wanted: Wanted = ALL,
     caps: Caps = NO_CAPS,
 ) -> dict[str, Any]:
-    """Select, write the parquet and `OUT.manifest.json`; returns the manifest.
+    """Select, write the training set and `OUT.manifest.json`; returns the manifest.
 
     Raises `TaskError` for rollouts that cannot be used and where nothing is kept.
     """
+    if not out.name.lower().endswith(NAMES):
+        raise TaskError(f"--out {out}: its name says the form; wanted one of {', '.join(NAMES)}")
     names = matching(rollouts)
     index = Index()
     with ExitStack() as stack:
@@ -126,7 +129,7 @@ def build(
         rows = (_whole(spool, names, place, sample) for place, sample in index.places())
         alike = index.same_tools()
         tools = alike and _whole(spool, names, alike, 0).get("tools")
-        write_parquet(rows, out, tools, index.kept_members())
+        write_training_set(rows, out, tools, index.kept_members())
     manifest: dict[str, Any] = {
         "strategy": strategy,
         "rules": asdict(rules),
@@ -135,7 +138,7 @@ def build(
         "rollouts": {"sha256": digests, "rows": index.rows, "tasks": index.tasks()},
         "kept": {"rows": index.kept(), "tasks": index.kept("task"), "tracks": index.kept_tracks()},
         "dropped": dropped,
-        "parquet_sha256": _sha256(out),
+        "parquet_sha256" if is_parquet(out) else "sha256": _sha256(out),
     }
     text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
     write_text(out.with_name(out.name + ".manifest.json"), text)
@@ -164,11 +167,16 @@ def parser() -> argparse.ArgumentParser:
         required=True,
         nargs="+",
         metavar="FILE",
-        help="what `assay rollout` wrote: files, patterns or URLs, also .gz and .zst; several runs "
-        "are put together",
+        help="what `assay rollout` wrote: files, patterns or URLs, also .gz, .zst and .parquet; "
+        "several runs are put together",
     )
     add("--strategy", required=True, choices=sorted(PICK))
-    add("--out", required=True, type=Path, help="training set, parquet")
+    add(
+        "--out",
+        required=True,
+        type=Path,
+        help="training set: .parquet, .jsonl, .jsonl.gz or .jsonl.zst",
+    )
     add(
         "--fastest-by",
         choices=("wall_clock", "cost"),

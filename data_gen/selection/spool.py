@@ -1,5 +1,5 @@
 """Inputs whose lines are read again by their place: a copy on disk for those that cannot be sought
-in (compressed ones, URLs)."""
+in (compressed ones, parquet, URLs)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import BinaryIO, cast
 
-from assay.rows import Block, compressed, is_url, stored
+from assay.rows import Block, is_plain, stored
 
 
 class Spool:
@@ -16,7 +16,7 @@ class Spool:
 
     def __init__(self, names: Sequence[str], stack: ExitStack) -> None:
         self._names = names
-        self._copied = [compressed(name) or is_url(name) for name in names]
+        self._copied = [not is_plain(name) for name in names]
         self._files: dict[int, BinaryIO] = {}
         self._stack = stack
 

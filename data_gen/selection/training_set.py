@@ -1,4 +1,4 @@
-"""Kept rollouts as parquet, a row group at a time."""
+"""Kept rollouts as a training set: parquet, a row group at a time, or JSON lines."""
 
 from __future__ import annotations
 
@@ -7,84 +7,85 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.extras import install_extra
 from assay.files import replacing
+from assay.parquet import library
+from assay.rows import is_parquet, write_rows
 from data_gen.selection.index import kept_messages
 from rewards.chosen import licences_in
-from rewards.task import TaskError
 
 GROUP_ROWS = 1024  # of a row group
 GROUP_TOKENS = 2 << 20  # or as many tokens
 
 
-def write_parquet(
+def write_training_set(
     rows: Iterable[Mapping[str, Any]],
     path: Path,
     tools: Sequence[Any] | None,
     members: Collection[str] = (),
 ) -> int:
-    """One row a kept rollout; returns how many.
+    """One row a kept rollout, in the form that the name says; returns how many.
 
-    `tools` are those of all rows, where all have the same ones. They stay nested, as verl wants
-    them, where Arrow gives back what was written; it gives all structs of a list the same members,
-    so that two tools would get each other's arguments. Else they are JSON text, which TRL reads as
-    well. `members`: the fields that messages have; those nobody has get no column.
+    `tools` are those of all rows, where all have the same ones. In parquet they stay nested, as
+    verl wants them, where Arrow gives back what was written; it gives all structs of a list the
+    same members, so that two tools would get each other's arguments. Else they are JSON text, which
+    TRL reads as well. `members`: the fields that messages have; those nobody has get no column.
     """
-    try:
-        import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
-        import pyarrow.parquet as pq  # pyright: ignore[reportMissingTypeStubs]
-    except ModuleNotFoundError:
-        raise TaskError(f"writing parquet needs pyarrow; {install_extra('parquet')}") from None
-    library: Any = pa  # its annotations are partial
-    parquet: Any = pq
-    nested = _nested_type(library, tools)
-    schema = _schema(library, nested, members)
+    if not is_parquet(path):
+        return write_rows(path, map(_plain_row, rows))
+    arrow, parquet = library(), library("pyarrow.parquet")
+    nested = _nested_type(arrow, tools)
+    schema = _schema(arrow, nested, members)
     count = 0
     with replacing(path) as out, parquet.ParquetWriter(out, schema, compression="zstd") as writer:
         for group in _groups(rows):
             columns = _columns(group, nested is not None)
-            writer.write_table(library.table(columns, schema=schema))
+            writer.write_table(arrow.table(columns, schema=schema))
             count += len(group)
     return count
 
 
-def _nested_type(library: Any, tools: Sequence[Any] | None) -> Any:
+def _plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that a row of parquet has, with the tools as they are."""
+    return {name: values[0] for name, values in _columns([row], nested=True).items()}
+
+
+def _nested_type(arrow: Any, tools: Sequence[Any] | None) -> Any:
     """The Arrow type that holds `tools` as they are; None where there is none."""
     if not tools or "{}" in json.dumps(tools):  # parquet has no empty struct
         return None
     try:
-        made = library.array([tools])
-    except library.ArrowException:  # a list of numbers and texts, say
+        made = arrow.array([tools])
+    except arrow.ArrowException:  # a list of numbers and texts, say
         return None
     return made.type if made.to_pylist() == [tools] else None
 
 
-def _schema(library: Any, nested: Any, members: Collection[str]) -> Any:
-    text = library.string()
-    function = library.struct([("name", text), ("arguments", text)])
-    call = library.struct([("id", text), ("type", text), ("function", function)])
+def _schema(arrow: Any, nested: Any, members: Collection[str]) -> Any:
+    text = arrow.string()
+    function = arrow.struct([("name", text), ("arguments", text)])
+    call = arrow.struct([("id", text), ("type", text), ("function", function)])
     message = [("role", text), ("content", text)]
     for name, kind in (
-        ("tool_calls", library.list_(call)),
+        ("tool_calls", arrow.list_(call)),
         ("tool_call_id", text),
         ("name", text),
         ("reasoning_content", text),
     ):
         message += [(name, kind)] if name in members else []
-    return library.schema(
+    return arrow.schema(
         [
             ("task_id", text),
             ("track", text),
-            ("sample", library.int64()),
-            ("outcome", library.float64()),
-            ("reward", library.float64()),
-            ("messages", library.list_(library.struct(message))),
+            ("sample", arrow.int64()),
+            ("outcome", arrow.float64()),
+            ("reward", arrow.float64()),
+            ("messages", arrow.list_(arrow.struct(message))),
             ("tools", text if nested is None else nested),
-            ("ids", library.list_(library.int32())),
-            ("loss_mask", library.list_(library.int8())),
+            ("ids", arrow.list_(arrow.int32())),
+            ("loss_mask", arrow.list_(arrow.int8())),
             ("tokenizer", text),
-            ("marks", library.list_(library.int64())),
-            ("licences", library.list_(text)),
+            ("marks", arrow.list_(arrow.int64())),
+            ("licences", arrow.list_(text)),
         ]
     )
 

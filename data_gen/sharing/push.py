@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.files import file_hash, write_bytes, write_text
+from assay.rows import read_rows
 from data_gen.pack import files_of, kept_with, moved, place_in, places_of
 from data_gen.sharing import places
 from data_gen.sharing.card import card
@@ -38,7 +39,7 @@ from data_gen.sharing.layout import (
 from rewards import console
 from rewards.chosen import Chosen, Seen, add_chosen, chosen, licences_of
 from rewards.file_sets import replacing_all
-from rewards.task import Task, TaskError, json_line, json_text, read_jsonl, refuse_unfinished
+from rewards.task import Task, TaskError, json_line, json_text, refuse_unfinished
 
 _REFUSED = "refused.jsonl"  # what a builder says it did not use: no tasks
 _TASK = {"id", "family", "prompt", "gold"}
@@ -119,7 +120,7 @@ def _holds_tasks(path: Path) -> bool:
     """Whether a file holds tasks, by its first row; an empty one is a split without tasks."""
     if path.name == _REFUSED:
         return False
-    first = next(read_jsonl(path), None)
+    first = next(read_rows(path), None)
     return first is None or first[1].keys() >= _TASK
 
 
@@ -146,7 +147,7 @@ class _Work:
         self._splits.append(Split(made.name, file, count, digest.hexdigest()))
 
     def _rows(self, path: Path, digest: Any) -> Iterator[dict[str, Any]]:
-        tasks = (Task.from_json(row, f"{path} line {n}") for n, row in read_jsonl(path))
+        tasks = (Task.from_json(row, where) for where, row in read_rows(path))
         for task in self._asked.chosen.passing(tasks, self._seen):
             self._named.update(places_of(task, path))
             for counts, names in zip(

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay.files import write_text
+from assay.rows import read_rows
 from rewards.cdr.predictions import JSON, PROFILES
 from rewards.cdr.scorefile import ScoredFile, mean
-from rewards.task import TaskError, read_jsonl, refuse_unfinished, write_jsonl
+from rewards.task import TaskError, refuse_unfinished, write_jsonl
 
 Row = dict[str, Any]
 CORE = ("atomic_m", "atomic_f", "agnostic_m", "order_m", "order_f")
@@ -144,8 +145,8 @@ def first_rows(rows: Iterable[Row], limit: int) -> list[Row]:
 
 
 def _checked(path: Path) -> Iterator[Row]:
-    for number, row in read_jsonl(path):
-        check_row(row, f"{path} line {number}")
+    for where, row in read_rows(path):
+        check_row(row, where)
         yield row
 
 
@@ -228,7 +229,7 @@ def subtask_of(row: Row) -> str:
 def _subtasks(instances: Path, paper: Row) -> list[Row]:
     """A row a subtask of a domain's atomic track, fractions; `instances` counts those with RS@K."""
     own: dict[str, list[Row]] = {}
-    for _, row in read_jsonl(instances):
+    for _, row in read_rows(instances):
         own.setdefault(subtask_of(row), []).append(row)
     return [
         {

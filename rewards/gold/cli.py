@@ -13,12 +13,14 @@ from assay.rows import (
     STANDARD,
     Block,
     blocks,
-    compressed,
     folder_of,
+    is_parquet,
+    is_plain,
     matching,
+    read_rows,
     stored,
     total_bytes,
-    writing,
+    writing_lines,
 )
 from rewards import console
 from rewards.chosen import ALL, Chosen, add_chosen, chosen
@@ -38,8 +40,9 @@ Rows {"id", "input_text", "recipe": [{"operator", "params"}], "profile"?} become
 {"id", "status", "reference_text", "reference_text_full_run", "trace"}, in order. A row that cannot
 be executed becomes {"id", "error"}, the others go on, and the exit status is 3.
 
-Inputs are files, patterns ("rows-*.jsonl") or URLs, also .gz and .zst; of two names or more the
-last is the output. With --recipe the rows need no recipe of their own, and parquet can be given:
+Inputs are files, patterns ("rows-*.jsonl") or URLs, also .gz, .zst and .parquet; of two names or
+more the last is the output. With --recipe the rows need no recipe of their own, and a parquet of
+texts can be given:
   assay execute --recipe recipe.yaml --text-column text in.parquet out.parquet
 writes the rows that the recipe keeps, with their new texts."""
 
@@ -92,7 +95,9 @@ def _run(args: argparse.Namespace) -> int:
     inputs = files if args.engine == "ray" else matching(files)
     if (folder := folder_of(output)) is not None and not folder.is_dir():
         raise FileNotFoundError(2, "no such folder; make it first", str(folder))
-    tables = [name for name in inputs if name.endswith(".parquet")]
+    tables = [name for name in inputs if is_parquet(name)]
+    if args.recipe is None and args.engine == "local" and all(map(_has_recipes, tables)):
+        tables = []  # rows like those of JSON lines
     if tables and chosen(args):
         raise GoldError("--track and --licence choose rows of JSON lines; filter a parquet before")
     if args.engine == "ray" and not tables:
@@ -104,6 +109,12 @@ def _run(args: argparse.Namespace) -> int:
             raise GoldError("parquet and other inputs do not go together; run them one by one")
         return _table(args, inputs, output, options)
     return _rows(args, inputs, output, options)
+
+
+def _has_recipes(name: str) -> bool:
+    """Whether the rows of a file bring their own recipes."""
+    first = next(read_rows(name), None)
+    return first is not None and "recipe" in first[1]
 
 
 def _rows(
@@ -121,7 +132,7 @@ def _rows(
             yield block
 
     with (
-        writing(output) as out,
+        writing_lines(output) as out,
         Pool(workers, args.deadline, options) as pool,
         Progress("assay execute", "rows", total) as bar,
     ):
@@ -143,7 +154,7 @@ def _rows(
 
 def _workers(inputs: Sequence[str], total: int | None) -> int:
     """All cores, but one process for what it has done before others have started."""
-    small = total is not None and total < SMALL and not any(map(compressed, inputs))
+    small = total is not None and total < SMALL and all(map(is_plain, inputs))
     return 1 if small or STANDARD in inputs else cores()
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from assay.rows import read_rows
 from rewards.seeds import derive_seed
-from rewards.task import Task, TaskError, read_jsonl
+from rewards.task import Task, TaskError
 from rollouts.conversation import ChatReply
 from rollouts.prompts import ChatTokenizer
 from rollouts.tools import CallFormat, call_format
@@ -91,14 +92,14 @@ class CannedEngine:
     def from_file(path: Path) -> CannedEngine:
         """Raises `TaskError` naming the line whose fields are wrong."""
         rows: list[dict[str, Any]] = []
-        for number, row in read_jsonl(path):
+        for where, row in read_rows(path):
             replies: Any = row.get("replies")
             if (
                 not isinstance(row.get("match"), str)
                 or not isinstance(replies, list)
                 or not replies
             ):
-                raise TaskError(f"{path} line {number}: wanted match (text) and replies (texts)")
+                raise TaskError(f"{where}: wanted match (text) and replies (texts)")
             rows.append({"match": row["match"], "replies": cast("list[Any]", replies)})
         return CannedEngine(rows)
 

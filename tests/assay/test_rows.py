@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay import rows as streams
-from assay.rows import blocks, matching, total_bytes, writing
+from assay.rows import blocks, matching, read_rows, total_bytes, write_rows, writing
 from rewards.task import TaskError
 
 
@@ -98,7 +100,7 @@ def test_a_torn_file_is_named(ending: str, tmp_path: Path) -> None:
     with pytest.raises(TaskError, match=r"x\.jsonl\.\w+: cannot be decompressed from line \d+ on"):
         lines_of([name])
     Path(name).write_bytes(b"no such format")
-    with pytest.raises(TaskError, match="cannot be decompressed from line 1 on"):
+    with pytest.raises(TaskError, match=rf"is named {ending}, but holds neither gzip nor zstd"):
         lines_of([name])
 
 
@@ -146,7 +148,7 @@ def test_a_library_that_is_missing_is_named(
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(streams.importlib, "import_module", gone)
-    (tmp_path / "a.zst").write_bytes(b"")
+    (tmp_path / "a.zst").write_bytes(b"\x28\xb5\x2f\xfd")
     with pytest.raises(
         TaskError, match=r"\.zst needs zstandard; run `pip install -e '\.\[build\]'"
     ):
@@ -163,3 +165,86 @@ def test_names_that_mean_nothing_or_the_same(tmp_path: Path) -> None:
         matching([str(tmp_path / "none-*")])
     with pytest.raises(TaskError, match="given twice"):
         matching([here, str(tmp_path / "." / "a[1].txt")])
+
+
+ROWS: list[dict[str, Any]] = [
+    {"id": "a", "n": 1, "score": None, "text": "one\u2028two", "parts": {"x": 0.5}},
+    {"id": "b", "n": 2, "score": 1.0, "messages": [{"role": "user", "content": "hé\ud800"}]},
+    {"id": "c", "n": 2**60, "ids": [1, None, 3], "parts": {}, "files": {"a.csv": 3}},
+]
+NAMES = ("r.jsonl", "r.jsonl.gz", "r.jsonl.zst", "r.parquet")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_come_back_from_what_their_name_says(name: str, tmp_path: Path) -> None:
+    stored: list[bytes] = []
+    for folder in "ab":
+        path = tmp_path / folder / name
+        assert write_rows(path, ROWS) == 3
+        assert [row for _, row in read_rows(path)] == ROWS
+        stored.append(path.read_bytes())
+    assert stored[0] == stored[1]
+    starts = {"gz": b"\x1f\x8b", "zst": b"\x28\xb5\x2f\xfd", "parquet": b"PAR1", "jsonl": b"{"}
+    assert stored[0].startswith(starts[name.rpartition(".")[2]])
+    word = "row" if name.endswith("parquet") else "line"
+    wheres = [where.removeprefix(str(tmp_path)) for where, _ in read_rows(tmp_path / "a" / name)]
+    assert wheres == [f"/a/{name} {word} {n}" for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_that_cannot_be_written_leave_the_old_file(name: str, tmp_path: Path) -> None:
+    write_rows(tmp_path / name, ROWS)
+    with pytest.raises(TypeError):
+        write_rows(tmp_path / name, [{"a": 1}, {"a": {1, 2}}])
+    assert [row for _, row in read_rows(tmp_path / name)] == ROWS
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        (
+            "a.jsonl",
+            gzip.compress(b"{}\n", mtime=0),
+            r"a\.jsonl: holds gzip.*name it .*a\.jsonl\.gz",
+        ),
+        ("a.jsonl.gz", b"{}\n", r"is named \.gz, but holds neither gzip nor zstd"),
+        ("a.jsonl.gz", b"PAR1", r"is named \.gz, but holds parquet"),
+        ("a.jsonl.gz", b"", r"is named \.gz, but holds nothing"),
+        ("a.jsonl", "{}\n".encode("utf-16"), "is UTF-16; rows are UTF-8"),
+        ("a.parquet", b"{}\n", r"a\.parquet: not a parquet file"),
+        ("a.parquet", b"", r"a\.parquet: not a parquet file"),
+        ("a.jsonl", b'{"a": 1}\n{"a": "to', r"a\.jsonl line 2: the file ends in the middle"),
+        ("a.jsonl", b'{"a": 1}\n[1]\n', r"a\.jsonl line 2: wanted a JSON object"),
+        ("a.jsonl", b'{"a": 1}\n\n{"a": 1,}\n', r"a\.jsonl line 3: not valid JSON"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_one_sentence(
+    name: str, data: bytes, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(TaskError, match=said) as error:
+        list(read_rows(tmp_path / name))
+    assert "\n" not in str(error.value)
+
+
+def test_marks_line_ends_and_blank_lines_are_no_part_of_rows(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n\r\n  \n{"a": 2}')
+    (tmp_path / "empty.jsonl").write_bytes(b"")
+    found = list(read_rows(tmp_path / "a.jsonl"))
+    assert found == [(f"{tmp_path}/a.jsonl line {n}", {"a": v}) for n, v in ((1, 1), (4, 2))]
+    assert list(read_rows(tmp_path / "empty.jsonl")) == []
+
+
+def test_a_parquet_file_gives_its_rows_as_lines(tmp_path: Path) -> None:
+    made = [{"n": n, "text": "x" * (n % 50)} for n in range(3000)]
+    name = str(tmp_path / "a.parquet")
+    write_rows(name, made)
+    found = list(blocks([name], 4000))
+    lines = b"".join(block.data for block in found).splitlines()
+    assert [json.loads(line) for line in lines] == made
+    numbers = [1]
+    for block in found:
+        assert block.number == numbers[-1] and block.position <= Path(name).stat().st_size
+        numbers.append(block.number + block.data.count(b"\n"))
+    assert numbers[-1] == 3001 and found[-1].position == Path(name).stat().st_size

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.errors import TaskError
 from configs.cdr import FieldsConfig
 from data_gen import readers
 from data_gen.cdr.sources import found_in, read_sources, sources_of
@@ -107,15 +108,15 @@ def test_patterns_folders_and_urls(tmp_path: Path) -> None:
         ("{}/*.jsonl", "no file fits this pattern"),
         ("{}", "no file of documents"),
         ("memory://nothing/here", "no such file or folder"),
-        ("gs://bucket/docs", "needs a driver of fsspec"),
-        ("nosuch://bucket/docs", "needs a driver of fsspec"),
+        ("gs://bucket/docs", "needs a driver that is not installed"),
+        ("nosuch://bucket/docs", "a URL that fsspec knows"),
     ],
 )
 def test_a_corpus_that_cannot_be_read_is_one_sentence(
     tmp_path: Path, corpus: str, said: str
 ) -> None:
     pytest.importorskip("fsspec")
-    with pytest.raises(CorpusError, match=said) as caught:
+    with pytest.raises(TaskError, match=said) as caught:
         find_sources(corpus.format(tmp_path))
     assert "\n" not in str(caught.value)
 

@@ -17,7 +17,6 @@ from front import command
 from places import ROOT
 
 from assay.rows import blocks
-from rewards.parts import parts
 from rewards.processes import in_turn
 from rewards.score_rows import numbered, prepare, score_block, score_lines
 from rewards.task import Task, TaskError, json_line, write_jsonl
@@ -74,7 +73,7 @@ def test_bad_rows_are_numbered_however_a_file_is_cut(tmp_path: Path, size: int) 
     for name in names:
         Path(name).write_text("\n".join(texts))
     prepare(None, {})
-    found = numbered(map(score_block, parts(names, size)), several=True)
+    found = numbered(map(score_block, blocks(names, size)), several=True)
     wanted = [
         json_line(result)
         for name in names

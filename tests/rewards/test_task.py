@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewards.task import Task, TaskError, json_line, json_text, read_jsonl, read_tasks, write_jsonl
+from assay.rows import read_rows
+from rewards.task import Task, TaskError, json_line, json_text, read_tasks, write_jsonl
 
 ROW: dict[str, Any] = {
     "id": "t",
@@ -83,5 +84,5 @@ def test_one_row_is_one_line_for_every_reader(text: str) -> None:
 def test_rows_with_odd_line_ends_are_read_back(tmp_path: Path) -> None:
     rows = [{"text": f"a{end}b"} for end in ("\u0085", "\u2028", "\u2029", "\r", "\ud800")]
     assert write_jsonl(tmp_path / "r.jsonl", rows) == 5
-    assert [row for _, row in read_jsonl(tmp_path / "r.jsonl")] == rows
+    assert [row for _, row in read_rows(tmp_path / "r.jsonl")] == rows
     assert len((tmp_path / "r.jsonl").read_text("utf-8").splitlines()) == 5

@@ -3,13 +3,12 @@ before anything is loaded."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
 
+from assay.rows import read_rows
 from configs.loader import ConfigError, read_yaml
 from configs.schema import DemoConfig, GrpoRunConfig, SftRunConfig
 from rollouts.machine import usable_cores
@@ -230,11 +229,9 @@ def _tools(want: Wanted) -> list[Finding]:
 def uses_tools(data: Path) -> bool | None:
     """Whether one of the first tasks has tools; None for a file that cannot be read yet."""
     try:
-        with open(data, encoding="utf-8") as lines:
-            rows: list[Any] = [json.loads(line) for line in islice(lines, ROWS)]
+        return any(row.get("tools") for _, row in islice(read_rows(data), ROWS))
     except (OSError, ValueError):
         return None
-    return any(isinstance(row, dict) and bool(cast("Any", row).get("tools")) for row in rows)
 
 
 def _shape(path: str | None) -> Shape | None:

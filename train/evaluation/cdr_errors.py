@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from assay.rows import read_rows
 from rewards.cdr.errors import MODES, analyse, error_text
 from rewards.cdr.files import write_json
-from rewards.task import read_jsonl
 
 
 def write_errors(run: Path) -> str:
@@ -18,7 +18,7 @@ def write_errors(run: Path) -> str:
     found: dict[str, dict[str, Any]] = {}
     for path in sorted((run / "data" / "evaluation").glob("*/*/predictions_*.jsonl")):
         name = f"{path.parent.parent.name} / {path.parent.name} / {path.stem}"
-        found[name] = analyse([row for _, row in read_jsonl(path)])
+        found[name] = analyse([row for _, row in read_rows(path)])
     if not found:
         return ""
     write_json(run / "errors.json", found)

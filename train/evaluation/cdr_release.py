@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay.rows import read_rows
 from rewards.cdr.files import find_tracks, read_track, reports, write_scores
 from rewards.cdr.ids import sample_variants
 from rewards.cdr.predictions import JSON, MIXED
 from rewards.cdr.scorefile import score_file
 from rewards.parse import parse_release
-from rewards.task import Task, TaskError, read_jsonl, write_jsonl
+from rewards.task import Task, TaskError, write_jsonl
 from rewards.thoughts import answer_after_thoughts
 from rollouts.cdr.prompts import messages
 from rollouts.cdr.shots import Pool, Shots, pool_of, shows_examples, with_examples
@@ -79,7 +80,7 @@ def pick_rows(rest: str, config: CdrEval) -> Picked:
     split = place if place.is_file() else _split_file((home, home.parent))
     if split is None or config.all_rows:
         return Picked({t: read_track(p) for t, p in paths.items()}, heldout=split is None)
-    wanted = {str(row.get("id")) for _, row in read_jsonl(split)} if split.is_file() else set()
+    wanted = {str(row.get("id")) for _, row in read_rows(split)} if split.is_file() else set()
     everything = {track: read_track(path) for track, path in paths.items()}
     held = {t: [r for r in rows if r["instance_id"] in wanted] for t, rows in everything.items()}
     if not any(held.values()):
@@ -133,7 +134,7 @@ def examples_of(place: Path, config: CdrEval) -> Pool:
         return {}
     if not path.is_file():
         raise TaskError(f"--examples {path}: no such file; give training tasks as JSON lines")
-    tasks = (t for _, row in read_jsonl(path) if (t := _example(row, path)))
+    tasks = (t for _, row in read_rows(path) if (t := _example(row, path)))
     return pool_of(tasks, config.shots.longest)
 
 

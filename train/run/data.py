@@ -5,17 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from assay.extras import install_extra
+from assay.rows import is_parquet, read_rows
 from configs.loader import ConfigError
 from configs.schema import GrpoRunConfig, SftRunConfig
 from rewards.chosen import ALL, Chosen
 from rewards.families import require_families
-from rewards.task import Task, TaskError, read_jsonl, read_tasks, refuse_published
+from rewards.task import Task, TaskError, read_tasks, refuse_published
 from rollouts.chats import FIELDS, without_nulls
 
 Row = Mapping[str, Any]
@@ -76,13 +76,13 @@ def validation_tasks(config: SftRunConfig | GrpoRunConfig) -> list[Task]:
 
 
 def training_rows(path: str, asked: Chosen = ALL) -> list[tuple[str, Row]]:
-    """(where it stands, row) of a JSONL or parquet file of texts to imitate that are `asked` for.
+    """(where it stands, row) of a file of texts to imitate that are `asked` for.
 
     Raises `ConfigError` when there is no such file and `TaskError` when it cannot be read, is
     empty, or holds what must not be trained on.
     """
     require_file(path, "data", "tasks (JSONL), chats, or what `assay select` wrote")
-    rows = list(_parquet_rows(path) if path.endswith(".parquet") else _json_rows(path))
+    rows = [(where, _plain(row) if is_parquet(path) else row) for where, row in read_rows(path)]
     if not rows:
         raise TaskError(f"{path}: no rows in it")
     rows = [(where, row) for where, row in rows if not asked or asked.takes_row(row)]
@@ -96,19 +96,6 @@ def training_rows(path: str, asked: Chosen = ALL) -> list[tuple[str, Row]]:
     return rows
 
 
-def _json_rows(path: str) -> Iterator[tuple[str, Row]]:
-    return ((f"{path} line {number}", row) for number, row in read_jsonl(path))
-
-
-def _parquet_rows(path: str) -> Iterator[tuple[str, Row]]:
-    try:
-        import pyarrow.parquet as pq
-    except ModuleNotFoundError:
-        raise TaskError(f"reading parquet needs pyarrow; {install_extra('parquet')}") from None
-    try:
-        table: Any = pq.read_table(path)
-    except (OSError, ValueError) as error:
-        raise TaskError(f"{path}: not a parquet file that can be read ({error})") from None
-    for i, row in enumerate(table.to_pylist(), 1):
-        nested = {name: without_nulls(row[name]) for name in (*FIELDS, "tools") if row.get(name)}
-        yield f"{path} row {i}", row | nested
+def _plain(row: Row) -> Row:
+    """A row of a parquet file, whose messages and tools have no members that are null."""
+    return {**row, **{k: without_nulls(row[k]) for k in (*FIELDS, "tools") if row.get(k)}}

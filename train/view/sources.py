@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rewards.task import TaskError, parse_object
+from assay.rows import is_plain, parse_object, read_rows
+from rewards.task import TaskError
 from train.evaluation.results import named_rows, read_results
 from train.view.links import ANSWERS, EVALUATION, TRAINING
 
@@ -113,8 +114,8 @@ class Tail:
         stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
         if stamp == self._stamp:
             return False, []
-        if self.source.whole:
-            lines = list(self._document())
+        if self.source.whole or not is_plain(str(self.source.path)):
+            lines = list(self._document() if self.source.whole else self._packed())
             self._stamp = stamp
             return True, lines
         other = self._stamp is not None and self._stamp[0] != stat.st_ino
@@ -148,6 +149,12 @@ class Tail:
                 row = parse_object(line.decode("utf-8", "replace"), where)
                 found.append(Line(row, where, f"{_short(self.source.path)} line {number}"))
         return found, len(lines), used
+
+    def _packed(self) -> Iterator[Line]:
+        """The rows of a compressed or parquet file, which is written whole."""
+        for where, row in read_rows(self.source.path):
+            short = where.removeprefix(str(self.source.path))
+            yield Line(row, where, f"{_short(self.source.path)}{short}")
 
     def _document(self) -> Iterator[Line]:
         data = read_results(self.source.path)

@@ -16,9 +16,9 @@ pytest.importorskip("torch")
 
 from front import command
 
+from assay.rows import read_rows
 from rewards.http_client import GIVE_UP
 from rewards.journal import read_journal
-from rewards.task import read_jsonl
 from rollouts.cdr.prompts import MODES
 
 eval_main = command("eval")
@@ -131,7 +131,7 @@ def test_an_endpoint_is_asked_in_every_mode(
     assert {r["outcome"] for r in rows if r["family"] == "refinement"} == {
         1.0 if mode in ("plan_first", "state_aware") else 0.0
     }
-    kept = [row["messages"][:-1] for _, row in read_jsonl(tmp_path / "out" / "rows.jsonl")]
+    kept = [row["messages"][:-1] for _, row in read_rows(tmp_path / "out" / "rows.jsonl")]
     assert sorted(map(str, kept)) == sorted(str(b["messages"]) for b in seen)  # for `assay view`
 
 
@@ -150,10 +150,10 @@ def test_failed_requests_count_nowhere_and_are_asked_again(bench: Path, tmp_path
         home = out / "data/evaluation/atomic_m/m1"
         rows = {
             r["instance_id"]: r
-            for _, r in read_jsonl(home / "score_direct_k3_seed0/instance_metrics.jsonl")
+            for _, r in read_rows(home / "score_direct_k3_seed0/instance_metrics.jsonl")
         }
         assert (rows["two"]["rs_at_k"], rows["two"]["num_scorable_variants"]) == (None, 2)
-        predictions = [r for _, r in read_jsonl(home / "predictions_direct_k3_seed0.jsonl")]
+        predictions = [r for _, r in read_rows(home / "predictions_direct_k3_seed0.jsonl")]
         lost = predictions[1]["variant_predictions"][1]
         assert not lost["valid_prediction"] and "HTTP 400" in lost["prediction_error"]
         outcomes = [r["outcome"] for r in json.loads((out / "results.json").read_text())["rows"]]
@@ -226,6 +226,6 @@ def test_a_local_checkpoint_answers_the_same_files(
     assert eval_main([*words, *more]) == 0
     target = out / "data/evaluation/atomic_m/tiny/predictions_direct_k1_seed0.jsonl"
     first = target.read_bytes()
-    assert all(r["variant_predictions"][0]["valid_prediction"] for _, r in read_jsonl(target))
+    assert all(r["variant_predictions"][0]["valid_prediction"] for _, r in read_rows(target))
     assert eval_main([*words, *more]) == 0
     assert target.read_bytes() == first

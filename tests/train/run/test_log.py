@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from assay.files import file_hash
+from assay.rows import read_rows
 from configs.loader import load
 from configs.schema import DemoConfig
-from rewards.task import Score, read_jsonl
+from rewards.task import Score
 from train.run.log import RunLog, console_line, read_metrics, rollout_metrics
 from train.run.logged import LogError
 from train.run.record import read_run_record, write_run_record
@@ -59,7 +60,7 @@ def test_resume_drops_what_came_after_and_a_torn_line(tmp_path: Path) -> None:
     assert read_metrics(tmp_path)[-1]["reward/mean"] == 0.9
     names = sorted(p.name for p in (tmp_path / "rollouts").iterdir())
     assert names == [f"step_{n:06d}.jsonl" for n in (1, 2, 3)]
-    assert [row for _, row in read_jsonl(tmp_path / "rollouts" / names[-1])] == [{"id": "new"}]
+    assert [row for _, row in read_rows(tmp_path / "rollouts" / names[-1])] == [{"id": "new"}]
 
 
 def test_resuming_an_earlier_stage_drops_the_later_one(tmp_path: Path) -> None:

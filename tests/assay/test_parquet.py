@@ -1,0 +1,64 @@
+"""Rows as parquet and back."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.parquet import parquet_rows, write_lines
+from assay.rows import json_line
+
+pa = pytest.importorskip("pyarrow", reason="needs the parquet extra")
+pq = pytest.importorskip("pyarrow.parquet", reason="needs the parquet extra")
+
+PLAIN = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False)
+VALUE = st.recursive(
+    PLAIN | st.text(max_size=3) | st.text(st.characters(categories=["Cs"]), max_size=2),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner),
+    max_leaves=6,
+)
+ROW = st.dictionaries(st.sampled_from("abc"), VALUE, max_size=3)
+
+
+def kept(rows: list[dict[str, Any]]) -> bytes:
+    out = io.BytesIO()
+    write_lines(out, io.BytesIO(b"".join(map(json_line, rows))))
+    return out.getvalue()
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(ROW, min_size=1, max_size=5))
+def test_rows_come_back_as_json_holds_them(rows: list[dict[str, Any]]) -> None:
+    data = kept(rows)
+    found = list(parquet_rows("x", io.BytesIO(data)))
+    wanted = [json.loads(json_line(row)) for row in rows]
+    assert found == wanted or (not any(rows) and found == [])
+    assert kept(rows) == data
+
+
+def test_columns_of_one_type_have_it_and_others_hold_json() -> None:
+    message = {"role": "user", "content": "hi"}
+    rows = [
+        {"id": "a", "n": 1, "x": 1, "messages": [message], "ids": [1, 2], "gold": {"a": 1}},
+        {"id": "b", "n": 2, "x": 0.5, "messages": [message] * 2, "ids": [], "gold": {"b": 1}},
+    ]
+    schema = pq.ParquetFile(io.BytesIO(kept(rows))).schema_arrow
+    said = {field.name: str(field.type) for field in schema}
+    assert said["id"] == said["gold"] == "string"
+    assert (said["n"], said["x"]) == ("int64", "double")
+    assert said["ids"].startswith("list<") and "struct<role: string" in said["messages"]
+    assert json.loads(pq.read_table(io.BytesIO(kept(rows)))["gold"][1].as_py()) == {"b": 1}
+
+
+def test_nulls_of_a_foreign_file_stay() -> None:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"a": [1, None], "b": ["x", "y"]}), out)
+    assert list(parquet_rows("x", io.BytesIO(out.getvalue()))) == [
+        {"a": 1, "b": "x"},
+        {"a": None, "b": "y"},
+    ]
