@@ -127,6 +127,9 @@ def test_what_reads_rollouts_reads_every_form(
         assert command("view")([given, "--out", str(tasks / "view.html")]) == 0
         pages.append((tasks / "view.html").stat().st_size)
     assert all(one == scores[0] for one in scores)
+    again = [(r["id"], r["sample"], r["outcome"], r["reward"], r["why"]) for r in scores[0]]
+    assert again == [(r["task_id"], r["sample"], r["outcome"], r["reward"], r["why"]) for r in made]
+    assert {outcome for *_, outcome, _, _ in again} == {0.0, 1.0}
     names = [[(row["task_id"], row["messages"]) for row in one] for one in kept]
     assert all(one == names[0] for one in names)
     assert max(pages) - min(pages) < 0.02 * max(pages)

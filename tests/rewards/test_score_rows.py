@@ -250,3 +250,52 @@ def test_an_interrupt_ends_all_processes_and_leaves_nothing(tmp_path: Path) -> N
 def test_workers_below_nothing_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-", "--workers", "-1"]) == 2
     assert "--workers -1: wanted 1 or more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("row", "outcome", "said"),
+    [
+        ({"text": "<status>KEEP</status><clean_text>gold 0</clean_text>"}, 1.0, "ok"),
+        ({"text": "<status>KEEP</status><clean_text>text 0</clean_text>"}, 0.0, ""),
+        ({"text": "<status>KEEP</status><clean_text>gold 0", "stop": "length"}, 0.0, ""),
+        ({"text": "", "failure": "sandbox: gone"}, None, "failure: sandbox: gone"),
+        ({"text": "done", "files": {"a.csv": 7}}, None, "keeps the size of 'a.csv' (7 bytes)"),
+        ({"text": "<status>KEEP</status><clean_text>gold 0</clean_text>", "files": {}}, 1.0, "ok"),
+        (
+            {
+                "messages": [
+                    {"role": "user", "content": "?"},
+                    {
+                        "role": "assistant",
+                        "content": "<status>KEEP</status><clean_text>gold 0</clean_text>",
+                    },
+                ]
+            },
+            1.0,
+            "ok",
+        ),
+    ],
+)
+def test_a_rollout_is_scored_from_what_it_keeps_or_says_why_not(
+    row: dict[str, Any], outcome: float | None, said: str
+) -> None:
+    tasks = {task.id: task for task in task_rows(1)}
+    (found,) = score_lines([json.dumps({"task_id": "t0", "sample": 3, **row})], tasks)
+    assert (found["id"], found["sample"], found["outcome"]) == ("t0", 3, outcome)
+    assert said in found["why"]
+
+
+@pytest.mark.parametrize(
+    ("row", "tasks", "said"),
+    [
+        ({"task_id": "t0", "text": "x"}, None, "a rollout, which holds no gold"),
+        ({"task_id": "t9", "text": "x"}, {}, "field 'task_id' is 't9', which is no task of"),
+        ({"task_id": "t0"}, {"t0": task_rows(1)[0]}, "a rollout without `text`"),
+        ({"task_id": "t0", "messages": [3]}, {"t0": task_rows(1)[0]}, "without `text`"),
+    ],
+)
+def test_a_rollout_that_cannot_be_scored_is_one_sentence(
+    row: dict[str, Any], tasks: dict[str, Task] | None, said: str
+) -> None:
+    (found,) = score_lines([json.dumps(row)], tasks)
+    assert found["id"] == row["task_id"] and said in found["error"]
