@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-<<<<<<< HEAD
-from data_gen.readers import LOST, unpacked
-=======
 from assay.rows import unpacked
->>>>>>> 3914d68 (One row reader: plain, gz, zst and parquet by name in every command)
+from data_gen.readers import LOST
 from data_gen.readers import CorpusError as CorpusError
 
 SHIPPED = Path(__file__).parent / "corpus" / "documents.jsonl.gz"

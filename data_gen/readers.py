@@ -13,6 +13,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import glob
+import io
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
