@@ -194,7 +194,7 @@ class Statement:
         return f"{self.target.code()} = {self.of.code()}"
 
 
-MODULES = ("io", "json", "sqlite3", *PACKED.values())
+MODULES = ("duckdb", "io", "json", "sqlite3", *PACKED.values())
 
 
 def namespace() -> dict[str, Any]:

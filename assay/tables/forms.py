@@ -23,14 +23,21 @@ from typing import Any, cast
 
 from assay.extras import install_extra
 from assay.tables.calls import namespace
+from assay.tables.doubts import Doubt
 from assay.tables.overrules import Overrules
 from assay.tables.plan import ReadPlan, Unread, Unreadable, source
 from assay.tables.texts import read_text, unpacked
 from assay.tables.workbooks import Found, sheets
 
 _ROWS = 2000  # of a table, that are looked at for decisions
-_NEEDS = {"parquet": "pyarrow", "html": "lxml"}
-_BYTES = {"excel": 200 << 20, "json": 200 << 20, "lines": 2 << 30, "html": 50 << 20}
+_NEEDS = {
+    **{"parquet": "pyarrow", "feather": "pyarrow", "html": "lxml"},
+    **{"spss": "pyreadstat", "duckdb": "duckdb"},
+}
+_BYTES = {
+    **{"excel": 200 << 20, "json": 200 << 20, "lines": 2 << 30, "html": 50 << 20},
+    **{"feather": 2 << 30, "stata": 2 << 30, "spss": 2 << 30},
+}
 
 
 def tables_of(path: Path, name: str, form: str, rules: Overrules) -> Iterator[Found | Unread]:
@@ -89,15 +96,76 @@ def _records(name: str, form: str, rows: list[Any]) -> Found:
 
 def _parquet(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
     parquet: Any = importlib.import_module("pyarrow.parquet")
-    file = parquet.ParquetFile(path)
-    about = json.loads((file.schema_arrow.metadata or {}).get(b"pandas", b"{}"))
+    with parquet.ParquetFile(path) as file:
+        schema = file.schema_arrow
+        batch = next(file.iter_batches(batch_size=_ROWS), None)
+        table = batch if batch is not None else schema.empty_table()
+    about = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
     kept = about.get("index_columns", ())
     named = [i for i in kept if isinstance(i, str) or i.get("name") is not None]
-    batch = next(file.iter_batches(batch_size=_ROWS), None)
-    table = batch if batch is not None else file.schema_arrow.empty_table()
+    picked, doubts = _flat(schema, name)
+    table = table.select(picked) if picked else table
     frame = table.to_pandas().reset_index() if named else table.to_pandas()
-    cells = [frame.iloc[:, i].tolist() for i in range(frame.shape[1])]
-    yield Found(ReadPlan(name, "parquet", header=not named), cells)
+    yield _framed(ReadPlan(name, "parquet", header=not named, picked=picked, doubts=doubts), frame)
+
+
+def _feather(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
+    feather: Any = importlib.import_module("pyarrow.feather")
+    table = feather.read_table(path)
+    picked, doubts = _flat(table.schema, name)
+    table = table.select(picked) if picked else table
+    frame = table.slice(0, _ROWS).to_pandas()
+    yield _framed(ReadPlan(name, "feather", picked=picked, doubts=doubts), frame)
+
+
+def _flat(schema: Any, name: str) -> tuple[tuple[str, ...], tuple[Doubt, ...]]:
+    """(the columns to read, nothing for all; a doubt for each that holds lists or objects)."""
+    types: Any = importlib.import_module("pyarrow").types
+    odd = [f for f in schema if types.is_nested(f.type) or "binary" in str(f.type)]
+    if len(odd) == len(schema):
+        raise Unreadable(f"column {odd[0].name!r} holds {odd[0].type}; a table has plain values")
+    said = "holds {}: a table has plain values, so the column is left out"
+    gone = [str(f.name) for f in odd]
+    doubts = [Doubt("layout", said.format(f.type), column=str(f.name), path=name) for f in odd]
+    picked = [str(n) for n in schema.names if str(n) not in gone] if odd else []
+    return tuple(picked), tuple(doubts)
+
+
+def _stata(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
+    pd: Any = importlib.import_module("pandas")
+    yield _framed(ReadPlan(name, "stata"), pd.read_stata(path))
+
+
+def _spss(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
+    pd: Any = importlib.import_module("pandas")
+    yield _framed(ReadPlan(name, "spss"), pd.read_spss(path))
+
+
+def _framed(reading: ReadPlan, frame: Any) -> Found:
+    """The table that a frame shows: columns of labels are text."""
+    labelled = tuple(str(c) for c in frame.columns if str(frame[c].dtype) == "category")
+    some = frame.iloc[:: max(1, len(frame) // _ROWS)]
+    cells = [some.iloc[:, i].tolist() for i in range(some.shape[1])]
+    return Found(replace(reading, labelled=labelled), cells)
+
+
+def _duckdb(path: Path, name: str, rules: Overrules) -> Iterator[Found | Unread]:
+    duckdb: Any = importlib.import_module("duckdb")
+    listed = "select table_name from duckdb_tables() where not internal and schema_name = 'main'"
+    with duckdb.connect(str(path), read_only=True) as db:
+        names = sorted(str(row[0]) for row in db.execute(listed).fetchall())
+        if not names:
+            raise Unreadable("a DuckDB file without tables")
+        for table in names:
+            quoted = table.replace('"', '""')
+            about = db.execute(f'describe "{quoted}"').fetchall()
+            odd = next((r for r in about if re.search(r"\[|STRUCT|MAP|UNION|BLOB|BIT", r[1])), None)
+            if odd is not None:
+                why = f"column {odd[0]!r} holds {odd[1]}; a table has plain values"
+                yield Unread(name, why, table)
+                continue
+            frame = db.execute(f'select * from "{quoted}" limit {_ROWS}').df()
+            yield _framed(ReadPlan(name, "duckdb", table), frame)
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -162,6 +230,10 @@ _READERS = {
     "json": _json,
     "lines": _lines,
     "parquet": _parquet,
+    "feather": _feather,
+    "stata": _stata,
+    "spss": _spss,
+    "duckdb": _duckdb,
     "sqlite": _sqlite,
     "html": _html,
 }

@@ -33,7 +33,6 @@ from assay.tables.missing import as_number
 
 Frame = Any  # a pandas DataFrame; pandas ships no types
 PD = Name("pd")
-FORMS = ("csv", "excel", "json", "lines", "parquet", "sqlite", "html")
 
 
 class Unreadable(TaskError):
@@ -92,6 +91,8 @@ class ReadPlan:
     dates: Mapping[str, str] = field(default_factory=dict[str, str])
     exact: tuple[str, ...] = ()
     renamed: bool = False
+    picked: tuple[str, ...] = ()  # the columns that are read, where the file has others
+    labelled: tuple[str, ...] = ()  # columns of codes with labels, which are read as text
     # merged cells: (column, column it is filled from, rows from 0 of the frame), in order
     filled: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     drop_rows: Spans = ()
@@ -161,7 +162,16 @@ class ReadPlan:
         if unknown := sorted(set(row) - known):
             raise TaskError(f"a reading has no field {unknown[0]!r}")
         values = dict(row)
-        lists = ("columns", "numbers", "marked", "text", "exact", "drop_duplicates")
+        lists = (
+            "columns",
+            "numbers",
+            "marked",
+            "text",
+            "exact",
+            "drop_duplicates",
+            "picked",
+            "labelled",
+        )
         for key in (*lists, "fixed", "notes"):
             values[key] = tuple(values.get(key, ()))
         for key in ("missing", "drop_where"):
@@ -200,13 +210,20 @@ def source(reading: ReadPlan, place: str | None = None) -> Node:
         kept = {"dtype": False, "convert_dates": False, "convert_axes": False}
         options = {"orient": "records", **lines, **kept, "precise_float": True}
         frame = Call(PD, "read_json", (where,), options)
-    elif reading.form == "parquet":
-        frame = Call(PD, "read_parquet", (where,))
+    elif reading.form in ("parquet", "feather", "stata", "spss"):
+        options = {"columns": list(reading.picked)} if reading.picked else {}
+        frame = Call(PD, f"read_{reading.form}", (where,), options)
         frame = frame if reading.header else frame.call("reset_index")
+    elif reading.form == "duckdb":
+        table = reading.part.replace('"', '""')
+        database = Call(Name("duckdb"), "connect", (where,), {"read_only": True})
+        frame = database.call("execute", f'select * from "{table}"').call("df")
     elif reading.form == "sqlite":
         frame = _sqlite(reading, where, "*")
     else:
         frame = _html(reading, where)
+    if reading.labelled:
+        frame = frame.call("astype", {c: Name("object") for c in reading.labelled})
     return frame.call("set_axis", list(reading.columns), axis=1) if reading.renamed else frame
 
 

@@ -22,26 +22,19 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
+from assay.tables.calls import PACKED as PACKED
 from assay.tables.calls import namespace
 from assay.tables.checks import revised
 from assay.tables.columns import Column, column_of, decide
 from assay.tables.dialect import Layout, layout_of, records
+from assay.tables.files import FORMS, files_below
+from assay.tables.files import form_of as form_of
 from assay.tables.forms import Found, tables_of
 from assay.tables.marks import looks_numeric
 from assay.tables.overrules import Overrules, Rule, overrules
 from assay.tables.plan import Frame, ReadPlan, Unread, Unreadable, after, rows, source
 from assay.tables.texts import WHOLE, Text, line_in_file, read_text, without_lines
 
-FORMS = {
-    **dict.fromkeys((".csv", ".tsv", ".tab", ".psv", ".dat"), "csv"),
-    **dict.fromkeys((".xlsx", ".xlsm"), "excel"),
-    ".json": "json",
-    **dict.fromkeys((".jsonl", ".ndjson"), "lines"),
-    ".parquet": "parquet",
-    **dict.fromkeys((".sqlite", ".sqlite3", ".db"), "sqlite"),
-    **dict.fromkeys((".html", ".htm"), "html"),
-}
-PACKED = (".gz", ".bz2", ".xz", ".zst")
 SMALL = 2 << 20  # bytes of a file that is read whole before its reading is given
 _SAMPLED = 4000  # rows whose cells are looked at in a large file
 _ROUNDS = 8
@@ -49,20 +42,14 @@ _MOST = 1 << 30  # tables of one file
 _Kept = dict[str, Frame]  # frames read already, by the code that reads them; each is used once
 
 
-def form_of(path: Path) -> str:
-    """The form that the suffix of a file says; nothing for what is no table."""
-    suffixes = [s.lower() for s in path.suffixes]
-    if suffixes and suffixes[-1] in PACKED:
-        form = FORMS.get(suffixes[-2], "") if len(suffixes) > 1 else ""
-        return form if form in ("csv", "json", "lines") else ""
-    return FORMS.get(suffixes[-1], "") if suffixes else ""
-
-
 def readings_below(root: Path) -> Iterator[ReadPlan | Unread]:
-    """The tables of all files below a folder, in the order of their paths."""
+    """The tables of all files below a folder, in the order of their paths; then a line for each
+    file that is not read."""
     rules = overrules(root)
-    for path in sorted(p for p in root.rglob("*") if p.is_file() and form_of(p)):
+    tables, others = files_below(root)
+    for path in tables:
         yield from readings(path, root, rules)
+    yield from others
 
 
 def readings(

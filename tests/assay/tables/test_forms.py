@@ -1,0 +1,106 @@
+"""A table is the same in every form that people keep it in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("pyreadstat")
+
+from assay.tables.plan import Frame, ReadPlan, Unread  # noqa: E402
+from assay.tables.read import settled  # noqa: E402
+
+FRAME = pd.DataFrame(
+    {
+        "town": [f"Tówn {i % 7}" for i in range(40)],
+        "sales": [i * 1.25 + 3 for i in range(40)],
+        "visitors": [90 + i * 7 for i in range(40)],
+        "rate": [None if i % 9 == 0 else i / 8 for i in range(40)],
+        "day": pd.date_range("2023-01-30", periods=40),
+    }
+)
+
+
+def _duckdb(frame: Frame, path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(path)) as db:
+        db.register("given", frame)
+        db.execute('create table "my shops" as select * from given')
+
+
+def _sav(frame: Frame, path: Path) -> None:
+    pytest.importorskip("pyreadstat").write_sav(frame, str(path))
+
+
+WRITERS: dict[str, Callable[[Frame, Path], Any]] = {
+    "t.feather": lambda f, p: f.to_feather(p),
+    "t.arrow": lambda f, p: f.to_feather(p, compression="uncompressed"),
+    "t.parquet": lambda f, p: f.to_parquet(p),
+    "t.dta": lambda f, p: f.to_stata(p, write_index=False, version=118),
+    "t.sav": _sav,
+    "t.duckdb": _duckdb,
+    "t.ods": lambda f, p: f.to_excel(p, index=False, engine="odf"),
+    "t.xlsx": lambda f, p: f.to_excel(p, index=False),
+}
+
+
+def _read(path: Path) -> tuple[ReadPlan, Frame]:
+    """A file with one table, read, and read again by the printed code."""
+    (found,) = settled(path, path.parent)
+    assert not isinstance(found, Unread), found.said()
+    plan, frame = found
+    names: dict[str, Any] = {"pd": pd}
+    here = Path.cwd()
+    os.chdir(path.parent.parent)
+    try:
+        exec(ReadPlan.from_json(plan.to_json()).code(), names)
+    finally:
+        os.chdir(here)
+    pd.testing.assert_frame_equal(names["t"], frame)
+    return plan, frame
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_table_is_the_same_in_every_form(name: str, folder: Path) -> None:
+    WRITERS[name](FRAME, folder / name)
+    plan, frame = _read(folder / name)
+    assert plan.doubts == ()
+    assert list(frame.columns) == list(FRAME.columns)
+    for column in ("town", "sales", "visitors"):
+        assert frame[column].tolist() == FRAME[column].tolist()
+    assert frame["rate"].isna().tolist() == FRAME["rate"].isna().tolist()
+    assert frame["rate"].dropna().tolist() == FRAME["rate"].dropna().tolist()
+    assert pd.to_datetime(frame["day"]).tolist() == FRAME["day"].tolist()
+
+
+def test_labels_of_codes_are_text(folder: Path) -> None:
+    frame = pd.DataFrame({"sex": pd.Categorical(["male", "female"] * 15), "age": range(30)})
+    for name in ("t.dta", "t.parquet", "t.feather"):
+        WRITERS[name](frame, folder / name)
+        assert _read(folder / name)[1]["sex"].tolist() == ["male", "female"] * 15
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.feather"])
+def test_a_column_of_lists_is_left_out_with_a_doubt(name: str, folder: Path) -> None:
+    frame = FRAME.assign(tags=[["a", "b"]] * 40, about=[{"a": 1}] * 40)
+    WRITERS[name](frame, folder / name)
+    plan, found = _read(folder / name)
+    assert [(d.column, d.path) for d in plan.doubts] == [("tags", name), ("about", name)]
+    assert list(found.columns) == list(FRAME.columns)
+
+
+def test_a_table_of_lists_alone_is_refused(folder: Path) -> None:
+    pd.DataFrame({"tags": [["a"]] * 5}).to_parquet(folder / "t.parquet")
+    (found,) = settled(folder / "t.parquet", folder)
+    assert isinstance(found, Unread) and "'tags'" in found.why
