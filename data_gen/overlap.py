@@ -1,13 +1,13 @@
-"""What two sets of tasks share: exactly, and nearly (MinHash over word shingles).
+"""What two sets of tasks share: exactly, and nearly (MinHash over shingles).
 
 Inputs and references are compared by canonical hash (letters and digits only, so that cleaning
-does not hide a copy) and by an estimate of the Jaccard similarity of their 5-word shingles; recipes
-by their operators in order.
+does not hide a copy) and by an estimate of the Jaccard similarity of their shingles
+(`rewards.shingles`: words, or characters where a script has no spaces); recipes by their operators
+in order.
 """
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,9 @@ from typing import Any, cast
 import numpy as np
 
 from data_gen.demo.passages import canonical_hash
+from data_gen.together import Together
 from rewards.mixing import spread
+from rewards.shingles import ALONE, WORDS, tokens
 from rewards.task import Task
 
 # 16 bands of 4: of pairs at a Jaccard similarity of 0.8 the bands miss one in 4,500, at 0.5 a
@@ -25,8 +27,6 @@ from rewards.task import Task
 PERMUTATIONS, BANDS = 64, 16
 SIGNATURE = 8 * PERMUTATIONS  # bytes
 NEAR = 0.8
-_WORD = re.compile(r"\w+")
-_SHINGLE = 5  # words
 _LEAST_WORDS = 8  # shorter texts are alike by chance
 _BLOCK, _PAIRS = 256, 65_536  # signatures and pairs that are compared at a time
 Values = Any  # a numpy array of whole numbers
@@ -57,16 +57,22 @@ _A, _B = _coefficients()
 
 @lru_cache(maxsize=4096)  # many tasks share an input
 def signature(text: str) -> bytes | None:
-    """MinHash of the text's 5-word shingles (lower case), as bytes; None for short texts."""
-    words = _WORD.findall(text.lower())
-    if len(words) < _LEAST_WORDS:
+    """MinHash of the text's shingles, as bytes; None for short texts."""
+    found, widths = tokens(text)
+    if 2 * len(found) - widths.count(ALONE) < 2 * _LEAST_WORDS:
         return None
-    said = memoryview(" ".join(words).encode())
+    said = memoryview(" ".join(found).encode("utf-8", "replace"))
     spaces = np.flatnonzero(np.frombuffer(said, dtype=np.uint8) == ord(" ")).tolist()
     starts = [0, *(place + 1 for place in spaces)]
-    # five words with the spaces between them
-    ends = [*spaces[_SHINGLE - 1 :], len(said)]
-    shingles = {zlib.crc32(said[a:b]) for a, b in zip(starts, ends, strict=False)}
+    ends = [*spaces, len(said)]
+    if widths:  # so many tokens from each on, with the spaces between them
+        places = (at + width - 1 for at, width in enumerate(widths))
+        pairs = (
+            (a, ends[last]) for a, last in zip(starts, places, strict=True) if last < len(ends)
+        )
+    else:
+        pairs = zip(starts, ends[WORDS - 1 :], strict=False)
+    shingles = {zlib.crc32(said[a:b]) for a, b in pairs}
     # spread first: a product of small numbers keeps their order, and all minima would be of one
     values = spread(np.fromiter(shingles, dtype=np.uint64, count=len(shingles)))
     with np.errstate(over="ignore"):
@@ -119,18 +125,10 @@ def copies(texts: Mapping[str, str]) -> dict[str, str]:
 
 def copies_of(prints: Mapping[str, Print]) -> dict[str, str]:
     """The same from the texts' prints."""
-    first = {name: name for name in prints}
-
-    def root(name: str) -> str:
-        while first[name] != name:
-            first[name] = first[first[name]]
-            name = first[name]
-        return name
-
+    groups = Together()
     for one, other in _alike(prints):
-        low, high = sorted((root(one), root(other)))
-        first[high] = low
-    return {name: root(name) for name in prints}
+        groups.join(one, other)
+    return groups.heads(prints)
 
 
 def _alike(prints: Mapping[str, Print]) -> Iterator[tuple[str, str]]:

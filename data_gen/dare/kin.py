@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from data_gen.together import Together
 from rewards.processes import Crew, one_thread
 from rewards.table_files import tables_of
 from rewards.table_marks import TableMarks
@@ -39,17 +40,17 @@ def _shipped(folder: Path) -> list[TableMarks]:
 def heads(marks: Mapping[str, Sequence[TableMarks]]) -> dict[str, str]:
     """Name → the least name among those whose tables are like each other, directly or through
     others."""
-    head = {name: name for name in marks}
+    groups = Together()
     holders: defaultdict[int, set[str]] = defaultdict(set)
     for name in sorted(marks):
         own = {mark for table in marks[name] for mark in table.all()}
         for other in sorted({near for mark in own for near in holders[mark]}):
-            if head[name] != head[other] and _like(marks[name], marks[other]):
-                least, most = sorted((head[name], head[other]))
-                head = {k: least if v == most else v for k, v in head.items()}
+            apart = groups.head(name) != groups.head(other)
+            if apart and _like(marks[name], marks[other]):
+                groups.join(name, other)
         for mark in own:
             holders[mark].add(name)
-    return head
+    return groups.heads(marks)
 
 
 def _training(folder: Path) -> list[Path]:

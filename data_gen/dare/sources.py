@@ -22,6 +22,7 @@ from data_gen.dare.layout import Frame
 from data_gen.dare.local import local_tables
 from data_gen.dare.published import few, plain_values, same_as_published
 from data_gen.dare.second.original import Original
+from data_gen.together import Together
 from rewards.task import TaskError
 
 
@@ -198,27 +199,21 @@ def same_table(one: frozenset[str], other: frozenset[str]) -> bool:
 def groups(marks: Mapping[str, frozenset[str]]) -> dict[str, str]:
     """Source → the name of its group: copies of one table, and copies of copies, are together.
     The group's name does not depend on what sources are called where columns say enough."""
-    names = sorted(marks)
-    head = {name: name for name in names}
-
-    def top(name: str) -> str:
-        while head[name] != name:
-            name = head[name]
-        return name
-
+    names, alike = sorted(marks), Together()
     holders: dict[str, list[str]] = {}
     for name in names:
         near = {other for mark in marks[name] for other in holders.get(mark, ())}
         for other in sorted(near):
             if same_table(marks[name], marks[other]):
-                head[top(name)] = top(other)
+                alike.join(name, other)
         for mark in marks[name]:
             holders.setdefault(mark, []).append(name)
     least: dict[str, str] = {}
     for name in names:
         key = min(marks[name], default=hashlib.sha256(name.encode()).hexdigest()[:16])
-        least[top(name)] = min(key, least.get(top(name), "g"))
-    return {name: least[top(name)] for name in names}
+        head = alike.head(name)
+        least[head] = min(key, least.get(head, "g"))
+    return {name: least[head] for name, head in alike.heads(names).items()}
 
 
 def table_hash(frame: Frame) -> str:

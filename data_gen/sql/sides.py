@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from data_gen.krama.lakes.lake import Lake
 from data_gen.krama.lakes.sides import copies, families
+from data_gen.together import Together
 from rewards.seeds import derive_seed
 from rewards.sql.family import marks_of
 from rewards.table_marks import TableMarks
@@ -26,23 +27,14 @@ def sides_of(lakes: Sequence[Lake], heldout: float, validation: float, seed: int
     """The side of every table that is used; of copies, one is. A family of tables is held out, or
     validates, by a hash of its content: about these shares of the families."""
     group = copies(lakes)
-    parent: dict[str, str] = {}
-
-    def root(name: str) -> str:
-        while parent.setdefault(name, name) != name:
-            name = parent[name]
-        return name
-
-    def join(one: str, two: str) -> None:
-        least, most = sorted((root(one), root(two)))
-        parent[most] = least
-
+    together = Together()
     for place, family in families(lakes, group).items():
-        join(group[place], family)
+        together.join(group[place], family)
     for lake in lakes:
         for place, table in enumerate(lake.tables):
             for link in lake.links[place]:
-                join(group[lake.name, table.key], group[lake.name, lake.tables[link.other].key])
+                other = group[lake.name, lake.tables[link.other].key]
+                together.join(group[lake.name, table.key], other)
     found: Sides = {}
     taken: set[str] = set()
     for lake in lakes:
@@ -53,7 +45,8 @@ def sides_of(lakes: Sequence[Lake], heldout: float, validation: float, seed: int
                 lake.refused[table.key] = COPY
                 continue
             taken.add(own)
-            mine[table.key] = _side(derive_seed(seed, "sql-side", root(own)), heldout, validation)
+            family = together.head(own)
+            mine[table.key] = _side(derive_seed(seed, "sql-side", family), heldout, validation)
     return found
 
 

@@ -7,21 +7,20 @@ is its shortest training tasks, and every task draws its own examples from it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rewards.seeds import derive_seed
+from rewards.shingles import shingles, tokens
 from rewards.task import Task
 from rollouts.cdr.prompts import Example, messages
 
 POOL = 32  # tasks of one track and status that examples are drawn from: the shortest
 SAME_RECIPE = 4  # of them that may have one recipe
 NEAR = 0.8  # share of the shorter text's shingles from which two texts are copies
-_SHINGLE, _LEAST = 5, 4  # words of a shingle; shingles below which a text is only compared whole
-_WORD = re.compile(r"\w+")
+_LEAST = 4  # shingles below which a text is only compared whole
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,7 @@ def document_of(task: Task) -> str:
 
 
 class _Marks(NamedTuple):
-    """What a text is compared by: its letters and digits, and its shingles of five words."""
+    """What a text is compared by: its letters and digits, and its shingles."""
 
     letters: str
     shingles: frozenset[str]
@@ -181,9 +180,8 @@ class _Marks(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _marks(text: str) -> _Marks:
-    words = _WORD.findall(text.lower())
-    runs = zip(*(words[i:] for i in range(_SHINGLE)), strict=False)
-    return _Marks("".join(words), frozenset(map(" ".join, runs)))
+    found, widths = tokens(text)
+    return _Marks("".join(found), frozenset(shingles(found, widths)))
 
 
 def _copies(shot: Shot, other: Example) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,6 +57,69 @@ def test_texts_without_a_shingle_in_common_look_unlike() -> None:
     order = np.lexsort(signs.T[::-1])
     like = (signs[order][1:] == signs[order][:-1]).mean(axis=1)
     assert like.max() < 0.1
+
+
+HAN = "".join(chr(0x4E00 + 37 * i) for i in range(120))
+KANA = "".join(chr(0x3042 + i) for i in range(70))
+THAI = "".join(chr(0x0E01 + i) for i in range(46)) + "".join(chr(0x0E34 + i) for i in range(6))
+KHMER = "".join(chr(0x1780 + i) for i in range(50))
+MIXED = [*HAN, *KANA, " GPU ", "，", " 12 ", "。", " batch size "]
+
+
+def drawn(letters: Sequence[str], size: int, seed: int) -> list[str]:
+    return Random(seed).choices(letters, k=size)
+
+
+@pytest.mark.parametrize(
+    ("letters", "size", "changed"),
+    [
+        (HAN, 600, 3),
+        (HAN, 2000, 10),
+        (HAN, 90, 1),
+        (HAN + "，。", 418, 2),
+        (HAN + KANA, 60, 1),
+        (KANA, 300, 3),
+        (THAI, 900, 1),
+        (KHMER, 200, 2),
+        (MIXED, 300, 3),
+    ],
+)
+def test_a_copy_is_found_where_a_script_has_no_spaces(
+    letters: Sequence[str], size: int, changed: int
+) -> None:
+    for seed in range(5):
+        one = drawn(letters, size, seed)
+        two = list(one)
+        for place in Random(seed).sample(range(size), changed):
+            two[place] = "鲸"
+        other = drawn(letters, size, seed + 100)
+        said = {"a": "".join(one), "b": "".join(two), "c": "".join(other)}
+        assert copies(said) == {"a": "a", "b": "a", "c": "c"}
+        prints = {name: fingerprint_of(name, "", text, "", []) for name, text in said.items()}
+        assert overlaps([prints["b"]], [prints["a"], prints["c"]])["inputs"]["near"] == 1
+        assert overlaps([prints["c"]], [prints["a"], prints["b"]])["inputs"]["near"] == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: unicodedata.normalize("NFD", text),
+        lambda text: text.upper(),
+        lambda text: text.replace("a", "a\u200b"),
+        lambda text: text.replace("e", "e\u00ad"),
+        lambda text: "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in text),
+    ],
+)
+def test_forms_of_characters_hide_no_copy(change: Callable[[str], str]) -> None:
+    text = " ".join(f"größe w{i} café sea{i * 7}" for i in range(12))
+    assert signature(change(text)) == signature(text)
+
+
+def test_short_texts_say_too_little_in_any_script() -> None:
+    assert signature("one two three four five six seven") is None
+    assert signature("one two three four five six seven eight") is not None
+    assert signature(HAN[:15]) is None and signature(HAN[:16]) is not None
+    assert signature("\ud800" * 9 + " x" * 9) is not None  # half a pair raises nothing
 
 
 def _changed(text: str, words: int, draw: Random) -> str:

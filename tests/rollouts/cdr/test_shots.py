@@ -147,3 +147,10 @@ def test_tasks_of_other_modes_and_families_stay_as_they_are() -> None:
     plain = task(5)
     plain.gold["mode"] = "direct"
     assert with_examples(plain, pool, Shots()) is plain
+
+
+def test_a_part_of_a_text_without_spaces_is_alike() -> None:
+    letters = "".join(chr(0x4E00 + 31 * i) for i in range(200))
+    one = letters[:150]
+    assert alike(one, letters[20:170]) and not alike(one[:75], one[75:])
+    assert alike(one[:60] + "鲸" + one[61:], one)
