@@ -17,6 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.tables.doubts import count
+from data_gen.inputs import REFUSED, Input, say_inputs
 from rewards import console
 from rewards.task import Task, TaskError
 
@@ -82,12 +84,12 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     made: list[Task] = []
     tally = Tally()
     with Crew(args.workers or cores(), one_thread) as crew:
-        folders = [Folder(path, described, args.licence) for path in args.tables]
+        folders = [Folder(path, described, args.licence, True) for path in args.tables]
         if args.carried:
             written = export_carried(args.out / "carried", crew.map)
-            folders += [Folder(path, carried_about(path)) for path in written]
+            folders += [Folder(path, carried_about(path), bare=True) for path in written]
         lakes = open_lakes(folders, crew.map)
-        _named_once(lakes)
+        _named_once(lakes, args)
         sides = sides_of(lakes, args.heldout_share, args.validation_share, args.seed)
         jobs = _jobs(lakes, sides, args)
         with Progress("questions", "folders", len(jobs)) as bar:
@@ -96,22 +98,27 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
                 tally.add(found)
                 bar.add(1)
     parts = _parts(parted(made, tally.reasons), args)
+    inputs = _inputs(lakes, parts, tally, args)
     proof = certificate(parts, tally, args.seed)
+    proof |= {"doubts": count(d for one in inputs for d in one.doubts)}
     _write(args.out, parts, proof)
-    _say(lakes, parts, tally, args)
+    _say(inputs, args)
     if not made:
         raise TaskError(f"{args.out}: no question over these tables passed every check")
     return proof
 
 
-def _named_once(lakes: Sequence[Lake]) -> None:
+def _named_once(lakes: Sequence[Lake], args: argparse.Namespace) -> None:
+    from data_gen.sql.generate import Tally
+
     names = Counter(lake.name for lake in lakes)
     if twice := [name for name, n in names.items() if n > 1]:
         raise TaskError(f"two folders are called {twice[0]!r}; rename one")
     if not any(lake.tables for lake in lakes):
+        _say(_inputs(lakes, {}, Tally(), args), args)
         raise TaskError(
-            "no usable table in the folders given; they need 15 rows or more, a column of numbers, "
-            "and one to group by"
+            f"no table in the folders given can be asked about; {args.out / REFUSED} says why for "
+            "each"
         )
 
 
@@ -205,9 +212,11 @@ def _write(out: Path, parts: Parts, proof: dict[str, Any]) -> None:
         write_text(new / "certificate.json", json.dumps(proof, indent=2) + "\n")
 
 
-def _say(lakes: Sequence[Lake], parts: Parts, tally: Tally, args: argparse.Namespace) -> None:
+def _inputs(
+    lakes: Sequence[Lake], parts: Parts, tally: Tally, args: argparse.Namespace
+) -> list[Input]:
     """A line for every table."""
-    from data_gen.inputs import Input, say_inputs
+    from data_gen.krama.lakes.lake import why_none
 
     counts: Counter[tuple[str, str]] = Counter()
     for tasks in parts.values():
@@ -217,11 +226,16 @@ def _say(lakes: Sequence[Lake], parts: Parts, tally: Tally, args: argparse.Names
         own = {key: n for (name, key), n in counts.items() if name == lake.name}
         for one in lake.inputs(own, args.licence or "unknown"):
             why = tally.unused.get(one.name.removeprefix(f"{lake.name}/"))
-            one = replace(one, why=(why,)) if why and not one.used else one
+            why = why or why_none(tally.tables.get(one.name, Counter()))
+            one = replace(one, why=(why, *one.why[1:])) if why and not one.used else one
             cut = tally.cut.get(one.name)
             said[one.name] = replace(one, why=(cut, *one.why)) if cut else one
+    return list(said.values())
+
+
+def _say(inputs: Sequence[Input], args: argparse.Namespace) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
-    say_inputs(list(said.values()), args.out)
+    say_inputs(inputs, args.out)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -97,14 +97,15 @@ def _some_filters(made: Made, rng: Random, *taken: Field) -> tuple[Filter, ...]:
 
 def _key(made: Made, rng: Random, *taken: Field) -> Field:
     """A column that tells a row from the others, so that a list of rows says which they are."""
-    return _pick(made.of_kind("name"), rng, *taken)
+    return _pick([f for f in made.of_kind("name", "key") if f.unique], rng, *taken)
 
 
 def _shown(made: Made, rng: Random, *taken: Field) -> tuple[Field, ...]:
     """Columns to list: a name and perhaps another, or two where no name tells the rows apart."""
     rest = made.of_kind("group", "number", "year", "date", "name")
-    first = _key(made, rng, *taken) if made.of_kind("name") else _pick(rest, rng, *taken)
-    if first.kind == "name" and rng.random() < 0.5:
+    named = any(f.unique for f in made.of_kind("name", "key"))
+    first = _key(made, rng, *taken) if named else _pick(rest, rng, *taken)
+    if named and rng.random() < 0.5:
         return (first,)
     return (first, _pick(rest, rng, first, *taken))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -30,7 +30,7 @@ EXAMPLES = 2  # sentences kept of a reason, of each folder
 SHORT_COLUMNS = 8
 SHORT_PIECES = 325  # of a prompt: at most 350 tokens of SmolLM2's vocabulary (docs/sql.md)
 LONG_CHARACTERS = 6000
-_JOINS = 2  # databases of two tables, for each table
+_JOINS = 3  # databases of two tables, for each table
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,21 @@ class Tally:
     kinds: Counter[str] = field(default_factory=Counter[str])  # drafts by kind
     clauses: int = 0
     unused: dict[str, str] = field(default_factory=dict[str, str])  # why, by key of a table
+    tables: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])  # reasons
     cut: dict[str, str] = field(default_factory=dict[str, str])  # tables of which rows are left out
 
-    def refused(self, error: Refused) -> None:
+    def refused(self, error: Refused, tables: Iterable[str] = ()) -> None:
+        """Count a draft that became no task, also for its tables."""
         self.reasons[error.reason] += 1
+        proof = error.reason.startswith("proof") and error.detail
+        self.note(tables, f"{error.reason}: {error.detail}" if proof else error.reason)
         kept = self.examples.setdefault(error.reason, [])
         if error.detail and len(kept) < EXAMPLES:
             kept.append(error.detail[:400])
+
+    def note(self, tables: Iterable[str], why: str) -> None:
+        for name in tables:
+            self.tables.setdefault(name, Counter())[why] += 1
 
     def add(self, other: Tally, most: int = 5) -> None:
         self.reasons.update(other.reasons)
@@ -73,6 +81,8 @@ class Tally:
         self.clauses += other.clauses
         self.unused.update(other.unused)
         self.cut.update(other.cut)
+        for name, reasons in other.tables.items():
+            self.tables.setdefault(name, Counter()).update(reasons)
         for reason, said in other.examples.items():
             kept = self.examples.setdefault(reason, [])
             kept += said[: most - len(kept)]
@@ -159,10 +169,12 @@ def _one(
     shapes: set[str],
 ) -> Task | None:
     tried: list[Plan] = []
+    names = [f"{asked.name}/{m.described.key}" for m in unit.made]
     for _ in range(TRIES):
         try:
             plan = draft(unit, kind, rng)
         except NoPlan:
+            tally.note(names, "its columns do not fit the kind of question")
             continue
         if plan.shape in shapes:
             tally.reasons["asked already"] += 1
@@ -178,13 +190,13 @@ def _one(
             found = proved(plan, unit, one, text, second, asked.rows, seed)
             task = _task(asked, unit, plan, one, text, found, seed, side)
         except Refused as error:
-            tally.refused(error)
+            tally.refused(error, names)
             continue
         except NotProvable as error:
-            tally.refused(Refused("proof: not provable", str(error)))
+            tally.refused(Refused("proof: not provable", str(error)), names)
             continue
         if (why := _unscored(task)) != "":
-            tally.refused(Refused("gold does not score 1", why))
+            tally.refused(Refused("gold does not score 1", why), names)
             continue
         shapes.add(plan.shape)
         tally.clauses += bool(found.clauses)

@@ -35,9 +35,10 @@ class Field:
     name: str
     original: str
     words: str
-    kind: Literal["number", "group", "name", "year", "date", "other"] = "other"
+    kind: Literal["number", "group", "name", "key", "year", "date", "other"] = "other"
     nullable: bool = False
     unique: bool = False
+    whole: bool = False  # whole numbers
 
 
 @dataclass(frozen=True)

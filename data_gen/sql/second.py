@@ -59,7 +59,7 @@ class Second:
     def _column(self, table: Table, one: Field, rows: int) -> Any:
         pandas: Any = importlib.import_module("pandas")
         held = self._shelf.table(table.source(one.original))
-        numeric = one.kind in ("number", "year")
+        numeric = one.kind in ("number", "year") or (one.kind == "key" and one.whole)
         said = number_in(self._shelf, held, one.original) if numeric else filled(one.original)
         cells = [
             row[0]

@@ -26,6 +26,7 @@ from rewards.sql.data import RESERVED, Column, Database, Table, Type, packed
 Frame = Any
 LONGEST = 120  # characters of a cell
 ROWS = 20_000  # of a table, from its top
+_KEYS = ("id", "code", "thing", "rank")  # what numbers are that rows are known by
 COLUMNS = 12  # of a table; those that questions can use come first
 _WORDS = 40  # characters of what is said of a column
 
@@ -108,7 +109,10 @@ def made(
 def _chosen(described: Described, frame: Frame, most: int) -> list[Any]:
     """The columns that are carried, in their order: of many, those that questions can use."""
     useful = [
+        *(one.column for one in described.refers),
         *described.names[:2],
+        *described.keys[:2],
+        *_row_numbers(described)[:1],
         *described.groups[:4],
         *described.years[:1],
         *described.numbers[:6],
@@ -117,6 +121,12 @@ def _chosen(described: Described, frame: Frame, most: int) -> list[Any]:
     rest = [c for c in frame.columns if str(c) not in useful and c not in dates]
     kept = [*dict.fromkeys([*dates, *useful]), *map(str, rest)][:most]
     return [c for c in frame.columns if str(c) in {str(k) for k in kept}]
+
+
+def _row_numbers(described: Described) -> list[str]:
+    """Columns of whole numbers that tell the rows apart."""
+    found = described.sense.items()
+    return [n for n, c in found if c.kind in _KEYS and c.whole and described.is_unique(n)]
 
 
 def cells_of(column: Any) -> list[Cell] | None:
@@ -160,7 +170,8 @@ def _field(
     kind = _kind(described, original, date, unique, distinct, len(filled))
     words = _words(described.about.columns.get(original, ""), original)
     column = Column(name, declared, required, unique, date)
-    return Field(name, original, words, kind, not required, unique), column, cells
+    whole = declared == "INTEGER"
+    return Field(name, original, words, kind, not required, unique, whole), column, cells
 
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
@@ -177,7 +188,16 @@ def _kind(
         return "group"
     if original in described.names and unique:
         return "name"
+    if original in described.keys or _is_number_key(described, original, unique):
+        return "key"
     return "year" if original in described.years and distinct >= 5 else "other"
+
+
+def _is_number_key(described: Described, original: str, unique: bool) -> bool:
+    """Whether whole numbers tell the rows apart, or refer to rows of another table."""
+    refers = any(one.column == original for one in described.refers)
+    column = described.sense.get(original)
+    return column is not None and column.whole and (refers or (unique and column.kind in _KEYS))
 
 
 _ARTICLE = re.compile(r"^(the|an?) ", re.I)
@@ -259,7 +279,7 @@ def joined(one: Made, two: Made, link: Link) -> Unit | None:
     if mine is None or theirs is None:
         return None
     own, other = set(one.table.values(mine.name)), set(two.table.values(theirs.name))
-    if len((own & other) - {None}) < 5:
+    if len((own & other) - {None}) < (2 if link.declared else 5):
         return None
     refers = (two.table.name, theirs.name) if own - {None} <= other else None
     columns = tuple(

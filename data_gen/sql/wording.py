@@ -55,8 +55,8 @@ _OPENINGS: dict[str, tuple[str, ...]] = {
         "{measure} first.",
         "Order the rows of {table}{where} by {measure}, {order} first, and return {shown} of "
         "{first}.",
-        "Return {shown} of the {k} of {table}{where} with the {most} {measure}, {order} first.",
-        "Sorted by {measure} with the {order} first, what {is} {shown} of {first} of "
+        "Return {shown} of the {k} of {table}{where} with the {most} {measure}{in_order}.",
+        "Sorted by {measure} with the {order} first, what {is} {shown} in {first} of "
         "{table}{where}?",
     ),
     "distinct": (
@@ -70,20 +70,17 @@ _OPENINGS: dict[str, tuple[str, ...]] = {
         "What is the number of different {group} in the rows of {table}{where}?",
     ),
     "join": (
-        "Match the rows of {table} with {other} where {mine} equals {theirs}. For each {group} of "
-        "{other}, what is {value} of the matched rows of {table}{where_rows}? {both}",
-        "The tables {table} and {other} share {mine} ({theirs} in {other}). Give {value} of the "
-        "matched rows of {table} for each {group} of {other}{where_rows}. {both}",
-        "Joining {table} to {other} on {mine} = {theirs}, compute {value} of {table} per {group}"
-        "{where_rows}. {both}",
+        "Match the rows of {table} with {other} where {matched}. For each {group} of {other}, what "
+        "is {of_matched}{where_rows}? {both}",
+        "The tables {table} and {other} share {shared}. Give {of_matched} for each {group} of "
+        "{other}{where_rows}. {both}",
+        "Joining {table} to {other} where {matched}, compute {of_matched} per {group}{where_rows}. "
+        "{both}",
     ),
     "join_filter": (
-        "Match the rows of {table} with {other} where {mine} equals {theirs}. Over the matched "
-        "rows, what is {value} of {table}{where}?",
-        "The tables {table} and {other} share {mine} ({theirs} in {other}). Compute {value} of "
-        "{table} over the matched rows{where}.",
-        "Joining {table} to {other} on {mine} = {theirs}, what is {value} of {table} over the "
-        "joined rows{where}?",
+        "Match the rows of {table} with {other} where {matched}. What is {of_matched}{where}?",
+        "The tables {table} and {other} share {shared}. Compute {of_matched}{where}.",
+        "Joining {table} to {other} where {matched}, what is {of_matched}{where}?",
     ),
     "above_average": (
         "In which rows of {table}{where} is {measure} {than} the mean {measure}? Return {shown}.",
@@ -152,9 +149,17 @@ def _words(plan: Plan, unit: Unit) -> dict[str, str]:
     group = _plain(plan.group)
     dated = group if group.startswith("'") else f"'{group}'"
     first = plan.shown[0] if plan.shown else None
+    table, other = (unit.made[at].table.name for at in (0, -1))
+    mine, theirs = (quoted(f.name) if f else "" for f in (plan.mine, plan.theirs))
+    counted = plan.summary == "rows" or plan.measure is None
     return {
-        "table": unit.made[0].table.name,
-        "other": unit.made[-1].table.name,
+        "table": table,
+        "other": other,
+        "matched": f"{quoted(table)}.{mine} equals {quoted(other)}.{theirs}",
+        "shared": mine if mine == theirs else f"{mine} ({theirs} in {other})",
+        "of_matched": f"the number of matched rows of {table}"
+        if counted
+        else f"{_value(plan)} of the matched rows of {table}",
         "where": conditions,
         "where_rows": f", counting only rows{conditions}" if conditions else "",
         "given": _where(given),
@@ -171,17 +176,17 @@ def _words(plan: Plan, unit: Unit) -> dict[str, str]:
         "sign": OF_ROWS[plan.sign],
         "than": {">": "above", "<": "below"}.get(plan.sign, ""),
         "limit": str(plan.limit),
-        "k": f"{plan.limit} rows" if plan.limit != 1 else "1 row",
+        "k": f"{plan.limit} rows" if plan.limit != 1 else "row",
         "first": f"the first {plan.limit} rows" if plan.limit != 1 else "the first row",
         "groups": f"{plan.limit} groups" if plan.limit != 1 else "group",
         "in_order": f", {'highest' if plan.down else 'lowest'} first" if plan.limit != 1 else "",
-        "is": "are" if len(plan.shown) > 1 or plan.limit != 1 else "is",
+        "is": "is" if len(plan.shown) == 1 == plan.limit else "are the values of",
         "have": "have" if plan.limit != 1 else "has",
         "places": "the first place" if plan.limit == 1 else f"the first {plan.limit} places",
         "most": "highest" if plan.down else "lowest",
         "order": "highest" if plan.down else "lowest",
-        "mine": quoted(plan.mine.name) if plan.mine else "",
-        "theirs": quoted(plan.theirs.name) if plan.theirs else "",
+        "mine": mine,
+        "theirs": theirs,
     }
 
 

@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.files import write_text
-from data_gen.inputs import Input, say_inputs
+from assay.tables.doubts import count
+from data_gen.inputs import REFUSED, Input, say_inputs
 from data_gen.krama.folders import write_tasks
 from data_gen.krama.importer import DOMAINS, LAKE
 from data_gen.krama.lakes.about import Described, read_about
 from data_gen.krama.lakes.carried import carried_about, export_carried
 from data_gen.krama.lakes.constants import best_constants, paying
+from data_gen.krama.lakes.describe import ROWS
 from data_gen.krama.lakes.forms import FULL, Form
 from data_gen.krama.lakes.generate import Tally, generate, obscure_lake
 from data_gen.krama.lakes.lake import Folder, Lake, open_lakes
@@ -117,10 +119,10 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     lakes = [lake for side in sides.values() for lake in side]
     tally = Tally()
     if not any(lake.tables for lake in lakes):
-        _say(lakes, {}, args)
+        _say(_inputs(lakes, {}, args), args)
         raise TaskError(
-            "no usable table in the folders given; they need CSV, Excel, JSON, Parquet, SQLite, "
-            "HTML, NPZ or text files with column names, 15 rows or more, and a column of numbers"
+            f"no table in the folders given can be asked about; {args.out / REFUSED} says why for "
+            f"each. A table needs column names, {ROWS[0]} rows or more, and a column of numbers"
         )
     wanted = _wanted(args.count, bool(valid), bool(heldout), bool(opened))
     parts: Parts = {}
@@ -133,14 +135,16 @@ def build(args: argparse.Namespace) -> dict[str, Any]:
     if writer is not None:
         made, told = reworded_tasks(parts, tally.facts, writer, args.seed)
         parts, wordings = made, {"wordings": told}
-    proof = certificate(parts, tally, args.seed) | wordings
+    inputs = _inputs(lakes, parts, args)
+    doubts = {"doubts": count(d for one in inputs for d in one.doubts)}
+    proof = certificate(parts, tally, args.seed) | doubts | wordings
     with replacing_all(
         args.out, [f"{n}{o}.jsonl" for n in _PARTS for o in ("", "_obscured")]
     ) as new:
         for name, tasks in parts.items():
             write_tasks(new / f"{name}.jsonl", tasks, args.out)
         write_text(new / "certificate.json", json.dumps(proof, indent=2) + "\n")
-    _say(lakes, parts, args)
+    _say(inputs, args)
     return proof
 
 
@@ -153,7 +157,7 @@ def _writer(args: argparse.Namespace) -> Endpoint | None:
     return Endpoint(args.writer, args.writer_model, args.out / FILE, args.key_env)
 
 
-def _say(lakes: Sequence[Lake], parts: Parts, args: argparse.Namespace) -> None:
+def _inputs(lakes: Sequence[Lake], parts: Parts, args: argparse.Namespace) -> list[Input]:
     """A line for every table; one that stands on two sides is said once."""
     counts: Counter[tuple[str, str]] = Counter()
     for name, tasks in parts.items():
@@ -165,8 +169,12 @@ def _say(lakes: Sequence[Lake], parts: Parts, args: argparse.Namespace) -> None:
         for one in lake.inputs(own, args.licence or "unknown"):
             if one.why != ("",) and (one.name not in said or one.used):
                 said[one.name] = one
+    return list(said.values())
+
+
+def _say(inputs: Sequence[Input], args: argparse.Namespace) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
-    say_inputs(list(said.values()), args.out)
+    say_inputs(inputs, args.out)
 
 
 def _obscured(

@@ -20,6 +20,7 @@ from data_gen.krama.lakes.tables import Half, Read, Table
 from rewards.table_marks import marks_of_frame
 
 ROWS = (15, 200_000)
+BARE_ROWS = 5
 COLUMNS = 400  # looked at, from the left
 _SHORT = 25  # characters, on average, of one of two things in a cell
 _CUTS: dict[Cut, tuple[str, str]] = {  # (a mark that the text has, the part)
@@ -48,10 +49,14 @@ class _Found:
     spans: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
 
 
-def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = ()) -> Table | str:
-    """The table, or why no question can be asked of it."""
-    if not ROWS[0] <= len(frame) <= ROWS[1]:
-        return f"{len(frame)} rows; wanted {ROWS[0]} to {ROWS[1]}"
+def describe(
+    reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (), bare: bool = False
+) -> Table | str:
+    """The table, or why no question can be asked of it. `bare`: a query can also be asked of a
+    small table, and of one without measures."""
+    least = BARE_ROWS if bare else ROWS[0]
+    if not least <= len(frame) <= ROWS[1]:
+        return f"{len(frame)} rows; wanted {least} to {ROWS[1]:,}"
     np: Any = importlib.import_module("numpy")  # heavy, and its types are partial
     found = _Found()
     unquoted = [c for c in frame.columns if not _plain_name(c)]
@@ -59,9 +64,10 @@ def describe(reading: Read, frame: Any, about: About, holes: tuple[str, ...] = (
     sense = look_at(kept, about.columns)
     for name, column in sense.items():
         _sort(column, frame[name].dropna(), found, about)
-    if not found.numbers:
+    if not found.numbers and not bare:
         return f"no column of measured numbers{_whys(sense.values())}"
-    if not (found.groups or found.names or found.years or found.halves):
+    named = found.groups or found.names or found.keys or found.years or found.halves
+    if not named and not bare:
         return f"no column to group by, to match by or to order by{_whys(sense.values())}"
     if _is_matrix(found):
         return "a matrix: its rows are named as its columns"

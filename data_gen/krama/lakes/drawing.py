@@ -52,6 +52,13 @@ class Batch:
 
     drafts: list[Draft] = field(default_factory=list[Draft])
     refused: list[str] = field(default_factory=list[str])
+    tables: list[tuple[Lake, Sequence[str]]] = field(
+        default_factory=list[tuple[Lake, Sequence[str]]]
+    )  # of those, in the same order: the tables that they would have asked of
+
+    def refuse(self, why: str, lake: Lake, tables: Sequence[str]) -> None:
+        self.refused.append(why)
+        self.tables.append((lake, tables))
 
 
 class Drawing:
@@ -86,19 +93,19 @@ class Drawing:
                 lake, kind, draw = self._drawn(number)
                 try:
                     question = question_for(lake.tables, kind, draw, lake.links)
-                except NoQuestion:
-                    batch.refused.append("no fitting columns")
+                except NoQuestion as error:
+                    batch.refuse("no fitting columns", lake, error.tables)
                     continue
                 while not self._certain(type_of(question), place):
                     yield None
                 if self._types[type_of(question)] >= self._most:
                     continue
                 if why := self._form.fits(lake, question):
-                    batch.refused.append(why)
+                    batch.refuse(why, lake, [t.key for t in tables_of(lake, question)])
                     continue
                 question = replace(question, script=self._form.script(lake, question))
                 if question.shape in lake.seen:
-                    batch.refused.append("asked already")
+                    batch.refuse("asked already", lake, ())
                     continue
                 lake.seen.add(question.shape)
                 self._open[type_of(question)] += 1
@@ -146,10 +153,9 @@ def checked_batches(
 
 
 def _count(batch: Batch, reasons: Counter[str]) -> None:
-    for why in batch.refused:
+    for why, (lake, tables) in zip(batch.refused, batch.tables, strict=True):
         reasons[why] += 1
-    for lake, question, _, _ in batch.drafts:
-        lake.tried.update(t.key for t in tables_of(lake, question))
+        lake.note(tables, why)
 
 
 @contextmanager

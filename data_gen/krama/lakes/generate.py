@@ -157,8 +157,10 @@ def generate(
                 continue
             if values is None:
                 tally.reasons[why] += 1
-                continue
-            if unfit(lake, question, values, watches[answer_type], tally):
+            else:
+                why = unfit(lake, question, values, watches[answer_type], tally)
+            if values is None or why:
+                lake.note((t.key for t in tables_of(lake, question)), why)
                 continue
             types[answer_type] += 1
             task = to_task(lake, question, values, split, kind, draw, form)

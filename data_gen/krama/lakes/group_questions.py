@@ -5,8 +5,8 @@ from __future__ import annotations
 from data_gen.krama.lakes.grouping import grouped
 from data_gen.krama.lakes.ops import Above, Best, Each, Top
 from data_gen.krama.lakes.pipeline import Question
-from data_gen.krama.lakes.steps import Builder
-from data_gen.krama.lakes.words import GAP, NAMES_LEAST, PAIRED, WORDS, enough
+from data_gen.krama.lakes.steps import Builder, NoQuestion
+from data_gen.krama.lakes.words import GAP, NAMES_LEAST, PAIRED, WORDS, enough, one_order
 
 _K = (2, 3, 3, 4, 5)
 
@@ -78,6 +78,8 @@ def top_groups(b: Builder) -> Question:
 def group_values(b: Builder) -> Question:
     """One summary per group in alphabetical order: list_approximate."""
     number, name = _start(b, most=10, years=False)
+    if not one_order(b.sizes[name]):
+        raise NoQuestion("by: its values have more than one alphabetical order")
     how = b.summary(number, ("mean", "median", "total"))
     grouped(b, [name], number, how)
     text = f"What is the {WORDS[how]} of {b.the(number)} for each {b.col(name)} in {b.where()}?"

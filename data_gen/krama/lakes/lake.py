@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from assay.files import machine_failed
+from assay.tables.doubts import Doubt
+from assay.tables.forms import connect
 from assay.tables.overrules import Overrules, overrules
 from assay.tables.plan import Unread
 from assay.tables.read import form_of, settled
@@ -16,11 +22,11 @@ from data_gen.inputs import Input
 from data_gen.krama.lakes.about import About, Described, about
 from data_gen.krama.lakes.describe import describe
 from data_gen.krama.lakes.files import Arrays, load_arrays
-from data_gen.krama.lakes.links import Links, links_of
+from data_gen.krama.lakes.links import Links, links_of, spelled_apart
 from data_gen.krama.lakes.pipeline import Frames
 from data_gen.krama.lakes.proof import Prover
 from data_gen.krama.lakes.records import NoRecords, may_hold, records_in
-from data_gen.krama.lakes.tables import Table
+from data_gen.krama.lakes.tables import Refers, Table
 from rewards.processes import Turn
 from rewards.task import TaskError
 from rollouts.krama.index import LakeIndex, index_lake
@@ -29,30 +35,41 @@ FILES_MOST = 150  # of one lake; of more, a choice is asked about
 # a workbook takes about a hundred times as long to read as text of its size
 _BYTES = {"excel": 2_000_000, "json": 5_000_000, "lines": 5_000_000, "html": 5_000_000}
 _BYTES_ELSE = 30_000_000
-_TABLES = 12  # of one file
+TABLES_MOST = 12  # of one file
 
 
-_FAILED = "no question over it passed every check; certificate.json counts them"
-_UNTRIED = "no question was drawn from it before there were enough, or its columns fit none"
+_UNTRIED = "no question was drawn from it: other tables gave enough"
 
 
 @dataclass
 class Lake:
-    """A folder of tables, read once. `refused` holds a reason for each table that is not used."""
+    """A folder of tables, read once. `refused` holds a reason for each table that is not used, and
+    `doubts` those that refused it; `reasons` why drafts over a table became no task."""
 
     folder: Path
     name: str
     tables: list[Table]
     frames: Frames
     seen: set[str] = field(default_factory=set[str])
-    tried: set[str] = field(default_factory=set[str])  # tables that some question was asked of
+    reasons: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
     refused: dict[str, str] = field(default_factory=dict[str, str])
+    doubts: dict[str, tuple[Doubt, ...]] = field(default_factory=dict[str, tuple[Doubt, ...]])
     alone: bool = False  # no question joins its tables
 
     @cached_property
     def links(self) -> Links:
         """Which tables can be joined."""
         return [() for _ in self.tables] if self.alone else links_of(self.tables)
+
+    @cached_property
+    def apart(self) -> dict[str, list[str]]:
+        """What is said of keys that match but for their spelling."""
+        return {} if self.alone else spelled_apart(self.tables)
+
+    def note(self, keys: Iterable[str], why: str) -> None:
+        """A draft over these tables became no task."""
+        for key in keys:
+            self.reasons.setdefault(key, Counter())[why] += 1
 
     @cached_property
     def index(self) -> LakeIndex:
@@ -70,20 +87,30 @@ class Lake:
             Input(
                 f"{self.name}/{t.key}",
                 tasks.get(t.key, 0),
-                (*t.notes, *self._unused(t, tasks)),
+                (*self._unused(t, tasks), *t.notes, *self.apart.get(t.key, ())),
                 t.about.licence or licence,
+                doubts=t.doubts,
             )
             for t in self.tables
         ]
         return used + [
-            Input(f"{self.name}/{key}", 0, (why,), licence) for key, why in self.refused.items()
+            Input(f"{self.name}/{key}", 0, (why,), licence, doubts=self.doubts.get(key, ()))
+            for key, why in self.refused.items()
         ]
 
     def _unused(self, table: Table, tasks: dict[str, int]) -> tuple[str, ...]:
         """Why no task asks of the table, if none does."""
         if tasks.get(table.key):
             return ()
-        return (_FAILED if table.key in self.tried else _UNTRIED,)
+        return (why_none(self.reasons.get(table.key, Counter())) or _UNTRIED,)
+
+
+def why_none(reasons: Counter[str]) -> str:
+    """Why no draft over a table became a task: the most frequent reasons; "" without drafts."""
+    if not reasons:
+        return ""
+    listed = "; ".join(f"{n} of {reasons.total()}: {why}" for why, n in reasons.most_common(2))
+    return f"no question over it passed every check ({listed})"
 
 
 @dataclass(frozen=True)
@@ -93,6 +120,7 @@ class Folder:
     path: Path
     described: Described = field(default_factory=dict[str, About])
     licence: str = ""
+    bare: bool = False  # also small tables, and tables without measures
 
 
 def open_lake(folder: Path, described: Described | None = None, licence: str = "") -> Lake:
@@ -106,7 +134,7 @@ def open_lakes(folders: Sequence[Folder], turn: Turn) -> list[Lake]:
     chosen = [_files(folder.path) for folder in folders]
     rules = [overrules(folder.path) for folder in folders]
     jobs = [
-        (path, one.path, rule, about(_name(path, one.path), one.described, one.licence))
+        (path, one.path, rule, about(_name(path, one.path), one.described, one.licence), one.bare)
         for one, rule, (paths, _) in zip(folders, rules, chosen, strict=True)
         for path in paths
     ]
@@ -114,14 +142,15 @@ def open_lakes(folders: Sequence[Folder], turn: Turn) -> list[Lake]:
     lakes: list[Lake] = []
     for one, (paths, refused) in zip(folders, chosen, strict=True):
         tables: list[Table] = []
-        for key, made in (pair for _ in paths for pair in next(found)):
+        doubts: dict[str, tuple[Doubt, ...]] = {}
+        for key, made, doubted in (row for _ in paths for row in next(found)):
             if isinstance(made, Table):
                 tables.append(made)
             else:
-                refused[key] = made
+                refused[key], doubts[key] = made, doubted
         folder = one.path
         name = folder.parent.name if folder.name == "input" else folder.name
-        lakes.append(Lake(folder, name, tables, Frames(folder), refused=refused))
+        lakes.append(Lake(folder, name, tables, Frames(folder), refused=refused, doubts=doubts))
     return lakes
 
 
@@ -133,7 +162,9 @@ def _files(folder: Path) -> tuple[list[Path], dict[str, str]]:
     if len(paths) <= FILES_MOST:
         return paths, {}
     chosen = set(Random(0).sample(paths, FILES_MOST))  # by their names alone
-    why = f"the lake has more than {FILES_MOST} files; this one is not asked about"
+    why = (
+        f"the folder has {len(paths)} files; {FILES_MOST} of them are asked about, and not this one"
+    )
     return sorted(chosen), {_name(p, folder): why for p in paths if p not in chosen}
 
 
@@ -149,30 +180,72 @@ def _arrays(path: Path) -> bool:
     return path.suffix.lower() == ".npz"
 
 
-def _tables(job: tuple[Path, Path, Overrules, About]) -> list[tuple[str, Table | str]]:
-    """(key, table or why it is refused) for all that is in a file."""
-    path, folder, rules, said = job
+_Found = tuple[str, Table | str, tuple[Doubt, ...]]  # (key, table or why it is refused, doubts)
+
+
+def _tables(job: tuple[Path, Path, Overrules, About, bool]) -> list[_Found]:
+    """All that is in a file. A file never ends a build, whatever it holds."""
+    path, folder = job[:2]
+    try:
+        return _read(*job)
+    except Exception as error:
+        if machine_failed(error):
+            raise
+        said = " ".join(str(error).split())[:160]
+        return [(_name(path, folder), f"cannot be read ({type(error).__name__}: {said})", ())]
+
+
+def _read(path: Path, folder: Path, rules: Overrules, said: About, bare: bool) -> list[_Found]:
     name = _name(path, folder)
     most = _BYTES.get(form_of(path), _BYTES_ELSE)
-    if path.stat().st_size > most:
-        return [(name, f"larger than {most // 1_000_000} MB; a lake's questions need less")]
+    if (size := path.stat().st_size) > most:
+        limit = f"{most // 1_000_000} MB are asked about; store it as csv or parquet, or a part"
+        return [(name, f"{size / 1e6:.0f} MB: files of this form up to {limit}", ())]
     if _arrays(path):
-        return [(name, _archive(path, name, said))]
+        return [(name, _archive(path, name, said), ())]
     if may_hold(path):
-        return [(name, _in_words(path, name, said))]
-    found: list[tuple[str, Table | str]] = []
-    for one in settled(path, folder, rules, _TABLES):
-        if isinstance(one, Unread):
-            key = f"{one.path} [{one.part}]" if one.part else one.path
-            found.append((key, one.why))
-            continue
-        reading, frame = one
-        holes = tuple(c for c, words in reading.missing.items() if any(w.strip() for w in words))
-        made = describe(reading, frame, said, holes)
-        if isinstance(made, Table):
-            made = replace(made, notes=(*reading.notes, *made.notes))
-        found.append((reading.name, made))
+        return [(name, _in_words(path, name, said), ())]
+    found: list[_Found] = []
+    refers = _references(path) if form_of(path) == "sqlite" else {}
+    for one in settled(path, folder, rules, TABLES_MOST + 1):
+        part = one.part if isinstance(one, Unread) else one[0].part
+        if len(found) == TABLES_MOST:
+            why = f"the file has more than {TABLES_MOST} tables; from this one on they are left out"
+            found.append((f"{name} [{part}]", why, ()))
+        elif isinstance(one, Unread):
+            found.append((f"{one.path} [{part}]" if part else one.path, one.why, one.doubts))
+        else:
+            reading, frame = one
+            holes = tuple(c for c, words in reading.missing.items() if any(map(str.strip, words)))
+            made = describe(reading, frame, said, holes, bare)
+            if isinstance(made, Table):
+                notes, keys = (*reading.notes, *made.notes), refers.get(part, ())
+                made = replace(made, notes=notes, doubts=reading.doubts, refers=keys)
+            found.append((reading.name, made, reading.doubts))
     return found
+
+
+def _references(path: Path) -> dict[str, tuple[Refers, ...]]:
+    """Table → the foreign keys of one column that a SQLite file declares for it."""
+    found: dict[str, tuple[Refers, ...]] = {}
+    with contextlib.closing(connect(path)) as db:
+        names = [str(r[0]) for r in db.execute("select name from sqlite_master where type='table'")]
+        for table in names:
+            rows = db.execute("select * from pragma_foreign_key_list(?)", [table]).fetchall()
+            several = Counter(row[0] for row in rows)
+            keys = [
+                Refers(str(row[3]), str(row[2]), str(row[4] or _primary(db, str(row[2]))))
+                for row in rows
+                if several[row[0]] == 1
+            ]
+            found[table] = tuple(reversed(keys))  # SQLite lists the last one first
+    return found
+
+
+def _primary(db: sqlite3.Connection, table: str) -> str:
+    """The column that a table's primary key is; "" where it has several, or none."""
+    rows = db.execute("select name from pragma_table_info(?) where pk", [table]).fetchall()
+    return str(rows[0][0]) if len(rows) == 1 else ""
 
 
 def _archive(path: Path, name: str, said: About) -> Table | str:
@@ -194,4 +267,4 @@ def _in_words(path: Path, name: str, said: About) -> Table | str:
 def one_sided(lake: Lake, kept: list[Table], why: str) -> Lake:
     """The lake with some of its tables; of the others it says why."""
     gone = {t.key: why for t in lake.tables if t not in kept}
-    return replace(lake, tables=kept, seen=set(), tried=set(), refused=lake.refused | gone)
+    return replace(lake, tables=kept, seen=set(), reasons={}, refused=lake.refused | gone)

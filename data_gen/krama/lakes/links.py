@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from data_gen.krama.lakes.tables import Table
@@ -25,6 +25,7 @@ class Link:
     brings: str
     what: Brought
     whole: bool = False  # the keys are whole numbers
+    declared: bool = False  # the database says so
 
 
 Links = Sequence[Sequence[Link]]  # of each table
@@ -40,15 +41,62 @@ def links_of(tables: Sequence[Table]) -> Links:
             if at == place:
                 continue
             for key in other.names:
-                for own in (*table.names, *table.groups):
-                    shared = len(sets[place][own] & sets[at][key])
-                    least = min(len(sets[place][own]), len(sets[at][key]))
-                    if shared >= SHARED_LEAST and shared >= SHARE_LEAST * least:
+                for own in (*table.names, *table.groups, *table.keys):
+                    if _meet(sets[place][own], sets[at][key]):
                         once = own in table.names
                         mine += _brought(table, other, at, own, key, False, once)
             mine += _by_year(table, other, at)
+            mine += _by_reference(table, other, at, mine)
         found.append(mine)
     return found
+
+
+def _meet(one: frozenset[str], two: frozenset[str]) -> bool:
+    """Whether so many values are those of both that rows can be matched by them."""
+    shared = len(one & two)
+    return shared >= SHARED_LEAST and shared >= SHARE_LEAST * min(len(one), len(two))
+
+
+def spelled_apart(tables: Sequence[Table]) -> dict[str, list[str]]:
+    """Key of a table → a sentence for each column that would match one of another table, were it
+    spelled as there."""
+    sets = [{name: frozenset(values) for name, values in t.values.items()} for t in tables]
+    plain = [{n: frozenset(map(str.casefold, v)) for n, v in found.items()} for found in sets]
+    said: dict[str, list[str]] = {}
+    for place, table in enumerate(tables):
+        for at, other in enumerate(tables):
+            for key in other.names if at != place else ():
+                for own in (*table.names, *table.groups, *table.keys):
+                    if _meet(sets[place][own], sets[at][key]) or not _meet(
+                        plain[place][own], plain[at][key]
+                    ):
+                        continue
+                    there = {v.casefold(): v for v in other.values[key]}
+                    pairs = ((v, there.get(v.casefold(), v)) for v in table.values[own])
+                    mine, theirs = next((a, b) for a, b in pairs if a != b)
+                    said.setdefault(table.key, []).append(
+                        f"no join with {other.key}: {mine} / {theirs} ('{own}', there '{key}') are "
+                        "spelled differently"
+                    )
+    return said
+
+
+def _by_reference(table: Table, other: Table, at: int, found: Sequence[Link]) -> list[Link]:
+    """What the foreign keys of a database bring, where no other link brings it."""
+    made: list[Link] = []
+    for one in table.refers:
+        same = (table.path, one.part) == (other.path, other.reading.part)
+        if not same or one.column not in table.sense or not other.is_unique(one.theirs):
+            continue
+        whole, once = table.sense[one.column].whole, table.is_unique(one.column)
+        listed = _brought(table, other, at, one.column, one.theirs, whole, once)
+        known = {(link.mine, link.theirs, link.brings) for link in found}
+        made += [
+            replace(link, declared=True)
+            for link in listed
+            if (link.mine, link.theirs, link.brings) not in known
+        ]
+    return made
 
 
 def beside(first: Link, links: Sequence[Link], used: Sequence[str]) -> list[Link]:

@@ -22,7 +22,7 @@ from data_gen.krama.lakes.number_questions import (
 )
 from data_gen.krama.lakes.pipeline import Question
 from data_gen.krama.lakes.share_questions import above_own, change, nth_group, share, spread
-from data_gen.krama.lakes.steps import Builder
+from data_gen.krama.lakes.steps import Builder, NoQuestion
 from data_gen.krama.lakes.tables import Table
 
 # kinds of questions; a new kind adds one function and one entry
@@ -55,4 +55,8 @@ def question_for(
     linked = [place for place, own in enumerate(links) if own]
     chosen = linked if linked and rng.random() < _LINKED else range(len(tables))
     place = rng.choice(chosen)
-    return KINDS[kind](Builder(rng, tables[place], tables, links[place]))
+    try:
+        return KINDS[kind](Builder(rng, tables[place], tables, links[place]))
+    except NoQuestion as error:
+        error.tables = (tables[place].key,)
+        raise

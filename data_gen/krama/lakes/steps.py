@@ -28,11 +28,14 @@ from data_gen.krama.lakes.tables import Half, Table
 from data_gen.krama.lakes.words import CUTS, ONE_ROW, SIGNS
 
 _JOINED = 0.8  # of the questions about tables that share a key
+_ROWS_A_YEAR = 3  # on average
 _JOINED_TWICE = 0.5  # of these, where a third table shares one too
 
 
 class NoQuestion(ValueError):
     """These tables do not have what this kind of question needs; the text, if any, says why."""
+
+    tables: tuple[str, ...] = ()  # by their keys
 
 
 @dataclass
@@ -134,7 +137,7 @@ class Builder:
         fitting = [g for g in fitting if g not in self.used and g not in both]
         halves = [h for h in self.table.halves if least <= len(h.values) <= most]
         halves = [h for h in halves if h.column not in self.used]
-        spans = [y for y in self.table.years if least <= len(self.table.spans[y]) <= most]
+        spans = [y for y in self._years() if least <= len(self.table.spans[y]) <= most]
         spans = [y for y in spans if years and y not in self.used]
         if halves and (not fitting or self.rng.random() < 0.5):
             return self._half(self.rng.choice(halves))
@@ -182,8 +185,18 @@ class Builder:
             True,
         )
 
+    def _years(self) -> list[str]:
+        """Columns of years that rows are summarised by: one row a year, or several. Of founding
+        years, say, most have a row or two, and figures of them mean nothing."""
+        table = self.table
+        return [
+            y
+            for y in table.years
+            if y in table.single_years or table.rows >= _ROWS_A_YEAR * len(table.spans[y])
+        ]
+
     def year(self) -> str:
-        fitting = [y for y in self.table.years if y not in self.used]
+        fitting = [y for y in self._years() if y not in self.used]
         if not fitting:
             raise NoQuestion("no column of years is left")
         name = self.rng.choice(fitting)

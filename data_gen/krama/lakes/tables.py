@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from assay.tables.doubts import Doubt
 from data_gen.columns import Column
 from data_gen.krama.lakes.about import NOTHING, About
 from data_gen.krama.lakes.ops import Cut, Source
@@ -32,6 +33,16 @@ class Half:
     column: str
     cut: Cut
     values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Refers:
+    """A foreign key: a column whose values are those of `theirs` in another table (`part`) of the
+    same database."""
+
+    column: str
+    part: str
+    theirs: str
 
 
 @dataclass(frozen=True)
@@ -67,6 +78,8 @@ class Table:
     notes: tuple[str, ...] = ()  # what the reader said of it
     keys: tuple[str, ...] = ()  # text columns of too many values to group by; `values` has them
     sense: Mapping[str, Column] = field(default_factory=dict[str, Column])  # of every column
+    doubts: tuple[Doubt, ...] = ()  # of columns that are left out
+    refers: tuple[Refers, ...] = ()  # foreign keys that its database declares
 
     @property
     def path(self) -> str:
@@ -103,6 +116,10 @@ class Table:
         """How a question names a column."""
         words = self.about.columns.get(name, "")
         return f"'{name}' ({words})" if words else f"'{name}'"
+
+    def is_unique(self, name: str) -> bool:
+        """Whether every row has a value of its own in a column."""
+        return name in self.sense and self.sense[name].values == self.rows
 
     def source(self, *columns: str) -> Source:
         """What the steps say of it."""

@@ -25,6 +25,10 @@ LEAST_MARGIN = 1e-3  # relative distance to another answer (ties, rounding bound
 SHUFFLES = (1, 2)
 _FITTED = 10  # rows that a line is fitted to, or a correlation computed of
 _ALIKE = 0.5  # outcome of the middle figure, given for every group
+_CAUSES = {
+    "IndexError": "no row or group is left",
+    "KeyError": "a value that the rows left do not have",
+}
 _BASELINES: tuple[Any, ...] = (0, 1, "", "Yes", [], None)
 
 
@@ -123,7 +127,8 @@ async def _validate(question: Question, frames: Frames) -> Checked:
     wanted = [*((seed, -1) for seed in seeds), *((None, number) for number in optional)]
     values, *others = await runs(question, frames, wanted)
     if isinstance(values, PipelineFailed):
-        return None, "pipeline failed"
+        cause = str(values).partition(":")[0]
+        return None, _CAUSES.get(cause, f"the pipeline failed ({cause})")
     if why := reject(question, values):
         return None, why
     for seed, again in zip(seeds[1:], others[: len(seeds) - 1], strict=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Iterable
 from math import comb
 
 from data_gen.krama.lakes.ops import Cut, Sign, Summary
@@ -36,6 +38,20 @@ PAIRED = (
 def enough(groups: int, k: int) -> bool:
     """Whether k of so many groups can hardly be guessed, nor all of them listed for credit."""
     return groups >= 2 * k and comb(groups, k) >= GUESSES
+
+
+def one_order(values: Iterable[str]) -> bool:
+    """Whether names have one alphabetical order: not where capitals or accents decide (is Ö beside
+    O, or behind Z?), nor in scripts without an alphabet."""
+    listed = sorted(values)
+    if any(unicodedata.category(c) == "Lo" for value in listed for c in value):
+        return False
+    return listed == sorted(listed, key=_folded)
+
+
+def _folded(text: str) -> str:
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(c for c in plain if not unicodedata.combining(c))
 
 
 def decimals(digits: int) -> str:

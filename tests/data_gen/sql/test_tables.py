@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -84,3 +86,28 @@ def test_lists_of_rows_say_which_rows_they_are(tmp_path: Path) -> None:
         if task.meta["kind"] in ("top", "top_each", "above_average"):
             rows = [tuple(row) for row in task.gold["result"]]
             assert len(set(rows)) == len(rows)
+
+
+def test_a_relational_database_gives_joins(tmp_path: Path) -> None:
+    folder = tmp_path / "clinic"
+    folder.mkdir()
+    with closing(sqlite3.connect(folder / "clinic.sqlite")) as db:
+        db.executescript(
+            "create table doctor(doctor_id integer primary key, name text, ward text);"
+            "create table visit(visit_id integer primary key, doctor_id integer references doctor,"
+            " outcome text, cost real);"
+        )
+        rows = [(i + 1, f"Dr {chr(65 + i)}ble", ("cardio", "ortho")[i % 2]) for i in range(14)]
+        db.executemany("insert into doctor values (?, ?, ?)", rows)
+        visits = [
+            (i + 1, i * i % 13 + 1, ("healed", "referred")[i * i % 5 % 2], 20 + i * i % 301 / 4)
+            for i in range(400)
+        ]
+        db.executemany("insert into visit values (?, ?, ?, ?)", visits)
+        db.commit()
+    tasks, _, _ = _asked(folder, tmp_path / "out")
+    joined = [t for t in tasks if t.meta["tables_asked"] == "2"]
+    assert joined and {"clinic.sqlite [doctor]"} <= {k for t in tasks for k in t.meta["keys"]}
+    for task in joined:
+        asked = task.prompt[0]["content"]
+        assert "REFERENCES doctor (doctor_id)" in asked and "CREATE TABLE doctor" in asked

@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from front import command
 from lake_files import lake_of_all
 from small_lake import make_lake
 
+pytest.importorskip("pandas")
+
+import pandas as pd
+
+from assay.tables.doubts import Doubt
 from data_gen.krama.lakes.lake import open_lake
 from data_gen.krama.lakes.ops import Figure
 from data_gen.krama.lakes.pipeline import LakeStep, Question, run
@@ -214,3 +221,38 @@ def test_the_number_of_workers_does_not_show(tmp_path: Path) -> None:
     files = [f for f in files if f.name != "provenance.json"]
     assert len(files) > 6
     assert all((one / f).read_bytes() == (two / f).read_bytes() for f in files)
+
+
+def test_a_file_that_cannot_be_read_never_ends_a_build(tmp_path: Path) -> None:
+    lines = ["town,sales", *(f"{'abc'[i * i % 5 % 3]}x,{i * i % 97 + 0.5}" for i in range(60))]
+    (tmp_path / "good.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    frame = pd.DataFrame({"town": ["a", "b"] * 20, "tags": [["x"]] * 40, "sales": range(40)})
+    frame.to_parquet(tmp_path / "lists.parquet")
+    lake = open_lake(tmp_path)
+    assert [t.key for t in lake.tables] == ["good.csv"]
+    assert set(lake.refused) == {"lists.parquet"} and lake.refused["lists.parquet"]
+
+
+def test_doubts_are_in_the_line_of_their_table(tmp_path: Path) -> None:
+    table = pd.DataFrame({"town": list("abc") * 20, "sales": [i * i % 97 for i in range(60)]})
+    lake = open_lake(_written(tmp_path, table))
+    doubt = Doubt("alike_values", "'Food' and 'food' differ by case alone", column="town")
+    tables = [replace(t, doubts=(doubt,)) for t in lake.tables]
+    (one,) = replace(lake, tables=tables).inputs({"t.csv": 2})
+    assert one.doubts == (doubt,) and one.used
+
+
+def test_why_no_question_is_asked_is_said(tmp_path: Path) -> None:
+    table = pd.DataFrame({"town": list("abc") * 20, "sales": [i * i % 97 for i in range(60)]})
+    lake = open_lake(_written(tmp_path, table))
+    (before,) = lake.inputs({})
+    assert "other tables gave enough" in before.why[0]
+    for why in ("proof: differs", "proof: differs", "ambiguous"):
+        lake.note(["t.csv"], why)
+    (after,) = lake.inputs({})
+    assert "2 of 3: proof: differs" in after.why[0]
+
+
+def _written(folder: Path, table: Any) -> Path:
+    table.to_csv(folder / "t.csv", index=False)
+    return folder
