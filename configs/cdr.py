@@ -132,6 +132,8 @@ class InstructConfig:
     shots: int = 2  # examples a few_shot task shows, training tasks of its track
     shot_chars: int = 1000  # characters of input and answer that an example may have
     all_prompts: bool = False  # also write tracks_all_prompts/
+    # rows whose words do not say what happens to the text are in no split; tracks/ have them
+    as_said: bool = True
 
     def __post_init__(self) -> None:
         at_least(self, 0, "variants", "forms")

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from data_gen.cdr.stages.merges import disk, merge_library
 from data_gen.cdr.stages.parts import LONG
 from data_gen.cdr.stages.rowmap import word_shard
 from data_gen.cdr.stages.scan import scan_shard
-from data_gen.cdr.stages.summary import classes_of, members, rows_left
+from data_gen.cdr.stages.summary import classes_of, members, rows_left, unsaid_rows
 from data_gen.cdr.stages.tracing import trace_shard
 from data_gen.cdr.stages.work import (
     StageError,
@@ -200,6 +200,8 @@ def _say_tracks(made: Tracks, out: Path) -> None:
     for why, count in manifest["left_out_of_splits"].items():
         if count:
             print(f"in no split: {count} rows, {why}")
+    for (operator, does), own in made.unsaid.items():
+        print(f"  {own.rows} rows: {operator} {does}")
     if shown := few_shot.said(manifest["few_shot"]) if "few_shot" in manifest else "":
         print(shown)
     if spoken := manifest.get("paraphrases"):
@@ -300,7 +302,8 @@ def _say(work: Work, built: Built, out: Path) -> None:
     documents = documents_at(work.folder)
     say_left_out(work, documents)
     classes = classes_of(work, documents, built.rows_of)
-    say_inputs(classes.inputs(), out, members=members(work, documents))
+    unsaid = unsaid_rows(built.tracks.unsaid) if built.tracks else []
+    say_inputs(classes.inputs(), out, members=chain(unsaid, members(work, documents)))
 
 
 def say_left_out(work: Work, documents: Documents) -> None:

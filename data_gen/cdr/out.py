@@ -44,15 +44,26 @@ class Made:
     prints: list[Fingerprint]
 
 
+@dataclass
+class Unsaid:
+    """Rows in which an operator does what its words do not say, and the first of their
+    documents."""
+
+    document: str
+    rows: int = 0
+
+
 @dataclass(frozen=True)
 class Sided:
     """The units to write, how many there were with those refused, how many were refused and why,
-    and how many rows are in no split and why."""
+    and how many rows are in no split and why; `unsaid`: of those whose words do not say what
+    happens to the text, how many by operator and what it does, and the first document."""
 
     made: list[Made]
     units: int
     refused: Counter[str]
     aside: dict[str, int]
+    unsaid: dict[tuple[str, str], Unsaid]
 
 
 @dataclass(frozen=True)
@@ -67,10 +78,12 @@ class Share:
 
 @dataclass(frozen=True)
 class Tracks:
-    """What was written: the manifest, and how many rows each document gave."""
+    """What was written: the manifest, how many rows each document gave, and the rows in no split
+    because of an operator that does what its words do not say."""
 
     manifest: dict[str, Any]
     rows_of: Counter[str]
+    unsaid: dict[tuple[str, str], Unsaid]
 
 
 def shares(made: Sequence[Made], most: int) -> Iterator[Share]:
@@ -129,14 +142,16 @@ def write_tracks(
     if paraphrases is not None:
         manifest["paraphrases"] = paraphrases
     _json(out / "manifest.json", manifest)
-    _json(out / "certificate.json", found | {"counts": manifest["tasks"]})
-    return Tracks(manifest, rows_of)
+    left = {name: manifest[name] for name in ("left_out_of_splits", "words_say_another_thing")}
+    _json(out / "certificate.json", found | {"counts": manifest["tasks"]} | left)
+    return Tracks(manifest, rows_of, sided.unsaid)
 
 
 def sided_units(heads: Sequence[Head], config: CdrConfig) -> Sided:
-    """Split the worded units, in their order; ids occur once. Training and validation units are set
-    aside because an input or reference of theirs occurs in a split that is kept from them, and for
-    the balance of KEEP and DROP."""
+    """Split the worded units, in their order; ids occur once. Units are set aside whose words do
+    not say what happens to their text; of training and validation also those of which an input or
+    reference occurs in a split that is kept from them, and some for the balance of KEEP and DROP.
+    """
     split = splitter(heads, config.split)
     made: list[Made] = []
     seen: set[str] = set()
@@ -146,6 +161,8 @@ def sided_units(heads: Sequence[Head], config: CdrConfig) -> Sided:
             continue
         seen.update(ids)
         made.append(Made(head, split(head), _prints_of(head)))
+    unsaid = _unsaid(made)
+    made = [replace(one, side="") if one.head.unsaid[0] else one for one in made]
     alike = _alike(made, "validation", ("heldout",))
     alike |= _alike(made, "train", ("heldout", "validation"), but=alike)
     sided = [replace(one, side="") if one.head.number in alike else one for one in made]
@@ -159,11 +176,21 @@ def sided_units(heads: Sequence[Head], config: CdrConfig) -> Sided:
         return sum(len(one.prints) for one in made if one.head.number in numbers)
 
     counts = {
+        "whose words do not say what happens to the text": sum(u.rows for u in unsaid.values()),
         "like a row of another split": rows(alike),
         "for the balance of KEEP and DROP": rows(uneven),
     }
     refused = Counter(head.refused for head in heads if head.refused)
-    return Sided(sided, len(heads), refused, counts)
+    return Sided(sided, len(heads), refused, counts, unsaid)
+
+
+def _unsaid(made: Iterable[Made]) -> dict[tuple[str, str], Unsaid]:
+    found: dict[tuple[str, str], Unsaid] = {}
+    for unit in made:
+        if unit.side and unit.head.unsaid[0]:
+            own = found.setdefault(unit.head.unsaid, Unsaid(unit.head.document))
+            own.rows += len(unit.prints)
+    return dict(sorted(found.items(), key=lambda one: (-one[1].rows, one[0])))
 
 
 def _prints(made: Iterable[Made], side: str) -> list[Fingerprint]:
@@ -215,6 +242,9 @@ def _manifest(config: CdrConfig, counts: Counter[str], sided: Sided) -> dict[str
         "prompt_mode": config.instruct.mode,
         "files": [name for name in MANIFEST_TRACKS if counts[f"track {Path(name).stem}"]],
         "left_out_of_splits": sided.aside,
+        "words_say_another_thing": {
+            f"{operator} {does}": own.rows for (operator, does), own in sided.unsaid.items()
+        },
     }
 
 

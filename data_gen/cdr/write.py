@@ -14,6 +14,7 @@ from data_gen.cdr.instruct import PromptVariant, chosen, wordings_of
 from data_gen.cdr.paraphrase_pool import Wordings
 from data_gen.cdr.pools import Frozen, Pools, asked_of, frozen, pool_of
 from data_gen.cdr.rows import PlannedRow, Row, key_of, release_row
+from data_gen.cdr.said.check import changed_as_said, decided_as_said
 from data_gen.chunks import in_order
 from rewards.cdr.refinement import gold_answer, score_refinement
 from rewards.gold import OPERATORS, BoundStep, Execution, Step, bind, run_bound
@@ -25,12 +26,14 @@ _CHUNK = 64
 @dataclass(frozen=True)
 class Written:
     """Rows of one unit, or why none of it is written. `asked`: the variants that each row's
-    training tasks are asked in."""
+    training tasks are asked in; `unsaid`: the operator that does another thing to one of the texts
+    than its words say, and what, in two parts."""
 
     rows: list[Row] = field(default_factory=list[Row])
     pools: list[list[PromptVariant]] = field(default_factory=list[list[PromptVariant]])
     asked: list[list[PromptVariant]] = field(default_factory=list[list[PromptVariant]])
     refused: str = ""
+    unsaid: tuple[str, str] = ("", "")
 
 
 class Proof:
@@ -43,10 +46,31 @@ class Proof:
     def __init__(self) -> None:
         self._steps: dict[Frozen, BoundStep] = {}
         self._known: dict[tuple[str, str], dict[str, Any]] = {}
+        self._said: dict[tuple[str, str], str] = {}
 
     def run(self, text: str, steps: Iterable[Step]) -> Execution:
         """What `run_bound` gives."""
         return run_bound(text, [self._step(step) for step in steps])
+
+    def unsaid(self, text: str, steps: Iterable[Step]) -> tuple[str, str]:
+        """The first operator that does to its text what its words do not say, and what it does;
+        empty where every step up to a rejecting filter does as it is asked."""
+        for step in steps:
+            bound = self._step(step)
+            if bound.operator.kind == "filter":
+                keep, _ = bound.judge(text)
+                why = decided_as_said(step, text, keep)
+                if why or not keep:
+                    return (step.operator, why) if why else ("", "")
+                continue
+            after = bound.call(text, **bound.params)
+            if (why := self._said.get((step.operator, text))) is None:
+                why = changed_as_said(step.operator, text, after)
+                self._said[step.operator, text] = why
+            if why:
+                return step.operator, why
+            text = after
+        return "", ""
 
     def _step(self, step: Step) -> BoundStep:
         name = frozen(step)
@@ -84,6 +108,7 @@ def word(
     rows: list[Row] = []
     pools: list[list[PromptVariant]] = []
     asked: list[list[PromptVariant]] = []
+    unsaid = ("", "")
     for planned in unit:
         steps = planned.steps
         wanted = asked_of(planned, steps)
@@ -109,10 +134,12 @@ def word(
         ]
         if why := refusal(row, steps, said, proof):
             return Written(refused=why)
+        if config.as_said and not unsaid[0]:
+            unsaid = proof.unsaid(row["input_text"], steps)
         rows.append(row)
         pools.append(variants)
         asked.append([variants[i] for i in trained])
-    return Written(rows, pools, asked)
+    return Written(rows, pools, asked, unsaid=unsaid)
 
 
 def paraphrased(variant: PromptVariant, key: str, wordings: Wordings) -> PromptVariant:

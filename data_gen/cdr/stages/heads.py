@@ -42,7 +42,8 @@ class RowHead(NamedTuple):
 
 @dataclass(frozen=True)
 class Head:
-    """A unit: why it is refused (""), its document, what its input is compared by, its rows."""
+    """A unit: why it is refused (""), its document, what its input is compared by, its rows;
+    `unsaid`: the operator that does another thing than its words say, and what."""
 
     number: int
     refused: str
@@ -50,6 +51,7 @@ class Head:
     domain: str
     input: Print
     rows: tuple[RowHead, ...]
+    unsaid: tuple[str, str] = ("", "")
 
     @property
     def template(self) -> str:
@@ -78,6 +80,7 @@ def head_of(
     source: Print,
     references: Sequence[Print],
     sizes: Sequence[Sizes],
+    unsaid: tuple[str, str] = ("", ""),
 ) -> Head:
     """The head of a unit. `references` and `sizes`: of its rows, none when it is refused."""
     record = unit[0].instance.record
@@ -87,7 +90,7 @@ def head_of(
         for planned, size, reference in zip(unit, sizes, references, strict=True)
         for row in (planned.instance,)
     )
-    return Head(unit[0].unit, refused, record.id, record.domain, source, tuple(rows))
+    return Head(unit[0].unit, refused, record.id, record.domain, source, tuple(rows), unsaid)
 
 
 def packed_heads(heads: Iterable[Head]) -> dict[str, Array]:
@@ -106,6 +109,7 @@ def packed_heads(heads: Iterable[Head]) -> dict[str, Array]:
             head.domain,
             plain(head.input),
             [[*row[:-1], plain(row.reference)] for row in head.rows],
+            head.unsaid,
         ]
         for head in heads
     ]
@@ -125,9 +129,12 @@ def unpacked_heads(arrays: Arrays, known: dict[bytes, bytes]) -> Iterator[Head]:
         digest, place = said
         return digest, None if place == _NONE else signs[place]
 
-    for number, refused, document, domain, source, rows in json.loads(arrays["heads"].tobytes()):
+    said = json.loads(arrays["heads"].tobytes())
+    for number, refused, document, domain, source, rows, (operator, does) in said:
         own = (
             RowHead(name, track, status, recipe, Sizes(*sizes), print_of(reference))
             for name, track, status, recipe, sizes, reference in rows
         )
-        yield Head(number, refused, document, domain, print_of(source), tuple(own))
+        yield Head(
+            number, refused, document, domain, print_of(source), tuple(own), (operator, does)
+        )

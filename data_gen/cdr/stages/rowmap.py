@@ -181,7 +181,8 @@ def _worded(
     done = word(rows, config, wordings_at(folder), proof, pools_at(folder))
     references = [print_of(row["reference_text"]) for row in done.rows]
     body, sizes = (b"", []) if done.refused else packed(rows, done, config)
-    head = head_of(rows, done.refused, print_of(record.text), references, sizes)
+    input_ = print_of(record.text)
+    head = head_of(rows, done.refused, input_, references, sizes, done.unsaid)
     return head, zlib.compress(body, 1)
 
 

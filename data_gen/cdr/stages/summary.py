@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from data_gen.cdr.inputs import Classes, refused, too_long, too_plain
+from data_gen.cdr.out import Unsaid
 from data_gen.cdr.sources import TWICE, Found, Left, unlicensed
 from data_gen.cdr.stages.documents import Documents
 from data_gen.cdr.stages.facts import bits_set
@@ -79,6 +80,14 @@ def classes_of(work: Work, documents: Documents, tasks_of: Mapping[str, int]) ->
         own.why[one.kind] += 1
         own.licences[one.licence] += 1
     return classes
+
+
+def unsaid_rows(unsaid: Mapping[tuple[str, str], Unsaid]) -> list[Input]:
+    """A row of refused.jsonl for every way in which an operator does what its words do not say."""
+    return [
+        Input(operator, 0, (f"{own.rows} rows in no split: it {does}; first {own.document}",))
+        for (operator, does), own in unsaid.items()
+    ]
 
 
 def members(work: Work, documents: Documents) -> Iterator[Input]:

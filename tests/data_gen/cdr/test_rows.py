@@ -270,3 +270,42 @@ def test_no_line_holds_a_character_that_ends_a_line_elsewhere(tmp_path: Path) ->
         assert data.splitlines() == data.split("\n")[:-1], path.name
         used += "\\u2028" in data
     assert used > 3
+
+
+def test_rows_whose_words_do_not_say_what_happens_are_in_no_split(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = "The {a} gate is open. See https://a.org/{n} -- now. The {a} gate is open. It is {n}. "
+    cut = "The {a} box weighs {n}.5 kg. See https://a.org/{n} -- now. The lid weighs {m}.5 kg. "
+    words = ("umber", "grove", "ivory", "cedar", "hazel", "amber")
+    rows = [
+        {
+            "id": f"{'kept' if n % 2 else 'cut'}-{n}",
+            "domain": "rag",
+            "text": (kept if n % 2 else cut).format(n=100 + n, m=300 + n, a=words[n % 6]) * 2,
+        }
+        for n in range(40)
+    ]
+    path = tmp_path / "rag.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    out = build(path, tmp_path / "out")
+    operator = "remove_repeat_sentences_mapper"
+
+    def repeats(folder: Path) -> Counter[str]:
+        drawn = [task for tasks in tasks_of(folder).values() for task in tasks]
+        asked = [t for t in drawn if operator in {s["operator"] for s in t.gold["recipe"]}]
+        return Counter(task.meta["document"].partition("-")[0] for task in asked)
+
+    assert set(repeats(out)) == {"kept"}
+    assert capsys.readouterr().out.count(f"rows: {operator} takes out more") == 1
+    certificate = json.loads((out / "certificate.json").read_text())
+    assert certificate["ok"]
+    counted = certificate["words_say_another_thing"]
+    assert counted[f"{operator} takes out more than its words say"] > 0
+    refused = [json.loads(line) for line in (out / "refused.jsonl").open()]
+    (row,) = [one for one in refused if one["name"] == operator]
+    assert "first cut-" in row["why"][0]
+    asked = build(path, tmp_path / "all", "instruct.as_said=false")
+    assert repeats(asked)["cut"] > 0
+    tracks = [(one / "tracks" / "atomic_m.jsonl").read_bytes() for one in (out, asked)]
+    assert tracks[0] == tracks[1]
