@@ -22,6 +22,19 @@ _WIDTH = 160
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Why something was not used: a code that is counted, one sentence, and what it is about, such
+    as a column."""
+
+    code: str
+    said: str
+    what: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.said}" if self.what else self.said
+
+
+@dataclass(frozen=True)
 class Input:
     """One input of a build. `why` holds a sentence for each refusal, also of an input that was used
     in part; `unit` is what `tasks` counts."""

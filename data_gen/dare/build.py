@@ -107,11 +107,9 @@ def _settings(args: argparse.Namespace) -> Settings:
         args.seed,
         mini,
         published_marks(args.exclude),
-        args.per_table or (4 if mini else 2),
+        args.per_table or (4 if mini else 3),
         described=read_describe(args.describe) if args.describe else {},
         licences=read_licences(args.licence),
-        less_sure=args.less_sure,
-        one_more=args.less_sure and not args.per_table,
         wishes=Wishes(kinds=short_kinds(FAMILIES, "") if mini else FAMILIES),
     )
     asked = (args.target, args.features, args.time)

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from assay.tables.doubts import Doubt, count
 from data_gen.dare.database import Built
-from data_gen.dare.proof import DIFFERS, UNPROVABLE, counts
+from data_gen.dare.proof import counts
 from data_gen.inputs import Input
 from rewards.task import Task, TaskError
 from rewards.versions import TABLES, installed
 
 
 def inputs_of(found: Sequence[Built], rows: Sequence[Mapping[str, Any]]) -> list[Input]:
-    """One input a table: how many tasks of the question list it gave, and why there are no more."""
+    """One input a table: how many tasks of the question list it gave, why there are no more, and
+    its doubts."""
     tasks, why = Counter[str](), dict[str, list[str]]()
     licences: dict[str, str] = {}
+    doubts: dict[str, list[Doubt]] = {}
     for row in rows:
         tasks[str(row["source"])] += sum(bool(row[f"question_v{n}"]) for n in (1, 2))
+    built_of = {built.source for built in found if built.rows}
     for built in found:
-        why.setdefault(built.source, []).extend(built.refused)
+        why.setdefault(built.source, []).extend(map(str, built.refused))
+        doubts.setdefault(built.source, []).extend(built.doubts)
         licences[built.source] = built.licence
-    return [Input(name, tasks[name], tuple(why[name]), licences[name]) for name in sorted(why)]
+    for name, said in why.items():
+        if name in built_of and not tasks[name]:
+            said.append("there were enough without it, or it asks nearly the same as another")
+        elif not (said or doubts[name] or tasks[name]):
+            said.append("no column can be a target")
+    return [
+        Input(n, tasks[n], tuple(why[n]), licences[n], doubts=tuple(doubts[n])) for n in sorted(why)
+    ]
 
 
 def certificate(
@@ -38,8 +49,7 @@ def certificate(
     shared = [group for group, splits in groups.items() if splits > 1]
     if shared:
         raise TaskError(f"{len(shared)} tables are in two splits; nothing was certified")
-    said = [r.partition(": ")[2] or r for b in found for r in b.refused]
-    reasons = Counter(map(_kind, said))
+    reasons = Counter(r.code for b in found for r in b.refused)
     return {
         "seed": seed,
         "versions": installed(TABLES),
@@ -51,24 +61,11 @@ def certificate(
         "splits": dict(Counter(t.split for t in tasks)),
         "shared_tables": len(shared),
         "tables_looked_at": len({b.source for b in found}),
-        "gold_proved_twice": counts(len(rows), (r for b in found for r in b.refused)),
+        "gold_proved_twice": counts(len(rows), (r.said for b in found for r in b.refused)),
         "refused": dict(reasons.most_common()),
+        "doubts": count(dict.fromkeys(d for b in found for d in b.doubts)),
         "several_targets": sum(len(row["target"]) > 1 for row in rows),
         "nearly_the_same": repeats,
         "licences": dict(Counter(str(r["licence"]) for r in rows).most_common()),
         "domains": dict(Counter(str(r["domain"]) for r in rows).most_common()),
     }
-
-
-def _kind(reason: str) -> str:
-    """A reason without the names in it."""
-    for kind in (UNPROVABLE, DIFFERS):
-        if reason.startswith(kind):
-            return kind
-    if reason.startswith("a copy of "):
-        return "a copy of another table"
-    found = re.search(r"(alone gives?|gives? it|give it|another target, gives) .*", reason)
-    if found or reason.endswith(("alone gives the answers", "gives it")):
-        how = re.search(r"\((.*)\)", reason)
-        return f"other columns give it{f' ({how[1]})' if how else ''}"
-    return reason

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from assay.files import machine_failed
-from data_gen.dare.analyse import Looked, clean
+from assay.tables.plan import Unreadable
 from data_gen.dare.baseline import tabular_baseline
-from data_gen.dare.beside import OF_FEW, OF_MANY
 from data_gen.dare.database import (
     Built,
     Settings,
@@ -26,25 +25,31 @@ from data_gen.dare.database import (
     texts_of,
     write_proved,
 )
-from data_gen.dare.given_away import given_away
 from data_gen.dare.layout import KIND, Frame, json_bytes
-from data_gen.dare.outcomes import OUTCOME, TOO_LITTLE
-from data_gen.dare.plans import Plan, narrowed, plans
-from data_gen.dare.sense import no_table, panel
 from data_gen.dare.short import few_columns, mm_short
 from data_gen.dare.sources import Source, database_name, fingerprints
 from data_gen.dare.tabular import Candidate, files_of, metadata_json, propose
-from data_gen.dare.time_columns import is_one_series, keys_of, named
+from data_gen.dare.targets import (
+    LEAST_COLUMNS,
+    LEAST_ROWS,
+    Looked,
+    Plan,
+    clean,
+    narrowed,
+    plans,
+)
+from data_gen.dare.time_columns import is_one_series, keys_of
 from data_gen.dare.validate import Proof, finished, prove
 from data_gen.dare.wishes import Wish
 from data_gen.dare.wording import if_question, metadata_text, mini_question, mm_question
 from data_gen.dare.words import phrases, plain_about
+from data_gen.leaks import given_away
 from rewards.seeds import derive_seed
 from rewards.task import TaskError
 from rollouts.sandbox.errors import SandboxError
 from rollouts.sandbox.pool import Pool
 
-TRIES, WISHED = 2, 6  # drafts of a database, and of a wished one
+TRIES, OWN_TRIES = 2, 6  # drafts of a database, and of one of a user's own table
 
 
 @dataclass(frozen=True)
@@ -79,22 +84,12 @@ def column_lines(texts: Mapping[str, str], looked: Looked) -> dict[str, str]:
     return out
 
 
-async def build_table(
-    source: Source,
-    settings: Settings,
-    pool: Pool,
-    room: int,
-    sure: bool | None = None,
-    tried: int = 0,
-) -> Built:
-    """Up to `room` class and reg databases of one table; never raises for what a table is. `sure`:
-    only targets that much speaks for (True), only the others (False), or any. The first `tried`
-    targets are passed over: an earlier call built or refused them."""
-    built = Built(source.name, licence=source.licence, tried=tried)
+async def build_table(source: Source, settings: Settings, pool: Pool, room: int) -> Built:
+    """Up to `room` class and reg databases of one table; never raises for what a table is."""
+    built = Built(source.name, licence=source.licence)
     table = opened(source, settings, pool, built)
-    built.more = table is not None
     if table is not None:
-        await _databases(table, built, derive_seed(settings.seed, source.name), room, sure)
+        await _databases(table, built, derive_seed(settings.seed, source.name), room)
     return built
 
 
@@ -102,66 +97,51 @@ def opened(source: Source, settings: Settings, pool: Pool, built: Built) -> Tabl
     """The table, ready to be asked about; None, with the reason noted, where it is not fit."""
     seed = derive_seed(settings.seed, source.name)
     wish = settings.wishes.of(source.name)
+    listed = [one for one in source.listed if one.kind != "series"]
+    if source.many and not listed and not wish.targets:
+        return None
     try:
         raw = source.load()
+        built.doubts += source.doubts
         texts = texts_of(source, [str(c).strip() for c in raw.columns])
-        if not wish.targets and (why := _asked_for_nothing(source, raw, texts)):
-            built.refused.append(why)
-            return None
-        looked = clean(raw, seed, texts, wish.named())
+        if not wish.targets and not listed and is_one_series(raw):
+            said = "its rows are points of one series: no random split of them is fair"
+            return built.refuse("series", said)
+        looked = clean(raw, seed, texts, wish.named(), source.many)
+    except Unreadable as error:
+        built.doubts += error.doubts
+        return built.refuse("unreadable", str(error))
     except TaskError as error:
-        built.refused.append(str(error))
-        return None
+        return built.refuse("unreadable", str(error))
     except Exception as error:  # a table of a package may be anything
         if machine_failed(error):
             raise
-        built.refused.append(f"unreadable: {type(error).__name__}: {error}"[:200])
-        return None
+        return built.refuse("unreadable", f"unreadable: {type(error).__name__}: {error}"[:200])
     if looked is None:
-        built.refused.append("fewer than 4 usable columns or 120 different rows")
-        return None
+        usable = f"fewer than {LEAST_COLUMNS} usable columns or {LEAST_ROWS} different rows"
+        return built.refuse("small", usable)
     if lost := [n for n in (*wish.targets, *wish.features) if n not in looked.kinds]:
-        built.refused.append(f"{', '.join(lost)}: too many missing values, or no usable column")
-        return None
+        said = f"{', '.join(lost)}: too many missing values, or no usable column"
+        return built.refuse("unusable", said)
     built.marks = fingerprints(raw)
     if published(built.marks, settings):
-        built.refused.append("the table of a published evaluation database")
-        return None
+        return built.refuse("published", "the table of a published evaluation database")
     return Table(source, raw, looked, texts, wish, settings, pool, frozenset(keys_of(raw)))
 
 
-def _asked_for_nothing(source: Source, raw: Frame, texts: Mapping[str, str]) -> str:
-    """Why no class and no number is asked for in a table, by what its source says and how its rows
-    stand; "" where some may be."""
-    columns = [str(name).strip() for name in raw.columns]
-    why = no_table(source, texts, columns) or panel(source, named(raw), texts)
-    if not why and is_one_series(raw):
-        why = "its rows are points of one series: no random split of them is fair"
-    return why
-
-
-async def _databases(table: Table, built: Built, seed: int, room: int, sure: bool | None) -> None:
-    wish, source = table.wish, table.source
-    made, refused = plans(table.looked, table.texts, wish, table.settings, seed, source)
+async def _databases(table: Table, built: Built, seed: int, room: int) -> None:
+    source = table.source
+    listed = () if table.wish.targets else source.listed
+    made, refused = plans(table.looked, table.wish, table.settings, seed, listed)
     built.refused += refused
-    if not table.wish.targets:
+    if not table.wish.targets and not listed:
         made = [plan for plan in made if not set(plan.targets) & table.keys]
-    if sure is not None and not table.wish.targets:
-        built.more = sure and any(plan.rank > OUTCOME for plan in made)
-        made = [plan for plan in made if (plan.rank <= OUTCOME) is sure]
-        if not made and built.more and source.many and not table.settings.less_sure:
-            built.refused.append(TOO_LITTLE)
-    if not made and not refused:
-        built.refused.append("no column can be a target")
-    first = built.tried
-    for number, plan in enumerate(made[first : first + 3 * room], first):
-        less = plan.rank > made[0].rank and bool(table.source.about.strip())
-        if len(built.rows) >= room or ((built.rows or first) and less):
-            break  # what its source is about was asked for: nothing less
-        built.tried += 1
+    for number, plan in enumerate(made[: 3 * room]):
+        if len(built.rows) >= room:
+            break
         own = random.Random(derive_seed(seed, number, plan.family, *plan.targets))
         if why := await tried(table, plan, own, built):
-            built.refused.append(f"{plan.family} {', '.join(plan.targets)}: {why}")
+            built.refuse("draft", why, f"{plan.family} {', '.join(plan.targets)}")
 
 
 async def tried(table: Table, plan: Plan, rng: random.Random, built: Built) -> str:
@@ -178,24 +158,24 @@ async def tried(table: Table, plan: Plan, rng: random.Random, built: Built) -> s
 
 
 async def _database(table: Table, plan: Plan, rng: random.Random, built: Built) -> str:
-    """Build and write one tabular database; "" or why it was refused. A wished one is drafted
-    several times, and comes without its IF variant when that cannot be proved."""
-    near = OF_MANY if table.source.many else OF_FEW
-    bare, why = narrowed(table.looked, plan, table.wish, near)
+    """Build and write one tabular database; "" or why it was refused. One of a user's own table is
+    drafted several times, and comes without its IF variant when that cannot be proved."""
+    own = not table.source.many or bool(table.wish.targets)
+    bare, why = narrowed(table.looked, plan, table.wish, table.source.many)
     if bare is None:
         return why
     wanted = table.settings.wishes.variants(plan.family)
     mini = table.settings.mini
     if mini and "IF" not in wanted:
         return _short(table, plan, bare, rng, built)
-    made: Candidate | None = None
-    for _ in range(WISHED if table.wish.targets else TRIES):
+    fit: Candidate | None = None
+    for _ in range(OWN_TRIES if own else TRIES):
         made = propose(bare, plan.family, list(plan.targets), rng, mini)
         if made is None:
             return "too few rows or features"
         if why := _dull(made, mini):
-            return why
-        made = _worded(made, table)
+            continue
+        made = fit = _worded(made, table)
         if "IF" not in wanted:
             built.rows.append(_write(table, bare, made, None, rng, wanted))
             return ""
@@ -208,8 +188,8 @@ async def _database(table: Table, plan: Plan, rng: random.Random, built: Built) 
         if proof is not None:
             built.rows.append(_write(table, bare, finished(proof), proof, rng, wanted))
             return ""
-    if made is not None and table.wish.targets and "MM" in wanted:
-        built.rows.append(_write(table, bare, made, None, rng, wanted))
+    if fit is not None and own and "MM" in wanted:
+        built.rows.append(_write(table, bare, fit, None, rng, wanted))
         return f"only the modelling task: {why}"
     return why
 

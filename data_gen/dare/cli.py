@@ -50,13 +50,7 @@ def _parser() -> console.Parser:
         "--per-table",
         type=int,
         default=0,
-        help="databases from one table at most (0: 2, or 3 with --less-sure; mini 4)",
-    )
-    parser.add_argument(
-        "--less-sure",
-        action="store_true",
-        help="of the tables in packages, also ask for columns that little says to be an outcome, "
-        "also beside other outcomes: twice as many tasks, and more odd ones (docs/dare.md)",
+        help="databases from one table at most (0: 3; mini 4)",
     )
     parser.add_argument(
         "--exclude",

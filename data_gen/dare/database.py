@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay.tables.doubts import Doubt
 from data_gen.dare.describe import About
 from data_gen.dare.layout import Frame, write_database
 from data_gen.dare.proof import prove
 from data_gen.dare.sources import Source, column_texts, table_hash
 from data_gen.dare.wishes import Wishes
 from data_gen.dare.words import described
+from data_gen.inputs import Refusal
 from rewards.task import TaskError
 
 
@@ -29,8 +31,6 @@ class Settings:
     wishes: Wishes = field(default_factory=Wishes)
     described: Mapping[str, About] = field(default_factory=dict[str, About])
     licences: tuple[str, ...] = ()  # only tables of these; empty: of any
-    less_sure: bool = False  # of packages, also what may be odd (docs/dare.md)
-    one_more: bool = False  # a table may give one beyond `per_table`, where that is not enough
 
 
 @dataclass
@@ -40,10 +40,13 @@ class Built:
     source: str
     rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     marks: frozenset[str] = frozenset()  # of its columns, to know copies by
-    refused: list[str] = field(default_factory=list[str])
+    refused: list[Refusal] = field(default_factory=list[Refusal])
+    doubts: list[Doubt] = field(default_factory=list[Doubt])
     licence: str = "unknown"
-    more: bool = True  # whether targets that less speaks for are left to try
-    tried: int = 0  # drafts of its targets that were built or refused
+
+    def refuse(self, code: str, said: str, what: str = "") -> None:
+        """Note why something was not used."""
+        self.refused.append(Refusal(code, said, what))
 
 
 class Unproved(TaskError):

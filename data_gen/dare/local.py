@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+from assay.tables.doubts import Doubt
 from assay.tables.overrules import Overrules, overrules
 from assay.tables.plan import Unread, Unreadable
 from assay.tables.read import PACKED, form_of, readings, settle
@@ -13,10 +15,35 @@ from data_gen.dare.published import same_as_published
 
 _SEVERAL = ("excel", "sqlite", "html")  # forms of which a file may hold several tables
 
-Loader = Callable[[], Frame]
+
+@dataclass
+class TableFile:
+    """One table of a file: calling it reads the table, without the columns in doubt. `doubts` are
+    those of single columns, as the last reading found them."""
+
+    path: Path
+    root: Path
+    rules: Overrules
+    part: str = ""
+    doubts: tuple[Doubt, ...] = ()
+
+    def __call__(self) -> Frame:
+        """Raises `Unreadable` for a table that cannot be read, is in doubt, or is published."""
+        found = next(r for r in readings(self.path, self.root, self.rules) if r.part == self.part)
+        if isinstance(found, Unread):
+            raise Unreadable(found.why, found.doubts)
+        plan, frame = settle(found, self.root)
+        self.doubts = plan.doubts
+        rule = self.rules.of(plan.path, self.part)
+        if rule.published and (why := same_as_published(frame)):
+            raise Unreadable(
+                f"{why}; evaluate on it with --import, or set published: false in tables.yaml if "
+                "it is another table"
+            )
+        return frame
 
 
-def local_tables(top: Path) -> Iterator[tuple[Path, str, Loader]]:
+def local_tables(top: Path) -> Iterator[tuple[Path, str, TableFile]]:
     """(file, name of the table, how to load it) below a folder, in the order of names. What cannot
     be read, or is a published table, raises `Unreadable` when it is loaded, not here."""
     rules = overrules(top)
@@ -27,33 +54,16 @@ def local_tables(top: Path) -> Iterator[tuple[Path, str, Loader]]:
 
 def tables_in(
     path: Path, root: Path | None = None, rules: Overrules | None = None
-) -> Iterator[tuple[str, Loader]]:
+) -> Iterator[tuple[str, TableFile]]:
     """(name, how to load it) of each table of a file; nothing for what is no table."""
     root = path.parent if root is None else root
     rules = overrules(root) if rules is None else rules
     form = form_of(path)
     stem = path.stem if path.suffix.lower() not in PACKED else Path(path.stem).stem
     if form and form not in _SEVERAL:
-        yield stem, _loader(path, root, rules, "")
+        yield stem, TableFile(path, root, rules)
     elif form:
         parts = [found.part for found in readings(path, root, rules)]
         for part in parts:
             title = stem if len(parts) == 1 else f"{stem} {part}"
-            yield title, _loader(path, root, rules, part)
-
-
-def _loader(path: Path, root: Path, rules: Overrules, part: str) -> Loader:
-    def load() -> Frame:
-        found = next(r for r in readings(path, root, rules) if r.part == part)
-        if isinstance(found, Unread):
-            raise Unreadable(found.why)
-        _, frame = settle(found, root)
-        rule = rules.of(path.relative_to(root).as_posix())
-        if rule.published and (why := same_as_published(frame)):
-            raise Unreadable(
-                f"{why}; evaluate on it with --import, or set published: false in tables.yaml if "
-                "it is another table"
-            )
-        return frame
-
-    return load
+            yield title, TableFile(path, root, rules, part)

@@ -11,11 +11,14 @@ answer is in it. Resampling bins start at the cut.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from assay.errors import TaskError
 from assay.files import machine_failed
+from assay.tables.plan import Unreadable
+from data_gen.columns import look, look_at, speaks_of, words_of
 from data_gen.dare.baseline import TREES, any_beats, design, forecasts
 from data_gen.dare.bins import Resample, binned, choose, named, until
 from data_gen.dare.database import (
@@ -29,22 +32,29 @@ from data_gen.dare.database import (
     write_proved,
 )
 from data_gen.dare.layout import Frame, json_bytes
+from data_gen.dare.packages import Listed
 from data_gen.dare.series_files import Shape, sentences, shape_of, tables_of
-from data_gen.dare.series_targets import adds_up, beside, entities, series_targets
 from data_gen.dare.short import few_known, series_short, unfit_series
 from data_gen.dare.sources import Source, database_name, fingerprints
+from data_gen.dare.tabular import RATIOS
+from data_gen.dare.targets import judge, near_ones
 from data_gen.dare.time_columns import (
     Timed,
-    are_events,
+    are_things,
+    doubled,
     entity_columns,
     entity_keys,
     find_time,
+    is_regular,
     shifted,
+    times_in,
     without_counters,
 )
-from data_gen.dare.wishes import Wish, wished_time
+from data_gen.dare.wishes import Wish
 from data_gen.dare.wording import cf_question, metadata_text, xf_question
 from data_gen.dare.words import plain_about
+from data_gen.inputs import Refusal
+from data_gen.leaks import is_number, tells_within, told_by_key
 from rewards.seeds import derive_seed
 
 
@@ -76,52 +86,120 @@ def build_series(source: Source, settings: Settings, built: Built, room: int = 1
     seed = derive_seed(settings.seed, source.name, "series")
     rng = random.Random(seed)
     wish = settings.wishes.of(source.name)
+    asked = {one.target: one for one in source.listed if one.kind == "series"}
+    if source.many and not asked and not wish.targets:
+        return
     timed = opened(source, settings, built, wish.time)
     if timed is None:
         return
-    numbers, refused = series_targets(timed, source, wish, settings.less_sure)
-    built.refused += refused
+    texts = texts_of(source, [str(c) for c in timed.frame.columns])
+    found = targets_of(timed, wish, list(asked), texts)
+    built.refused += [why for why in found.values() if why is not None]
+    numbers = [name for name, why in found.items() if why is None]
     rng.shuffle(numbers)
     for target in numbers[: 2 + room]:
         if len(built.rows) >= room:
             return
+        one = asked.get(target)
         try:
-            why = _one(source, timed, target, rng, settings, built, wish)
+            why = _one(source, timed, target, rng, settings, built, wish, one)
         except Unproved as error:
             why = str(error)
         if why:
-            built.refused.append(f"series {target}: {why}")
+            built.refused.append(Refusal("series", why, f"series {target}"))
 
 
 def opened(source: Source, settings: Settings, built: Built, time: str) -> Timed | None:
     """The table as a series; None, with the reason noted where it has one, when it is none."""
     try:
         raw = source.load()
-    except Exception as error:
+    except TaskError as error:
+        built.doubts += error.doubts if isinstance(error, Unreadable) else ()
+        return built.refuse("unreadable", str(error))
+    except Exception as error:  # a table of a package may be anything
         if machine_failed(error):
             raise
-        return None
-    if not 150 <= len(raw) <= 20_000:
-        built.refused.append("series: fewer than 150 rows, or more than 20,000")
-        return None
+        return built.refuse("unreadable", f"unreadable: {type(error).__name__}: {error}"[:200])
     loaded, raw = raw, without_counters(raw)
-    found = wished_time(raw, time) if time in raw.columns else find_time(raw)
+    found = times_in(time, raw[time], said=True) if time in raw.columns else find_time(raw)
     if found is None:
         return None
+    if not 150 <= len(raw) <= 20_000:
+        return built.refuse("rows", "series: fewer than 150 rows, or more than 20,000")
     built.marks = fingerprints(loaded)
     if published(built.marks, settings):
-        built.refused.append("series: the table of a published evaluation database")
-        return None
+        return built.refuse("published", "series: the table of a published evaluation database")
     column, when, form = found
-    keys = entity_keys(raw, when, entities(raw, entity_columns(raw, column)))
+    if not time and not source.many and (name := are_things(raw, column)):
+        said = f"its rows are things that {name!r} names, with no series of times"
+        return built.refuse("things", f"series: {said}; --time {column} takes them for one")
+    words = entity_columns(raw, column)
+    keys = entity_keys(raw, when, words)
+    tried = [[], *([w] for w in words if keys is None)]
+    if doubt := next((d for k in tried if (d := doubled(raw, column, when, k))), None):
+        built.doubts.append(replace(doubt, path=source.path, part=source.part))
+        return None
     if keys is None:
-        built.refused.append("series: nothing names a row but the row")
-        return None
-    timed = Timed(raw.assign(_when=when), column, form, keys)
-    if not time and are_events(timed):
-        built.refused.append("series: its rows are single events, at times that nobody can foresee")
-        return None
-    return timed
+        return built.refuse("keys", "series: several rows have one time, and no column names them")
+    if not time and not source.many and not is_regular(raw, when, keys):
+        said = "series: its rows come at no regular times: single events, which nobody foresees"
+        return built.refuse("events", said)
+    return Timed(raw.assign(_when=when), column, form, keys)
+
+
+def targets_of(
+    timed: Timed, wish: Wish, listed: Sequence[str], texts: Mapping[str, str]
+) -> dict[str, Refusal | None]:
+    """Column → why it cannot be forecast, None where it can. A wished or listed target is refused
+    only when it is no number in every row, or the keys of a row give it."""
+    frame, chosen = timed.frame, [*(wish.targets or listed)]
+    sense = look_at(frame.drop(columns="_when"), texts)
+    found: dict[str, Refusal | None] = {}
+    for name in chosen or [str(c) for c in frame.columns]:
+        if name in ("_when", timed.column, *timed.keys) or name not in frame:
+            continue
+        found[name] = None
+        column, what = frame[name], f"series {name}"
+        if column.dtype.kind not in "if" or column.nunique() < 30 or column.isna().any():
+            said = "not a number in every row with 30 different values"
+            found[name] = Refusal("unfit", said, what)
+        elif not chosen and sense[name].kind != "measure":
+            found[name] = Refusal(sense[name].kind, sense[name].why or "no measure", what)
+        elif not chosen and speaks_of(words_of(name), "who"):
+            found[name] = Refusal("who", "it says who or what a row is of", what)
+        elif why := told_by_key(frame, name, frame["_when"], timed.keys):
+            found[name] = Refusal("given", why, what)
+    return found
+
+
+def beside(
+    timed: Timed, target: str, others: Sequence[str], wish: Wish, one: Listed | None
+) -> tuple[list[str], str]:
+    """(the exogenous columns and keys that may stand beside a target, "" or why it is refused).
+    `one`: what `packages.yaml` says of the target."""
+    frame, keys = timed.frame, timed.keys
+    apart = one.without if one is not None else frozenset[str]()
+    free = [
+        c
+        for c in others
+        if c in keys or c in wish.features or (not wish.features and c not in apart)
+    ]
+    exogenous = [c for c in free if c not in keys]
+    verdict = judge(frame[[*exogenous, target]], target, exogenous, bool(wish.targets))
+    if verdict.why:
+        return [], verdict.why
+    if wish.features and verdict.left_out:
+        name, how = next(iter(verdict.left_out.items()))
+        return [], f"feature {name} gives the target away ({how}); leave it out of --features"
+    left = set(verdict.left_out)
+    if not wish.features and one is None:
+        left |= set(near_ones(frame, target, exogenous))
+        left |= {c for c in exogenous if look(c, frame[c]).kind in ("id", "code", "text", "date")}
+    if keys:
+        entity = frame.groupby(list(keys), sort=False).ngroup()
+        numbers = [c for c in exogenous if is_number(frame[c]) and c not in left]
+        left |= {c for c in numbers if tells_within(frame[c], frame[target], entity)}
+    return [c for c in free if c not in left], ""
 
 
 def split(timed: Timed, target: str, ratio: float, resample: Resample | None) -> Any:
@@ -152,25 +230,24 @@ def _one(
     settings: Settings,
     built: Built,
     wish: Wish,
+    asked: Listed | None,
 ) -> str:
     """Write the database for one target; "" or why not."""
-    ratio = rng.choice((0.7, 0.8, 0.9))
     resample = choose(timed, rng)
     if settings.mini:
         resample = None
         if why := unfit_series(len(timed.frame), [target, timed.column, *timed.keys]):
             return why
-    if resample is not None and resample[1] == "sum" and not adds_up(timed.frame[target]):
+    if resample is not None and resample[1] == "sum" and not look(target, timed.frame[target]).adds:
         resample = (resample[0], "mean")
-    parts = split(timed, target, ratio, resample)
+    # whether a series fits must not hang on the seed: every ratio is tried, in a drawn order
+    drawn = ((r, split(timed, target, r, resample)) for r in rng.sample(RATIOS, len(RATIOS)))
+    ratio, parts = next(((r, p) for r, p in drawn if _fits(p)), (0.0, None))
     if parts is None:
-        return "no whole bin after the cut"
-    early, late, answers = parts.early, parts.late, parts.answers
-    if len(early) < 100 or min(len(late), len(answers)) < 10:
-        return "too few rows before or after the cut"
+        return "too few rows, or whole bins, before or after the cut"
     others = [c for c in timed.frame.columns if c not in (target, "_when", timed.column)]
     kinds = {c: "numerical" if timed.frame[c].dtype.kind in "if" else "categorical" for c in others}
-    known, why = beside(timed, target, others, wish, source, settings.less_sure)
+    known, why = beside(timed, target, others, wish, asked)
     if why:
         return why
     fewest = {c: timed.frame[c].nunique() for c in known}
@@ -187,6 +264,12 @@ def _one(
     tracks = [t for t in settings.wishes.variants("ts") if t in ("XF", "CF")]
     _write(source, timed, plan, parts, rng, settings, built, tracks)
     return ""
+
+
+def _fits(parts: Parts | None) -> bool:
+    if parts is None or len(parts.early) < 100:
+        return False
+    return min(len(parts.late), len(parts.answers)) >= 10
 
 
 def _dull(

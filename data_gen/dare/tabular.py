@@ -17,8 +17,8 @@ import string
 from dataclasses import dataclass, replace
 from typing import Any
 
-from data_gen.dare.analyse import Looked
 from data_gen.dare.layout import Frame, csv_bytes, json_bytes, table_bytes
+from data_gen.dare.targets import Looked
 
 MODELS = {
     "class": (
@@ -31,6 +31,9 @@ MODELS = {
     "reg": ("LinearRegression", "DecisionTreeRegressor", "Ridge", "Lasso", "MLPRegressor"),
 }
 NOISE = 0.2
+RATIOS = (0.7, 0.8, 0.9)  # shares of the rows to train on
+LEAST_TRAIN, LEAST_TEST = 80, 20  # rows
+SHUFFLES = 20  # orders of the rows until each side has two labels
 
 
 @dataclass(frozen=True)
@@ -112,15 +115,18 @@ def _split(
     rng.shuffle(order)
     if mini:
         order = order[:300]
-    ratio = rng.choice((0.7, 0.8, 0.9))
-    cut = int(len(order) * ratio)
-    train, test = frame.iloc[sorted(order[:cut])], frame.iloc[order[cut:]]
-    if len(train) < 80 or len(test) < 20:
-        return None
-    labels = (part[t].nunique() for part in (train, test) for t in targets)
-    if family == "class" and min(labels) < 2:
-        return None
-    return train.reset_index(drop=True), test.reset_index(drop=True).copy(), ratio
+    # whether a table fits must not hang on the seed: every ratio is tried, in a drawn order
+    for ratio in rng.sample(RATIOS, len(RATIOS)):
+        cut = int(len(order) * ratio)
+        for _ in range(SHUFFLES):
+            train, test = frame.iloc[sorted(order[:cut])], frame.iloc[order[cut:]]
+            if len(train) < LEAST_TRAIN or len(test) < LEAST_TEST:
+                break
+            labels = (part[t].nunique() for part in (train, test) for t in targets)
+            if family == "reg" or min(labels) >= 2:
+                return train.reset_index(drop=True), test.reset_index(drop=True).copy(), ratio
+            rng.shuffle(order)
+    return None
 
 
 def _drawn(family: str, rng: random.Random, mini: bool) -> dict[str, Any]:

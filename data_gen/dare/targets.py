@@ -2,277 +2,244 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 # pyright: reportUnknownLambdaType=false, reportGeneralTypeIssues=false
-"""Which columns are worth predicting, and from which others: every refusal is a reason in words."""
+"""What a table is asked: which columns are targets, which stand beside them, and why others do not.
+
+Tables of the two packages are asked what `packages.yaml` lists. Of a user's own table every column
+may be a target that is a measure or a set of classes (`data_gen.columns`) and that no other column
+gives (`data_gen.leaks`); `--target` asks for any other.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from data_gen.dare.combined import made_of, shared_in_group, two_labels
+from data_gen.columns import Column, look_at, of_calendar, speaks_of, words_of
+from data_gen.dare.database import Settings
 from data_gen.dare.layout import Frame
-from data_gen.dare.leaks import is_label, is_number, tells
-from data_gen.dare.words import phrase
+from data_gen.dare.packages import Listed
+from data_gen.dare.wishes import Wish, families_of
+from data_gen.inputs import Refusal
+from data_gen.leaks import (
+    is_label,
+    is_number,
+    made_of,
+    nearly,
+    nearly_label,
+    owner_of,
+    shared_in_group,
+    tells,
+    two_labels,
+)
+from rewards.seeds import derive_seed
 
-Column = Any  # a pandas Series
+MAX_ROWS = 4000
+LEAST_ROWS = 120
+LEAST_COLUMNS = 4
+GAPS = 0.4  # share of a column's values that may be missing
+CLASSES = 10  # of a target, at most
+CATEGORIES = (20, 40)  # of a feature in words: how many, and characters of each, at most
+SEVERAL = 0.2  # share of plans with two or three targets, as in the published tasks
 MOST_ONE = 0.95  # of the rows with one value: what is said of such a feature may be chance
-
-INDEX = re.compile(
-    r"^(unnamed.*|rownames?|index|row_?id|id|.*[ ._-]id|obs|case|(subj(ect)?|school|stud(ent)?|"
-    r"pers(on)?|patient|fam(ily)?|house(hold)?|hh|firm|case|plant|plot|resp(ondent)?|state|county|"
-    r"child|mother|class|teacher|hospital|flight|play?er|team|user|cust(omer)?)_?(id|code|nr|num|"
-    r"no)|"
-    r"id_?(code|nr|num|no)|key|uid|pid|hid|strat(um|a)|cluster|flight|caseno|serial(no)?|nr|"
-    r"fips\w*|zip(code)?|ssn|isbn)$",
-    re.I,
-)
-_ID_TEXT = re.compile(
-    r"\b(identif(iers?|ication|ying)|id (number|code)|unique (id|number|key|code)|serial number|"
-    r"row (number|name|index)|(subject|patient|case|student|person|household|school) (id|number|"
-    r"code)|sequence number|fips|zip code|postal code|(institution|cent(re|er)|hospital|site) "
-    r"(number|code)|(interview|respondent|questionnaire|record|account|policy|order|invoice|ticket|"
-    r"employee|customer|member|district|building|county|firm|company|branch|department|"
-    r"municipality|"
-    r"occupation|industry) (number|code))\b|^ids?\b|\bids? of\b",
-    re.I,
-)
-_WEIGHT = re.compile(
-    r"\b(sampl\w+|survey|cell(ule)?|observation|probability|frequency|expansion|design|analysis|"
-    r"person|"
-    r"(post-?)?stratification|household) weights?\b|sampling probabilit|"
-    r"\bweights? (the |of the )?sample\b"
-)
-_WEIGHT_NAME = re.compile(
-    r"^([pfa]weight|per_?weight|samp_?wt|final_?wt|weights|\w*pspwght|[ad]n?weight)$", re.I
-)
-_COUNTER = re.compile(r"[^\W\d_]{3,}[._ ]?(number|num|no|nr)$", re.I)
-_DESIGN = re.compile(
-    r"^(treat(ed|ment)?s?|trt\w{0,2}|arm|armcd|actarm(cd)?|block|rep|replicate|plot|fold|train|"
-    r"test|batch|run|runs|"
-    r"trial|order|period|season|trend|sequence|seq|session|wave|visit|occasion|set|sample|split|"
-    r"design|phase|round|pair|"
-    r"freq|frequency)$",
-    re.I,
-)
-_DERIVED = re.compile(
-    r"^(l|log|ln|lg|sqrt|inv|sq|std|norm|z|scaled|total|sum|mean|avg|d|diff|delta|net|c)[._ ]|"
-    r"^(log|ln|sqrt|total|sum|mean|avg|diff)\w|(sq|squared|_log|_ln|_z|_std|_code|_cat|_grp|"
-    r"_group|_bin|_level|_sum|_total|_mean|_avg|_diff)$",
-    re.I,
-)
-_WHOLE_TIMES: dict[str, tuple[float, float]] = {
-    "year|yr|jahr": (1400, 2200),
-    "month|mon|monat": (1, 12),
-    "day|dayofmonth|mday|tag": (0, 31),
-    "quarter|qtr": (1, 4),
-    "week|weekofyear": (0, 53),
-    "weekday|wday|dayofweek|dow": (0, 7),
-    "hour|hr|stunde": (0, 24),
-    "minute|second": (0, 60),
-    "dayofyear|yday|doy|julian": (0, 366),
-}
-_TIME_WORDS = re.compile(
-    r"^(mon|tue|wed|thu|fri|sat|sun|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?$",
-    re.I,
-)
-_CODES = re.compile(r"(?<![\w.])\d\s*(?:[=:–]|-\s)\s*[A-Za-z\"'“]|[A-Za-z]\w*\s*\(?=\s*\d\b")
-_BACKGROUND = re.compile(
-    r"^(sex|gender|female|male|woman|man|race|black|white|hisp\w*|ethn\w*|afam|nonwhite|age\w*|"
-    r"birth([._]?(year|yr|date|day|place|country|month|q\w*|order|ord|state))?|"
-    r"cohort|pop|population|tot_?pop|region|site|location|place|state|county|country|province|"
-    r"continent|area_?code|lat\w*|"
-    r"lon\w*|[xy]_?coord\w*|easting|northing|elev\w*|altitude|south|north|east|west|urban|rural|"
-    r"smsa)"
-    r"([._ ].*|\d*)$",
-    re.I,
-)
-_WHO = re.compile(
-    r"^(sex|gender|female|male|woman|man|race|ethn\w*|hisp\w*|afam|nonwhite|married|marr|mrt|mar|"
-    r"marital"
-    r"([._]?status)?|maritl|single|divorced|widowed|evermarr|citizen|foreign|immigrant|religion|"
-    r"nationality)\d*$",
-    re.I,
-)
-_OPAQUE = re.compile(r"^[A-Za-z]{1,2}[._]?\d+$")  # y4, z10: says nothing without a description
-_SPELL = re.compile(r"^t?[._]?(start|stop|begin|end)([._ ]?time)?$", re.I)
-_FREQUENCY = re.compile(r"^\W*(the )?(frequency|frequencies)\W*$", re.I)
-_TREATED = re.compile(
-    r"\b(treatment (group|arm|level|condition|indicator|status)|\w+ treatment/|randomi[sz]ed|"
-    r"assigned to|which eye was treated)\b",
-    re.I,
-)
-_CODED = re.compile(r"^\W*(an? )?((un)?ordered )?factor\b|^\W*\w+ indicator variable\b", re.I)
-_CHANGE = re.compile(
-    r"^\W*(change|difference|growth) in \w+\W*$|^\W*(\w+) - \2(_1|\[_?n ?- ?1\])\W*$", re.I
-)
-_ENTITY = re.compile(
-    r"^(student|pupil|school|course|class(room)?|teacher|subject|person|patient|hospital|clinic|"
-    r"firm|"
-    r"company|household|family|mother|father|litter|animal|plant|state|county|country|city|town|"
-    r"village|district|precinct|site|station|store|brand|judge|rater|interviewer|player|team)$",
-    re.I,
-)
-_YEAR = re.compile(r"^(1[5-9]|20)\d\d\b")
-_CLOCK = re.compile(r"(^|[._ ])time$", re.I)
-_ANGLE = re.compile(
-    r"(^|[._ ])(wind_?dir\w*|direction|bearing|heading|azimuth|aspect|dir|wd)$", re.I
-)
-_STEP = re.compile(r"^(t|time|date|period|week|day|month|year|quarter|age_?group|cohort)$", re.I)
+_UNUSED = ("id", "code", "name", "key", "text", "constant", "empty", "lists", "date", "weight")
 
 
-def is_calendar(name: str, column: Column) -> bool:
-    """Whether a column holds a part of a calendar: by what it is called and what it holds."""
+@dataclass(frozen=True)
+class Looked:
+    """A cleaned table: `kinds` says numerical or categorical for every column that stays, `sense`
+    what each column of the whole table is, `owned` which column's rows tell one another of it."""
+
+    frame: Frame
+    kinds: dict[str, str]
+    sense: Mapping[str, Column] = field(default_factory=dict[str, Column])
+    owned: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def features(self, without: Collection[str]) -> list[str]:
+        return [c for c in self.frame.columns if c not in without]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One database to try: a family, its targets, and columns that are no features beside them."""
+
+    family: str
+    targets: tuple[str, ...]
+    without: frozenset[str] = frozenset()
+
+
+def clean(
+    frame: Frame,
+    seed: int,
+    texts: Mapping[str, str] | None = None,
+    wanted: Collection[str] = (),
+    listed: bool = False,
+) -> Looked | None:
+    """The columns that can be used, categories as text and numbers as numbers; None where too
+    little is left. `texts`: what the source says of columns; `wanted` ones stay whatever they are,
+    and of a table that is `listed` all that can."""
     import pandas as pd
 
-    if column.dtype.kind == "M":
-        return True
-    known = column.dropna()
-    plain = re.sub(r"[^a-z]", "", name.lower())
-    if not len(known):
-        return False
-    if not is_number(column):
-        words = pd.Series(known.unique()).map(str)
-        return bool(words.map(lambda w: bool(_TIME_WORDS.match(w) or _YEAR.match(w))).mean() > 0.9)
-    whole = bool((known == known.round()).all())
-    for words, (low, high) in _WHOLE_TIMES.items():
-        ends = "|".join(rf"{w}s?$|^{w}(?=of|built|born|made)" for w in words.split("|"))
-        few = known.nunique() < 3 and not words.startswith("year")  # two hours are an indicator
-        if whole and not few and re.search(ends, plain) and known.between(low, high).all():
-            return True
-    years = whole and known.between(1800, 2100).all() and 2 < known.nunique() <= 0.5 * len(known)
-    return bool(years and re.search(r"year|yr", plain))
+    frame = frame.set_axis([str(c).strip() for c in frame.columns], axis=1)
+    whole = frame.loc[:, ~frame.columns.duplicated()].copy()
+    sense = look_at(whole, texts)
+    rows = whole
+    if len(whole) > MAX_ROWS:
+        rows = whole.sample(MAX_ROWS, random_state=seed % (1 << 32)).sort_index()
+    kinds: dict[str, str] = {}
+    out: dict[str, Any] = {}
+    for name in rows.columns:
+        free = listed or name in wanted
+        if "`" in name or "\n" in name or not name or (not free and sense[name].kind in _UNUSED):
+            continue
+        kind, values = _usable(rows[name])
+        if kind:
+            out[name], kinds[name] = values, kind
+    if len(out) < LEAST_COLUMNS:
+        return None
+    tidy = pd.DataFrame(out).drop_duplicates().reset_index(drop=True)
+    if len(tidy) < LEAST_ROWS:
+        return None
+    owned = {} if listed else {n: by for n in out if (by := owner_of(whole, n, _owners(sense)))}
+    return Looked(tidy, kinds, sense, owned)
 
 
-def is_running(column: Column) -> bool:
-    """Whether a column numbers the rows: whole numbers, each once, without gaps or ever rising."""
-    known = column.dropna()
-    if not is_number(column) or column.dtype.kind == "b" or len(known) < 2:
-        return False
-    if known.nunique() < 0.98 * len(known) or not bool((known == known.round()).all()):
-        return False
-    dense = known.max() - known.min() + 1 <= 1.1 * known.nunique()
-    return bool(dense or (known.is_monotonic_increasing and known.nunique() == len(known)))
+def _usable(column: Any) -> tuple[str, Any]:
+    """(numerical, categorical or nothing; the values)."""
+    import numpy as np
+
+    if column.dtype.kind in "iuf":
+        values = column.astype(float).replace([np.inf, -np.inf], np.nan)
+        if values.isna().mean() > GAPS or values.nunique() < 2 or values.abs().max() > 1e12:
+            return "", None
+        exact = bool((values.dropna() == values.dropna().round()).all())
+        return "numerical", values.astype("int64") if exact and not values.isna().any() else values
+    if column.dtype.kind == "M" or column.isna().mean() > GAPS:
+        return "", None
+    words = column.astype(object).where(column.notna(), None)
+    words = words.map(lambda v: None if v is None else " ".join(str(v).split()) or None)
+    if 2 <= words.nunique() <= CATEGORIES[0] and words.dropna().map(len).max() <= CATEGORIES[1]:
+        return "categorical", words
+    return "", None
 
 
-def is_identifier(name: str, column: Column, text: str = "") -> bool:
-    """Whether a column names rows or groups of rows and measures nothing."""
-    if INDEX.match(name.strip()) or re.search(r"[a-z](ID|Id)$", name):
-        return True
-    if is_number(column) and bool((column.dropna() % 1 != 0).any()):
-        return False
-    counter = _COUNTER.search(name) and is_number(column) and column.min() > 20
-    return bool(counter or _ID_TEXT.search(text)) or is_running(column)
+def _owners(sense: Mapping[str, Column]) -> list[str]:
+    """Columns that may name what several rows are of: a person, a school."""
+    return [n for n, c in sense.items() if c.kind in ("id", "key", "thing", "group", "code")]
 
 
-def stands_for_names(name: str, column: Column, text: str) -> bool:
-    """Whether numbers are codes of many names: the source calls them a factor or an indicator, or
-    the column is called what they name (a school, a student), and there are more of them than a
-    question can list."""
-    said = _CODED.match(text) or _ENTITY.match(name)
-    if not is_number(column) or not said or column.nunique() <= 20:
-        return False
-    return bool((column.dropna() % 1 == 0).all())
+def refusals(looked: Looked) -> dict[str, Refusal | None]:
+    """Column of the whole table → why it is no target, None where it may be one."""
+    return {name: _refusal(looked, column) for name, column in looked.sense.items()}
 
 
-def is_weight(name: str, text: str = "") -> bool:
-    """Whether a column says how much a row counts in a survey, and nothing of the row."""
-    return bool(_WEIGHT.search(text.lower()) or _WEIGHT_NAME.match(name))
+def _refusal(looked: Looked, column: Column) -> Refusal | None:
+    name = column.name
+    if name not in looked.kinds:
+        said = column.why or "too many missing values, or more than 20 categories"
+        return Refusal(column.kind, said, name)
+    words, values = words_of(name), looked.frame[name]
+    if column.kind not in ("measure", "group", "flag", "label", "scale"):
+        return Refusal(column.kind, column.why or "a name", name)
+    if speaks_of(words, "who") or (column.kind == "group" and speaks_of(words, "thing")):
+        return Refusal("who", "it says who or what a row is of; --target asks for it", name)
+    if speaks_of(words, "design"):
+        return Refusal("design", "a part of a design, not an outcome; --target asks for it", name)
+    if column.kind == "group" and of_calendar(values.dropna().unique()):
+        return Refusal("calendar", "a part of a date", name)
+    why = number_unfit(values) if column.kind == "measure" else class_unfit(values, column)
+    if why:
+        return Refusal("unfit", why, name)
+    if by := looked.owned.get(name, ""):
+        said = f"rows with the same {by!r} tell one another of it: no random split is fair"
+        return Refusal("owned", said, name)
+    return None
 
 
-def is_clock(name: str, column: Column) -> bool:
-    """Whether numbers are times of a day: `hour`, or 517 and 2359 in a column called time."""
-    known = column.dropna()
-    if not is_number(column) or not len(known):
-        return False
-    if re.match(r"(hour|hr)s?$", name, re.I):
-        return bool(known.between(0, 24).all())
-    whole = bool((known == known.round()).all() and known.between(0, 2400).all())
-    return bool(_CLOCK.search(name)) and whole and bool((known % 100 < 60).all())
-
-
-def unfit(name: str, column: Column, text: str = "") -> str:
-    """Why no question should ask for a column, "" if it may be asked for. `text`: what the source
-    says of it."""
-    known = column.dropna()
-    if known.nunique() < 2:
-        return "a constant"
-    if is_calendar(name, column) or (is_clock(name, column) and known.nunique() > 60):
-        return "a part of the calendar"
-    if is_identifier(name, column, text):
-        return "an identifier or a running number"
-    if not is_number(column):
-        lengths = known.map(lambda v: len(str(v)))
-        if lengths.max() > 60 or known.nunique() > 20:
-            near = known.nunique() >= 0.9 * len(known)
-            return "free text or names" if near or lengths.max() > 60 else "more than 20 categories"
-    if is_weight(name, text):
-        return "a weight of the sample"
-    if _WHO.match(name):
-        return "it says who a row is of, and nobody asks for that"
-    if _OPAQUE.match(name) and not phrase(text):
-        return "its name says nothing, and nothing describes it"
-    if _DESIGN.match(name) or _TREATED.search(text) or _names_placebo(known):
-        return "a part of the design, not an outcome"
-    if _STEP.match(name) and known.nunique() <= len(known) / 3 and is_number(column):
-        return "a point of time"
-    if is_number(column) and re.match(r"\W*(julian )?(date|time ?stamp)\b", text, re.I):
-        return "a date"
-    if is_number(column) and (_SPELL.match(name) or _FREQUENCY.match(text)):
-        return "a bound of a spell, or the count of a cell"
-    if is_number(column) and _ANGLE.search(name) and known.between(0, 360).all():
-        return "an angle"
-    if known.value_counts(normalize=True).iloc[0] > 0.97:
-        return "nearly constant"
-    return ""
-
-
-def _names_placebo(known: Column) -> bool:
-    """Whether one of the values is a placebo: somebody drew lots for them."""
-    if is_number(known) or known.nunique() > 20:
-        return False
-    return any("placebo" in str(value).lower() for value in known.unique())
-
-
-def class_unfit(column: Column, text: str = "") -> str:
-    """Why a column makes no classes: 2-10 labels, the commonest two with 20 rows or more, none
-    above 85 %. Whole numbers are labels where there are two, or where the text says what they
-    stand for (`1 = never, 2 = often`)."""
-    counts = column.value_counts()
-    coded = len(_CODES.findall(text)) >= 2 or re.search(r"\bfactor\b|categor", text)
-    if is_number(column) and (column.dtype.kind not in "iub" or len(counts) > (10 if coded else 2)):
-        return "numbers that are no classes"
-    if not 2 <= len(counts) <= 10:
-        return f"{len(counts)} classes; wanted 2 to 10"
+def class_unfit(values: Any, column: Column) -> str:
+    """Why a column makes no classes: 2 to 10 labels, the commonest two with 20 rows or more, none
+    with fewer than 4, none above 85 %. Whole numbers of few values are labels where there are two,
+    or where the name says so."""
+    counts = values.value_counts()
+    if column.kind == "scale" and len(counts) > 2:
+        return f"{column.why}; --target asks for them as classes"
+    if not 2 <= len(counts) <= CLASSES:
+        return f"{len(counts)} classes; wanted 2 to {CLASSES}"
     if counts.iloc[1] < 20 or counts.iloc[-1] < 4:
         return "a class has too few rows"
-    if counts.iloc[0] > 0.85 * len(column):
+    if counts.iloc[0] > 0.85 * len(values):
         return "one class has more than 85 % of the rows"
     return ""
 
 
-def number_unfit(column: Column, text: str = "") -> str:
+def number_unfit(values: Any) -> str:
     """Why a column is no quantity to regress on: 30 values or more, a tenth of the rows, and no
     value that most rows have."""
-    if not is_number(column):
-        return "no numbers"
-    if _CODED.match(text):
-        return "numbers that stand for names"
-    if _CHANGE.search(text):
-        return "a change from another row"
-    counts = column.value_counts()
-    if len(counts) < 30 or len(counts) < 0.1 * len(column):
-        return "too few different values for a quantity"
-    if counts.iloc[0] > 0.6 * len(column):
+    counts = values.value_counts()
+    if len(counts) < 30 or len(counts) < 0.1 * len(values):
+        return f"too few different values for a quantity: {len(counts)}"
+    if counts.iloc[0] > 0.6 * len(values):
         return "more than 60 % of the rows have the same value"
     return ""
 
 
-def is_background(name: str) -> bool:
-    """Whether a column says who or where (sex, age, region, latitude): what people predict from,
-    seldom what they predict. Asked for only where nothing else can be."""
-    return bool(_BACKGROUND.match(name))
+def plans(
+    looked: Looked, wish: Wish, settings: Settings, seed: int, listed: Sequence[Listed] = ()
+) -> tuple[list[Plan], list[Refusal]]:
+    """(what to try, families in turn; why columns are no targets). `listed`: what is asked of a
+    table of a package."""
+    families = [f for f in ("class", "reg") if f in settings.wishes.kinds]
+    if wish.targets:
+        found = families_of(looked.frame, wish, settings.wishes)
+        return [Plan(f, wish.targets) for f in found if f in families], []
+    rng = random.Random(derive_seed(seed, "plans"))
+    refused: list[Refusal] = []
+    fit: dict[str, list[Plan]] = {family: [] for family in families}
+    if listed:
+        for one in (a for a in listed if a.kind in fit and a.target in looked.kinds):
+            fit[one.kind].append(Plan(one.kind, (one.target,), one.without))
+    else:
+        for name, why in refusals(looked).items():
+            family = "reg" if looked.sense[name].kind == "measure" else "class"
+            if why is not None:
+                refused.append(why)
+            elif family in fit and name not in (*wish.features, wish.time):
+                fit[family].append(Plan(family, (name,)))
+    turns: list[tuple[bool, int, Plan]] = []
+    for options in fit.values():
+        rng.shuffle(options)
+        options.sort(key=_not_named)
+        for i, plan in enumerate(options):
+            several = _several(looked, plan, options, rng)
+            turns.append((_not_named(plan), i, plan if settings.mini else several))
+    order = [plan for *_, plan in sorted(turns, key=lambda t: t[:2])]
+    alone = [Plan(p.family, p.targets[:1], p.without) for p in order if len(p.targets) > 1]
+    return [*order, *alone], refused
+
+
+def _not_named(plan: Plan) -> bool:
+    """Whether the name of a target does not say that it is asked for (`class`, `y`, `outcome`)."""
+    return not speaks_of([plan.targets[0].strip().lower()], "asked")
+
+
+def _several(looked: Looked, plan: Plan, options: list[Plan], rng: random.Random) -> Plan:
+    """The plan, or, for some, with one or two more targets of its kind."""
+    first = plan.targets[0]
+    alike = [
+        p
+        for p in options
+        if p is not plan
+        and looked.kinds[p.targets[0]] == looked.kinds[first]
+        and p.targets[0] not in plan.without
+        and first not in p.without
+    ]
+    if rng.random() >= SEVERAL or not alike or len(looked.kinds) < 5:
+        return plan
+    more = min(len(alike), 1 if rng.random() < 0.7 else 2, len(looked.kinds) - 3)
+    chosen = rng.sample(alike, more)
+    without = plan.without.union(*(p.without for p in chosen))
+    return Plan(plan.family, (first, *(p.targets[0] for p in chosen)), without)
 
 
 @dataclass(frozen=True)
@@ -284,19 +251,48 @@ class Verdict:
     left_out: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def derived_one(names: Sequence[str], order: Sequence[str]) -> str:
-    """Which of columns that give each other was made from the rest: the one whose name says so,
-    else the last of the table."""
-    said = [n for n in names if _DERIVED.search(n)]
-    return max(said or names, key=list(order).index)
+def narrowed(looked: Looked, plan: Plan, wish: Wish, listed: bool) -> tuple[Looked | None, str]:
+    """The table without the features that give a target away; (None, why) where the target is
+    refused or too little is left. Of a `listed` table also without those that the list names."""
+    targets = list(plan.targets)
+    features = list(wish.features) or [f for f in looked.features(targets) if f not in plan.without]
+    gone: dict[str, str] = {}
+    for target in targets:
+        verdict = judge(looked.frame, target, features, bool(wish.targets))
+        if verdict.why:
+            return None, verdict.why
+        gone |= verdict.left_out
+        if not wish.targets and not listed:
+            gone |= near_ones(looked.frame, target, [f for f in features if f not in gone])
+        others = [t for t in targets if t != target]
+        told = judge(looked.frame, target, others, True).left_out
+        told = told or near_ones(looked.frame, target, others)
+        if told:
+            return None, f"{next(iter(told))}, another target, gives it"
+        made, how = made_of(looked.frame, target, [*others, *features]) if others else ((), "")
+        if set(made) & set(others):
+            return None, f"{' and '.join(made[:4])} give it ({how})"
+    if wish.features and gone:
+        name, how = next(iter(gone.items()))
+        return None, f"feature {name} gives the target away ({how}); leave it out of --features"
+    keep = [c for c in looked.frame.columns if c in targets or (c in features and c not in gone)]
+    if len(keep) < len(targets) + 2:
+        return None, "fewer than two features are left"
+    return Looked(looked.frame[keep], {c: looked.kinds[c] for c in keep}, looked.sense), ""
+
+
+def near_ones(frame: Frame, target: str, features: Sequence[str]) -> dict[str, str]:
+    """Features that nearly give a target: left out, though they are no exact leak."""
+    y, why = frame[target], "it nearly gives the target"
+    return {f: why for f in features if nearly(frame[f], y) or nearly_label(frame[f], y)}
 
 
 def judge(frame: Frame, target: str, features: Sequence[str], wished: bool = False) -> Verdict:
     """Whether a target may be asked for with these features, and which must be left out.
 
-    Of columns that give each other, the derived one is refused as a target and left out of the
-    features of the others. A target that the user wants (`wished`) is never refused: everything
-    that gives it is left out.
+    Of columns that give each other, the derived one (`derived_one`) is refused as a target and left
+    out of the features of the others. A target that the user wants (`wished`) is never refused:
+    everything that gives it is left out.
     """
     order = [str(c) for c in frame.columns]
     y = frame[target]
@@ -330,20 +326,16 @@ def judge(frame: Frame, target: str, features: Sequence[str], wished: bool = Fal
         rest = [f for f in rest if f not in gone]
 
 
-def _coarser(x: Column, y: Column) -> bool:
+def derived_one(names: Sequence[str], order: Sequence[str]) -> str:
+    """Which of columns that give each other was made from the rest: the one whose name says so
+    (`log_wage`, `total`), else the last of the table."""
+    said = [n for n in names if speaks_of(words_of(n), "derived")]
+    return max(said or names, key=list(order).index)
+
+
+def _coarser(x: Any, y: Any) -> bool:
     """Whether a feature of few values is a function of the target: a grouping of its classes, or of
     its numbers, says much of it, though not all."""
     if not is_label(x) or x.value_counts(normalize=True).iloc[:1].sum() > MOST_ONE:
         return False
     return bool(tells(y, x))
-
-
-def is_label_target(column: Column) -> bool:
-    """Whether a wished target can be classified: 2 to 10 labels, each in 4 rows or more."""
-    counts = column.value_counts()
-    return 2 <= len(counts) <= 10 and is_label(column) and bool(counts.iloc[-1] >= 4)
-
-
-def is_quantity(column: Column) -> bool:
-    """Whether a wished target can be regressed on: numbers, more than 10 different ones."""
-    return is_number(column) and column.dtype.kind != "b" and bool(column.nunique() > 10)

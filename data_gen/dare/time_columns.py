@@ -2,20 +2,23 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
 # pyright: reportUnknownLambdaType=false, reportGeneralTypeIssues=false
-"""Which column of a table is its time, and which columns name the rows of one moment."""
+"""Which column of a table is its time, which columns name the rows of one moment, and whether the
+rows are the points of a series at all."""
 
 from __future__ import annotations
 
-import re
 import warnings
 from dataclasses import dataclass
 from typing import Any
 
+from assay.tables.doubts import Doubt
+from data_gen.columns import is_running, look, speaks_of, words_of
 from data_gen.dare.layout import Frame
 
-_NAME = re.compile(r"(^|[._ ])(year|date|time|month|quarter|period|day)s?([._ ]|$)|^yr$", re.I)
-
-_COUNTER = re.compile(r"^(unnamed.*|rownames?|index|row_?id|obs|x)$", re.I)
+REGULAR = 0.5  # share of the steps between times that are the usual one
+NEAR = 0.1  # of the usual step: months and quarters differ by so much
+_TIMES = ("calendar", "year", "clock", "date")  # kinds of columns that name no entity
+TWICE = 0.1  # share of rows whose time has come before, up to which they are doubled stamps
 
 
 @dataclass(frozen=True)
@@ -29,26 +32,36 @@ class Timed:
 
 
 def find_time(frame: Frame) -> tuple[str, Any, str] | None:
-    """(column, parsed times, strftime form): a date, date-like text, or a column of years."""
+    """(column, parsed times, strftime form): a date, text that is dates, or a column of years."""
+    for name in map(str, frame.columns):
+        if (found := times_in(name, frame[name])) is not None:
+            return found
+    return None
+
+
+def times_in(name: str, column: Any, said: bool = False) -> tuple[str, Any, str] | None:
+    """The column as times, as `find_time` gives it; `said`: somebody says that it is years."""
     import pandas as pd
 
-    for name in map(str, frame.columns):
-        column = frame[name]
-        if column.dtype.kind == "M":
-            return name, column.dt.tz_localize(None), "%Y-%m-%d %H:%M:%S"
-        if not _NAME.search(name) or column.nunique() < 10:
-            continue
-        if column.dtype.kind in "iuf" and column.notna().all():
-            whole = column.astype(float)
-            if whole.between(1500, 2100).all() and (whole == whole.round()).all():
-                return name, pd.to_datetime(whole.astype(int).astype(str), format="%Y"), "%Y"
-        elif column.dtype.kind not in "iufb" and column.map(str).str.len().between(6, 25).all():
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                times = pd.to_datetime(column, errors="coerce")
-            if times.notna().all() and times.dt.year.between(1500, 2100).all():
-                clock = (times.dt.normalize() != times).any()
-                return name, times, "%Y-%m-%d %H:%M:%S" if clock else "%Y-%m-%d"
+    if column.dtype.kind == "M":
+        return name, column.dt.tz_localize(None), "%Y-%m-%d %H:%M:%S"
+    if column.nunique() < 10 or column.isna().any():
+        return None
+    if column.dtype.kind in "iuf":
+        whole = column.astype(float)
+        years = said or speaks_of(words_of(name), "year")
+        if years and whole.between(1500, 2100).all() and (whole == whole.round()).all():
+            return name, pd.to_datetime(whole.astype(int).astype(str), format="%Y"), "%Y"
+    elif column.dtype.kind != "b" and column.map(str).str.len().between(6, 25).all():
+        digits = column.map(str).str.count(r"\d")
+        if not digits.ge(4).all():
+            return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            times = pd.to_datetime(column, errors="coerce")
+        if times.notna().all() and times.dt.year.between(1500, 2100).all():
+            clock = (times.dt.normalize() != times).any()
+            return name, times, "%Y-%m-%d %H:%M:%S" if clock else "%Y-%m-%d"
     return None
 
 
@@ -65,15 +78,17 @@ def entity_keys(frame: Frame, when: Any, words: list[str]) -> list[str] | None:
 
 
 def entity_columns(frame: Frame, time: str) -> list[str]:
-    """Columns that could name an entity: few values a row, repeated over time."""
+    """Columns that could name an entity: few values a row, repeated over time. Names come before
+    codes: people say the state, not its number."""
     found: list[str] = []
     for name in map(str, frame.columns):
         column = frame[name]
         count = column.nunique()
         whole = column.dtype.kind in "iu" or column.dtype.kind not in "f"
-        if name != time and whole and column.notna().all() and 2 <= count <= len(frame) / 4:
+        fits = whole and column.notna().all() and 2 <= count <= len(frame) / 4
+        if name != time and fits and look(name, column).kind not in _TIMES:
             found.append(name)
-    return found
+    return sorted(found, key=lambda c: frame[c].dtype.kind in "iuf")
 
 
 def shifted(timed: Timed, target: str, name: str, most: int = 3) -> int:
@@ -95,14 +110,38 @@ def shifted(timed: Timed, target: str, name: str, most: int = 3) -> int:
     return 0
 
 
-def are_events(timed: Timed) -> bool:
-    """Whether the rows of an entity come at no regular times: single charges, visits or votes, and
-    not the points of a series."""
-    frame = timed.frame.sort_values([*timed.keys, "_when"], kind="stable")
-    times = frame.groupby(timed.keys)["_when"] if timed.keys else frame["_when"]
+def is_regular(frame: Frame, when: Any, keys: list[str]) -> bool:
+    """Whether the times of an entity go on in steps of one length, for half of the rows or more.
+    Others are single events: charges, visits, purchases of machines."""
+    ordered = frame[keys].assign(_when=when).sort_values([*keys, "_when"], kind="stable")
+    ordered = ordered.drop_duplicates()
+    times = ordered.groupby(keys)["_when"] if keys else ordered["_when"]
     gaps = times.diff().dt.total_seconds().dropna()
     usual = gaps.median()
-    return bool(len(gaps) and gaps.between(0.5 * usual, 2 * usual).mean() < 0.5)
+    near = gaps.between((1 - NEAR) * usual, (1 + NEAR) * usual)
+    return bool(len(gaps) and near.mean() >= REGULAR)
+
+
+def are_things(frame: Frame, time: str) -> str:
+    """A column of words in which each row has a name of its own: the rows are things, such as
+    machines of a register, and no points of a series. "" where there is none."""
+    for name in map(str, frame.columns):
+        named = name != time and look(name, frame[name]).kind == "name"
+        if named and times_in(name, frame[name]) is None:
+            return name
+    return ""
+
+
+def doubled(frame: Frame, column: str, when: Any, keys: list[str]) -> Doubt | None:
+    """The doubt of a series in which some times come twice."""
+    names = [column, *keys]
+    twice = frame[keys].assign(_when=when).duplicated()
+    many = int(twice.sum())
+    if not 0 < many <= TWICE * len(frame) or not is_regular(frame, when, keys):
+        return None
+    first = frame.loc[twice.idxmax(), column]
+    said = f"{many} of {len(frame)} rows have a time that came before, the first of them {first!s}"
+    return Doubt("duplicate_stamps", said, f"drop_duplicates: [{', '.join(names)}]")
 
 
 def named(frame: Frame) -> Frame:
@@ -112,59 +151,42 @@ def named(frame: Frame) -> Frame:
 
 
 def without_counters(frame: Frame) -> Frame:
-    """Columns by name once, without running numbers: they are no measurement."""
+    """Columns by name once, without numbers of rows: they are no measurement."""
     frame = named(frame).reset_index(drop=True)
-    counts = [
-        n
-        for n in frame.columns
-        if _COUNTER.match(n)
-        or (
-            frame[n].dtype.kind in "iu"
-            and not _NAME.search(n)
-            and frame[n].diff().dropna().eq(1).all()
-        )
-    ]
-    return frame.drop(columns=counts)
+    return frame.drop(columns=[n for n in frame.columns if is_running(frame[n])])
 
 
 def is_one_series(frame: Frame) -> bool:
-    """Whether the rows are the points of one series: times that never come twice, evenly apart. A
-    random split would put the neighbours of every asked row among the training rows."""
+    """Whether the rows are the points of one series: times that never come twice, or seldom, evenly
+    apart. A random split would put the neighbours of every asked row among the training rows."""
     frame = named(frame)
-    if _is_calendar_run(frame) or any(_counts_time(c, frame[c]) for c in frame.columns):
+    if _is_calendar_run(frame):
         return True
     found = find_time(without_counters(frame))
-    if found is None or not len(frame) or found[1].duplicated().any():
+    if found is None or not len(frame):
         return False
-    gaps = found[1].sort_values().diff().dropna().dt.total_seconds()
-    return bool(len(gaps) and gaps.std() <= 0.5 * gaps.mean())
-
-
-def _counts_time(name: str, column: Any) -> bool:
-    """Whether a column called a time counts the rows, one by one: a trend."""
-    if (
-        not re.match(r"(t|time|trend|month|week|day)$", name, re.I)
-        or column.dtype.kind not in "iuf"
-    ):
+    name, when, _ = found
+    if are_things(frame, name):
         return False
-    return bool(column.diff().dropna().eq(1).all())
+    return when.duplicated().mean() <= TWICE and is_regular(frame, when, [])
 
 
 def _is_calendar_run(frame: Frame) -> bool:
-    """Whether a year or a month in columns of their own rises row by row: the days of a table
-    without a date."""
-    named = {re.sub(r"[^a-z]", "", str(c).lower()): c for c in frame.columns}
-    order = (
-        ("year", "yr"),
-        ("month", "mon", "quarter", "qtr", "week"),
-        ("day", "dayofmonth", "dateofmonth", "mday"),
-    )
-    parts = [next((named[n] for n in names if n in named), None) for names in order]
-    keys = [p for p in parts if p is not None and frame[p].dtype.kind in "iuf"]
-    if len(keys) < 2 or frame[keys].isna().any().any() or frame.duplicated(keys).any():
-        return False
-    ranks = frame[keys].apply(tuple, axis=1)
-    return bool(ranks.is_monotonic_increasing or ranks.is_monotonic_decreasing)
+    """Whether a year, month or day in columns of their own rise together row by row: the days of a
+    table without a date."""
+    parts = [
+        str(c)
+        for c in frame.columns
+        if frame[c].dtype.kind in "iuf" and look(str(c), frame[c]).kind in ("year", "calendar")
+    ]
+    for i, one in enumerate(parts):
+        keys = parts[i : i + 3]
+        if len(keys) < 2 or frame[keys].isna().any().any() or frame.duplicated(keys).any():
+            continue
+        ranks = frame[keys].apply(tuple, axis=1)
+        if ranks.is_monotonic_increasing or ranks.is_monotonic_decreasing:
+            return bool(frame[one].nunique() > 1)
+    return False
 
 
 def keys_of(frame: Frame) -> list[str]:

@@ -18,10 +18,10 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
-from data_gen.dare.given_away import given_away
 from data_gen.dare.layout import table_bytes
 from data_gen.dare.reference_run import run_jobs
 from data_gen.dare.tabular import Candidate, with_noise
+from data_gen.leaks import given_away
 from rewards.dare.prediction import TableGold, score_table
 from rollouts.sandbox.pool import Pool
 

@@ -15,13 +15,15 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from data_gen.columns import look
 from data_gen.dare.layout import Frame
 from data_gen.dare.sources import Source
-from data_gen.dare.targets import is_label_target, is_quantity, unfit
-from data_gen.dare.time_columns import find_time
+from data_gen.dare.time_columns import times_in
+from data_gen.leaks import is_label, is_number
 from rewards.task import TaskError
 
 FAMILIES = {"class": ("IF", "MM"), "reg": ("IF", "MM"), "ts": ("XF", "CF")}
+_NOTHING = ("constant", "text", "key", "name", "id", "lists")  # kinds that nobody can predict
 _WORDS = {"class": "class", "reg": "reg", "series": "ts"}
 _TRACKS = ("IF", "MM", "XF", "CF")
 
@@ -175,13 +177,14 @@ def _check(source: Source, wish: Wish, wishes: Wishes) -> None:
     for name in wish.targets:
         if name in wish.features or name == wish.time:
             raise TaskError(f"--target {name}: it cannot be a feature or the time as well")
-        why = unfit(name, frame[name], source.columns.get(name, ""))
-        if why.startswith(("a constant", "free text", "more than", "an identifier")):
+        found = look(name, frame[name], source.columns.get(name, ""))
+        if found.kind in _NOTHING:
+            why = found.why or "a name in each row"
             raise TaskError(f"--target {name}: {why}; there is nothing to predict")
     if wish.time:
         if "ts" not in wishes.kinds:
             raise TaskError(f"--time {wish.time}: --task-types leaves no series to use it for")
-        if wished_time(frame, wish.time) is None:
+        if times_in(wish.time, frame[wish.time], said=True) is None:
             first = next(iter(frame[wish.time].dropna().map(str)), "")
             raise TaskError(f"--time {wish.time}: its values are no times, such as {first!r}")
     if wish.targets and not families_of(frame, wish, wishes):
@@ -214,7 +217,12 @@ def families_of(frame: Frame, wish: Wish, wishes: Wishes) -> list[str]:
     return [f for f in found if f in wishes.kinds]
 
 
-def wished_time(frame: Frame, name: str) -> tuple[str, Frame, str] | None:
-    """As `find_time`, for the column that the user names, whatever it is called."""
-    found = find_time(frame[[name]].rename(columns={name: "date"}))
-    return None if found is None else (name, found[1], found[2])
+def is_label_target(column: Frame) -> bool:
+    """Whether a wished target can be classified: 2 to 10 labels, each in 4 rows or more."""
+    counts = column.value_counts()
+    return 2 <= len(counts) <= 10 and is_label(column) and bool(counts.iloc[-1] >= 4)
+
+
+def is_quantity(column: Frame) -> bool:
+    """Whether a wished target can be regressed on: numbers, more than 10 different ones."""
+    return is_number(column) and column.dtype.kind != "b" and bool(column.nunique() > 10)

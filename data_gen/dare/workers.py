@@ -20,6 +20,7 @@ from data_gen.dare.describe import describe
 from data_gen.dare.licences import allowed
 from data_gen.dare.series import build_series
 from data_gen.dare.sources import Source, same_table, sources
+from data_gen.inputs import Refusal
 from rewards.processes import Crew, one_thread
 from rewards.progress import Progress
 from rewards.seeds import derive_seed
@@ -29,8 +30,7 @@ from rollouts.workshop import run_now
 
 SHARE = 4  # tables that one process is handed at a time
 SPARE = 40  # one more database in so many, in place of those that turn out to ask the same
-# (number of the table, how many databases, only sure targets, how many targets were tried before)
-_Job = tuple[int, int, bool, int]
+_Job = tuple[int, int]  # number of the table, how many databases
 _Step = Callable[[Sequence[_Job]], list[Built]]
 
 # What one process keeps: the sources, the settings, its sandbox. Set by `_start`.
@@ -42,7 +42,11 @@ def chosen(specs: Sequence[str], settings: Settings) -> tuple[list[Source], list
     with its reason)."""
     used: list[Source] = []
     alone: list[Built] = []
+    unlisted = Counter[str]()
     for source in describe(list(sources(specs)), settings.described):
+        if source.many and not source.listed and not settings.wishes.of(source.name).targets:
+            unlisted[source.package] += 1
+            continue
         if settings.licences and not allowed(source.licence, settings.licences):
             why = f"licence {source.licence!r} is none of {', '.join(settings.licences)}"
         elif settings.wishes.skips(source.name):
@@ -50,8 +54,15 @@ def chosen(specs: Sequence[str], settings: Settings) -> tuple[list[Source], list
         else:
             used.append(source)
             continue
-        alone.append(Built(source.name, refused=[why], licence=source.licence))
+        alone.append(_refused(source, "unwanted", why))
+    for package, many in unlisted.items():
+        said = f"{many} tables are not in data_gen/packages.yaml, which lists what can be asked"
+        alone.append(Built(f"{package} (others)", refused=[Refusal("unlisted", said)]))
     return used, alone
+
+
+def _refused(source: Source, code: str, why: str) -> Built:
+    return Built(source.name, refused=[Refusal(code, why)], licence=source.licence)
 
 
 def _start(specs: Sequence[str], settings: Settings) -> None:
@@ -69,10 +80,7 @@ def _tables(jobs: Sequence[_Job]) -> list[Built]:
     listed, settings, pool = _work
 
     async def go() -> list[Built]:
-        return [
-            await build_table(listed[i], settings, pool, room, sure, tried)
-            for i, room, sure, tried in jobs
-        ]
+        return [await build_table(listed[i], settings, pool, room) for i, room in jobs]
 
     return run_now(go())
 
@@ -82,14 +90,14 @@ def _series(jobs: Sequence[_Job]) -> list[Built]:
     assert _work is not None
     listed, settings, _ = _work
     out: list[Built] = []
-    for i, room, _, _ in jobs:
+    for i, room in jobs:
         built = Built(listed[i].name, licence=listed[i].licence)
         try:
             build_series(listed[i], settings, built, room)
         except Exception as error:  # as in build_table
             if machine_failed(error):
                 raise
-            built.refused.append(f"series broke: {type(error).__name__}: {error}"[:200])
+            built.refuse("broke", f"series broke: {type(error).__name__}: {error}"[:200])
         out.append(built)
     return out
 
@@ -98,7 +106,7 @@ def without_copies(built: Built, seen: dict[str, frozenset[str]]) -> Built:
     """The same, or nothing where an earlier source gave a copy of the table; notes it in `seen`."""
     for other, marks in seen.items():
         if built.rows and other != built.source and same_table(built.marks, marks):
-            copy = f"a copy of {other}"
+            copy = Refusal("copy", f"a copy of {other}")
             return replace(built, rows=[], refused=[*built.refused, copy])
     if built.rows:
         seen[built.source] = built.marks
@@ -107,10 +115,9 @@ def without_copies(built: Built, seen: dict[str, frozenset[str]]) -> Built:
 
 def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: int) -> list[Built]:
     """Tables in a seeded order until `wanted` databases are there: first a third of them time
-    series, which few tables give, then class and reg, at most `per_table` in all from a table:
-    targets that much speaks for from all tables before any other. Of a large number some more are
-    built, since tables like each other are known by their files, and may ask the same. With
-    `one_more` a table may give one beyond `per_table`, where there would be too few."""
+    series, which few tables give, then class and reg, at most `per_table` in all from a table. Of a
+    large number some more are built, since tables like each other are known by their files, and
+    may ask the same."""
     listed, alone = chosen(specs, settings)
     order = list(range(len(listed)))
     random.Random(derive_seed(settings.seed, "tables")).shuffle(order)
@@ -133,53 +140,24 @@ def run_tables(specs: Sequence[str], settings: Settings, workers: int, wanted: i
             return made
 
         found: list[Built] = list(alone)
-        full: list[_Job] = []
         kinds, with_spare = settings.wishes.kinds, wanted + wanted // SPARE
         if "ts" in kinds:
             most = wanted // 3 if len(kinds) > 1 else wanted
-            jobs = [(i, settings.per_table, True, 0) for i in order]
-            found += through(_series, jobs, max(1, most))
-        for sure in (True, False) if set(kinds) != {"ts"} else ():
-            done = sum(len(built.rows) for built in found)
-            gave = Counter(built.source for built in found for _ in built.rows)
-            left = {i: settings.per_table - gave[listed[i].name] for i in order}
-            if not sure:  # what less speaks for: of tables that gave nothing, or say nothing
-                done_with = {built.source for built in found if not built.more}
-                left = {
-                    i: n
-                    for i, n in left.items()
-                    if listed[i].name not in done_with
-                    and not (gave[listed[i].name] and listed[i].about)
-                    and (settings.less_sure or not listed[i].many)
-                }
-            if done < with_spare:
-                jobs = [(i, n, sure, 0) for i, n in left.items() if n > 0]
-                made = through(_tables, jobs, with_spare - done)
-                full += _full(listed, jobs, made)
-                found += made
+            found += through(_series, [(i, settings.per_table) for i in order], max(1, most))
         done = sum(len(built.rows) for built in found)
-        if settings.one_more and done < with_spare:
-            found += through(_tables, full, with_spare - done)
+        if set(kinds) != {"ts"} and done < with_spare:
+            gave = Counter(built.source for built in found for _ in built.rows)
+            left = [(i, settings.per_table - gave[listed[i].name]) for i in order]
+            found += through(_tables, [job for job in left if job[1] > 0], with_spare - done)
     return found + _unasked(listed, found, kinds, wanted)
-
-
-def _full(listed: Sequence[Source], jobs: Sequence[_Job], made: Sequence[Built]) -> list[_Job]:
-    """The jobs that go on where these ended, of tables that gave as many databases as there was
-    room for."""
-    by_name = {built.source: built for built in made}
-    return [
-        (i, 1, sure, by_name[name].tried)
-        for i, room, sure, _ in jobs
-        if (name := listed[i].name) in by_name and len(by_name[name].rows) == room
-    ]
 
 
 def _unasked(
     listed: Sequence[Source], found: Sequence[Built], kinds: Mapping[str, object], wanted: int
 ) -> list[Built]:
     """The tables of which nothing is known to say: other tables had given enough before."""
-    spoken = {built.source for built in found if built.rows or built.refused}
+    spoken = {b.source for b in found if b.rows or b.refused or b.doubts}
     enough = sum(len(built.rows) for built in found) >= wanted
     why = "not needed: other tables gave enough" if enough else "no column is a time"
     left = [source for source in listed if source.name not in spoken]
-    return [Built(source.name, refused=[why], licence=source.licence) for source in left]
+    return [_refused(source, "unasked", why) for source in left]

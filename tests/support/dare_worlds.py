@@ -17,12 +17,12 @@ import pytest
 from assay.tables.read import load, readings
 from data_gen.dare import reference_solution, series
 from data_gen.dare import tabular as first
-from data_gen.dare.analyse import clean
 from data_gen.dare.database import Built, Settings
 from data_gen.dare.layout import csv_bytes, json_bytes
 from data_gen.dare.second.original import Original
 from data_gen.dare.sources import Source
 from data_gen.dare.tabular import files_of, metadata_json, propose
+from data_gen.dare.targets import clean
 
 Patch = pytest.MonkeyPatch
 NUMBERS = ["flaeche", "quote", "zimmer", "alter", "pegel"]

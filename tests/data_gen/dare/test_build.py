@@ -19,13 +19,13 @@ pytest.importorskip("pyarrow")
 
 from front import command  # noqa: E402
 
-from data_gen.dare.analyse import clean, giveaways  # noqa: E402
 from data_gen.dare.certificate import Built  # noqa: E402
 from data_gen.dare.layout import csv_bytes, read_entries, read_table, table_bytes  # noqa: E402
 from data_gen.dare.reference_solution import in_range, read, readers, solve  # noqa: E402
 from data_gen.dare.series import split  # noqa: E402
 from data_gen.dare.sources import fingerprints, groups  # noqa: E402
 from data_gen.dare.tabular import propose, with_noise  # noqa: E402
+from data_gen.dare.targets import clean, judge  # noqa: E402
 from data_gen.dare.time_columns import Timed  # noqa: E402
 from data_gen.dare.validate import Proof, prove, trials  # noqa: E402
 from data_gen.dare.workers import without_copies  # noqa: E402
@@ -76,7 +76,8 @@ def test_tables_come_back_as_written(tmp_path: Path, kind: str) -> None:
 def test_cleaning_drops_indices_and_names_what_gives_the_answer_away() -> None:
     looked = clean(table(), 0)
     assert looked is not None and "id" not in looked.kinds and looked.kinds["town"] == "categorical"
-    assert giveaways(looked, "price") == ["copy"]
+    verdict = judge(looked.frame, "price", looked.features(["price"]))
+    assert list(verdict.left_out) == ["copy"]
 
 
 def test_a_draft_keeps_what_the_format_promises() -> None:

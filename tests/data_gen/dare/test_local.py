@@ -16,6 +16,7 @@ from front import command  # noqa: E402
 
 from data_gen.dare.certificate import Built, inputs_of  # noqa: E402
 from data_gen.dare.local import local_tables, tables_in  # noqa: E402
+from data_gen.inputs import Refusal  # noqa: E402
 
 main = command("tasks")
 
@@ -82,8 +83,9 @@ def test_tables_that_give_nothing_are_named_with_the_reason(
 
 
 def test_every_table_is_an_input_with_its_licence_and_reasons() -> None:
-    found = [Built("dull", refused=["small"], licence="MIT")]
-    found += [Built("good", rows=[{}], refused=["reg y: dull"]), Built("good", refused=["old"])]
+    found = [Built("dull", refused=[Refusal("small", "small")], licence="MIT")]
+    found += [Built("good", [{}], refused=[Refusal("draft", "dull", "reg y")])]
+    found += [Built("good", refused=[Refusal("old", "old")])]
     row = {"source": "good", "question_v1": "x", "question_v2": ""}
     dull, good = inputs_of(found, [row, row])
     assert (dull.tasks, dull.licence, dull.why) == (0, "MIT", ("small",)) and not dull.used

@@ -14,9 +14,9 @@ pytest.importorskip("pyarrow")
 
 from front import command  # noqa: E402
 
-from data_gen.dare.analyse import Looked  # noqa: E402
 from data_gen.dare.layout import csv_bytes  # noqa: E402
 from data_gen.dare.short import MOST, ROWS, few_columns, short_kinds, unfit_series  # noqa: E402
+from data_gen.dare.targets import Looked  # noqa: E402
 from data_gen.dare.wishes import FAMILIES, task_types  # noqa: E402
 from rewards.dare.prediction import score_table_row  # noqa: E402
 from rewards.task import Task, TaskError, read_tasks  # noqa: E402

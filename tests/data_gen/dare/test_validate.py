@@ -12,9 +12,9 @@ pd = pytest.importorskip("pandas")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from data_gen.dare.given_away import _commonest, given_away  # noqa: E402
 from data_gen.dare.tabular import Candidate  # noqa: E402
 from data_gen.dare.validate import _decides, plainly_other  # noqa: E402
+from data_gen.leaks import _commonest, given_away  # noqa: E402
 from rewards.dare.prediction import TableGold, score_table  # noqa: E402
 
 LABELS = st.lists(

@@ -14,9 +14,14 @@ pytest.importorskip("sklearn")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from data_gen.dare.combined import made_of  # noqa: E402
-from data_gen.dare.given_away import given_away  # noqa: E402
-from data_gen.dare.leaks import tells, tells_within, told_by_key  # noqa: E402
+from data_gen.leaks import (  # noqa: E402
+    given_away,
+    made_of,
+    owner_of,
+    tells,
+    tells_within,
+    told_by_key,
+)
 
 SEEDS = st.integers(0, 10**6)
 
@@ -185,3 +190,13 @@ def test_the_audit_fits_on_training_rows_and_judges_on_others(seed: int, way: st
     frame = pd.DataFrame({"x": x, "z": numbers(seed + 9, 400), "y": y})
     found = given_away(frame[:320], frame[320:], "y", ["x", "z"])
     assert list(found) in ([["x"]] if way in ("line",) else [["x"], []] if way != "none" else [[]])
+
+
+def test_rows_of_one_owner_tell_one_another() -> None:
+    rng = random.Random(2)
+    level = [rng.gauss(0, 3) for _ in range(40)]
+    school = [n % 40 for n in range(400)]
+    frame = pd.DataFrame({"school": school, "mood": [level[s] + rng.gauss(0, 1) for s in school]})
+    frame["own"] = [rng.gauss(0, 1) for _ in school]
+    assert owner_of(frame, "mood", ["school"]) == "school"
+    assert owner_of(frame, "own", ["school"]) == ""
