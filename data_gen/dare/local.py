@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.tables.doubts import Doubt
+from assay.tables.files import PACKED, SEVERAL, files_below, form_of
 from assay.tables.overrules import Overrules, overrules
 from assay.tables.plan import Unread, Unreadable
-from assay.tables.read import PACKED, form_of, readings, settle
+from assay.tables.read import readings, settle
 from data_gen.dare.layout import Frame
 from data_gen.dare.published import same_as_published
-
-_SEVERAL = ("excel", "sqlite", "html")  # forms of which a file may hold several tables
 
 
 @dataclass
@@ -26,9 +25,12 @@ class TableFile:
     rules: Overrules
     part: str = ""
     doubts: tuple[Doubt, ...] = ()
+    why: str = ""  # it is no table that is read
 
     def __call__(self) -> Frame:
         """Raises `Unreadable` for a table that cannot be read, is in doubt, or is published."""
+        if self.why:
+            raise Unreadable(self.why)
         found = next(r for r in readings(self.path, self.root, self.rules) if r.part == self.part)
         if isinstance(found, Unread):
             raise Unreadable(found.why, found.doubts)
@@ -44,12 +46,17 @@ class TableFile:
 
 
 def local_tables(top: Path) -> Iterator[tuple[Path, str, TableFile]]:
-    """(file, name of the table, how to load it) below a folder, in the order of names. What cannot
-    be read, or is a published table, raises `Unreadable` when it is loaded, not here."""
+    """(file, name of the table, how to load it) below a folder, in the order of names; every file
+    is among them. What cannot be read, or is a published table, raises `Unreadable` when it is
+    loaded, not here."""
     rules = overrules(top)
-    for path in sorted(p for p in top.rglob("*") if p.is_file()):
+    tables, others = files_below(top)
+    for path in tables:
         for title, load in tables_in(path, top, rules):
             yield path, title, load
+    for one in others:
+        name = "other files" if one.path == "." else one.path
+        yield top / one.path, name, TableFile(top / one.path, top, rules, why=one.why)
 
 
 def tables_in(
@@ -60,7 +67,7 @@ def tables_in(
     rules = overrules(root) if rules is None else rules
     form = form_of(path)
     stem = path.stem if path.suffix.lower() not in PACKED else Path(path.stem).stem
-    if form and form not in _SEVERAL:
+    if form and form not in SEVERAL:
         yield stem, TableFile(path, root, rules)
     elif form:
         parts = [found.part for found in readings(path, root, rules)]
