@@ -15,7 +15,16 @@ from rewards.sql.compare import Cell
 from rewards.sql.data import Column, Database, Table, packed
 from rewards.sql.extract import fenced
 from rewards.sql.family import literal
-from rewards.sql.query import SqlReward, case_of, read_gold, score_text
+from rewards.sql.query import (
+    MORE,
+    TWINS,
+    SqlReward,
+    case_of,
+    constants,
+    read_gold,
+    score_text,
+    twins_of,
+)
 from rewards.sql.twins import twin
 
 KINDS: dict[str, tuple[Column, st.SearchStrategy[Cell]]] = {
@@ -71,6 +80,23 @@ def test_a_mean_of_large_numbers_is_no_constant_either() -> None:
     gold = {"sql": "SELECT AVG(a) FROM t", "ordered": False, "database": packed(base)}
     value = case_of(read_gold(gold), None).rows[0][0]
     assert score_text(gold, fenced(f"SELECT {value}"), False, SqlReward()).reward == 0.0
+
+
+def test_more_twins_are_drawn_while_a_constant_could_stand_for_a_column() -> None:
+    rows = tuple(("EUR" if i % 9 else "USD", i % 2, float(i)) for i in range(40))
+    columns = (Column("a", "TEXT"), Column("b", "INTEGER"), Column("c", "REAL"))
+    base = packed(Database((Table("t", columns, rows),)))
+    for seed in range(5):
+        sql = "SELECT a, b FROM t WHERE c > 20 ORDER BY c DESC LIMIT 1"
+        gold = read_gold({"sql": sql, "ordered": True, "database": base, "seed": seed})
+        count = twins_of(gold)
+        assert TWINS <= count <= TWINS + MORE
+        assert not constants([case_of(gold, n).rows for n in (None, *range(count))])
+    same = "SELECT a FROM t WHERE a = 'EUR' LIMIT 1"
+    asked = {"sql": same, "ordered": True, "database": base, "focus": [["t", "a", "EUR"]]}
+    assert twins_of(read_gold(asked)) == TWINS  # the question says the value
+    assert constants([[(1, "a"), (2, "a")], [], [(3, "a")]]) == {"a"}
+    assert twins_of(read_gold({**asked, "twins": 0})) == 0
 
 
 def test_the_cheat_of_the_audit_is_not_paid() -> None:
