@@ -71,6 +71,7 @@ def main() -> None:
         for german in (False, True):
             path = Path(folder) / ("german.csv" if german else "plain.csv")
             write(path, args.rows, german)
+            (path.parent / "tables.yaml").write_text('"*": {missing: {level: ["-9999"]}}')
             (reading,) = readings(path)
             assert isinstance(reading, ReadPlan), reading.said()
             decide = best(lambda path=path: readings(path), args.repeats)

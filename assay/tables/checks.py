@@ -6,42 +6,99 @@
 
 from __future__ import annotations
 
+import json
 import re
+import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from assay.tables.calls import Name, namespace
-from assay.tables.columns import odd_sign, with_sentinels
+from assay.tables.columns import doubting, odd_sign, some_left, with_sentinels, word_doubt
 from assay.tables.dates import own_format, parse, pattern
-from assay.tables.marks import SIGNS, marked_number, marks_of, plain_number
+from assay.tables.doubts import Doubt, shown
+from assay.tables.grid import yaml_word
+from assay.tables.marks import SIGNS, marked_number, marks_of, open_number, plain_number
 from assay.tables.missing import missing_words, sentinels_of
 from assay.tables.plan import Frame, ReadPlan, to_number, words_of
 
 _SHOWN = 30
+_PAIRS = 8  # of spellings that a settling line names
 _EXACT = 2.0**53  # whole numbers beyond it have no exact float
+_LONG = 10**18  # a number of 19 digits is a name
 _ANY = re.compile(r"(?s:.)*")
 Texts = Callable[[list[str]], Frame]
 
 
 def revised(reading: ReadPlan, raw: Frame, texts: Texts) -> ReadPlan:
     """The reading, or one that the whole table fits better. `raw` is the table before its
-    statements, `texts` reads columns again as text. Raises `Ambiguous`."""
+    statements, `texts` reads columns again as text. Raises `Unreadable` where every column is in
+    doubt."""
     frame = raw.set_axis([str(c) for c in raw.columns], axis=1)
+    used = set(reading.used)
     for place, column in enumerate(reading.columns):
         cells = frame.iloc[:, place]
+        if column not in used:
+            continue
         if column in reading.dates:
             reading = _date(reading, column, cells)
         elif column in reading.marked:
             reading = _marked(reading, column, cells)
+        elif column in reading.text:
+            reading = _alike(reading, column, cells)
         elif cells.dtype.kind in "iufb":
             reading = _number(reading, column, cells)
         elif column in reading.numbers:
             reading = _no_number(reading, column, cells)
+        else:
+            reading = _alike(reading, column, cells)
     if reading.form == "csv":
         reading = _late_marks(reading, frame, texts)
-        reading = _inexact(reading, frame, texts)
-    return reading
+    return some_left(_inexact(reading, frame, texts))
+
+
+def _alike(reading: ReadPlan, column: str, cells: Any) -> ReadPlan:
+    """In doubt where values of a column of text differ by case, accents or blanks alone. Values
+    that all stand there once name their rows: nothing is grouped by them."""
+    filled = cells.dropna()
+    listed = [v for v in filled.unique().tolist() if isinstance(v, str)]
+    if reading.spellings.get(column) == {} or len(listed) == len(filled):
+        return reading
+    groups = [g for g in _folded(listed) if len(g) > 1]
+    if not groups:
+        return reading
+    said = (
+        f"{' and '.join(shown(v) for v in groups[0][:2])} differ by case, accents or blanks alone"
+    )
+    if len(groups) > 1:
+        said += f", and {len(groups) - 1} more values"
+    counts = filled.value_counts()
+    most = [max(g, key=lambda v: (int(counts[v]), v)) for g in groups]
+    pairs = [(v, m) for g, m in zip(groups, most, strict=True) for v in g if v != m]
+    spelled = ", ".join(f"{_quoted(v)}: {_quoted(m)}" for v, m in pairs[:_PAIRS])
+    more = ", …" if len(pairs) > _PAIRS else ""
+    name = yaml_word(column)
+    settle = f"spellings: {{{name}: {{{spelled}{more}}}}}  # or {{{name}: distinct}}"
+    return doubting(reading, Doubt("alike_values", said, settle, column))
+
+
+def _folded(values: list[str]) -> list[list[str]]:
+    groups: dict[str, list[str]] = {}
+    for value in values:
+        groups.setdefault(folded(value), []).append(value)
+    return list(groups.values())
+
+
+def folded(text: str) -> str:
+    """A text without case, accents and superfluous blanks."""
+    if not text.isascii():
+        apart = unicodedata.normalize("NFKD", text.casefold())
+        text = "".join(c for c in apart if not unicodedata.combining(c))
+    return " ".join(text.casefold().split())
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _odd_cells(cells: Any, fits: re.Pattern[str]) -> dict[str, int]:
@@ -95,7 +152,7 @@ def _date(reading: ReadPlan, column: str, cells: Any) -> ReadPlan:
     if not left:
         words = reading.missing.get(column, ())
         filled = [c for c in cells.dropna().unique().tolist() if c not in words and c != ""]
-        if parse(filled, form) is None:
+        if filled and parse(filled, form) is None:
             left = [next((c for c in filled if parse([c], form) is None), filled[0])]
     if not left:
         return reading
@@ -109,7 +166,8 @@ def _marked(reading: ReadPlan, column: str, cells: Any) -> ReadPlan:
     reading = _with_words(reading, column, odd)
     left = _left(reading, column, odd)
     if left:
-        return _texted(reading, column, f"{left[0][:_SHOWN]!r} is no number like the others")
+        why = f"{left[0][:_SHOWN]!r} is no number like the others"
+        return _worded(reading, column, left, odd, cells) or _texted(reading, column, why)
     words = words_of(reading, column)
     texts = cells[cells.notna() & ~cells.isin([*words, ""])]
     if (sign := _odd_sign(texts)) is not None:
@@ -145,39 +203,69 @@ def _no_number(reading: ReadPlan, column: str, cells: Any) -> ReadPlan:
     fits = marked_number(found.decimal, found.thousands)
     if all(fits.fullmatch(c) for c in left):
         return replace(found, marked=(*found.marked, column))
-    return _texted(reading, column, f"{left[0][:_SHOWN]!r} is no number")
+    why = f"{left[0][:_SHOWN]!r} is no number"
+    return _worded(reading, column, left, odd, cells) or _texted(reading, column, why)
+
+
+def _worded(
+    reading: ReadPlan, column: str, left: list[str], odd: dict[str, int], cells: Any
+) -> ReadPlan | None:
+    """In doubt where words among the numbers may mean no value."""
+    rest = int(cells.notna().sum()) - sum(odd[c] for c in left)
+    if column in reading.fixed or rest < 1:
+        return None
+    doubt = word_doubt(column, {**{c: odd[c] for c in left}, "0": rest})
+    return doubting(reading, doubt) if doubt else None
 
 
 def _late_marks(reading: ReadPlan, frame: Frame, texts: Texts) -> ReadPlan:
-    """Where no number of the sample had a decimal mark, and some of the table have."""
-    if reading.decimal or reading.between == ",":
-        return reading
-    late = [c for c in reading.columns if frame[c].dtype.kind == "f" and _fractions(frame[c])]
+    """Columns of which no number of the sample had a decimal mark, and some of the table have."""
+    used = set(reading.used) - set(reading.clear) - set(reading.marked) - set(reading.text)
+    late = [c for c in reading.columns if c in used and _fractions(frame[c])]
     if not late:
         return reading
     again = texts(late)
-    marks = marks_of([(c, again[c].dropna().unique().tolist()) for c in late], reading.between)
-    return replace(reading, decimal=marks.decimal, thousands=marks.thousands)
+    listed = {c: again[c].dropna().unique().tolist() for c in late}
+    if not reading.decimal:
+        marks = marks_of(list(listed.items()), reading.between)
+        reading = replace(reading, decimal=marks.decimal, thousands=marks.thousands)
+        return replace(
+            reading,
+            clear=(*reading.clear, *marks.clear),
+            doubts=(*reading.doubts, *marks.doubts),
+        )
+    for column, cells in listed.items():
+        doubt = open_number(column, cells, reading.decimal)
+        reading = doubting(reading, doubt)
+        if doubt is None:
+            reading = replace(reading, clear=(*reading.clear, column))
+    return reading
 
 
 def _fractions(column: Any) -> bool:
+    if column.dtype.kind != "f":
+        return False
     filled = column.dropna()
     return bool((filled != filled.round()).any())
 
 
 def _inexact(reading: ReadPlan, frame: Frame, texts: Texts) -> ReadPlan:
-    """Whole numbers of more digits than a float holds, beside missing cells, stay text."""
+    """Whole numbers of more digits than a number holds stay text, in all their digits."""
     large = [
         c
-        for c in reading.columns
-        if frame[c].dtype.kind == "f" and bool((frame[c].abs() >= _EXACT).any())
+        for c in reading.used
+        if c not in reading.text
+        and ((kind := frame[c].dtype.kind) == "f" or (kind in "iu" and reading.form != "csv"))
+        and bool((frame[c].abs() >= (_EXACT if kind == "f" else _LONG)).any())
     ]
-    if not large:
+    if not large or reading.form not in ("csv", "json", "lines", "sqlite", "parquet", "feather"):
         return reading
     again = texts(large)
     for column in large:
         cells: list[str] = again[column].dropna().unique().tolist()
         odd = next((c for c in cells if c.strip().lstrip("+-").isdigit() and len(c) > 15), None)
-        if odd is not None and column not in reading.text:
+        if odd is not None:
             reading = _texted(reading, column, f"{odd!r} has more digits than a number holds")
+            if reading.form != "csv":
+                reading = replace(reading, exact=(*reading.exact, column))
     return reading

@@ -9,23 +9,36 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assay.tables.dates import date_format, formats, mark_of, parse
+from assay.tables.doubts import Doubt, shown
+from assay.tables.grid import yaml_list, yaml_word
 from assay.tables.marks import (
     SIGNS,
     Marks,
+    code_like,
     groups_in,
     is_numeric,
     looks_numeric,
     marked_number,
     marks_of,
+    mostly_numbers,
     plain_number,
     thousands_for,
 )
-from assay.tables.missing import SPELLINGS, as_number, missing_in_text, missing_words, sentinels
+from assay.tables.missing import (
+    SPELLINGS,
+    Sentinel,
+    as_number,
+    missing_in_text,
+    missing_words,
+    open_words,
+    sentinels,
+)
 from assay.tables.overrules import Rule
-from assay.tables.plan import ReadPlan, as_written
+from assay.tables.plan import ReadPlan, as_written, in_doubt
 
 Cells = Mapping[str, int]  # distinct cells of text with how often they stand there
 _SHOWN = 30
+_FEW = 3  # words among numbers that may mean no value; more are values of a column of text
 
 
 @dataclass(frozen=True)
@@ -36,6 +49,7 @@ class Column:
     cells: Cells
     values: Mapping[float, int] = field(default_factory=dict[float, int])
     typed: bool = False
+    plain: bool = True  # text and numbers, no days and no truth values
 
     def filled(self, missing: Sequence[str]) -> dict[str, int]:
         return {c: n for c, n in self.cells.items() if c.strip() and c not in missing}
@@ -48,34 +62,101 @@ def column_of(name: str, values: Sequence[Any]) -> Column:
         float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)
     )
     typed = any(v is not None and v == v and not isinstance(v, str) for v in values)
-    return Column(name, texts, numbers, typed)
+    plain = sum(texts.values()) + sum(numbers.values()) == sum(v is not None for v in values)
+    return Column(name, texts, numbers, typed, plain)
 
 
 def decide(reading: ReadPlan, columns: Sequence[Column], rule: Rule) -> ReadPlan:
-    """The reading with marks, kinds of columns and missing values decided; a rule is obeyed.
+    """The reading with marks, kinds of columns and missing values decided; a rule is obeyed. What
+    can be meant in two ways is a doubt of its column.
 
-    Raises `Ambiguous` where the decimal mark of a delimited file is open.
+    Raises `Unreadable` where every column is in doubt.
     """
+    fixed = [c.name for c in columns if rule.missing_of(c.name) is not None]
+    reading = replace(
+        reading, fixed=tuple(fixed), doubts=(*reading.doubts, *alike_names(columns, rule))
+    )
     gone = {c.name: _missing_for(c, rule) for c in columns}
     numeric = [
         c
         for c in columns
-        if c.name not in rule.text
-        and c.name not in rule.dates
-        and is_numeric(c.filled(gone[c.name]))
+        if c.name not in rule.text and c.name not in rule.dates and _is_numeric(c, gone, rule)
     ]
-    marks = _marks(reading, numeric, gone, rule)
-    reading = replace(reading, decimal=marks.decimal, thousands=marks.thousands)
     for column in numeric:
-        reading = as_numbers(reading, column, gone[column.name])
+        reading = doubting(reading, word_doubt(column.name, column.filled(gone[column.name])))
+    numeric = [c for c in numeric if c.name in reading.used]
+    marks = _marks(reading, numeric, gone, rule)
+    reading = replace(
+        reading,
+        decimal=marks.decimal,
+        thousands=marks.thousands,
+        clear=marks.clear,
+        doubts=(*reading.doubts, *marks.doubts),
+    )
+    for column in numeric:
+        if column.name in reading.used:
+            reading = as_numbers(reading, column, gone[column.name])
     reading = _with_dates(reading, columns, rule)
     for column in columns:
         reading = _rest(reading, column, rule)
-    fixed = [c.name for c in columns if rule.missing_of(c.name) is not None]
-    reading = replace(reading, fixed=tuple(fixed))
     for column in columns:
         reading = with_sentinels(reading, column.name, sentinels(_values(reading, column)))
+    return some_left(reading)
+
+
+def some_left(reading: ReadPlan) -> ReadPlan:
+    """The reading. Raises `Unreadable` where every column is in doubt."""
+    if reading.columns and not reading.used:
+        raise in_doubt(*reading.doubts)
     return reading
+
+
+def doubting(reading: ReadPlan, doubt: Doubt | None) -> ReadPlan:
+    """The reading with one doubt more, if there is one."""
+    return replace(reading, doubts=(*reading.doubts, doubt)) if doubt else reading
+
+
+def alike_names(columns: Sequence[Column], rule: Rule) -> list[Doubt]:
+    """The doubts of columns whose names differ by case, blanks or line breaks alone, or not at
+    all: pandas writes .1 behind the second of two equal names."""
+    if rule.names:
+        return []
+    alike: dict[str, list[str]] = {}
+    listed = [c.name for c in columns]
+    for name in listed:
+        same = re.sub(r"\.[0-9]+$", "", name)
+        key = " ".join((same if same in listed else name).casefold().split())
+        alike.setdefault(key, []).append(name)
+    settle = f"names: {yaml_list(listed)}  # with other names for these"
+    found: list[Doubt] = []
+    for group in (g for g in alike.values() if len(g) > 1):
+        said = f"the names {', '.join(map(repr, group))} differ by case, blanks or a number alone"
+        found += [Doubt("alike_names", said, settle, name) for name in group]
+    return found
+
+
+def word_doubt(name: str, filled: Cells) -> Doubt | None:
+    """The doubt of a column of numbers in which words stand, if they may mean no value."""
+    odd = {c: n for c, n in filled.items() if not looks_numeric(c)}
+    told = open_words(odd)
+    plain = [c for c in odd if not any(map(str.isdigit, c))]
+    if not odd or (not told and (len(odd) > _FEW or len(plain) < len(odd))):
+        return None
+    word = told[0] if told else max(odd, key=lambda c: (odd[c], c))
+    words = told or sorted(odd)
+    said = f"{shown(word)} stands among numbers ({odd[word]} of {sum(filled.values())} cells)"
+    settle = f"missing: {{{yaml_word(name)}: {yaml_list(words)}}}  # or text: {yaml_list([name])}"
+    return Doubt("sentinel", said, settle, name)
+
+
+def _is_numeric(column: Column, gone: Mapping[str, Sequence[str]], rule: Rule) -> bool:
+    filled = column.filled(gone[column.name])
+    if column.name in rule.numbers:
+        return bool(filled)
+    open_ones = open_words(filled) if column.name not in rule.missing else ()
+    certain = {c: n for c, n in filled.items() if c not in open_ones}
+    numbers = sum(column.values.values())
+    return bool(filled) and is_numeric(certain, numbers)
 
 
 def _values(reading: ReadPlan, column: Column) -> dict[float, int]:
@@ -95,27 +176,20 @@ def _values(reading: ReadPlan, column: Column) -> dict[float, int]:
     return found
 
 
-def with_sentinels(
-    reading: ReadPlan, name: str, found: tuple[list[float], list[float]]
-) -> ReadPlan:
-    """The reading with numbers that mean no value, and a note for those that may."""
-    sure, maybe = found
-    if name in reading.fixed:
-        return reading
+def with_sentinels(reading: ReadPlan, name: str, found: Sequence[Sentinel]) -> ReadPlan:
+    """The reading with a doubt of the column where a number may mean no value."""
     known = {as_number(w, reading.decimal) for w in reading.missing.get(name, ())}
-    words = [spelled(v) for v in sure if v not in known]
-    if words:
-        missing = _with(reading.missing, name, (*reading.missing.get(name, ()), *words))
-        numbers = reading.numbers if name in reading.numbers else (*reading.numbers, name)
-        reading = replace(reading, missing=missing, numbers=numbers)
-    for value in maybe:
-        said = (
-            f"{name!r}: {spelled(value)} is kept as a number; if it means no value, name it under "
-            "missing in tables.yaml"
-        )
-        if said not in reading.notes:
-            reading = replace(reading, notes=(*reading.notes, said))
-    return reading
+    found = [f for f in found if f.value not in known]
+    if name in reading.fixed or name not in reading.used or not found:
+        return reading
+    first = found[0]
+    said = (
+        f"{spelled(first.value)} stands in {first.times} of {first.rows} cells, the others are "
+        f"{spelled(first.low)} to {spelled(first.high)}: a value, or none"
+    )
+    words = yaml_list(spelled(f.value) for f in found)
+    settle = f"missing: {{{yaml_word(name)}: {words}}}  # or [] if it is a value"
+    return doubting(reading, Doubt("sentinel", said, settle, name))
 
 
 def spelled(value: float) -> str:
@@ -130,12 +204,12 @@ def _missing_for(column: Column, rule: Rule) -> tuple[str, ...]:
 def _marks(
     reading: ReadPlan, numeric: Sequence[Column], gone: Mapping[str, Sequence[str]], rule: Rule
 ) -> Marks:
-    """What the rule says, else what the cells say. In forms that have numbers of their own, an
-    open mark leaves the column text."""
+    """What the rule says, else what the cells say."""
     listed = [(c.name, list(c.filled(gone[c.name]))) for c in numeric]
     if rule.decimal:
         found = groups_in(c for _, cells in listed for c in cells)
-        return Marks(rule.decimal, rule.thousands or thousands_for(rule.decimal, found))
+        thousands = rule.thousands or thousands_for(rule.decimal, found)
+        return Marks(rule.decimal, thousands, reading.columns)
     found = marks_of(listed, reading.between)
     return replace(found, thousands=rule.thousands or found.thousands)
 
@@ -154,9 +228,6 @@ def as_numbers(reading: ReadPlan, column: Column, gone: Sequence[str]) -> ReadPl
         said = f"{name!r} stays text: {odd[:_SHOWN]!r} is no number like the others"
         return replace(reading, notes=(*reading.notes, said))
     native = reading.form == "csv" and bare and name not in as_written(reading)
-    if not native and column.typed and not all(plain_number(".").fullmatch(c) for c in filled):
-        said = f"{name!r} stays as it is: it mixes numbers with text such as {next(iter(filled))!r}"
-        return replace(reading, notes=(*reading.notes, said))
     present = tuple(c for c in gone if c in column.cells)
     return replace(
         reading,
@@ -185,12 +256,14 @@ def _with(
 def _with_dates(reading: ReadPlan, columns: Sequence[Column], rule: Rule) -> ReadPlan:
     """Dates, where one format fits; the order of day and month that one column tells holds for
     all columns with the same mark between them."""
+    used = set(reading.used)
     open_columns = [
         c
         for c in columns
         if c.name not in reading.numbers and c.name not in rule.text and not c.typed
+        if c.name in used
     ]
-    listed = [(c, list(c.filled(_missing_for(c, rule)))) for c in open_columns]
+    listed = [(c, _day_cells(c, rule)) for c in open_columns]
     day_first: dict[str, bool] = {}
     told: set[str] = set()
     for _, cells in listed:
@@ -206,6 +279,12 @@ def _with_dates(reading: ReadPlan, columns: Sequence[Column], rule: Rule) -> Rea
     return reading
 
 
+def _day_cells(column: Column, rule: Rule) -> list[str]:
+    filled = column.filled(_missing_for(column, rule))
+    open_ones = open_words(filled) if rule.missing_of(column.name) is None else ()
+    return [c for c in filled if c not in open_ones]
+
+
 def _dated(
     reading: ReadPlan, column: Column, cells: list[str], day_first: dict[str, bool], rule: Rule
 ) -> ReadPlan:
@@ -214,23 +293,28 @@ def _dated(
     if wanted is not None:
         if not wanted:
             return reading
-        form, why = wanted, ""
-        if (parsed := parse(cells, form)) is None or len(parsed) != len(cells):
-            odd = next((c for c in cells if parse([c], form) is None), cells[0])
-            form, why = "", f"{odd[:_SHOWN]!r} is no date as {wanted}"
+        if (parsed := parse(cells, wanted)) is None or len(parsed) != len(cells):
+            odd = next((c for c in cells if parse([c], wanted) is None), cells[0])
+            why = f"{name!r} stays text: {odd[:_SHOWN]!r} is no date as {wanted}"
+            return replace(reading, notes=(*reading.notes, why))
+        form = wanted
     else:
-        form, why = date_format(cells, day_first)
-    if form:
-        words = tuple(w for w in _missing_for(column, rule) if w in column.cells)
-        return replace(
-            reading,
-            dates={**reading.dates, name: form},
-            missing=_with(reading.missing, name, words),
-        )
-    return (
-        replace(reading, notes=(*reading.notes, f"{name!r} stays text: {why}"))
-        if (why)
-        else reading
+        form, why, settle = date_format(cells, day_first)
+        if why:
+            line = f"dates: {{{yaml_word(name)}: {settle}"
+            return doubting(reading, Doubt("date_order", why, line, name))
+    if not form:
+        return reading
+    known = set(cells)
+    if open_ones := [c for c in column.filled(_missing_for(column, rule)) if c not in known]:
+        said = f"{shown(open_ones[0])} stands among dates"
+        settle = f"missing: {{{yaml_word(name)}: {yaml_list(open_ones)}}}"
+        return doubting(reading, Doubt("sentinel", said, settle, name))
+    words = tuple(w for w in _missing_for(column, rule) if w in column.cells)
+    return replace(
+        reading,
+        dates={**reading.dates, name: form},
+        missing=_with(reading.missing, name, words),
     )
 
 
@@ -243,7 +327,12 @@ def _rest(reading: ReadPlan, column: Column, rule: Rule) -> ReadPlan:
     told = rule.missing_of(name)
     words = missing_in_text(column.cells) if told is None else told
     reading = replace(reading, missing=_with(reading.missing, name, words))
-    numeric = reading.form == "csv" and any(looks_numeric(c) for c in filled)
-    if name in rule.text or numeric:
+    numeric = any(looks_numeric(c) for c in filled) and (reading.form == "csv" or column.typed)
+    mixed = column.typed and bool(column.cells) and column.plain
+    if name in rule.text or (numeric and (reading.form == "csv" or mixed)):
         reading = replace(reading, text=(*reading.text, name))
+    code = code_like(filled) if mostly_numbers(filled) and name in reading.used else ""
+    if code and name not in rule.text:
+        said = f"{name!r} stays text: {shown(code)} is a code"
+        reading = replace(reading, notes=(*reading.notes, said))
     return reading

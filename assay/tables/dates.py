@@ -83,21 +83,22 @@ def parse(cells: Sequence[str], form: str) -> Any | None:
         return None
 
 
-def date_format(cells: Sequence[str], day_first: dict[str, bool]) -> tuple[str, str]:
-    """(the format of the distinct cells, or nothing; why there is none though they look like
-    dates). `day_first`: mark between day and month → what other columns of the table tell."""
+def date_format(cells: Sequence[str], day_first: dict[str, bool]) -> tuple[str, str, str]:
+    """(the format of the distinct cells, or nothing; why it is in doubt; the end of the line of
+    `dates` that settles it). `day_first`: mark between day and month → what other columns of the
+    table tell."""
     fit = [f for f in formats(cells) if parse(cells, f) is not None]
     told = [f for f in fit if day_first.get(mark_of(f)) in (None, f.startswith("%d"))]
     fit = told or fit
     if len(fit) > 1:
         one, other = fit[0], fit[1]
-        return "", f"{cells[0]!r} can be {one} or {other}; name it under dates in tables.yaml"
+        return "", f"{cells[0]!r} can be {one} or {other}", f'"{one}"}}  # or "{other}"'
     if not fit:
-        return "", ""
+        return "", "", ""
     parsed = parse(cells, fit[0])
     if "%y" in fit[0] and parsed is not None and parsed.dt.year.max() > _CENTURY:
-        return "", f"the century of {cells[0]!r} is open; name a format in tables.yaml"
-    return fit[0], ""
+        return "", f"the century of {cells[0]!r} can be this one or the last", "false}"
+    return fit[0], "", ""
 
 
 def mark_of(form: str) -> str:

@@ -7,17 +7,19 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
+from assay.tables.doubts import Doubt
 from assay.tables.marks import looks_numeric, plain_number
 from assay.tables.overrules import Rule
-from assay.tables.plan import Unreadable
+from assay.tables.plan import in_doubt
 from assay.tables.texts import Text
 
 _SEPARATORS = (",", ";", "\t", "|")
 _FIELD = 1 << 24
+_SAYS = re.compile(r"\"?sep=([,;|\t])\"?[ \t]*\r?\n", re.I)
 _DIGIT = re.compile("[0-9]")
 _TOP = 12  # records among which the column names are looked for below a blank line
 
@@ -26,7 +28,8 @@ _TOP = 12  # records among which the column names are looked for below a blank l
 class Layout:
     """`skip` lines stand above the names, `data` lines above the first row of data; `names` as
     they stand there, none without a header. `rows` of the start, `wide` of which have more fields
-    than there are names, `short` fewer."""
+    than there are names, `short` fewer. `numbers` are the lines on which the rows begin, `above`
+    the record above the names."""
 
     sep: str
     quote: str
@@ -36,25 +39,39 @@ class Layout:
     names: tuple[str, ...]
     rows: list[list[str]]
     width: int
-    wide: int = 0  # the line of the first row that is too wide
-    short: int = 0
+    blanks: bool = False  # behind every separator
+    wide: tuple[int, ...] = ()  # lines of rows that are too wide
+    short: tuple[int, ...] = ()
+    numbers: tuple[int, ...] = ()
+    above: tuple[str, ...] = ()
 
 
-def records(text: str, sep: str, quote: str, escape: str) -> Iterator[tuple[int, list[str]]]:
-    """(line on which it ends, fields) of the records that are not blank."""
+def records(
+    text: str, sep: str, quote: str, escape: str, blanks: bool = False
+) -> Iterator[tuple[int, list[str]]]:
+    """(line on which it ends, fields) of the records that are not blank. `blanks` behind a
+    separator are no part of a field."""
     if sep == r"\s+":
         for number, line in enumerate(text.splitlines(), 1):
             if fields := line.split():
                 yield number, fields
         return
+    yield from records_of(io.StringIO(text, newline=""), sep, quote, escape, blanks)
+
+
+def records_of(
+    file: Iterable[str], sep: str, quote: str, escape: str, blanks: bool
+) -> Iterator[tuple[int, list[str]]]:
+    """The same of the lines of a file."""
     old = csv.field_size_limit(_FIELD)
     try:
         reader = csv.reader(
-            io.StringIO(text, newline=""),
+            file,
             delimiter=sep,
             quotechar=quote or None,
             quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
             escapechar=escape or None,
+            skipinitialspace=blanks,
         )
         with contextlib.suppress(csv.Error):
             for row in reader:
@@ -65,9 +82,12 @@ def records(text: str, sep: str, quote: str, escape: str) -> Iterator[tuple[int,
 
 
 def layout_of(text: Text, rule: Rule, suffix: str) -> Layout:
-    """The layout that cuts the text into the most even rows. Raises `Unreadable` if none does."""
+    """The layout that cuts the text into the most even rows. Raises `Unreadable` with a doubt
+    if none does."""
     start = text.start[: 1 << 18]
     start = start if len(start) == len(text.start) else start[: start.rfind("\n") + 1] or start
+    if (told := _SAYS.match(start)) and not rule.sep and rule.skip is None:
+        rule = replace(rule, sep=told[1], skip=1)
     seps = [rule.sep] if rule.sep else list(_SEPARATORS)
     if suffix in (".tsv", ".tab") and not rule.sep:
         seps.sort(key=lambda s: s != "\t")
@@ -78,12 +98,16 @@ def layout_of(text: Text, rule: Rule, suffix: str) -> Layout:
     ]
     tried = [t for t in scored if t[0] > 0]
     if not tried and any(t[0] == -2 for t in scored):
-        raise Unreadable(
-            "rows have more fields than the line of names; if numbers have decimal commas between "
-            "commas, separate the fields by ;"
+        raise in_doubt(
+            Doubt(
+                "layout",
+                "rows have more fields than the line of names: a name is missing, or a field holds "
+                "a separator outside quotes, such as a decimal comma; mend it",
+            )
         )
     if not tried and any(t[0] < 0 for t in scored):
-        raise Unreadable("the names of the columns cannot be told; set sep and skip in tables.yaml")
+        said = "it cannot be told on which line the names of the columns stand"
+        raise in_doubt(Doubt("layout", said, 'sep: ","  # and skip: lines above the names'))
     if not tried and not rule.sep and suffix == ".dat" and not _numbers_alone(start):
         score = _evenness(start, r"\s+", '"', "", rule)
         tried = [(score, 0, r"\s+", '"', "")] if score > 0.95 else []
@@ -93,7 +117,7 @@ def layout_of(text: Text, rule: Rule, suffix: str) -> Layout:
         sep = rule.sep or next((s for s in (*_SEPARATORS, "\x1f") if s not in text.start), "")
         quote, escape = quotes[0], ""
         if not sep:
-            raise Unreadable("no separator gives even rows; set sep in tables.yaml")
+            raise in_doubt(Doubt("layout", "no separator gives even rows", 'sep: ";"'))
     return _layout(text, sep, quote, escape, rule)
 
 
@@ -159,10 +183,15 @@ def _usual(rows: Sequence[Sequence[str]]) -> int:
     return max(widths, key=lambda w: (widths[w], w))
 
 
+def _blanks(start: str, sep: str) -> bool:
+    """Whether a blank stands behind nearly every separator."""
+    return sep != r"\s+" and start.count(sep + " ") >= 0.9 * start.count(sep) > 0
+
+
 def _evenness(start: str, sep: str, quote: str, escape: str, rule: Rule) -> float:
     """How even the rows are, from 0 to 1; 0 for one field a row. -1 for even rows below a line that
     may be the name of one column, -2 for rows that have more fields than there are names."""
-    listed = list(islice(records(start, sep, quote, escape), 500))
+    listed = list(islice(records(start, sep, quote, escape, _blanks(start, sep)), 500))
     listed = [(n, row) for n, row in listed if n > (rule.skip or 0)]
     rows = [row for _, row in listed]
     if len(rows) < 2:
@@ -187,7 +216,8 @@ def _evenness(start: str, sep: str, quote: str, escape: str, rule: Rule) -> floa
 
 
 def _layout(text: Text, sep: str, quote: str, escape: str, rule: Rule) -> Layout:
-    listed = list(records(text.start, sep, quote, escape))
+    blanks = _blanks(text.start[: 1 << 18], sep)
+    listed = list(records(text.start, sep, quote, escape, blanks))
     usual = _usual([row for _, row in listed[:2000]])
     if rule.skip is not None:
         top = next((i for i, (line, _) in enumerate(listed) if line > rule.skip), 0)
@@ -198,17 +228,31 @@ def _layout(text: Text, sep: str, quote: str, escape: str, rule: Rule) -> Layout
     rows = [row for _, row in listed[top:]]
     bare = _no_header(rows) if rule.header is None else not rule.header
     if bare and top and rule.skip is None and rule.header is None:
-        raise Unreadable(
-            "no line of names stands above the rows; set skip and header in tables.yaml"
-        )
+        said = "no line of names stands above the rows"
+        raise in_doubt(Doubt("layout", said, f"{{skip: {skip}, header: false}}"))
     below = listed[top:] if bare else listed[top + 1 :]
     width = usual if bare else max(len(rows[0]), usual)
     names = () if bare else tuple(rows[0])
     data = skip if bare else listed[top][0]
-    wide = next((line for line, row in below if len(row) > width), 0)
-    short = sum(len(row) < width for _, row in below)
     rows = [row for _, row in below]
-    return Layout(sep, quote, escape, skip, data, names, rows, width, wide, short)
+    begins = tuple(_begins(below, listed[top - 1][0] if bare and top else listed[top][0]))
+    wide = tuple(n for n, row in zip(begins, rows, strict=True) if len(row) > width)
+    short = tuple(
+        n
+        for n, row in zip(begins, rows, strict=True)
+        if len(row) < width and sum(map(bool, row)) > 1
+    )
+    above = tuple(listed[top - 1][1]) if top else ()
+    return Layout(
+        sep, quote, escape, skip, data, names, rows, width, blanks, wide, short, begins, above
+    )
+
+
+def _begins(listed: Sequence[tuple[int, Sequence[str]]], above: int) -> Iterator[int]:
+    """The lines on which records begin; a record may have line breaks in it."""
+    for line, row in listed:
+        yield line if line == above + 1 else line - sum(f.count("\n") for f in row)
+        above = line
 
 
 def _heads(rows: Sequence[Sequence[str]], usual: int) -> bool:

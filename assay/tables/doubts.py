@@ -76,3 +76,8 @@ def count(doubts: Iterable[Doubt]) -> dict[str, int]:
     for doubt in doubts:
         found[doubt.code] = found.get(doubt.code, 0) + 1
     return dict(sorted(found.items()))
+
+
+def shown(text: str, most: int = 30) -> str:
+    """A cell as a sentence names it: in quotes, cut where it is long."""
+    return repr(text if len(text) <= most else text[: most - 1] + "…")

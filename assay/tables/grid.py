@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.tables.missing import WORDS
+from assay.tables.missing import ANY_WORDS
 
 Array = Any  # a numpy array
 _NUMBER = re.compile(
@@ -49,7 +49,7 @@ class Strip:
     def said_text(self, row: int) -> str:
         """The text of a cell if it is a word: no number, no word for a missing value."""
         text = self.at(row)
-        return "" if not text or is_number(text) or text.casefold() in WORDS else text
+        return "" if not text or is_number(text) or text.casefold() in ANY_WORDS else text
 
 
 def is_number(text: str) -> bool:
@@ -95,7 +95,7 @@ def _mostly_numbers(listed: Sequence[Any], texts: Sequence[str], counts: Array) 
     number, other = 0, 0
     for place in some:
         text, value = texts[place], listed[place]
-        if isinstance(value, str) and (not text or text.casefold() in WORDS):
+        if isinstance(value, str) and (not text or text.casefold() in ANY_WORDS):
             continue
         hit = is_number(text) if text else isinstance(value, int | float) and value is not True
         number, other = number + hit * int(counts[place]), other + (not hit) * int(counts[place])

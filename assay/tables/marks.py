@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from assay.tables.plan import Unreadable
+from assay.tables.doubts import Doubt, shown
 
 SIGNS = "$€£%"
 _SIGNED = re.compile("[$€£% \\t\\r\u00a0\u202f]")  # what is left out of a number, but not line ends
@@ -16,9 +16,19 @@ _LOOKS = re.compile(
     r"[\s$€£]*[-+]?[\s$€£]*(?:[0-9]{1,3}(?:[.,'’ \u00a0\u202f][0-9]{3})+(?:[.,][0-9]*)?"
     r"|[0-9]+(?:[.,][0-9]*)?|[.,][0-9]+)(?:[eE][-+]?[0-9]+)?[\s$€£%]*"
 )
-# codes with leading zeros, and more digits than fit 64 bits
-_CODE = re.compile(r"\s*[-+]?(?:0[0-9]*[1-9][0-9]*|[0-9]{19,})\s*")
-_OPEN = re.compile(r"^[-+]?(?:[0-9]{1,3}(?:[.,][0-9]{3})+|[0-9]+[.,])$", re.M)
+# codes with leading zeros, 12E3, and more digits than fit 64 bits
+_CODE = re.compile(
+    r"\s*[-+]?(?:0[0-9]*[1-9][0-9]*|0[0-9]+[.,][0-9]+|[0-9]{19,}|[0-9]+[eE][0-9]+)\s*"
+)
+# what a column is where every cell is one: an address of a network, a month and its year
+_ALIKE = tuple(
+    re.compile(form)
+    for form in (
+        r"\s*(?:(?:1?[0-9]?[0-9]|2[0-4][0-9]|25[0-5])\.){3}(?:1?[0-9]?[0-9]|2[0-4][0-9]|25[0-5])\s*",
+        r"\s*(?:0?[1-9]|1[0-2])[.,](?:19|20)[0-9]{2}\s*",
+    )
+)
+_OPEN = re.compile(r"^[-+]?[0-9]{1,3}[.,][0-9]{3}$", re.M)
 _GROUPED = {
     **{m: re.compile(rf"^[-+]?[0-9]{{1,3}}(\{m}[0-9]{{3}})+([.,][0-9]*)?$", re.M) for m in ".,"},
     "'": re.compile(r"^[-+]?[0-9]{1,3}(['’][0-9]{3})+([.,][0-9]*)?$", re.M),
@@ -26,16 +36,15 @@ _GROUPED = {
 }
 
 
-class Ambiguous(Unreadable):
-    """The numbers of a table can be read in two ways, or in none; the message says which."""
-
-
 @dataclass(frozen=True)
 class Marks:
-    """The marks of a table; empty where nothing of the table has one."""
+    """The marks of a table, empty where nothing of the table has one; the columns whose own
+    numbers tell them, and those in doubt."""
 
     decimal: str = ""
     thousands: str = ""
+    clear: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
 
 
 @cache
@@ -62,6 +71,7 @@ def _sure(mark: str, group: str) -> re.Pattern[str]:
     m, g = re.escape(mark), re.escape(group)
     sure = (
         rf"[-+]?[0-9]*{m}(?:[0-9]{{1,2}}|[0-9]{{4,}})",  # decimals that are no thousands
+        rf"[-+]?[0-9]+{m}",
         rf"[-+]?(?:0+|[0-9]{{4,}})?{m}[0-9]{{3}}",  # what stands before is no thousand
         rf"[-+]?[0-9]{{1,3}}(?:{g}[0-9]{{3}})+{m}[0-9]+",
         rf"[-+]?[0-9]{{1,3}}(?:{g}[0-9]{{3}}){{2,}}",
@@ -76,55 +86,106 @@ def looks_numeric(cell: str) -> bool:
     return _LOOKS.fullmatch(cell) is not None
 
 
-def is_numeric(cells: Mapping[str, int]) -> bool:
-    """Whether the filled cells (with counts) are mostly numbers. Codes with leading zeros and
-    numbers of too many digits are text."""
-    filled = sum(cells.values())
-    fit = sum(n for c, n in cells.items() if _LOOKS.fullmatch(c))
-    return bool(filled) and fit >= _SHARE * filled and not code_like(cells)
+def is_numeric(cells: Mapping[str, int], numbers: int = 0) -> bool:
+    """Whether the filled cells (with counts), with the `numbers` beside them, are mostly numbers.
+    Codes are text."""
+    return mostly_numbers(cells, numbers) and not code_like(cells)
+
+
+def mostly_numbers(cells: Mapping[str, int], numbers: int = 0) -> bool:
+    """The same of what looks like numbers, codes among them."""
+    filled = sum(cells.values()) + numbers
+    fit = sum(n for c, n in cells.items() if _LOOKS.fullmatch(c)) + numbers
+    return bool(filled) and fit >= _SHARE * filled
 
 
 def code_like(cells: Iterable[str]) -> str:
-    """A cell that would change as a number: 007, or more digits than fit; or nothing."""
-    return next((c for c in cells if _CODE.fullmatch(c)), "")
+    """A cell that would change as a number: 007, 12E3, more digits than fit; or one of a column of
+    addresses, or of months with their years; or nothing."""
+    listed = list(cells)
+    if found := next((c for c in listed if _CODE.fullmatch(c)), ""):
+        return found
+    return listed[0] if any(all(map(form.fullmatch, listed)) for form in _ALIKE if listed) else ""
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What the cells of one column tell: a cell with a decimal comma, one with a decimal point,
+    those that can be meant in two ways."""
+
+    name: str
+    comma: str
+    point: str
+    open: tuple[str, ...]
+
+
+def _told(name: str, bare: str) -> _Told:
+    comma, point = _sure(",", ".").search(bare), _sure(".", ",").search(bare)
+    found = {("," if "," in m[0] else "."): m[0] for m in _OPEN.finditer(bare)}
+    return _Told(name, comma[0] if comma else "", point[0] if point else "", tuple(found.values()))
 
 
 def marks_of(columns: Sequence[tuple[str, Iterable[str]]], sep: str = "") -> Marks:
     """The marks of the columns of numbers (name, distinct cells) of one table.
 
-    Between commas a point is a decimal mark and a number with a comma is quoted and groups
-    thousands, unless it says otherwise. Raises `Ambiguous` when both conventions are found and
-    when no number tells which one it is.
+    A column is clear where a number of its own can be meant in one way only. `1.234` alone is
+    open: a column without a clear number is in doubt, unless clear columns have the other mark
+    before decimals. So are columns that contradict most others, or themselves.
     """
-    commas: list[tuple[str, str]] = []
-    points: list[tuple[str, str]] = []
-    unsure: list[tuple[str, str]] = []
+    told: list[_Told] = []
     grouped: set[str] = set()
     for name, listed in columns:
         cells = "\n".join(listed)
         bare = _SIGNED.sub("", cells)
-        commas += [(name, m[0]) for m in [_sure(",", ".").search(bare)] if m]
-        points += [(name, m[0]) for m in [_sure(".", ",").search(bare)] if m]
-        unsure += [(name, m[0]) for m in _OPEN.finditer(bare) if sep != "," or "," in m[0]][:1]
+        told.append(_told(name, bare))
         grouped |= _groups(cells, bare)
-    if commas and points:
-        raise Ambiguous(
-            f"column {commas[0][0]!r} has {commas[0][1]!r}, column {points[0][0]!r} has "
-            f"{points[0][1]!r}: two decimal marks; write one throughout, or set decimal in "
-            "tables.yaml"
-        )
-    if commas and sep == ",":
-        raise Ambiguous(
-            f"column {commas[0][0]!r}: {commas[0][1]!r} has a decimal comma between commas; "
-            "separate the fields by ; or set decimal in tables.yaml"
-        )
-    if not commas and not points and unsure and sep != ",":
-        raise Ambiguous(
-            f"column {unsure[0][0]!r}: {unsure[0][1]!r} can have a decimal mark or one between "
-            "thousands, and no other number tells; set decimal in tables.yaml"
-        )
-    decimal = "," if commas else "." if points or unsure or sep == "," else ""
-    return Marks(decimal, thousands_for(decimal, grouped))
+    commas = [t for t in told if t.comma and not t.point]
+    points = [t for t in told if t.point and not t.comma]
+    decimal = "," if len(commas) > len(points) else "." if points else ""
+    if sep == "," and commas:  # a decimal comma between commas may be a cut number
+        decimal = "." if points else ""
+    doubts = [d for t in told for d in [_doubt(t, decimal, commas, points, sep)] if d]
+    doubted = {d.column for d in doubts}
+    clear = tuple(t.name for t in told if (t.comma or t.point) and t.name not in doubted)
+    return Marks(decimal, thousands_for(decimal, grouped), clear, tuple(doubts))
+
+
+def _doubt(
+    told: _Told, decimal: str, commas: list[_Told], points: list[_Told], sep: str
+) -> Doubt | None:
+    def doubt(said: str, settle: str) -> Doubt:
+        return Doubt("number_mark", said, settle, told.name)
+
+    words = {",": "comma", ".": "point"}
+    if told.comma and told.point:
+        both = f"{shown(told.comma)} has a decimal comma and {shown(told.point)} a decimal point"
+        return doubt(both, 'decimal: "."')
+    if told.comma or told.point:
+        mine, others = (",", points) if told.comma else (".", commas)
+        cell = told.comma or told.point
+        if others and (mine != decimal or len(commas) == len(points)):
+            other = others[0].comma or others[0].point
+            said = (
+                f"{shown(cell)} has a decimal {words[mine]}, and {shown(other)} in column "
+                f"{others[0].name!r} a decimal {words['.' if mine == ',' else ',']}"
+            )
+            return doubt(said, f'decimal: "{mine}"')
+        if mine == "," and sep == ",":
+            return doubt(f"{shown(cell)} has a decimal comma between commas", 'decimal: ","')
+        return None
+    for cell in told.open:
+        mark = "," if "," in cell else "."
+        if not decimal or decimal == mark or len(told.open) > 1:
+            said = (
+                f"the {words[mark]} in {shown(cell)} can stand before decimals or between thousands"
+            )
+            return doubt(said, f'decimal: "{mark}"  # or "{"." if mark == "," else ","}"')
+    return None
+
+
+def open_number(name: str, cells: Iterable[str], decimal: str) -> Doubt | None:
+    """The doubt of a column whose numbers do not tell their decimal mark."""
+    return _doubt(_told(name, _SIGNED.sub("", "\n".join(cells))), decimal, [], [], "")
 
 
 def thousands_for(decimal: str, grouped: Iterable[str]) -> str:

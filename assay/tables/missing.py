@@ -6,24 +6,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-# in a column of numbers or dates, whatever their case
+# in a column of numbers or dates, whatever their case: what pandas, R, SQL and spreadsheets write
 WORDS = frozenset(
     (
         *("", "na", "n/a", "n.a.", "n.a", "#n/a", "#na", "nan", "-nan", "null", "none", "nil"),
-        *("<na>", "(null)", "(none)", "\\n", "-", "--", "---", "–", "—", ".", "..", "...", "…"),
-        *("?", "*", "m", "x", "missing", "unknown", "n/d", "n.d.", "nd", "nodata", "no data"),
-        *("void", "undefined", "not available", "no value", "not applicable", "k.a.", "s/d"),
+        *("<na>", "(null)", "(none)", "\\n"),
         *("#value!", "#ref!", "#div/0!", "#num!", "#name?", "#null!"),
     )
 )
+# what people write in such columns for no value, or for some value: in doubt until it is told
+OPEN_WORDS = frozenset(
+    (
+        *("-", "--", "---", "–", "—", ".", "..", "...", "…", "?", "*", "m", "x", "missing"),
+        *("unknown", "n/d", "n.d.", "nd", "nodata", "no data", "void", "undefined", "s/d"),
+        *("not available", "no value", "not applicable", "k.a."),
+    )
+)
+ANY_WORDS = WORDS | OPEN_WORDS
 # in a column of text, as they are written here: nothing that could be a category
 TEXT_WORDS = frozenset(
     ("NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "<NA>", "(null)", "\\N", "?")
 )
-SHORT = frozenset(("m", "x", "*", "nd"))  # believed where they are repeated only
 
 # numbers that stand for no value by habit; years and prices are none of them
 _NINES = (99.0, 999.0, 9999.0, 99999.0, 999999.0, 9999999.0)
@@ -44,7 +51,6 @@ SPELLINGS = frozenset(
     if float(text) == value
     for spelled in (text, text.replace(".", ","))
 )
-_NOTED = 0.005  # of the rows: a typical number inside the range that is worth a word
 _LEAST = 10  # other values that a column must have
 
 
@@ -58,11 +64,14 @@ def as_number(word: str, decimal: str = ".") -> float | None:
     return value if value == value and text[-1:].isdigit() else None
 
 
-def missing_words(cells: Mapping[str, int]) -> tuple[str, ...]:
-    """The distinct `cells` (with counts) of a column of numbers or dates that mean no value."""
-    found = [c for c in cells if c and c.strip().casefold() in WORDS]
-    kept = [c for c in found if c.strip().casefold() not in SHORT or cells[c] > 1]
-    return tuple(sorted(kept))
+def missing_words(cells: Iterable[str]) -> tuple[str, ...]:
+    """The distinct `cells` of a column of numbers or dates that mean no value."""
+    return tuple(sorted(c for c in cells if c and c.strip().casefold() in WORDS))
+
+
+def open_words(cells: Iterable[str]) -> tuple[str, ...]:
+    """The distinct `cells` of such a column that may mean no value."""
+    return tuple(sorted(c for c in cells if c.strip().casefold() in OPEN_WORDS))
 
 
 def missing_in_text(cells: Mapping[str, int]) -> tuple[str, ...]:
@@ -75,47 +84,63 @@ def missing_in_text(cells: Mapping[str, int]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def sentinels(counts: Mapping[float, int]) -> tuple[list[float], list[float]]:
-    """(numbers that mean no value, numbers that may) of a column, from its numbers with counts.
+@dataclass(frozen=True)
+class Sentinel:
+    """A number that may mean no value: how often it stands there, and the range of the others."""
 
-    A typical number, repeated, far outside the range of the rest. Negative ones are believed where
-    nothing else is negative, or half the range of the rest away; positive ones at three times it.
+    value: float
+    times: int
+    rows: int
+    low: float
+    high: float
+
+
+def sentinels(counts: Mapping[float, int]) -> list[Sentinel]:
+    """The numbers that may mean no value in a column, from its numbers with counts.
+
+    A typical number (-9999, 999) outside the range of the rest that is repeated or very far away,
+    or one inside it that stands there far more often than any other.
     """
     typical = {v: n for v, n in counts.items() if v in _TYPICAL}
-    rest = [v for v in counts if v not in typical and v == v]
-    if not typical or sum(counts[v] for v in rest) < _LEAST:
-        return [], []
-    return _judged(typical, min(rest), max(rest), sum(counts.values()))
+    rest = {v: n for v, n in counts.items() if v not in typical and v == v}
+    if not typical or sum(rest.values()) < _LEAST:
+        return []
+    rows = sum(counts.values())
+    return _judged(typical, min(rest), max(rest), rows, lambda: max(rest.values()))
 
 
-def sentinels_of(column: Any) -> tuple[list[float], list[float]]:
+def sentinels_of(column: Any) -> list[Sentinel]:
     """The same of a numeric pandas column."""
     typical = column[column.isin(sorted(_TYPICAL))]
     if typical.empty:
-        return [], []
+        return []
     counts = {float(k): int(n) for k, n in typical.value_counts().items()}
     rest = column[column.notna() & ~column.isin(list(counts))]
     if len(rest) < _LEAST:
-        return [], []
-    return _judged(counts, float(rest.min()), float(rest.max()), len(column))
+        return []
+    rows = int(column.notna().sum())
+
+    def most() -> int:
+        return int(rest.value_counts().iloc[0])
+
+    return _judged(counts, float(rest.min()), float(rest.max()), rows, most)
 
 
 def _judged(
-    counts: Mapping[float, int], low: float, high: float, rows: int
-) -> tuple[list[float], list[float]]:
+    counts: Mapping[float, int], low: float, high: float, rows: int, most: Callable[[], int]
+) -> list[Sentinel]:
+    """`most`: how often the most frequent other number stands there."""
     width = high - low
-    sure: list[float] = []
-    maybe: list[float] = []
+    found: list[Sentinel] = []
     for value, times in sorted(counts.items()):
         gap = low - value if value < low else value - high
-        if times < 2:
-            continue
         if value < 0:
-            far = gap > 0 and (low >= 0 or gap >= (0.5 if times > 2 else 2) * width)
-            if far or times >= _NOTED * rows:
-                (sure if far else maybe).append(value)
-        elif times > 2 and gap >= 3 * width > 0:
-            sure.append(value)
-        elif value >= 999 and gap > 0:
-            maybe.append(value)
-    return sure, maybe
+            far = gap > 0 and (low >= 0 or gap >= 0.5 * width)
+            far = far and (times > 1 or gap >= width)
+        else:
+            far = gap >= 10 * width > 0 or (gap >= width and times > 1)
+            far = far or (times > 1 and value >= 999 and gap >= 0.5 * width)
+            far = far or (times > 2 and value >= 999 and gap > 0 and times >= 3 * most())
+        if far or (times > 5 and abs(value) >= 999 and times >= 3 * most()):
+            found.append(Sentinel(value, times, rows, low, high))
+    return found

@@ -44,6 +44,11 @@ class Unreadable(TaskError):
         self.doubts = doubts
 
 
+def in_doubt(*doubts: Doubt) -> Unreadable:
+    """What is raised for a table in doubt."""
+    return Unreadable("; ".join(d.line() for d in doubts), doubts)
+
+
 @dataclass(frozen=True)
 class Unread:
     """A table, or a file, that was refused: where it lies and why, in one sentence."""
@@ -66,9 +71,10 @@ class ReadPlan:
     tells. `numbers` are columns of numbers, `marked` those of them whose cells are text to pandas
     (marks between thousands, signs, numbers in quotes of a typed form), `text` columns that stay
     text whatever pandas would make of them; `exact` are those of them that are read a second time,
-    as numbers of theirs have more digits than a float holds. `renamed`: `columns` take the place of
-    the names in the file. `drop_rows`, `drop_where`, `drop_duplicates` and `spellings` are the
-    user's. `notes` are sentences for the user.
+    as numbers of theirs have more digits than a float holds. In columns that are `clear` a number
+    tells its own decimal mark. `renamed`: `columns` take the place of the names in the file.
+    `drop_rows`, `drop_where`, `drop_duplicates` and `spellings` are the user's. `notes` are
+    sentences for the user.
     """
 
     path: str  # relative to the root folder, with /
@@ -79,6 +85,7 @@ class ReadPlan:
     encoding: str = "utf-8"
     quote: str = '"'
     escape: str = ""
+    blanks: bool = False  # blanks after a separator are no part of a field
     skip: int = 0
     header: bool = True
     columns: tuple[str, ...] = ()
@@ -90,12 +97,14 @@ class ReadPlan:
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     dates: Mapping[str, str] = field(default_factory=dict[str, str])
     exact: tuple[str, ...] = ()
+    clear: tuple[str, ...] = ()
     renamed: bool = False
     picked: tuple[str, ...] = ()  # the columns that are read, where the file has others
     labelled: tuple[str, ...] = ()  # columns of codes with labels, which are read as text
     # merged cells: (column, column it is filled from, rows from 0 of the frame), in order
     filled: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     drop_rows: Spans = ()
+    rows_told: bool = False  # the user says which rows are none: all others are rows
     drop_where: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     drop_duplicates: tuple[str, ...] = ()
     # {} for a column whose values that look alike are different values
@@ -168,6 +177,7 @@ class ReadPlan:
             "marked",
             "text",
             "exact",
+            "clear",
             "drop_duplicates",
             "picked",
             "labelled",
@@ -281,10 +291,14 @@ def _csv(reading: ReadPlan) -> dict[str, Any]:
         options["quotechar"] = reading.quote
     if reading.escape:
         options["escapechar"] = reading.escape
+    if reading.blanks:
+        options["skipinitialspace"] = True
     if reading.skip:
         options["skiprows"] = reading.skip
     if not reading.header:
         options |= {"header": None, "names": list(reading.columns)}
+    elif reading.renamed:
+        options |= {"header": 0, "names": list(reading.columns)}
     if reading.decimal == ",":
         options["decimal"] = ","
     texts = {*reading.text, *reading.marked, *reading.dates, *as_written(reading)}
@@ -392,6 +406,9 @@ def after(reading: ReadPlan, name: str = "t") -> list[Statement]:
         words = words_of(reading, column) if reading.form != "csv" or column in early else []
         if words:
             steps.append(Statement(cells, cells.call("mask", cells.call("isin", words))))
+        if column in reading.text and reading.form != "csv":
+            text = cells.call("map", Name("str"), na_action="ignore")
+            steps.append(Statement(cells, text))
         if column in reading.marked:
             steps.append(Statement(cells, to_number(reading, cells)))
         if column in reading.dates:

@@ -11,8 +11,10 @@ reading says.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
+import re
 import sqlite3
 import warnings
 from collections import Counter
@@ -23,21 +25,37 @@ from pathlib import Path
 from typing import Any
 
 from assay.tables.calls import PACKED as PACKED
-from assay.tables.calls import namespace
+from assay.tables.calls import Name, Opened, Spans, kept_lines, namespace
 from assay.tables.checks import revised
 from assay.tables.columns import Column, column_of, decide
-from assay.tables.dialect import Layout, layout_of, records
+from assay.tables.dialect import Layout, layout_of, records, records_of
+from assay.tables.doubts import Doubt
 from assay.tables.files import FORMS, files_below
 from assay.tables.files import form_of as form_of
 from assay.tables.forms import Found, tables_of
+from assay.tables.grid import yaml_list
 from assay.tables.marks import looks_numeric
 from assay.tables.overrules import Overrules, Rule, overrules
-from assay.tables.plan import Frame, ReadPlan, Unread, Unreadable, after, rows, source
+from assay.tables.plan import (
+    Frame,
+    ReadPlan,
+    Unread,
+    Unreadable,
+    after,
+    in_doubt,
+    rows,
+    source,
+    to_number,
+)
+from assay.tables.structure import doubts_in, doubts_of
 from assay.tables.texts import WHOLE, Text, line_in_file, read_text, without_lines
 
 SMALL = 2 << 20  # bytes of a file that is read whole before its reading is given
 _SAMPLED = 4000  # rows whose cells are looked at in a large file
+_SHOWN = 8  # lines that a settling line names
 _ROUNDS = 8
+_HEAD = 50  # rows below the names that tell whether these stand in two rows
+_WIDE = re.compile(r"Expected \d+ fields in line \d+, saw \d+")
 _MOST = 1 << 30  # tables of one file
 _Kept = dict[str, Frame]  # frames read already, by the code that reads them; each is used once
 
@@ -136,8 +154,8 @@ def settle(reading: ReadPlan, root: Path) -> tuple[ReadPlan, Frame]:
 
 
 def _settle(reading: ReadPlan, root: Path, kept: _Kept) -> tuple[ReadPlan, Frame]:
-    for _ in range(_ROUNDS):
-        raw = _raw(reading, root, kept)
+    for turn in range(_ROUNDS):
+        raw = _raw(reading, root, kept, look=turn == 0)
         fitting = revised(reading, raw, _texts(reading, root))
         if fitting == reading:
             return reading, _finished(reading, raw)
@@ -164,8 +182,9 @@ class _Connections:
         return self.made[-1]
 
 
-def _raw(reading: ReadPlan, root: Path, kept: _Kept | None = None) -> Frame:
-    """The frame with its rows chosen, before words become values."""
+def _raw(reading: ReadPlan, root: Path, kept: _Kept | None = None, look: bool = False) -> Frame:
+    """The frame with its rows chosen, before words become values. `look`: raise what is in doubt
+    of its rows."""
     place = str((root / reading.path).absolute())
     first = source(reading, place)
     names, databases = namespace(), _Connections()
@@ -176,17 +195,49 @@ def _raw(reading: ReadPlan, root: Path, kept: _Kept | None = None) -> Frame:
             warnings.simplefilter("ignore")
             frame = first.value(names) if frame is None else frame
             names["t"] = _checked(reading, frame)
+            if look and (doubts := _structure(reading, frame, place)):
+                raise in_doubt(*doubts)
             for statement in rows(reading, "t", place):
                 statement.run(names)
     except (Unreadable, OSError, MemoryError):
         raise
     except Exception as error:  # whatever pandas says of a file it cannot read
         said = " ".join(str(error).split()).removeprefix("Error tokenizing data. C error: ")
+        if _WIDE.match(said):
+            found = f"{said[0].lower()}{said[1:]}: a row has more fields than the others"
+            wide = Doubt("wide_rows", found, "ragged: skip  # leaves out such rows")
+            raise in_doubt(wide) from None
         raise Unreadable(f"{reading.name}: {said[:160]}") from None
     finally:
         for database in databases.made:
             database.close()
     return names["t"]
+
+
+def _structure(reading: ReadPlan, frame: Frame, place: str) -> list[Doubt]:
+    """What is in doubt of the rows of a table: totals, notes, names again, a second table."""
+    rule = Rule(
+        names=reading.columns,
+        drop_rows=() if reading.rows_told else None,
+        drop_where=reading.drop_where,
+    )
+    looked = frame.set_axis(list(reading.columns), axis=1)
+    for column in reading.marked:  # numbers are compared faster than their texts
+        cells = frame.iloc[:, reading.columns.index(column)]
+        with contextlib.suppress(ValueError, TypeError, AttributeError):
+            looked[column] = to_number(reading, Name("c")).value({**namespace(), "c": cells})
+    first = 1 + (reading.skip + reading.header if reading.form in ("csv", "excel") else 0)
+    numbers: Sequence[int] = range(first, first + len(frame))
+    doubts = doubts_in(looked, numbers, rule)
+    if doubts and reading.form == "csv" and reading.sep != r"\s+":
+        with Opened(place, reading.encoding).value(namespace()) as file:
+            lines = kept_lines(file, reading.drop_rows)
+            cut = records_of(lines, reading.sep, reading.quote, reading.escape, reading.blanks)
+            begins = [n - sum(f.count("\n") for f in row) for n, row in cut if n > reading.skip]
+        begins = [line_in_file(n, reading.drop_rows) for n in begins[reading.header :]]
+        if len(begins) == len(frame):
+            doubts = doubts_in(looked, begins, rule)
+    return doubts
 
 
 def _checked(reading: ReadPlan, frame: Frame) -> Frame:
@@ -214,6 +265,8 @@ def _texts(reading: ReadPlan, root: Path) -> Any:
 
     def read(columns: list[str]) -> Frame:
         bare = replace(reading, numbers=(), marked=(), dates={}, text=tuple(columns))
+        if reading.form != "csv":
+            bare = replace(bare, exact=(*reading.exact, *columns))
         frame = _raw(bare, root)
         return frame[columns]
 
@@ -268,12 +321,13 @@ def _ruled(reading: ReadPlan, rule: Rule) -> ReadPlan:
         width = len(reading.columns)
         if len(rule.names) != width:
             raise Unreadable(f"tables.yaml gives {len(rule.names)} names; the table has {width}")
-        reading = replace(reading, columns=rule.names, renamed=reading.form != "csv")
+        reading = replace(reading, columns=rule.names, renamed=True)
     if unknown := [c for c in rule.named() if c not in reading.columns]:
         raise Unreadable(f"tables.yaml names a column {unknown[0]!r} that is not there")
     return replace(
         reading,
         drop_rows=rule.drop_rows or (),
+        rows_told=rule.drop_rows is not None,
         drop_where=rule.drop_where,
         drop_duplicates=rule.drop_duplicates,
         spellings=rule.spellings,
@@ -313,11 +367,8 @@ def _delimited(path: Path, name: str, rule: Rule) -> ReadPlan | Unread:
     layout = layout_of(text, rule, suffix)
     if not layout.rows:
         raise Unreadable("no rows below the column names")
-    if layout.wide and rule.ragged != "skip":
-        raise Unreadable(
-            f"line {line_in_file(layout.wide, dropped)} has more than the {layout.width} fields of "
-            "the others; mend it, or set ragged: skip in tables.yaml to leave such rows out"
-        )
+    if doubts := _row_doubts(path, layout, text, rule, dropped):
+        raise in_doubt(*doubts)
     reading = ReadPlan(
         name,
         "csv",
@@ -325,53 +376,103 @@ def _delimited(path: Path, name: str, rule: Rule) -> ReadPlan | Unread:
         encoding=text.encoding,
         quote=layout.quote,
         escape=layout.escape,
+        blanks=layout.blanks,
         skip=layout.skip,
         ragged="skip" if rule.ragged == "skip" else "",
     )
-    reading = _ruled(_named(reading, layout, rule), rule)
+    reading = _ruled(_named(reading, layout, text, rule), rule)
+    lines = [line_in_file(n, dropped) for n in layout.numbers[:_HEAD]]
+    above = [layout.above] if layout.above else []
+    heads = doubts_of(reading.columns, layout.rows[:_HEAD], lines, rule, above)
+    if heads := [d for d in heads if d.code in ("header_rows", "several_tables")]:
+        raise in_doubt(*heads)
     return decide(reading, _columns(reading, layout, text), rule)
 
 
-def _named(reading: ReadPlan, layout: Layout, rule: Rule) -> ReadPlan:
+def _row_doubts(path: Path, layout: Layout, text: Text, rule: Rule, dropped: Spans) -> list[Doubt]:
+    """What is in doubt of rows that have more or fewer fields than the others."""
+    found: list[Doubt] = []
+    if layout.wide and rule.ragged != "skip":
+        lines = _lines_said([line_in_file(n, dropped) for n in layout.wide])
+        said = f"{lines} has more than the {layout.width} fields of the others"
+        found.append(Doubt("wide_rows", said, "ragged: skip  # leaves out such rows"))
+    short = layout.short
+    if rule.drop_rows is None and not short and not text.whole:
+        short = tuple(_short_below(path, layout, text))
+    if short and rule.drop_rows is None:
+        said = f"{_lines_said(short)} has fewer than the {layout.width} fields of the others"
+        listed = ", ".join(map(str, short[:_SHOWN]))
+        settle = f"drop_rows: [{listed}]  # or [] if what is missing has no value"
+        found.append(Doubt("short_rows", said, settle))
+    return found
+
+
+def _lines_said(lines: Sequence[int]) -> str:
+    more = f" and {len(lines) - 1} more lines, each" if len(lines) > 1 else ""
+    return f"line {lines[0]}{more}"
+
+
+def _short_below(path: Path, layout: Layout, text: Text) -> Iterator[int]:
+    """The lines of rows of too few fields in a large file, which is searched where it has fewer
+    separators than its lines need."""
+    if layout.sep == r"\s+" or layout.width < 2:
+        return
+    with Opened(str(path), text.encoding).value(namespace()) as file:
+        lines = seps = 0
+        while chunk := file.read(1 << 20):
+            lines += chunk.count("\n")
+            seps += chunk.count(layout.sep)
+    if seps >= (lines - layout.skip) * (layout.width - 1):
+        return
+    with Opened(str(path), text.encoding).value(namespace()) as file:
+        for line, row in records_of(file, layout.sep, layout.quote, layout.escape, layout.blanks):
+            if line > layout.data and len(row) < layout.width and sum(map(bool, row)) > 1:
+                yield line - sum(f.count("\n") for f in row)
+
+
+def _named(reading: ReadPlan, layout: Layout, text: Text, rule: Rule) -> ReadPlan:
     """With the names of the columns as pandas gives them, or numbered where the user gives some."""
-    notes = [f"rows of too few fields, the rest missing: {layout.short}"] if layout.short else []
     width = layout.width
     if rule.names:
         columns = tuple(f"column {i + 1}" for i in range(width))
-        skip = layout.data
-        return replace(reading, skip=skip, header=False, columns=columns, notes=tuple(notes))
+        return replace(reading, header=bool(layout.names), renamed=True, columns=columns)
     if len(layout.names) == width:
-        columns = _pandas_names(layout.names)
-        twice = sorted({n for n in layout.names if n and layout.names.count(n) > 1})
-        notes += [f"two columns are named {n!r}: the later is {n + '.1'!r}" for n in twice]
-        return replace(reading, columns=columns, notes=tuple(notes))
+        return replace(reading, columns=_pandas_names(layout.names))
     if not layout.names:
         columns = tuple(f"column {i + 1}" for i in range(width))
-        notes.append("no names above the data: the columns are numbered")
+        why = "no names above the data: the columns are numbered"
     else:
-        columns, why = _other_width(layout)
-        notes.append(why)
-    return replace(reading, skip=layout.data, header=False, columns=columns, notes=tuple(notes))
+        columns, why = _other_width(layout, text)
+    named = bool(layout.names)
+    return replace(reading, header=named, renamed=named, columns=columns, notes=(why,))
 
 
-def _other_width(layout: Layout) -> tuple[tuple[str, ...], str]:
+def _other_width(layout: Layout, text: Text) -> tuple[tuple[str, ...], str]:
     """Names where rows have more fields than the header: R's row names, or an empty last field."""
     names, width = layout.names, layout.width
-    if width != len(names) + 1:
-        raise Unreadable(
-            f"rows have {width} fields and the header {len(names)}; if numbers have decimal commas "
-            "between commas, separate the fields by ;"
-        )
     full = [row for row in layout.rows if len(row) == width]
-    if all(not row[-1].strip() for row in full):
+    if width == len(names) + 1 and all(not row[-1].strip() for row in full):
         return _pandas_names((*names, "")), "every row ends with an empty field"
     first = [row[0] for row in full]
-    if len(set(first)) != len(first) or any(map(looks_numeric, first)):
-        raise Unreadable(
-            f"rows have {width} fields and the header {len(names)}: a name is missing, or numbers "
-            "have decimal commas between commas"
-        )
-    return _pandas_names(("row", *names)), "the first column has no name: it is called 'row'"
+    numbered = len(full) > 4 and first == [str(i + 1) for i in range(len(full))]
+    distinct = len(set(first)) == len(first) and not any(map(looks_numeric, first))
+    if width == len(names) + 1 and (numbered or (distinct and _rows_named(layout, text))):
+        return _pandas_names(("row", *names)), "the first column has no name: it is called 'row'"
+    said = (
+        f"rows have {width} fields and the header {len(names)}: a name is missing, or a field has "
+        f"{layout.sep!r} outside quotes, such as a decimal comma; mend it, or name all columns"
+    )
+    listed = [f"column {i + 1}" for i in range(width - len(names))]
+    raise in_doubt(Doubt("layout", said, f"names: {yaml_list([*listed, *names])}"))
+
+
+def _rows_named(layout: Layout, text: Text) -> bool:
+    """Whether the rows have names of R: in quotes below names in quotes, or between separators
+    that no text holds."""
+    if layout.sep not in (",", ";"):
+        return True
+    lines = [line for line in text.start.splitlines()[layout.skip :] if line.strip()][:50]
+    return bool(layout.quote) and all(line.startswith(layout.quote) for line in lines)
 
 
 def _pandas_names(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -386,13 +487,14 @@ def _pandas_names(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _columns(reading: ReadPlan, layout: Layout, text: Text) -> list[Column]:
     """The cells of the rows of the start, and of rows from all over a large file."""
-    rows = layout.rows
+    rows = [row for row in layout.rows if len(row) <= layout.width]
     if not text.whole or len(text.start) >= WHOLE:
         step = max(1, len(rows) // _SAMPLED)
         rows = rows[: _SAMPLED // 4] + rows[_SAMPLED // 4 :: step]
     for piece in text.pieces:
         inside = piece[piece.find("\n") + 1 : piece.rfind("\n") + 1]
-        found = [row for _, row in records(inside, layout.sep, layout.quote, layout.escape)]
+        cut = records(inside, layout.sep, layout.quote, layout.escape, layout.blanks)
+        found = [row for _, row in cut]
         rows += [row for row in found if len(row) == layout.width]
     cells = _chosen(reading, rows)
     return [

@@ -27,7 +27,7 @@ from assay.tables.grid import (
     yaml_list,
     yaml_word,
 )
-from assay.tables.missing import WORDS
+from assay.tables.missing import ANY_WORDS
 from assay.tables.overrules import Rule
 from assay.tables.totals import totals_of
 
@@ -179,7 +179,7 @@ def _rows_in_doubt(
     odd = np.zeros(len(lines), dtype=int)
     for strip in (s for s in strips if s.numeric):
         words = np.array(
-            [not is_number(t) and t.casefold() not in WORDS for t in strip.texts], bool
+            [not is_number(t) and t.casefold() not in ANY_WORDS for t in strip.texts], bool
         )
         here = np.append(words, False)[strip.codes]
         if here.sum() <= max(_ODD_ROWS, _ODD * len(here)):  # else such words are its values
@@ -329,6 +329,7 @@ def _header_doubts(
         )
         doubts.append(Doubt("several_tables", said, f"names: {yaml_list(_whole(names))}{_ONE}"))
     twice = {n for n in names if names.count(n) > 1 or re.sub(r"\.\d+$", "", n) in set(names) - {n}}
+    twice |= {re.sub(r"\.\d+$", "", n) for n in twice}
     bare = [bool(_UNNAMED.fullmatch(n)) or n in twice for n in names]
     numeric = [s for s in strips if s.numeric]
     lower = [s.said_text(0) for s in strips]

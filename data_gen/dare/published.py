@@ -155,7 +155,7 @@ def plain_values(column: Any) -> Any:
     if numbers.notna().all():
         plain: Any = pd.to_numeric(words, errors="coerce")
         return plain.to_numpy(dtype="f8")
-    form, _ = date_format(distinct, {})
+    form = date_format(distinct, {})[0]
     days = parse(distinct, form) if form else None
     if days is None:
         return words.tolist()

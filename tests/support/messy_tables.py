@@ -82,7 +82,7 @@ def _text(
 
 
 def _sentinels(path: Path) -> dict[str, Columns]:
-    """-9999 and M mean no value; the year 1999 and the price 99.99 do not."""
+    """-9999 and M may mean no value; the year 1999 and the price 99.99 do not."""
     columns = truth(300)
     columns["druck"] = [None if i % 11 == 0 else 1000 + i % 40 for i in range(300)]
     columns["code"] = [None if i % 7 == 0 else i % 50 for i in range(300)]
@@ -207,7 +207,7 @@ def _refusing(text: str | bytes) -> Callable[[Path], dict[str, Columns]]:
 MESSY = (
     _text("german.csv", sep=";", decimal=",", thousands=".", day="%d.%m.%Y"),
     _text("bom.csv", "utf-8-sig", sep=";", decimal=","),
-    _text("windows.csv", "cp1252", day="%d/%m/%Y", end="\r\n"),
+    _text("crlf.csv", day="%d/%m/%Y", end="\r\n"),
     _text("wide.tsv", "utf-16", sep="\t", decimal=",", thousands=" "),
     _text("english.csv", thousands=",", day="%b %d, %Y"),
     _text("bars.csv", sep="|", thousands="'", day="%m/%d/%Y"),
@@ -224,14 +224,17 @@ MESSY = (
     Messy("packed.tsv.gz", _packed),
     Messy("records.json", _records),
     Messy("records.jsonl", _records),
-    Messy("open.csv", _refusing("a;b\n1.234;x\n5.678;y\n"), "between thousands"),
-    Messy("both.csv", _refusing("a;b\n1,5;2.25\n2,5;3.75\n"), "two decimal marks"),
-    Messy("commas.csv", _refusing('a,b\n"1,5",x\n"2,5",y\n'), "decimal comma between commas"),
+    Messy("open.csv", _refusing("a;b\n1.234;7.125\n5.678;9.250\n"), "between thousands"),
+    Messy("both.csv", _refusing("a;b\n1,5;2.25\n2,5;3.75\n"), "a decimal comma, and"),
+    Messy(
+        "commas.csv", _refusing('a,b\n"1,5","7,5"\n"2,5","8,5"\n'), "decimal comma between commas"
+    ),
     Messy("long.csv", _refusing("a,b\n1,2\n3,4,5\n6,7\n"), "line 3 has more than"),
-    Messy("loose.csv", _refusing("a,b\n1,5,2,5\n2,5,3,5\n"), "decimal commas"),
+    Messy("loose.csv", _refusing("a,b\n1,5,2,5\n2,5,3,5\n"), "a decimal comma"),
     Messy("empty.csv", _refusing("\n \n"), "empty"),
     Messy("zero.csv", _refusing(b"a,b\n1,\x00\n" * 9), "zero bytes"),
-    Messy("bytes.csv", _refusing(b"a,b\n\x81,\x8d\n"), "is no text"),
+    Messy("bytes.csv", _refusing(b"a,b\n\x81,\x8d\n"), "no UTF-8"),
+    Messy("windows.csv", _refusing("a,b\nKöln,5\nFürth,6\n".encode("cp1252")), "no UTF-8"),
     Messy("broken.xlsx", _refusing(b"PK\x03\x04 no workbook"), "no readable excel file"),
     Messy("broken.gz", _refusing(b""), ""),
     Messy("broken.csv.gz", _refusing(b"no archive at all"), "cannot be unpacked"),

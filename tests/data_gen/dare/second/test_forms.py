@@ -54,7 +54,7 @@ def write(folder: Path, form: str) -> Path:
     if form == "german csv":
         path.write_text(de, encoding="utf-8")
     elif form == "windows csv":
-        path.write_bytes(de.replace("\n", "\r\n").encode("cp1252"))
+        path.write_bytes(de.replace("\n", "\r\n").encode())
     elif form == "wide tsv":
         path.write_bytes(("\n".join(lines("\t", german, "{d}.02.2020"))).encode("utf-16"))
     elif form == "noted csv":

@@ -1,0 +1,242 @@
+"""What may be meant in two ways is in doubt, and used with the line that settles it; what is clear
+is read."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pd = pytest.importorskip("pandas")
+
+from assay.tables.plan import Unread  # noqa: E402
+from assay.tables.read import settled  # noqa: E402
+
+
+def column(cells: Sequence[object], name: str = "v", more: str = "") -> str:
+    head = f"k;{name}\n" if not more else f"k;{name};{more}\n"
+    return head + "".join(f"k{i};{c}\n" for i, c in enumerate(cells))
+
+
+def read(folder: Path, text: str | bytes, rule: str = "", name: str = "t.csv") -> Any:
+    """(codes with their columns, the frame or None)."""
+    data = text if isinstance(text, bytes) else text.encode()
+    (folder / name).write_bytes(data)
+    (folder / "tables.yaml").write_text(f'"*": {rule}' if rule else "", encoding="utf-8")
+    (found,) = settled(folder / name, folder)
+    if isinstance(found, Unread):
+        assert found.why
+        return [(d.code, d.column) for d in found.doubts], None
+    return [(d.code, d.column) for d in found[0].doubts], found[1]
+
+
+TOWNS = ["Москва", "Самара", "Казань", "Тула"] * 10
+LIRES = [f"{i % 9 + 1},{i * 37 % 900 + 100}" for i in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "rule", "wanted"),
+    [
+        (column(TOWNS).encode("cp1251"), "encoding", "{encoding: cp1251}", TOWNS),
+        (column(["Gdańsk", "Łódź"] * 9).encode("cp1250"), "encoding", "{encoding: cp1250}", None),
+        (column(["重庆", "上海"] * 9).encode("gbk"), "encoding", "{encoding: gbk}", None),
+        (column(["Köln"] * 5).encode() + b"k9;K\xf6ln\n", "encoding", "", None),
+        (column(["Köln"] * 5).encode() + b"k9;K\xc3", "encoding", "", None),
+        (column(["1.250", "2.375"] * 9), "number_mark", '{decimal: "."}', [1.25, 2.375] * 9),
+        (column(["1.250", "2.375"] * 9), "number_mark", '{decimal: ","}', [1250, 2375] * 9),
+        (column(["1.250", "415"] * 9), "number_mark", '{decimal: ","}', [1250, 415] * 9),
+        (column(LIRES), "number_mark", '{decimal: "."}', None),
+        (column(["1.5", "2,5"] * 9), "number_mark", "{text: [v]}", ["1.5", "2,5"] * 9),
+        (column([999, 999, *range(150, 250, 5)]), "sentinel", "{missing: {v: []}}", None),
+        (column([-9999, *range(20)]), "sentinel", "{missing: {v: ['-9999']}}", None),
+        (column(["k.A.", *range(20)]), "sentinel", "{missing: {v: [k.A.]}}", None),
+        (column(["geheim", *range(20)]), "sentinel", "{missing: {v: [geheim]}}", None),
+        (column(["-", "2020-01-02", "2020-01-03"]), "sentinel", "{missing: {v: ['-']}}", None),
+        (column(["01/02/2020", "03/04/2020"]), "date_order", "{dates: {v: '%d/%m/%Y'}}", None),
+        (column(["food", "FOOD", "food"]), "alike_values", "{spellings: {v: distinct}}", None),
+        (
+            column(["São Paulo", "Sao Paulo", "Sao Paulo"]),
+            "alike_values",
+            "{spellings: {v: {São Paulo: Sao Paulo}}}",
+            ["Sao Paulo"] * 3,
+        ),
+        (column(["Ulm", "Ulm ", "Ulm"]), "alike_values", "{spellings: {v: {'Ulm ': Ulm}}}", None),
+        ("v;V\n1;2\n3;4\n", "alike_names", "{names: [k, v]}", [2, 4]),
+        ("v;v\n1;2\n3;4\n", "alike_names", "{names: [k, v]}", [2, 4]),
+        ("k;v\n1;2\n3;4;5\n6;7\n", "wide_rows", "{ragged: skip}", [2, 7]),
+        ("k;v;w\n1;2;3\n3;4\n6;7;8\n", "short_rows", "{drop_rows: [3]}", [2, 7]),
+        ("k;v;w\n1;2;3\n3;4\n6;7;8\n", "short_rows", "{drop_rows: []}", [2, 4, 7]),
+        ("k,v\nB, Ulm,1\nC, Bonn,2\nD, Hof,3\n", "layout", "{names: [k, w, v]}", [1, 2, 3]),
+    ],
+)
+def test_in_doubt_until_it_is_settled(
+    text: str | bytes, code: str, rule: str, wanted: list[Any] | None, tmp_path: Path
+) -> None:
+    doubts, frame = read(tmp_path, text)
+    assert {c for c, _ in doubts} == {code}
+    assert frame is None or not {c for _, c in doubts} & set(frame.columns)
+    if rule:
+        doubts, frame = read(tmp_path, text, rule)
+        assert doubts == [] and "v" in frame.columns
+        assert wanted is None or frame["v"].tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["0.125", "12.5", "3.14"],
+        ["618.92", "1.336"],
+        ["1234.567", "1.336"],
+        ["0.500", "1.336"],
+        ["5.1", "4.9", "4.125"],
+        ["1,234,567", "12,000"],
+        ["1e-05", "0.5"],
+        ["1e+05", "20"],
+        [1200, 1300, 1400],
+    ],
+)
+def test_numbers_that_tell_their_mark_are_read(cells: list[object], tmp_path: Path) -> None:
+    doubts, frame = read(tmp_path, column(cells))
+    assert doubts == []
+    assert frame["v"].tolist() == [float(str(c).replace(",", "")) for c in cells]
+
+
+def test_one_column_tells_what_groups_another(tmp_path: Path) -> None:
+    text = "k;v;w\nx;3,5;1.234\ny;4,25;2.345\n"
+    assert read(tmp_path, text)[1]["w"].tolist() == [1234, 2345]
+    doubts, frame = read(tmp_path, text.replace("3,5", "3.5").replace("4,25", "4.25"))
+    assert doubts == [("number_mark", "w")] and frame["v"].tolist() == [3.5, 4.25]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["12E3", "37E2", "205", "1E5"],
+        ["311E590", "343433", "478785"],
+        ["192.168.100.136", "192.168.100.194", "10.0.0.1"],
+        ["01.2019", "02.2020", "12.2021"],
+        ["10.2019", "11.2020", "12.2021"],
+        ["007", "12", "34"],
+        ["1234567890123456789", "", "3"],
+    ],
+)
+def test_codes_stay_text_beside_decimals(cells: list[str], tmp_path: Path) -> None:
+    text = "k,v,w\n" + "".join(f"k{i},{c},{i}.25\n" for i, c in enumerate(cells))
+    doubts, frame = read(tmp_path, text)
+    assert doubts == [] and frame["v"].dropna().tolist() == [c for c in cells if c]
+    assert frame["w"].sum() > 0
+
+
+def test_numbers_that_look_like_codes_are_numbers_when_told(tmp_path: Path) -> None:
+    _, frame = read(tmp_path, column(["1E5", "2E3", "7"]), "{numbers: [v]}")
+    assert frame["v"].tolist() == [1e5, 2e3, 7]
+
+
+IDS = [1234567890123456789, None, 1234567890123456790]
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "sqlite", "parquet", "csv"])
+def test_long_ids_beside_a_missing_one_keep_their_digits(form: str, tmp_path: Path) -> None:
+    path = tmp_path / f"t.{form}"
+    rows = [{"v": i, "n": k} for k, i in enumerate(IDS)]
+    if form == "json":
+        path.write_text(json.dumps(rows))
+    elif form == "jsonl":
+        path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    elif form == "sqlite":
+        db = sqlite3.connect(path)
+        db.execute("create table t (v, n)")
+        db.executemany("insert into t values (?, ?)", [(r["v"], r["n"]) for r in rows])
+        db.commit()
+        db.close()
+    elif form == "parquet":
+        pa = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(pa.table({"v": IDS, "n": [0, 1, 2]}), path)
+    else:
+        path.write_text("v,n\n" + "".join(f"{'' if i is None else i},1\n" for i in IDS))
+    (found,) = settled(path, tmp_path)
+    assert not isinstance(found, Unread), found.why
+    assert found[1]["v"].dropna().tolist() == [str(i) for i in IDS if i]
+
+
+@pytest.mark.parametrize("form", ["json", "sqlite", "xlsx"])
+def test_numbers_stored_as_text_are_numbers(form: str, tmp_path: Path) -> None:
+    path = tmp_path / f"t.{form}"
+    values: list[Any] = [12.5, "12.5", 7, "-3", None, "NA", "1e-3", 618.92] * 3
+    right = [12.5, 12.5, 7, -3, None, None, 1e-3, 618.92] * 3
+    if form == "json":
+        path.write_text(json.dumps([{"v": v, "n": i} for i, v in enumerate(values)]))
+    elif form == "sqlite":
+        db = sqlite3.connect(path)
+        db.execute("create table t (v, n)")
+        db.executemany("insert into t values (?, ?)", [(v, i) for i, v in enumerate(values)])
+        db.commit()
+        db.close()
+    else:
+        openpyxl = pytest.importorskip("openpyxl")
+        book = openpyxl.Workbook()
+        for row in [["v", "n"], *([v, i] for i, v in enumerate(values))]:
+            book.active.append(row)
+        book.save(path)
+    (found,) = settled(path, tmp_path)
+    assert not isinstance(found, Unread), found.why
+    cells = [None if pd.isna(v) else v for v in found[1]["v"].tolist()]
+    assert cells == right
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("sep=;\na;b\n1;2\n3;4\n", {"a": [1, 3], "b": [2, 4]}),
+        ("a, b\n1, 2\n3, 4\n", {"a": [1, 3], "b": [2, 4]}),
+        ('a, b\nx, "y, z"\nw, "v, u"\n', {"b": ["y, z", "v, u"]}),
+        ('"","a"\n"r1",1\n"r2",2\n', {"a": [1, 2]}),
+        ('"a","b"\n"r1",1,5\n"r2",2,6\n', {"a": [1, 2], "b": [5, 6]}),
+        ('a,"b\nc"\n1,2\n3,4\n', {"b\nc": [2, 4]}),
+        ("t,2019,2020\nx,1,2\ny,3,4\n", {"2019": [1, 3]}),
+        ("a,b\nx,NA\ny,3\n", {"b": [None, 3]}),
+        ("\ufeffa;b\r\n1;2\r\n", {"a": [1]}),
+    ],
+)
+def test_what_is_clear_is_read(text: str, wanted: dict[str, list[Any]], tmp_path: Path) -> None:
+    doubts, frame = read(tmp_path, text)
+    assert doubts == []
+    for name, values in wanted.items():
+        assert [None if pd.isna(v) else v for v in frame[name].tolist()] == values
+
+
+def test_utf_16_is_told_by_its_mark_or_zero_bytes(tmp_path: Path) -> None:
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
+        doubts, frame = read(tmp_path, column(["Köln", "Łódź"]).encode(encoding))
+        assert doubts == [] and frame["v"].tolist() == ["Köln", "Łódź"]
+
+
+def test_values_that_all_differ_are_no_groups(tmp_path: Path) -> None:
+    assert read(tmp_path, "name,n\nMüller,1\nMuller,2\nHof,3\n")[0] == []
+
+
+def test_settling_lines_are_yaml(tmp_path: Path) -> None:
+    """Each can be pasted under the pattern of its file."""
+    texts = [
+        column(["1.250", "2.375"]),
+        column([999, 999, *range(150, 250, 5)], name="price: in €"),
+        column(["01/02/2020", "03/04/2020"]),
+        column(["food", "FOOD", "food"]),
+        "v;V\n1;2\n3;4\n",
+        "k;v;w\n1;2;3\n3;4\n6;7;8\n",
+        "k,v\nB, Ulm,1\nC, Bonn,2\nD, Hof,3\n",
+    ]
+    for text in texts:
+        (tmp_path / "t.csv").write_text(text, encoding="utf-8")
+        (found,) = settled(tmp_path / "t.csv", tmp_path)
+        doubts = found.doubts if isinstance(found, Unread) else found[0].doubts
+        assert doubts
+        for doubt in doubts:
+            loaded = yaml.safe_load(f'"t.csv":\n  {doubt.settle}\n')
+            assert isinstance(loaded["t.csv"], dict), doubt.settle
