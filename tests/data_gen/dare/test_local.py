@@ -49,7 +49,7 @@ def test_every_table_of_a_sqlite_file_counts(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     pd.DataFrame({"z": [1]}).to_parquet(tmp_path / "sub" / "p.parquet")
     (tmp_path / "broken.sqlite").write_text("no database, but long enough to be looked into")
-    (tmp_path / "notes.txt").write_text("not a table")
+    (tmp_path / "notes.pdf").write_text("not a table")
     found = {title: load for _, title, load in local_tables(tmp_path)}
     assert sorted(found) == ["broken", "notes", "p", 'shop a "b"', "shop orders"]
     assert found["shop orders"]()["x"].tolist() == [7] and len(found['shop a "b"']()) == 0
