@@ -20,8 +20,7 @@ from rewards.task import Task
 from rollouts.environment import Closing, LakeSettings, Opening, Reply, Said
 from rollouts.krama.contract import EXHAUSTED, answer_of, blocks, printed_values
 from rollouts.krama.folder import LakeFolder, clip, closing
-from rollouts.krama.index import groups, snippet, title
-from rollouts.krama.more_rows import more_rows
+from rollouts.krama.index import groups, more_rows, snippet, title
 from rollouts.sandbox.model import Result
 from rollouts.sandbox.pool import Pool
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatch
-from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +12,7 @@ from rewards.task import Task
 from rollouts.call_arguments import fitting
 from rollouts.environment import Closing, LakeSettings, Opening, Reply, Said
 from rollouts.krama.folder import LakeFolder, clip, closing
-from rollouts.krama.index import LakeIndex, describe, snippet
+from rollouts.krama.index import LakeIndex, describe, lines_of, snippet
 from rollouts.sandbox.pool import Pool
 from rollouts.tools import ToolCall, ToolSpec
 
@@ -172,12 +171,10 @@ class LakeAgent:
         start = max(1, int(arguments.get("start", 1)))
         count = max(1, min(int(arguments.get("lines", 40)), 200))
         note = self._lake.index.files[name]
-        if note.kind in ("binary", "workbook", "parquet"):
+        if note.kind not in ("text", "table", "records", "page"):
             return f"{name} is no text; use run with a library that reads it"
-        with open(
-            self._lake.path / name, encoding=note.encoding or "utf-8", errors="replace"
-        ) as file:
-            shown = [line.rstrip("\n")[:500] for line in islice(file, start - 1, start - 1 + count)]
+        lines = lines_of(self._lake.path / name, note, start, count)
+        shown = [line.rstrip("\n")[:500] for line in lines]
         text = "\n".join(f"{start + i}: {line}" for i, line in enumerate(shown))
         self._read_bytes += len(text)
         return clip(text, self._lake.settings.feedback) or f"{name} ends before line {start}"

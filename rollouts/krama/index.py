@@ -1,27 +1,358 @@
 """An index of a whole lake, kept by content, and a snippet of it that fits a token budget.
 
-Files are looked at once; what was found is stored under the content's hash, and a file whose
-size, time and inode are unchanged is not even read again. Many files that are alike (a year or a
-station each) are shown as one group, so that a lake of thousands still fits.
+Tables are described as the one reader (`assay.tables`) plans them, with its doubts; a table that it
+refuses is described as text. Files are looked at once; what was found is stored under the content's
+hash, and a file whose size, time and inode are unchanged is not even read again. Many files that
+are alike (a year or a station each) are shown as one group, so that a lake of thousands still fits.
 """
+
+# pandas ships no types, so what is unknown there cannot be known here.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import importlib
+import io
 import json
 import os
 import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from rollouts.krama.scan import FileNote, scan
+from assay.tables.doubts import Doubt, columns_in_doubt
+from assay.tables.plan import ReadPlan, Unread
+from assay.tables.read import SMALL, form_of, readings, settled
+from assay.tables.texts import read_text, unpacked
 from rollouts.machine import cache_folder
 
-VERSION = 2  # of what `scan` finds; another number makes every note anew
+VERSION = 3  # of what is found in files; another number makes every note anew
 CHARS_A_TOKEN = 3.5  # a cautious mean over tables; budgets are upper bounds in this measure
+ROWS_KEPT = 12
+TABLES_MOST = 8  # of one file that are described
+COLUMNS_MOST = 400
+ODD_MOST = 4  # odd cells kept a column
+SAID_MOST = 3  # sentences about a file that a snippet shows
+_RULES = "tables.yaml"
+_KINDS = {
+    "csv": "table",
+    "excel": "workbook",
+    "json": "records",
+    "lines": "records",
+    "sqlite": "database",
+    "html": "page",
+}
+_WHOLE = {"parquet": 32 << 20}  # bytes of a file that is read whole; SMALL of other forms
+_TEXT_MOST = 64 << 20  # bytes of a file whose encoding is looked for
+Frame = Any  # a pandas DataFrame
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its type, how many values are missing, up to `ODD_MOST` values that are no
+    numbers among many that are, and what is to be known of it."""
+
+    name: str
+    kind: str  # integer, number, date, truth, text, empty, in doubt
+    missing: int = 0
+    odd: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class TableNote:
+    """One table. `rows` is None where the file is too large to be read whole; `header` is the line
+    of the column names, from 1, and 0 where there is none; `head` are sample rows."""
+
+    part: str = ""  # sheet, table of a database, number of a table of a page
+    columns: tuple[Column, ...] = ()
+    rows: int | None = None
+    header: int = 0
+    delimiter: str = ""  # of delimited text; "" stands for blanks
+    quote: str = '"'
+    escape: str = ""
+    head: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FileNote:
+    """What one file holds: tables, or where there is none that can be used the first lines of its
+    text. `said`: doubts of columns, and why tables are refused."""
+
+    size: int
+    kind: str  # table, records (JSON), parquet, workbook, database, page, text, binary, …
+    encoding: str = ""
+    tables: tuple[TableNote, ...] = ()
+    lines: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(c for table in self.tables for c in table.columns)
+
+    @property
+    def rows(self) -> int | None:
+        """Data rows of the file's only table."""
+        return self.tables[0].rows if len(self.tables) == 1 else None
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return tuple(table.part for table in self.tables if table.part)
+
+    @property
+    def head(self) -> tuple[str, ...]:
+        """Sample rows; of several tables in turn, with the part before each."""
+        if len(self.tables) < 2:
+            return self.tables[0].head if self.tables else self.lines
+        turns = range(max(len(t.head) for t in self.tables))
+        return tuple(
+            f"[{t.part}] {t.head[i]}" for i in turns for t in self.tables if i < len(t.head)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(row: Mapping[str, Any]) -> FileNote:
+        tables = tuple(map(_table_of, row["tables"]))
+        lists = {name: tuple(row[name]) for name in ("lines", "said")}
+        whole: dict[str, Any] = {**row, **lists, "tables": tables}
+        return FileNote(**whole)
+
+
+def _table_of(row: Mapping[str, Any]) -> TableNote:
+    columns: list[dict[str, Any]] = [{**c, "odd": tuple(c["odd"])} for c in row["columns"]]
+    made: list[Column] = [Column(**column) for column in columns]
+    whole: dict[str, Any] = {**row, "head": tuple(row["head"]), "columns": tuple(made)}
+    return TableNote(**whole)
+
+
+# ---- what one file holds
+
+
+def look(path: Path, root: Path) -> FileNote:
+    """One file of a lake whose folder is `root`. Raises OSError only."""
+    size = path.stat().st_size
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of libraries, about features of a file
+            found = _tables(path, root, size)
+    except Exception as error:  # whatever a library says of a broken file
+        found = [Unread(path.name, f"cannot be read ({type(error).__name__}: {error})"[:200])]
+    plans = [one for one in found if not isinstance(one, Unread)]
+    refused = tuple(_refused(one) for one in found if isinstance(one, Unread))
+    if not plans and any(isinstance(one, Unread) and one.part for one in found):
+        return FileNote(size, _KINDS.get(form_of(path), form_of(path)), said=refused)
+    if not plans:
+        return _text(path, size, refused)
+    plan = plans[0][0]
+    doubts = tuple(_doubt(d) for plan, _ in plans for d in plan.doubts)
+    tables = tuple(_table(path, plan, frame) for plan, frame in plans)
+    kind = _KINDS.get(plan.form, plan.form)
+    encoding = plan.encoding.removesuffix("-sig") if plan.form in ("csv", "html") else ""
+    return FileNote(size, kind, encoding, tables, said=(*doubts, *refused))
+
+
+def _tables(path: Path, root: Path, size: int) -> list[tuple[ReadPlan, Frame | None] | Unread]:
+    """The tables of a file; those of a large one without what is in them."""
+    if size <= _WHOLE.get(path.suffix.lower().lstrip("."), SMALL):
+        return [*settled(path, root, most=TABLES_MOST)]
+    found = readings(path, root)[:TABLES_MOST]
+    return [(one, None) if isinstance(one, ReadPlan) else one for one in found]
+
+
+def _refused(one: Unread) -> str:
+    where = f" [{one.part}]" if one.part else ""
+    why = re.sub(r"; set[^;]* tables\.yaml.*", "", one.why)  # what the user of a lake may do
+    return _clipped(f"not read as a table{where}: {why}")
+
+
+def _doubt(doubt: Doubt) -> str:
+    """A doubt as the reader says it, without what to write in `tables.yaml`."""
+    return _clipped(f"in doubt {replace(doubt, settle='').line()}")
+
+
+def _clipped(text: str, most: int = 240) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _text(path: Path, size: int, said: tuple[str, ...]) -> FileNote:
+    """A file that is no table: its first lines, or none where it holds no text."""
+    lines, encoding = _start_of(path, size)
+    shown = tuple(line[:200] for line in islice(lines, ROWS_KEPT))
+    return FileNote(size, "text" if encoding else "binary", encoding, lines=shown, said=said)
+
+
+def _start_of(path: Path, size: int) -> tuple[Iterator[str], str]:
+    """(the lines at the start of a file, its encoding); none, and "" for what is no text."""
+    data = b""
+    try:
+        with unpacked(path) as file:
+            data = file.read(1 << 18)
+        encoding = read_text(path).encoding if size <= _TEXT_MOST else "utf-8"
+    except Exception:  # refused by the reader, or a broken archive
+        typed = form_of(path) not in ("", "csv", "json", "lines", "html")
+        encoding = "" if typed or b"\0" in data[:4096] or (size and not data) else "utf-8"
+    encoding = encoding.removesuffix("-sig")
+    if not encoding:
+        return iter(()), ""
+    text = data.decode(encoding, "replace").removeprefix("\ufeff")
+    return iter(text.split("\n")), encoding
+
+
+def lines_of(path: Path, note: FileNote, first: int, count: int) -> list[str]:
+    """Some lines of a file of text, unpacked, from line `first` (from 1)."""
+    encoding = note.encoding or "utf-8"
+    with unpacked(path) as file, io.TextIOWrapper(file, encoding, "replace") as text:
+        return list(islice(text, first - 1, first - 1 + count))
+
+
+def _table(path: Path, plan: ReadPlan, frame: Frame | None) -> TableNote:
+    doubted = {d.column: d for d in plan.doubts}
+    inside = set(columns_in_doubt(plan.doubts))
+    names = list(plan.columns) or ([] if frame is None else [str(c) for c in frame.columns])
+    columns = tuple(
+        Column(name, "in doubt", note=f"[{doubted[name].code}]")
+        if name in inside
+        else _column(name, plan, frame)
+        for name in names[:COLUMNS_MOST]
+    )
+    rows = None if frame is None else len(frame)
+    if plan.form != "csv":
+        return TableNote(plan.part, columns, rows, head=_rows_shown(plan.form, frame))
+    delimiter = "" if plan.sep == r"\s+" else plan.sep
+    header = plan.skip + 1 if plan.header else 0
+    note = TableNote(plan.part, columns, rows, header, delimiter, plan.quote, plan.escape)
+    data = [] if frame is None else list(_records(path, note, plan.encoding, plan.skip))
+    if frame is None:
+        data = list(islice(_records(path, note, plan.encoding, plan.skip), ROWS_KEPT))
+    half, step = ROWS_KEPT // 2, max(1, len(data) // ROWS_KEPT)
+    chosen = data if len(data) <= ROWS_KEPT else [*data[:half], *data[half::step][:half]]
+    return replace(note, head=tuple(map(_joined(note), chosen)))
+
+
+def _column(name: str, plan: ReadPlan, frame: Frame | None) -> Column:
+    notes = [f"as {plan.dates[name]}"] if name in plan.dates else []
+    notes += (
+        [f"{', '.join(map(repr, plan.missing[name]))}: no value"] if plan.missing.get(name) else []
+    )
+    if name in plan.marked:
+        notes.append("written like 1,234 or $5 or 40%")
+    elif name in plan.numbers and plan.decimal == ",":
+        notes.append("decimal commas")
+    note = "; ".join(notes)
+    if frame is None or name not in frame:
+        kind = "date" if name in plan.dates else "number" if name in plan.numbers else "text"
+        return Column(name, kind, note=note)
+    cells = frame[name]
+    filled = cells.dropna()
+    missing = len(cells) - len(filled)
+    if not len(filled):
+        return Column(name, "empty", missing, note=note)
+    kinds = {"i": "integer", "u": "integer", "M": "date", "b": "truth"}
+    kind = kinds.get(cells.dtype.kind, "text")
+    if cells.dtype.kind == "f":
+        whole = missing and bool((filled == filled.round()).all())
+        kind = "integer" if whole else "number"
+    odd = _odd(filled) if kind == "text" else ()
+    return Column(name, "number" if odd else kind, missing, odd, note)
+
+
+def _odd(filled: Any) -> tuple[str, ...]:
+    """Values that are no numbers, of a text column most of whose values are; () for another."""
+    pd: Any = importlib.import_module("pandas")
+    texts = filled.astype(str).str.strip()
+    plain = texts[~texts.str.match(r"0\d")]  # codes with leading zeros are no numbers
+    numbers = pd.to_numeric(plain, errors="coerce")
+    others = plain[numbers.isna()]
+    if not 0 < len(others) <= 0.4 * len(texts) or len(plain) < len(texts):
+        return ()
+    return tuple(str(v)[:40] for v in others.drop_duplicates()[:ODD_MOST])
+
+
+def _rows_shown(form: str, frame: Frame | None, count: int = ROWS_KEPT) -> tuple[str, ...]:
+    """The first rows of a table that is no delimited text."""
+    if frame is None:
+        return ()
+    rows = [
+        {str(k): None if v is None or v != v else v for k, v in row.items()}
+        for row in frame.head(count).to_dict("records")
+    ]
+    if form in ("json", "lines"):
+        return tuple(json.dumps(row, ensure_ascii=False, default=str)[:400] for row in rows)
+    return tuple(
+        ", ".join(f"{k}={'' if v is None else str(v)[:60]}" for k, v in list(row.items())[:60])
+        for row in rows
+    )
+
+
+def _records(path: Path, note: TableNote, encoding: str, skip: int) -> Iterator[list[str]]:
+    """The rows of delimited text below the column names, as they stand in the file."""
+    with unpacked(path) as file, io.TextIOWrapper(file, encoding, "replace", newline="") as text:
+        lines = islice(text, skip, None)
+        if not note.delimiter:
+            rows: Iterator[list[str]] = (line.split() for line in lines)
+        else:
+            how = csv.QUOTE_MINIMAL if note.quote else csv.QUOTE_NONE
+            rows = csv.reader(
+                lines,
+                delimiter=note.delimiter,
+                quotechar=note.quote or None,
+                escapechar=note.escape or None,
+                quoting=how,
+            )
+        with suppress(csv.Error):
+            yield from (row for row in islice(rows, int(note.header > 0), None) if row)
+
+
+def _joined(note: TableNote) -> Callable[[list[str]], str]:
+    mark = note.delimiter or " "
+    return lambda row: mark.join(cell[:60] for cell in row[:60])
+
+
+def more_rows(lake: Path, index: LakeIndex, count: int) -> dict[str, list[str]]:
+    """The first `count` rows of the first file of every group, by file; {} where the index keeps
+    so many. The release shows the first 100 rows of every CSV (paper, Tables 6 and 12). A file of
+    which nothing is found is left out: what its index holds is shown. Raises OSError for a file
+    that is gone."""
+    if count <= ROWS_KEPT:
+        return {}
+    found: dict[str, list[str]] = {}
+    for group in groups(index):
+        rows = _first_rows(lake / group.names[0], lake, group.note, count)
+        if rows:
+            found[group.names[0]] = rows
+    return found
+
+
+def _first_rows(path: Path, root: Path, note: FileNote, count: int) -> list[str]:
+    """Rows as an index writes them."""
+    if note.kind == "binary":
+        return []
+    if note.kind == "text":
+        return [line[:200] for line in islice(_start_of(path, note.size)[0], count)]
+    if note.kind == "table":
+        table = note.tables[0]
+        skip = max(table.header - 1, 0)
+        rows = _records(path, table, note.encoding or "utf-8", skip)
+        return list(map(_joined(table), islice(rows, count)))
+    try:
+        plan, frame = next(t for t in settled(path, root, most=1) if not isinstance(t, Unread))
+    except Exception:  # it has changed since it was indexed
+        return []
+    return list(_rows_shown(plan.form, frame, count)) if len(note.tables) == 1 else []
+
+
+# ---- the index
 
 
 @dataclass(frozen=True)
@@ -45,11 +376,13 @@ def _store(folder: Path) -> sqlite3.Connection:
 
 
 def index_lake(folder: Path, cache: Path | None = None) -> LakeIndex:
-    """Look at every file below `folder`. Raises OSError for a folder that cannot be read."""
+    """Look at every file below `folder`, as `tables.yaml` there says where it is. Raises OSError
+    for a folder that cannot be read."""
     root = os.path.realpath(folder)
     found = sorted(os.path.join(at, name) for at, _, names in os.walk(root) for name in names)
     files: dict[str, FileNote] = {}
     read = 0
+    said = _rules_of(Path(root))
     with closing(_store(cache or cache_folder())) as store, store:
         prefix = root + os.sep
         rows = store.execute(
@@ -60,10 +393,10 @@ def index_lake(folder: Path, cache: Path | None = None) -> LakeIndex:
         known = {path: (stat, note) for path, stat, _, note in rows}
         for path in found:
             info = os.stat(path)
-            stat = f"{VERSION} {info.st_size} {info.st_mtime_ns} {info.st_ino}"
+            stat = f"{VERSION}{said} {info.st_size} {info.st_mtime_ns} {info.st_ino}"
             old = known.get(path)
             if old is None or old[0] != stat:
-                note = _look(store, Path(path), stat)
+                note = _look(store, Path(path), Path(root), stat, said)
                 read += 1
             else:
                 note = old[1]
@@ -73,12 +406,23 @@ def index_lake(folder: Path, cache: Path | None = None) -> LakeIndex:
     return LakeIndex(files, read)
 
 
-def _look(store: sqlite3.Connection, path: Path, stat: str) -> str:
+def _rules_of(root: Path) -> str:
+    """What tells the lake's `tables.yaml` from others; "" where there is none."""
+    try:
+        return "-" + hashlib.sha1((root / _RULES).read_bytes()).hexdigest()[:12]
+    except OSError:
+        return ""
+
+
+def _look(store: sqlite3.Connection, path: Path, root: Path, stat: str, said: str) -> str:
     with open(path, "rb") as file:
         content = hashlib.file_digest(file, "blake2b").hexdigest()[:40]
-    digest = f"{VERSION}-{path.suffix.lower()}-{content}"
+    suffixes = "".join(path.suffixes[-2:]).lower()
+    # the settings go by the path below the lake; without any a copy is the same file
+    place = f"{said}-{path.relative_to(root).as_posix()}" if said else ""
+    digest = f"{VERSION}{place}-{suffixes}-{content}"
     row = store.execute("SELECT note FROM notes WHERE hash = ?", (digest,)).fetchone()
-    note = str(row[0]) if row else json.dumps(scan(path).to_json())
+    note = str(row[0]) if row else json.dumps(look(path, root).to_json())
     store.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (digest, note))
     store.execute("INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", (str(path), stat, digest))
     return note
@@ -118,26 +462,35 @@ def title(group: Group) -> str:
     text = f"{name}: {note.kind}, {size}"
     if note.rows is not None:
         text += f", {note.rows} rows"
-    if note.kind == "table" and note.header > 1:
-        text += f", column names in line {note.header}"
-    if note.delimiter == "\t":
+    if note.kind == "table" and note.tables[0].header > 1:
+        text += f", column names in line {note.tables[0].header}"
+    if note.kind == "table" and note.tables[0].delimiter == "\t":
         text += ", separated by tabs"
     if note.encoding not in ("", "utf-8"):
         text += f", encoding {note.encoding}"
-    return text + (f", sheets: {', '.join(note.parts)}" if note.parts else "")
+    names = {"workbook": "sheets", "database": "tables", "page": "tables"}.get(note.kind, "parts")
+    return text + (f", {names}: {', '.join(note.parts)}" if note.parts else "")
 
 
 def _schema(note: FileNote, most: int) -> str:
-    shown: list[str] = []
-    for column in note.columns[:most]:
-        text = f"{column.name or '(no name)'}: {column.kind}"
-        extra = [column.note] if column.note else []
-        extra += [f"{column.missing} empty"] if column.missing else []
-        extra += [f"also {', '.join(column.odd)}"] if column.odd else []
-        shown.append(text + (f" ({'; '.join(extra)})" if extra else ""))
-    if len(note.columns) > most:
-        shown.append(f"and {len(note.columns) - most} more columns")
-    return "  columns: " + " | ".join(shown) if shown else ""
+    """The columns of every table, and what is said of them."""
+    lines: list[str] = []
+    for table in note.tables:
+        shown = [_shown(column) for column in table.columns[:most]]
+        if len(table.columns) > most:
+            shown.append(f"and {len(table.columns) - most} more columns")
+        part = f" of {table.part}" if table.part and len(note.tables) > 1 else ""
+        size = f" ({table.rows} rows)" if part and table.rows is not None else ""
+        lines.append(f"  columns{part}{size}: " + " | ".join(shown))
+    return "\n".join([*lines, *(f"  {text}" for text in note.said[:SAID_MOST])])
+
+
+def _shown(column: Column) -> str:
+    extra = [column.note] if column.note else []
+    extra += [f"{column.missing} empty"] if column.missing else []
+    extra += [f"also {', '.join(column.odd)}"] if column.odd else []
+    text = f"{column.name or '(no name)'}: {column.kind}"
+    return text + (f" ({'; '.join(extra)})" if extra else "")
 
 
 def describe(name: str, note: FileNote) -> str:
@@ -163,7 +516,8 @@ def snippet(
     First every group's name, then columns with their types and odd cells, then up to `rows`
     sample rows; groups that share words with the question come first in line for the budget.
     The text is ordered by file name. `heads` are rows by file, where more are shown than an index
-    keeps (rollouts/krama/more_rows.py).
+
+    keeps (`more_rows`).
     """
     room = int(budget * CHARS_A_TOKEN) - 40  # for the line that counts what is left out
     wanted = _words(question)

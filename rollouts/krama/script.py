@@ -14,8 +14,7 @@ from rewards.task import Task
 from rollouts.environment import Closing, LakeSettings, Opening, Reply, Said
 from rollouts.krama.contract import blocks
 from rollouts.krama.folder import LakeFolder, closing
-from rollouts.krama.index import CHARS_A_TOKEN, LakeIndex
-from rollouts.krama.scan import FileNote
+from rollouts.krama.index import CHARS_A_TOKEN, FileNote, LakeIndex
 from rollouts.sandbox.pool import Pool
 
 SYSTEM = "You write Python scripts that answer questions about tables."
@@ -53,10 +52,11 @@ def _described(name: str, note: FileNote, rows: int) -> str:
     which is a result of the first step."""
     head = [line[:_LINE] for line in note.head[:rows]]
     if note.kind == "table":
-        how = f"fields between {_MARKS.get(note.delimiter, note.delimiter)}"
-        how += f", names in line {note.header}" if note.header > 1 else ""
+        table = note.tables[0]
+        how = f"fields between {_MARKS.get(table.delimiter, table.delimiter)}"
+        how += f", names in line {table.header}" if table.header > 1 else ""
         how += f", encoding {note.encoding}" if note.encoding not in ("", "utf-8") else ""
-        names = (note.delimiter or " ").join(c.name for c in note.columns)
+        names = (table.delimiter or " ").join(c.name for c in table.columns)
         return "\n".join([f"data/{name}: {how}", names[: 2 * _LINE], *head])
     if note.kind == "records":
         how = "one JSON object a line" if name.endswith(".jsonl") else "a JSON list of objects"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -10,20 +11,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_lake import make_lake
 
-from rollouts.krama.columns import kind_of
-from rollouts.krama.index import CHARS_A_TOKEN, index_lake, snippet
-from rollouts.krama.more_rows import more_rows
-from rollouts.krama.scan import FileNote, scan
+from rollouts.krama.index import (
+    CHARS_A_TOKEN,
+    FileNote,
+    describe,
+    index_lake,
+    lines_of,
+    look,
+    more_rows,
+    snippet,
+)
 
 
 def test_types_headers_and_odd_cells(tmp_path: Path) -> None:
     index = index_lake(make_lake(tmp_path / "lake"))
     rain = index.files["rain_amherst.csv"]
     june = rain.columns[1]
-    assert (rain.kind, rain.rows, june.kind, june.odd) == ("table", 31, "number", ("line 9: M",))
-    assert rain.columns[0].odd == ("line 32: Mean",)
+    assert (rain.kind, rain.rows, june.kind, june.odd) == ("table", 31, "number", ("M",))
+    assert rain.columns[0].odd == ("Mean",)
     sites = index.files["sites.csv"]
-    assert (sites.header, [c.kind for c in sites.columns]) == (2, ["text"] * 3 + ["number"])
+    assert sites.tables[0].header == 2
+    assert [c.kind for c in sites.columns] == ["text"] * 3 + ["integer"]
     assert sites.columns[3].note
     assert index.files["notes.txt"].head[1] == "M is missing."
     assert FileNote.from_json(rain.to_json()) == rain
@@ -54,37 +62,68 @@ def test_a_snippet_keeps_to_its_budget(tmp_path: Path, budget: int) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.binary(max_size=600), st.sampled_from([".csv", ".txt", ".xlsx", ".dat", ".bin"]))
+@given(
+    st.binary(max_size=600), st.sampled_from([".csv", ".txt", ".xlsx", ".dat", ".bin", ".csv.gz"])
+)
 def test_any_bytes_can_be_scanned(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, suffix: str
 ) -> None:
     path = tmp_path_factory.mktemp("f") / f"x{suffix}"
     path.write_bytes(data)
-    assert scan(path).size == len(data)
+    assert look(path, path.parent).size == len(data)
+
+
+def table_text(sep: str = ",") -> str:
+    """Thirty rows of a town, a price and a day."""
+    rows = [["town", "price", "day"]]
+    towns = ("Köln", "Ulm", "Trier")
+    rows += [[towns[n % 3], f"{n}.5", f"{n % 28 + 1:02}.{n % 12 + 1:02}.2024"] for n in range(30)]
+    return "".join(sep.join(row) + "\n" for row in rows)
 
 
 @pytest.mark.parametrize(
-    ("cell", "kind"),
+    ("name", "data"),
     [
-        ("12", "integer"),
-        ("-1.5e3", "number"),
-        ("1,234", "grouped"),
-        ("$5", "grouped"),
-        ("40%", "grouped"),
-        ("2020-01-02 03:04:05", "date"),
-        ("M", "text"),
-        ("", "empty"),
-        ("nan", "text"),
+        ("plain.csv", table_text().encode()),
+        ("wide.csv", table_text().encode("utf-16")),
+        ("bars.psv", table_text("|").encode()),
+        ("packed.csv.gz", gzip.compress(table_text().encode())),
+        ("german.csv", table_text(";").replace(".5", ",5").encode()),
     ],
 )
-def test_kinds_of_cells(cell: str, kind: str) -> None:
-    assert kind_of(cell) == kind
+def test_the_index_reads_tables_as_the_builders_do(name: str, data: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(data)
+    note = look(tmp_path / name, tmp_path)
+    kinds = [(c.name, c.kind) for c in note.columns]
+    assert kinds == [("town", "text"), ("price", "number"), ("day", "date")]
+    assert (note.kind, note.rows) == ("table", 30)
+    assert note.head[0].startswith("Köln") and "01.01.2024" in note.head[0]
+    assert FileNote.from_json(json.loads(json.dumps(note.to_json()))) == note
+    assert lines_of(tmp_path / name, note, 2, 1)[0].startswith("Köln")
+
+
+def test_a_table_in_doubt_is_text_and_its_settings_are_obeyed(tmp_path: Path) -> None:
+    lake, cache = tmp_path / "lake", tmp_path / "cache"
+    lake.mkdir()
+    rows = "".join(f"Town {n};{1 + n % 9}.{100 + n}\n" for n in range(40))
+    (lake / "open.csv").write_text("town;residents\n" + rows, encoding="utf-8")
+    before = index_lake(lake, cache).files["open.csv"]
+    text = describe("open.csv", before)
+    assert "residents" in text and ("in doubt" in text or "not read as a table" in text)
+    assert not any(c.kind in ("integer", "number") for c in before.columns)
+    settings = 'open.csv: {decimal: ",", thousands: "."}\n'
+    (lake / "tables.yaml").write_text(settings, encoding="utf-8")
+    after = index_lake(lake, cache)
+    assert after.read == 2
+    assert [c.kind for c in after.files["open.csv"].columns] == ["text", "integer"]
+    (lake / "tables.yaml").write_text("- no settings", encoding="utf-8")
+    assert "tables.yaml" in describe("open.csv", index_lake(lake, cache).files["open.csv"])
 
 
 def test_more_rows_than_the_index_keeps_are_read_from_the_start(tmp_path: Path) -> None:
     lake = make_lake(tmp_path / "lake")
     (lake / "plain.json").write_text(json.dumps([{"a": n} for n in range(40)]), "utf-8")
-    (lake / "old.csv").write_bytes(b"Ort;Wert\n" + "Köln;1\n".encode("cp1252") * 30)
+    (lake / "wide.csv").write_bytes(("Ort;Wert\n" + "Köln;1\n" * 30).encode("utf-16"))
     (lake / "gone.parquet").write_bytes(b"PAR1\0\0")
     index = index_lake(lake)
     assert more_rows(lake, index, 12) == {}
@@ -92,7 +131,7 @@ def test_more_rows_than_the_index_keeps_are_read_from_the_start(tmp_path: Path) 
     assert found["rain_amherst.csv"][:2] == ["2000,1.0,2.0", "2001,1.25,2.0"]
     assert found["sites.csv"][0].startswith("Site 0,Amherst,Fresh")  # below title and names
     assert found["plain.json"][24] == '{"a": 24}'
-    assert found["old.csv"] == ["Köln;1"] * 25
+    assert found["wide.csv"] == ["Köln;1"] * 25
     assert {len(rows) for name, rows in found.items() if name != "notes.txt"} == {25}
     assert found["notes.txt"][1] == "M is missing."
     assert "gone.parquet" not in found
